@@ -1,0 +1,13 @@
+// The CPU's kernels: products from oneDNN and OpenBLAS, everything else our own SIMD bodies.
+#pragma once
+
+#include <memory>
+
+#include "kernels/kernel.h"
+
+namespace dstrain {
+
+// A library whose kernels pick their instruction set when they run (limit: DSTRAIN_MAX_ISA=avx2).
+std::unique_ptr<KernelLibrary> make_cpu_library();
+
+}  // namespace dstrain

@@ -1,0 +1,71 @@
+#include "runtime/core/memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kHugePage = 2 << 20;
+
+int64_t round_to_page(int64_t bytes) {
+  const int64_t page = bytes >= kHugePage ? kHugePage : 4096;
+  return (bytes + page - 1) / page * page;
+}
+
+std::byte* map(int64_t bytes, int flags, int fd, const std::string& what) {
+  void* p = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (p == MAP_FAILED)
+    fail_run("cannot reserve {} bytes of memory for {}: {}", bytes, what, std::strerror(errno));
+  return static_cast<std::byte*>(p);
+}
+
+}  // namespace
+
+Memory Memory::anonymous(int64_t bytes, const std::string& what) {
+  Memory m;
+  if (bytes <= 0) return m;
+  bytes = round_to_page(bytes);
+  m.data_ = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, what);
+  m.bytes_ = bytes;
+  // Only a request: without huge pages everything works, slower.
+  ::madvise(m.data_, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return m;
+}
+
+Memory Memory::shared(int64_t bytes, const std::string& what) {
+  Memory m;
+  if (bytes <= 0) return m;
+  bytes = round_to_page(bytes);
+  m.fd_ = ::memfd_create("dstrain", MFD_CLOEXEC);
+  if (m.fd_ < 0 || ::ftruncate(m.fd_, bytes) != 0)
+    fail_run("cannot create {} bytes of shared memory for {}: {}", bytes, what, std::strerror(errno));
+  m.data_ = map(bytes, MAP_SHARED, m.fd_, what);
+  m.bytes_ = bytes;
+  ::madvise(m.data_, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return m;
+}
+
+Memory Memory::open_peer(int64_t pid, int fd, int64_t bytes) {
+  Memory m;
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
+  m.fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (m.fd_ < 0) fail_run("cannot open a peer's shared memory at {}: {}", path, std::strerror(errno));
+  bytes = round_to_page(bytes);
+  m.data_ = map(bytes, MAP_SHARED, m.fd_, path);
+  m.bytes_ = bytes;
+  return m;
+}
+
+Memory::~Memory() {
+  if (data_) ::munmap(data_, static_cast<size_t>(bytes_));
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,44 @@
+// Memory: the only owner of bulk bytes. Page-aligned, zero-filled, reserved at start-up; nothing
+// inside a step allocates. Anonymous memory asks for huge pages; shared memory is a memfd that
+// peers open through /proc/PID/fd/N, so nothing is left in a file system after a crash.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace dstrain {
+
+class Memory {
+ public:
+  Memory() = default;
+  // Reserves `bytes` (rounded up to a page) of private zero pages. Throws RunError naming `what`.
+  static Memory anonymous(int64_t bytes, const std::string& what);
+  // A new memfd that other processes can map with open_peer.
+  static Memory shared(int64_t bytes, const std::string& what);
+  // Maps the first `bytes` of the memfd `fd` of process `pid` (this user's). Throws RunError where refused.
+  static Memory open_peer(int64_t pid, int fd, int64_t bytes);
+
+  Memory(Memory&& other) noexcept { *this = std::move(other); }
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory();
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  int fd() const { return fd_; }  // -1 for anonymous memory
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+  int fd_ = -1;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,77 @@
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): the only
+// source of randomness. A value is a pure function of (key, counter), so no mask, weight or sample
+// order depends on threads, ranks, recomputation or resume.
+//
+// Keys are made by `stream_key(seed, stream)`; streams are small integers or name hashes:
+//   dropout      stream = kDropoutStream + site, counter = (sample low, sample high, block, site-local 0)
+//   weights      stream = hash of the parameter's name, counter = (block low, block high, 0, 0)
+//   sample order stream = kOrderStream
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace dstrain {
+
+using PhiloxKey = std::array<uint32_t, 2>;
+using PhiloxBlock = std::array<uint32_t, 4>;
+
+inline constexpr uint64_t kDropoutStream = 0x64726f70'00000000ull;
+inline constexpr uint64_t kOrderStream = 0x6f726465'00000000ull;
+inline constexpr uint64_t kSamplingStream = 0x73616d70'00000000ull;
+
+constexpr PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53u} * counter[0];
+    const uint64_t p1 = uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
+               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// SplitMix64's finalizer: spreads nearby seeds and streams over the key space.
+constexpr uint64_t mix64(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+constexpr PhiloxKey stream_key(uint64_t seed, uint64_t stream) {
+  const uint64_t k = mix64(mix64(seed) ^ stream);
+  return {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32)};
+}
+
+constexpr uint64_t hash_name(std::string_view name) {  // FNV-1a
+  uint64_t h = 0xcbf29ce484222325ull;
+  for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return h;
+}
+
+// Dropout. Element e of sample s at a site is kept iff its 16 random bits are >= threshold.
+// The bits of elements 8b .. 8b+7 are the eight halves (low half first) of the block
+// philox(stream_key(seed, kDropoutStream + site), {s low, s high, b low, b high}).
+// p is rounded to a multiple of 2^-16 and kept elements are scaled by 1 / (1 - rounded p), so the
+// expectation is exact.
+struct DropoutRule {
+  uint32_t threshold = 0;  // 0: nothing is dropped; p = 1 is refused by the configuration
+  float scale = 1.0f;
+
+  explicit DropoutRule(float p)
+      : threshold(static_cast<uint32_t>(static_cast<double>(p) * 65536.0 + 0.5)),
+        scale(static_cast<float>(65536.0 / (65536.0 - threshold))) {}
+};
+
+inline uint32_t dropout_bits(PhiloxKey key, uint64_t sample, uint64_t element) {
+  const uint64_t block = element / 8;
+  const PhiloxBlock r = philox(key, {static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32),
+                                     static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32)});
+  const uint32_t word = r[(element % 8) / 2];
+  return element % 2 ? word >> 16 : word & 0xffffu;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,45 @@
+// Dataset: where a step's samples come from. A sample is a pure function of its index; which sample
+// stands at which place of a batch is a pure function of (seed, global counter), so nothing about
+// data has to be saved but the step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/config/job.h"
+#include "runtime/core/tensor.h"
+
+namespace dstrain {
+
+enum class Split { train, validation };
+
+// Text <-> ids of `char` and `byte` data (contract: vocab.json).
+struct Vocabulary {
+  DataFormat format = DataFormat::bytes;
+  std::vector<uint32_t> characters;  // char: sorted code points, id = position; else empty
+  int64_t size = 0;                  // 256 for byte; the vocabulary that the data needs for bin
+
+  // Throws UserError at the first character outside the vocabulary, naming it.
+  std::vector<int32_t> encode(const std::string& text) const;
+  std::string decode(int32_t id) const;
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  // Samples in the split (the benchmark's are endless: 2^40).
+  virtual int64_t samples(Split split) const = 0;
+  // Writes `count` samples, first the one at place `first` of the order of `split`, into `inputs`
+  // ((count,T) i32 ids, or (count,in_size) f32) and `targets` (i32). Allocates nothing.
+  virtual void read(Split split, int64_t first, int64_t count, Tensor inputs, Tensor targets) const = 0;
+  virtual const Vocabulary& vocabulary() const = 0;
+};
+
+// Opens (memory-maps) the data of `job` and checks all of it that a run will touch: present, long
+// enough for a sample in each split that is used, every id below the vocabulary (file and byte
+// offset in the error). Throws UserError.
+std::unique_ptr<Dataset> open_dataset(const Job& job);
+
+}  // namespace dstrain
