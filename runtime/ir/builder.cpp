@@ -1,0 +1,150 @@
+#include "runtime/ir/builder.h"
+
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+
+namespace dstrain {
+
+Builder::Builder(Program& program, const ForwardOptions& options)
+    : program_(program), options_(options) {
+  program_.dtype = options.dtype;
+}
+
+void Builder::unit(const std::string& name) {
+  unit_name_ = name;
+  group_ = program_.add_group(name);
+  program_.units.push_back({.name = name, .parameters = {}});
+  unit_index_ = static_cast<int>(program_.units.size()) - 1;
+}
+
+BufferId Builder::parameter(const std::string& name, Shape shape, Init init, float scale) {
+  for (const Parameter& p : program_.parameters)
+    if (p.name == name) {
+      check(p.shape == shape, "parameter {} is declared as {} and used as {}", name,
+            to_string(p.shape), to_string(shape));
+      return p.value;
+    }
+  check(unit_index_ >= 0, "parameter {} is declared outside a unit", name);
+  const BufferId value = program_.add_buffer({.name = "param:" + name,
+                                              .shape = shape,
+                                              .dtype = options_.dtype,
+                                              .memory = MemoryClass::parameters,
+                                              .lifetime = Lifetime::persistent});
+  Unit& unit = program_.units[static_cast<size_t>(unit_index_)];
+  unit.parameters.push_back(static_cast<int>(program_.parameters.size()));
+  program_.parameters.push_back({.name = name,
+                                 .shape = shape,
+                                 .init = init,
+                                 .init_scale = scale,
+                                 .unit = unit_index_,
+                                 .value = value});
+  return value;
+}
+
+BufferId Builder::ids(int64_t seq_len) {
+  program_.inputs = program_.add_buffer({.name = "ids",
+                                         .shape = {options_.batch, seq_len},
+                                         .dtype = DType::i32,
+                                         .lifetime = Lifetime::step,
+                                         .per_micro = true});
+  return program_.inputs;
+}
+
+BufferId Builder::samples(int64_t features) {
+  // Samples are made in f32; a 16-bit run rounds them before anything reads them.
+  program_.inputs = program_.add_buffer({.name = "samples",
+                                         .shape = {options_.batch, features},
+                                         .dtype = DType::f32,
+                                         .lifetime = Lifetime::step,
+                                         .per_micro = true});
+  if (options_.dtype == DType::f32) return program_.inputs;
+  return emit(OpKind::cast, {}, {program_.inputs},
+              activation_buffer("samples", {options_.batch, features}));
+}
+
+BufferId Builder::targets(int64_t rows) {
+  program_.targets = program_.add_buffer({.name = "targets",
+                                          .shape = {rows},
+                                          .dtype = DType::i32,
+                                          .lifetime = Lifetime::step,
+                                          .per_micro = true});
+  return program_.targets;
+}
+
+BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len) {
+  const Shape shape{program_.at(ids).shape.elements(), program_.at(token).shape[1]};
+  return emit(OpKind::embed, {.seq_len = seq_len}, {ids, token, position},
+              activation_buffer("x", shape));
+}
+
+BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float eps) {
+  const Shape shape = program_.at(x).shape;
+  const Shape rows{shape[0]};
+  return emit(OpKind::layer_norm, {.eps = eps}, {x, weight, bias}, activation_buffer("norm", shape),
+              {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
+}
+
+BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation activation) {
+  const Shape shape{program_.at(x).shape[0], program_.at(weight).shape[0]};
+  const Activation fused = activation == Activation::relu ? activation : Activation::none;
+  const BufferId y = emit(OpKind::linear, {.activation = fused}, {x, weight, bias},
+                          activation_buffer("linear", shape));
+  return activation == fused ? y : this->activation(y, activation);
+}
+
+BufferId Builder::activation(BufferId x, Activation kind) {
+  return emit(OpKind::activation, {.activation = kind}, {x},
+              activation_buffer("act", program_.at(x).shape));
+}
+
+BufferId Builder::attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout) {
+  const Shape in = program_.at(qkv).shape;
+  const OpAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
+                      .site = next_site_++,
+                      .heads = heads,
+                      .seq_len = seq_len};
+  return emit(OpKind::attention, attrs, {qkv}, activation_buffer("att", {in[0], in[1] / 3}),
+              {{.name = fresh("lse"), .shape = {in[0] / seq_len, heads, seq_len}}});
+}
+
+BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout) {
+  const OpAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
+                      .site = next_site_++,
+                      .seq_len = seq_len};
+  return emit(OpKind::add_dropout, attrs, {x, h}, activation_buffer("x", program_.at(x).shape));
+}
+
+void Builder::cross_entropy(BufferId logits, BufferId targets) {
+  program_.logits = logits;
+  program_.loss = program_.add_buffer(
+      {.name = "loss", .shape = {1}, .dtype = DType::f64, .lifetime = Lifetime::step});
+  Instruction op{.op = OpKind::cross_entropy,
+                 .accumulate = Accumulate::after_first_micro,
+                 .reads = {logits, targets},
+                 .writes = {program_.loss},
+                 .group = group_};
+  if (options_.training) op.writes.push_back(logits);
+  program_.instructions.push_back(op);
+  rule_of(op.op).check(program_, program_.instructions.back());
+}
+
+void Builder::output(BufferId logits) {
+  program_.logits = logits;
+  program_.at(logits).lifetime = Lifetime::step;
+}
+
+BufferId Builder::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
+                       std::vector<Buffer> more_outputs) {
+  Instruction instruction{.op = op, .attrs = attrs, .reads = std::move(reads), .group = group_};
+  instruction.writes.push_back(program_.add_buffer(std::move(output)));
+  for (Buffer& b : more_outputs) instruction.writes.push_back(program_.add_buffer(std::move(b)));
+  program_.instructions.push_back(std::move(instruction));
+  rule_of(op).check(program_, program_.instructions.back());
+  return program_.instructions.back().writes[0];
+}
+
+std::string Builder::fresh(std::string_view what) {
+  return fmt::format("{}.{}{}", unit_name_, what, next_value_++);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,64 @@
+// Builder: what a model states its forward pass with. Every call appends one op and returns the
+// buffer it writes; shapes follow from the operands and are checked at once. A model never sees
+// gradients, memory, ranks or devices.
+#pragma once
+
+#include <string>
+
+#include "runtime/ir/program.h"
+
+namespace dstrain {
+
+struct ForwardOptions {
+  DType dtype = DType::f32;
+  int64_t batch = 1;      // samples of a micro-batch (B)
+  bool training = true;   // dropout on; the loss comes with its gradient
+  bool with_loss = true;  // false: stop at the logits (decoding)
+};
+
+class Builder {
+ public:
+  Builder(Program& program, const ForwardOptions& options);
+
+  const ForwardOptions& options() const { return options_; }
+
+  // Starts a layer: parameters declared from here on form one unit, instructions print under
+  // `name`.
+  void unit(const std::string& name);
+  // A parameter of the current unit; a name declared before returns the same one (a tied use).
+  BufferId parameter(const std::string& name, Shape shape, Init init, float scale = 0);
+
+  // The inputs of every micro-batch: token ids (B*T) or samples (B, features); targets (rows).
+  BufferId ids(int64_t seq_len);
+  BufferId samples(int64_t features);
+  BufferId targets(int64_t rows);
+
+  BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len);
+  BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);
+  BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
+  BufferId activation(BufferId x, Activation kind);
+  BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout);
+  BufferId add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout);
+  // Ends the model: the loss (and in training the logits' gradient, in place).
+  void cross_entropy(BufferId logits, BufferId targets);
+  // Ends a model without a loss: the logits live to the step's end, for the host to read.
+  void output(BufferId logits);
+
+ private:
+  BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
+                std::vector<Buffer> more_outputs = {});
+  std::string fresh(std::string_view what);
+  Buffer activation_buffer(std::string_view what, Shape shape) {
+    return {.name = fresh(what), .shape = shape, .dtype = options_.dtype};
+  }
+
+  Program& program_;
+  ForwardOptions options_;
+  std::string unit_name_;
+  int32_t group_ = 0;
+  int unit_index_ = -1;
+  uint32_t next_site_ = 0;  // counts dropout sites in forward order, whether dropout is on or not
+  int next_value_ = 0;
+};
+
+}  // namespace dstrain

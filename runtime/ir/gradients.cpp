@@ -1,0 +1,96 @@
+#include "runtime/ir/gradients.h"
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+BufferId Gradients::of(BufferId value) const {
+  const auto it = gradient_.find(value);
+  return it == gradient_.end() ? kNone : it->second;
+}
+
+bool Gradients::needs(BufferId value) const {
+  if (value == kNone) return false;
+  if (program_.parameter_of(value) >= 0) return true;
+  return static_cast<size_t>(value) < needs_.size() && needs_[static_cast<size_t>(value)];
+}
+
+void Gradients::mark(const Instruction& op) {
+  bool any = false;
+  for (BufferId id : op.reads) any = any || needs(id);
+  needs_.resize(program_.buffers.size());
+  if (any)
+    for (BufferId id : op.writes)
+      if (id != kNone) needs_[static_cast<size_t>(id)] = 1;
+}
+
+BufferId Gradients::like(BufferId value) {
+  const Buffer& v = program_.at(value);
+  return program_.add_buffer({.name = "d_" + v.name, .shape = v.shape, .dtype = v.dtype});
+}
+
+void Gradients::contribute(BufferId value, BufferId gradient) {
+  const BufferId before = of(value);
+  if (before == kNone) {
+    gradient_[value] = gradient;
+    ++uses_[gradient];
+    return;
+  }
+  const BufferId sum = like(value);
+  emit(OpKind::add, {}, {before, gradient}, {sum});
+  replace(value, sum);
+}
+
+void Gradients::replace(BufferId value, BufferId gradient) {
+  if (const BufferId before = of(value); before != kNone) --uses_[before];
+  gradient_[value] = gradient;
+  ++uses_[gradient];
+}
+
+bool Gradients::exclusive(BufferId gradient) const {
+  const auto it = uses_.find(gradient);
+  return it != uses_.end() && it->second == 1;
+}
+
+void Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
+                     std::vector<BufferId> writes) {
+  program_.instructions.push_back({.op = op,
+                                   .attrs = attrs,
+                                   .reads = std::move(reads),
+                                   .writes = std::move(writes),
+                                   .group = group_});
+}
+
+BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
+  const int index = program_.parameter_of(value);
+  check(index >= 0, "{} is not a parameter", program_.at(value).name);
+  Parameter& p = program_.parameters[static_cast<size_t>(index)];
+  if (p.gradient == kNone) {
+    p.gradient = program_.add_buffer({.name = "grad:" + p.name,
+                                      .shape = p.shape,
+                                      .dtype = DType::f32,
+                                      .memory = MemoryClass::gradients,
+                                      .lifetime = Lifetime::persistent});
+    *mode = Accumulate::after_first_micro;
+  } else {  // a tied parameter: its later uses add to the first one's gradient
+    *mode = Accumulate::always;
+  }
+  return p.gradient;
+}
+
+void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
+                            std::vector<BufferId> values) {
+  Instruction instruction{.op = op, .attrs = attrs, .reads = std::move(reads), .group = group_};
+  bool any = false;
+  for (BufferId value : values) {
+    if (value == kNone) {
+      instruction.writes.push_back(kNone);
+      continue;
+    }
+    instruction.writes.push_back(weight_gradient(value, &instruction.accumulate));
+    any = true;
+  }
+  if (any) program_.instructions.push_back(std::move(instruction));
+}
+
+}  // namespace dstrain

@@ -1,0 +1,29 @@
+// Softmax cross-entropy over the vocabulary, fused with its gradient: d_logits overwrites the
+// logits, already divided by the targets of the global batch and multiplied by the loss scale. This
+// is the only division a gradient ever sees.
+#include "runtime/ir/ops/ops.h"
+
+namespace dstrain::ops {
+
+const OpRule cross_entropy{
+    .name = "cross_entropy",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 2);
+          const int64_t r = rows(o.in(0)), v = columns(o.in(0));
+          o.expect(o.in(0), r * v, o.run());
+          o.expect(o.in(1), r, DType::i32);
+          o.expect(o.out(0), 1, DType::f64);
+          if (o.has_out(1)) o.expect(o.out(1), r * v, o.run());
+          o.no_alias(0, 1);
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          check(op.writes.size() > 1 && op.writes[1] != kNone,
+                "cross_entropy was emitted without its gradient");
+          g.contribute(op.reads[0], op.writes[1]);
+        },
+};
+
+}  // namespace dstrain::ops

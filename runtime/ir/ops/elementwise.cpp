@@ -1,0 +1,96 @@
+// Ops that work element by element on activations: activation, residual + dropout, add.
+#include "runtime/ir/ops/ops.h"
+
+namespace dstrain::ops {
+namespace {
+
+void same_run_elements(const Operands& o, size_t inputs) {
+  const int64_t n = o.out(0).shape.elements();
+  for (size_t i = 0; i < inputs; ++i) o.expect(o.in(i), n, o.run());
+  o.expect(o.out(0), n, o.run());
+}
+
+}  // namespace
+
+const OpRule activation{
+    .name = "activation",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          same_run_elements(o, 1);
+          o.expect(op.attrs.activation != Activation::none, "no activation is named");
+          o.no_alias();
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId x = op.reads[0], y = op.writes[0], d_y = g.of(y);
+          if (!g.needs(x)) return;
+          const BufferId ref = op.attrs.activation == Activation::relu ? y : x;
+          const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
+          g.emit(OpKind::activation_grad, {.activation = op.attrs.activation}, {d_y, ref}, {d_x});
+          g.contribute(x, d_x);
+        },
+};
+
+const OpRule activation_grad{
+    .name = "activation_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          same_run_elements(o, 2);
+          o.no_alias(0, 0);
+        },
+};
+
+const OpRule add_dropout{
+    .name = "add_dropout",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          same_run_elements(o, 2);
+          o.expect(op.attrs.seq_len > 0 && rows(o.in(0)) % op.attrs.seq_len == 0,
+                   "rows must divide into samples");
+          o.no_alias();
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId x = op.reads[0], h = op.reads[1], d_y = g.of(op.writes[0]);
+          if (g.needs(h)) {
+            if (op.attrs.dropout > 0) {
+              const BufferId d_h = g.like(h);
+              g.emit(OpKind::dropout_grad, op.attrs, {d_y}, {d_h});
+              g.contribute(h, d_h);
+            } else {
+              g.contribute(h, d_y);
+            }
+          }
+          if (g.needs(x)) g.contribute(x, d_y);
+        },
+};
+
+const OpRule dropout_grad{
+    .name = "dropout_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          same_run_elements(o, 1);
+          o.no_alias();
+        },
+};
+
+const OpRule add{
+    .name = "add",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          same_run_elements(o, 2);
+          o.no_alias();
+        },
+};
+
+}  // namespace dstrain::ops

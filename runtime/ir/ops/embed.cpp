@@ -1,0 +1,53 @@
+// x (R,C) = token[ids] + position[t]: the position table is optional.
+#include "runtime/ir/ops/ops.h"
+
+namespace dstrain::ops {
+
+const OpRule embed{
+    .name = "embed",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 3, 1, 1);
+          const int64_t r = o.in(0).shape.elements(), c = columns(o.in(1));
+          o.expect(o.in(0), r, DType::i32);
+          o.expect(o.in(1), rows(o.in(1)) * c, o.run());
+          if (o.has_in(2)) o.expect(o.in(2), op.attrs.seq_len * c, o.run());
+          o.expect(op.attrs.seq_len > 0 && r % op.attrs.seq_len == 0,
+                   "rows must divide into samples");
+          o.expect(o.out(0), r * c, o.run());
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId d_x = g.of(op.writes[0]);
+          g.emit_weight(OpKind::embed_token_grad, op.attrs, {d_x, op.reads[0]}, {op.reads[1]});
+          if (op.reads.size() > 2)
+            g.emit_weight(OpKind::embed_position_grad, op.attrs, {d_x}, {op.reads[2]});
+        },
+};
+
+const OpRule embed_token_grad{
+    .name = "embed_token_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          o.expect(o.in(0), o.in(1).shape.elements() * columns(o.out(0)), o.run());
+          o.expect(o.in(1).dtype == DType::i32, "ids are i32");
+          o.expect(o.out(0).dtype == DType::f32, "weight gradients are f32");
+        },
+};
+
+const OpRule embed_position_grad{
+    .name = "embed_position_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          const int64_t c = columns(o.out(0));
+          o.expect(o.in(0), rows(o.in(0)) * c, o.run());
+          o.expect(o.out(0), op.attrs.seq_len * c, DType::f32);
+        },
+};
+
+}  // namespace dstrain::ops

@@ -1,0 +1,70 @@
+// y = (x - mean) * rstd * weight + bias over the last dimension (C).
+#include "runtime/ir/ops/ops.h"
+
+namespace dstrain::ops {
+
+const OpRule layer_norm{
+    .name = "layer_norm",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(3, 3, 3, 3);
+          const int64_t r = rows(o.in(0)), c = columns(o.in(0));
+          o.expect(o.in(0), r * c, o.run());
+          o.expect(o.in(1), c, o.run());
+          o.expect(o.in(2), c, o.run());
+          o.expect(o.out(0), r * c, o.run());
+          o.expect(o.out(1), r, DType::f32);
+          o.expect(o.out(2), r, DType::f32);
+          o.no_alias();
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId x = op.reads[0], weight = op.reads[1], bias = op.reads[2];
+          const BufferId mean = op.writes[1], rstd = op.writes[2], d_y = g.of(op.writes[0]);
+          if (g.needs(x)) {  // takes along what has already reached x: the residual stream
+            const BufferId d_x = g.like(x);
+            g.emit(OpKind::layer_norm_input_grad, op.attrs, {d_y, x, weight, mean, rstd, g.of(x)},
+                   {d_x});
+            g.replace(x, d_x);
+          }
+          g.emit_weight(OpKind::layer_norm_weight_grad, op.attrs, {d_y, x, mean, rstd},
+                        {weight, bias});
+        },
+};
+
+const OpRule layer_norm_input_grad{
+    .name = "layer_norm_input_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(6, 6, 1, 1);
+          const int64_t r = rows(o.in(1)), c = columns(o.in(1));
+          o.expect(o.in(0), r * c, o.run());
+          o.expect(o.in(1), r * c, o.run());
+          o.expect(o.in(2), c, o.run());
+          o.expect(o.in(3), r, DType::f32);
+          o.expect(o.in(4), r, DType::f32);
+          if (o.has_in(5)) o.expect(o.in(5), r * c, o.run());
+          o.expect(o.out(0), r * c, o.run());
+          o.no_alias();
+        },
+};
+
+const OpRule layer_norm_weight_grad{
+    .name = "layer_norm_weight_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(4, 4, 2, 2);
+          const int64_t r = rows(o.in(1)), c = columns(o.in(1));
+          o.expect(o.in(0), r * c, o.run());
+          o.expect(o.in(1), r * c, o.run());
+          o.expect(o.in(2), r, DType::f32);
+          o.expect(o.in(3), r, DType::f32);
+          o.expect(o.out(0), c, DType::f32);
+          o.expect(o.out(1), c, DType::f32);
+        },
+};
+
+}  // namespace dstrain::ops

@@ -1,0 +1,110 @@
+// y (R,N) = activation(x (R,K) w (N,K)^T + bias (N)). The relu epilogue is differentiated from y.
+#include "runtime/ir/ops/ops.h"
+
+namespace dstrain::ops {
+namespace {
+
+double product_flops(const Buffer& a, int64_t n) {
+  return 2.0 * static_cast<double>(a.shape.elements()) * static_cast<double>(n);
+}
+
+}  // namespace
+
+const OpRule linear{
+    .name = "linear",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 4, 1, 1);
+          const int64_t r = rows(o.in(0)), k = columns(o.in(0)), n = o.in(1).shape[0];
+          o.expect(o.in(0), r * k, o.run());
+          o.expect(o.in(1), n * k, o.run());
+          if (o.has_in(2)) o.expect(o.in(2), n, o.run());
+          o.expect(o.out(0), r * n, o.run());
+          o.expect(columns(o.out(0)) == n, "y has the wrong number of columns");
+          o.expect(op.attrs.activation != Activation::gelu, "gelu is an op of its own");
+          o.no_alias();
+        },
+    .flops =
+        [](const Program& p, const Instruction& op) {
+          return product_flops(p.at(op.reads[0]), p.at(op.reads[1]).shape[0]);
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId x = op.reads[0], w = op.reads[1], y = op.writes[0];
+          const BufferId bias = op.reads.size() > 2 ? op.reads[2] : kNone;
+          BufferId d_y = g.of(y);
+          if (op.attrs.activation != Activation::none) {
+            const BufferId d_pre = g.exclusive(d_y) ? d_y : g.like(y);
+            g.emit(OpKind::activation_grad, {.activation = op.attrs.activation}, {d_y, y}, {d_pre});
+            d_y = d_pre;
+          }
+          if (g.needs(x)) {
+            const BufferId d_x = g.like(x);
+            g.emit(OpKind::linear_input_grad, {}, {d_y, w}, {d_x});
+            g.contribute(x, d_x);
+          }
+          g.emit_weight(OpKind::linear_weight_grad, {}, {d_y, x}, {w});
+          g.emit_weight(OpKind::sum_rows, {}, {d_y}, {bias});
+        },
+};
+
+const OpRule linear_input_grad{
+    .name = "linear_input_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 3, 1, 1);
+          const int64_t r = rows(o.in(0)), n = columns(o.in(0)), k = o.in(1).shape[1];
+          o.expect(o.in(0), r * n, o.run());
+          o.expect(o.in(1), n * k, o.run());
+          o.expect(o.out(0), r * k, o.run());
+          o.no_alias();
+        },
+    .flops =
+        [](const Program& p, const Instruction& op) {
+          return product_flops(p.at(op.reads[0]), p.at(op.reads[1]).shape[1]);
+        },
+};
+
+const OpRule linear_weight_grad{
+    .name = "linear_weight_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          const int64_t r = rows(o.in(0)), n = columns(o.in(0)), k = columns(o.in(1));
+          o.expect(o.in(0), r * n, o.run());
+          o.expect(o.in(1), r * k, o.run());
+          o.expect(o.out(0), n * k, DType::f32);
+          o.no_alias();
+        },
+    .flops =
+        [](const Program& p, const Instruction& op) {
+          return product_flops(p.at(op.reads[0]), columns(p.at(op.reads[1])));
+        },
+};
+
+const OpRule sum_rows{
+    .name = "sum_rows",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(o.in(0), rows(o.in(0)) * columns(o.in(0)), o.run());
+          o.expect(o.out(0), columns(o.in(0)), DType::f32);
+        },
+};
+
+const OpRule pack_weight{
+    .name = "pack_weight",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(o.in(0), o.in(0).shape.elements(), o.run());
+          o.expect(o.out(0).dtype == DType::u8, "a packed weight is bytes");
+        },
+};
+
+}  // namespace dstrain::ops

@@ -1,0 +1,49 @@
+// The rules of all ops, one file per family, and the checks they share.
+#pragma once
+
+#include <initializer_list>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+
+namespace dstrain::ops {
+
+extern const OpRule embed, layer_norm, linear, activation, attention, add_dropout, cross_entropy;
+extern const OpRule embed_token_grad, embed_position_grad, layer_norm_input_grad,
+    layer_norm_weight_grad, linear_input_grad, linear_weight_grad, sum_rows, activation_grad,
+    attention_grad, dropout_grad, add, pack_weight;
+extern const OpRule cast, accumulate, round_wire, sum_squares, adam, sgd;
+extern const OpRule load_batch, reduce_counts, all_reduce, finish_gradients;
+
+// A view of one instruction's operands for checks: every test names the op and the operand.
+class Operands {
+ public:
+  Operands(const Program& program, const Instruction& op) : program_(program), op_(op) {}
+
+  // Throws unless the counts of operands lie in [min, max].
+  void count(size_t reads_min, size_t reads_max, size_t writes_min, size_t writes_max) const;
+  bool has_in(size_t i) const { return i < op_.reads.size() && op_.reads[i] != kNone; }
+  bool has_out(size_t i) const { return i < op_.writes.size() && op_.writes[i] != kNone; }
+  const Buffer& in(size_t i) const;
+  const Buffer& out(size_t i) const;
+  // Throws unless `buffer` has this many elements (its dimensions are free) and this dtype.
+  void expect(const Buffer& buffer, int64_t elements, DType dtype) const;
+  void expect(bool ok, std::string_view what) const;
+  // Throws where a written buffer overlaps a read one, except the pair (allowed_in, allowed_out).
+  void no_alias(int allowed_in = -1, int allowed_out = -1) const;
+  DType run() const { return program_.dtype; }
+
+ private:
+  const Program& program_;
+  const Instruction& op_;
+};
+
+// Rows and columns of a row-major matrix of any rank >= 1: columns are the last dimension.
+inline int64_t columns(const Buffer& b) {
+  return b.shape[-1];
+}
+inline int64_t rows(const Buffer& b) {
+  return b.shape.elements() / b.shape[-1];
+}
+
+}  // namespace dstrain::ops
