@@ -1,0 +1,22 @@
+#include "runtime/optim/adam_corrections.h"
+
+#include <cmath>
+
+namespace dstrain {
+namespace {
+
+float correction(double beta, int64_t t) {
+  const double as_read = static_cast<double>(static_cast<float>(beta));
+  return static_cast<float>(1.0 - std::pow(as_read, static_cast<double>(t)));
+}
+
+}  // namespace
+
+AdamCorrections adam_corrections(const OptimizerConfig& optimizer, const Rate& rate,
+                                 int64_t applied_steps) {
+  if (optimizer.kind != OptimizerKind::adam || !optimizer.bias_correction) return {};
+  const int64_t t = applied_steps + 1;
+  return {correction(rate.beta1, t), correction(rate.beta2, t)};
+}
+
+}  // namespace dstrain
