@@ -78,8 +78,8 @@ struct OpAttrs {
   float momentum = 0, dampening = 0;  // sgd
   bool nesterov = false;              // sgd
   uint8_t wire = 0;                   // round_wire: a DType
-  int64_t rows = 0;             // pack_weight: R of the product that reads the packed weight
-  bool for_input_grad = false;  // pack_weight: packed for linear_input_grad (else for linear)
+  int64_t rows = 0;                   // pack_weight: R of the product that reads the packed weight
+  bool for_input_grad = false;        // pack_weight: packed for linear_input_grad (else for linear)
   bool operator==(const OpAttrs&) const = default;
 };
 
