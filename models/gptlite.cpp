@@ -18,23 +18,24 @@ class GptLite {
   GptLite(Builder& b, const ModelConfig& c) : b_(b), c_(c) {
     // Residual projections start smaller, so that the residual stream's variance does not grow with
     // depth.
+    seq_len_ = b.options().seq_len > 0 ? b.options().seq_len : c.block_size;
     projection_std_ =
         kInitStd / static_cast<float>(std::sqrt(2.0 * static_cast<double>(c.n_layer)));
   }
 
   void build() {
     b_.unit("embedding");
-    const BufferId ids = b_.ids(c_.block_size);
+    const BufferId ids = b_.ids(seq_len_);
     const BufferId token = matrix("token_embedding_table.weight", c_.vocab_size, c_.n_embd);
     const BufferId position = matrix("position_embedding_table.weight", c_.block_size, c_.n_embd);
-    BufferId x = b_.embed(ids, token, position, c_.block_size);
+    BufferId x = b_.embed(ids, token, position, seq_len_);
     for (int64_t i = 0; i < c_.n_layer; ++i) x = block(x, fmt::format("blocks.{}", i));
     b_.unit("head");
     x = norm(x, "ln");
     const BufferId head = c_.tied_head ? token : matrix("lm_head.weight", c_.vocab_size, c_.n_embd);
     const BufferId logits = b_.linear(x, head, kNone, Activation::none);
     if (b_.options().with_loss)
-      b_.cross_entropy(logits, b_.targets(b_.options().batch * c_.block_size));
+      b_.cross_entropy(logits, b_.targets(b_.options().batch * seq_len_));
     else
       b_.output(logits);
   }
@@ -42,7 +43,7 @@ class GptLite {
  private:
   BufferId block(BufferId x, const std::string& name) {
     b_.unit(name);
-    const int64_t c = c_.n_embd, t = c_.block_size;
+    const int64_t c = c_.n_embd, t = seq_len_;
     BufferId y = linear(norm(x, name + ".ln1"), name + ".attn.qkv", c, 3 * c, c_.qkv_bias);
     y = b_.attention(y, c_.n_head, t, c_.dropout);
     y = linear(y, name + ".attn.out_proj", c, c, true, Activation::none, projection_std_);
@@ -71,6 +72,7 @@ class GptLite {
 
   Builder& b_;
   const ModelConfig& c_;
+  int64_t seq_len_;
   float projection_std_;
 };
 

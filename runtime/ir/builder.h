@@ -12,6 +12,7 @@ namespace dstrain {
 struct ForwardOptions {
   DType dtype = DType::f32;
   int64_t batch = 1;      // samples of a micro-batch (B)
+  int64_t seq_len = 0;    // tokens of a sample; 0: the model's block size
   bool training = true;   // dropout on; the loss comes with its gradient
   bool with_loss = true;  // false: stop at the logits (decoding)
 };

@@ -12,7 +12,10 @@ const OpRule embed{
           const int64_t r = o.in(0).shape.elements(), c = columns(o.in(1));
           o.expect(o.in(0), r, DType::i32);
           o.expect(o.in(1), rows(o.in(1)) * c, o.run());
-          if (o.has_in(2)) o.expect(o.in(2), op.attrs.seq_len * c, o.run());
+          if (o.has_in(2))
+            o.expect(rows(o.in(2)) >= op.attrs.seq_len && columns(o.in(2)) == c &&
+                         o.in(2).dtype == o.run(),
+                     "too few positions");
           o.expect(op.attrs.seq_len > 0 && r % op.attrs.seq_len == 0,
                    "rows must divide into samples");
           o.expect(o.out(0), r * c, o.run());

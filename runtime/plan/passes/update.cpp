@@ -1,0 +1,127 @@
+#include <fnmatch.h>
+
+#include "runtime/core/error.h"
+#include "runtime/plan/passes/passes.h"
+
+namespace dstrain {
+namespace {
+
+BufferId view(Program& program, BufferId parent, int64_t begin, int64_t count) {
+  if (parent == kNone) return kNone;
+  Buffer buffer = program.at(parent);
+  buffer.shape = {count};
+  buffer.parent = parent;
+  buffer.parent_offset = begin;
+  buffer.name += fmt::format("[{}:{}]", begin, begin + count);
+  return program.add_buffer(std::move(buffer));
+}
+
+BufferId state(Program& program, const std::string& name, int64_t elements) {
+  return program.add_buffer({.name = name,
+                             .shape = {elements},
+                             .memory = MemoryClass::optimizer,
+                             .lifetime = Lifetime::persistent});
+}
+
+bool decays(const Parameter& p, const std::vector<std::string>& exclude) {
+  for (const std::string& pattern : exclude)
+    if (::fnmatch(pattern.c_str(), p.name.c_str(), 0) == 0) return false;
+  return true;
+}
+
+struct Segment {
+  int64_t begin, end;
+  bool decay;
+};
+
+// Runs of equally decayed parameters, padding included with what stands before it.
+std::vector<Segment> segments(const Program& program, const Unit& unit,
+                              const std::vector<std::string>& exclude) {
+  std::vector<Segment> list;
+  for (int index : unit.parameters) {
+    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    const bool decay = decays(p, exclude);
+    if (!list.empty() && list.back().decay == decay) continue;
+    if (!list.empty()) list.back().end = p.offset;
+    list.push_back({p.offset, unit.elements, decay});
+  }
+  return list;
+}
+
+void optimizer_step(Program& program, const Job& job, const Unit& unit, int32_t group) {
+  const BufferId params = program.find("params:" + unit.name);
+  const BufferId grads = program.find("grads:" + unit.name);
+  const bool narrow = program.dtype != DType::f32;
+  const BufferId master = narrow ? state(program, "master:" + unit.name, unit.elements) : params;
+  const BufferId copy = narrow ? params : kNone;
+  const OptimizerConfig& o = job.optimizer;
+  const bool adam = o.kind == OptimizerKind::adam;
+  const BufferId first =
+      adam ? state(program, "exp_avg:" + unit.name, unit.elements)
+           : (o.momentum != 0 ? state(program, "momentum:" + unit.name, unit.elements) : kNone);
+  const BufferId second = adam ? state(program, "exp_avg_sq:" + unit.name, unit.elements) : kNone;
+  for (const Segment& s : segments(program, unit, job.weight_decay_exclude)) {
+    const auto part = [&](BufferId b) { return view(program, b, s.begin, s.end - s.begin); };
+    Instruction op{.op = adam ? OpKind::adam : OpKind::sgd, .when = When::step_end, .group = group};
+    op.attrs.eps = static_cast<float>(o.eps);
+    op.attrs.weight_decay = s.decay ? static_cast<float>(o.weight_decay) : 0.0f;
+    op.attrs.decoupled_decay = o.decoupled_decay;
+    op.attrs.momentum = static_cast<float>(o.momentum);
+    op.attrs.dampening = static_cast<float>(o.dampening);
+    op.attrs.nesterov = o.nesterov;
+    op.reads = {part(grads)};
+    op.writes = {part(master), part(first)};
+    if (adam) op.writes.push_back(part(second));
+    op.writes.push_back(part(copy));
+    program.instructions.push_back(std::move(op));
+  }
+}
+
+}  // namespace
+
+void update(Program& program, const Job& job, Place place) {
+  const auto units = static_cast<int64_t>(program.units.size());
+  const BufferId norms = program.add_buffer(
+      {.name = "square_sums", .shape = {units}, .dtype = DType::f64, .lifetime = Lifetime::step});
+  const int32_t group = program.add_group("step");
+  for (int64_t u = 0; u < units; ++u) {
+    const Unit& unit = program.units[static_cast<size_t>(u)];
+    const int64_t slice = unit.elements / place.ranks;
+    const BufferId owned =
+        view(program, program.find("grads:" + unit.name), place.rank * slice, slice);
+    program.instructions.push_back({.op = OpKind::sum_squares,
+                                    .when = When::step_end,
+                                    .reads = {owned},
+                                    .writes = {view(program, norms, u, 1)},
+                                    .group = group});
+  }
+  program.instructions.push_back({.op = OpKind::finish_gradients,
+                                  .queue = Queue::comm,
+                                  .when = When::step_end,
+                                  .reads = {norms, program.loss},
+                                  .group = group});
+  for (size_t u = 0; u < program.units.size(); ++u) {
+    const std::string name = program.units[u].name;
+    optimizer_step(program, job, program.units[u], program.add_group(name));
+  }
+}
+
+void begin_step(Program& program) {
+  const int32_t group = program.add_group("step");
+  std::vector<Instruction> list;
+  list.push_back({.op = OpKind::load_batch,
+                  .queue = Queue::host,
+                  .when = When::step_begin,
+                  .writes = {program.inputs, program.targets},
+                  .group = group});
+  const bool training = program.instructions.back().when == When::step_end;
+  if (training)
+    list.push_back({.op = OpKind::reduce_counts,
+                    .queue = Queue::comm,
+                    .when = When::step_begin,
+                    .reads = {program.targets},
+                    .group = group});
+  program.instructions.insert(program.instructions.begin(), list.begin(), list.end());
+}
+
+}  // namespace dstrain

@@ -1,0 +1,222 @@
+// Placement: every buffer gets an address at start-up. Persistent buffers lie one after another;
+// the others share a region wherever their lives do not overlap, largest first, at the lowest
+// offset that is free for their whole life.
+#include <algorithm>
+#include <climits>
+
+#include "runtime/core/error.h"
+#include "runtime/plan/kernel_spec.h"
+#include "runtime/plan/plan.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kAlignBytes = 64;
+
+int64_t align(int64_t n) {
+  return (n + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+}
+
+// A life in positions of the instruction list, both ends included.
+struct Item {
+  int64_t bytes = 0;
+  int begin = INT_MAX, end = -1;
+  MemoryClass memory = MemoryClass::workspace;
+  int64_t offset = 0;
+
+  bool meets(const Item& other) const { return begin <= other.end && other.begin <= end; }
+  bool live_at(int position) const { return begin <= position && position <= end; }
+};
+
+// Offsets for `items` above `base`; returns the end of the highest one.
+int64_t pack_items(std::vector<Item*> items, int64_t base) {
+  std::stable_sort(items.begin(), items.end(),
+                   [](const Item* a, const Item* b) { return a->bytes > b->bytes; });
+  std::vector<const Item*> placed;
+  int64_t top = base;
+  for (Item* item : items) {
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (const Item* other : placed)
+      if (other->meets(*item)) taken.emplace_back(other->offset, other->offset + other->bytes);
+    std::sort(taken.begin(), taken.end());
+    int64_t at = base;
+    for (const auto& [begin, end] : taken) {
+      if (at + item->bytes <= begin) break;
+      at = std::max(at, align(end));
+    }
+    item->offset = at;
+    top = std::max(top, at + item->bytes);
+    placed.push_back(item);
+  }
+  return top;
+}
+
+// The lives of one plan's transient buffers and workspaces.
+class Lives {
+ public:
+  Lives(Plan& plan, const KernelLibrary& library) : plan_(plan) {
+    const Program& p = plan.program;
+    items_.resize(p.buffers.size() + p.instructions.size());
+    int body_begin = INT_MAX, body_end = -1;
+    for (int i = 0; i < static_cast<int>(p.instructions.size()); ++i) {
+      const Instruction& op = p.instructions[static_cast<size_t>(i)];
+      if (op.when == When::every_micro || op.when == When::last_micro) {
+        body_begin = std::min(body_begin, i);
+        body_end = std::max(body_end, i);
+      }
+      for (const auto* list : {&op.reads, &op.writes})
+        for (BufferId id : *list)
+          if (id != kNone) touch(p.root(id), i);
+      workspace(i, library);
+    }
+    for (size_t b = 0; b < p.buffers.size(); ++b) {
+      Item& item = items_[b];
+      const Buffer& buffer = p.buffers[b];
+      item.memory = buffer.memory;
+      item.bytes = align(buffer.bytes()) * (buffer.per_micro ? plan.micro_batches : 1);
+      // What outlives a micro-batch is live in the whole body, because the body runs again.
+      if (buffer.lifetime == Lifetime::step && item.begin <= body_end && item.end >= body_begin) {
+        item.begin = std::min(item.begin, body_begin);
+        item.end = std::max(item.end, body_end);
+      }
+      const bool for_host =
+          static_cast<BufferId>(b) == p.loss || static_cast<BufferId>(b) == p.logits;
+      if (for_host && buffer.lifetime == Lifetime::step)
+        item.end = static_cast<int>(p.instructions.size());
+    }
+  }
+
+  std::vector<Item*> transient(bool shared) {
+    std::vector<Item*> list;
+    const Program& p = plan_.program;
+    for (size_t i = 0; i < items_.size(); ++i) {
+      if (items_[i].end < 0) continue;
+      const bool is_buffer = i < p.buffers.size();
+      if (is_buffer && p.buffers[i].lifetime == Lifetime::persistent) continue;
+      if ((is_buffer && p.buffers[i].shared) == shared) list.push_back(&items_[i]);
+    }
+    return list;
+  }
+
+  void store() const {
+    const Program& p = plan_.program;
+    for (size_t i = 0; i < p.buffers.size(); ++i) {
+      const Buffer& b = p.buffers[i];
+      if (b.lifetime == Lifetime::persistent || b.parent != kNone) continue;
+      plan_.address[i] = {b.shared ? Region::registered : Region::transient, items_[i].offset,
+                          b.per_micro ? align(b.bytes()) : 0};
+    }
+    for (size_t i = 0; i < p.instructions.size(); ++i)
+      plan_.workspace[i] = {Region::transient, items_[p.buffers.size() + i].offset, 0};
+  }
+
+ private:
+  void touch(BufferId root, int position) {
+    Item& item = items_[static_cast<size_t>(root)];
+    item.begin = std::min(item.begin, position);
+    item.end = std::max(item.end, position);
+  }
+
+  void workspace(int i, const KernelLibrary& library) {
+    const Instruction& op = plan_.program.instructions[static_cast<size_t>(i)];
+    if (!has_kernel(op.op)) return;
+    const int64_t bytes =
+        library.workspace_bytes(SpecStorage(plan_.program, op, plan_.threads).get());
+    plan_.workspace_bytes[static_cast<size_t>(i)] = bytes;
+    if (bytes == 0) return;
+    Item& item = items_[plan_.program.buffers.size() + static_cast<size_t>(i)];
+    item = {.bytes = align(bytes), .begin = i, .end = i};
+  }
+
+  Plan& plan_;
+  std::vector<Item> items_;
+};
+
+// Adds to `at_peak` the classes that are live where `items` reach their highest address.
+void add_peak(const std::vector<Item*>& items, int64_t base, int64_t top, ClassBytes& at_peak) {
+  if (top == base) return;
+  const auto highest = std::find_if(items.begin(), items.end(),
+                                    [&](const Item* i) { return i->offset + i->bytes == top; });
+  check(highest != items.end(), "no buffer reaches the top of its region");
+  // Of the highest buffer's life, the position with the most live bytes.
+  int64_t best = -1;
+  ClassBytes best_classes{};
+  for (int position = (*highest)->begin; position <= (*highest)->end; ++position) {
+    ClassBytes classes{};
+    int64_t live = 0;
+    for (const Item* i : items) {
+      if (!i->live_at(position)) continue;
+      classes[static_cast<size_t>(i->memory)] += i->bytes;
+      live += i->bytes;
+    }
+    if (live > best) {
+      best = live;
+      best_classes = classes;
+    }
+  }
+  for (size_t c = 0; c < best_classes.size(); ++c) at_peak[c] += best_classes[c];
+  // Holes between live buffers, which nothing else could use at that moment.
+  at_peak[static_cast<size_t>(MemoryClass::workspace)] += top - base - best;
+}
+
+}  // namespace
+
+MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& library) {
+  MemoryTable table;
+  std::map<std::string, Address> persistent;
+  for (Plan* plan : plans) {
+    const Program& p = plan->program;
+    plan->address.assign(p.buffers.size(), {});
+    plan->workspace.assign(p.instructions.size(), {});
+    plan->workspace_bytes.assign(p.instructions.size(), 0);
+    for (size_t i = 0; i < p.buffers.size(); ++i) {
+      const Buffer& b = p.buffers[i];
+      if (b.lifetime != Lifetime::persistent || b.parent != kNone) continue;
+      const auto [it, fresh] = persistent.try_emplace(b.name);
+      if (fresh) {
+        const Region region = b.shared ? Region::registered : Region::persistent;
+        int64_t& end = table.region_bytes[static_cast<size_t>(region)];
+        it->second = {region, end, 0};
+        end += align(b.bytes());
+        table.at_peak[static_cast<size_t>(b.memory)] += align(b.bytes());
+      }
+      plan->address[i] = it->second;
+    }
+  }
+
+  // Transient memory of a region is that of the plan that needs most.
+  std::vector<Lives> lives;
+  for (Plan* plan : plans) lives.emplace_back(*plan, library);
+  for (const bool shared : {false, true}) {
+    int64_t& end =
+        table.region_bytes[static_cast<size_t>(shared ? Region::registered : Region::transient)];
+    const int64_t base = end;
+    ClassBytes peak{};
+    for (Lives& plan_lives : lives) {
+      const std::vector<Item*> items = plan_lives.transient(shared);
+      const int64_t top = pack_items(items, base);
+      if (top <= end) continue;
+      end = top;
+      peak = {};
+      add_peak(items, base, top, peak);
+    }
+    for (size_t c = 0; c < peak.size(); ++c) table.at_peak[c] += peak[c];
+  }
+  for (const Lives& plan_lives : lives) plan_lives.store();
+
+  for (Plan* plan : plans)  // views follow their parents
+    for (size_t i = 0; i < plan->program.buffers.size(); ++i) {
+      const Buffer& b = plan->program.buffers[i];
+      if (b.parent == kNone) continue;
+      int64_t offset = 0;
+      BufferId id = static_cast<BufferId>(i);
+      for (; plan->program.at(id).parent != kNone; id = plan->program.at(id).parent)
+        offset += plan->program.at(id).parent_offset * size_of(b.dtype);
+      Address address = plan->address[static_cast<size_t>(id)];
+      address.offset += offset;
+      plan->address[i] = address;
+    }
+  return table;
+}
+
+}  // namespace dstrain

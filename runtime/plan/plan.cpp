@@ -1,0 +1,106 @@
+#include "runtime/plan/plan.h"
+
+#include <algorithm>
+
+#include "models/model.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+// Expands the list into the order of a step (Instruction::when).
+std::vector<Issue> expand(const Program& program, int64_t micro_batches) {
+  std::vector<Issue> order;
+  const auto count = static_cast<int32_t>(program.instructions.size());
+  const auto issue_all = [&](int32_t micro, auto wanted) {
+    for (int32_t i = 0; i < count; ++i)
+      if (wanted(program.instructions[static_cast<size_t>(i)].when)) order.push_back({i, micro});
+  };
+  issue_all(0, [](When when) { return when == When::step_begin; });
+  for (int64_t m = 0; m < micro_batches; ++m) {
+    const bool last = m + 1 == micro_batches;
+    issue_all(static_cast<int32_t>(m), [&](When when) {
+      return when == When::every_micro || (last && when == When::last_micro);
+    });
+  }
+  issue_all(0, [](When when) { return when == When::step_end; });
+  return order;
+}
+
+Plan finish(Program program, Place place, int64_t micro_batches, int threads) {
+  Plan plan;
+  plan.order = expand(program, micro_batches);
+  plan.program = std::move(program);
+  plan.micro_batches = micro_batches;
+  plan.place = place;
+  plan.threads = threads;
+  return plan;
+}
+
+Plan train_plan(const Job& job, Place place, const KernelLibrary& library, int threads) {
+  Program program;
+  Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
+  build_model(builder, job.model);
+  backward(program);
+  layout(program, place.ranks);
+  reduce(program, job, place);
+  update(program, job, place);
+  pack(program, library, threads);
+  begin_step(program);
+  return finish(std::move(program), place, job.batch.accumulation, threads);
+}
+
+Plan forward_plan(const ModelConfig& model, const ForwardOptions& options, Place place,
+                  const KernelLibrary& library, int threads) {
+  Program program;
+  Builder builder(program, options);
+  build_model(builder, model);
+  layout(program, place.ranks);
+  pack(program, library, threads);
+  begin_step(program);
+  return finish(std::move(program), place, 1, threads);
+}
+
+}  // namespace
+
+RankPlan make_rank_plan(const Job& job, Place place, const KernelLibrary& library, int threads) {
+  RankPlan rank;
+  std::vector<Plan*> plans{&rank.train};
+  rank.train = train_plan(job, place, library, threads);
+  if (job.eval_interval > 0) {
+    rank.validate = forward_plan(
+        job.model, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false}, place,
+        library, threads);
+    plans.push_back(&rank.validate);
+  }
+  rank.memory = place_memory(plans, library);
+  for (const Plan* plan : plans) verify(*plan);
+  return rank;
+}
+
+RankPlan make_decode_plan(const Job& job, int64_t seq_len, const KernelLibrary& library,
+                          int threads) {
+  RankPlan rank;
+  rank.validate = forward_plan(
+      job.model,
+      {.dtype = job.dtype, .batch = 1, .seq_len = seq_len, .training = false, .with_loss = false},
+      {}, library, threads);
+  rank.memory = place_memory({&rank.validate}, library);
+  verify(rank.validate);
+  return rank;
+}
+
+int64_t wire_bytes(const Plan& plan) {
+  constexpr int64_t kSmallest = 1024;  // the contract does not count smaller messages
+  const int64_t n = plan.place.ranks;
+  int64_t total = 0;
+  for (const Issue& issue : plan.order) {
+    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    if (op.op != OpKind::all_reduce) continue;
+    const int64_t bytes = plan.program.at(op.reads[0]).bytes();
+    if (bytes >= kSmallest) total += 2 * (n - 1) * bytes / n;
+  }
+  return total;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,179 @@
+// verify: an independent proof of a placed plan. It replays the step on a map of memory, from the
+// order and the addresses alone, and so shares no reasoning with the passes that made them.
+#include <algorithm>
+#include <map>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+#include "runtime/plan/plan.h"
+
+namespace dstrain {
+namespace {
+
+// Which buffer last wrote each byte of a region.
+class ByteOwners {
+ public:
+  void claim(int64_t begin, int64_t end, int64_t owner) {
+    if (begin >= end) return;
+    split(begin);
+    split(end);
+    const auto first = spans_.lower_bound(begin);
+    spans_.erase(first, spans_.lower_bound(end));
+    spans_[begin] = {end, owner};
+  }
+  // True where all of [begin, end) belongs to `owner`.
+  bool owned(int64_t begin, int64_t end, int64_t owner) const {
+    auto it = spans_.upper_bound(begin);
+    if (it == spans_.begin()) return begin >= end;
+    --it;
+    while (begin < end) {
+      if (it == spans_.end() || it->first > begin || it->second.end <= begin ||
+          it->second.owner != owner)
+        return false;
+      begin = it->second.end;
+      ++it;
+    }
+    return true;
+  }
+
+ private:
+  struct Span {
+    int64_t end;
+    int64_t owner;
+  };
+  void split(int64_t at) {
+    auto it = spans_.lower_bound(at);
+    if (it == spans_.begin()) return;
+    --it;
+    if (it->first >= at || it->second.end <= at) return;
+    const Span tail = it->second;
+    it->second.end = at;
+    spans_[at] = tail;
+  }
+  std::map<int64_t, Span> spans_;
+};
+
+class Replay {
+ public:
+  explicit Replay(const Plan& plan) : plan_(plan), program_(plan.program) {}
+
+  void run() {
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      const Buffer& b = program_.buffers[i];
+      if (b.parent == kNone && b.lifetime == Lifetime::persistent)
+        claim(static_cast<BufferId>(i), 0);
+    }
+    for (const Issue& issue : plan_.order) {
+      // The steady state shows in the first, second and last micro-batch.
+      if (issue.micro > 1 && issue.micro + 1 < plan_.micro_batches) continue;
+      step(issue);
+    }
+    if (program_.loss != kNone) require(program_.loss, 0, "the end of the step");
+  }
+
+ private:
+  std::pair<int64_t, int64_t> range(BufferId id, int micro) const {
+    const Address& a = plan_.address[static_cast<size_t>(id)];
+    const int64_t begin = a.offset + micro * a.micro_stride;
+    return {begin, begin + program_.at(id).bytes()};
+  }
+  ByteOwners& region(BufferId id) {
+    return regions_[static_cast<size_t>(plan_.address[static_cast<size_t>(id)].region)];
+  }
+  int64_t owner(BufferId id, int micro) const {
+    const BufferId root = program_.root(id);
+    return static_cast<int64_t>(root) * (plan_.micro_batches + 1) +
+           (program_.at(root).per_micro ? micro : 0);
+  }
+  void claim(BufferId id, int micro) {
+    const auto [begin, end] = range(id, micro);
+    region(id).claim(begin, end, owner(id, micro));
+  }
+  void require(BufferId id, int micro, std::string_view where) {
+    const auto [begin, end] = range(id, micro);
+    check(region(id).owned(begin, end, owner(id, micro)),
+          "{} reads {} before it is written, or after its bytes were reused", where,
+          program_.at(id).name);
+  }
+
+  void step(const Issue& issue) {
+    const auto index = static_cast<size_t>(issue.instruction);
+    const Instruction& op = program_.instructions[index];
+    const std::string where =
+        fmt::format("{} of {}, micro-batch {}", name_of(op.op),
+                    program_.groups[static_cast<size_t>(op.group)], issue.micro);
+    const bool all_micros = op.when == When::step_begin || op.when == When::step_end;
+    for (BufferId id : op.reads) {
+      if (id == kNone) continue;
+      const int copies =
+          all_micros && program_.at(id).per_micro ? static_cast<int>(plan_.micro_batches) : 1;
+      for (int m = 0; m < copies; ++m) require(id, copies > 1 ? m : issue.micro, where);
+    }
+    if (plan_.workspace_bytes[index] > 0) {
+      const int64_t begin = plan_.workspace[index].offset;
+      regions_[static_cast<size_t>(Region::transient)].claim(
+          begin, begin + plan_.workspace_bytes[index], -1 - static_cast<int64_t>(index));
+    }
+    for (BufferId id : op.writes) {
+      if (id == kNone) continue;
+      const bool adds = op.accumulate == Accumulate::always ||
+                        (op.accumulate == Accumulate::after_first_micro && issue.micro > 0);
+      if (adds) require(id, issue.micro, where);
+      const int copies =
+          all_micros && program_.at(id).per_micro ? static_cast<int>(plan_.micro_batches) : 1;
+      for (int m = 0; m < copies; ++m) claim(id, copies > 1 ? m : issue.micro);
+    }
+    for (BufferId id : op.reads)  // neither workspace nor outputs may have hit an operand
+      if (id != kNone && !all_micros &&
+          std::find(op.writes.begin(), op.writes.end(), id) == op.writes.end())
+        require(id, issue.micro, where);
+  }
+
+  const Plan& plan_;
+  const Program& program_;
+  std::array<ByteOwners, kRegions> regions_;
+};
+
+}  // namespace
+
+void verify(const Plan& plan) {
+  const Program& p = plan.program;
+  for (const Instruction& op : p.instructions) {
+    const OpRule& rule = rule_of(op.op);
+    if (rule.check) rule.check(p, op);
+  }
+  for (const Buffer& b : p.buffers) {
+    if (b.parent == kNone) continue;
+    const Buffer& parent = p.at(b.parent);
+    check(b.dtype == parent.dtype && b.parent_offset >= 0 &&
+              b.parent_offset + b.shape.elements() <= parent.shape.elements(),
+          "{} lies outside {}", b.name, parent.name);
+  }
+  Replay(plan).run();
+}
+
+void verify_ranks(const std::vector<const Plan*>& plans) {
+  const auto collectives = [](const Plan& plan) {
+    std::vector<std::string> list;
+    for (const Issue& issue : plan.order) {
+      const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+      if (op.queue != Queue::comm) continue;
+      const BufferId id = op.reads.empty() ? kNone : op.reads[0];
+      list.push_back(fmt::format("{} {} {}", name_of(op.op),
+                                 id == kNone ? "" : plan.program.at(id).name,
+                                 id == kNone ? 0 : plan.program.at(id).bytes()));
+    }
+    return list;
+  };
+  const std::vector<std::string> first = collectives(*plans.at(0));
+  for (size_t r = 1; r < plans.size(); ++r) {
+    const std::vector<std::string> other = collectives(*plans[r]);
+    check(other.size() == first.size(), "rank {} has {} collectives, rank 0 has {}", r,
+          other.size(), first.size());
+    for (size_t i = 0; i < first.size(); ++i)
+      check(other[i] == first[i], "collective {} is '{}' on rank {} and '{}' on rank 0", i,
+            other[i], r, first[i]);
+  }
+}
+
+}  // namespace dstrain
