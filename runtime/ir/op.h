@@ -14,50 +14,38 @@ namespace dstrain {
 
 enum class OpKind : uint8_t {
   // forward
-  embed,       // ids i32 (R), token (V,C), position? (T,C)            -> x (R,C)
-  layer_norm,  // x (R,C), weight (C), bias (C)                        -> y (R,C), mean f32 (R),
-               // rstd f32 (R)
-  linear,  // x (R,K), weight (N,K), bias? (N), packed?            -> y (R,N)   = activation(x w^T +
-           // bias)
-  activation,   // x (R,N)                                              -> y (R,N)
-  attention,    // qkv (R,3C): q,k,v, heads contiguous in each          -> y (R,C), lse f32 (B,H,T)
-  add_dropout,  // x (R,C), h (R,C)                                     -> y (R,C)   = x +
-                // dropout(h)
-  cross_entropy,  // logits (R,V), targets i32 (R)                        -> loss f64 (1), d_logits?
-                  // (R,V), may be logits itself
+  embed,          // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
+  layer_norm,     // x (R,C), weight (C), bias (C) -> y (R,C), mean f32 (R), rstd f32 (R)
+  linear,         // x (R,K), weight (N,K), bias? (N), packed? -> y (R,N) = act(x w^T + bias)
+  activation,     // x (R,N) -> y (R,N)
+  attention,      // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
+  add_dropout,    // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
+  cross_entropy,  // logits (R,V), targets i32 (R) -> loss f64 (1), d_logits? (may be logits)
   // backward: the input gradient and the weight gradient of an op are always two instructions
-  embed_token_grad,        // d_x (R,C), ids i32 (R)                      -> d_token f32 (V,C)
-  embed_position_grad,     // d_x (R,C)                                   -> d_position f32 (T,C)
+  embed_token_grad,        // d_x (R,C), ids i32 (R) -> d_token f32 (V,C)
+  embed_position_grad,     // d_x (R,C) -> d_position f32 (T,C)
   layer_norm_input_grad,   // d_y (R,C), x, weight, mean, rstd, add? (R,C)-> d_x (R,C)  (+ add)
-  layer_norm_weight_grad,  // d_y (R,C), x (R,C), mean, rstd              -> d_weight f32 (C),
-                           // d_bias f32 (C)
-  linear_input_grad,       // d_y (R,N), weight (N,K), packed?            -> d_x (R,K)
-  linear_weight_grad,      // d_y (R,N), x (R,K)                          -> d_weight f32 (N,K)
-  sum_rows,                // d_y (R,N)                                   -> d_bias f32 (N)
-  activation_grad,  // d_y (R,N), ref (R,N): relu: y, gelu: x      -> d_x (R,N), may be d_y itself
-  attention_grad,   // d_y (R,C), qkv, y, lse                      -> d_qkv (R,3C)
-  dropout_grad,     // d_y (R,C)                                   -> d_h (R,C)
-  add,              // a, b                                        -> a + b
-  pack_weight,  // weight (N,K)                                -> packed u8: the layout a product
-                // prefers
+  layer_norm_weight_grad,  // d_y (R,C), x (R,C), mean, rstd -> d_weight f32 (C), d_bias f32 (C)
+  linear_input_grad,       // d_y (R,N), weight (N,K), packed? -> d_x (R,K)
+  linear_weight_grad,      // d_y (R,N), x (R,K) -> d_weight f32 (N,K)
+  sum_rows,                // d_y (R,N) -> d_bias f32 (N)
+  activation_grad,         // d_y (R,N), ref (R,N): relu: y, gelu: x -> d_x, may be d_y
+  attention_grad,          // d_y (R,C), qkv, y, lse -> d_qkv (R,3C)
+  dropout_grad,            // d_y (R,C) -> d_h (R,C)
+  add,                     // a, b -> a + b
+  pack_weight,             // weight (N,K) -> packed u8, as a product prefers it
   // boundary of a step, over flat ranges of a unit
-  cast,  // x                                                      -> y in another dtype (round to
-         // nearest even)
-  accumulate,  // x (n), any dtype                                       -> y f32 (n): y = x or y +=
-               // x
-  round_wire,  // in place f32 (n): each element rounded to attrs.wire and back
-  sum_squares,  // x f32 (n)                                              -> s f64 (1): blocks of
-                // 4096, in order
-  adam,  // grad f32 (n); -> master f32 (n), m, v f32 (n), param? 16-bit (n)   (all updated in
-         // place)
-  sgd,   // grad f32 (n); -> master f32 (n), momentum? f32 (n), param? 16-bit (n)
+  cast,         // x -> y in another dtype, rounded to nearest even
+  accumulate,   // x (n), any dtype -> y f32 (n): y = x or y += x
+  round_wire,   // in place f32 (n): each element rounded to attrs.wire and back
+  sum_squares,  // x f32 (n) -> s f64 (1): blocks of 4096, in order
+  adam,         // grad f32 (n) -> master, m, v f32 (n), param? 16-bit (n); in place
+  sgd,          // grad f32 (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
   // work of the executor itself (no kernel)
-  load_batch,  // -> ids i32 or x f32, targets i32, of every micro-batch of the step; local target
-               // count
+  load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
   reduce_counts,     // sums the target count over ranks; sets d_loss
   all_reduce,        // a unit's gradient over the data-parallel group, in place, in rank order
-  finish_gradients,  // sums norms and losses over ranks; norm, clip, skip, loss scale into the step
-                     // state
+  finish_gradients,  // sums norms and losses over ranks; sets norm, clip, skip, loss scale
 };
 
 inline constexpr int kOpKinds = static_cast<int>(OpKind::finish_gradients) + 1;
