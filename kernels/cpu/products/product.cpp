@@ -1,0 +1,106 @@
+#include "kernels/cpu/products/product.h"
+
+#include <limits>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+bool present(std::span<const TensorSpec> operands, size_t i) {
+  return i < operands.size() && operands[i].shape != Shape{0};
+}
+
+// A matrix of any rank: the last dimension is its columns.
+struct Matrix {
+  int64_t rows = 0, columns = 0;
+  DType dtype = DType::f32;
+};
+
+Matrix matrix(std::span<const TensorSpec> operands, size_t i, const KernelSpec& spec) {
+  check(present(operands, i) && operands[i].shape.rank > 0 && operands[i].shape.elements() > 0,
+        "{}: operand {} is no matrix", name_of(spec.op), i);
+  const Shape& shape = operands[i].shape;
+  return {shape.elements() / shape[-1], shape[-1], operands[i].dtype};
+}
+
+// Throws unless the two operands share `what` and their dtype.
+void check_fit(const KernelSpec& spec, bool fit, const char* what) {
+  check(fit && spec.in[0].dtype == spec.in[1].dtype,
+        "{}: operands {} {} and {} {}; expected one dtype and equal {}", name_of(spec.op),
+        name_of(spec.in[0].dtype), to_string(spec.in[0].shape), name_of(spec.in[1].dtype),
+        to_string(spec.in[1].shape), what);
+}
+
+void check_size(const Product& p) {
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  for (const int64_t size : {p.rows, p.in_features, p.out_features}) {
+    check(size > 0 && size <= kMax, "{}: a size of {}, expected 1 to {}", name_of(p.op), size,
+          kMax);
+  }
+  check(p.dtype == DType::f32 || is_16bit(p.dtype), "{}: no body for {}", name_of(p.op),
+        name_of(p.dtype));
+  check(p.threads > 0, "{}: {} threads", name_of(p.op), p.threads);
+}
+
+}  // namespace
+
+Product product_of(const KernelSpec& spec) {
+  Product p;
+  p.op = spec.op;
+  p.threads = spec.threads;
+  switch (spec.op) {
+    case OpKind::linear: {
+      const Matrix x = matrix(spec.in, 0, spec), weight = matrix(spec.in, 1, spec);
+      check(spec.attrs.activation != Activation::gelu, "linear: no gelu in the epilogue");
+      check_fit(spec, weight.columns == x.columns, "columns");
+      p.dtype = x.dtype;
+      p.rows = x.rows;
+      p.in_features = x.columns;
+      p.out_features = weight.rows;
+      p.bias = present(spec.in, 2);
+      p.relu = spec.attrs.activation == Activation::relu;
+      p.packed = present(spec.in, packed_operand(spec.op));
+      break;
+    }
+    case OpKind::linear_input_grad: {
+      const Matrix d_y = matrix(spec.in, 0, spec), weight = matrix(spec.in, 1, spec);
+      check_fit(spec, weight.rows == d_y.columns, "out features");
+      p.dtype = d_y.dtype;
+      p.rows = d_y.rows;
+      p.in_features = weight.columns;
+      p.out_features = weight.rows;
+      p.packed = present(spec.in, packed_operand(spec.op));
+      break;
+    }
+    case OpKind::linear_weight_grad: {
+      const Matrix d_y = matrix(spec.in, 0, spec), x = matrix(spec.in, 1, spec);
+      check_fit(spec, x.rows == d_y.rows, "rows");
+      p.dtype = d_y.dtype;
+      p.rows = d_y.rows;
+      p.in_features = x.columns;
+      p.out_features = d_y.columns;
+      break;
+    }
+    default:
+      check(false, "{} is no product", name_of(spec.op));
+  }
+  check_size(p);
+  return p;
+}
+
+Product product_of_pack(const KernelSpec& spec) {
+  const Matrix weight = matrix(spec.in, 0, spec);
+  Product p;
+  p.op = spec.attrs.for_input_grad ? OpKind::linear_input_grad : OpKind::linear;
+  p.dtype = weight.dtype;
+  p.rows = spec.attrs.rows;
+  p.in_features = weight.columns;
+  p.out_features = weight.rows;
+  p.packed = true;
+  p.threads = spec.threads;
+  check_size(p);
+  return p;
+}
+
+}  // namespace dstrain

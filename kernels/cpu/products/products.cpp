@@ -1,0 +1,57 @@
+#include "kernels/cpu/products/products.h"
+
+#include "kernels/cpu/products/blas_product.h"
+#include "kernels/cpu/products/dnnl_product.h"
+#include "kernels/cpu/products/isa.h"
+#include "kernels/cpu/products/product.h"
+#include "kernels/cpu/products/wide_product.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+enum class Body { blas, dnnl, wide };
+
+Body body_of(const Product& p) {
+  if (p.dtype == DType::f32) return Body::blas;
+  if (product_isa() >= ProductIsa::avx512 && dnnl_handles(p)) return Body::dnnl;
+  return Body::wide;
+}
+
+}  // namespace
+
+int64_t product_workspace_bytes(const KernelSpec& spec) {
+  if (spec.op == OpKind::pack_weight) return 0;
+  const Product p = product_of(spec);
+  switch (body_of(p)) {
+    case Body::blas:
+      return 0;
+    case Body::dnnl:
+      return dnnl_product_workspace_bytes(p);
+    case Body::wide:
+      return wide_product_workspace_bytes(p);
+  }
+  return 0;
+}
+
+int64_t product_packed_bytes(const KernelSpec& spec) {
+  const Product p = product_of(spec);
+  check(p.op != OpKind::linear_weight_grad, "{} reads no weight", name_of(p.op));
+  return 0;
+}
+
+std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
+  check(spec.op != OpKind::pack_weight, "pack_weight: no product here prefers a packed weight");
+  const Product p = product_of(spec);
+  switch (body_of(p)) {
+    case Body::blas:
+      return make_blas_product(p);
+    case Body::dnnl:
+      return make_dnnl_product(p);
+    case Body::wide:
+      return make_wide_product(p);
+  }
+  return nullptr;
+}
+
+}  // namespace dstrain
