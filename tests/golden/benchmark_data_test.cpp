@@ -1,0 +1,46 @@
+// The benchmark model's samples against an independent implementation of their definition
+// (benchmark_samples.py), bit for bit.
+#include <catch2/catch.hpp>
+#include <memory>
+#include <vector>
+
+#include "runtime/data/dataset.h"
+#include "tests/golden/replay.h"
+
+namespace dstrain::golden {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kFirstValidationSample = int64_t{1} << 40;
+
+TEST_CASE("the benchmark's samples are the definition's, inputs and labels") {
+  const json cases = read_json(Case("benchmark").folder / "samples.json");
+  REQUIRE(cases.size() == 3);
+  for (const json& golden : cases) {
+    Job job;
+    job.seed = golden.at("seed");
+    job.model.kind = ModelKind::benchmark;
+    job.model.in_size = golden.at("in_size");
+    job.model.out_size = golden.at("out_size");
+    job.model.hidden_size = 1;
+    job.model.n_layer = 2;
+    const std::unique_ptr<Dataset> dataset = open_dataset(job);
+    for (const json& sample : golden.at("samples")) {
+      const int64_t index = sample.at("index");
+      CAPTURE(job.seed, job.model.in_size, index);
+      std::vector<float> x(static_cast<size_t>(job.model.in_size));
+      int32_t label = -1;
+      const bool validation = index >= kFirstValidationSample;
+      dataset->read(validation ? Split::validation : Split::train,
+                    validation ? index - kFirstValidationSample : index, 1,
+                    Tensor{x.data(), {1, job.model.in_size}, DType::f32},
+                    Tensor{&label, {1}, DType::i32});
+      CHECK(label == sample.at("label").get<int32_t>());
+      if (sample.contains("x")) CHECK(x == sample.at("x").get<std::vector<float>>());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dstrain::golden
