@@ -1,0 +1,172 @@
+#include "runtime/core/rank_board.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <new>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr uint64_t kMagic = 0x6473745f626f6172;  // "dst_boar"
+
+// The number that `text` starts with; takes it and the ':' after it off the text.
+int64_t take_number(std::string_view& text, const std::string& address) {
+  int64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || value < 0)
+    fail_run("'{}' is not the address of a rank board (expected <pid>:<descriptor>:<bytes>)",
+             address);
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  if (text.starts_with(':')) text.remove_prefix(1);
+  return value;
+}
+
+}  // namespace
+
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+static_assert(std::atomic<RankState>::is_always_lock_free);
+
+struct alignas(64) RankBoard::Header {
+  uint64_t magic = kMagic;
+  uint64_t slot_bytes = sizeof(RankSlot);
+  int64_t ranks = 0;
+  std::atomic<int32_t> stop_request{0};
+  std::atomic<int64_t> stop_at{0};  // the step after which all ranks stop; 0: undecided
+  std::atomic<int32_t> failures{0};
+};
+
+int64_t monotonic_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+void RankSlot::begin_step(int64_t number) noexcept {
+  step.store(number, std::memory_order_relaxed);
+  heartbeat_ns.store(monotonic_ns(), std::memory_order_relaxed);
+}
+
+void RankSlot::set_state(RankState value) noexcept {
+  heartbeat_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  state.store(value, std::memory_order_release);
+}
+
+int64_t RankSlot::add_names(std::span<const std::string> instruction_names) {
+  const int64_t base = name_count.load(std::memory_order_relaxed);
+  int64_t used = name_bytes.load(std::memory_order_relaxed);
+  for (const std::string& name : instruction_names) {
+    const auto size = static_cast<int64_t>(name.size());
+    if (used + size + 1 > static_cast<int64_t>(names.size())) break;
+    std::copy(name.begin(), name.end(), names.begin() + used);
+    names[static_cast<size_t>(used + size)] = '\n';
+    used += size + 1;
+  }
+  name_bytes.store(used, std::memory_order_release);
+  name_count.store(base + static_cast<int64_t>(instruction_names.size()),
+                   std::memory_order_relaxed);
+  return base;
+}
+
+std::string RankSlot::current_instruction() const {
+  const int64_t index = instruction.load(std::memory_order_relaxed);
+  if (index < 0) return "";
+  const auto bytes = std::clamp<int64_t>(name_bytes.load(std::memory_order_acquire), 0,
+                                         static_cast<int64_t>(names.size()));
+  std::string_view text(names.data(), static_cast<size_t>(bytes));
+  for (int64_t line = 0; !text.empty(); ++line) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (line == index) return std::string(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return fmt::format("instruction {}", index);
+}
+
+RankBoard RankBoard::create(int ranks) {
+  check(ranks > 0, "a rank board for {} ranks", ranks);
+  const size_t bytes = sizeof(Header) + static_cast<size_t>(ranks) * sizeof(RankSlot);
+  Memory memory = Memory::shared(static_cast<int64_t>(bytes), "the rank board");
+  auto* header = new (memory.data()) Header;
+  header->ranks = ranks;
+  for (int rank = 0; rank < ranks; ++rank)  // default-initialised: the large arrays stay untouched
+    new (memory.data() + sizeof(Header) + static_cast<size_t>(rank) * sizeof(RankSlot)) RankSlot;
+  return RankBoard(std::move(memory));
+}
+
+RankBoard RankBoard::attach(const std::string& address) {
+  std::string_view rest = address;
+  const int64_t pid = take_number(rest, address);
+  const int64_t descriptor = take_number(rest, address);
+  const int64_t bytes = take_number(rest, address);
+  if (bytes < static_cast<int64_t>(sizeof(Header)))
+    fail_run("'{}' is not the address of a rank board (too few bytes)", address);
+  RankBoard board(Memory::open_peer(pid, static_cast<int>(descriptor), bytes));
+  const Header& header = board.header();
+  const int64_t slots =
+      (bytes - static_cast<int64_t>(sizeof(Header))) / static_cast<int64_t>(sizeof(RankSlot));
+  if (header.magic != kMagic || header.slot_bytes != sizeof(RankSlot) || header.ranks < 1 ||
+      header.ranks > slots)
+    fail_run("the rank board at {} was made by another version of dstrain", address);
+  return board;
+}
+
+std::string RankBoard::address() const {
+  return fmt::format("{}:{}:{}", ::getpid(), memory_.fd(), memory_.bytes());
+}
+
+RankBoard::Header& RankBoard::header() const noexcept {
+  return *std::launder(reinterpret_cast<Header*>(memory_.data()));
+}
+
+int RankBoard::ranks() const {
+  return static_cast<int>(header().ranks);
+}
+
+RankSlot& RankBoard::slot(int rank) const {
+  check(rank >= 0 && rank < ranks(), "slot {} of a board for {} ranks", rank, ranks());
+  std::byte* at = memory_.data() + sizeof(Header) + static_cast<size_t>(rank) * sizeof(RankSlot);
+  return *std::launder(reinterpret_cast<RankSlot*>(at));
+}
+
+void RankBoard::request_stop(int signal) const noexcept {
+  int32_t none = 0;
+  header().stop_request.compare_exchange_strong(none, signal);
+}
+
+int RankBoard::stop_request() const noexcept {
+  return header().stop_request.load();
+}
+
+int RankBoard::agreed_stop(int64_t step) const noexcept {
+  Header& board = header();
+  if (board.stop_at.load() == 0 && board.stop_request.load() != 0) {
+    int64_t undecided = 0;
+    board.stop_at.compare_exchange_strong(undecided, board.ranks == 1 ? step : step + 1);
+  }
+  const int64_t stop_at = board.stop_at.load();
+  return stop_at != 0 && step >= stop_at ? board.stop_request.load() : 0;
+}
+
+bool RankBoard::fail(int rank, FailureKind kind, std::string_view message) const noexcept {
+  RankSlot& mine = slot(rank);
+  if (mine.failure_order.load() != 0) return false;
+  const size_t bytes = std::min(message.size(), mine.message.size());
+  std::copy_n(message.begin(), bytes, mine.message.begin());
+  mine.message_bytes.store(static_cast<int64_t>(bytes));
+  mine.failure_kind.store(kind);
+  const int32_t order = header().failures.fetch_add(1) + 1;
+  mine.failure_order.store(order);
+  mine.set_state(RankState::failed);
+  return order == 1;
+}
+
+std::optional<int> RankBoard::first_failure() const noexcept {
+  for (int rank = 0; rank < ranks(); ++rank)
+    if (slot(rank).failure_order.load() == 1) return rank;
+  return std::nullopt;
+}
+
+}  // namespace dstrain

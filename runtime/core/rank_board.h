@@ -1,0 +1,103 @@
+// RankBoard: one page of shared memory on which every rank of a run says what it is doing, so that
+// whoever watches can name a culprit even when that rank can no longer speak. A memfd made by the
+// launching process; ranks open it through /proc/<pid>/fd/<n>, told by an environment variable.
+// Stands on memory.h. Invariant: a slot is written by its own rank alone, with plain atomic stores
+// and no lock, so a rank that is killed at any moment leaves a readable slot behind.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/core/memory.h"
+
+namespace dstrain {
+
+enum class RankState : int32_t { absent, starting, running, saving, done, failed };
+
+// Decides the exit status: user 1, the others 2.
+enum class FailureKind : int32_t { none, user, run, internal };
+
+// Nanoseconds of the clock that all processes of a machine share (CLOCK_MONOTONIC).
+int64_t monotonic_ns();
+
+// What one rank says about itself. The members are read by the launching process at any time.
+struct alignas(64) RankSlot {
+  std::atomic<int32_t> pid{0};
+  std::atomic<RankState> state{RankState::absent};
+  std::atomic<int64_t> step{0};                  // the step under way, from 1; 0 before the first
+  std::atomic<int64_t> instruction{-1};          // index into the names; -1: between instructions
+  std::atomic<int64_t> heartbeat_ns{0};          // last change of step or state
+  std::atomic<int64_t> first_instruction_ns{0};  // 0: none yet
+  std::atomic<int32_t> failure_order{0};         // 1: this rank failed first; 0: it has not failed
+  std::atomic<FailureKind> failure_kind{FailureKind::none};
+  std::atomic<int64_t> message_bytes{0};
+  std::atomic<int64_t> name_bytes{0};
+  std::atomic<int64_t> name_count{0};
+  std::array<char, 4096> message;   // of the failure, not terminated
+  std::array<char, 1 << 20> names;  // a line per instruction; untouched pages cost nothing
+
+  // The rank begins instruction `index`: one relaxed store.
+  void publish(int64_t index) noexcept {
+    instruction.store(index, std::memory_order_relaxed);
+    if (first_instruction_ns.load(std::memory_order_relaxed) == 0) [[unlikely]] {
+      first_instruction_ns.store(monotonic_ns(), std::memory_order_relaxed);
+    }
+  }
+  void begin_step(int64_t number) noexcept;
+  void set_state(RankState value) noexcept;
+
+  // Appends the names of a plan's instructions (no line breaks in them) and returns the index of the
+  // first, for publish(base + i). What does not fit is known by its number alone. Called before the
+  // first step, by the rank itself.
+  int64_t add_names(std::span<const std::string> instruction_names);
+
+  // "linear blocks.0.f0", "instruction 7" where it has no name, "" between instructions.
+  std::string current_instruction() const;
+};
+
+// The mapped board.
+class RankBoard {
+ public:
+  // A fresh board for `ranks` ranks. Throws RunError where the system refuses the memory.
+  static RankBoard create(int ranks);
+  // The board that `address` names. Throws RunError with the reason where it cannot be opened, or
+  // is not a board of this build.
+  static RankBoard attach(const std::string& address);
+
+  // For other processes of this machine, while the creating one lives: "<pid>:<descriptor>:<bytes>".
+  std::string address() const;
+  int ranks() const;
+  RankSlot& slot(int rank) const;
+
+  // Asks all ranks to stop after a step, because of `signal`. The first request stands. Safe in a
+  // signal handler.
+  void request_stop(int signal) const noexcept;
+  int stop_request() const noexcept;  // 0: none
+
+  // Asked by each rank once at the end of each step, `step` counting from 1 alike on all ranks:
+  // 0, or the signal on which the run stops here, with the same answer on every rank. Because no rank
+  // can end step k+1 before all have begun it, the first rank that sees a request at the end of step k
+  // sets the stop at k+1 (a run of one rank stops at k).
+  int agreed_stop(int64_t step) const noexcept;
+
+  // Records the failure of `rank`; the first one of the run is the culprit. Returns whether this is
+  // the first. A second failure of the same rank is not recorded.
+  bool fail(int rank, FailureKind kind, std::string_view message) const noexcept;
+  // The rank whose failure was recorded first.
+  std::optional<int> first_failure() const noexcept;
+
+ private:
+  struct Header;
+  explicit RankBoard(Memory memory) : memory_(std::move(memory)) {}
+  Header& header() const noexcept;
+
+  Memory memory_;
+};
+
+}  // namespace dstrain
