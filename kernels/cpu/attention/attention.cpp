@@ -1,0 +1,148 @@
+#include "kernels/cpu/attention/attention.h"
+
+#include <omp.h>
+
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/attention/portable.h"
+#include "kernels/cpu/attention/problem.h"
+#include "kernels/cpu/attention/schedule.h"
+#include "runtime/core/error.h"
+#include "runtime/core/isa.h"
+
+namespace dstrain {
+namespace {
+
+using attention::Body;
+using attention::Operands;
+using attention::Problem;
+
+bool is_grad(const KernelSpec& spec) {
+  return spec.op == OpKind::attention_grad;
+}
+
+Problem problem_of(const KernelSpec& spec) {
+  check(spec.op == OpKind::attention || is_grad(spec),
+        "attention kernels have no body for the op {}", name_of(spec.op));
+  const size_t qkv_index = is_grad(spec) ? 1 : 0;
+  check(spec.in.size() > qkv_index, "{} came with {} inputs, expected {}", name_of(spec.op),
+        spec.in.size(), is_grad(spec) ? 4 : 1);
+  const TensorSpec& qkv = spec.in[qkv_index];
+  check(qkv.dtype == DType::f32 || is_16bit(qkv.dtype),
+        "attention has bodies for f32, bf16 and f16, not for {}", name_of(qkv.dtype));
+  const int64_t heads = spec.attrs.heads, seq = spec.attrs.seq_len;
+  check(qkv.shape.rank == 2 && heads > 0 && seq > 0 && qkv.shape[0] % seq == 0 &&
+            qkv.shape[1] % (3 * heads) == 0 && qkv.shape.elements() > 0,
+        "attention expects qkv (B*T, 3*heads*D), came {} with heads = {}, T = {}",
+        to_string(qkv.shape), heads, seq);
+  Problem p;
+  p.dtype = qkv.dtype;
+  p.heads = heads;
+  p.seq = seq;
+  p.batch = qkv.shape[0] / seq;
+  p.head_size = qkv.shape[1] / (3 * heads);
+  const DropoutRule rule(spec.attrs.dropout);
+  p.drop_threshold = rule.threshold;
+  p.drop_scale = rule.scale;
+  return p;
+}
+
+// The choice depends on the dtype and the machine only, so that every plan computes the same bits.
+const Body& body_for(const Problem&) {
+  return attention::portable_body();
+}
+
+int64_t scratch_bytes(const Problem& p, const Body& body, bool grad) {
+  return attention::round_up(grad ? body.backward_bytes(p) : body.forward_bytes(p), 64);
+}
+
+class AttentionKernel : public Kernel {
+ public:
+  explicit AttentionKernel(const KernelSpec& spec)
+      : problem_(problem_of(spec)),
+        body_(body_for(problem_)),
+        site_(spec.attrs.site),
+        threads_(spec.threads),
+        scratch_(scratch_bytes(problem_, body_, is_grad(spec))) {}
+
+ protected:
+  Operands operands(const KernelCall& call) const {
+    Operands o;
+    if (problem_.drop_threshold > 0) {
+      o.key = stream_key(call.state->seed, kDropoutStream + site_);
+      o.first_sample = static_cast<uint64_t>(call.state->first_sample + call.sample_offset);
+    }
+    return o;
+  }
+
+  // Runs task(thread's work, thread's scratch) on every thread.
+  template <class Tasks, class Run>
+  void for_each_thread(const KernelCall& call, const Tasks& tasks, const Run& run) const {
+    auto* scratch = call.workspace.as<std::byte>();
+#pragma omp parallel for num_threads(threads_) schedule(static, 1)
+    for (int t = 0; t < threads_; ++t) {
+      for (const auto& task : tasks[static_cast<size_t>(t)]) run(task, scratch + t * scratch_);
+    }
+  }
+
+  const Problem problem_;
+  const Body& body_;
+  const uint32_t site_;
+  const int threads_;
+  const int64_t scratch_;  // bytes of one thread
+};
+
+class Attention final : public AttentionKernel {
+ public:
+  explicit Attention(const KernelSpec& spec)
+      : AttentionKernel(spec), tasks_(schedule_forward(problem_, body_, threads_)) {}
+
+  void run(const KernelCall& call) const override {
+    Operands o = operands(call);
+    o.qkv = call.in[0].data;
+    o.y = call.out[0].data;
+    o.lse = call.out[1].as<float>();
+    for_each_thread(call, tasks_, [&](const attention::ForwardTask& task, std::byte* scratch) {
+      body_.forward(problem_, o, task.head, task.query_blocks, scratch);
+    });
+  }
+
+ private:
+  const std::vector<std::vector<attention::ForwardTask>> tasks_;
+};
+
+class AttentionGrad final : public AttentionKernel {
+ public:
+  explicit AttentionGrad(const KernelSpec& spec)
+      : AttentionKernel(spec), tasks_(schedule_backward(problem_, body_, threads_)) {}
+
+  void run(const KernelCall& call) const override {
+    Operands o = operands(call);
+    o.d_y = call.in[0].data;
+    o.qkv = call.in[1].data;
+    o.y = call.in[2].data;
+    o.lse = call.in[3].as<float>();
+    o.d_qkv = call.out[0].data;
+    for_each_thread(call, tasks_, [&](const attention::BackwardTask& task, std::byte* scratch) {
+      body_.backward(problem_, o, task.head, task.part, scratch);
+    });
+  }
+
+ private:
+  const std::vector<std::vector<attention::BackwardTask>> tasks_;
+};
+
+}  // namespace
+
+int64_t attention_workspace_bytes(const KernelSpec& spec) {
+  const Problem p = problem_of(spec);
+  return spec.threads * scratch_bytes(p, body_for(p), is_grad(spec));
+}
+
+std::unique_ptr<Kernel> make_attention(const KernelSpec& spec) {
+  if (is_grad(spec)) return std::make_unique<AttentionGrad>(spec);
+  return std::make_unique<Attention>(spec);
+}
+
+}  // namespace dstrain

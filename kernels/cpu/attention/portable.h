@@ -1,0 +1,16 @@
+// The body of attention for any CPU and run dtype: fp32 arithmetic on Highway vectors, 16-bit
+// operands widened block by block into scratch memory.
+#pragma once
+
+#include "kernels/cpu/attention/dropout_bits.h"
+#include "kernels/cpu/attention/problem.h"
+
+namespace dstrain::attention {
+
+// For the widest vectors that the CPU has and max_isa() allows.
+const Body& portable_body();
+
+// Fills the rows of mask bits that `request` names, with the same choice of vectors.
+void fill_mask_rows(const MaskRows& request);
+
+}  // namespace dstrain::attention

@@ -1,0 +1,91 @@
+#include "kernels/cpu/attention/schedule.h"
+
+namespace dstrain::attention {
+namespace {
+
+// Products per pair of blocks: scores and their gradient are shared where d_q, d_k, d_v are made at
+// once, and computed twice where they are not.
+constexpr int64_t kFusedCost = 5, kKeyCost = 4, kQueryCost = 3;
+
+// The share of item costs [begin, end) that falls to thread t: items whose middle lies in the
+// t-th equal part of the total.
+class Divider {
+ public:
+  Divider(int64_t total, int threads) : total_(total), threads_(threads) {}
+  // The thread of the next item, in order.
+  int next(int64_t cost) {
+    const int64_t middle = done_ + cost / 2;
+    done_ += cost;
+    const int64_t t = middle * threads_ / std::max<int64_t>(total_, 1);
+    return static_cast<int>(std::min<int64_t>(t, threads_ - 1));
+  }
+
+ private:
+  int64_t total_;
+  int threads_;
+  int64_t done_ = 0;
+};
+
+void extend(Range& range, int64_t item) {
+  if (range.empty()) range.begin = item;
+  range.end = item + 1;
+}
+
+}  // namespace
+
+std::vector<std::vector<ForwardTask>> schedule_forward(const Problem& p, const Body& body,
+                                                       int threads) {
+  std::vector<std::vector<ForwardTask>> tasks(static_cast<size_t>(threads));
+  const int64_t blocks = divide_up(p.seq, body.query_block), heads = p.batch * p.heads;
+  Divider divider(heads * (blocks * (blocks + 1) / 2), threads);
+  for (int64_t head = 0; head < heads; ++head) {
+    for (int64_t block = 0; block < blocks; ++block) {
+      auto& mine = tasks[static_cast<size_t>(divider.next(block + 1))];
+      if (mine.empty() || mine.back().head != head) mine.push_back({head, {}});
+      extend(mine.back().query_blocks, block);
+    }
+  }
+  return tasks;
+}
+
+std::vector<std::vector<BackwardTask>> schedule_backward(const Problem& p, const Body& body,
+                                                         int threads) {
+  std::vector<std::vector<BackwardTask>> tasks(static_cast<size_t>(threads));
+  const int64_t heads = p.batch * p.heads;
+  const int64_t queries = divide_up(p.seq, body.query_block);
+  const int64_t keys = divide_up(p.seq, body.key_block);
+  const int64_t rest = heads % threads;
+  const bool split = rest * (kKeyCost + kQueryCost) < threads * kFusedCost;
+  const int64_t whole = split ? heads - rest : heads;
+  for (int64_t head = 0; head < whole; ++head) {
+    tasks[static_cast<size_t>(head * threads / whole)].push_back(
+        {head, {true, {0, keys}, {0, queries}}});
+  }
+
+  const int64_t pairs = p.seq * (p.seq + 1) / 2;  // cost in elements of the triangle
+  Divider divider((heads - whole) * (kKeyCost + kQueryCost) * pairs, threads);
+  const auto part_of = [&](int thread, int64_t head) -> GradPart& {
+    auto& mine = tasks[static_cast<size_t>(thread)];
+    if (mine.empty() || mine.back().head != head) mine.push_back({head, {}});
+    return mine.back().part;
+  };
+  // Elements of the triangle in rows (or mirrored, in columns) [begin, end).
+  const auto triangle = [](int64_t begin, int64_t end) {
+    return end * (end + 1) / 2 - begin * (begin + 1) / 2;
+  };
+  for (int64_t head = whole; head < heads; ++head) {
+    for (int64_t k = 0; k < keys; ++k) {
+      const int64_t from_end = p.seq - k * body.key_block;
+      const int64_t cost = triangle(std::max<int64_t>(from_end - body.key_block, 0), from_end);
+      extend(part_of(divider.next(kKeyCost * cost), head).key_blocks, k);
+    }
+    for (int64_t q = 0; q < queries; ++q) {
+      const int64_t begin = q * body.query_block;
+      const int64_t cost = triangle(begin, std::min(begin + body.query_block, p.seq));
+      extend(part_of(divider.next(kQueryCost * cost), head).query_blocks, q);
+    }
+  }
+  return tasks;
+}
+
+}  // namespace dstrain::attention

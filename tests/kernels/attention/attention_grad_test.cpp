@@ -1,0 +1,114 @@
+#include "tests/kernels/attention/fixture.h"
+
+namespace dstrain::attention_test {
+namespace {
+
+// f32 and f16: rounding of sums, then of the result. bf16: on tiles the weights and the gradient of
+// the scores are rounded to bf16 before their products, 2^-9 of each term; the terms of one sum
+// grow with d_y and v, hence the scale.
+parity::Tolerance backward_tolerance(DType dtype, double scale) {
+  if (dtype == DType::bf16) return {0x1p-8, 0x1p-8 * scale};
+  if (dtype == DType::f16) return {0x1p-11 + 1e-5, 1e-5 * scale};
+  return {1e-5, 5e-6 * scale};
+}
+
+void check_backward(const Case& c, int64_t offset = 0) {
+  INFO(describe(c));
+  Fixture f(c, 1, offset);
+  f.set_saved();
+  f.run_backward();
+  const Values expected =
+      oracle_backward(c, f.d_y.values(), f.qkv.values(), f.y.values(), f.lse.values());
+  parity::require_close("d_qkv", f.d_qkv.values(), expected,
+                        backward_tolerance(c.dtype, largest(expected)));
+  const double norm_error = parity::relative_norm_error(f.d_qkv.values(), expected);
+  REQUIRE(norm_error < (c.dtype == DType::f32 ? 2e-6 : c.dtype == DType::f16 ? 3e-4 : 4e-3));
+}
+
+TEST_CASE("attention_grad equals its definition at odd and even sizes in every dtype") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (Case c : shapes()) {
+      c.dtype = dtype;
+      check_backward(c);
+    }
+  }
+}
+
+TEST_CASE("attention_grad drops the weights that attention dropped") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (Case c : shapes()) {
+      c.dtype = dtype;
+      c.dropout = c.seq % 2 == 0 ? 0.1f : 0.5f;
+      c.first_sample = (uint64_t{1} << 33) + 5;
+      check_backward(c);
+    }
+  }
+}
+
+TEST_CASE("attention_grad takes operands at any alignment of elements") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (int64_t offset : {1, 3, 7}) {
+      Case c;
+      c.dtype = dtype, c.seq = 70, c.heads = 2, c.head_size = 20, c.dropout = 0.1f;
+      check_backward(c, offset);
+    }
+  }
+}
+
+TEST_CASE("attention_grad is the derivative of attention by finite differences") {
+  for (float dropout : {0.0f, 0.1f, 0.5f}) {
+    for (int64_t seq : {1, 5, 19}) {
+      Case c;
+      c.batch = 2, c.seq = seq, c.heads = 2, c.head_size = 7, c.dropout = dropout;
+      INFO(describe(c));
+      Fixture f(c);
+      f.run_forward();
+      f.run_backward();
+      const Values d_y = f.d_y.values();
+      const auto loss = [&](const Values& qkv) {
+        return parity::dot(d_y, oracle_forward(c, qkv).y);
+      };
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        const Values direction = parity::normal_values(f.qkv.elements(), 77 + seed);
+        const double expected = parity::directional_derivative(loss, f.qkv.values(), direction);
+        const double got = parity::dot(f.d_qkv.values(), direction);
+        REQUIRE(got == Approx(expected).epsilon(1e-5).margin(1e-5 * std::sqrt(direction.size())));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention_grad stays finite with scores in the thousands") {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Case c;
+    c.dtype = dtype, c.seq = 150, c.heads = 2, c.head_size = 64, c.dropout = 0.1f;
+    INFO(describe(c));
+    Fixture f(c, 4000);
+    f.run_forward();
+    f.run_backward();
+    // lse is a float of about 1e4: weights made from it are off by about 1e-3.
+    const Values expected =
+        oracle_backward(c, f.d_y.values(), f.qkv.values(), f.y.values(), f.lse.values());
+    REQUIRE(parity::relative_norm_error(f.d_qkv.values(), expected) < 2e-2);
+  }
+}
+
+TEST_CASE("attention_grad gives the same bits for any number of threads and in every run") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (Case c : shapes()) {
+      c.dtype = dtype, c.dropout = 0.1f;
+      INFO(describe(c));
+      Fixture one(c), many(c);
+      one.run_forward(1);
+      many.run_forward(1);
+      one.run_backward(1);
+      for (int threads : {1, 2, 3, 7}) {
+        many.run_backward(threads);
+        parity::require_same_bits("d_qkv", many.d_qkv, one.d_qkv);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dstrain::attention_test

@@ -1,0 +1,145 @@
+#include <limits>
+
+#include "tests/kernels/attention/fixture.h"
+
+namespace dstrain::attention_test {
+namespace {
+
+// f32: rounding of sums of up to T terms. f16: the same, then one rounding. bf16: on tiles the
+// weights are rounded to bf16 before the second product: each of the terms of a row may be off by
+// 2^-9 of itself, so y by 2^-9 of the largest |v| at worst, beside its own rounding.
+parity::Tolerance forward_tolerance(DType dtype, double scale) {
+  if (dtype == DType::bf16) return {0x1p-8, 0x1p-9 * scale};
+  if (dtype == DType::f16) return {0x1p-11 + 1e-5, 1e-5 * scale};
+  return {1e-5, 2e-6 * scale};
+}
+
+void check_forward(Case c, double query_std = 1, int64_t offset = 0) {
+  INFO(describe(c));
+  Fixture f(c, query_std, offset);
+  f.run_forward();
+  const Values qkv = f.qkv.values();
+  const Forward expected = oracle_forward(c, qkv);
+  parity::require_close("y", f.y.values(), expected.y, forward_tolerance(c.dtype, largest(qkv)));
+  parity::require_close("lse", f.lse.values(), expected.lse, {1e-6, 2e-6});
+}
+
+TEST_CASE("attention equals its definition at odd and even sizes in every dtype") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (Case c : shapes()) {
+      c.dtype = dtype;
+      check_forward(c);
+    }
+  }
+}
+
+TEST_CASE("attention drops exactly the weights that the counter names") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (Case c : shapes()) {
+      c.dtype = dtype;
+      c.dropout = c.seq % 2 == 0 ? 0.1f : 0.5f;
+      c.first_sample = (uint64_t{1} << 33) + 5;
+      check_forward(c);
+    }
+  }
+}
+
+TEST_CASE("attention takes operands at any alignment of elements") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (int64_t offset : {1, 3, 7}) {
+      Case c;
+      c.dtype = dtype, c.seq = 70, c.heads = 2, c.head_size = 20, c.dropout = 0.1f;
+      check_forward(c, 1, offset);
+    }
+  }
+}
+
+TEST_CASE("attention stays finite and right with scores in the thousands") {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Case c;
+    c.dtype = dtype, c.seq = 150, c.heads = 2, c.head_size = 64;
+    INFO(describe(c));
+    Fixture f(c, 4000);  // scores of about +-1e4: one weight of a row outgrows all others
+    f.run_forward();
+    const Values qkv = f.qkv.values();
+    const Forward expected = oracle_forward(c, qkv);
+    REQUIRE(largest(expected.lse) > 1e4);
+    parity::require_close("lse", f.lse.values(), expected.lse, {1e-6, 1e-6});
+    // Scores round to 2^-24 of 1e4 and a few times that: weights are off by about 2e-3.
+    parity::require_close("y", f.y.values(), expected.y, {1e-2, 1e-2 * largest(qkv)});
+  }
+}
+
+TEST_CASE("attention carries a NaN of a query to its row and to no earlier one") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Case c;
+    c.dtype = dtype, c.seq = 40, c.heads = 1, c.head_size = 32;
+    Fixture f(c);
+    Values qkv = f.qkv.values();
+    qkv[static_cast<size_t>(20 * 3 * 32 + 4)] = std::numeric_limits<double>::quiet_NaN();
+    f.qkv.set(qkv);
+    f.run_forward();
+    const Values y = f.y.values();
+    for (int64_t row = 0; row < c.seq; ++row) {
+      for (int64_t d = 0; d < 32; ++d) {
+        REQUIRE(std::isnan(y[static_cast<size_t>(row * 32 + d)]) == (row == 20));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention gives the same bits for any number of threads and in every run") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (Case c : shapes()) {
+      c.dtype = dtype, c.dropout = 0.1f;
+      INFO(describe(c));
+      Fixture one(c), many(c);
+      one.run_forward(1);
+      for (int threads : {1, 2, 3, 7}) {
+        many.run_forward(threads);
+        parity::require_same_bits("y", many.y, one.y);
+        parity::require_same_bits("lse", many.lse, one.lse);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention gives a sample the same bits in any micro-batch") {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Case both;
+    both.dtype = dtype, both.batch = 2, both.seq = 75, both.heads = 3, both.head_size = 24;
+    both.dropout = 0.3f, both.first_sample = 10;
+    Fixture f(both);
+    f.run_forward();
+    Case second = both;
+    second.batch = 1, second.first_sample = 11;
+    Fixture g(second);
+    const Values qkv = f.qkv.values();
+    g.qkv.set(Values(qkv.begin() + g.qkv.elements(), qkv.end()));
+    g.run_forward();
+    const auto bytes = static_cast<size_t>(g.y.bytes());
+    REQUIRE(f.y.raw().substr(bytes) == g.y.raw());
+  }
+}
+
+TEST_CASE("attention names the spec it has no body for") {
+  const TensorSpec qkv{{8, 24}, DType::f32};
+  KernelSpec spec{.op = OpKind::attention, .attrs = {}, .in = {&qkv, 1}, .out = {}};
+  spec.attrs.heads = 3;
+  spec.attrs.seq_len = 5;
+  REQUIRE_THROWS_WITH(make_attention(spec),
+                      "attention expects qkv (B*T, 3*heads*D), came (8, 24) with heads = 3, T = 5");
+  spec.attrs.seq_len = 8;
+  spec.op = OpKind::linear;
+  REQUIRE_THROWS_WITH(make_attention(spec), "attention kernels have no body for the op linear");
+  spec.op = OpKind::attention_grad;
+  REQUIRE_THROWS_WITH(make_attention(spec), "attention_grad came with 1 inputs, expected 4");
+  const TensorSpec ids{{8, 24}, DType::i32};
+  spec.op = OpKind::attention;
+  spec.in = {&ids, 1};
+  REQUIRE_THROWS_WITH(make_attention(spec),
+                      "attention has bodies for f32, bf16 and f16, not for i32");
+}
+
+}  // namespace
+}  // namespace dstrain::attention_test
