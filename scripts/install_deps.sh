@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that dstrain is built from, those alone that are missing.
+#   scripts/install_deps.sh [--ci]      --ci: also the tools of .ci/run (clang, its format and tidy)
+# Says nothing where nothing is missing. Needs root or sudo only where something is.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache
+  libopenmpi-dev openmpi-bin                    # processes, hosts, messages
+  libdnnl-dev libopenblas-openmp-dev libhwy-dev # matrix products, SIMD
+  nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
+  catch2 libbenchmark-dev                       # tests, benchmarks
+  bible-kjv                                     # the text of scripts/quickstart.sh
+)
+ci_packages=(clang libclang-rt-14-dev libomp-dev clang-format clang-tidy)
+
+case "${1:-}" in
+  '') ;;
+  --ci) packages+=("${ci_packages[@]}") ;;
+  *)
+    echo "usage: $0 [--ci]" >&2
+    exit 1
+    ;;
+esac
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "install_deps.sh knows Debian's package manager only (Debian 12 is what dstrain is built" >&2
+  echo "on). Install what these packages hold by other means: ${packages[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [[ $status == installed ]] || missing+=("$package")
+done
+((${#missing[@]} == 0)) && exit 0
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "missing packages, and neither root nor sudo to install them. As root, run:" >&2
+    echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "installing: ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { "${as_root[@]}" apt-get update &&
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  cat "$log" >&2
+  echo "apt-get failed (its output is above)" >&2
+  exit 1
+fi

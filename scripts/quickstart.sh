@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# From a bare Debian 12 machine to a small GPT that has learned English, on two CPU ranks, in under
+# ten minutes: installs what is missing, builds, trains, writes some text of its own.
+#   scripts/quickstart.sh [--data FILE] [--steps N]
+#     --data FILE   any UTF-8 text of a megabyte or more; default: the King James Bible
+#     --steps N     optimizer steps; default: what configs/quickstart.json says
+set -euo pipefail
+start=$SECONDS
+here=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+data=
+steps=()
+while (($# > 0)); do
+  case "$1" in
+    --data | --steps)
+      if (($# < 2)); then
+        echo "$1 needs a value" >&2
+        exit 1
+      fi
+      if [[ $1 == --data ]]; then data=$2; else steps=(--steps "$2"); fi
+      shift 2
+      ;;
+    -h | --help)
+      sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *)
+      echo "unknown argument $1; usage: scripts/quickstart.sh [--data FILE] [--steps N]" >&2
+      exit 1
+      ;;
+  esac
+done
+if [[ -n $data ]]; then
+  [[ $data == /* ]] || data=$here/$data
+  if [[ ! -r $data ]]; then
+    echo "cannot read the text file $data" >&2
+    exit 1
+  fi
+fi
+
+say() { printf '\n== [%3d s] %s\n' $((SECONDS - start)) "$*"; }
+work=build/quickstart
+dstrain=build/release/bin/dstrain
+
+say "packages: installing what is missing"
+scripts/install_deps.sh
+
+say "build: the program, optimised, into build/release"
+cmake --preset release --log-level=NOTICE >/dev/null
+cmake --build --preset release --target dstrain
+
+mkdir -p "$work"
+if [[ -z $data ]]; then
+  data=$work/bible.txt
+  say "text: the King James Bible, from Debian's bible-kjv, into $data"
+  bible -f Gen1:1-Rev22:21 >"$data"
+else
+  say "text: $data"
+fi
+echo "$(wc -c <"$data") bytes; it begins:"
+head -n 3 "$data" | cut -c 1-100
+
+say "train: configs/quickstart.json on 2 ranks, into $work/run"
+command=("$dstrain" --num_gpus 2 --config configs/quickstart.json --device cpu --data "$data"
+  --output "$work/run" "${steps[@]}")
+echo "${command[*]}"
+"${command[@]}"
+
+# metrics.jsonl holds one flat object per step, and one per validation.
+value() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" "$work/run/metrics.jsonl"; }
+say "result, in nats per character"
+echo "training loss:   first step $(value loss | head -n 1), last step $(value loss | tail -n 1)"
+echo "validation loss: $(value val_loss | tail -n 1) (text that was held back)"
+
+prompt=$(grep -m 1 . "$data" | cut -c 1-60)
+prompt=${prompt% *}
+say "generate: what the model writes after \"$prompt\""
+"$dstrain" generate --run "$work/run" --prompt "$prompt" --tokens 400 --temperature 0.8
+say "done. More: $dstrain --help, $dstrain plan --config configs/quickstart.json --num_gpus 2"
