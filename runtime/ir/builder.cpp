@@ -80,7 +80,8 @@ BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t
 BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float eps) {
   const Shape shape = program_.at(x).shape;
   const Shape rows{shape[0]};
-  return emit(OpKind::layer_norm, {.eps = eps}, {x, weight, bias}, activation_buffer("norm", shape),
+  return emit(OpKind::layer_norm, {.eps = eps}, {x, weight, bias},
+              activation_buffer(stem(weight), shape),
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
 }
 
@@ -88,7 +89,7 @@ BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation 
   const Shape shape{program_.at(x).shape[0], program_.at(weight).shape[0]};
   const Activation fused = activation == Activation::relu ? activation : Activation::none;
   const BufferId y = emit(OpKind::linear, {.activation = fused}, {x, weight, bias},
-                          activation_buffer("linear", shape));
+                          activation_buffer(stem(weight), shape));
   return activation == fused ? y : this->activation(y, activation);
 }
 
@@ -123,9 +124,16 @@ void Builder::cross_entropy(BufferId logits, BufferId targets) {
                  .reads = {logits, targets},
                  .writes = {program_.loss},
                  .group = group_};
-  if (options_.training) op.writes.push_back(logits);
+  if (options_.training) op.writes.push_back(gradient_place(logits));
   program_.instructions.push_back(op);
   rule_of(op.op).check(program_, program_.instructions.back());
+}
+
+BufferId Builder::gradient_place(BufferId logits) {
+  for (const Instruction& op : program_.instructions)
+    if (op.writes[0] == logits && op.attrs.activation != Activation::none)
+      return program_.add_buffer(activation_buffer("d_logits", program_.at(logits).shape));
+  return logits;
 }
 
 void Builder::output(BufferId logits) {
@@ -143,8 +151,18 @@ BufferId Builder::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Bu
   return program_.instructions.back().writes[0];
 }
 
+std::string Builder::stem(BufferId weight) const {
+  std::string name = program_.at(weight).name;
+  name.resize(name.rfind('.'));
+  return name.substr(name.rfind('.') == std::string::npos ? name.find(':') + 1
+                                                          : name.rfind('.') + 1);
+}
+
 std::string Builder::fresh(std::string_view what) {
-  return fmt::format("{}.{}{}", unit_name_, what, next_value_++);
+  // Numbered within the unit where a name comes again, so that every buffer can be told apart.
+  const std::string name = fmt::format("{}.{}", unit_name_, what);
+  const int count = ++names_[name];
+  return count == 1 ? name : fmt::format("{}{}", name, count);
 }
 
 }  // namespace dstrain

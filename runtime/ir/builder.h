@@ -3,6 +3,7 @@
 // gradients, memory, ranks or devices.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "runtime/ir/program.h"
@@ -48,7 +49,10 @@ class Builder {
  private:
   BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
                 std::vector<Buffer> more_outputs = {});
+  // The logits themselves, unless the backward of what made them still reads them.
+  BufferId gradient_place(BufferId logits);
   std::string fresh(std::string_view what);
+  std::string stem(BufferId weight) const;  // "param:blocks.0.attn.qkv.weight" -> "qkv"
   Buffer activation_buffer(std::string_view what, Shape shape) {
     return {.name = fresh(what), .shape = shape, .dtype = options_.dtype};
   }
@@ -59,7 +63,7 @@ class Builder {
   int32_t group_ = 0;
   int unit_index_ = -1;
   uint32_t next_site_ = 0;  // counts dropout sites in forward order, whether dropout is on or not
-  int next_value_ = 0;
+  std::map<std::string, int> names_;
 };
 
 }  // namespace dstrain

@@ -43,6 +43,7 @@ enum class OpKind : uint8_t {
   sgd,          // grad f32 (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
   // work of the executor itself (no kernel)
   load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
+  zero,              // -> x = 0
   reduce_counts,     // sums the target count over ranks; sets d_loss
   all_reduce,        // a unit's gradient over the data-parallel group, in place, in rank order
   finish_gradients,  // sums norms and losses over ranks; sets norm, clip, skip, loss scale

@@ -81,6 +81,11 @@ const OpRule load_batch{
         },
 };
 
+const OpRule zero{
+    .name = "zero",
+    .check = [](const Program& p, const Instruction& op) { Operands(p, op).count(0, 0, 1, 1); },
+};
+
 const OpRule reduce_counts{.name = "reduce_counts"};
 
 const OpRule all_reduce{

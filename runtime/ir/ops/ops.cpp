@@ -32,6 +32,7 @@ const OpRule& rule_of(OpKind op) {
                                                             &adam,
                                                             &sgd,
                                                             &load_batch,
+                                                            &zero,
                                                             &reduce_counts,
                                                             &all_reduce,
                                                             &finish_gradients};

@@ -27,6 +27,16 @@ class UnitReduction {
     return micro_;
   }
 
+  // Before the first write of a micro-batch: padding between parameters must not hold old bytes.
+  std::vector<Instruction> before(int32_t group) {
+    int64_t used = 0;
+    for (int index : unit_.parameters)
+      used += program_.parameters[static_cast<size_t>(index)].shape.elements();
+    if (job_.reduce != ReduceMode::micro_batch || used == unit_.elements) return {};
+    return {{.op = OpKind::zero, .writes = {micro_gradients()}, .group = group}};
+  }
+
+  // After the last write.
   std::vector<Instruction> instructions(int32_t group) {
     group_ = group;
     const bool every = job_.reduce == ReduceMode::micro_batch;
@@ -96,10 +106,12 @@ void reduce(Program& program, const Job& job, Place place) {
     return -1;
   };
   std::vector<int> writes_unit(program.instructions.size());
-  std::vector<size_t> last(units.size(), 0);
+  std::vector<size_t> first(units.size(), SIZE_MAX), last(units.size(), 0);
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const int unit = writes_unit[i] = unit_of(program.instructions[i]);
-    if (unit >= 0) last[static_cast<size_t>(unit)] = i;
+    if (unit < 0) continue;
+    last[static_cast<size_t>(unit)] = i;
+    first[static_cast<size_t>(unit)] = std::min(first[static_cast<size_t>(unit)], i);
   }
   if (job.reduce == ReduceMode::micro_batch) {
     for (size_t i = 0; i < program.instructions.size(); ++i)
@@ -114,8 +126,11 @@ void reduce(Program& program, const Job& job, Place place) {
   std::vector<Instruction> list;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const int32_t group = program.instructions[i].group;
-    list.push_back(std::move(program.instructions[i]));
     const int unit = writes_unit[i];
+    if (unit >= 0 && first[static_cast<size_t>(unit)] == i)
+      for (Instruction& op : units[static_cast<size_t>(unit)].before(group))
+        list.push_back(std::move(op));
+    list.push_back(std::move(program.instructions[i]));
     if (unit < 0 || last[static_cast<size_t>(unit)] != i) continue;
     for (Instruction& op : units[static_cast<size_t>(unit)].instructions(group))
       list.push_back(std::move(op));

@@ -7,7 +7,7 @@ namespace dstrain {
 namespace {
 
 BufferId view(Program& program, BufferId parent, int64_t begin, int64_t count) {
-  if (parent == kNone) return kNone;
+  if (parent == kNone || count == program.at(parent).shape.elements()) return parent;
   Buffer buffer = program.at(parent);
   buffer.shape = {count};
   buffer.parent = parent;

@@ -1,0 +1,67 @@
+// Executor: runs a plan, one function per kind of instruction. All kernels are made and all operands
+// resolved when it is built; running a step allocates nothing and takes no decision but the plan's.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/kernel.h"
+#include "runtime/config/job.h"
+#include "runtime/core/rank_board.h"
+#include "runtime/data/dataset.h"
+#include "runtime/engine/arenas.h"
+
+namespace dstrain {
+
+// What a step is given from outside the plan, and what it answers besides the step state.
+struct StepContext {
+  StepState* state = nullptr;
+  const Dataset* dataset = nullptr;
+  Split split = Split::train;
+  int64_t first = 0;             // place of the step's first sample in the split's order
+  std::span<const int32_t> ids;  // decoding: the inputs themselves, instead of a dataset
+  bool stop_requested = false;   // in: this rank was asked to stop
+  bool stop_agreed = false;      // out: some rank was; all ranks see it at the same step
+};
+
+class Executor {
+ public:
+  // `plan`, `arenas`, `job` and `comm` outlive the executor. `slot` may be null.
+  Executor(const Plan& plan, const Arenas& arenas, const KernelLibrary& library, const Job& job,
+           Communicator& comm, RankSlot* slot);
+
+  // Runs one step; complete on return. Throws RunError: a lost rank, a non-finite gradient where the
+  // run does not skip such steps (naming the first tensor that has one).
+  void run(StepContext& context) const;
+
+ private:
+  struct Operand {
+    Tensor tensor;
+    int64_t micro_stride = 0;
+  };
+  struct Bound {
+    std::unique_ptr<Kernel> kernel;  // null: the executor's own work
+    size_t first = 0;                // index of the first operand; reads, then writes
+    size_t reads = 0, writes = 0;
+    Tensor workspace;
+  };
+
+  void run_kernel(const Bound& bound, const Issue& issue, const StepContext& context) const;
+  void load_batch(const Bound& bound, StepContext& context) const;
+  void reduce_counts(StepContext& context) const;
+  void all_reduce(const Bound& bound) const;
+  void finish_gradients(const Bound& bound, StepContext& context) const;
+  [[noreturn]] void report_non_finite(const StepContext& context) const;
+  Tensor operand(const Bound& bound, size_t i, int micro) const;
+
+  const Plan& plan_;
+  const Arenas& arenas_;
+  const Job& job_;
+  Communicator& comm_;
+  RankSlot* slot_;
+  std::vector<Bound> bound_;
+  std::vector<Operand> operands_;
+  mutable std::vector<double> gathered_;  // answers of gather_values, sized once
+};
+
+}  // namespace dstrain

@@ -1,0 +1,118 @@
+#include "runtime/plan/print.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/ir/rule.h"
+
+namespace dstrain {
+namespace {
+
+// Views and repeated prefixes are noise in a table: "param:blocks.0.ln1.weight" reads as "ln1.weight".
+std::string short_name(const Program& program, BufferId id, const std::string& group) {
+  if (id == kNone) return {};
+  std::string name = program.at(id).name;
+  if (const size_t colon = name.find(':'); name.starts_with("param:") && colon != std::string::npos)
+    name = name.substr(colon + 1);
+  const std::string prefix = group + ".";
+  for (size_t at : {size_t{0}, name.find(':') + 1,
+                    size_t{2}})  // "blocks.0.x", "grad:blocks.0.x", "d_blocks.0.x"
+    if (name.compare(at, prefix.size(), prefix) == 0) {
+      name.erase(at, prefix.size());
+      break;
+    }
+  return name;
+}
+
+std::string operand_list(const Program& program, const std::vector<BufferId>& ids,
+                         const std::string& group) {
+  std::string text;
+  for (BufferId id : ids) {
+    const std::string name = short_name(program, id, group);
+    if (!name.empty()) text += (text.empty() ? "" : ", ") + name;
+  }
+  return text;
+}
+
+std::string_view when_text(When when) {
+  constexpr std::string_view texts[] = {"start", "each", "last", "end"};
+  return texts[static_cast<int>(when)];
+}
+
+std::string memory_text(const MemoryTable& memory) {
+  std::string text = "memory at the peak\n";
+  for (int c = 0; c < kMemoryClasses; ++c) {
+    const int64_t bytes = memory.at_peak[static_cast<size_t>(c)];
+    text += fmt::format("  {:<14}{:>16} bytes {:>10}\n", name_of(static_cast<MemoryClass>(c)),
+                        bytes, human_bytes(static_cast<double>(bytes)));
+  }
+  return text + fmt::format("  {:<14}{:>16} bytes {:>10}\n", "total", memory.total(),
+                            human_bytes(static_cast<double>(memory.total())));
+}
+
+}  // namespace
+
+std::string human_bytes(double bytes) {
+  constexpr std::string_view units[] = {"B", "KB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < std::size(units)) {
+    bytes /= 1000;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{:.0f} B", bytes);
+  return fmt::format("{:.{}f} {}", bytes, bytes < 10 ? 2 : (bytes < 100 ? 1 : 0), units[unit]);
+}
+
+std::string plan_to_text(const RankPlan& rank, const std::string& title) {
+  const Plan& plan = rank.train;
+  const Program& p = plan.program;
+  std::string text = fmt::format(
+      "{} | {} | {} micro-batch{} | {} instructions a step | peak {} | {} sent a step\n\n", title,
+      name_of(p.dtype), plan.micro_batches, plan.micro_batches == 1 ? "" : "es", plan.order.size(),
+      human_bytes(static_cast<double>(rank.memory.total())),
+      human_bytes(static_cast<double>(wire_bytes(plan))));
+  text += memory_text(rank.memory) + "\n";
+  text += fmt::format("{:<8}{:<6}{:<24}{:<14}{:<64}{:<40}{:>10}{:>10}\n", "queue", "when",
+                      "instruction", "group", "reads", "writes", "bytes", "GFLOP");
+  for (const Instruction& op : p.instructions) {
+    const Cost cost = cost_of(p, op);
+    const std::string& group = p.groups[static_cast<size_t>(op.group)];
+    text += fmt::format("{:<8}{:<6}{:<24}{:<14}{:<64}{:<40}{:>10}{:>10}\n", name_of(op.queue),
+                        when_text(op.when), name_of(op.op), group, operand_list(p, op.reads, group),
+                        operand_list(p, op.writes, group), human_bytes(cost.bytes),
+                        cost.flops > 0 ? fmt::format("{:.2f}", cost.flops * 1e-9) : "");
+  }
+  return text;
+}
+
+std::string plan_to_json(const RankPlan& rank) {
+  const Plan& plan = rank.train;
+  nlohmann::ordered_json memory;
+  for (int c = 0; c < kMemoryClasses; ++c)
+    memory[std::string(name_of(static_cast<MemoryClass>(c)))] =
+        rank.memory.at_peak[static_cast<size_t>(c)];
+  memory["total"] = rank.memory.total();
+
+  std::vector<nlohmann::ordered_json> rows;
+  for (const Instruction& op : plan.program.instructions) {
+    const Cost cost = cost_of(plan.program, op);
+    rows.push_back({{"op", name_of(op.op)},
+                    {"group", plan.program.groups[static_cast<size_t>(op.group)]},
+                    {"queue", name_of(op.queue)},
+                    {"bytes", static_cast<int64_t>(cost.bytes)},
+                    {"flops", cost.flops}});
+  }
+  auto instructions = nlohmann::ordered_json::array();
+  for (const Issue& issue : plan.order)
+    instructions.push_back(rows[static_cast<size_t>(issue.instruction)]);
+  nlohmann::ordered_json object;
+  object["ranks"] = plan.place.ranks;
+  object["rank"] = plan.place.rank;
+  object["memory"] = memory;
+  object["comm_bytes"] = wire_bytes(plan);
+  object["instructions"] = std::move(instructions);
+  return object.dump(1) + "\n";
+}
+
+}  // namespace dstrain

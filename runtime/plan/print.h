@@ -1,0 +1,20 @@
+// What `dstrain plan` prints: a plan and its memory, as text for people and as JSON for programs.
+#pragma once
+
+#include <string>
+
+#include "runtime/plan/plan.h"
+
+namespace dstrain {
+
+// A header line, the memory table by class, and one line per instruction of the step with queue, group,
+// operands, bytes and GFLOP; instructions repeated for every micro-batch stand once.
+std::string plan_to_text(const RankPlan& rank, const std::string& title);
+
+// The contract's object; every instruction of the step in order, micro-batches unrolled.
+std::string plan_to_json(const RankPlan& rank);
+
+// "1.31 GB", "14.2 MB", "512 B": decimal units.
+std::string human_bytes(double bytes);
+
+}  // namespace dstrain

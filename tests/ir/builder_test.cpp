@@ -1,0 +1,87 @@
+#include "runtime/ir/builder.h"
+
+#include <catch2/catch.hpp>
+
+#include "models/model.h"
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+
+using namespace dstrain;
+
+TEST_CASE("a parameter is declared once and its shape is binding") {
+  Program program;
+  Builder b(program, {});
+  b.unit("u");
+  const BufferId w = b.parameter("w", {3, 4}, Init::normal, 0.02f);
+  CHECK(b.parameter("w", {3, 4}, Init::normal, 0.02f) == w);
+  CHECK(program.parameters.size() == 1);
+  CHECK_THROWS_WITH(b.parameter("w", {4, 3}, Init::normal),
+                    Catch::Contains("declared as (3, 4) and used as (4, 3)"));
+}
+
+TEST_CASE("shapes are checked when an op is emitted, and the message shows the operands") {
+  Program program;
+  Builder b(program, {.batch = 2});
+  b.unit("u");
+  const BufferId x = b.embed(b.ids(5), b.parameter("t.weight", {7, 6}, Init::normal),
+                             b.parameter("p.weight", {5, 6}, Init::normal), 5);
+  CHECK(program.at(x).shape == Shape{10, 6});
+  const BufferId wrong = b.parameter("w.weight", {4, 5}, Init::normal);
+  CHECK_THROWS_WITH(b.linear(x, wrong, kNone, Activation::none), Catch::Contains("linear") &&
+                                                                     Catch::Contains("(10, 6)") &&
+                                                                     Catch::Contains("(4, 5)"));
+}
+
+TEST_CASE("GPT-2 options are options of the same model") {
+  for (const bool on : {false, true}) {
+    Program program;
+    Builder b(program, {.batch = 1});
+    build_model(b, {.n_layer = 1,
+                    .n_embd = 8,
+                    .n_head = 2,
+                    .block_size = 4,
+                    .gelu = on,
+                    .qkv_bias = on,
+                    .tied_head = on,
+                    .vocab_size = 5});
+    const auto has = [&](std::string_view name) {
+      for (const Parameter& p : program.parameters)
+        if (p.name == name) return true;
+      return false;
+    };
+    CHECK(has("blocks.0.attn.qkv.bias") == on);
+    CHECK(has("lm_head.weight") == !on);
+    size_t activations = 0;
+    for (const Instruction& op : program.instructions) activations += op.op == OpKind::activation;
+    CHECK(activations == (on ? 1u : 0u));  // relu is the product's epilogue
+  }
+}
+
+TEST_CASE("dropout is off outside training and its sites keep their numbers") {
+  for (const bool training : {true, false}) {
+    Program program;
+    Builder b(program, {.batch = 1, .training = training});
+    build_model(b, {.n_layer = 2,
+                    .n_embd = 8,
+                    .n_head = 2,
+                    .block_size = 4,
+                    .dropout = 0.25,
+                    .vocab_size = 5});
+    std::vector<uint32_t> sites;
+    for (const Instruction& op : program.instructions) {
+      if (op.op != OpKind::attention && op.op != OpKind::add_dropout) continue;
+      sites.push_back(op.attrs.site);
+      CHECK(op.attrs.dropout == (training ? 0.25f : 0.0f));
+    }
+    CHECK(sites == std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
+  }
+}
+
+TEST_CASE("a product's cost is 2 M N K") {
+  Program program;
+  Builder b(program, {.batch = 3});
+  b.unit("u");
+  const BufferId x = b.samples(4);
+  b.linear(x, b.parameter("w.weight", {5, 4}, Init::normal), kNone, Activation::none);
+  CHECK(cost_of(program, program.instructions.back()).flops == 2.0 * 3 * 4 * 5);
+}

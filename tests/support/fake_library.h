@@ -1,0 +1,28 @@
+// A kernel library for tests of plans: sizes only, no bodies.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace dstrain {
+
+class FakeLibrary : public KernelLibrary {
+ public:
+  // Every linear asks for `workspace` bytes; weights of at least 1024 elements are packed where `packs`.
+  explicit FakeLibrary(int64_t workspace = 0, bool packs = false)
+      : workspace_(workspace), packs_(packs) {}
+  int64_t workspace_bytes(const KernelSpec& spec) const override {
+    return spec.op == OpKind::linear ? workspace_ : 0;
+  }
+  int64_t packed_bytes(const KernelSpec& spec) const override {
+    const int64_t n = spec.in[1].shape.elements();
+    return packs_ && n >= 1024 ? n * size_of(spec.in[1].dtype) : 0;
+  }
+  std::unique_ptr<Kernel> make(const KernelSpec&) const override { return nullptr; }
+  std::string description() const override { return "sizes only"; }
+
+ private:
+  int64_t workspace_;
+  bool packs_;
+};
+
+}  // namespace dstrain
