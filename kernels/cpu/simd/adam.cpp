@@ -1,0 +1,105 @@
+// adam: AdamW (decoupled decay) or Adam with L2, and the 16-bit copy of the weight, in one pass.
+//   g = grad * grad_scale (+ weight_decay * p where decay is not decoupled)
+//   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+//   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
+// With state->skip set nothing is touched. Floor in bytes per parameter: 28 (reads g, p, m, v; writes
+// p, m, v), 30 with the 16-bit copy.
+#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/adam.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/pack-inl.h"
+
+#ifndef DSTRAIN_SIMD_ADAM_ONCE
+#define DSTRAIN_SIMD_ADAM_ONCE
+namespace dstrain::simd {
+namespace {
+struct AdamStep {
+  float grad_scale, beta1, rest1, beta2, rest2, inverse_correction1, inverse_correction2;
+  float lr, eps, l2, decay;  // l2 joins the gradient, decay the update
+
+  AdamStep(const StepState& s, const OpAttrs& a)
+      : grad_scale(s.grad_scale),
+        beta1(static_cast<float>(s.beta1)),
+        rest1(static_cast<float>(1.0 - static_cast<double>(s.beta1))),
+        beta2(static_cast<float>(s.beta2)),
+        rest2(static_cast<float>(1.0 - static_cast<double>(s.beta2))),
+        inverse_correction1(static_cast<float>(1.0 / static_cast<double>(s.bias_correction1))),
+        inverse_correction2(static_cast<float>(1.0 / static_cast<double>(s.bias_correction2))),
+        lr(s.lr),
+        eps(a.eps),
+        l2(a.decoupled_decay ? 0.0f : a.weight_decay),
+        decay(a.decoupled_decay ? a.weight_decay : 0.0f) {}
+};
+struct AdamOperands {
+  const float* grad;
+  float *master, *m, *v;
+  void* param;  // may be null
+};
+}  // namespace
+}  // namespace dstrain::simd
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+struct Nothing {};
+
+// `copy` points to the 16-bit weights, or is a Nothing* where there are none.
+template <class T>
+HWY_INLINE void adam_range_of(const AdamStep& s, const AdamOperands& o, T* copy, int64_t begin,
+                              int64_t end) {
+  const Pack grad_scale = all(s.grad_scale), l2 = all(s.l2), decay = all(s.decay);
+  const Pack beta1 = all(s.beta1), rest1 = all(s.rest1), beta2 = all(s.beta2);
+  const Pack rest2 = all(s.rest2), minus_lr = all(-s.lr), eps = all(s.eps);
+  const Pack mend1 = all(s.inverse_correction1), mend2 = all(s.inverse_correction2);
+  for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+    const Pack p = load(o.master + i, n);
+    const Pack g = fma(l2, p, load(o.grad + i, n) * grad_scale);
+    const Pack m = fma(beta1, load(o.m + i, n), rest1 * g);
+    const Pack v = fma(beta2, load(o.v + i, n), rest2 * g * g);
+    const Pack step = (m * mend1) / (square_root(v * mend2) + eps);
+    const Pack next = fma(minus_lr, fma(decay, p, step), p);
+    store(m, o.m + i, n);
+    store(v, o.v + i, n);
+    store(next, o.master + i, n);
+    if constexpr (!std::is_same_v<T, Nothing>) store(next, copy + i, n);
+  });
+}
+
+void adam_range(const AdamStep& s, const AdamOperands& o, DType dtype, int64_t begin, int64_t end) {
+  if (!o.param) return adam_range_of(s, o, static_cast<Nothing*>(nullptr), begin, end);
+  with_type(dtype, [&](auto t) SIMD_INLINE {
+    adam_range_of(s, o, static_cast<decltype(t)*>(o.param), begin, end);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain::simd {
+HWY_EXPORT(adam_range);
+
+std::unique_ptr<Kernel> make_adam(const KernelSpec& spec) {
+  return kernel_of(
+      [threads = spec.threads, n = elements(spec.in[0]), attrs = spec.attrs,
+       dtype = present(spec.out, 3) ? spec.out[3].dtype : DType::f32](const KernelCall& call) {
+        if (call.state->skip) return;
+        const AdamStep step(*call.state, attrs);
+        const AdamOperands o{data<const float>(call.in, 0), data<float>(call.out, 0),
+                             data<float>(call.out, 1), data<float>(call.out, 2), data(call.out, 3)};
+        parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+          HWY_DYNAMIC_DISPATCH(adam_range)(step, o, dtype, begin, end);
+        });
+      });
+}
+
+}  // namespace dstrain::simd
+#endif

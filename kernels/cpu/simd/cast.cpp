@@ -1,0 +1,91 @@
+// cast, accumulate and round_wire: conversions along flat ranges. Values round to nearest, ties to even.
+// Floor in bytes per element: cast s_in + s_out, accumulate s + 4 (s + 8 when it adds), round_wire 8.
+#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/cast.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+void cast_range(DType from, DType to, const void* x, void* y, int64_t begin, int64_t end) {
+  with_type(from, [=](auto s) SIMD_INLINE {
+    with_type(to, [=](auto t) SIMD_INLINE {
+      const auto* p = static_cast<const decltype(s)*>(x);
+      auto* q = static_cast<decltype(t)*>(y);
+      for_packs(begin, end,
+                [=](int64_t i, auto n) SIMD_INLINE { store(load(p + i, n), q + i, n); });
+    });
+  });
+}
+
+void accumulate_range(DType from, const void* x, float* y, int64_t begin, int64_t end) {
+  with_type(from, [=](auto s) SIMD_INLINE {
+    const auto* p = static_cast<const decltype(s)*>(x);
+    for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+      store(load(y + i, n) + load(p + i, n), y + i, n);
+    });
+  });
+}
+
+void round_range(DType wire, float* y, int64_t begin, int64_t end) {
+  with_type(wire, [=](auto t) SIMD_INLINE {
+    for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+      alignas(64) decltype(t) rounded[kPack];
+      store(load(y + i, n), rounded);
+      store(load(rounded), y + i, n);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain::simd {
+HWY_EXPORT(cast_range);
+HWY_EXPORT(accumulate_range);
+HWY_EXPORT(round_range);
+
+std::unique_ptr<Kernel> make_cast(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, n = elements(spec.out[0]), from = spec.in[0].dtype,
+                    to = spec.out[0].dtype](const KernelCall& call) {
+    parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(cast_range)
+      (from, to, data(call.in, 0), data(call.out, 0), begin, end);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, n = elements(spec.out[0]),
+                    from = spec.in[0].dtype](const KernelCall& call) {
+    parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+      auto* y = data<float>(call.out, 0);
+      if (call.accumulate)
+        HWY_DYNAMIC_DISPATCH(accumulate_range)(from, data(call.in, 0), y, begin, end);
+      else
+        HWY_DYNAMIC_DISPATCH(cast_range)(from, DType::f32, data(call.in, 0), y, begin, end);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_round_wire(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, n = elements(spec.out[0]),
+                    wire = static_cast<DType>(spec.attrs.wire)](const KernelCall& call) {
+    if (wire == DType::f32) return;
+    parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(round_range)(wire, data<float>(call.out, 0), begin, end);
+    });
+  });
+}
+
+}  // namespace dstrain::simd
+#endif

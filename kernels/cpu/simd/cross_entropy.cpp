@@ -1,0 +1,119 @@
+// Softmax cross-entropy with its gradient, a row at a time while the row stays in the caches: the
+// largest logit, the sum of exp(x - largest), and d = (p - [i = target]) * d_loss.
+// Floor in bytes: 2 s R V (s R V without the gradient).
+//
+// A row's sum runs over stretches of 1024 elements in f32 and over stretches in f64. The losses of the
+// rows are kept and added in row order in f64, so nothing depends on threads.
+#include <cmath>
+
+#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/cross_entropy.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/math-inl.h"
+#include "kernels/cpu/simd/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+// The row's largest element; a NaN may be passed over (the sum of exponentials meets it).
+template <class T>
+HWY_INLINE float row_largest(const T* x, int64_t v) {
+  const Pack lowest = all(-HUGE_VALF);
+  Pack m[2] = {lowest, lowest};
+  int64_t i = 0;
+  for (; i + 2 * kPack <= v; i += 2 * kPack) {
+    m[0] = maximum(load(x + i), m[0]);
+    m[1] = maximum(load(x + i + kPack), m[1]);
+  }
+  for (; i + kPack <= v; i += kPack) m[0] = maximum(load(x + i), m[0]);
+  if (i < v) {  // the last lanes hold the last element again
+    alignas(64) T tail[kPack];
+    for (int k = 0; k < kPack; ++k) tail[k] = x[HWY_MIN(i + k, v - 1)];
+    m[1] = maximum(load(tail), m[1]);
+  }
+  return largest(maximum(m[0], m[1]));
+}
+
+template <class T>
+HWY_INLINE double exponential_sum(const T* x, int64_t v, float shift) {
+  constexpr int64_t kStretch = 1024;
+  double total = 0;
+  for (int64_t i = 0; i < v; i += kStretch) {
+    const T* from = x + i;
+    total += static_cast<double>(
+        sum(sum_packs(HWY_MIN(kStretch, v - i), [=](int64_t k, auto n) SIMD_INLINE {
+          return exponential(load(from + k, n) - all(shift));
+        })));
+  }
+  return total;
+}
+
+// The loss of a row; the gradient into d (which may be x) where d is not null.
+template <class T>
+HWY_INLINE double loss_row(const T* x, int64_t v, int32_t target, float d_loss, T* d) {
+  if (target < 0) {
+    if (d) for_packs(0, v, [=](int64_t i, auto n) SIMD_INLINE { store(all(0), d + i, n); });
+    return 0;
+  }
+  const float shift = row_largest(x, v), hit = to_float(x[target]);
+  const double total = exponential_sum(x, v, shift);
+  if (d) {
+    const Pack scale = all(static_cast<float>(1.0 / total));
+    const auto probability = [=](Pack logit)
+                                 SIMD_INLINE { return exponential(logit - all(shift)) * scale; };
+    for_packs(0, v, [=](int64_t i, auto n) SIMD_INLINE {
+      store(probability(load(x + i, n)) * all(d_loss), d + i, n);
+    });
+    store((probability(all(hit)) - all(1)) * all(d_loss), d + target, First{1});
+  }
+  return std::log(total) + (static_cast<double>(shift) - static_cast<double>(hit));
+}
+
+void cross_entropy_rows(DType dtype, int64_t v, const void* logits, const int32_t* targets,
+                        float d_loss, double* losses, void* d_logits, int64_t begin, int64_t end) {
+  with_type(dtype, [=](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    for (int64_t r = begin; r < end; ++r)
+      losses[r] = loss_row(static_cast<const T*>(logits) + r * v, v, targets[r], d_loss,
+                           d_logits ? static_cast<T*>(d_logits) + r * v : nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain::simd {
+HWY_EXPORT(cross_entropy_rows);
+
+int64_t cross_entropy_workspace(const KernelSpec& spec) {
+  return rows(spec.in[0]) * size_of(DType::f64);
+}
+
+std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, r = rows(spec.in[0]), v = columns(spec.in[0]),
+                    dtype = spec.in[0].dtype](const KernelCall& call) {
+    auto* losses = call.workspace.as<double>();
+    void* d_logits = data(call.out, 1);
+    const float d_loss = d_logits ? call.state->d_loss : 0.0f;
+    parallel_ranges(threads, r, row_grain(8 * v), [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(cross_entropy_rows)
+      (dtype, v, data(call.in, 0), data<const int32_t>(call.in, 1), d_loss, losses, d_logits, begin,
+       end);
+    });
+    auto* loss = data<double>(call.out, 0);
+    double total = 0;
+    for (int64_t i = 0; i < r; ++i) total += losses[i];
+    *loss = call.accumulate ? *loss + total : total;
+  });
+}
+
+}  // namespace dstrain::simd
+#endif

@@ -1,0 +1,148 @@
+// add_dropout (y = x + dropout(h)) and dropout_grad, by the rule of runtime/core/philox.h. A sample's
+// rows are one flat range of elements, so the work is cut into spans of 128 elements: 16 Philox blocks,
+// whose 64 words are 128 sixteen-bit numbers in element order.
+// Floor in bytes per element of s bytes: add_dropout 3s, dropout_grad 2s.
+#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/parallel.h"
+#include "runtime/core/philox.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/dropout.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/pack-inl.h"
+#include "kernels/cpu/simd/philox-inl.h"
+
+#ifndef DSTRAIN_SIMD_DROPOUT_ONCE
+#define DSTRAIN_SIMD_DROPOUT_ONCE
+namespace dstrain::simd {
+namespace {
+struct Dropout {
+  DType dtype;
+  DropoutRule rule;
+  uint32_t site;
+  int64_t sample_elements;  // T * C
+};
+}  // namespace
+}  // namespace dstrain::simd
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kSpan = 128;
+
+// Lanes whose 16 bits are at least the threshold (0 .. 65536).
+HWY_INLINE Mask kept(const uint16_t* bits, uint32_t threshold) {
+  Mask m;
+  const auto below = hn::Set(DI(), static_cast<int32_t>(threshold) - 1);
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    const auto wide = hn::PromoteTo(DI(), hn::LoadU(DH(), bits + i * kLanes));
+    m.v[i] = hn::RebindMask(DF(), hn::Gt(wide, below));
+  }
+  return m;
+}
+
+// Elements [begin, end) of one sample; x is null for y = dropout(h). `begin` is a multiple of kSpan.
+template <class T>
+HWY_INLINE void dropout_span(const DropoutRule& rule, PhiloxKey key, uint64_t sample, const T* x,
+                             const T* h, T* y, int64_t begin, int64_t end) {
+  const Pack scale = all(rule.scale);
+  const UPack low = all_words(static_cast<uint32_t>(sample));
+  const UPack high = all_words(static_cast<uint32_t>(sample >> 32));
+  for (int64_t e = begin; e < end; e += kSpan) {
+    alignas(64) uint32_t words[kSpan / 2];
+    const uint64_t block = static_cast<uint64_t>(e) / 8;
+    store_blocks(philox_words(key, low, high, count_from(static_cast<uint32_t>(block)),
+                              all_words(static_cast<uint32_t>(block >> 32))),
+                 words);
+    const auto* bits = reinterpret_cast<const uint16_t*>(words);
+    for_packs(e, HWY_MIN(e + kSpan, end), [=](int64_t i, auto n) SIMD_INLINE {
+      const Pack dropped = select_or_zero(kept(bits + (i - e), rule.threshold), load(h + i, n));
+      store(x ? fma(dropped, scale, load(x + i, n)) : dropped * scale, y + i, n);
+    });
+  }
+}
+
+// Spans [begin, end) of all samples, counted through.
+void dropout_range(const Dropout& d, PhiloxKey key, uint64_t first_sample, const void* x,
+                   const void* h, void* y, int64_t begin, int64_t end) {
+  const int64_t spans = (d.sample_elements + kSpan - 1) / kSpan;
+  with_type(d.dtype, [&](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    while (begin < end) {
+      const int64_t b = begin / spans, stop = HWY_MIN(end, (b + 1) * spans);
+      const int64_t at = b * d.sample_elements;
+      dropout_span(d.rule, key, first_sample + static_cast<uint64_t>(b),
+                   x ? static_cast<const T*>(x) + at : nullptr, static_cast<const T*>(h) + at,
+                   static_cast<T*>(y) + at, (begin - b * spans) * kSpan,
+                   HWY_MIN((stop - b * spans) * kSpan, d.sample_elements));
+      begin = stop;
+    }
+  });
+}
+
+// Without dropout: y = x + h, or a copy.
+void residual_range(DType dtype, const void* x, const void* h, void* y, int64_t begin,
+                    int64_t end) {
+  with_type(dtype, [=](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    const T *p = static_cast<const T*>(x), *q = static_cast<const T*>(h);
+    T* to = static_cast<T*>(y);
+    for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+      store(p ? load(p + i, n) + load(q + i, n) : load(q + i, n), to + i, n);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain::simd {
+HWY_EXPORT(dropout_range);
+HWY_EXPORT(residual_range);
+
+namespace {
+
+constexpr int64_t kSpanElements = 128;
+
+std::unique_ptr<Kernel> make_dropout(const KernelSpec& spec, bool residual) {
+  const int64_t n = elements(spec.out[0]), c = columns(spec.out[0]);
+  const Dropout d{spec.out[0].dtype, DropoutRule(spec.attrs.dropout), spec.attrs.site,
+                  std::max<int64_t>(1, spec.attrs.seq_len) * c};
+  return kernel_of([d, n, residual, threads = spec.threads](const KernelCall& call) {
+    const void* x = residual ? data(call.in, 0) : nullptr;
+    const void* h = data(call.in, residual ? 1 : 0);
+    void* y = data(call.out, 0);
+    if (d.rule.threshold == 0) {
+      parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+        HWY_DYNAMIC_DISPATCH(residual_range)(d.dtype, x, h, y, begin, end);
+      });
+      return;
+    }
+    const PhiloxKey key = stream_key(call.state->seed, kDropoutStream + d.site);
+    const auto first = static_cast<uint64_t>(call.state->first_sample + call.sample_offset);
+    const int64_t spans = (d.sample_elements + kSpanElements - 1) / kSpanElements;
+    parallel_ranges(threads, n / d.sample_elements * spans, 32, [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(dropout_range)(d, key, first, x, h, y, begin, end);
+    });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_add_dropout(const KernelSpec& spec) {
+  return make_dropout(spec, true);
+}
+
+std::unique_ptr<Kernel> make_dropout_grad(const KernelSpec& spec) {
+  return make_dropout(spec, false);
+}
+
+}  // namespace dstrain::simd
+#endif

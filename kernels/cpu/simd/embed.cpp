@@ -1,0 +1,140 @@
+// embed and its weight gradients. Floor in bytes, s bytes an element: embed 2 s R C (the tables' rows
+// come from cache or memory once), embed_token_grad s R C + 8 R C (a row is read, added, written) and
+// 4 V C where the table is cleared, embed_position_grad s R C + 4 T C.
+#include <cstring>
+
+#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/embed.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/pack-inl.h"
+
+#ifndef DSTRAIN_SIMD_EMBED_ONCE
+#define DSTRAIN_SIMD_EMBED_ONCE
+namespace dstrain::simd {
+namespace {
+struct EmbedShape {
+  int64_t rows, columns, seq_len, vocabulary;
+  DType dtype;
+};
+}  // namespace
+}  // namespace dstrain::simd
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Rows [begin, end) of x = token[ids] + position.
+void embed_rows(const EmbedShape& s, const int32_t* ids, const void* token, const void* position,
+                void* x, int64_t begin, int64_t end) {
+  with_type(s.dtype, [&](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    for (int64_t r = begin; r < end; ++r) {
+      const T* a = static_cast<const T*>(token) + ids[r] * s.columns;
+      T* to = static_cast<T*>(x) + r * s.columns;
+      if (!position) {
+        std::memcpy(to, a, static_cast<size_t>(s.columns) * sizeof(T));
+        continue;
+      }
+      const T* b = static_cast<const T*>(position) + r % s.seq_len * s.columns;
+      for_packs(0, s.columns, [=](int64_t i, auto n) SIMD_INLINE {
+        store(load(a + i, n) + load(b + i, n), to + i, n);
+      });
+    }
+  });
+}
+
+// Columns [begin, end) of d_token: the rows of d_x in order, each added to its token's row.
+void token_grad_columns(const EmbedShape& s, const void* d_x, const int32_t* ids, float* d_token,
+                        bool accumulate, int64_t begin, int64_t end) {
+  if (!accumulate)
+    for (int64_t v = 0; v < s.vocabulary; ++v)
+      std::memset(d_token + v * s.columns + begin, 0,
+                  static_cast<size_t>(end - begin) * sizeof(float));
+  with_type(s.dtype, [&](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    for (int64_t r = 0; r < s.rows; ++r) {
+      const T* from = static_cast<const T*>(d_x) + r * s.columns;
+      float* to = d_token + ids[r] * s.columns;
+      for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+        store(load(to + i, n) + load(from + i, n), to + i, n);
+      });
+    }
+  });
+}
+
+// Rows [begin, end) of d_position: the sum over the samples, added once.
+void position_grad_rows(const EmbedShape& s, const void* d_x, float* d_position, bool accumulate,
+                        int64_t begin, int64_t end) {
+  const int64_t samples = s.rows / s.seq_len;
+  with_type(s.dtype, [&](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    for (int64_t p = begin; p < end; ++p) {
+      const T* from = static_cast<const T*>(d_x) + p * s.columns;
+      float* to = d_position + p * s.columns;
+      const int64_t stride = s.seq_len * s.columns;
+      for_packs(0, s.columns, [=](int64_t i, auto n) SIMD_INLINE {
+        Pack total = all(0);
+        for (int64_t b = 0; b < samples; ++b) total = total + load(from + b * stride + i, n);
+        store(accumulate ? load(to + i, n) + total : total, to + i, n);
+      });
+    }
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain::simd {
+HWY_EXPORT(embed_rows);
+HWY_EXPORT(token_grad_columns);
+HWY_EXPORT(position_grad_rows);
+
+std::unique_ptr<Kernel> make_embed(const KernelSpec& spec) {
+  const int64_t c = columns(spec.in[1]);
+  const EmbedShape s{elements(spec.in[0]), c, spec.attrs.seq_len, rows(spec.in[1]),
+                     spec.out[0].dtype};
+  return kernel_of([s, threads = spec.threads](const KernelCall& call) {
+    parallel_ranges(threads, s.rows, row_grain(s.columns * size_of(s.dtype)),
+                    [&](int64_t begin, int64_t end) {
+                      HWY_DYNAMIC_DISPATCH(embed_rows)
+                      (s, data<const int32_t>(call.in, 0), data(call.in, 1), data(call.in, 2),
+                       data(call.out, 0), begin, end);
+                    });
+  });
+}
+
+std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec) {
+  const int64_t c = columns(spec.out[0]);
+  const EmbedShape s{elements(spec.in[1]), c, 1, rows(spec.out[0]), spec.in[0].dtype};
+  return kernel_of([s, threads = spec.threads](const KernelCall& call) {
+    // A thread owns columns, so that equal ids never meet.
+    parallel_ranges(threads, s.columns, 64, [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(token_grad_columns)
+      (s, data(call.in, 0), data<const int32_t>(call.in, 1), data<float>(call.out, 0),
+       call.accumulate, begin, end);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec) {
+  const int64_t c = columns(spec.out[0]);
+  const EmbedShape s{elements(spec.in[0]) / c, c, rows(spec.out[0]), 0, spec.in[0].dtype};
+  return kernel_of([s, threads = spec.threads](const KernelCall& call) {
+    const int64_t row_bytes = s.rows / s.seq_len * s.columns * size_of(s.dtype);
+    parallel_ranges(threads, s.seq_len, row_grain(row_bytes), [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(position_grad_rows)
+      (s, data(call.in, 0), data<float>(call.out, 0), call.accumulate, begin, end);
+    });
+  });
+}
+
+}  // namespace dstrain::simd
+#endif

@@ -1,0 +1,334 @@
+// Packs: 16 lanes of a type, whatever the instruction set (one AVX-512 register, two of AVX2, 16
+// scalars), so that a kernel is written once and sums in the same order everywhere. Included once per
+// Highway target, hence the toggled guard; stands on runtime/core/dtype.h.
+//
+// Invariant: an operation on a lane is the same IEEE operation at AVX2 and AVX-512, also in a partial
+// pack, so an element has the same bits at either, wherever it falls. (The portable target has no
+// fused multiply-add and may differ in the last bit.)
+#if defined(DSTRAIN_SIMD_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef DSTRAIN_SIMD_PACK_INL_H
+#undef DSTRAIN_SIMD_PACK_INL_H
+#else
+#define DSTRAIN_SIMD_PACK_INL_H
+#endif
+
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "runtime/core/dtype.h"
+
+// A lambda that is always inlined into a kernel and compiled for its target.
+#undef SIMD_INLINE
+#define SIMD_INLINE HWY_ATTR __attribute__((always_inline))
+#undef SIMD_UNROLL
+#if HWY_TARGET == HWY_SCALAR
+#define SIMD_UNROLL _Pragma("GCC unroll 1")  // 16 copies of everything help nobody
+#else
+#define SIMD_UNROLL _Pragma("GCC unroll 4")
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int kPack = 16;
+using DF = hn::CappedTag<float, kPack>;
+using DI = hn::CappedTag<int32_t, kPack>;
+using DU = hn::CappedTag<uint32_t, kPack>;
+using DH = hn::Rebind<uint16_t, DF>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
+constexpr int kParts = kPack / kLanes;
+
+template <class D>
+struct PackOf {
+  hn::Vec<D> v[kParts];
+};
+using Pack = PackOf<DF>;
+using IPack = PackOf<DI>;
+using UPack = PackOf<DU>;
+struct Mask {
+  hn::Mask<DF> v[kParts];
+};
+
+// How many lanes of a pack are meant: all of them, or the first n (0 < n < 16).
+struct Full {
+  static constexpr int n = kPack;
+};
+struct First {
+  int n;
+};
+
+// --- lanewise operations ---------------------------------------------------------------------
+
+#define SIMD_UNARY(name, expression)   \
+  HWY_INLINE Pack name(Pack a) {       \
+    Pack r;                            \
+    SIMD_UNROLL                        \
+    for (int i = 0; i < kParts; ++i) { \
+      const auto x = a.v[i];           \
+      r.v[i] = expression;             \
+    }                                  \
+    return r;                          \
+  }
+#define SIMD_BINARY(name, expression)    \
+  HWY_INLINE Pack name(Pack a, Pack b) { \
+    Pack r;                              \
+    SIMD_UNROLL                          \
+    for (int i = 0; i < kParts; ++i) {   \
+      const auto x = a.v[i], y = b.v[i]; \
+      r.v[i] = expression;               \
+    }                                    \
+    return r;                            \
+  }
+#define SIMD_TERNARY(name, expression)               \
+  HWY_INLINE Pack name(Pack a, Pack b, Pack c) {     \
+    Pack r;                                          \
+    SIMD_UNROLL                                      \
+    for (int i = 0; i < kParts; ++i) {               \
+      const auto x = a.v[i], y = b.v[i], z = c.v[i]; \
+      r.v[i] = expression;                           \
+    }                                                \
+    return r;                                        \
+  }
+#define SIMD_COMPARE(name, expression)   \
+  HWY_INLINE Mask name(Pack a, Pack b) { \
+    Mask r;                              \
+    SIMD_UNROLL                          \
+    for (int i = 0; i < kParts; ++i) {   \
+      const auto x = a.v[i], y = b.v[i]; \
+      r.v[i] = expression;               \
+    }                                    \
+    return r;                            \
+  }
+
+SIMD_UNARY(square_root, hn::Sqrt(x))
+SIMD_UNARY(absolute, hn::Abs(x))
+SIMD_UNARY(nearest, hn::Round(x))
+SIMD_BINARY(operator+, hn::Add(x, y))
+SIMD_BINARY(operator-, hn::Sub(x, y))
+SIMD_BINARY(operator*, hn::Mul(x, y))
+SIMD_BINARY(operator/, hn::Div(x, y))
+// The second operand where either is NaN.
+SIMD_BINARY(minimum, hn::Min(x, y))
+SIMD_BINARY(maximum, hn::Max(x, y))
+SIMD_TERNARY(fma, hn::MulAdd(x, y, z))      // a * b + c
+SIMD_TERNARY(fnma, hn::NegMulAdd(x, y, z))  // c - a * b
+SIMD_COMPARE(greater, hn::Gt(x, y))
+SIMD_COMPARE(less, hn::Lt(x, y))
+
+#undef SIMD_UNARY
+#undef SIMD_BINARY
+#undef SIMD_TERNARY
+#undef SIMD_COMPARE
+
+HWY_INLINE Pack all(float x) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) r.v[i] = hn::Set(DF(), x);
+  return r;
+}
+
+HWY_INLINE Pack select(Mask m, Pack yes, Pack no) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) r.v[i] = hn::IfThenElse(m.v[i], yes.v[i], no.v[i]);
+  return r;
+}
+
+HWY_INLINE Pack select_or_zero(Mask m, Pack yes) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) r.v[i] = hn::IfThenElseZero(m.v[i], yes.v[i]);
+  return r;
+}
+
+HWY_INLINE Pack keep(Full, Pack a) {
+  return a;
+}
+// Zero in the lanes that are not meant.
+HWY_INLINE Pack keep(First lanes, Pack a) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    const int n = HWY_MAX(0, HWY_MIN(kLanes, lanes.n - i * kLanes));
+    r.v[i] = hn::IfThenElseZero(hn::FirstN(DF(), static_cast<size_t>(n)), a.v[i]);
+  }
+  return r;
+}
+
+// --- memory ----------------------------------------------------------------------------------
+
+HWY_INLINE Pack load(const float* p, Full = {}) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) r.v[i] = hn::LoadU(DF(), p + i * kLanes);
+  return r;
+}
+
+HWY_INLINE Pack load(const bf16* p, Full = {}) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    const auto half = hn::LoadU(DH(), reinterpret_cast<const uint16_t*>(p) + i * kLanes);
+    r.v[i] = hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), half)));
+  }
+  return r;
+}
+
+HWY_INLINE Pack load(const f16* p, Full = {}) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+#if HWY_TARGET == HWY_SCALAR
+    r.v[i] = hn::Set(DF(), to_float(p[i]));
+#else
+    const hn::Rebind<hwy::float16_t, DF> d16;
+    const auto half = hn::LoadU(DH(), reinterpret_cast<const uint16_t*>(p) + i * kLanes);
+    r.v[i] = hn::PromoteTo(DF(), hn::BitCast(d16, half));
+#endif
+  }
+  return r;
+}
+
+HWY_INLINE void store(Pack a, float* p, Full = {}) {
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) hn::StoreU(a.v[i], DF(), p + i * kLanes);
+}
+
+// To nearest, ties to even; NaN stays NaN.
+HWY_INLINE void store(Pack a, bf16* p, Full = {}) {
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    const auto bits = hn::BitCast(DU(), a.v[i]);
+    const auto high = hn::ShiftRight<16>(bits);
+    const auto odd = hn::And(high, hn::Set(DU(), 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(DU(), 0x7fff))));
+    const auto number = hn::RebindMask(DU(), hn::Eq(a.v[i], a.v[i]));
+    const auto out = hn::IfThenElse(number, rounded, hn::Or(high, hn::Set(DU(), 0x40)));
+    hn::StoreU(hn::DemoteTo(DH(), hn::BitCast(DI(), out)), DH(),
+               reinterpret_cast<uint16_t*>(p) + i * kLanes);
+  }
+}
+
+HWY_INLINE void store(Pack a, f16* p, Full = {}) {
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+#if HWY_TARGET == HWY_SCALAR
+    p[i] = to_f16(hn::GetLane(a.v[i]));
+#else
+    const hn::Rebind<hwy::float16_t, DF> d16;
+    hn::StoreU(hn::BitCast(DH(), hn::DemoteTo(d16, a.v[i])), DH(),
+               reinterpret_cast<uint16_t*>(p) + i * kLanes);
+#endif
+  }
+}
+
+// The first lanes.n elements; zero in the other lanes. Reads nothing beyond them.
+template <class T>
+HWY_INLINE Pack load(const T* p, First lanes) {
+  alignas(64) T buffer[kPack] = {};
+  for (int i = 0; i < lanes.n; ++i) buffer[i] = p[i];
+  return load(buffer);
+}
+
+template <class T>
+HWY_INLINE void store(Pack a, T* p, First lanes) {
+  alignas(64) T buffer[kPack];
+  store(a, buffer);
+  for (int i = 0; i < lanes.n; ++i) p[i] = buffer[i];
+}
+
+#if HWY_TARGET != HWY_SCALAR
+template <>
+HWY_INLINE Pack load(const float* p, First lanes) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    const int n = HWY_MAX(0, HWY_MIN(kLanes, lanes.n - i * kLanes));
+    r.v[i] = hn::MaskedLoad(hn::FirstN(DF(), static_cast<size_t>(n)), DF(), p + i * kLanes);
+  }
+  return r;
+}
+
+template <>
+HWY_INLINE void store(Pack a, float* p, First lanes) {
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    const int n = HWY_MAX(0, HWY_MIN(kLanes, lanes.n - i * kLanes));
+    hn::BlendedStore(a.v[i], hn::FirstN(DF(), static_cast<size_t>(n)), DF(), p + i * kLanes);
+  }
+}
+#endif
+
+// --- loops and sums --------------------------------------------------------------------------
+
+// f(i, lanes) for each pack of [begin, end): Full ones, then at most one First.
+template <class F>
+HWY_INLINE void for_packs(int64_t begin, int64_t end, const F& f) {
+  int64_t i = begin;
+  for (; i + kPack <= end; i += kPack) f(i, Full{});
+  if (i < end) f(i, First{static_cast<int>(end - i)});
+}
+
+// The sum of the lanes: halves are added, i to i + 8, then to i + 4, ...
+HWY_INLINE float sum(Pack a) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+#if HWY_TARGET == HWY_AVX3
+  const auto eight = hn::Add(hn::LowerHalf(hn::Full256<float>(), a.v[0]),
+                             hn::UpperHalf(hn::Full256<float>(), a.v[0]));
+#else
+  const auto eight = hn::Add(a.v[0], a.v[1]);
+#endif
+  const hn::Full128<float> d;
+  const auto four = hn::Add(hn::LowerHalf(d, eight), hn::UpperHalf(d, eight));
+  const auto two = hn::Add(four, hn::Shuffle1032(four));
+  return hn::GetLane(hn::Add(two, hn::Shuffle2301(two)));
+#else
+  alignas(64) float x[kPack];
+  store(a, x);
+  for (int half = kPack / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) x[i] = x[i] + x[i + half];
+  return x[0];
+#endif
+}
+
+HWY_INLINE float largest(Pack a) {
+  alignas(64) float x[kPack];
+  store(a, x);
+  for (int half = kPack / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
+  return x[0];
+}
+
+// The lanewise sum of f(i, lanes) over the packs of [0, n), in four interleaved chains. f's result
+// counts in the lanes that are meant only.
+template <class F>
+HWY_INLINE Pack sum_packs(int64_t n, const F& f) {
+  Pack s[4] = {all(0), all(0), all(0), all(0)};
+  int64_t i = 0;
+  for (; i + 4 * kPack <= n; i += 4 * kPack) {
+    SIMD_UNROLL
+    for (int k = 0; k < 4; ++k) s[k] = s[k] + f(i + k * kPack, Full{});
+  }
+  for_packs(i, n,
+            [&](int64_t j, auto lanes) SIMD_INLINE { s[0] = s[0] + keep(lanes, f(j, lanes)); });
+  return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+// f(T{}) with the run dtype's element type.
+template <class F>
+HWY_INLINE void with_type(DType dtype, const F& f) {
+  if (dtype == DType::bf16)
+    f(bf16{});
+  else if (dtype == DType::f16)
+    f(f16{});
+  else
+    f(float{});
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // DSTRAIN_SIMD_PACK_INL_H

@@ -1,0 +1,85 @@
+// sum_rows: d_bias = the sum of d_y over its rows, in f32. Eight rows are added as a tree, the trees of
+// a block in a chain, then the blocks: at 100,000 rows no chain is longer than 256.
+// Floor in bytes: s R N.
+#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/parallel.h"
+#include "kernels/cpu/simd/row_blocks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/sum_rows.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+// The sum of rows [begin, end) of d_y (of `columns` columns) into partial.
+void sum_block(DType dtype, int64_t columns, const void* d_y, float* partial, int64_t begin,
+               int64_t end) {
+  for_packs(0, columns, [=](int64_t i, auto n) SIMD_INLINE { store(all(0), partial + i, n); });
+  with_type(dtype, [=](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    int64_t r = begin;
+    for (; r + 8 <= end; r += 8) {
+      const T* from = static_cast<const T*>(d_y) + r * columns;
+      for_packs(0, columns, [=](int64_t i, auto n) SIMD_INLINE {
+        Pack pair[4];
+        SIMD_UNROLL
+        for (int k = 0; k < 4; ++k)
+          pair[k] = load(from + 2 * k * columns + i, n) + load(from + (2 * k + 1) * columns + i, n);
+        const Pack tree = (pair[0] + pair[1]) + (pair[2] + pair[3]);
+        store(load(partial + i, n) + tree, partial + i, n);
+      });
+    }
+    for (; r < end; ++r) {
+      const T* from = static_cast<const T*>(d_y) + r * columns;
+      for_packs(0, columns, [=](int64_t i, auto n) SIMD_INLINE {
+        store(load(partial + i, n) + load(from + i, n), partial + i, n);
+      });
+    }
+  });
+}
+
+void combine_blocks(const float* partial, int64_t blocks, int64_t columns, bool accumulate,
+                    float* out, int64_t begin, int64_t end) {
+  for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+    Pack total = all(0);
+    for (int64_t b = 0; b < blocks; ++b) total = total + load(partial + b * columns + i, n);
+    store(accumulate ? load(out + i, n) + total : total, out + i, n);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain::simd {
+HWY_EXPORT(sum_block);
+HWY_EXPORT(combine_blocks);
+
+int64_t sum_rows_workspace(const KernelSpec& spec) {
+  return RowBlocks(rows(spec.in[0])).count * columns(spec.in[0]) * size_of(DType::f32);
+}
+
+std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, blocks = RowBlocks(rows(spec.in[0])),
+                    c = columns(spec.in[0]), dtype = spec.in[0].dtype](const KernelCall& call) {
+    auto* partial = call.workspace.as<float>();
+    const int64_t grain = row_grain(blocks.block * c * size_of(dtype));
+    parallel_ranges(threads, blocks.count, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) HWY_DYNAMIC_DISPATCH(sum_block)
+      (dtype, c, data(call.in, 0), partial + b * c, blocks.begin(b), blocks.end(b));
+    });
+    parallel_ranges(threads, c, kFlatGrain / 4, [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(combine_blocks)
+      (partial, blocks.count, c, call.accumulate, data<float>(call.out, 0), begin, end);
+    });
+  });
+}
+
+}  // namespace dstrain::simd
+#endif

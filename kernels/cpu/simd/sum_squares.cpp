@@ -1,0 +1,85 @@
+// sum_squares: the fp64 sum of squares, by blocks of 4096 elements and then the blocks in order. In a
+// block element i belongs to chain i mod 32; a chain adds in order, the chains are added as a tree. The
+// square of an f32 is exact in fp64, so every instruction set and any number of threads give the
+// same bits. Floor in bytes: 4 per element.
+#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/sum_squares.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int kChains = 32;
+
+double square_block(const float* x, int64_t n) {
+  using DD = hn::CappedTag<double, 8>;
+  constexpr int kWide = static_cast<int>(hn::MaxLanes(DD()));
+  const hn::Rebind<float, DD> narrow;
+  hn::Vec<DD> chain[kChains / kWide];
+  SIMD_UNROLL
+  for (auto& c : chain) c = hn::Zero(DD());
+  const auto add = [&](const float* from) SIMD_INLINE {
+    SIMD_UNROLL
+    for (int k = 0; k < kChains / kWide; ++k) {
+      const auto wide = hn::PromoteTo(DD(), hn::LoadU(narrow, from + k * kWide));
+      chain[k] = hn::MulAdd(wide, wide, chain[k]);
+    }
+  };
+  int64_t i = 0;
+  for (; i + kChains <= n; i += kChains) add(x + i);
+  if (i < n) {
+    float tail[kChains] = {};
+    for (int64_t k = i; k < n; ++k) tail[k - i] = x[k];
+    add(tail);
+  }
+  double lane[kChains];
+  SIMD_UNROLL
+  for (int k = 0; k < kChains / kWide; ++k) hn::StoreU(chain[k], DD(), lane + k * kWide);
+  for (int half = kChains / 2; half > 0; half /= 2)
+    for (int k = 0; k < half; ++k) lane[k] += lane[k + half];
+  return lane[0];
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain::simd {
+HWY_EXPORT(square_block);
+
+namespace {
+constexpr int64_t kBlock = 4096;
+int64_t block_count(int64_t n) {
+  return (n + kBlock - 1) / kBlock;
+}
+}  // namespace
+
+int64_t sum_squares_workspace(const KernelSpec& spec) {
+  return block_count(elements(spec.in[0])) * size_of(DType::f64);
+}
+
+std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, n = elements(spec.in[0])](const KernelCall& call) {
+    const float* x = data<float>(call.in, 0);
+    auto* sums = call.workspace.as<double>();
+    parallel_ranges(threads, block_count(n), 4, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b)
+        sums[b] =
+            HWY_DYNAMIC_DISPATCH(square_block)(x + b * kBlock, std::min(kBlock, n - b * kBlock));
+    });
+    double total = 0;
+    for (int64_t b = 0; b < block_count(n); ++b) total += sums[b];
+    *data<double>(call.out, 0) = total;
+  });
+}
+
+}  // namespace dstrain::simd
+#endif
