@@ -78,15 +78,12 @@ Run train(const Case& golden, const json& config, const Scratch& scratch, const 
   std::ofstream(folder / "config.json") << config.dump(2);
   Run run{{}, folder / "out"};
 
-  std::vector<std::string> words = {DSTRAIN_BINARY_DIR "/bin/dstrain",
-                                    "--config",
-                                    (folder / "config.json").string(),
-                                    "--init_weights",
-                                    (golden.folder / "init.safetensors").string(),
-                                    "--device",
-                                    "cpu",
-                                    "--output",
-                                    run.output.string()};
+  const std::string program = DSTRAIN_BINARY_DIR "/bin/dstrain";
+  const fs::path weights = golden.folder / "init.safetensors";
+  std::vector<std::string> words = {program, "--device", "cpu"};
+  words.insert(words.end(), {"--config", (folder / "config.json").string()});
+  words.insert(words.end(), {"--init_weights", weights.string()});
+  words.insert(words.end(), {"--output", run.output.string()});
   words.insert(words.end(), golden.data.begin(), golden.data.end());
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::string command;
