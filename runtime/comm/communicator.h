@@ -3,9 +3,11 @@
 // never depends on bucket size, stage or transport. On return from Work::wait() the operation is
 // complete on this rank and no peer still reads this rank's source. Every wait has a deadline and
 // throws RunError naming the rank that was waited for; after abort() every wait throws at once.
+// One thread at a time uses a communicator; only abort() may be called from another one.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +18,10 @@
 namespace dstrain {
 
 // An operation under way. poll() makes progress without blocking (one core per rank has no helper
-// thread: the compute thread polls at instruction boundaries).
+// thread: the compute thread polls at instruction boundaries) and returns true once the operation is
+// complete. A Work may be dropped: its operation still completes, in its turn, while a later one is
+// waited for or polled. The tensors must live until the operation is complete, the communicator
+// longer than its Works.
 class Work {
  public:
   virtual ~Work() = default;
@@ -30,13 +35,17 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Collective: memory that the peers may read directly. Tensors inside it travel without a copy;
-  // others are staged. Lives as long as the returned Memory and this communicator.
+  // Collective: memory that the peers may read and write directly. Tensors inside it travel without a
+  // copy; others are staged. Lives as long as the returned Memory and this communicator. The sizes
+  // may differ from rank to rank. Throws RunError naming `what` where memory is refused.
   virtual Memory allocate(int64_t bytes, const std::string& what) = 0;
 
   // Each starts an operation; operations of one communicator complete in the order they were started,
-  // which must be the same on every rank. `out` of a scatter and `in` of a gather is this rank's slice:
-  // elements [rank*n, (rank+1)*n) of the whole of n*size elements. Dtypes f32, bf16, f16 (sums also f64, i32... see .cpp).
+  // which must be the same on every rank: kind, element count and dtype are compared, and a
+  // difference throws RunError on every rank. `out` of a scatter and `in` of a gather is this rank's
+  // slice: elements [rank*n, (rank+1)*n) of the whole of n*size elements; it may be that very part of
+  // the whole, but not overlap it otherwise. Sums: f32, bf16, f16 (added in fp32), f64 and i32 (added
+  // as they are); gather and broadcast take every dtype.
   virtual std::unique_ptr<Work> all_reduce(Tensor inout) = 0;
   virtual std::unique_ptr<Work> reduce_scatter(Tensor in, Tensor out) = 0;
   virtual std::unique_ptr<Work> all_gather(Tensor in, Tensor out) = 0;
@@ -46,11 +55,38 @@ class Communicator {
   // Small values (at most 1 KiB), gathered from every rank: out[r*n .. r*n+n) are rank r's. Blocking.
   virtual void gather_values(std::span<const double> mine, std::span<double> all) = 0;
 
-  // Tells every peer to stop; their waits throw. Does not block, may be called from any thread.
+  // Tells every peer to stop; their waits throw RunError with this rank and the reason (the first
+  // abort of the group wins). Does not block, may be called from any thread.
   virtual void abort(const std::string& reason) = 0;
 
   // Ring-equivalent payload bytes of this rank since the start, by the contract's formula.
   virtual int64_t wire_bytes() const = 0;
+
+  // Seconds a wait may last without progress before it throws; the default is CommOptions'.
+  virtual void set_deadline(double seconds) = 0;
+
+  // Collective end of a good run: completes what was started, meets the peers and leaves MPI. The
+  // destructor does the same where it can do so soon, and never hangs; after a failure it leaves
+  // MPI alone, so that a process then ends with its own exit status.
+  virtual void finish() = 0;
 };
+
+struct CommOptions {
+  double deadline_seconds = 600;
+  int threads = 1;  // OpenMP threads that add and copy
+  // Called on rank 0, once, where a slower transport must be used; empty: a line on standard error.
+  std::function<void(const std::string&)> warn;
+};
+
+// The communicator of all ranks: of the world that mpirun started, or of this process alone (no MPI
+// is touched then). DSTRAIN_COMM=mpi forces messages where shared memory would do. Throws RunError
+// where the peers cannot be reached.
+std::unique_ptr<Communicator> make_communicator(const CommOptions& options = {});
+
+// What mpirun says about this process, without initialising MPI; 1, 0, 1, 0 outside of mpirun.
+int world_size_from_environment();
+int world_rank_from_environment();
+int ranks_on_this_host_from_environment();
+int rank_on_this_host_from_environment();
 
 }  // namespace dstrain

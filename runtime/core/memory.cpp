@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -45,7 +46,8 @@ Memory Memory::shared(int64_t bytes, const std::string& what) {
   bytes = round_to_page(bytes);
   m.fd_ = ::memfd_create("dstrain", MFD_CLOEXEC);
   if (m.fd_ < 0 || ::ftruncate(m.fd_, bytes) != 0)
-    fail_run("cannot create {} bytes of shared memory for {}: {}", bytes, what, std::strerror(errno));
+    fail_run("cannot create {} bytes of shared memory for {}: {}", bytes, what,
+             std::strerror(errno));
   m.data_ = map(bytes, MAP_SHARED, m.fd_, what);
   m.bytes_ = bytes;
   ::madvise(m.data_, static_cast<size_t>(bytes), MADV_HUGEPAGE);
@@ -56,11 +58,22 @@ Memory Memory::open_peer(int64_t pid, int fd, int64_t bytes) {
   Memory m;
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   m.fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (m.fd_ < 0) fail_run("cannot open a peer's shared memory at {}: {}", path, std::strerror(errno));
+  if (m.fd_ < 0)
+    fail_run("cannot open a peer's shared memory at {}: {}", path, std::strerror(errno));
   bytes = round_to_page(bytes);
+  struct stat status {};
+  if (::fstat(m.fd_, &status) != 0 || status.st_size < bytes)
+    fail_run("a peer's shared memory at {} has {} bytes, expected {}", path, status.st_size, bytes);
   m.data_ = map(bytes, MAP_SHARED, m.fd_, path);
   m.bytes_ = bytes;
+  ::close(m.fd_);  // the mapping keeps the memory
+  m.fd_ = -1;
   return m;
+}
+
+std::weak_ptr<const void> Memory::watch() {
+  if (!life_) life_ = std::make_shared<char>();
+  return life_;
 }
 
 Memory::~Memory() {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -17,7 +18,8 @@ class Memory {
   static Memory anonymous(int64_t bytes, const std::string& what);
   // A new memfd that other processes can map with open_peer.
   static Memory shared(int64_t bytes, const std::string& what);
-  // Maps the first `bytes` of the memfd `fd` of process `pid` (this user's). Throws RunError where refused.
+  // Maps the first `bytes` of the memfd `fd` of process `pid` (this user's). Throws RunError where
+  // the operating system refuses, or where the memfd is smaller than `bytes`.
   static Memory open_peer(int64_t pid, int fd, int64_t bytes);
 
   Memory(Memory&& other) noexcept { *this = std::move(other); }
@@ -25,6 +27,7 @@ class Memory {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(fd_, other.fd_);
+    std::swap(life_, other.life_);
     return *this;
   }
   Memory(const Memory&) = delete;
@@ -33,12 +36,15 @@ class Memory {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  int fd() const { return fd_; }  // -1 for anonymous memory
+  int fd() const { return fd_; }  // -1 for anonymous and for peers' memory
+  // Expires when these bytes are released, so that a register of addresses knows which are stale.
+  std::weak_ptr<const void> watch();
 
  private:
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   int fd_ = -1;
+  std::shared_ptr<const void> life_;
 };
 
 }  // namespace dstrain

@@ -1,0 +1,55 @@
+#include "runtime/comm/mpi_session.h"
+
+#include <array>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+void check_mpi(int code, const std::string& what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail_run("MPI failed in {}: {}", what, text.data());
+}
+
+MpiSession::MpiSession() {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  if (!initialised) {
+    int provided = 0;
+    // abort() may send from any thread.
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init");
+    initialised_here_ = true;
+  }
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+  MPI_Comm host = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+            "MPI_Comm_split_type");
+  MPI_Comm_size(host, &ranks_on_host_);
+  MPI_Comm_free(&host);
+}
+
+MpiSession::~MpiSession() = default;
+
+void MpiSession::gather_bytes(const void* mine, void* all, size_t bytes) {
+  const int n = static_cast<int>(bytes);
+  check_mpi(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm_), "MPI_Allgather");
+}
+
+bool MpiSession::all_agree(bool mine) {
+  int yes = mine ? 1 : 0, all = 0;
+  check_mpi(MPI_Allreduce(&yes, &all, 1, MPI_INT, MPI_MIN, comm_), "MPI_Allreduce");
+  return all == 1;
+}
+
+void MpiSession::leave() {
+  MPI_Comm_free(&comm_);
+  if (initialised_here_) check_mpi(MPI_Finalize(), "MPI_Finalize");
+}
+
+}  // namespace dstrain

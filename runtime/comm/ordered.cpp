@@ -1,0 +1,258 @@
+#include "runtime/comm/ordered.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+// A wait spins, then offers its core (a peer may need it), then sleeps.
+constexpr std::chrono::microseconds kSpin{5};
+constexpr std::chrono::microseconds kYield{20};
+constexpr double kFarewellSeconds = 10;
+
+std::string_view name_of(OpKind kind) {
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                        "broadcast",  "barrier",        "gather_values"};
+  return names[static_cast<size_t>(kind)];
+}
+
+bool sums(OpKind kind) {
+  return kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
+}
+
+class QueuedWork final : public Work {
+ public:
+  QueuedWork(OrderedCommunicator* comm, int64_t sequence) : comm_(comm), sequence_(sequence) {}
+  bool poll() override { return comm_->poll_for(sequence_); }
+  void wait() override { comm_->wait_for(sequence_); }
+
+ private:
+  OrderedCommunicator* comm_;
+  int64_t sequence_;
+};
+
+}  // namespace
+
+std::string to_string(const OpKey& key) {
+  if (key.kind == OpKind::barrier) return fmt::format("barrier #{}", key.sequence);
+  std::string text = fmt::format("{} #{} ({} bytes of {}", name_of(key.kind), key.sequence,
+                                 key.elements * size_of(key.dtype), name_of(key.dtype));
+  if (key.kind == OpKind::broadcast) text += fmt::format(" from rank {}", key.root);
+  return text + ")";
+}
+
+int64_t ring_bytes(OpKind kind, int64_t whole_bytes, int ranks) {
+  if (whole_bytes < 1024 || ranks < 2) return 0;
+  switch (kind) {
+    case OpKind::all_reduce:
+      return 2 * whole_bytes * (ranks - 1) / ranks;
+    case OpKind::reduce_scatter:
+    case OpKind::all_gather:
+      return whole_bytes * (ranks - 1) / ranks;
+    case OpKind::broadcast:
+      return whole_bytes;
+    case OpKind::barrier:
+    case OpKind::gather_values:
+      return 0;
+  }
+  return 0;
+}
+
+OrderedCommunicator::OrderedCommunicator(int rank, int size, const CommOptions& options)
+    : rank_(rank),
+      size_(size),
+      threads_(std::max(1, options.threads)),
+      deadline_seconds_(options.deadline_seconds),
+      exceptions_at_start_(std::uncaught_exceptions()) {}
+
+std::unique_ptr<Work> OrderedCommunicator::start(Operation op) {
+  throw_if_stopped();
+  check(!finished_, "{} started after finish()", name_of(op.key.kind));
+  op.key.sequence = ++started_;
+  queue_.push_back(std::move(op));
+  if (queue_.size() == 1) progress();  // lets the peers see this rank's source early
+  return std::make_unique<QueuedWork>(this, started_);
+}
+
+std::unique_ptr<Work> OrderedCommunicator::start_tensor(OpKind kind, const Tensor& in,
+                                                        const Tensor& out, int root) {
+  const bool scatter = kind == OpKind::reduce_scatter, gather = kind == OpKind::all_gather;
+  check(in.dtype == out.dtype, "{} from {} to {}", name_of(kind), name_of(in.dtype),
+        name_of(out.dtype));
+  check(!sums(kind) || in.dtype != DType::u8, "{} cannot add u8", name_of(kind));
+  check(root >= 0 && root < size_, "{} from rank {} of {}", name_of(kind), root, size_);
+  const Tensor& slice = scatter ? out : in;
+  const Tensor& whole = scatter ? in : out;
+  check(whole.elements() == slice.elements() * (scatter || gather ? size_ : 1),
+        "{} over {} ranks: a slice of {} elements does not fit a whole of {}", name_of(kind), size_,
+        slice.elements(), whole.elements());
+  if (scatter || gather) {
+    const auto* s = static_cast<const std::byte*>(slice.data);
+    const auto* w = static_cast<const std::byte*>(whole.data);
+    check(s + slice.bytes() <= w || w + whole.bytes() <= s || s == w + rank_ * slice.bytes(),
+          "{}: the slice overlaps the whole elsewhere than at this rank's place", name_of(kind));
+  }
+  Operation op;
+  op.key = {0, kind, in.dtype, root, slice.elements()};
+  op.in = static_cast<std::byte*>(in.data);
+  op.out = static_cast<std::byte*>(out.data);
+  auto work = start(std::move(op));
+  wire_bytes_ += ring_bytes(kind, whole.bytes(), size_);
+  return work;
+}
+
+std::unique_ptr<Work> OrderedCommunicator::all_reduce(Tensor inout) {
+  return start_tensor(OpKind::all_reduce, inout, inout, 0);
+}
+
+std::unique_ptr<Work> OrderedCommunicator::reduce_scatter(Tensor in, Tensor out) {
+  return start_tensor(OpKind::reduce_scatter, in, out, 0);
+}
+
+std::unique_ptr<Work> OrderedCommunicator::all_gather(Tensor in, Tensor out) {
+  return start_tensor(OpKind::all_gather, in, out, 0);
+}
+
+std::unique_ptr<Work> OrderedCommunicator::broadcast(Tensor inout, int root) {
+  return start_tensor(OpKind::broadcast, inout, inout, root);
+}
+
+void OrderedCommunicator::barrier() {
+  start(Operation{})->wait();
+}
+
+void OrderedCommunicator::gather_values(std::span<const double> mine, std::span<double> all) {
+  check(static_cast<int64_t>(mine.size_bytes()) <= kMaxValueBytes &&
+            all.size() == mine.size() * static_cast<size_t>(size_),
+        "gather_values of {} values into {} over {} ranks (at most {} bytes a rank)", mine.size(),
+        all.size(), size_, kMaxValueBytes);
+  Operation op;
+  op.key = {0, OpKind::gather_values, DType::f64, 0, static_cast<int64_t>(mine.size())};
+  op.values = mine;
+  op.all_values = all;
+  start(std::move(op))->wait();
+}
+
+OrderedCommunicator::Step OrderedCommunicator::progress() {
+  const Step step = advance(queue_.front());
+  if (step != Step::done) return step;
+  completed_ = queue_.front().key.sequence;
+  queue_.pop_front();
+  return Step::moved;
+}
+
+bool OrderedCommunicator::poll_for(int64_t sequence) {
+  constexpr int kStepsPerPoll = 8;
+  throw_if_stopped();
+  for (int i = 0; i < kStepsPerPoll && completed_ < sequence; ++i)
+    if (progress() == Step::blocked) break;
+  return completed_ >= sequence;
+}
+
+void OrderedCommunicator::wait_for(int64_t sequence) {
+  throw_if_stopped();
+  auto idle_since = Clock::now();
+  auto last_check = idle_since;
+  bool idle = false;
+  while (completed_ < sequence) {
+    if (progress() == Step::moved) {
+      idle = false;
+      continue;
+    }
+    const auto now = Clock::now();
+    if (!idle) {
+      idle = true;
+      idle_since = last_check = now;
+    }
+    if (now - idle_since < kSpin) {
+      for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
+      continue;
+    }
+    if (now - idle_since < kYield) {
+      ::sched_yield();
+      continue;
+    }
+    throw_if_stopped();
+    if (now - last_check > std::chrono::milliseconds(100)) {
+      last_check = now;
+      check_waited_rank(idle_since);
+    }
+    sleep();
+  }
+}
+
+void OrderedCommunicator::check_waited_rank(Clock::time_point idle_since) {
+  const int peer = waited_rank();
+  if (peer < 0) return;
+  const Peer state = peer_state(peer);
+  const double seconds = std::chrono::duration<double>(Clock::now() - idle_since).count();
+  if (state == Peer::alive && seconds < deadline_seconds_) return;
+  // What it did last may have arrived between the two looks.
+  if (progress() != Step::blocked) return;
+  const std::string op = to_string(queue_.front().key);
+  if (state == Peer::dead)
+    fail(fmt::format("{} died while rank {} waited for it in {}", peer_name(peer), rank_, op));
+  if (state == Peer::left)
+    fail(fmt::format("{} left while rank {} waited for it in {}: the ranks' programs differ",
+                     peer_name(peer), rank_, op));
+  fail(fmt::format("rank {} waited {:.3g} s for {} in {}: the deadline is {:.3g} s", rank_, seconds,
+                   peer_name(peer), op, deadline_seconds_));
+}
+
+void OrderedCommunicator::throw_if_stopped() {
+  if (!failure_.empty()) throw RunError(failure_);
+  Abort abort;
+  if (!abort_raised(abort)) return;
+  failure_ = fmt::format("rank {} stopped the run: {}", abort.rank, abort.reason);
+  throw RunError(failure_);
+}
+
+void OrderedCommunicator::fail(const std::string& message) {
+  failure_ = message;
+  abort(message);
+  throw RunError(message);
+}
+
+void OrderedCommunicator::abort(const std::string& reason) {
+  const std::lock_guard lock(abort_mutex_);
+  if (aborted_here_.exchange(true)) return;
+  raise_abort(reason);
+}
+
+void OrderedCommunicator::compare_keys(std::span<const OpKey> keys) {
+  for (size_t r = 1; r < keys.size(); ++r)
+    if (keys[r] != keys[0])
+      fail(fmt::format("the ranks do not do the same: rank 0 is at {}, rank {} at {}",
+                       to_string(keys[0]), r, to_string(keys[r])));
+}
+
+void OrderedCommunicator::finish() {
+  finish_within(deadline_seconds_);
+}
+
+void OrderedCommunicator::finish_within(double seconds) {
+  if (finished_) return;
+  deadline_seconds_ = std::min(deadline_seconds_, seconds);
+  barrier();
+  finished_ = true;
+  leave();
+}
+
+void OrderedCommunicator::close() {
+  if (finished_ || !failure_.empty()) return;
+  try {
+    if (std::uncaught_exceptions() > exceptions_at_start_)
+      abort("an error on that rank, which its own message tells");
+    else if (!aborted_here_)
+      finish_within(kFarewellSeconds);
+  } catch (const std::exception&) {
+    // A peer is gone: there is nobody left to tell.
+  }
+}
+
+}  // namespace dstrain

@@ -1,0 +1,33 @@
+// PeerProcess: whether another process of this machine still lives. Stands on pidfd, which sees a
+// killed process before its parent has collected it and is immune to reuse of the number; where the
+// kernel refuses that, on /proc.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace dstrain {
+
+class PeerProcess {
+ public:
+  PeerProcess() = default;
+  explicit PeerProcess(int64_t pid);
+  PeerProcess(PeerProcess&& other) noexcept { *this = std::move(other); }
+  PeerProcess& operator=(PeerProcess&& other) noexcept {
+    std::swap(pid_, other.pid_);
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+  ~PeerProcess();
+
+  int64_t pid() const { return pid_; }
+  bool alive() const;
+
+ private:
+  int64_t pid_ = 0;
+  int fd_ = -1;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,78 @@
+#include "runtime/comm/self_comm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+class DoneWork final : public Work {
+ public:
+  explicit DoneWork(const SelfComm* comm) : comm_(comm) {}
+  bool poll() override {
+    comm_->throw_if_aborted();
+    return true;
+  }
+  void wait() override { comm_->throw_if_aborted(); }
+
+ private:
+  const SelfComm* comm_;
+};
+
+}  // namespace
+
+Memory SelfComm::allocate(int64_t bytes, const std::string& what) {
+  throw_if_aborted();
+  return Memory::anonymous(bytes, what);
+}
+
+std::unique_ptr<Work> SelfComm::copy(const Tensor& in, const Tensor& out) {
+  throw_if_aborted();
+  check(in.dtype == out.dtype && in.elements() == out.elements(), "a copy of {} {} to {} {}",
+        in.elements(), name_of(in.dtype), out.elements(), name_of(out.dtype));
+  if (in.data != out.data && in.bytes() > 0)
+    std::memmove(out.data, in.data, static_cast<size_t>(in.bytes()));
+  return std::make_unique<DoneWork>(this);
+}
+
+std::unique_ptr<Work> SelfComm::all_reduce(Tensor inout) {
+  return copy(inout, inout);
+}
+
+std::unique_ptr<Work> SelfComm::reduce_scatter(Tensor in, Tensor out) {
+  return copy(in, out);
+}
+
+std::unique_ptr<Work> SelfComm::all_gather(Tensor in, Tensor out) {
+  return copy(in, out);
+}
+
+std::unique_ptr<Work> SelfComm::broadcast(Tensor inout, int root) {
+  check(root == 0, "broadcast from rank {} of 1", root);
+  return copy(inout, inout);
+}
+
+void SelfComm::barrier() {
+  throw_if_aborted();
+}
+
+void SelfComm::gather_values(std::span<const double> mine, std::span<double> all) {
+  throw_if_aborted();
+  check(all.size() == mine.size(), "gather_values of {} values into {}", mine.size(), all.size());
+  std::copy(mine.begin(), mine.end(), all.begin());
+}
+
+void SelfComm::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!aborted_) abort_reason_ = reason;
+  aborted_ = true;
+}
+
+void SelfComm::throw_if_aborted() const {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) fail_run("rank 0 stopped the run: {}", abort_reason_);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,37 @@
+// SelfComm: the communicator of one rank. Every collective is the identity or a copy, complete when
+// it returns; no MPI is touched.
+#pragma once
+
+#include <mutex>
+
+#include "runtime/comm/communicator.h"
+
+namespace dstrain {
+
+class SelfComm final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Memory allocate(int64_t bytes, const std::string& what) override;
+  std::unique_ptr<Work> all_reduce(Tensor inout) override;
+  std::unique_ptr<Work> reduce_scatter(Tensor in, Tensor out) override;
+  std::unique_ptr<Work> all_gather(Tensor in, Tensor out) override;
+  std::unique_ptr<Work> broadcast(Tensor inout, int root) override;
+  void barrier() override;
+  void gather_values(std::span<const double> mine, std::span<double> all) override;
+  void abort(const std::string& reason) override;
+  int64_t wire_bytes() const override { return 0; }
+  void set_deadline(double) override {}
+  void finish() override {}
+
+  void throw_if_aborted() const;
+
+ private:
+  std::unique_ptr<Work> copy(const Tensor& in, const Tensor& out);
+
+  mutable std::mutex mutex_;
+  std::string abort_reason_;
+  bool aborted_ = false;
+};
+
+}  // namespace dstrain

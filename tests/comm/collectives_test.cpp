@@ -1,0 +1,273 @@
+// Every collective, dtype and size against an oracle that adds in rank order on this rank alone; run
+// by mpirun with 2, 3 and 4 ranks, through shared memory and (DSTRAIN_COMM=mpi) through messages.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/core/error.h"
+#include "runtime/core/philox.h"
+
+namespace dstrain {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// Element `i` of rank `r`: finite values of mixed size and sign, whose sum depends on the order.
+void put(DType dtype, std::byte* at, int r, int64_t i) {
+  const auto block = philox({7, static_cast<uint32_t>(r)}, {static_cast<uint32_t>(i), 0, 0, 0});
+  const float x =
+      (static_cast<float>(block[0]) / 65536.0f - 32768.0f) * (block[1] % 3 == 0   ? 1.0f
+                                                              : block[1] % 3 == 1 ? 0.001f
+                                                                                  : 0.03f);
+  const auto store = [&](auto value) { std::memcpy(at, &value, sizeof value); };
+  switch (dtype) {
+    case DType::f32:
+      return store(x);
+    case DType::bf16:
+      return store(to_bf16(x));
+    case DType::f16:
+      return store(to_f16(x));
+    case DType::f64:
+      return store(static_cast<double>(x) * 1.000000001);
+    case DType::i32:
+      return store(static_cast<int32_t>(block[0]));
+    case DType::u8:
+      return store(static_cast<uint8_t>(block[0]));
+  }
+}
+
+template <class T, class Wide>
+void add(std::byte* sum, const Bytes& bytes, int64_t i, int r, Wide& accumulator) {
+  T value;
+  std::memcpy(&value, bytes.data() + i * static_cast<int64_t>(sizeof(T)), sizeof value);
+  if constexpr (std::is_same_v<Wide, float>)
+    accumulator = r == 0 ? to_float(value) : accumulator + to_float(value);
+  else
+    accumulator = r == 0 ? value : accumulator + value;
+  if constexpr (std::is_same_v<Wide, float>)
+    value = from_float<T>(accumulator);
+  else
+    value = static_cast<T>(accumulator);
+  std::memcpy(sum, &value, sizeof value);
+}
+
+Bytes made_by(DType dtype, int r, int64_t n) {
+  Bytes bytes(static_cast<size_t>(n * size_of(dtype)));
+  for (int64_t i = 0; i < n; ++i) put(dtype, bytes.data() + i * size_of(dtype), r, i);
+  return bytes;
+}
+
+Bytes sum_of(DType dtype, int ranks, int64_t n) {
+  std::vector<Bytes> parts;
+  for (int r = 0; r < ranks; ++r) parts.push_back(made_by(dtype, r, n));
+  Bytes sum(static_cast<size_t>(n * size_of(dtype)));
+  for (int64_t i = 0; i < n; ++i) {
+    std::byte* at = sum.data() + i * size_of(dtype);
+    float f = 0;
+    double d = 0;
+    uint32_t u = 0;
+    for (int r = 0; r < ranks; ++r) {
+      const Bytes& part = parts[static_cast<size_t>(r)];
+      if (dtype == DType::f32) add<float>(at, part, i, r, f);
+      if (dtype == DType::bf16) add<bf16>(at, part, i, r, f);
+      if (dtype == DType::f16) add<f16>(at, part, i, r, f);
+      if (dtype == DType::f64) add<double>(at, part, i, r, d);
+      if (dtype == DType::i32) add<uint32_t>(at, part, i, r, u);
+    }
+  }
+  return sum;
+}
+
+Bytes slice_of(const Bytes& whole, int r, int ranks) {
+  const auto n = static_cast<int64_t>(whole.size()) / ranks;
+  return {whole.begin() + r * n, whole.begin() + (r + 1) * n};
+}
+
+CommOptions quick() {
+  CommOptions options;
+  options.deadline_seconds = 60;
+  return options;
+}
+
+// A tensor of `n` elements, one element off any alignment of the memory it lies in.
+Tensor tensor_in(std::byte* memory, DType dtype, int64_t n) {
+  return {memory + size_of(dtype), {n}, dtype};
+}
+
+Tensor fill(Tensor tensor, const Bytes& bytes) {
+  if (!bytes.empty()) std::memcpy(tensor.data, bytes.data(), bytes.size());
+  return tensor;
+}
+
+bool equal(const Tensor& tensor, const Bytes& bytes) {
+  return static_cast<int64_t>(bytes.size()) == tensor.bytes() &&
+         (bytes.empty() || std::memcmp(tensor.data, bytes.data(), bytes.size()) == 0);
+}
+
+// Each rank's memory for one tensor: registered, its own, or registered on rank 0 only.
+enum class Lies { inside, outside, mixed };
+
+class Place {
+ public:
+  Place(Communicator& comm, Lies lies, int64_t bytes) {
+    if (lies != Lies::outside) shared_ = comm.allocate(bytes + 64, "a tensor of the test");
+    if (lies == Lies::outside || (lies == Lies::mixed && comm.rank() != 0))
+      own_.resize(static_cast<size_t>(bytes + 64));
+  }
+  std::byte* data() { return own_.empty() ? shared_.data() : own_.data(); }
+
+ private:
+  Memory shared_;
+  Bytes own_;
+};
+
+const std::vector<DType> kSummed{DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32};
+
+}  // namespace
+
+TEST_CASE("collectives give the oracle's bits for every dtype, size and kind of memory") {
+  auto comm = make_communicator(quick());
+  const int ranks = comm->size(), me = comm->rank();
+  REQUIRE(ranks == world_size_from_environment());
+  const Lies lies = GENERATE(Lies::inside, Lies::outside, Lies::mixed);
+  const int64_t n = GENERATE(0, 1, 2, 3, 17, 1000, 4099, 400003);
+  Place slice_place(*comm, lies, n * 8), whole_place(*comm, lies, n * 8 * ranks);
+  for (DType dtype : kSummed) {
+    CAPTURE(static_cast<int>(lies), n, name_of(dtype));
+    const Tensor slice = tensor_in(slice_place.data(), dtype, n);
+    const Tensor whole = tensor_in(whole_place.data(), dtype, n * ranks);
+    const Bytes whole_sum = sum_of(dtype, ranks, n * ranks);
+
+    fill(slice, made_by(dtype, me, n));
+    comm->all_reduce(slice)->wait();
+    REQUIRE(equal(slice, sum_of(dtype, ranks, n)));
+
+    fill(whole, made_by(dtype, me, n * ranks));
+    comm->reduce_scatter(whole, slice)->wait();
+    REQUIRE(equal(slice, slice_of(whole_sum, me, ranks)));
+    const Tensor mine{whole.as<std::byte>() + me * slice.bytes(), {n}, dtype};
+    comm->reduce_scatter(whole, mine)->wait();
+    REQUIRE(equal(mine, slice_of(whole_sum, me, ranks)));
+
+    comm->all_gather(mine, whole)->wait();
+    REQUIRE(equal(whole, whole_sum));
+    fill(whole, made_by(dtype, me, n * ranks));
+    comm->all_gather(slice, whole)->wait();
+    REQUIRE(equal(whole, whole_sum));
+
+    const int root = ranks - 1;
+    fill(slice, made_by(dtype, me, n));
+    comm->broadcast(slice, root)->wait();
+    REQUIRE(equal(slice, made_by(dtype, root, n)));
+  }
+}
+
+TEST_CASE("a large all-reduce has the oracle's bits inside and outside of shared memory") {
+  auto comm = make_communicator(quick());
+  const int64_t n = 1000003;
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const Bytes expected = sum_of(dtype, comm->size(), n);
+  for (Lies lies : {Lies::inside, Lies::outside}) {
+    Place place(*comm, lies, n * 4);
+    const Tensor tensor = fill(tensor_in(place.data(), dtype, n), made_by(dtype, comm->rank(), n));
+    comm->all_reduce(tensor)->wait();
+    REQUIRE(equal(tensor, expected));
+  }
+}
+
+TEST_CASE("bytes and halves of memory are gathered and broadcast as they are") {
+  auto comm = make_communicator(quick());
+  const int ranks = comm->size();
+  Bytes whole(static_cast<size_t>(5 * ranks)), slice = made_by(DType::u8, comm->rank(), 5);
+  comm->all_gather({slice.data(), {5}, DType::u8}, {whole.data(), {5 * ranks}, DType::u8})->wait();
+  for (int r = 0; r < ranks; ++r) REQUIRE(slice_of(whole, r, ranks) == made_by(DType::u8, r, 5));
+}
+
+TEST_CASE("operations complete in the order they were started") {
+  auto comm = make_communicator(quick());
+  const int64_t n = 50000;
+  Memory memory = comm->allocate(8 * n * 4, "the test");
+  std::vector<Tensor> tensors;
+  std::vector<std::unique_ptr<Work>> works;
+  for (int64_t k = 0; k < 8; ++k) {
+    tensors.push_back({memory.data() + k * n * 4, {n}, DType::f32});
+    fill(tensors.back(), made_by(DType::f32, comm->rank(), n));
+    works.push_back(comm->all_reduce(tensors.back()));
+  }
+  const Bytes expected = sum_of(DType::f32, comm->size(), n);
+  while (!works[4]->poll()) {
+  }
+  for (size_t k = 0; k <= 4; ++k) {
+    REQUIRE(works[k]->poll());
+    REQUIRE(equal(tensors[k], expected));
+  }
+  works[7].reset();  // a dropped Work completes with a later operation
+  comm->barrier();
+  REQUIRE(equal(tensors[7], expected));
+  REQUIRE(works[6]->poll());
+}
+
+TEST_CASE("values are gathered in rank order, the largest message included") {
+  auto comm = make_communicator(quick());
+  const auto ranks = static_cast<size_t>(comm->size());
+  for (size_t n : {0, 1, 3, 128}) {
+    for (int round = 0; round < 50; ++round) {
+      std::vector<double> mine(n), all(n * ranks, -1), expected;
+      for (size_t i = 0; i < n; ++i) mine[i] = comm->rank() + 0.5 * static_cast<double>(i) + round;
+      comm->gather_values(mine, all);
+      for (size_t r = 0; r < ranks; ++r)
+        for (size_t i = 0; i < n; ++i)
+          expected.push_back(static_cast<double>(r) + 0.5 * static_cast<double>(i) + round);
+      REQUIRE(all == expected);
+    }
+  }
+}
+
+TEST_CASE("released memory is not mistaken for shared memory") {
+  auto comm = make_communicator(quick());
+  const int64_t n = 300;
+  { const Memory gone = comm->allocate(1 << 16, "released at once"); }
+  Memory again = Memory::anonymous(1 << 16, "likely at the same address");
+  const Tensor tensor = fill({again.data(), {n}, DType::f32}, made_by(DType::f32, comm->rank(), n));
+  comm->all_reduce(tensor)->wait();
+  REQUIRE(equal(tensor, sum_of(DType::f32, comm->size(), n)));
+}
+
+TEST_CASE("wire bytes follow the ring formula and leave small messages out") {
+  auto comm = make_communicator(quick());
+  const int64_t ranks = comm->size(), n = 1200;
+  Bytes slice(static_cast<size_t>(n * 4)), whole(static_cast<size_t>(n * 4 * ranks));
+  const Tensor part{slice.data(), {n}, DType::f32}, all{whole.data(), {n * ranks}, DType::f32};
+  comm->all_reduce(all)->wait();
+  REQUIRE(comm->wire_bytes() == 2 * (ranks - 1) * n * 4);
+  comm->reduce_scatter(all, part)->wait();
+  comm->all_gather(part, all)->wait();
+  REQUIRE(comm->wire_bytes() == 4 * (ranks - 1) * n * 4);
+  comm->all_reduce({slice.data(), {255}, DType::f32})->wait();
+  comm->barrier();
+  REQUIRE(comm->wire_bytes() == 4 * (ranks - 1) * n * 4);
+}
+
+TEST_CASE("wrong arguments are internal errors") {
+  auto comm = make_communicator(quick());
+  const int64_t ranks = comm->size();
+  Bytes bytes(static_cast<size_t>(64 * ranks));
+  const auto tensor = [&](int64_t n, DType dtype) { return Tensor{bytes.data(), {n}, dtype}; };
+  REQUIRE_THROWS_AS(comm->all_reduce(tensor(8, DType::u8)), InternalError);
+  REQUIRE_THROWS_AS(comm->broadcast(tensor(8, DType::u8), comm->size()), InternalError);
+  REQUIRE_THROWS_AS(comm->all_gather(tensor(2, DType::f32), tensor(2 * ranks + 1, DType::f32)),
+                    InternalError);
+  REQUIRE_THROWS_AS(comm->all_gather(tensor(2, DType::f32), tensor(2 * ranks, DType::bf16)),
+                    InternalError);
+  REQUIRE_THROWS_AS(
+      comm->all_gather({bytes.data() + 4, {2}, DType::f32}, tensor(2 * ranks, DType::f32)),
+      InternalError);
+  std::vector<double> mine(129), all(129 * static_cast<size_t>(ranks));
+  REQUIRE_THROWS_AS(comm->gather_values(mine, all), InternalError);
+  comm->barrier();
+}
+
+}  // namespace dstrain
