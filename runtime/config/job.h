@@ -1,6 +1,6 @@
 // Job: what a ds_config.json and the command line ask for, typed, checked and defaulted. Everything
 // above the configuration reads this and never JSON. The origin of every value is kept beside it in
-// `Settings` (settings.h) for `check` and resolved_config.json.
+// `Settings` (load.h) for `check` and resolved_config.json.
 #pragma once
 
 #include <array>
@@ -13,14 +13,15 @@
 
 namespace dstrain {
 
-struct BatchConfig {       // train_batch = micro_batch * accumulation * ranks
+struct BatchConfig {  // train_batch = micro_batch * accumulation * ranks
   int64_t train_batch = 0;
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
+  bool operator==(const BatchConfig&) const = default;
 };
 
 enum class OptimizerKind { adam, sgd };
-struct OptimizerConfig {   // Adam and AdamW differ by decoupled_decay alone
+struct OptimizerConfig {  // Adam and AdamW differ by decoupled_decay alone
   OptimizerKind kind = OptimizerKind::adam;
   double lr = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
@@ -29,10 +30,11 @@ struct OptimizerConfig {   // Adam and AdamW differ by decoupled_decay alone
   bool bias_correction = true;
   double momentum = 0, dampening = 0;  // sgd
   bool nesterov = false;
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
 enum class ScheduleKind { constant, lr_range_test, one_cycle, warmup, warmup_decay, warmup_cosine };
-struct ScheduleConfig {    // DeepSpeed's names; each kind reads its own
+struct ScheduleConfig {  // DeepSpeed's names; each kind reads its own
   ScheduleKind kind = ScheduleKind::constant;
   double warmup_min_lr = 0, warmup_max_lr = 1e-3;
   int64_t warmup_num_steps = 1000, total_num_steps = 0;
@@ -46,15 +48,17 @@ struct ScheduleConfig {    // DeepSpeed's names; each kind reads its own
   int64_t cycle_first_stair_count = 0, cycle_second_stair_count = 0, decay_step_size = 0;
   bool cycle_momentum = true;
   double cycle_min_mom = 0.8, cycle_max_mom = 0.9, decay_mom_rate = 0;
+  bool operator==(const ScheduleConfig&) const = default;
 };
 
-struct LossScaleConfig {   // fp16 only
+struct LossScaleConfig {  // fp16 only
   bool dynamic = false;
-  double initial = 1;      // 2^initial_scale_power, or the static scale
+  double initial = 1;  // 2^initial_scale_power, or the static scale
   int64_t window = 1000;
   int hysteresis = 2;
   bool consecutive_hysteresis = false;
   double minimum = 1;
+  bool operator==(const LossScaleConfig&) const = default;
 };
 
 enum class ModelKind { gptlite, benchmark };
@@ -63,8 +67,9 @@ struct ModelConfig {
   int64_t n_layer = 12, n_embd = 768, n_head = 12, block_size = 2048;
   double dropout = 0.1;
   bool gelu = false, qkv_bias = false, tied_head = false;
-  int64_t vocab_size = 0;  // 0: derived from the data
+  int64_t vocab_size = 0;                              // 0: derived from the data
   int64_t in_size = 0, hidden_size = 0, out_size = 0;  // benchmark
+  bool operator==(const ModelConfig&) const = default;
 };
 
 enum class DataFormat { automatic, characters, bytes, tokens };  // auto, char, byte, bin
@@ -73,6 +78,7 @@ struct DataConfig {
   DataFormat format = DataFormat::automatic;
   bool random_order = true;
   double val_fraction = 0.1;
+  bool operator==(const DataConfig&) const = default;
 };
 
 enum class ReduceMode { boundary, micro_batch };
@@ -83,11 +89,11 @@ struct Job {
   BatchConfig batch;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
-  DType dtype = DType::f32;             // the run's dtype
-  DType wire_dtype = DType::f32;        // communication_data_type, else the run's dtype
+  DType dtype = DType::f32;       // the run's dtype
+  DType wire_dtype = DType::f32;  // communication_data_type, else the run's dtype
   LossScaleConfig loss_scale;
-  bool skip_on_overflow = false;        // fp16, and bf16 with check_grad_overflow
-  double gradient_clipping = 1.0;       // 0: off
+  bool skip_on_overflow = false;   // fp16, and bf16 with check_grad_overflow
+  double gradient_clipping = 1.0;  // 0: off
   ReduceMode reduce = ReduceMode::boundary;
   int zero_stage = 0;
   int64_t reduce_bucket_elements = 500'000'000;
@@ -98,8 +104,9 @@ struct Job {
   int64_t eval_interval = 0, eval_batches = 20, save_interval = 0;
   int64_t steps_per_print = 10;
   std::vector<std::string> weight_decay_exclude;
-  std::string output;                   // directory
-  std::string init_weights, resume;     // empty: absent
+  std::string output;                // directory
+  std::string init_weights, resume;  // empty: absent
+  bool operator==(const Job&) const = default;
 };
 
 }  // namespace dstrain

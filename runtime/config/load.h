@@ -26,9 +26,9 @@ struct Verdict {
   std::string key;           // dotted path: "zero_optimization.stage"; empty: the file itself
   int line = 0, column = 0;  // from 1, in the configuration file; 0 where the value is not in it
   State state = State::honoured;
-  std::string message;   // empty: nothing to say
-  std::string where;     // "ds_config.json:12:5", "--set", "--steps", or the file's name alone
-  bool section = false;  // sums up the keys inside; they have verdicts of their own
+  std::string message;  // empty: nothing to say
+  std::string where;    // "ds_config.json:12:5", "--set", "--steps", or the file's name alone
+  bool echo = false;    // repeats others: a section for its keys, a key for a section judged whole
 };
 
 // Where a value of the run came from, in the order in which dstrain reads them.

@@ -1,0 +1,235 @@
+#include "runtime/config/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/config/coerce.h"
+#include "runtime/config/reader.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kLongestPath = 200;
+constexpr int kMostSuggestions = 100;  // looking for near names is the slow part of a hostile file
+
+// A path that stays short whatever the keys of a hostile file are.
+std::string join(const std::string& path, const std::string& key) {
+  if (path.size() > kLongestPath) return path;
+  return (path.empty() ? "" : path + ".") + printable(key);
+}
+
+// How much a key's state says about the section around it.
+int weight(State state) {
+  switch (state) {
+    case State::no_effect:
+      return 0;
+    case State::honoured:
+      return 1;
+    case State::not_yet:
+      return 2;
+    case State::refused:
+      return 3;
+    case State::unknown:
+      return 4;
+    case State::error:
+      return 5;
+  }
+  return 0;
+}
+
+class Walk {
+ public:
+  Walk(const Node& root, const Facts& facts, const SourceNames& names)
+      : root_(root), facts_(facts), names_(names) {}
+
+  std::vector<Verdict> run() {
+    members(root_, "");
+    return std::move(verdicts_);
+  }
+
+ private:
+  size_t add(const std::string& key, const Member& member, Judgement judgement) {
+    Verdict v;
+    v.key = key;
+    if (member.place.source == Source::file) {
+      v.line = member.place.line;
+      v.column = member.place.column;
+    }
+    v.state = judgement.state;
+    v.message = std::move(judgement.message);
+    v.where = where(names_, member.place, key);
+    v.echo = judgement.follows;
+    verdicts_.push_back(std::move(v));
+    return verdicts_.size() - 1;
+  }
+
+  void members(const Node& node, const std::string& path) {
+    for (const Member& m : node.members) {
+      const std::string key = join(path, m.key);
+      const KeySpec* spec = find_key(facts_, key);
+      if (!spec)
+        unknown(key, m);
+      else if (spec->type == Type::section && m.value.is(Node::Kind::object))
+        section(key, m, *spec);
+      else
+        leaf(key, m, *spec);
+    }
+  }
+
+  // The inside of something judged as a whole.
+  void inside(const std::string& key, const Node& node, const Judgement& judgement) {
+    for (const Member& m : node.members) {
+      const std::string child = join(key, m.key);
+      add(child, m, {judgement.state, "inside " + printable(key), true});
+      inside(child, m.value, judgement);
+    }
+  }
+
+  void unknown(const std::string& key, const Member& m) {
+    std::string other;
+    Judgement judgement{State::unknown, "unknown key"};
+    find_key(facts_, key, &other);
+    if (!other.empty()) {
+      const std::string_view family = key.substr(0, key.find('.'));
+      const std::string selected = family == "optimizer"   ? facts_.optimizer
+                                   : family == "scheduler" ? facts_.scheduler
+                                                           : facts_.model;
+      judgement = {
+          State::error,
+          fmt::format("belongs to {}, not to {}", fmt::join(split_words(other), ", "),
+                      selected.empty() ? "this section without a type" : printable(selected))};
+    } else if (++suggestions_ <= kMostSuggestions) {
+      judgement.message += suggestion(facts_, key);
+    }
+    add(key, m, judgement);
+    inside(key, m.value, judgement);
+  }
+
+  void section(const std::string& key, const Member& m, const KeySpec& spec) {
+    Judgement own{spec.state, spec.state == State::honoured ? "" : std::string(spec.note), true};
+    if (spec.rule) own = spec.rule->judge(facts_, spec, m.value);
+    if (!spec.alias.empty()) own.message = fmt::format("another name of {}", spec.alias);
+    const bool twice = !spec.alias.empty() && find(root_, spec.alias);
+    if (twice) own = {State::error, fmt::format("stands beside {}: keep one", spec.alias)};
+    const size_t at = add(key, m, own);
+    members(m.value, key);
+    const Verdict* worst = nullptr;
+    for (size_t i = at + 1; i < verdicts_.size(); ++i)
+      if (!worst || weight(verdicts_[i].state) > weight(worst->state)) worst = &verdicts_[i];
+    Verdict& v = verdicts_[at];
+    if (twice || !worst) return;
+    if (is_error(worst->state) && weight(worst->state) > weight(v.state)) {
+      v.state = worst->state;
+      v.message = "see " + worst->key;
+      v.echo = true;
+    } else if (worst->state == State::no_effect && v.state == State::honoured) {
+      v.state = State::no_effect;
+    }
+  }
+
+  void leaf(const std::string& key, const Member& m, const KeySpec& spec) {
+    const bool whole = spec.type == Type::section || spec.type == Type::opaque;
+    const bool automatic = m.value.is_auto() && !whole && !one_of(spec.choices, "auto");
+    const KeySpec& target = spec.rule ? spec : target_of(facts_, spec);
+    Judgement judgement;
+    if (key == "zero_optimization" && m.value.is(Node::Kind::boolean)) {
+      judgement = legacy_zero(m.value.boolean);
+    } else if (const std::string wrong = automatic ? "" : type_error(target, m.value);
+               !wrong.empty()) {
+      judgement = {State::error, wrong};
+    } else if (!spec.alias.empty() && find(root_, spec.alias)) {
+      judgement = {State::error,
+                   fmt::format("stands beside {}, its other name: keep one", spec.alias)};
+    } else {
+      judgement = legal(target, m.value, automatic);
+      if (!spec.alias.empty())
+        judgement.message = fmt::format("another name of {}{}{}", spec.alias,
+                                        judgement.message.empty() ? "" : "; ", judgement.message);
+    }
+    add(key, m, judgement);
+    if (whole) inside(key, m.value, judgement);
+  }
+
+  Judgement legal(const KeySpec& spec, const Node& value, bool automatic) {
+    if (!spec.rule)
+      return {spec.state, spec.state == State::honoured ? "" : std::string(spec.note)};
+    if (!automatic && !value.is(Node::Kind::null)) return spec.rule->judge(facts_, spec, value);
+    if (spec.fallback.empty()) return {State::no_effect, "unset"};
+    return spec.rule->judge(facts_, spec, read_value(spec.fallback, Source::file));
+  }
+
+  static Judgement legacy_zero(bool on) {
+    if (!on) return {State::honoured, "an old form of \"stage\": 0"};
+    return {State::not_yet, "an old form of \"stage\": 1, which is not available yet: use 0"};
+  }
+
+  const Node& root_;
+  const Facts& facts_;
+  const SourceNames& names_;
+  std::vector<Verdict> verdicts_;
+  int suggestions_ = 0;
+};
+
+}  // namespace
+
+std::vector<Verdict> judge(const Node& root, const Facts& facts, const SourceNames& names) {
+  return Walk(root, facts, names).run();
+}
+
+Verdict* Problems::verdict_on(std::string_view key) {
+  for (Verdict& v : verdicts_)
+    if (v.key == key) return &v;
+  for (const KeySpec& spec : key_table())
+    if (spec.alias == key)
+      for (Verdict& v : verdicts_)
+        if (v.key == spec.key) return &v;
+  return nullptr;
+}
+
+bool Problems::stopped(std::string_view key) const {
+  return std::ranges::any_of(
+      verdicts_, [&](const Verdict& v) { return v.key == key && is_error(v.state) && !v.echo; });
+}
+
+void Problems::say(std::string_view key, State state, const std::string& message) {
+  if (Verdict* v = verdict_on(key)) {
+    if (is_error(v->state) && !v->echo) return;
+    v->state = state;
+    v->message = message;
+    v->echo = false;
+    return;
+  }
+  Verdict v;
+  v.key = key;
+  v.state = state;
+  v.message = message;
+  std::string_view section = key;
+  Place place = root_.place;
+  while (section.find('.') != std::string_view::npos) {
+    section = section.substr(0, section.rfind('.'));
+    if (const Member* m = find(root_, section)) {
+      place = m->place;
+      break;
+    }
+  }
+  if (place.source == Source::file) {
+    v.line = place.line;
+    v.column = place.column;
+  }
+  v.where = where(names_, place, section);
+  verdicts_.push_back(std::move(v));
+}
+
+void Problems::warning(std::string_view key, const std::string& message) {
+  const Verdict* v = verdict_on(key);
+  warnings_.push_back(fmt::format("{}: {}: {}", v ? v->where : names_.file, key, message));
+}
+
+void Problems::explain(std::string_view key, const std::string& message) {
+  if (Verdict* v = verdict_on(key); v && v->message.empty()) v->message = message;
+}
+
+}  // namespace dstrain

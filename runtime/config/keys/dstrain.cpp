@@ -1,0 +1,106 @@
+// Section dstrain: everything of ours, so that the file stays a DeepSpeed file.
+#include <fmt/format.h>
+
+#include "runtime/config/keys.h"
+#include "runtime/config/text.h"
+
+namespace dstrain::keys {
+namespace {
+
+constexpr Rule kTextData{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                           if (facts.model == "benchmark")
+                             return {State::no_effect, "the benchmark model makes its own samples"};
+                           return {};
+                         },
+                         "honoured; benchmark model: no_effect"};
+
+}  // namespace
+
+std::vector<KeySpec> dstrain() {
+  constexpr double size = 2147483647;
+  constexpr std::string_view gpt = "gptlite", dnn = "benchmark";
+  const auto count = [](std::string_view key, std::string_view fallback, double min, double max,
+                        std::string_view note = {}, std::string_view only = {}) {
+    return KeySpec{.key = key,
+                   .type = Type::integer,
+                   .fallback = fallback,
+                   .note = note,
+                   .min = min,
+                   .max = max,
+                   .only = only};
+  };
+  return {
+      {.key = "dstrain", .type = Type::section},
+      {.key = "dstrain.model", .type = Type::section},
+      {.key = "dstrain.model.type",
+       .type = Type::choice,
+       .fallback = "\"gptlite\"",
+       .choices = "gptlite|benchmark"},
+      count("dstrain.model.n_layer", "12", 1, 1000000, "blocks", gpt),
+      count("dstrain.model.n_layer", "", 1, 1000000, "linear layers; required", dnn),
+      count("dstrain.model.n_embd", "768", 1, size, "channels; a multiple of n_head", gpt),
+      count("dstrain.model.n_head", "12", 1, size, "", gpt),
+      count("dstrain.model.block_size", "2048", 1, size, "tokens of a sample", gpt),
+      {.key = "dstrain.model.dropout",
+       .type = Type::real,
+       .fallback = "0.1",
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = gpt},
+      {.key = "dstrain.model.activation",
+       .type = Type::choice,
+       .fallback = "\"relu\"",
+       .choices = "relu|gelu",
+       .only = gpt},
+      {.key = "dstrain.model.qkv_bias", .fallback = "false", .only = gpt},
+      {.key = "dstrain.model.tied_head",
+       .fallback = "false",
+       .note = "the head is the token embedding",
+       .only = gpt},
+      count("dstrain.model.vocab_size", "", 1, size, "unset: the data's; required for format bin",
+            gpt),
+      count("dstrain.model.in_size", "", 1, size, "required", dnn),
+      count("dstrain.model.hidden_size", "", 1, size, "required", dnn),
+      count("dstrain.model.out_size", "", 1, size, "required", dnn),
+      {.key = "dstrain.data", .type = Type::section},
+      {.key = "dstrain.data.path",
+       .type = Type::string,
+       .note = "required to train",
+       .rule = &kTextData},
+      {.key = "dstrain.data.format",
+       .type = Type::choice,
+       .fallback = "\"auto\"",
+       .rule = &kTextData,
+       .choices = "auto|char|byte|bin"},
+      {.key = "dstrain.data.order",
+       .type = Type::choice,
+       .fallback = "\"random\"",
+       .rule = &kTextData,
+       .choices = "random|sequential"},
+      {.key = "dstrain.data.val_fraction",
+       .type = Type::real,
+       .fallback = "0.1",
+       .note = "the end of the data, kept for validation",
+       .rule = &kTextData,
+       .min = 0,
+       .max = 1,
+       .open = true},
+      count("dstrain.steps", "1000", 0, kMaxCount, "optimizer steps; 0 writes the initial weights"),
+      {.key = "dstrain.seed", .type = Type::integer, .fallback = "1337", .min = 0},
+      count("dstrain.eval_interval", "0", 0, kMaxCount, "steps between two validations; 0: never"),
+      count("dstrain.eval_batches", "20", 1, size, "micro-batches of a validation, over all ranks"),
+      count("dstrain.save_interval", "0", 0, kMaxCount, "steps between two checkpoints; 0: never"),
+      {.key = "dstrain.weight_decay_exclude",
+       .type = Type::strings,
+       .fallback = "[]",
+       .note = "patterns of parameter names without weight decay"},
+      {.key = "dstrain.reduce",
+       .type = Type::choice,
+       .fallback = "\"boundary\"",
+       .note = "when ranks add gradients: once per step, or after each micro-batch",
+       .choices = "boundary|micro_batch"},
+  };
+}
+
+}  // namespace dstrain::keys

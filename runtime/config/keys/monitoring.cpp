@@ -1,0 +1,95 @@
+// What is printed, measured and logged.
+#include "runtime/config/keys.h"
+
+namespace dstrain::keys {
+
+std::vector<KeySpec> monitoring() {
+  constexpr std::string_view breakdown = "not available yet: use false (metrics.jsonl has step_ms)";
+  constexpr std::string_view timers = "samples_per_second is always measured";
+  const Rule* gated = &rules::kIfEnabled;
+  const auto section = [gated](std::string_view key) {
+    return KeySpec{.key = key, .type = Type::section, .rule = gated};
+  };
+  const auto flag = [gated](std::string_view key, std::string_view fallback = "false") {
+    return KeySpec{.key = key, .fallback = fallback, .rule = gated};
+  };
+  const auto text = [gated](std::string_view key, std::string_view fallback = {}) {
+    return KeySpec{.key = key, .type = Type::string, .fallback = fallback, .rule = gated};
+  };
+  const auto count = [gated](std::string_view key, std::string_view fallback, double min) {
+    return KeySpec{
+        .key = key, .type = Type::integer, .fallback = fallback, .rule = gated, .min = min};
+  };
+  constexpr std::string_view job = "\"DeepSpeedJobName\"";
+  return {
+      {.key = "wall_clock_breakdown",
+       .fallback = "false",
+       .note = breakdown,
+       .rule = &rules::kFlag},
+      {.key = "memory_breakdown",
+       .fallback = "false",
+       .note = "not available yet: use false (dstrain plan prints the memory)",
+       .rule = &rules::kFlag},
+      {.key = "dump_state",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "resolved_config.json always says it"},
+      {.key = "log_level",
+       .type = Type::string,
+       .state = State::no_effect,
+       .note = "the log has one level: progress, warnings and errors"},
+      section("tensorboard"),
+      flag("tensorboard.enabled"),
+      text("tensorboard.output_path", "\"\""),
+      text("tensorboard.job_name", job),
+      section("csv_monitor"),
+      flag("csv_monitor.enabled"),
+      text("csv_monitor.output_path", "\"\""),
+      text("csv_monitor.job_name", job),
+      section("wandb"),
+      flag("wandb.enabled"),
+      text("wandb.group"),
+      text("wandb.team"),
+      text("wandb.project", "\"deepspeed\""),
+      section("comet"),
+      flag("comet.enabled"),
+      count("comet.samples_log_interval", "100", 1),
+      text("comet.project"),
+      text("comet.workspace"),
+      text("comet.api_key"),
+      text("comet.experiment_name"),
+      text("comet.experiment_key"),
+      {.key = "comet.online", .rule = gated},
+      text("comet.mode"),
+      section("comms_logger"),
+      flag("comms_logger.enabled"),
+      flag("comms_logger.prof_all", "true"),
+      {.key = "comms_logger.prof_ops", .type = Type::strings, .fallback = "[]", .rule = gated},
+      flag("comms_logger.verbose"),
+      flag("comms_logger.debug"),
+      section("flops_profiler"),
+      flag("flops_profiler.enabled"),
+      {.key = "flops_profiler.recompute_fwd_factor",
+       .type = Type::real,
+       .fallback = "0.0",
+       .rule = gated,
+       .min = 0},
+      count("flops_profiler.profile_step", "1", 0),
+      count("flops_profiler.module_depth", "-1", -1),
+      count("flops_profiler.top_modules", "1", 0),
+      flag("flops_profiler.detailed", "true"),
+      text("flops_profiler.output_file"),
+      {.key = "timers", .type = Type::section},
+      {.key = "timers.throughput", .type = Type::section},
+      {.key = "timers.throughput.enabled",
+       .fallback = "true",
+       .state = State::no_effect,
+       .note = timers},
+      {.key = "timers.throughput.synchronized",
+       .fallback = "true",
+       .state = State::no_effect,
+       .note = timers},
+  };
+}
+
+}  // namespace dstrain::keys

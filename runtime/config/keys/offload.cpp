@@ -1,0 +1,130 @@
+// Sections zero_optimization.offload_param and offload_optimizer, and aio (their files).
+#include <fmt/format.h>
+
+#include "runtime/config/coerce.h"
+#include "runtime/config/keys.h"
+#include "runtime/config/text.h"
+
+namespace dstrain::keys {
+namespace {
+
+constexpr Rule kDevice{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (value.text == "none") return {State::no_effect, "offload is off"};
+      return {State::not_yet,
+              fmt::format("offload to {} is not available yet: use \"none\"", value.text)};
+    },
+    "none: no_effect; cpu, nvme: not_yet"};
+
+constexpr Rule kWithDevice{[](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+                             const std::string section(spec.key.substr(0, spec.key.rfind('.')));
+                             if (facts.text(section + ".device") == "none")
+                               return {State::no_effect, "offload is off"};
+                             return {State::not_yet, "offload is not available yet", true};
+                           },
+                           "device none: no_effect; else not_yet"};
+
+constexpr Rule kFiles{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                        if (!facts.nvme) return {State::no_effect, "nothing is offloaded to nvme"};
+                        return {State::not_yet, "offload to nvme is not available yet", true};
+                      },
+                      "no offload to nvme: no_effect; else not_yet"};
+
+}  // namespace
+
+std::vector<KeySpec> offload() {
+  constexpr std::string_view param = "zero_optimization.offload_param";
+  return {
+      {.key = param, .type = Type::section, .nullable = true},
+      {.key = "zero_optimization.offload_param.device",
+       .type = Type::choice,
+       .fallback = "\"none\"",
+       .rule = &kDevice,
+       .choices = "none|cpu|nvme"},
+      {.key = "zero_optimization.offload_param.nvme_path",
+       .type = Type::string,
+       .rule = &kWithDevice},
+      {.key = "zero_optimization.offload_param.buffer_count",
+       .type = Type::integer,
+       .fallback = "5",
+       .rule = &kWithDevice,
+       .min = 0},
+      {.key = "zero_optimization.offload_param.buffer_size",
+       .type = Type::integer,
+       .fallback = "100000000",
+       .rule = &kWithDevice,
+       .min = 0},
+      {.key = "zero_optimization.offload_param.max_in_cpu",
+       .type = Type::integer,
+       .fallback = "1000000000",
+       .rule = &kWithDevice,
+       .min = 0},
+      {.key = "zero_optimization.offload_param.pin_memory",
+       .fallback = "true",
+       .rule = &kWithDevice},
+      {.key = "zero_optimization.offload_optimizer", .type = Type::section, .nullable = true},
+      {.key = "zero_optimization.offload_optimizer.device",
+       .type = Type::choice,
+       .fallback = "\"none\"",
+       .rule = &kDevice,
+       .choices = "none|cpu|nvme"},
+      {.key = "zero_optimization.offload_optimizer.nvme_path",
+       .type = Type::string,
+       .rule = &kWithDevice},
+      {.key = "zero_optimization.offload_optimizer.buffer_count",
+       .type = Type::integer,
+       .fallback = "4",
+       .rule = &kWithDevice,
+       .min = 0},
+      {.key = "zero_optimization.offload_optimizer.pin_memory",
+       .fallback = "true",
+       .rule = &kWithDevice},
+      {.key = "zero_optimization.offload_optimizer.pipeline_read",
+       .fallback = "false",
+       .rule = &kWithDevice},
+      {.key = "zero_optimization.offload_optimizer.pipeline_write",
+       .fallback = "false",
+       .rule = &kWithDevice},
+      {.key = "zero_optimization.offload_optimizer.fast_init",
+       .fallback = "false",
+       .rule = &kWithDevice},
+      {.key = "zero_optimization.offload_optimizer.ratio",
+       .type = Type::real,
+       .fallback = "1.0",
+       .rule = &kWithDevice,
+       .min = 0,
+       .max = 1},
+      {.key = "zero_optimization.offload_optimizer.super_offload",
+       .fallback = "false",
+       .rule = &kWithDevice},
+      {.key = "zero_optimization.offload_optimizer.cpuadam_cores_perc",
+       .type = Type::real,
+       .fallback = "0.8",
+       .rule = &kWithDevice,
+       .min = 0,
+       .max = 1},
+      {.key = "aio", .type = Type::section},
+      {.key = "aio.block_size",
+       .type = Type::integer,
+       .fallback = "1048576",
+       .rule = &kFiles,
+       .min = 1},
+      {.key = "aio.queue_depth", .type = Type::integer, .fallback = "8", .rule = &kFiles, .min = 1},
+      {.key = "aio.intra_op_parallelism",
+       .type = Type::integer,
+       .fallback = "1",
+       .rule = &kFiles,
+       .min = 1},
+      {.key = "aio.thread_count",
+       .type = Type::integer,
+       .fallback = "1",
+       .state = State::no_effect,
+       .note = "DeepSpeed ignores it: the key is intra_op_parallelism",
+       .min = 1},
+      {.key = "aio.single_submit", .fallback = "false", .rule = &kFiles},
+      {.key = "aio.overlap_events", .fallback = "true", .rule = &kFiles},
+      {.key = "aio.use_gds", .fallback = "false", .rule = &kFiles},
+  };
+}
+
+}  // namespace dstrain::keys

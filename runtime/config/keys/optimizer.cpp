@@ -1,0 +1,274 @@
+// Section optimizer: which update rule, and its parameters.
+#include <fmt/format.h>
+
+#include "runtime/config/coerce.h"
+#include "runtime/config/keys.h"
+#include "runtime/config/text.h"
+
+namespace dstrain::keys {
+namespace {
+
+constexpr std::string_view kLater = "lamb|onebitadam|onebitlamb|zerooneadam|lion|muon|adagrad";
+constexpr std::string_view kMup = "muadam|muadamw|musgd";
+constexpr std::string_view kTorch =
+    "Adadelta|Adamax|ASGD|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam|Adafactor";
+constexpr std::string_view kAdam = "adam|adamw";
+constexpr std::string_view kOneBit = "onebitadam|onebitlamb|zerooneadam";
+constexpr std::string_view kOneBitLamb = "onebitlamb";
+constexpr std::string_view kZeroOne = "zerooneadam";
+
+constexpr Rule kType{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      const std::string& name = value.text;
+      const std::string lower = lower_case(name);
+      if (one_of(kAdam, lower) || name == "SGD") return {};
+      if (one_of(kLater, lower))
+        return {State::not_yet,
+                fmt::format("{} is not available yet: use AdamW, Adam or SGD", name)};
+      if (one_of(kMup, lower) || one_of(kTorch, name))
+        return {State::refused,
+                fmt::format("{} is not part of dstrain: use AdamW, Adam or SGD", name)};
+      if (lower == "none")
+        return {State::error, "no optimizer is called \"None\": remove the section for AdamW"};
+      const std::string near =
+          nearest(name, {"Adam", "AdamW", "SGD", "Lamb", "Lion", "Muon", "Adagrad", "OneBitAdam",
+                         "OneBitLamb", "ZeroOneAdam"});
+      return {State::error,
+              fmt::format("unknown optimizer \"{}\"{}", printable(name),
+                          near.empty() ? ": use AdamW, Adam or SGD"
+                                       : fmt::format(" (did you mean \"{}\"?)", near))};
+    },
+    "Adam, AdamW (any case), SGD: honoured; Adagrad, Lamb, Lion, Muon, OneBitAdam, OneBitLamb, "
+    "ZeroOneAdam: not_yet; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
+
+constexpr Rule kAmsgrad{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
+                          return {State::refused, "DeepSpeed's Adam refuses it too: use false"};
+                        },
+                        "false: no_effect; true: refused"};
+
+constexpr Rule kMoments{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+                          if (to_boolean(value).value_or(true))
+                            return {State::no_effect, "moments are fp32"};
+                          return {State::not_yet, "16-bit moments are not available yet: use true"};
+                        },
+                        "true: no_effect; false: not_yet"};
+
+constexpr Rule kDecoupled{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      if (facts.optimizer == "adamw" && !to_boolean(value).value_or(true))
+        return {State::no_effect, "type AdamW decays decoupled all the same: use Adam"};
+      return {};
+    },
+    "honoured; no_effect with type AdamW"};
+
+constexpr Rule kOfType{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      return {State::not_yet,
+              fmt::format("belongs to {}, which is not available yet", facts.optimizer), true};
+    },
+    "not_yet, as its optimizer"};
+
+constexpr Rule kLr{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (one_of(kLater, facts.optimizer)) return kOfType.judge(facts, spec, value);
+      return {};
+    },
+    "honoured; a scheduler that brings its own rate overrules it (a warning where they differ)"};
+
+constexpr Rule kShared{[](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+                         if (one_of(kLater, facts.optimizer))
+                           return kOfType.judge(facts, spec, value);
+                         return {};
+                       },
+                       "honoured; not_yet with an optimizer that is"};
+
+}  // namespace
+
+std::vector<KeySpec> optimizer() {
+  return {
+      {.key = "optimizer", .type = Type::section, .note = "absent: AdamW with the defaults below"},
+      {.key = "optimizer.type", .type = Type::string, .note = "the update rule", .rule = &kType},
+      {.key = "optimizer.params", .type = Type::section},
+      {.key = "optimizer.legacy_fusion",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "the update is always one pass"},
+      {.key = "optimizer.params.max_grad_norm",
+       .type = Type::real,
+       .state = State::refused,
+       .note = "DeepSpeed refuses it too: use gradient_clipping at the top level"},
+
+      {.key = "optimizer.params.lr",
+       .type = Type::real,
+       .fallback = "0.01",
+       .rule = &kLr,
+       .min = 0,
+       .only = "adagrad"},
+      {.key = "optimizer.params.lr",
+       .type = Type::real,
+       .fallback = "0.02",
+       .rule = &kLr,
+       .min = 0,
+       .only = "muon"},
+      {.key = "optimizer.params.lr",
+       .type = Type::real,
+       .fallback = "0.001",
+       .note = "learning rate",
+       .rule = &kLr,
+       .min = 0},
+      {.key = "optimizer.params.weight_decay",
+       .type = Type::real,
+       .fallback = "0",
+       .rule = &kShared,
+       .min = 0},
+      {.key = "optimizer.params.betas",
+       .type = Type::betas,
+       .fallback = "[0.9, 0.999]",
+       .note = "decay of the two moments",
+       .rule = &kShared,
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = "adam|adamw|lamb|lion|muon|onebitadam|onebitlamb|zerooneadam"},
+      {.key = "optimizer.params.eps",
+       .type = Type::real,
+       .fallback = "1e-8",
+       .rule = &kShared,
+       .min = 0,
+       .only = "adam|adamw|lamb|adagrad|muon|onebitadam|onebitlamb|zerooneadam"},
+      {.key = "optimizer.params.bias_correction",
+       .fallback = "true",
+       .rule = &kShared,
+       .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
+      {.key = "optimizer.params.amsgrad",
+       .fallback = "false",
+       .rule = &kAmsgrad,
+       .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
+      {.key = "optimizer.params.adam_w_mode",
+       .fallback = "true",
+       .note = "decoupled weight decay (AdamW) instead of L2",
+       .rule = &kDecoupled,
+       .only = kAdam},
+      {.key = "optimizer.params.torch_adam",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "there is one Adam here",
+       .only = kAdam},
+      {.key = "optimizer.params.fp32_optimizer_states",
+       .fallback = "true",
+       .rule = &kMoments,
+       .only = kAdam},
+
+      {.key = "optimizer.params.momentum",
+       .type = Type::real,
+       .fallback = "0",
+       .min = 0,
+       .only = "sgd"},
+      {.key = "optimizer.params.dampening", .type = Type::real, .fallback = "0", .only = "sgd"},
+      {.key = "optimizer.params.nesterov",
+       .fallback = "false",
+       .note = "needs a momentum and no dampening",
+       .only = "sgd"},
+
+      {.key = "optimizer.params.max_coeff",
+       .type = Type::real,
+       .fallback = "10",
+       .rule = &kOfType,
+       .only = "lamb|onebitlamb"},
+      {.key = "optimizer.params.min_coeff",
+       .type = Type::real,
+       .fallback = "0.01",
+       .rule = &kOfType,
+       .only = "lamb|onebitlamb"},
+      {.key = "optimizer.params.eps_inside_sqrt",
+       .fallback = "false",
+       .rule = &kOfType,
+       .only = "lamb|onebitadam|onebitlamb|zerooneadam"},
+      {.key = "optimizer.params.freeze_step",
+       .type = Type::integer,
+       .fallback = "100000",
+       .rule = &kOfType,
+       .min = 0,
+       .only = "onebitadam|onebitlamb"},
+      {.key = "optimizer.params.cuda_aware",
+       .fallback = "false",
+       .rule = &kOfType,
+       .only = kOneBit},
+      {.key = "optimizer.params.comm_backend_name",
+       .type = Type::choice,
+       .fallback = "\"nccl\"",
+       .rule = &kOfType,
+       .choices = "nccl|mpi|hccl|compressed",
+       .only = kOneBit},
+      {.key = "optimizer.params.coeff_beta",
+       .type = Type::real,
+       .fallback = "0.9",
+       .rule = &kOfType,
+       .only = kOneBitLamb},
+      {.key = "optimizer.params.factor_max",
+       .type = Type::real,
+       .fallback = "4",
+       .rule = &kOfType,
+       .only = kOneBitLamb},
+      {.key = "optimizer.params.factor_min",
+       .type = Type::real,
+       .fallback = "0.5",
+       .rule = &kOfType,
+       .only = kOneBitLamb},
+      {.key = "optimizer.params.factor_threshold",
+       .type = Type::real,
+       .fallback = "0.1",
+       .rule = &kOfType,
+       .only = kOneBitLamb},
+      {.key = "optimizer.params.var_freeze_step",
+       .type = Type::integer,
+       .fallback = "100000",
+       .rule = &kOfType,
+       .min = 0,
+       .only = kZeroOne},
+      {.key = "optimizer.params.var_update_scaler",
+       .type = Type::integer,
+       .fallback = "16",
+       .rule = &kOfType,
+       .min = 0,
+       .only = kZeroOne},
+      {.key = "optimizer.params.local_step_scaler",
+       .type = Type::integer,
+       .fallback = "32678",
+       .rule = &kOfType,
+       .min = 0,
+       .only = kZeroOne},
+      {.key = "optimizer.params.local_step_clipper",
+       .type = Type::integer,
+       .fallback = "16",
+       .rule = &kOfType,
+       .min = 0,
+       .only = kZeroOne},
+      {.key = "optimizer.params.muon_lr",
+       .type = Type::real,
+       .rule = &kOfType,
+       .min = 0,
+       .only = "muon"},
+      {.key = "optimizer.params.adam_lr",
+       .type = Type::real,
+       .fallback = "0.0003",
+       .rule = &kOfType,
+       .min = 0,
+       .only = "muon"},
+      {.key = "optimizer.params.momentum",
+       .type = Type::real,
+       .fallback = "0.95",
+       .rule = &kOfType,
+       .min = 0,
+       .only = "muon"},
+      {.key = "optimizer.params.ns_method",
+       .type = Type::choice,
+       .fallback = "\"gram\"",
+       .rule = &kOfType,
+       .choices = "gram|standard",
+       .only = "muon"},
+  };
+}
+
+}  // namespace dstrain::keys

@@ -1,0 +1,168 @@
+// Checkpoints, data schedules, compression, inference: sections beside the training step.
+#include <fmt/format.h>
+
+#include "runtime/config/coerce.h"
+#include "runtime/config/keys.h"
+
+namespace dstrain::keys {
+namespace {
+
+constexpr Rule kDataEfficiency{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      if (!facts.on("data_efficiency.enabled") ||
+          (!facts.on("data_efficiency.data_sampling.enabled") &&
+           !facts.on("data_efficiency.data_routing.enabled")))
+        return {State::no_effect, "data_efficiency is off"};
+      return {State::not_yet, "data_efficiency is not available yet: set enabled to false",
+              spec.key != "data_efficiency.enabled"};
+    },
+    "off, or neither sampling nor routing on: no_effect; else not_yet"};
+
+KeySpec refused(std::string_view key, std::string_view note) {
+  return {.key = key, .type = Type::opaque, .state = State::refused, .note = note};
+}
+
+KeySpec fixed(std::string_view key, Type type, std::string_view fallback, std::string_view note) {
+  return {.key = key, .type = type, .fallback = fallback, .state = State::no_effect, .note = note};
+}
+
+}  // namespace
+
+std::vector<KeySpec> others() {
+  constexpr std::string_view logical = "checkpoints hold logical tensors that any run can load";
+  constexpr std::string_view curriculum = "curriculum_learning";
+  constexpr std::string_view compile = "nothing is compiled while a run goes on";
+  const auto gated = [](std::string_view key, Type type, std::string_view fallback) {
+    return KeySpec{.key = key, .type = type, .fallback = fallback, .rule = &rules::kIfEnabled};
+  };
+  const auto against = [](std::string_view key, Type type, std::string_view fallback) {
+    return KeySpec{
+        .key = key, .type = type, .fallback = fallback, .rule = &rules::kRefusedIfEnabled};
+  };
+  const auto data = [](std::string_view key, Type type, std::string_view fallback) {
+    return KeySpec{.key = key, .type = type, .fallback = fallback, .rule = &kDataEfficiency};
+  };
+  const auto off_section = [](std::string_view key, std::string_view note) {
+    return KeySpec{
+        .key = key, .type = Type::section, .note = note, .rule = &rules::kRefusedIfEnabled};
+  };
+  return {
+      {.key = "checkpoint", .type = Type::section},
+      {.key = "checkpoint.tag_validation",
+       .type = Type::choice,
+       .fallback = "\"warn\"",
+       .state = State::no_effect,
+       .note = "tags are step numbers, the same on every rank",
+       .choices = "ignore|warn|fail"},
+      fixed("checkpoint.load_universal", Type::boolean, "false", logical),
+      {.key = "checkpoint.use_node_local_storage",
+       .fallback = "false",
+       .note = "checkpoints on each machine's own disk are not available yet: use false",
+       .rule = &rules::kFlag},
+      {.key = "checkpoint.parallel_write", .type = Type::section},
+      fixed("checkpoint.parallel_write.pipeline_stage", Type::boolean, "false", logical),
+      fixed("checkpoint.checkpoint_serialization", Type::boolean, "true", logical),
+      fixed("checkpoint.writer", Type::opaque, "", logical),
+      refused("nebula",
+              "Azure's Nebula is not part of dstrain: remove the section and use --save_interval"),
+      refused("datastates_ckpt",
+              "DataStates is not part of dstrain: remove the section and use --save_interval"),
+
+      fixed("compile", Type::section, "", compile),
+      fixed("compile.deepcompile", Type::boolean, "false", compile),
+      fixed("compile.backend", Type::string, "", compile),
+      fixed("compile.disable", Type::boolean, "false", compile),
+      fixed("compile.passes", Type::strings, "", compile),
+      fixed("compile.kwargs", Type::opaque, "", compile),
+
+      gated(curriculum, Type::section, ""),
+      gated("curriculum_learning.enabled", Type::boolean, "false"),
+      gated("curriculum_learning.curriculum_type", Type::string, "\"seqlen\""),
+      gated("curriculum_learning.min_difficulty", Type::integer, ""),
+      gated("curriculum_learning.max_difficulty", Type::integer, ""),
+      gated("curriculum_learning.schedule_type", Type::string, ""),
+      gated("curriculum_learning.schedule_config", Type::opaque, ""),
+      data("data_efficiency", Type::section, ""),
+      data("data_efficiency.enabled", Type::boolean, "false"),
+      data("data_efficiency.seed", Type::integer, "1234"),
+      data("data_efficiency.data_sampling", Type::section, ""),
+      data("data_efficiency.data_sampling.enabled", Type::boolean, "false"),
+      data("data_efficiency.data_sampling.num_epochs", Type::integer, "1000"),
+      data("data_efficiency.data_sampling.num_workers", Type::integer, "0"),
+      data("data_efficiency.data_sampling.curriculum_learning", Type::opaque, ""),
+      data("data_efficiency.data_sampling.dynamic_batching", Type::opaque, ""),
+      data("data_efficiency.data_routing", Type::section, ""),
+      data("data_efficiency.data_routing.enabled", Type::boolean, "false"),
+      data("data_efficiency.data_routing.random_ltd", Type::opaque, ""),
+      gated("progressive_layer_drop", Type::section, ""),
+      gated("progressive_layer_drop.enabled", Type::boolean, "false"),
+      gated("progressive_layer_drop.theta", Type::real, "0.5"),
+      gated("progressive_layer_drop.gamma", Type::real, "0.001"),
+
+      gated("elasticity", Type::section, ""),
+      gated("elasticity.enabled", Type::boolean, "false"),
+      gated("elasticity.max_train_batch_size", Type::integer, ""),
+      gated("elasticity.micro_batch_sizes", Type::integers, ""),
+      gated("elasticity.min_gpus", Type::integer, "1"),
+      gated("elasticity.max_gpus", Type::integer, "10000"),
+      gated("elasticity.num_gpus_per_node", Type::integer, "1"),
+      gated("elasticity.model_parallel_size", Type::integer, "1"),
+      gated("elasticity.min_time", Type::integer, "0"),
+      gated("elasticity.version", Type::real, "0.2"),
+      gated("elasticity.prefer_larger_batch", Type::boolean, "true"),
+      gated("elasticity.ignore_non_elastic_batch_info", Type::boolean, "false"),
+
+      off_section("autotuning",
+                  "is not part of dstrain: dstrain plan shows the memory of any setting"),
+      against("autotuning.enabled", Type::boolean, "false"),
+      against("autotuning.fast", Type::boolean, "true"),
+      against("autotuning.results_dir", Type::string, ""),
+      against("autotuning.exps_dir", Type::string, ""),
+      against("autotuning.overwrite", Type::boolean, "true"),
+      against("autotuning.start_profile_step", Type::integer, "3"),
+      against("autotuning.end_profile_step", Type::integer, "5"),
+      against("autotuning.metric", Type::string, "\"throughput\""),
+      against("autotuning.tuner_type", Type::string, "\"gridsearch\""),
+      against("autotuning.tuner_early_stopping", Type::integer, "5"),
+      against("autotuning.tuner_num_trials", Type::integer, "50"),
+      against("autotuning.arg_mappings", Type::opaque, ""),
+      {.key = "autotuning.model_info",
+       .type = Type::opaque,
+       .rule = &rules::kRefusedIfEnabled,
+       .nullable = true},
+      against("autotuning.mp_size", Type::integer, "1"),
+      against("autotuning.max_train_batch_size", Type::integer, ""),
+      against("autotuning.min_train_batch_size", Type::integer, "1"),
+      against("autotuning.max_train_micro_batch_size_per_gpu", Type::integer, "1024"),
+      against("autotuning.min_train_micro_batch_size_per_gpu", Type::integer, "1"),
+      against("autotuning.num_tuning_micro_batch_sizes", Type::integer, "3"),
+
+      off_section("hybrid_engine",
+                  "serves inference, which is not part of training here: remove it"),
+      against("hybrid_engine.enabled", Type::boolean, "false"),
+      against("hybrid_engine.max_out_tokens", Type::integer, "512"),
+      against("hybrid_engine.inference_tp_size", Type::integer, "1"),
+      against("hybrid_engine.release_inference_cache", Type::boolean, "false"),
+      against("hybrid_engine.pin_parameters", Type::boolean, "true"),
+      against("hybrid_engine.tp_gather_partition_size", Type::integer, "8"),
+      off_section("eigenvalue",
+                  "serves quantize_training, which is not part of dstrain: remove it"),
+      against("eigenvalue.enabled", Type::boolean, "false"),
+      against("eigenvalue.verbose", Type::boolean, "false"),
+      against("eigenvalue.max_iter", Type::integer, "100"),
+      against("eigenvalue.tol", Type::real, "0.01"),
+      against("eigenvalue.stability", Type::real, "0.000001"),
+      against("eigenvalue.gas_boundary_resolution", Type::integer, "1"),
+      against("eigenvalue.layer_name", Type::string, ""),
+      against("eigenvalue.layer_num", Type::integer, "0"),
+      {.key = "eigenvalue.model_name", .type = Type::string, .rule = &rules::kRefusedIfEnabled},
+      refused("quantize_training",
+              "training with quantized weights is not part of dstrain: remove it"),
+      refused("weight_quantization",
+              "quantization for inference is not part of dstrain: remove it"),
+      refused("compression_training", "compression is not part of dstrain: remove the section"),
+      refused("sparse_attention", "attention is dense and causal: remove the section"),
+  };
+}
+
+}  // namespace dstrain::keys

@@ -1,0 +1,111 @@
+// Section scheduler: DeepSpeed's five learning-rate schedules.
+#include <fmt/format.h>
+
+#include "runtime/config/keys.h"
+#include "runtime/config/text.h"
+
+namespace dstrain::keys {
+namespace {
+
+constexpr std::string_view kOurs = "LRRangeTest|OneCycle|WarmupLR|WarmupDecayLR|WarmupCosineLR";
+constexpr std::string_view kTorch =
+    "LambdaLR|MultiplicativeLR|StepLR|MultiStepLR|ConstantLR|LinearLR|ExponentialLR|PolynomialLR|"
+    "CosineAnnealingLR|ChainedScheduler|SequentialLR|ReduceLROnPlateau|CyclicLR|OneCycleLR|"
+    "CosineAnnealingWarmRestarts";
+
+constexpr Rule kType{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (one_of(kOurs, value.text)) return {};
+      if (one_of(kTorch, value.text))
+        return {State::refused, fmt::format("{} of PyTorch is not part of dstrain: use one of {}",
+                                            value.text, fmt::join(split_words(kOurs), ", "))};
+      const std::string near = nearest(value.text, split_words(kOurs));
+      return {State::error,
+              fmt::format("unknown scheduler \"{}\"{}", printable(value.text),
+                          near.empty()
+                              ? fmt::format(": use one of {}", fmt::join(split_words(kOurs), ", "))
+                              : fmt::format(" (did you mean \"{}\"?)", near))};
+    },
+    "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR: honoured; schedules of "
+    "PyTorch: refused"};
+
+}  // namespace
+
+std::vector<KeySpec> scheduler() {
+  constexpr std::string_view warm = "WarmupLR|WarmupDecayLR|WarmupCosineLR";
+  constexpr std::string_view linear = "WarmupLR|WarmupDecayLR";
+  constexpr std::string_view decaying = "WarmupDecayLR|WarmupCosineLR";
+  constexpr std::string_view cosine = "WarmupCosineLR";
+  constexpr std::string_view range = "LRRangeTest";
+  constexpr std::string_view cycle = "OneCycle";
+  const auto real = [](std::string_view key, std::string_view fallback, std::string_view only,
+                       std::string_view note = {}) {
+    return KeySpec{
+        .key = key, .type = Type::rate, .fallback = fallback, .note = note, .min = 0, .only = only};
+  };
+  const auto count = [](std::string_view key, std::string_view fallback, std::string_view only,
+                        double min, std::string_view note = {}) {
+    return KeySpec{.key = key,
+                   .type = Type::integer,
+                   .fallback = fallback,
+                   .note = note,
+                   .min = min,
+                   .max = kMaxCount,
+                   .only = only};
+  };
+  return {
+      {.key = "scheduler", .type = Type::section, .note = "absent: a constant learning rate"},
+      {.key = "scheduler.type",
+       .type = Type::string,
+       .note = "the schedule; case matters",
+       .rule = &kType},
+      {.key = "scheduler.params", .type = Type::section},
+      real("scheduler.params.warmup_min_lr", "0", linear),
+      real("scheduler.params.warmup_max_lr", "", "WarmupLR", "unset: the optimizer's lr"),
+      real("scheduler.params.warmup_max_lr", "0.001", "WarmupDecayLR"),
+      count("scheduler.params.warmup_num_steps", "1000", warm, 1),
+      {.key = "scheduler.params.warmup_type",
+       .type = Type::choice,
+       .fallback = "\"log\"",
+       .choices = "log|linear",
+       .only = warm},
+      count("scheduler.params.total_num_steps", "", decaying, 1, "required; auto: dstrain.steps"),
+      real("scheduler.params.warmup_min_ratio", "0", cosine),
+      real("scheduler.params.cos_min_ratio", "0.0001", cosine),
+      real("scheduler.params.lr_range_test_min_lr", "0.001", range),
+      count("scheduler.params.lr_range_test_step_size", "2000", range, 1),
+      real("scheduler.params.lr_range_test_step_rate", "1.0", range),
+      {.key = "scheduler.params.lr_range_test_staircase", .fallback = "false", .only = range},
+      real("scheduler.params.cycle_min_lr", "", cycle, "required"),
+      real("scheduler.params.cycle_max_lr", "", cycle, "required"),
+      real("scheduler.params.decay_lr_rate", "0", cycle),
+      count("scheduler.params.cycle_first_step_size", "2000", cycle, 1),
+      count("scheduler.params.cycle_second_step_size", "", cycle, 0,
+            "unset: cycle_first_step_size"),
+      count("scheduler.params.cycle_first_stair_count", "0", cycle, 0),
+      count("scheduler.params.cycle_second_stair_count", "", cycle, 0,
+            "unset: cycle_first_stair_count"),
+      count("scheduler.params.decay_step_size", "0", cycle, 0),
+      {.key = "scheduler.params.cycle_momentum",
+       .fallback = "true",
+       .note = "moves beta1 against the learning rate; off where the optimizer has no betas",
+       .only = cycle},
+      {.key = "scheduler.params.cycle_min_mom",
+       .type = Type::rate,
+       .fallback = "0.8",
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = cycle},
+      {.key = "scheduler.params.cycle_max_mom",
+       .type = Type::rate,
+       .fallback = "0.9",
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = cycle},
+      real("scheduler.params.decay_mom_rate", "0", cycle),
+  };
+}
+
+}  // namespace dstrain::keys

@@ -1,0 +1,161 @@
+// The top level: batch sizes, clipping, gradient reduction, data types.
+#include <fmt/format.h>
+
+#include "runtime/config/coerce.h"
+#include "runtime/config/keys.h"
+#include "runtime/config/text.h"
+
+namespace dstrain::keys {
+namespace {
+
+constexpr std::string_view kFloatTypes = "fp32|float32|float|fp16|float16|half|bf16|bfloat16";
+constexpr std::string_view kOnePlace =
+    "the gradient is divided once, in the loss's backward, so nothing is left to scale";
+
+constexpr Rule kReduceOp{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (lower_case(value.text) == "mean") return {State::no_effect, std::string(kOnePlace)};
+      return {State::refused,
+              "a sum would depend on the number of ranks: use \"mean\" and a larger learning rate"};
+    },
+    "mean: no_effect; sum: refused"};
+
+constexpr Rule kAccumulation{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (one_of("fp32|float32|float", lower_case(value.text))) return {};
+      return {State::not_yet, "gradients are accumulated in fp32 for now: use \"fp32\""};
+    },
+    "fp32: honoured; others: not_yet"};
+
+constexpr Rule kManaged{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (to_boolean(value).value_or(true))
+        return {State::no_effect, "dstrain counts micro-batches"};
+      return {State::refused, "there is no caller to mark the boundary: remove the key"};
+    },
+    "true: no_effect; false: refused"};
+
+}  // namespace
+
+std::vector<KeySpec> training() {
+  constexpr double batch = 2147483647;
+  return {
+      {.key = "train_batch_size",
+       .type = Type::integer,
+       .note = "samples per optimizer step, over all ranks",
+       .min = 1,
+       .max = batch},
+      {.key = "train_micro_batch_size_per_gpu",
+       .type = Type::integer,
+       .note = "samples per rank in one forward and backward",
+       .min = 1,
+       .max = batch},
+      {.key = "gradient_accumulation_steps",
+       .type = Type::integer,
+       .note = "micro-batches per rank and step",
+       .min = 1,
+       .max = batch},
+      {.key = "managed_gradient_accumulation", .fallback = "true", .rule = &kManaged},
+      {.key = "gradient_clipping",
+       .type = Type::real,
+       .fallback = "1.0",
+       .note = "largest L2 norm of the gradient; 0: off",
+       .min = 0},
+      {.key = "steps_per_print",
+       .type = Type::integer,
+       .fallback = "10",
+       .note = "optimizer steps between two lines of the log",
+       .min = 1},
+      {.key = "communication_data_type",
+       .type = Type::choice,
+       .note = "how gradients travel; unset: the run's type",
+       .choices = kFloatTypes},
+      {.key = "seq_parallel_communication_data_type",
+       .type = Type::choice,
+       .fallback = "\"fp32\"",
+       .state = State::no_effect,
+       .note = "no sequence parallelism",
+       .choices = kFloatTypes},
+      {.key = "data_types", .type = Type::section},
+      {.key = "data_types.grad_accum_dtype",
+       .type = Type::choice,
+       .rule = &kAccumulation,
+       .choices = kFloatTypes},
+      {.key = "data_types.param_dtype",
+       .type = Type::choice,
+       .note = "must agree with the fp16 and bf16 sections",
+       .choices = kFloatTypes},
+      {.key = "data_types.buffer_dtype",
+       .type = Type::choice,
+       .state = State::no_effect,
+       .note = "the models have no buffers",
+       .choices = kFloatTypes},
+      {.key = "prescale_gradients",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = kOnePlace},
+      {.key = "gradient_predivide_factor",
+       .type = Type::real,
+       .fallback = "1.0",
+       .state = State::no_effect,
+       .note = kOnePlace,
+       .min = 0,
+       .open = true},
+      {.key = "gradient_allreduce_op",
+       .type = Type::choice,
+       .fallback = "\"mean\"",
+       .rule = &kReduceOp,
+       .choices = "mean|sum"},
+      {.key = "sparse_gradients",
+       .fallback = "false",
+       .note = "sparse gradients are not available yet: use false",
+       .rule = &rules::kFlag},
+      {.key = "disable_allgather",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "DeepSpeed never uses it"},
+      {.key = "allgather_size",
+       .type = Type::integer,
+       .fallback = "500000000",
+       .state = State::no_effect,
+       .note = "the plan sizes its messages itself",
+       .min = 0},
+      {.key = "dataloader_drop_last",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "the order of samples has no end"},
+      {.key = "zero_allow_untested_optimizer",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "every optimizer works at every stage"},
+      {.key = "zero_force_ds_cpu_optimizer",
+       .fallback = "true",
+       .state = State::no_effect,
+       .note = "the optimizer always runs where its state lives"},
+      {.key = "use_data_before_expert_parallelism",
+       .fallback = "false",
+       .note = "expert parallelism is not available yet: use false",
+       .rule = &rules::kFlag},
+      {.key = "graph_harvesting",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "the whole step is planned before it runs"},
+      {.key = "vocabulary_size",
+       .type = Type::integer,
+       .state = State::no_effect,
+       .note = "the vocabulary is dstrain.model.vocab_size or the data's",
+       .min = 1},
+      {.key = "sequence_parallel_size",
+       .type = Type::integer,
+       .fallback = "1",
+       .note = "sequence parallelism is not available yet: use 1",
+       .rule = &rules::kAboveOne,
+       .min = 1},
+      {.key = "data_parallel_size",
+       .type = Type::integer,
+       .note = "checked against the number of ranks",
+       .min = 1},
+  };
+}
+
+}  // namespace dstrain::keys

@@ -1,0 +1,246 @@
+// Section zero_optimization: the stage and what belongs to it.
+#include <fmt/format.h>
+
+#include "runtime/config/coerce.h"
+#include "runtime/config/keys.h"
+
+namespace dstrain::keys {
+namespace {
+
+constexpr Rule kStage{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      const int64_t stage = to_integer(value).value_or(0);
+      if (stage == 0) return {};
+      return {State::not_yet, fmt::format("ZeRO stage {} is not available yet: use 0", stage)};
+    },
+    "0: honoured; 1, 2, 3: not_yet"};
+
+Judgement from_stage(const Facts& facts, int64_t first) {
+  if (facts.stage < first)
+    return {State::no_effect,
+            fmt::format("matters from stage {} on; the stage is {}", first, facts.stage)};
+  return {State::not_yet,
+          fmt::format("belongs to stage {}, which is not available yet", facts.stage), true};
+}
+
+constexpr Rule kFromStage1{
+    [](const Facts& facts, const KeySpec&, const Node&) { return from_stage(facts, 1); },
+    "stage 0: no_effect; 1, 2, 3: not_yet"};
+constexpr Rule kStage3{
+    [](const Facts& facts, const KeySpec&, const Node&) { return from_stage(facts, 3); },
+    "stages 0, 1, 2: no_effect; 3: not_yet"};
+
+constexpr Rule kEven{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      const int64_t n = to_integer(value).value_or(0);
+      if (facts.stage >= 1 && facts.stage <= 2 && n % 2 != 0)
+        return {State::error, fmt::format("stages 1 and 2 need an even number: use {}", n + 1)};
+      return from_stage(facts, 1);
+    },
+    "stage 0: no_effect; 1, 2, 3: not_yet"};
+
+constexpr Rule kShards{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+                         if (to_integer(value).value_or(-1) <= 0) return {State::no_effect, "off"};
+                         return {State::not_yet, std::string(spec.note)};
+                       },
+                       "up to 0: no_effect; more: not_yet"};
+
+constexpr Rule kLegacy{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+                         if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
+                         return {State::refused, std::string(spec.note)};
+                       },
+                       "false: no_effect; true: refused"};
+
+constexpr Rule kPresent{[](const Facts&, const KeySpec& spec, const Node&) -> Judgement {
+                          return {State::not_yet, std::string(spec.note)};
+                        },
+                        "null: no_effect; else not_yet"};
+
+constexpr Rule kOffloadFlag{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (!to_boolean(value).value_or(false)) return {State::no_effect, "offload is off"};
+      return {State::not_yet, "offload to the CPU is not available yet: use false"};
+    },
+    "false: no_effect; true: not_yet"};
+
+KeySpec fixed(std::string_view key, std::string_view fallback, std::string_view why) {
+  return {.key = key, .fallback = fallback, .state = State::no_effect, .note = why};
+}
+
+KeySpec later(std::string_view key, std::string_view note) {
+  return {.key = key, .fallback = "false", .note = note, .rule = &rules::kFlag};
+}
+
+KeySpec stage3_count(std::string_view key, std::string_view fallback, std::string_view note = {}) {
+  return {.key = key,
+          .type = Type::integer,
+          .fallback = fallback,
+          .note = note,
+          .rule = &kStage3,
+          .min = 0};
+}
+
+KeySpec stage3_flag(std::string_view key) {
+  return {.key = key, .fallback = "false", .rule = &kStage3};
+}
+
+KeySpec renamed(std::string_view key, std::string_view target, Type type = Type::integer) {
+  return {.key = key, .type = type, .alias = target};
+}
+
+}  // namespace
+
+std::vector<KeySpec> zero() {
+  constexpr std::string_view layout = "every rank owns one slice of each layer at every stage";
+  constexpr std::string_view zeropp = "ZeRO++ is not available yet: use false";
+  constexpr std::string_view zenflow = "ZenFlow is not available yet: remove the section";
+  constexpr std::string_view units = "the layers are the units";
+  return {
+      {.key = "zero_optimization",
+       .type = Type::section,
+       .note = "true and false: the old form of stage 1 and 0"},
+      {.key = "zero_optimization.stage",
+       .type = Type::integer,
+       .fallback = "0",
+       .rule = &kStage,
+       .min = 0,
+       .max = 3},
+      {.key = "zero_optimization.reduce_bucket_size",
+       .type = Type::integer,
+       .fallback = "500000000",
+       .note = "elements reduced in one message; auto: n_embd * n_embd",
+       .min = 0},
+      {.key = "zero_optimization.allgather_bucket_size",
+       .type = Type::integer,
+       .fallback = "500000000",
+       .rule = &kEven,
+       .min = 0},
+      {.key = "zero_optimization.overlap_comm", .rule = &kFromStage1},
+      {.key = "zero_optimization.sub_group_size",
+       .type = Type::integer,
+       .fallback = "1000000000",
+       .rule = &kStage3,
+       .min = 0},
+      fixed("zero_optimization.contiguous_gradients", "true",
+            "the plan places gradients contiguously"),
+      fixed("zero_optimization.reduce_scatter", "true", layout),
+      fixed("zero_optimization.use_multi_rank_bucket_allreduce", "true", layout),
+      fixed("zero_optimization.allgather_partitions", "true", "DeepSpeed never uses it"),
+      fixed("zero_optimization.round_robin_gradients", "false", layout),
+      fixed("zero_optimization.load_from_fp32_weights", "true", "masters always come from fp32"),
+      fixed("zero_optimization.elastic_checkpoint", "false",
+            "checkpoints load at any number of ranks"),
+      fixed("zero_optimization.ignore_unused_parameters", "true", "every parameter has a gradient"),
+      fixed("zero_optimization.memory_efficient_linear", "true", "the plan decides what is kept"),
+      fixed("zero_optimization.pipeline_loading_checkpoint", "false",
+            "weights are read layer by layer"),
+      fixed("zero_optimization.override_module_apply", "true", "there are no Python modules"),
+      fixed("zero_optimization.log_trace_cache_warnings", "false", "there is no trace to cache"),
+      fixed("zero_optimization.enable_sanity_checks", "false", "plans are always verified"),
+      fixed("zero_optimization.save_muon_momentum_buffer_in_memory", "false",
+            "Muon is not available yet"),
+      {.key = "zero_optimization.legacy_stage1",
+       .fallback = "false",
+       .note = "DeepSpeed refuses it too: use false",
+       .rule = &kLegacy},
+
+      stage3_count("zero_optimization.stage3_prefetch_bucket_size", "50000000",
+                   "auto: 0.9 * n_embd * n_embd"),
+      stage3_count("zero_optimization.stage3_param_persistence_threshold", "100000",
+                   "auto: 10 * n_embd"),
+      stage3_count("zero_optimization.stage3_model_persistence_threshold", "9223372036854775807"),
+      stage3_count("zero_optimization.stage3_max_live_parameters", "1000000000"),
+      stage3_count("zero_optimization.stage3_max_reuse_distance", "1000000000"),
+      stage3_count("zero_optimization.stage3_module_granularity_threshold", "0"),
+      stage3_flag("zero_optimization.stage3_gather_16bit_weights_on_model_save"),
+      stage3_flag("zero_optimization.stage3_use_all_reduce_for_fetch_params"),
+      stage3_flag("zero_optimization.stage3_allgather_sequential"),
+      renamed("zero_optimization.prefetch_bucket_size",
+              "zero_optimization.stage3_prefetch_bucket_size"),
+      renamed("zero_optimization.param_persistence_threshold",
+              "zero_optimization.stage3_param_persistence_threshold"),
+      renamed("zero_optimization.model_persistence_threshold",
+              "zero_optimization.stage3_model_persistence_threshold"),
+      renamed("zero_optimization.max_live_parameters",
+              "zero_optimization.stage3_max_live_parameters"),
+      renamed("zero_optimization.max_reuse_distance",
+              "zero_optimization.stage3_max_reuse_distance"),
+      renamed("zero_optimization.module_granularity_threshold",
+              "zero_optimization.stage3_module_granularity_threshold"),
+      renamed("zero_optimization.gather_16bit_weights_on_model_save",
+              "zero_optimization.stage3_gather_16bit_weights_on_model_save", Type::boolean),
+      renamed("zero_optimization.stage3_gather_fp16_weights_on_model_save",
+              "zero_optimization.stage3_gather_16bit_weights_on_model_save", Type::boolean),
+      renamed("zero_optimization.use_all_reduce_for_fetch_params",
+              "zero_optimization.stage3_use_all_reduce_for_fetch_params", Type::boolean),
+      renamed("zero_optimization.allgather_sequential",
+              "zero_optimization.stage3_allgather_sequential", Type::boolean),
+
+      {.key = "zero_optimization.cpu_offload",
+       .rule = &kOffloadFlag,
+       .alias = "zero_optimization.offload_optimizer"},
+      {.key = "zero_optimization.cpu_offload_param",
+       .rule = &kOffloadFlag,
+       .alias = "zero_optimization.offload_param"},
+      {.key = "zero_optimization.cpu_offload_use_pin_memory",
+       .state = State::no_effect,
+       .note = "an old name that DeepSpeed ignores: use pin_memory in the offload sections"},
+
+      {.key = "zero_optimization.zero_hpz_partition_size",
+       .type = Type::integer,
+       .fallback = "1",
+       .note = "ZeRO++ is not available yet: use 1",
+       .rule = &rules::kAboveOne,
+       .min = 0},
+      later("zero_optimization.zero_quantized_weights", zeropp),
+      later("zero_optimization.zero_quantized_nontrainable_weights", zeropp),
+      later("zero_optimization.zero_quantized_gradients", zeropp),
+      {.key = "zero_optimization.zeropp_loco_param",
+       .type = Type::section,
+       .note = "ZeRO++ is not available yet: remove the section",
+       .rule = &kPresent,
+       .nullable = true},
+      {.key = "zero_optimization.zeropp_loco_param.err_beta",
+       .type = Type::real,
+       .fallback = "0.8",
+       .state = State::not_yet,
+       .note = "ZeRO++ is not available yet"},
+      {.key = "zero_optimization.zeropp_loco_param.reset_T",
+       .type = Type::integer,
+       .fallback = "1024",
+       .state = State::not_yet,
+       .note = "ZeRO++ is not available yet"},
+      {.key = "zero_optimization.mics_shard_size",
+       .type = Type::integer,
+       .fallback = "-1",
+       .note = "MiCS is not available yet: use -1",
+       .rule = &kShards,
+       .min = -1},
+      later("zero_optimization.mics_hierarchical_params_gather",
+            "MiCS is not available yet: use false"),
+
+      {.key = "zero_optimization.leaf_module",
+       .type = Type::section,
+       .state = State::no_effect,
+       .note = units},
+      {.key = "zero_optimization.leaf_module.classes",
+       .type = Type::strings,
+       .state = State::no_effect,
+       .note = units},
+      {.key = "zero_optimization.leaf_module.names",
+       .type = Type::strings,
+       .state = State::no_effect,
+       .note = units},
+      {.key = "zero_optimization.leaf_module.name_suffixes",
+       .type = Type::strings,
+       .state = State::no_effect,
+       .note = units},
+      {.key = "zero_optimization.zenflow",
+       .type = Type::opaque,
+       .note = zenflow,
+       .rule = &kPresent,
+       .nullable = true},
+  };
+}
+
+}  // namespace dstrain::keys

@@ -1,0 +1,153 @@
+#include "runtime/config/load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "runtime/config/judge.h"
+#include "runtime/config/keys.h"
+#include "runtime/config/merge.h"
+#include "runtime/config/reader.h"
+#include "runtime/config/solve.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kMostRanks = 1 << 20;
+
+void solve_command_line(Job& job, Values& values, const ConfigRequest& request) {
+  const auto option = [&](const std::optional<std::string>& value, const std::string& name,
+                          const std::string& fallback) {
+    values.record("run." + name, json_text(std::string_view(value.value_or(fallback))),
+                  value ? "--" + name : "default");
+    return value.value_or(fallback);
+  };
+  job.device = option(request.device, "device", "auto");
+  if (!one_of("auto|cpu|cuda", job.device))
+    fail_user("--device {}: expected auto, cpu or cuda", job.device);
+  const std::string stem = std::filesystem::path(request.path).stem().string();
+  job.output = option(request.output, "output", "runs/" + stem);
+  if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
+  job.init_weights = option(request.init_weights, "init_weights", "");
+  job.resume = option(request.resume, "resume", "");
+}
+
+LoadedConfig resolve(const Merged& merged, const ConfigRequest& request) {
+  if (request.ranks && (*request.ranks < 1 || *request.ranks > kMostRanks))
+    fail_user("{} {}: expected from 1 to {} ranks", request.ranks_origin, *request.ranks,
+              kMostRanks);
+  const Node root = canonical(merged.root);
+  const Facts facts = find_facts(root);
+  LoadedConfig loaded;
+  loaded.verdicts = judge(merged.root, facts, merged.names);
+  Values values(root, facts, merged.names, loaded.settings);
+  Problems problems(merged.root, merged.names, loaded.verdicts, loaded.warnings);
+  Job& job = loaded.job;
+  job.ranks = static_cast<int>(request.ranks.value_or(1));
+  values.record("run.ranks", std::to_string(job.ranks),
+                request.ranks ? request.ranks_origin : "default");
+  solve_command_line(job, values, request);
+  job.batch = solve_batch(values, problems, request.ranks, request.ranks_origin);
+  solve_run(job, values, problems, facts, request.need_data);
+  solve_training(job, values, problems, facts);
+  check_sizes(job, problems);
+  if (const Member* dp = values.given("data_parallel_size");
+      dp && request.ranks && *to_integer(dp->value) != *request.ranks)
+    problems.error("data_parallel_size",
+                   fmt::format("{} is not the number of ranks, {} ({})", json_text(dp->value),
+                               *request.ranks, request.ranks_origin));
+  for (const Setting& s : loaded.settings)
+    if (s.origin.substr(0, 4) == "auto")
+      problems.explain(s.key, fmt::format("{} ({})", s.value, s.origin));
+  for (const Verdict& v : loaded.verdicts)
+    if (v.message.substr(0, 15) == "another name of" && !is_error(v.state))
+      problems.warning(v.key, v.message);
+  return loaded;
+}
+
+std::string reasons(const LoadedConfig& loaded) {
+  std::string text;
+  for (const Verdict& v : loaded.verdicts)
+    if (is_error(v.state) && !v.echo)
+      text += fmt::format("{}{}: {}: {}", text.empty() ? "" : "\n", v.where, v.key, v.message);
+  return text;
+}
+
+}  // namespace
+
+LoadedConfig load_config(const ConfigRequest& request) {
+  ConfigRequest with_ranks = request;
+  if (!request.ranks) {
+    with_ranks.ranks = 1;
+    with_ranks.ranks_origin = "the default";
+  }
+  try {
+    LoadedConfig loaded = resolve(merge(with_ranks), with_ranks);
+    if (has_errors(loaded.verdicts)) throw UserError(reasons(loaded));
+    return loaded;
+  } catch (const SyntaxError& e) {
+    fail_user("{}:{}:{}: {}", request.path, e.line, e.column, e.what());
+  }
+}
+
+LoadedConfig check_config(const ConfigRequest& request) {
+  try {
+    return resolve(merge(request), request);
+  } catch (const SyntaxError& e) {
+    LoadedConfig loaded;
+    Verdict v;
+    v.line = e.line;
+    v.column = e.column;
+    v.state = State::error;
+    v.message = e.what();
+    v.where = fmt::format("{}:{}:{}", request.path, e.line, e.column);
+    loaded.verdicts.push_back(std::move(v));
+    return loaded;
+  }
+}
+
+bool has_errors(const std::vector<Verdict>& verdicts) {
+  return std::ranges::any_of(verdicts, [](const Verdict& v) { return is_error(v.state); });
+}
+
+Job job_from_resolved(const std::string& text, const std::string& source) {
+  ConfigRequest request;
+  request.path = source;
+  Merged merged;
+  merged.names.file = source;
+  merged.root.kind = Node::Kind::object;
+  Node tree;
+  try {
+    tree = read_config(text, Source::file);
+  } catch (const SyntaxError& e) {
+    fail_user("{}:{}:{}: {}", source, e.line, e.column, e.what());
+  }
+  const Member* values = tree.member("values");
+  if (!values) fail_user("{}: expected the member \"values\" of a resolved configuration", source);
+  for (const Member& m : values->value.members) {
+    const Member* value = m.value.member("value");
+    if (!value) fail_user("{}:{}: {} has no \"value\"", source, m.place.line, m.key);
+    const Node& node = value->value;
+    if (m.key == "run.ranks") {
+      request.ranks = node.integer;
+    } else if (m.key == "run.device") {
+      request.device = node.text;
+    } else if (m.key == "run.output") {
+      request.output = node.text;
+    } else if (m.key == "run.init_weights") {
+      request.init_weights = node.text;
+    } else if (m.key == "run.resume") {
+      request.resume = node.text;
+    } else if (!put(merged.root, m.key, node)) {
+      fail_user("{}:{}: {} is out of place", source, m.place.line, m.key);
+    }
+  }
+  const LoadedConfig loaded = resolve(merged, request);
+  if (has_errors(loaded.verdicts)) throw UserError(reasons(loaded));
+  return loaded.job;
+}
+
+}  // namespace dstrain

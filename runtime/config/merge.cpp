@@ -1,0 +1,154 @@
+#include "runtime/config/merge.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/config/coerce.h"
+#include "runtime/config/keys.h"
+#include "runtime/config/reader.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr Place kCommandLine{Source::command_line, 0, 0};
+
+Node text_node(std::string text, Place place) {
+  Node node;
+  node.kind = Node::Kind::string;
+  node.text = std::move(text);
+  node.place = place;
+  return node;
+}
+
+Node integer_node(int64_t value, Place place) {
+  Node node;
+  node.kind = Node::Kind::integer;
+  node.integer = value;
+  node.real = static_cast<double>(value);
+  node.place = place;
+  return node;
+}
+
+void put_or_fail(Node& root, std::string_view option, std::string_view path, Node value) {
+  if (!put(root, path, std::move(value)))
+    fail_user("{}: what stands above {} in the configuration is not a section {{ }}", option, path);
+}
+
+// A word that no JSON value starts like is taken as a string: --set optimizer.type=SGD.
+Node set_value(const std::string& set, std::string text) {
+  const Place place{Source::set, 0, 0};
+  try {
+    Node node = read_value(text, Source::set);
+    node.place = place;
+    return node;
+  } catch (const SyntaxError& e) {
+    const bool meant_as_json = text.empty() || text.find_first_of("[{\"'") == 0 ||
+                               first_invalid_utf8(text) != std::string_view::npos;
+    if (meant_as_json) fail_user("--set {}: {}", printable(set), e.what());
+    return text_node(std::move(text), place);
+  }
+}
+
+void apply_set(Node& root, const std::string& set) {
+  const size_t equals = set.find('=');
+  const std::string path = set.substr(0, equals);
+  if (equals == std::string::npos || path.empty() || ("." + path + ".").find("..") != path.npos)
+    fail_user("--set {}: expected path.to.key=value", printable(set));
+  if (path.size() > 200) fail_user("--set {}: no key has so long a name", printable(set));
+  put_or_fail(root, "--set", path, set_value(set, set.substr(equals + 1)));
+}
+
+Node model_section(const std::string& model, SourceNames& names) {
+  if (model == "gptlite" || model == "benchmark") {
+    Node section;
+    section.kind = Node::Kind::object;
+    section.place = kCommandLine;
+    put(section, "type", text_node(model, kCommandLine));
+    return section;
+  }
+  if (model.size() < 5 || model.substr(model.size() - 5) != ".json")
+    fail_user("--model {}: expected gptlite, benchmark or a file that ends in .json",
+              printable(model));
+  names.model_file = model;
+  try {
+    return read_config(read_text_file(model, "--model"), Source::model_file);
+  } catch (const SyntaxError& e) {
+    fail_user("{}:{}:{}: {}", model, e.line, e.column, e.what());
+  }
+}
+
+}  // namespace
+
+std::string where(const SourceNames& names, const Place& place, std::string_view key) {
+  if (place.source == Source::set) return "--set";
+  if (place.source == Source::command_line) {
+    if (key.substr(0, 13) == "dstrain.model") return "--model";
+    if (key == "dstrain.data.path") return "--data";
+    return fmt::format("--{}", key.substr(key.rfind('.') + 1));
+  }
+  return fmt::format("{}:{}:{}", place.source == Source::file ? names.file : names.model_file,
+                     place.line, place.column);
+}
+
+bool put(Node& root, std::string_view path, Node value) {
+  const size_t dot = path.find('.');
+  const std::string_view key = path.substr(0, dot);
+  if (!root.is(Node::Kind::object)) {
+    if (!root.is(Node::Kind::null) && !root.is(Node::Kind::boolean)) return false;
+    root.kind = Node::Kind::object;
+  }
+  Member* member = nullptr;
+  for (Member& m : root.members)
+    if (m.key == key) member = &m;
+  if (!member) {
+    root.members.push_back({std::string(key), value.place, {}});
+    member = &root.members.back();
+  }
+  if (dot != std::string_view::npos)
+    return put(member->value, path.substr(dot + 1), std::move(value));
+  member->place = value.place;
+  member->value = std::move(value);
+  return true;
+}
+
+Merged merge(const ConfigRequest& request) {
+  Merged merged;
+  merged.names.file = request.path;
+  merged.root = read_config(read_text_file(request.path, "--config"), Source::file);
+  Node& root = merged.root;
+  if (request.model)
+    put_or_fail(root, "--model", "dstrain.model", model_section(*request.model, merged.names));
+  for (const std::string& set : request.sets) apply_set(root, set);
+  if (request.data)
+    put_or_fail(root, "--data", "dstrain.data.path", text_node(*request.data, kCommandLine));
+  if (request.steps)
+    put_or_fail(root, "--steps", "dstrain.steps", integer_node(*request.steps, kCommandLine));
+  if (request.seed)
+    put_or_fail(root, "--seed", "dstrain.seed", integer_node(*request.seed, kCommandLine));
+  if (request.save_interval)
+    put_or_fail(root, "--save_interval", "dstrain.save_interval",
+                integer_node(*request.save_interval, kCommandLine));
+  return merged;
+}
+
+Node canonical(const Node& root) {
+  Node result = root;
+  if (const Member* zero = result.member("zero_optimization");
+      zero && zero->value.is(Node::Kind::boolean))
+    put(result, "zero_optimization.stage", integer_node(zero->value.boolean ? 1 : 0, zero->place));
+  for (const KeySpec& spec : key_table()) {
+    if (spec.alias.empty() || spec.type == Type::section) continue;
+    const Member* old = find(root, spec.key);
+    if (!old || find(root, spec.alias)) continue;
+    if (spec.alias.find("offload_") == std::string_view::npos)
+      put(result, spec.alias, old->value);
+    else if (to_boolean(old->value).value_or(false))
+      put(result, std::string(spec.alias) + ".device", text_node("cpu", old->place));
+  }
+  return result;
+}
+
+}  // namespace dstrain

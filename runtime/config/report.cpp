@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "runtime/config/coerce.h"
+#include "runtime/config/keys.h"
+#include "runtime/config/load.h"
+#include "runtime/config/tree.h"
+
+namespace dstrain {
+
+std::string_view name_of(State state) {
+  constexpr std::string_view names[] = {"honoured", "no_effect", "refused",
+                                        "not_yet",  "unknown",   "error"};
+  return names[static_cast<int>(state)];
+}
+
+std::string check_text(const std::vector<Verdict>& verdicts) {
+  std::string text;
+  std::map<State, int> counts;
+  for (const Verdict& v : verdicts) {
+    ++counts[v.state];
+    text += fmt::format("{}: {}{}{}{}{}\n", v.where, v.key, v.key.empty() ? "" : ": ",
+                        name_of(v.state), v.message.empty() ? "" : ": ", v.message);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [state, n] : counts) parts.push_back(fmt::format("{} {}", n, name_of(state)));
+  return fmt::format(
+      "{}{} keys: {}. {}\n", text, verdicts.size(), fmt::join(parts, ", "),
+      has_errors(verdicts) ? "This file does not train as it is." : "This file trains.");
+}
+
+std::string check_json(const std::vector<Verdict>& verdicts) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Verdict& v : verdicts)
+    list.push_back({{"key", v.key},
+                    {"line", v.line},
+                    {"column", v.column},
+                    {"state", name_of(v.state)},
+                    {"message", v.message}});
+  return fmt::format("{}\n", list.dump(1));
+}
+
+std::string resolved_config_json(const LoadedConfig& loaded) {
+  Settings settings = loaded.settings;
+  const auto settle = [&](const std::string& key, const std::string& value,
+                          const std::string& origin) {
+    const auto it = std::ranges::find(settings, key, &Setting::key);
+    if (it == settings.end())
+      settings.push_back({key, value, origin});
+    else if (it->value != value)
+      *it = {key, value, origin};
+  };
+  const Job& job = loaded.job;
+  settle("run.device", json_text(std::string_view(job.device)), "derived: this machine");
+  if (job.model.vocab_size > 0)
+    settle("dstrain.model.vocab_size", std::to_string(job.model.vocab_size), "derived: the data");
+  std::string text = "{\n \"values\": {";
+  for (const Setting& s : settings)
+    text += fmt::format("{}\n  {}: {{\"value\": {}, \"origin\": {}}}",
+                        &s == settings.data() ? "" : ",", json_text(std::string_view(s.key)),
+                        s.value, json_text(std::string_view(s.origin)));
+  return fmt::format("{}\n }}\n}}\n", text);
+}
+
+std::string key_table_markdown() {
+  const auto escaped = [](std::string_view text) {  // "|" ends a cell
+    return fmt::format("{}", fmt::join(split_words(text), "\\|"));
+  };
+  std::string text =
+      "# Every key and its state\n\n"
+      "Written by the program's own table; a test keeps the two equal. States: **honoured** (does "
+      "what "
+      "DeepSpeed's does), **no_effect** (legal, changes nothing here), **refused** (never here; "
+      "the "
+      "message says what to use), **not_yet** (not available yet). The last two stop a run, as do "
+      "**unknown** keys (the nearest name is shown) and values in **error**. A key that is not in "
+      "this "
+      "table is unknown. `\"auto\"` is legal for every single value.\n";
+  std::string_view section = "none";
+  for (const KeySpec& spec : key_table()) {
+    const std::string_view first =
+        spec.key.find('.') == std::string_view::npos && spec.type != Type::section
+            ? std::string_view{"top level"}
+            : spec.key.substr(0, spec.key.find('.'));
+    if (first != section) {
+      text += fmt::format("\n## {}\n\n| key | value | default | state | |\n|---|---|---|---|---|\n",
+                          first);
+      section = first;
+    }
+    const std::string state = !spec.alias.empty() ? fmt::format("as `{}`", spec.alias)
+                              : spec.rule         ? std::string(spec.rule->published)
+                                                  : std::string(name_of(spec.state));
+    const std::string only =
+        spec.only.empty() ? "" : fmt::format(" ({})", fmt::join(split_words(spec.only), ", "));
+    text += fmt::format(
+        "| `{}`{} | {} | {} | {} | {} |\n", spec.key, only, escaped(expectation(spec)),
+        spec.fallback.empty() ? "" : fmt::format("`{}`", spec.fallback), escaped(state), spec.note);
+  }
+  return text;
+}
+
+}  // namespace dstrain

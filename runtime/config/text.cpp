@@ -1,0 +1,137 @@
+#include "runtime/config/text.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace dstrain {
+namespace {
+
+// Length of the UTF-8 character at the start of `s`, 0 where it is not valid.
+size_t utf8_length(std::string_view s) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned char c = byte(0);
+  if (c < 0x80) return 1;
+  const size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+  if (c < 0xc2 || c > 0xf4 || s.size() < n) return 0;
+  for (size_t i = 1; i < n; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  // Overlong forms, surrogates, and codes beyond U+10FFFF show in the second byte.
+  if ((c == 0xe0 && byte(1) < 0xa0) || (c == 0xed && byte(1) > 0x9f) ||
+      (c == 0xf0 && byte(1) < 0x90) || (c == 0xf4 && byte(1) > 0x8f))
+    return 0;
+  return n;
+}
+
+char folded(char c) {
+  if (c == '-') return '_';
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+}  // namespace
+
+size_t first_invalid_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const size_t n = utf8_length(text.substr(i, 4));
+    if (n == 0) return i;
+    i += n;
+  }
+  return std::string_view::npos;
+}
+
+void append_utf8(std::string& out, uint32_t code) {
+  const auto push = [&](uint32_t byte) { out += static_cast<char>(byte); };
+  if (code < 0x80) {
+    push(code);
+  } else if (code < 0x800) {
+    push(0xc0 | (code >> 6));
+    push(0x80 | (code & 0x3f));
+  } else if (code < 0x10000) {
+    push(0xe0 | (code >> 12));
+    push(0x80 | ((code >> 6) & 0x3f));
+    push(0x80 | (code & 0x3f));
+  } else {
+    push(0xf0 | (code >> 18));
+    push(0x80 | ((code >> 12) & 0x3f));
+    push(0x80 | ((code >> 6) & 0x3f));
+    push(0x80 | (code & 0x3f));
+  }
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+bool is_json_number(std::string_view s) {
+  size_t i = 0;
+  const auto digits = [&] {
+    const size_t start = i;
+    while (i < s.size() && s[i] >= '0' && s[i] <= '9') ++i;
+    return i - start;
+  };
+  if (i < s.size() && s[i] == '-') ++i;
+  const size_t first = i;
+  const size_t whole = digits();
+  if (whole == 0 || (whole > 1 && s[first] == '0')) return false;
+  if (i < s.size() && s[i] == '.') {
+    ++i;
+    if (digits() == 0) return false;
+  }
+  if (i < s.size() && (s[i] == 'e' || s[i] == 'E')) {
+    ++i;
+    if (i < s.size() && (s[i] == '+' || s[i] == '-')) ++i;
+    if (digits() == 0) return false;
+  }
+  return i == s.size();
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  int characters = 0;
+  for (size_t i = 0; i < text.size();) {
+    if (++characters > 60) return out + "...";
+    const size_t n = std::max<size_t>(1, utf8_length(text.substr(i, 4)));
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c < 0x20 || c == 0x7f || utf8_length(text.substr(i, 4)) == 0)
+      out += '?';
+    else
+      out += text.substr(i, n);
+    i += n;
+  }
+  return out;
+}
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> before, last(b.size() + 1), now(b.size() + 1);
+  std::iota(last.begin(), last.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    now[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const char x = folded(a[i - 1]), y = folded(b[j - 1]);
+      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y)});
+      if (i > 1 && j > 1 && x == folded(b[j - 2]) && y == folded(a[i - 2]))
+        now[j] = std::min(now[j], before[j - 2] + 1);
+    }
+    before = last;
+    last = now;
+  }
+  return last[b.size()];
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  if (word.size() > 100) return "";
+  std::string best;
+  int least = static_cast<int>(std::max<size_t>(2, word.size() / 3)) + 1;
+  for (const std::string& c : candidates) {
+    const int d = edit_distance(word, c);
+    if (d < least) {
+      least = d;
+      best = c;
+    }
+  }
+  return best;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,195 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "runtime/config/solve.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+DType dtype_of(const std::string& name) {
+  if (one_of("fp16|float16|half", name)) return DType::f16;
+  return one_of("bf16|bfloat16", name) ? DType::bf16 : DType::f32;
+}
+
+std::string_view deepspeed_name(DType dtype) {
+  return dtype == DType::f16 ? "fp16" : dtype == DType::bf16 ? "bf16" : "fp32";
+}
+
+void solve_precision(Job& job, Values& v, Problems& problems, const Facts& facts) {
+  v.flag("fp16.enabled");
+  v.flag("bf16.enabled");
+  if (facts.fp16 && facts.bf16)
+    problems.error("bf16.enabled",
+                   "fp16 and bf16 cannot both be enabled: set one of them to false");
+  job.dtype = facts.bf16 ? DType::bf16 : facts.fp16 ? DType::f16 : DType::f32;
+  const std::string run_type(deepspeed_name(job.dtype));
+  job.wire_dtype = dtype_of(v.text("communication_data_type", run_type, "the run's type"));
+  v.text("data_types.grad_accum_dtype", "fp32", "always for now");
+  if (const Member* m = v.given("data_types.param_dtype");
+      m && dtype_of(lower_case(m->value.text)) != job.dtype)
+    problems.error("data_types.param_dtype",
+                   fmt::format("{} does not agree with the fp16 and bf16 sections, which say {}",
+                               m->value.text, run_type));
+  if (facts.bf16) job.skip_on_overflow = v.flag("bf16.check_grad_overflow");
+  if (!facts.fp16) return;
+  job.skip_on_overflow = true;
+  LossScaleConfig& scale = job.loss_scale;
+  const double fixed = v.real("fp16.loss_scale");
+  scale.dynamic = fixed == 0;
+  scale.initial = fixed;
+  if (!scale.dynamic) return;
+  scale.initial = std::ldexp(1.0, static_cast<int>(v.integer("fp16.initial_scale_power")));
+  scale.window = v.integer("fp16.loss_scale_window");
+  scale.hysteresis = static_cast<int>(v.integer("fp16.hysteresis"));
+  scale.consecutive_hysteresis = v.flag("fp16.consecutive_hysteresis");
+  scale.minimum = static_cast<double>(v.integer("fp16.min_loss_scale"));
+  if (scale.minimum > scale.initial)
+    problems.error("fp16.min_loss_scale",
+                   fmt::format("{} is above the first scale, 2 to the initial_scale_power ({})",
+                               json_text(scale.minimum), json_text(scale.initial)));
+}
+
+void solve_optimizer(Job& job, Values& v, Problems& problems, const Facts& facts) {
+  OptimizerConfig& o = job.optimizer;
+  if (const Member* section = find(*facts.root, "optimizer");
+      section && section->value.is(Node::Kind::object) && !section->value.member("type"))
+    problems.error("optimizer.type", "missing: use AdamW, Adam or SGD, or remove the section");
+  const std::string type = v.text("optimizer.type", "AdamW", "no optimizer section");
+  if (type != "SGD" && !one_of("adam|adamw", lower_case(type))) return;  // has a verdict
+  o.lr = v.real("optimizer.params.lr");
+  o.weight_decay = v.real("optimizer.params.weight_decay");
+  if (type == "SGD") {
+    o.kind = OptimizerKind::sgd;
+    o.decoupled_decay = false;
+    o.momentum = v.real("optimizer.params.momentum");
+    o.dampening = v.real("optimizer.params.dampening");
+    o.nesterov = v.flag("optimizer.params.nesterov");
+    if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
+      problems.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0");
+    return;
+  }
+  const auto betas = v.betas("optimizer.params.betas");
+  o.beta1 = betas[0];
+  o.beta2 = betas[1];
+  o.eps = v.real("optimizer.params.eps");
+  o.bias_correction = v.flag("optimizer.params.bias_correction");
+  o.decoupled_decay = v.flag("optimizer.params.adam_w_mode") || lower_case(type) == "adamw";
+}
+
+// The schedule sets the learning rate from `key` alone: says so where the optimizer's differs.
+void overrule_lr(const Job& job, Values& v, Problems& problems, std::string_view key, double rate) {
+  if (!v.given("optimizer.params.lr") || rate == job.optimizer.lr) return;
+  const std::string message =
+      fmt::format("the scheduler overrules it: {} is {}", key, json_text(rate));
+  problems.no_effect("optimizer.params.lr", message);
+  problems.warning("optimizer.params.lr",
+                   fmt::format("{} has no effect, {}", json_text(job.optimizer.lr), message));
+}
+
+void solve_one_cycle(Job& job, Values& v, Problems& problems) {
+  ScheduleConfig& s = job.schedule;
+  for (const char* key : {"scheduler.params.cycle_min_lr", "scheduler.params.cycle_max_lr"})
+    if (!v.given(key)) problems.error(key, "OneCycle needs it: give a learning rate");
+  s.cycle_min_lr = v.real("scheduler.params.cycle_min_lr", 0, "missing");
+  s.cycle_max_lr = v.real("scheduler.params.cycle_max_lr", 0, "missing");
+  overrule_lr(job, v, problems, "scheduler.params.cycle_max_lr", s.cycle_max_lr);
+  s.decay_lr_rate = v.real("scheduler.params.decay_lr_rate");
+  s.cycle_first_step_size = v.integer("scheduler.params.cycle_first_step_size");
+  s.cycle_second_step_size = v.integer("scheduler.params.cycle_second_step_size",
+                                       s.cycle_first_step_size, "cycle_first_step_size");
+  s.cycle_first_stair_count = v.integer("scheduler.params.cycle_first_stair_count");
+  s.cycle_second_stair_count = v.integer("scheduler.params.cycle_second_stair_count",
+                                         s.cycle_first_stair_count, "cycle_first_stair_count");
+  s.decay_step_size = v.integer("scheduler.params.decay_step_size");
+  s.cycle_momentum = v.flag("scheduler.params.cycle_momentum");
+  if (s.cycle_momentum && job.optimizer.kind == OptimizerKind::sgd) {
+    s.cycle_momentum = false;
+    problems.no_effect("scheduler.params.cycle_momentum", "SGD has no betas to move");
+    problems.warning("scheduler.params.cycle_momentum", "has no effect: SGD has no betas to move");
+  }
+  s.cycle_min_mom = v.real("scheduler.params.cycle_min_mom");
+  s.cycle_max_mom = v.real("scheduler.params.cycle_max_mom");
+  s.decay_mom_rate = v.real("scheduler.params.decay_mom_rate");
+}
+
+void solve_total(Job& job, Values& v, Problems& problems) {
+  constexpr std::string_view key = "scheduler.params.total_num_steps";
+  ScheduleConfig& s = job.schedule;
+  if (!v.given(key) && !v.is_auto(key))
+    problems.error(key, "missing: give the number of steps, or \"auto\" for dstrain.steps");
+  s.total_num_steps = v.integer(key, std::max<int64_t>(1, job.steps), "dstrain.steps");
+  if (s.total_num_steps < s.warmup_num_steps && !problems.stopped(key))
+    problems.warning(key, fmt::format("{} is less than warmup_num_steps {}", s.total_num_steps,
+                                      s.warmup_num_steps));
+}
+
+void solve_schedule(Job& job, Values& v, Problems& problems, const Facts& facts) {
+  ScheduleConfig& s = job.schedule;
+  const Member* section = find(*facts.root, "scheduler");
+  if (!section || !section->value.is(Node::Kind::object)) return;
+  if (!section->value.member("type"))
+    problems.error("scheduler.type", "missing: use WarmupLR, for example, or remove the section");
+  const Member* type = v.given("scheduler.type");
+  if (!type || problems.stopped("scheduler.type")) return;
+  v.text("scheduler.type", "", "");
+  const std::string& name = type->value.text;
+  if (name == "LRRangeTest") {
+    s.kind = ScheduleKind::lr_range_test;
+    s.range_min_lr = v.real("scheduler.params.lr_range_test_min_lr");
+    s.range_step_size = v.integer("scheduler.params.lr_range_test_step_size");
+    s.range_step_rate = v.real("scheduler.params.lr_range_test_step_rate");
+    s.range_staircase = v.flag("scheduler.params.lr_range_test_staircase");
+    return overrule_lr(job, v, problems, "scheduler.params.lr_range_test_min_lr", s.range_min_lr);
+  }
+  if (name == "OneCycle") {
+    s.kind = ScheduleKind::one_cycle;
+    return solve_one_cycle(job, v, problems);
+  }
+  s.warmup_num_steps = v.integer("scheduler.params.warmup_num_steps");
+  s.warmup_linear = v.text("scheduler.params.warmup_type") == "linear";
+  if (name == "WarmupCosineLR") {
+    s.kind = ScheduleKind::warmup_cosine;
+    s.warmup_min_ratio = v.real("scheduler.params.warmup_min_ratio");
+    s.cos_min_ratio = v.real("scheduler.params.cos_min_ratio");
+    return solve_total(job, v, problems);
+  }
+  constexpr std::string_view top = "scheduler.params.warmup_max_lr";
+  s.warmup_min_lr = v.real("scheduler.params.warmup_min_lr");
+  if (name == "WarmupLR") {
+    s.kind = ScheduleKind::warmup;
+    s.warmup_max_lr = v.real(top, job.optimizer.lr, "optimizer.params.lr");
+  } else {
+    s.kind = ScheduleKind::warmup_decay;
+    s.warmup_max_lr =
+        v.is_auto(top) ? v.real(top, job.optimizer.lr, "optimizer.params.lr") : v.real(top);
+    solve_total(job, v, problems);
+  }
+  overrule_lr(job, v, problems, top, s.warmup_max_lr);
+}
+
+}  // namespace
+
+void solve_training(Job& job, Values& values, Problems& problems, const Facts& facts) {
+  job.gradient_clipping = values.real("gradient_clipping");
+  job.steps_per_print = values.integer("steps_per_print");
+  job.zero_stage = static_cast<int>(values.integer("zero_optimization.stage"));
+  constexpr std::string_view bucket = "zero_optimization.reduce_bucket_size";
+  const int64_t width =
+      job.model.kind == ModelKind::gptlite ? job.model.n_embd : job.model.hidden_size;
+  job.reduce_bucket_elements = values.is_auto(bucket)
+                                   ? values.integer(bucket, width * width, "hidden size squared")
+                                   : values.integer(bucket);
+  const std::string reduce =
+      values.text("dstrain.reduce", job.zero_stage < 2 ? "boundary" : "micro_batch",
+                  fmt::format("stage {}", job.zero_stage));
+  job.reduce = reduce == "boundary" ? ReduceMode::boundary : ReduceMode::micro_batch;
+  solve_precision(job, values, problems, facts);
+  solve_optimizer(job, values, problems, facts);
+  solve_schedule(job, values, problems, facts);
+}
+
+}  // namespace dstrain

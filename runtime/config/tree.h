@@ -1,0 +1,54 @@
+// Tree: a configuration as it was written, every key and value with its place. Stands on nothing.
+// Invariant: numbers are finite, integers fit in int64_t, text is valid UTF-8, no object holds a key
+// twice, and nesting is at most kMaxDepth, so walking a tree by recursion is safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dstrain {
+
+inline constexpr int kMaxDepth = 64;
+
+enum class Source : uint8_t { file, model_file, set, command_line };
+
+struct Place {
+  Source source = Source::file;
+  int line = 0, column = 0;  // from 1, columns in characters; 0: not from a file
+};
+
+struct Member;
+
+struct Node {
+  enum class Kind : uint8_t { null, boolean, integer, real, string, array, object };
+  Kind kind = Kind::null;
+  bool boolean = false;
+  int64_t integer = 0;
+  double real = 0;              // of an integer too
+  std::string text;             // a string's value; a number as written
+  std::vector<Node> items;      // array
+  std::vector<Member> members;  // object, in the order of the file
+  Place place;
+
+  bool is(Kind k) const { return kind == k; }
+  bool is_auto() const { return kind == Kind::string && text == "auto"; }
+  const Member* member(std::string_view key) const;  // null: absent, or not an object
+};
+
+struct Member {
+  std::string key;
+  Place place;  // of the key
+  Node value;
+};
+
+// The value at a dotted path below `root`, or null.
+const Member* find(const Node& root, std::string_view path);
+
+// The value as JSON text on one line; doubles in their shortest form.
+std::string json_text(const Node& node);
+std::string json_text(double value);
+std::string json_text(std::string_view value);
+
+}  // namespace dstrain
