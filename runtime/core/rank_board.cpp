@@ -36,7 +36,7 @@ struct alignas(64) RankBoard::Header {
   uint64_t slot_bytes = sizeof(RankSlot);
   int64_t ranks = 0;
   std::atomic<int32_t> stop_request{0};
-  std::atomic<int64_t> stop_at{0};  // the step after which all ranks stop; 0: undecided
+  std::atomic<int32_t> stopped{0};
   std::atomic<int32_t> failures{0};
 };
 
@@ -83,6 +83,12 @@ std::string RankSlot::current_instruction() const {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return fmt::format("instruction {}", index);
+}
+
+std::string RankSlot::failure_text() const {
+  const auto bytes = std::clamp<int64_t>(message_bytes.load(std::memory_order_acquire), 0,
+                                         static_cast<int64_t>(message.size()));
+  return std::string(message.data(), static_cast<size_t>(bytes));
 }
 
 RankBoard RankBoard::create(int ranks) {
@@ -140,14 +146,12 @@ int RankBoard::stop_request() const noexcept {
   return header().stop_request.load();
 }
 
-int RankBoard::agreed_stop(int64_t step) const noexcept {
-  Header& board = header();
-  if (board.stop_at.load() == 0 && board.stop_request.load() != 0) {
-    int64_t undecided = 0;
-    board.stop_at.compare_exchange_strong(undecided, board.ranks == 1 ? step : step + 1);
-  }
-  const int64_t stop_at = board.stop_at.load();
-  return stop_at != 0 && step >= stop_at ? board.stop_request.load() : 0;
+void RankBoard::set_stopped(int signal) const noexcept {
+  header().stopped.store(signal);
+}
+
+int RankBoard::stopped() const noexcept {
+  return header().stopped.load();
 }
 
 bool RankBoard::fail(int rank, FailureKind kind, std::string_view message) const noexcept {

@@ -59,6 +59,7 @@ struct alignas(64) RankSlot {
 
   // "linear blocks.0.f0", "instruction 7" where it has no name, "" between instructions.
   std::string current_instruction() const;
+  std::string failure_text() const;  // "" where it has not failed
 };
 
 // The mapped board.
@@ -80,11 +81,9 @@ class RankBoard {
   void request_stop(int signal) const noexcept;
   int stop_request() const noexcept;  // 0: none
 
-  // Asked by each rank once at the end of each step, `step` counting from 1 alike on all ranks:
-  // 0, or the signal on which the run stops here, with the same answer on every rank. Because no rank
-  // can end step k+1 before all have begun it, the first rank that sees a request at the end of step k
-  // sets the stop at k+1 (a run of one rank stops at k).
-  int agreed_stop(int64_t step) const noexcept;
+  // Records that the run ended early because of `signal`, its files written.
+  void set_stopped(int signal) const noexcept;
+  int stopped() const noexcept;  // 0: it did not
 
   // Records the failure of `rank`; the first one of the run is the culprit. Returns whether this is
   // the first. A second failure of the same rank is not recorded.

@@ -1,0 +1,173 @@
+#include "runtime/engine/metrics.h"
+
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A directory that goes with the test.
+struct Scratch {
+  Scratch() {
+    path = (fs::temp_directory_path() / "dstrain_metrics_XXXXXX").string();
+    REQUIRE(::mkdtemp(path.data()) != nullptr);
+  }
+  ~Scratch() { fs::remove_all(path); }
+  std::string file() const { return path + "/metrics.jsonl"; }
+  std::string text() const {
+    std::ostringstream all;
+    all << std::ifstream(file()).rdbuf();
+    return all.str();
+  }
+  std::string path;
+};
+
+StepMetrics example() {
+  return {.step = 7,
+          .loss = 0.1,
+          .lr = 1e-4f,
+          .grad_norm = 0.5f,
+          .loss_scale = 65536,
+          .skipped = true,
+          .tokens = 512,
+          .samples_per_second = 12.5,
+          .step_ms = 80,
+          .peak_bytes = 1'500'000'000,
+          .comm_bytes = 4096};
+}
+
+TEST_CASE("a step is one JSON line in the contract's order") {
+  CHECK(to_json(example()) ==
+        R"({"step":7,"loss":0.1,"lr":1e-04,"grad_norm":0.5,"loss_scale":65536,"skipped":true,)"
+        R"("tokens":512,"samples_per_second":12.5,"step_ms":80,"peak_bytes":1500000000,)"
+        R"("comm_bytes":4096})"
+        "\n");
+  CHECK(validation_json(9, 1.75) == "{\"step\":9,\"val_loss\":1.75}\n");
+}
+
+TEST_CASE("numbers read back as the same bits") {
+  StepMetrics m = example();
+  for (double loss : {1.0 / 3, 5e-324, 1.7976931348623157e308, -0.0, 123456789.123456789}) {
+    m.loss = loss;
+    CHECK(nlohmann::json::parse(to_json(m))["loss"].get<double>() == loss);
+  }
+}
+
+TEST_CASE("non-finite numbers are null") {
+  StepMetrics m = example();
+  m.loss = std::numeric_limits<double>::quiet_NaN();
+  m.grad_norm = std::numeric_limits<float>::infinity();
+  const auto object = nlohmann::json::parse(to_json(m));
+  CHECK(object["loss"].is_null());
+  CHECK(object["grad_norm"].is_null());
+  CHECK(nlohmann::json::parse(validation_json(1, -std::numeric_limits<double>::infinity()))
+            .at("val_loss")
+            .is_null());
+}
+
+TEST_CASE("the log line holds what the contract names") {
+  const std::string line = log_line(example());
+  for (const char* part : {"step=7", "loss=0.1000", "lr=0.0001", "grad_norm=0.5", "samples/s=12.5",
+                           "mem=1.50GB", "loss_scale=65536", "update skipped"}) {
+    CAPTURE(line, part);
+    CHECK(line.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("durations are short and honest") {
+  CHECK(duration_text(0) == "0s");
+  CHECK(duration_text(59.4) == "59s");
+  CHECK(duration_text(187) == "3m07s");
+  CHECK(duration_text(7500) == "2h05m");
+  CHECK(duration_text(5 * 86400 + 3 * 3600) == "5d03h");
+  CHECK(duration_text(-1) == "?");
+  CHECK(duration_text(std::numeric_limits<double>::quiet_NaN()) == "?");
+}
+
+TEST_CASE("the median of step times ignores an outlier and forgets old steps") {
+  StepTimes times;
+  CHECK(times.median() == 0);
+  times.add(1000);
+  CHECK(times.median() == 1000);
+  times.add(10);
+  CHECK(times.median() == 505);
+  times.add(12);
+  CHECK(times.median() == 12);
+  for (int i = 0; i < 40; ++i) times.add(20);
+  CHECK(times.median() == 20);
+}
+
+TEST_CASE("a fresh run replaces the file and appends line by line") {
+  const Scratch scratch;
+  std::ofstream(scratch.file()) << "old\n";
+  MetricsWriter writer({.path = scratch.file(), .steps = 2, .steps_per_print = 0});
+  CHECK(scratch.text().empty());
+  StepMetrics m = example();
+  m.step = 1;
+  writer.step(m);
+  CHECK(scratch.text() == to_json(m));  // seen while the writer is open: nothing is held back
+  writer.validation(1, 2.5);
+  CHECK(scratch.text() == to_json(m) + validation_json(1, 2.5));
+}
+
+TEST_CASE("a resumed run keeps the lines up to its checkpoint, and drops later and torn ones") {
+  const Scratch scratch;
+  const std::string kept =
+      "{\"step\":1,\"loss\":2}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"val_loss\":3}\n";
+  SECTION("later lines") {
+    std::ofstream(scratch.file()) << kept << "{\"step\":3,\"loss\":9}\n";
+  }
+  SECTION("a torn line") {
+    std::ofstream(scratch.file()) << kept << "{\"step\":2,\"lo";
+  }
+  SECTION("something else") {
+    std::ofstream(scratch.file()) << kept << "not json\n" << kept;
+  }
+  const MetricsWriter writer(
+      {.path = scratch.file(), .steps = 4, .steps_per_print = 0, .resumed_step = 2});
+  CHECK(scratch.text() == kept);
+}
+
+TEST_CASE("a directory that is not there is an error that names the file") {
+  CHECK_THROWS_AS(MetricsWriter({.path = "/nowhere/metrics.jsonl"}), RunError);
+  CHECK_THROWS_WITH(MetricsWriter({.path = "/nowhere/metrics.jsonl"}),
+                    "cannot write /nowhere/metrics.jsonl: No such file or directory");
+}
+
+TEST_CASE("a full disk is an error that names the file, and leaves no half line") {
+  const Scratch scratch;
+  MetricsWriter writer({.path = scratch.file(), .steps = 9, .steps_per_print = 0});
+  writer.step(example());
+  const std::string before = scratch.text();
+
+  // A file size limit refuses bytes as a full disk does: the first write is cut short.
+  rlimit old{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{before.size() + 20, old.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  std::string message;
+  try {
+    writer.step(example());
+  } catch (const RunError& e) {
+    message = e.what();
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &old) == 0);
+  std::signal(SIGXFSZ, old_handler);
+  CHECK(message == "cannot write " + scratch.file() + ": File too large");
+  CHECK(scratch.text() == before);
+}
+
+}  // namespace
+}  // namespace dstrain
