@@ -1,5 +1,5 @@
-// exp and the logistic function on packs, within 1e-6 relative of the exact value.
-// Coefficients are our own: economised Taylor series on the reduced range.
+// exp and ln on packs, within 1e-6 relative of the exact value: a reduction of the argument, then the
+// Taylor series of the reduced range, cut where it falls below f32's precision.
 #if defined(DSTRAIN_SIMD_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_SIMD_MATH_INL_H
 #undef DSTRAIN_SIMD_MATH_INL_H
@@ -41,6 +41,25 @@ HWY_INLINE Pack exponential(Pack x) {
   // In two factors, so that neither leaves the range of normal numbers.
   const Pack half = nearest(n * all(0.5f));
   return y * power_of_two(half) * power_of_two(n - half);
+}
+
+// ln x of a positive normal number.
+HWY_INLINE Pack logarithm(Pack x) {
+  Pack exponent, mantissa;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    // x = 2^exponent * mantissa, with mantissa in [sqrt(1/2), sqrt(2)) up to rounding.
+    const auto bits = hn::BitCast(DI(), x.v[i]);
+    const auto n = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(DI(), 0x3f3504f3)));
+    exponent.v[i] = hn::ConvertTo(DF(), n);
+    mantissa.v[i] = hn::BitCast(DF(), hn::Sub(bits, hn::ShiftLeft<23>(n)));
+  }
+  // ln m = 2 artanh((m - 1) / (m + 1))
+  const Pack s = (mantissa - all(1)) / (mantissa + all(1)), z = s * s;
+  Pack q = fma(z, all(2.0f / 9), all(2.0f / 7));
+  q = fma(fma(q, z, all(2.0f / 5)), z, all(2.0f / 3));
+  const Pack tail = fma(exponent, all(-2.12194440e-4f), q * z * s);
+  return fma(exponent, all(0.693359375f), fma(s, all(2), tail));
 }
 
 }  // namespace HWY_NAMESPACE
