@@ -44,8 +44,8 @@ using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
 using MemoryObject = Owned<dnnl_memory_t, dnnl_memory_destroy>;
 
-// oneDNN 2.6's AMX products use unconfigured tiles at some odd sizes (SIGILL, 17x5 by 5x33), so AMX
-// is left to our own body; a limit from the environment stands.
+// AMX is left to our own body: oneDNN 2.6 takes the tile palette from CPUID leaf 0x1d and dies of
+// SIGILL under hypervisors that hide the leaf. A limit from the environment stands.
 void limit_isa() {
   static const bool done = [] {
     if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && std::getenv("DNNL_MAX_CPU_ISA") == nullptr)

@@ -1,5 +1,6 @@
 #include "kernels/cpu/products/products.h"
 
+#include "kernels/cpu/products/amx_product.h"
 #include "kernels/cpu/products/blas_product.h"
 #include "kernels/cpu/products/dnnl_product.h"
 #include "kernels/cpu/products/isa.h"
@@ -10,10 +11,11 @@
 namespace dstrain {
 namespace {
 
-enum class Body { blas, dnnl, wide };
+enum class Body { blas, amx, dnnl, wide };
 
 Body body_of(const Product& p) {
   if (p.dtype == DType::f32) return Body::blas;
+  if (p.dtype == DType::bf16 && product_isa() == ProductIsa::amx) return Body::amx;
   if (product_isa() >= ProductIsa::avx512 && dnnl_handles(p)) return Body::dnnl;
   return Body::wide;
 }
@@ -26,6 +28,8 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
   switch (body_of(p)) {
     case Body::blas:
       return 0;
+    case Body::amx:
+      return amx_product_workspace_bytes(p);
     case Body::dnnl:
       return dnnl_product_workspace_bytes(p);
     case Body::wide:
@@ -37,15 +41,22 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
 int64_t product_packed_bytes(const KernelSpec& spec) {
   const Product p = product_of(spec);
   check(p.op != OpKind::linear_weight_grad, "{} reads no weight", name_of(p.op));
-  return 0;
+  return body_of(p) == Body::amx ? amx_product_packed_bytes(p) : 0;
 }
 
 std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
-  check(spec.op != OpKind::pack_weight, "pack_weight: no product here prefers a packed weight");
+  if (spec.op == OpKind::pack_weight) {
+    const Product p = product_of_pack(spec);
+    check(body_of(p) == Body::amx, "pack_weight: {} of {} reads the plain weight", name_of(p.op),
+          name_of(p.dtype));
+    return make_amx_pack(p);
+  }
   const Product p = product_of(spec);
   switch (body_of(p)) {
     case Body::blas:
       return make_blas_product(p);
+    case Body::amx:
+      return make_amx_product(p);
     case Body::dnnl:
       return make_dnnl_product(p);
     case Body::wide:

@@ -17,9 +17,10 @@ constexpr parity::Bodies kBodies{make_product, product_workspace_bytes};
 struct Size {
   int64_t rows, in, out;
 };
-constexpr Size kSizes[] = {{1, 1, 1},     {1, 64, 65},    {7, 1, 3},       {5, 33, 17},
-                           {64, 64, 64},  {33, 65, 129},  {100, 768, 65},  {17, 200, 515},
-                           {2, 16, 9001}, {520, 40, 300}, {300, 300, 1030}};
+constexpr Size kSizes[] = {{1, 1, 1},     {1, 64, 65},   {7, 1, 3},      {5, 33, 17},
+                           {64, 64, 64},  {33, 65, 129}, {100, 768, 65}, {17, 200, 515},
+                           {2, 16, 9001}, {2, 9001, 16}, {520, 40, 300}, {300, 300, 1030},
+                           {4500, 20, 40}};
 
 // y = x w^T + bias, relu where asked, in double.
 Values forward(const Size& s, const Values& x, const Values& w, const Values* bias, bool relu) {

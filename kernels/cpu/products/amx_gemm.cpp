@@ -1,0 +1,169 @@
+#include "kernels/cpu/products/amx_gemm.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+
+#define DST_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq")))
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kTileFloats = kTileBytes / 4;
+constexpr int64_t kPairFloats = 4 * kTileFloats;  // a block of 32 x 32
+constexpr int64_t kPartBlocks = 16;               // 32 KiB of B in the first-level cache
+constexpr int kTileRow = 64;                      // bytes
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+DST_AMX void configure_tiles() {
+  TileConfig config;
+  for (int i = 0; i < 8; ++i) {
+    config.row_bytes[i] = kTileRow;
+    config.rows[i] = 16;
+  }
+  // GCC 12 does not order the stores above before the load below by itself.
+  asm volatile("" : : "r"(&config) : "memory");
+  _tile_loadconfig(&config);
+}
+
+DST_AMX void release_tiles() {
+  _tile_release();
+}
+
+// sums (+)= a b over `blocks` blocks of k; `from` is null where the sum begins. A streams past the
+// cache (its load hints so), B stays. Meanwhile the B of the next part is fetched from farther away.
+DST_AMX inline void multiply_pair(const char* a, const char* b, int64_t blocks, const float* from,
+                                  float* to, const char* next, int64_t next_lines) {
+  if (from != nullptr) {
+    _tile_loadd(0, from, kTileRow);
+    _tile_loadd(1, from + kTileFloats, kTileRow);
+    _tile_loadd(2, from + 2 * kTileFloats, kTileRow);
+    _tile_loadd(3, from + 3 * kTileFloats, kTileRow);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t i = 0; i < blocks; ++i) {
+    for (int64_t line = 0; line < next_lines; ++line) {
+      _mm_prefetch(next + line * 64, _MM_HINT_T1);
+    }
+    next += next_lines * 64;
+    _tile_stream_loadd(4, a, kTileRow);
+    _tile_loadd(6, b, kTileRow);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + kTileBytes, kTileRow);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_stream_loadd(5, a + kTileBytes, kTileRow);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    a += kBlockBytes;
+    b += kBlockBytes;
+  }
+  _tile_stored(0, to, kTileRow);
+  _tile_stored(1, to + kTileFloats, kTileRow);
+  _tile_stored(2, to + 2 * kTileFloats, kTileRow);
+  _tile_stored(3, to + 3 * kTileFloats, kTileRow);
+}
+
+DST_AMX inline __m512 widen16(__m256i bits) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+// To nearest even, as to_bf16 does; the conversion instruction would flush subnormals.
+DST_AMX inline __m256i round16(__m512 v) {
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i high = _mm512_srli_epi32(bits, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i sum = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i result =
+      _mm512_mask_or_epi32(_mm512_srli_epi32(sum, 16), nan, high, _mm512_set1_epi32(0x40));
+  return _mm512_cvtepi32_epi16(result);
+}
+
+// Sixteen columns of `rows` rows out of a tile.
+DST_AMX inline void finish_tile(const float* sums, int64_t row, int64_t column, const Epilogue& e) {
+  const int64_t rows = std::min<int64_t>(16, e.m - row), columns = e.n - column;
+  if (rows <= 0 || columns <= 0) return;
+  const auto mask = static_cast<__mmask16>(columns >= 16 ? 0xffff : (1 << columns) - 1);
+  const __m512 bias = e.bias != nullptr ? widen16(_mm256_maskz_loadu_epi16(mask, e.bias + column))
+                                        : _mm512_setzero_ps();
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t at = (row + i) * e.stride + column;
+    __m512 v = _mm512_load_ps(sums + i * 16);
+    if (e.add != nullptr) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(mask, e.add + at));
+    if (e.bias != nullptr) v = _mm512_add_ps(v, bias);
+    if (e.relu) {
+      const __mmask16 negative = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ);
+      v = _mm512_mask_mov_ps(v, negative, _mm512_setzero_ps());
+    }
+    if (e.out_f32 != nullptr) {
+      _mm512_mask_storeu_ps(e.out_f32 + at, mask, v);
+    } else {
+      _mm256_mask_storeu_epi16(e.out_bf16 + at, mask, round16(v));
+    }
+  }
+}
+
+DST_AMX inline void finish_pair(const float* sums, int64_t a_panel, int64_t b_panel,
+                                const Epilogue& e) {
+  const int64_t row = a_panel * kPanel, column = b_panel * kPanel;
+  finish_tile(sums, row, column, e);
+  finish_tile(sums + kTileFloats, row, column + 16, e);
+  finish_tile(sums + 2 * kTileFloats, row + 16, column, e);
+  finish_tile(sums + 3 * kTileFloats, row + 16, column + 16, e);
+}
+
+DST_AMX void multiply(const PanelBlock& p, const Epilogue& epilogue, float* scratch) {
+  const int64_t parts = (p.depth_blocks + kPartBlocks - 1) / kPartBlocks;
+  const int64_t part_blocks = (p.depth_blocks + parts - 1) / parts;
+  const int64_t a_panel_bytes = p.depth_blocks * kBlockBytes;
+  // The lines of a block of k, shared out among the panels of A that pass by.
+  const int64_t next_lines = std::min<int64_t>((kBlockBytes / 64 + p.a_panels - 1) / p.a_panels, 8);
+  float* finished = scratch + p.a_panels * kPairFloats;
+  for (int64_t n = 0; n < p.b_panels; ++n) {
+    for (int64_t k = 0; k < p.depth_blocks; k += part_blocks) {
+      const int64_t blocks = std::min(part_blocks, p.depth_blocks - k);
+      const bool last = k + blocks == p.depth_blocks;
+      const char* b = p.b + n * p.b_panel_bytes + k * kBlockBytes;
+      const char* next = b + blocks * kBlockBytes;
+      for (int64_t m = 0; m < p.a_panels; ++m) {
+        const char* a = p.a + m * a_panel_bytes + k * kBlockBytes;
+        float* sums = scratch + m * kPairFloats;
+        multiply_pair(a, b, blocks, k > 0 ? sums : nullptr, last ? finished : sums, next,
+                      next_lines);
+        next += next_lines * blocks * 64;
+        if (last) finish_pair(finished, p.first_a_panel + m, p.first_b_panel + n, epilogue);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int64_t multiply_scratch_bytes(int64_t a_panels) {
+  return (a_panels + 1) * kPairFloats * static_cast<int64_t>(sizeof(float));
+}
+
+TileScope::TileScope() {
+  configure_tiles();
+}
+
+TileScope::~TileScope() {
+  release_tiles();
+}
+
+void multiply_panels(const PanelBlock& block, const Epilogue& epilogue, float* scratch) {
+  multiply(block, epilogue, scratch);
+}
+
+}  // namespace dstrain

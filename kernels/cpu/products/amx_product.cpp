@@ -1,0 +1,238 @@
+#include "kernels/cpu/products/amx_product.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "kernels/cpu/products/amx_gemm.h"
+#include "kernels/cpu/products/amx_pack.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kChunkDepth = 128;      // blocks of k multiplied before sums go to memory
+constexpr int64_t kChunkPanels = 128;     // panels of B packed at a time
+constexpr int64_t kABytes = 1000 * 1024;  // of A that a thread keeps in its second-level cache
+constexpr int64_t kMaxAPanels = 64;
+constexpr int64_t kPackPanels = 4;  // of B, packed by a thread in one go
+constexpr int64_t kPackDepth = 16;
+constexpr int64_t kMaxRowsPacked = 512;  // with more rows the packing is lost in the product
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// The i-th of n nearly equal parts of [0, size).
+struct Part {
+  int64_t first, count;
+};
+Part part_of(int64_t size, int64_t i, int64_t n) {
+  const int64_t first = size * i / n;
+  return {first, size * (i + 1) / n - first};
+}
+
+// How a product is cut, from its sizes and threads alone. The order in which an element's terms are
+// added follows from the cut of k, which does not depend on threads.
+struct Cut {
+  int64_t m_panels, n_panels, depth;  // depth: blocks of k
+  int64_t chunk_panels, chunk_depth;  // of B, packed and multiplied at a time
+  int64_t k_chunks;
+  int64_t m_threads, n_threads;  // the grid of threads over the result
+  int64_t a_panels;              // of A, packed by a thread at a time
+
+  explicit Cut(const Product& p)
+      : m_panels(panels_of(p.m())), n_panels(panels_of(p.n())), depth(depth_blocks_of(p.k())) {
+    chunk_panels = std::min(n_panels, kChunkPanels);
+    k_chunks = ceil_div(depth, kChunkDepth);
+    chunk_depth = ceil_div(depth, k_chunks);
+    choose_grid(p.threads);
+    const int64_t share = ceil_div(m_panels, m_threads);
+    const int64_t most = std::clamp<int64_t>(kABytes / (chunk_depth * kBlockBytes), 1, kMaxAPanels);
+    a_panels = ceil_div(share, ceil_div(share, most));
+  }
+
+  // The grid with the least work for the busiest thread; a thread packs its own A.
+  void choose_grid(int64_t threads) {
+    int64_t best = 0;
+    for (int64_t columns = 1; columns <= threads; ++columns) {
+      if (threads % columns != 0) continue;
+      const int64_t work =
+          ceil_div(m_panels, threads / columns) * (ceil_div(chunk_panels, columns) + 1);
+      if (best == 0 || work < best) {
+        best = work;
+        m_threads = threads / columns;
+        n_threads = columns;
+      }
+    }
+  }
+};
+
+// The parts of the workspace, in bytes; each a multiple of 64.
+struct Scratch {
+  int64_t b, a, tiles, sums;  // a and tiles: of one thread
+
+  Scratch(const Product& p, const Cut& cut)
+      : b(p.packed ? 0 : cut.chunk_panels * cut.chunk_depth * kBlockBytes),
+        a(cut.a_panels * cut.chunk_depth * kBlockBytes),
+        tiles(multiply_scratch_bytes(cut.a_panels)),
+        sums(cut.k_chunks > 1 && p.op != OpKind::linear_weight_grad
+                 ? ceil_div(p.m() * p.n(), 16) * 64
+                 : 0) {}
+  int64_t bytes(int threads) const { return b + (a + tiles) * threads + sums; }
+};
+
+TileSource source_a(const Product& p, const Tensor& t) {
+  TileSource s{t.as<const uint16_t>(), p.k(), p.m(), p.k(), false};
+  if (p.op == OpKind::linear_weight_grad) {
+    s.stride = p.out_features;
+    s.depth_major = true;
+  }
+  return s;
+}
+
+TileSource source_b(const Product& p, const Tensor& t) {
+  return {t.as<const uint16_t>(), p.in_features, p.n(), p.k(), p.op != OpKind::linear};
+}
+
+// Packs a part of B; called by all threads of a parallel region, which meet at its end.
+void pack_b_together(const TileSource& source, const PanelRange& range, char* to,
+                     int64_t panel_bytes) {
+  const int64_t groups = ceil_div(range.count, kPackPanels);
+  const int64_t depths = ceil_div(range.block_count, kPackDepth);
+#pragma omp for schedule(static)
+  for (int64_t i = 0; i < groups * depths; ++i) {
+    const int64_t panel = i / depths * kPackPanels, block = i % depths * kPackDepth;
+    const PanelRange part{range.first + panel, std::min(kPackPanels, range.count - panel),
+                          range.first_block + block,
+                          std::min(kPackDepth, range.block_count - block)};
+    pack_b(source, part, to + panel * panel_bytes + block * kBlockBytes, panel_bytes);
+  }
+}
+
+class AmxProduct final : public Kernel {
+ public:
+  explicit AmxProduct(const Product& product)
+      : p_(product), cut_(product), scratch_(product, cut_) {}
+
+  void run(const KernelCall& call) const override {
+#pragma omp parallel num_threads(p_.threads)
+    {
+      const TileScope tiles;
+      for (int64_t n = 0; n < cut_.n_panels; n += cut_.chunk_panels) {
+        for (int64_t k = 0; k < cut_.depth; k += cut_.chunk_depth) {
+          const PanelRange b{n, std::min(cut_.chunk_panels, cut_.n_panels - n), k,
+                             std::min(cut_.chunk_depth, cut_.depth - k)};
+          if (!p_.packed) {
+            pack_b_together(source_b(p_, call.in[1]), b, packed_chunk(call),
+                            b.block_count * kBlockBytes);
+          }
+          for (int64_t worker = omp_get_thread_num(); worker < p_.threads;
+               worker += omp_get_num_threads()) {
+            multiply_chunk(call, b, worker);
+          }
+#pragma omp barrier
+        }
+      }
+    }
+  }
+
+ private:
+  char* packed_chunk(const KernelCall& call) const {
+    return call.workspace.as<char>();
+  }
+
+  // A worker's share of the rows by its share of the chunk's columns.
+  void multiply_chunk(const KernelCall& call, const PanelRange& b, int64_t worker) const {
+    const Part rows = part_of(cut_.m_panels, worker / cut_.n_threads, cut_.m_threads);
+    const Part columns = part_of(b.count, worker % cut_.n_threads, cut_.n_threads);
+    if (columns.count == 0) return;
+    char* own = call.workspace.as<char>() + scratch_.b + (scratch_.a + scratch_.tiles) * worker;
+    PanelBlock block;
+    block.a = own;
+    block.depth_blocks = b.block_count;
+    block.b_panels = columns.count;
+    block.first_b_panel = b.first + columns.first;
+    if (p_.packed) {
+      block.b_panel_bytes = cut_.depth * kBlockBytes;
+      block.b = call.in[packed_operand(p_.op)].as<const char>() +
+                block.first_b_panel * block.b_panel_bytes + b.first_block * kBlockBytes;
+    } else {
+      block.b_panel_bytes = b.block_count * kBlockBytes;
+      block.b = packed_chunk(call) + columns.first * block.b_panel_bytes;
+    }
+    const TileSource a = source_a(p_, call.in[0]);
+    const Epilogue epilogue = epilogue_of(call, b);
+    for (int64_t done = 0; done < rows.count; done += cut_.a_panels) {
+      block.first_a_panel = rows.first + done;
+      block.a_panels = std::min(cut_.a_panels, rows.count - done);
+      pack_a(a, {block.first_a_panel, block.a_panels, b.first_block, b.block_count}, own,
+             b.block_count * kBlockBytes);
+      multiply_panels(block, epilogue, reinterpret_cast<float*>(own + scratch_.a));
+    }
+  }
+
+  // Sums of all but the last chunk of k go to f32: the result itself or a part of the workspace.
+  Epilogue epilogue_of(const KernelCall& call, const PanelRange& b) const {
+    const bool first = b.first_block == 0, last = b.first_block + b.block_count == cut_.depth;
+    Epilogue e;
+    e.m = p_.m();
+    e.n = p_.n();
+    e.stride = p_.n();
+    if (p_.op == OpKind::linear_weight_grad) {
+      e.out_f32 = call.out[0].as<float>();
+      e.add = call.accumulate || !first ? e.out_f32 : nullptr;
+      return e;
+    }
+    float* sums = reinterpret_cast<float*>(call.workspace.as<char>() + scratch_.b +
+                                           (scratch_.a + scratch_.tiles) * p_.threads);
+    if (!first) e.add = sums;
+    if (!last) {
+      e.out_f32 = sums;
+      return e;
+    }
+    e.out_bf16 = call.out[0].as<uint16_t>();
+    e.bias = p_.bias ? call.in[2].as<const uint16_t>() : nullptr;
+    e.relu = p_.relu;
+    return e;
+  }
+
+  Product p_;
+  Cut cut_;
+  Scratch scratch_;
+};
+
+class AmxPack final : public Kernel {
+ public:
+  explicit AmxPack(const Product& product) : p_(product) {}
+
+  void run(const KernelCall& call) const override {
+    const int64_t depth = depth_blocks_of(p_.k());
+#pragma omp parallel num_threads(p_.threads)
+    pack_b_together(source_b(p_, call.in[0]), {0, panels_of(p_.n()), 0, depth},
+                    call.out[0].as<char>(), depth * kBlockBytes);
+  }
+
+ private:
+  Product p_;
+};
+
+}  // namespace
+
+int64_t amx_product_workspace_bytes(const Product& product) {
+  return Scratch(product, Cut(product)).bytes(product.threads);
+}
+
+int64_t amx_product_packed_bytes(const Product& product) {
+  if (product.op == OpKind::linear_weight_grad || product.rows > kMaxRowsPacked) return 0;
+  return panels_of(product.n()) * depth_blocks_of(product.k()) * kBlockBytes;
+}
+
+std::unique_ptr<Kernel> make_amx_product(const Product& product) {
+  return std::make_unique<AmxProduct>(product);
+}
+
+std::unique_ptr<Kernel> make_amx_pack(const Product& product) {
+  return std::make_unique<AmxPack>(product);
+}
+
+}  // namespace dstrain
