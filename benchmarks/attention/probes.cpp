@@ -1,0 +1,93 @@
+#include "benchmarks/attention/probes.h"
+
+#include <immintrin.h>
+#include <time.h>
+
+#include "runtime/core/isa.h"
+
+namespace dstrain::bench {
+namespace {
+
+constexpr int kAccumulators = 12, kMultiplyAddLoops = 200000;
+constexpr int kTiles = 4, kTileLoops = 40000;
+
+// Twelve chains hide the latency of the two multiply-add units. The empty asm keeps the loop: its
+// result is needed nowhere.
+__attribute__((target("avx512f"))) void multiply_adds_512() {
+  __m512 sum[kAccumulators], x = _mm512_set1_ps(0.5f);
+  for (auto& s : sum) s = _mm512_set1_ps(1.0f);
+  for (int i = 0; i < kMultiplyAddLoops; ++i) {
+#pragma GCC unroll 12
+    for (int k = 0; k < kAccumulators; ++k) sum[k] = _mm512_fmadd_ps(sum[k], x, x);
+  }
+  for (auto& s : sum) asm volatile("" : : "v"(s));
+}
+
+__attribute__((target("avx2,fma"))) void multiply_adds_256() {
+  __m256 sum[kAccumulators], x = _mm256_set1_ps(0.5f);
+  for (auto& s : sum) s = _mm256_set1_ps(1.0f);
+  for (int i = 0; i < kMultiplyAddLoops; ++i) {
+#pragma GCC unroll 12
+    for (int k = 0; k < kAccumulators; ++k) sum[k] = _mm256_fmadd_ps(sum[k], x, x);
+  }
+  for (auto& s : sum) asm volatile("" : : "x"(s));
+}
+
+struct alignas(64) TileConfig {
+  unsigned char palette = 1, start_row = 0, reserved[14] = {};
+  unsigned short row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  unsigned char rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+__attribute__((target("amx-tile,amx-bf16"))) void tile_products() {
+  const TileConfig config;
+  asm volatile("" : : "r"(&config) : "memory");  // GCC 12 does not know that loadconfig reads it
+  _tile_loadconfig(&config);
+  for (int i = 0; i < kTileLoops; ++i) {
+    _tile_dpbf16ps(0, 6, 7);
+    _tile_dpbf16ps(1, 6, 7);
+    _tile_dpbf16ps(2, 6, 7);
+    _tile_dpbf16ps(3, 6, 7);
+  }
+  _tile_release();
+}
+
+// The sum over threads of work / thread's own time on its core, so that other programs' turns on the
+// cores do not count.
+double rate(int threads, double flops, void (*work)()) {
+  double sum = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+  {
+    const double start = thread_seconds();
+    work();
+    sum += flops / (thread_seconds() - start);
+  }
+  return sum;
+}
+
+}  // namespace
+
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double process_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double multiply_add_rate(int threads) {
+  const bool wide = max_isa() >= Isa::avx512;
+  const double flops = 2.0 * (wide ? 16 : 8) * kAccumulators * kMultiplyAddLoops;
+  return rate(threads, flops, wide ? multiply_adds_512 : multiply_adds_256);
+}
+
+double tile_rate(int threads) {
+  if (max_isa() != Isa::amx) return 0;
+  return rate(threads, 2.0 * 16 * 16 * 32 * kTiles * kTileLoops, tile_products);
+}
+
+}  // namespace dstrain::bench
