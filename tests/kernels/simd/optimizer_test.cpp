@@ -1,0 +1,140 @@
+#include "tests/kernels/simd/fixture.h"
+
+namespace dstrain::parity {
+namespace {
+
+using Values = std::vector<double>;
+
+struct Problem {
+  int64_t n;
+  Values grad, p, m, v;
+
+  explicit Problem(int64_t count)
+      : n(count),
+        grad(rounded(normal_values(n, 1, 100), DType::f32)),
+        p(rounded(normal_values(n, 2), DType::f32)),
+        m(rounded(normal_values(n, 3, 0.1), DType::f32)),
+        v(rounded(uniform_values(n, 4, 0, 0.1), DType::f32)) {}
+  Operand in() const { return {Shape{n}, DType::f32, grad}; }
+  Operand state(const Values& x) const { return {Shape{n}, DType::f32, x}; }
+};
+
+StepState adam_state(int t) {
+  StepState s;
+  s.lr = 0.01f;
+  s.beta1 = 0.9f;
+  s.beta2 = 0.95f;
+  s.bias_correction1 = static_cast<float>(1 - std::pow(0.9, t));
+  s.bias_correction2 = static_cast<float>(1 - std::pow(0.95, t));
+  s.grad_scale = 0.01f;
+  return s;
+}
+
+TEST_CASE("adam does one step of AdamW or of Adam with L2, and writes the rounded copy") {
+  for (int64_t n : {1, 16, 97, 40000})
+    for (bool decoupled : {true, false})
+      for (DType copy : {DType::f32, DType::bf16, DType::f16}) {  // f32: without a copy
+        Problem o(n);
+        const StepState s = adam_state(3);
+        Call call{OpKind::adam};
+        call.state = &s;
+        call.attrs.eps = 1e-8f;
+        call.attrs.weight_decay = 0.1f;
+        call.attrs.decoupled_decay = decoupled;
+        const auto out = run_everywhere(call, {o.in()},
+                                        {o.state(o.p), o.state(o.m), o.state(o.v),
+                                         copy == DType::f32 ? absent() : Operand{Shape{n}, copy}});
+        for (size_t i = 0; i < o.p.size(); ++i) {
+          const double wd = 0.1f;
+          const double g = o.grad[i] * 0.01f + (decoupled ? 0 : wd * o.p[i]);
+          o.m[i] = 0.9f * o.m[i] + (1 - 0.9f) * g;
+          o.v[i] = 0.95f * o.v[i] + (1 - 0.95f) * g * g;
+          const double step =
+              o.m[i] / s.bias_correction1 / (std::sqrt(o.v[i] / s.bias_correction2) + 1e-8);
+          o.p[i] -= 0.01f * (step + (decoupled ? wd * o.p[i] : 0));
+        }
+        require_close("p", out[0].values(), o.p, {2e-7, 2e-7});
+        require_close("m", out[1].values(), o.m, {1e-6, 1e-7});
+        require_close("v", out[2].values(), o.v, {1e-6, 1e-7});
+        if (copy != DType::f32) CHECK(out[3].values() == rounded(out[0].values(), copy));
+      }
+}
+
+TEST_CASE("an optimizer leaves everything as it is when the step is skipped") {
+  const Problem o(97);
+  StepState s = adam_state(1);
+  s.skip = 1;
+  for (OpKind op : {OpKind::adam, OpKind::sgd}) {
+    Call call{op};
+    call.state = &s;
+    std::vector<Operand> states{o.state(o.p), o.state(o.m)};
+    if (op == OpKind::adam) states.push_back(o.state(o.v));
+    states.push_back({Shape{97}, DType::bf16, o.grad});
+    const auto out = run_everywhere(call, {o.in()}, states);
+    for (size_t i = 0; i < out.size(); ++i)
+      CHECK(out[i].values() == rounded(states[i].values, states[i].dtype));
+  }
+}
+
+TEST_CASE("sgd follows torch over three steps, with every combination of its options") {
+  for (double momentum : {0.0, 0.9})
+    for (double dampening : {0.0, 0.5})
+      for (bool nesterov : {false, true})
+        for (double decay : {0.0, 0.1}) {
+          if (nesterov && (momentum == 0 || dampening != 0)) continue;  // refused by torch
+          INFO("momentum " << momentum << " dampening " << dampening << " nesterov " << nesterov);
+          Problem o(97);
+          Values buffer(97, 123), p = o.p, torch_p = o.p, torch_buffer;
+          for (int step = 0; step < 3; ++step) {
+            StepState s;
+            s.lr = 0.1f;
+            s.grad_scale = 0.5f;
+            s.applied_steps = step;
+            const auto grad =
+                rounded(normal_values(97, 10 + static_cast<uint64_t>(step)), DType::f32);
+            Call call{OpKind::sgd};
+            call.state = &s;
+            call.attrs.weight_decay = static_cast<float>(decay);
+            call.attrs.momentum = static_cast<float>(momentum);
+            call.attrs.dampening = static_cast<float>(dampening);
+            call.attrs.nesterov = nesterov;
+            const auto out = run_everywhere(
+                call, {{Shape{97}, DType::f32, grad}},
+                {o.state(p), momentum > 0 ? o.state(buffer) : absent(), {Shape{97}, DType::bf16}});
+            p = out[0].values();
+            if (momentum > 0) buffer = out[1].values();
+            Values g(97);
+            for (size_t i = 0; i < 97; ++i) g[i] = 0.5 * grad[i] + decay * torch_p[i];
+            if (momentum > 0) {
+              if (step == 0)
+                torch_buffer = g;
+              else
+                for (size_t i = 0; i < 97; ++i)
+                  torch_buffer[i] = momentum * torch_buffer[i] + (1 - dampening) * g[i];
+              for (size_t i = 0; i < 97; ++i)
+                g[i] = nesterov ? g[i] + momentum * torch_buffer[i] : torch_buffer[i];
+            }
+            for (size_t i = 0; i < 97; ++i) torch_p[i] -= static_cast<double>(0.1f) * g[i];
+            require_close("p", p, torch_p, {1e-6, 1e-6});
+            CHECK(out[2].values() == rounded(p, DType::bf16));
+          }
+        }
+}
+
+TEST_CASE("an element's update has the same bits in every slice") {
+  const Problem o(97);
+  const StepState s = adam_state(2);
+  for (DType copy : {DType::bf16, DType::f16}) {
+    Call call{OpKind::adam};
+    call.state = &s;
+    call.attrs.weight_decay = 0.1f;
+    require_slices_agree(call, {o.in()},
+                         {o.state(o.p), o.state(o.m), o.state(o.v), {Shape{97}, copy}});
+    call.op = OpKind::sgd;
+    call.attrs.momentum = 0.9f;
+    require_slices_agree(call, {o.in()}, {o.state(o.p), o.state(o.m), {Shape{97}, copy}});
+  }
+}
+
+}  // namespace
+}  // namespace dstrain::parity
