@@ -19,7 +19,7 @@ struct StepContext {
   const Dataset* dataset = nullptr;
   Split split = Split::train;
   int64_t first = 0;             // place of the step's first sample in the split's order
-  std::span<const int32_t> ids;  // decoding: the inputs themselves, instead of a dataset
+  std::span<const int32_t> ids{};  // decoding: the inputs themselves, instead of a dataset
   bool stop_requested = false;   // in: this rank was asked to stop
   bool stop_agreed = false;      // out: some rank was; all ranks see it at the same step
 };

@@ -1,0 +1,126 @@
+// The derived backward pass against finite differences of the loss itself, for every op that a model
+// can hold. Directions are compared, not single elements: the derivative along d is g . d.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/engine/rig.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job gpt_job() {
+  Job job;
+  job.model = {
+      .n_layer = 2, .n_embd = 30, .n_head = 3, .block_size = 9, .dropout = 0, .vocab_size = 13};
+  job.batch = {.train_batch = 6, .micro_batch = 3, .accumulation = 2};
+  job.gradient_clipping = 0;
+  return job;
+}
+
+// Larger weights than a fresh model's, so that no gradient drowns in rounding.
+void enlarge(Rig& rig) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<float> normal(0, 0.3f);
+  for (const Parameter& p : rig.plans.train.program.parameters) {
+    const Tensor t = rig.model.master(p);
+    for (int64_t i = 0; i < t.elements(); ++i) t.as<float>()[i] += normal(random);
+  }
+}
+
+void check_gradients(const Job& job, double ignored_targets = 0) {
+  const RandomDataset data(
+      job.model.kind == ModelKind::gptlite ? job.model.vocab_size : job.model.out_size,
+      ignored_targets);
+  Rig rig(job, data);
+  enlarge(rig);
+  rig.step(0);
+  const Program& program = rig.plans.train.program;
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  for (const Parameter& p : program.parameters) {
+    INFO(p.name);
+    REQUIRE(p.gradient != kNone);
+    const Tensor g = rig.arenas.tensor(rig.plans.train, p.gradient);
+    const Tensor w = rig.model.master(p);
+    const auto n = static_cast<size_t>(w.elements());
+    const std::vector<float> gradient(g.as<float>(), g.as<float>() + n);
+    const std::vector<float> weights(w.as<float>(), w.as<float>() + n);
+    double norm = 0;
+    for (float v : gradient) norm += static_cast<double>(v) * v;
+    norm = std::sqrt(norm);
+    REQUIRE(norm > 0);
+    for (const bool along_gradient : {true, false}) {
+      std::vector<double> direction(n);
+      double length = 0, expected = 0;
+      for (size_t i = 0; i < n; ++i) {
+        direction[i] =
+            along_gradient ? gradient[i] : gradient[i] + norm * normal(random) / std::sqrt(n);
+        length += direction[i] * direction[i];
+      }
+      length = std::sqrt(length);
+      for (size_t i = 0; i < n; ++i) expected += direction[i] / length * gradient[i];
+      const double h = 4e-3;
+      const auto loss_at = [&](double t) {
+        for (size_t i = 0; i < n; ++i)
+          w.as<float>()[i] = static_cast<float>(weights[i] + t * direction[i] / length);
+        return rig.step(0);
+      };
+      // Fourth-order central difference; rounding of the f32 forward pass is what remains.
+      const double slope =
+          (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
+      std::copy(weights.begin(), weights.end(), w.as<float>());
+      CHECK(slope == Approx(expected).epsilon(3e-3).margin(1e-5));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gradients of GPT-lite are the loss's slopes") {
+  check_gradients(gpt_job());
+}
+
+TEST_CASE("gradients with GPT-2's options: gelu, qkv bias, tied head") {
+  Job job = gpt_job();
+  job.model.gelu = job.model.qkv_bias = job.model.tied_head = true;
+  check_gradients(job);
+}
+
+TEST_CASE("gradients with dropout: the backward pass regenerates the forward's masks") {
+  Job job = gpt_job();
+  job.model.dropout = 0.3;
+  check_gradients(job);
+}
+
+TEST_CASE("gradients where some targets are ignored divide by the counted ones alone") {
+  check_gradients(gpt_job(), 0.4);
+}
+
+TEST_CASE("gradients of the benchmark model") {
+  Job job = gpt_job();
+  job.model = {
+      .kind = ModelKind::benchmark, .n_layer = 3, .in_size = 7, .hidden_size = 33, .out_size = 5};
+  check_gradients(job);
+}
+
+TEST_CASE("gradients with one token, one sample and odd widths") {
+  Job job = gpt_job();
+  job.model.block_size = 1;
+  job.model.n_embd = 97;
+  job.model.n_head = 1;
+  job.batch = {1, 1, 1};
+  check_gradients(job);
+}
+
+TEST_CASE("reducing after every micro-batch gives the gradients of the boundary") {
+  const RandomDataset data(13);
+  Job job = gpt_job();
+  Rig boundary(job, data);
+  boundary.step(0);
+  job.reduce = ReduceMode::micro_batch;
+  Rig micro(job, data);
+  micro.step(0);
+  CHECK(micro.state.grad_norm == Approx(boundary.state.grad_norm).epsilon(1e-6));
+  CHECK(micro.state.loss_sum == boundary.state.loss_sum);
+}

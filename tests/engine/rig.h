@@ -1,0 +1,77 @@
+// A rank in a test: memory, kernels and an executor around one training plan, without files or launcher.
+#pragma once
+
+#include <random>
+
+#include "kernels/cpu/cpu_library.h"
+#include "runtime/comm/self_comm.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/model_state.h"
+
+namespace dstrain {
+
+// Samples that are a pure function of their place: ids (or f32 features) and targets from a seed.
+class RandomDataset : public Dataset {
+ public:
+  RandomDataset(int64_t vocab, double ignored = 0) : ignored_(ignored) { vocabulary_.size = vocab; }
+  int64_t samples(Split) const override { return int64_t{1} << 40; }
+  void read(Split, int64_t first, int64_t count, Tensor inputs, Tensor targets) const override {
+    const int64_t in = inputs.elements() / count, out = targets.elements() / count;
+    for (int64_t s = 0; s < count; ++s) {
+      std::mt19937_64 random(static_cast<uint64_t>(first + s) * 7919 + 1);
+      std::uniform_real_distribution<double> unit(0, 1);
+      const auto id = [&] {
+        return static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary_.size));
+      };
+      for (int64_t i = 0; i < in; ++i) {
+        if (inputs.dtype == DType::i32)
+          inputs.as<int32_t>()[s * in + i] = id();
+        else
+          inputs.as<float>()[s * in + i] = static_cast<float>(2 * unit(random) - 1);
+      }
+      for (int64_t i = 0; i < out; ++i)
+        targets.as<int32_t>()[s * out + i] = unit(random) < ignored_ ? -1 : id();
+    }
+  }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  Vocabulary vocabulary_;
+  double ignored_;
+};
+
+class Rig {
+ public:
+  Rig(Job job_in, const Dataset& data_in, int threads = 1)
+      : job(std::move(job_in)),
+        data(data_in),
+        library(make_cpu_library()),
+        plans(make_rank_plan(job, {0, 1}, *library, threads)),
+        arenas(plans.memory, comm),
+        model(plans.train, arenas, threads),
+        executor(plans.train, arenas, *library, job, comm, nullptr) {
+    state.seed = job.seed;
+    model.initialize(job.seed);
+  }
+
+  // One step at the given learning rate; the loss is the mean over targets.
+  double step(float lr) {
+    state.step = 1;
+    state.lr = lr;
+    StepContext context{.state = &state, .dataset = &data, .first = 0};
+    executor.run(context);
+    return state.loss_sum / static_cast<double>(state.targets);
+  }
+
+  Job job;
+  const Dataset& data;
+  SelfComm comm;
+  std::unique_ptr<KernelLibrary> library;
+  RankPlan plans;
+  Arenas arenas;
+  ModelState model;
+  Executor executor;
+  StepState state;
+};
+
+}  // namespace dstrain
