@@ -99,8 +99,10 @@ BatchConfig solve_batch(Values& values, Problems& problems, std::optional<int64_
   for (std::string_view key : {kTrain, kMicro, kAccumulation})
     if (problems.stopped(key)) return {};
   if (!given.train && !given.micro) {
-    problems.error(kTrain, fmt::format("neither {} nor {} is given: add --set {}=8, for example",
-                                       kTrain, kMicro, kMicro));
+    problems.error(kTrain,
+                   fmt::format("neither {} nor {} is a number (nobody fills in \"auto\" here): add "
+                               "--set {}=8, for example",
+                               kTrain, kMicro, kMicro));
     return {};
   }
   if (!ranks) {

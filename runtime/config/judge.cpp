@@ -62,6 +62,12 @@ class Walk {
     v.message = std::move(judgement.message);
     v.where = where(names_, member.place, key);
     v.echo = judgement.follows;
+    if (member.first.line > 0) {
+      v.state = State::error;
+      v.message = fmt::format("stands twice, first at line {}, column {}: keep one",
+                              member.first.line, member.first.column);
+      v.echo = false;
+    }
     verdicts_.push_back(std::move(v));
     return verdicts_.size() - 1;
   }

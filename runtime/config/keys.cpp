@@ -166,7 +166,7 @@ std::string suggestion(const Facts& facts, std::string_view key) {
     if (!spec.only.empty() && !one_of(spec.only, selected(facts, spec.key))) continue;
     if (parent_of(spec.key) == parent)
       siblings.emplace_back(leaf_of(spec.key));
-    else if (leaf_of(spec.key) == leaf)
+    else if (edit_distance(leaf_of(spec.key), leaf) == 0 && spec.key != parent)
       elsewhere.emplace_back(spec.key);
   }
   // The same word in another section is likelier a misplaced key than a misspelt one; `enabled` and

@@ -104,7 +104,7 @@ bool put(Node& root, std::string_view path, Node value) {
   for (Member& m : root.members)
     if (m.key == key) member = &m;
   if (!member) {
-    root.members.push_back({std::string(key), value.place, {}});
+    root.members.push_back({std::string(key), value.place, {}, {}});
     member = &root.members.back();
   }
   if (dot != std::string_view::npos)

@@ -183,15 +183,12 @@ class Parser {
       if (peek() == kEnd)
         fail_here("the '{{' of line {}, column {} is not closed: expected '}}'", open.line,
                   open.column);
-      const size_t key_at = at_;
       Member member;
       member.place = place();
       if (peek() != '"') key_error();
       member.key = string();
       const auto [first, fresh] = seen.emplace(member.key, member.place);
-      if (!fresh)
-        fail_at(key_at, "the key \"{}\" stands twice, first at line {}, column {}: keep one",
-                printable(member.key), first->second.line, first->second.column);
+      if (!fresh) member.first = first->second;
       skip_space();
       if (peek() != ':')
         fail_here("expected ':' after the key \"{}\", found {}", printable(member.key), found());
@@ -253,8 +250,7 @@ class Parser {
     if (w[0] == '\'') fail_here("strings stand in double quotes, not in single ones");
     if (w[0] == '+') fail_here("'{}': write the number without '+'", printable(w));
     if (w[0] == '.') fail_here("'{}': write a digit before the point", printable(w));
-    fail_here("expected a value, found '{}': if text is meant, write \"{}\"", printable(w),
-              printable(w));
+    fail_here("expected a value, found '{}': text stands in double quotes", printable(w));
   }
 
   void number(Node& node) {
@@ -282,7 +278,7 @@ class Parser {
     const size_t digit = w[0] == '-' ? 1 : 0;
     if (w.size() > digit + 1 && w[digit] == '0' && w[digit + 1] >= '0' && w[digit + 1] <= '9')
       fail_here("'{}' has a leading zero: remove it", printable(w));
-    fail_here("'{}' is not a number: if text is meant, write \"{}\"", printable(w), printable(w));
+    fail_here("'{}' is not a number; text stands in double quotes", printable(w));
   }
 
   uint32_t hex4() {

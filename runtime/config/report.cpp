@@ -22,13 +22,15 @@ std::string check_text(const std::vector<Verdict>& verdicts) {
   std::map<State, int> counts;
   for (const Verdict& v : verdicts) {
     ++counts[v.state];
-    text += fmt::format("{}: {}{}{}{}{}\n", v.where, v.key, v.key.empty() ? "" : ": ",
-                        name_of(v.state), v.message.empty() ? "" : ": ", v.message);
+    // The message on an unknown key begins with that word itself.
+    const std::string_view state = v.state == State::unknown && !v.echo ? "" : name_of(v.state);
+    text += fmt::format("{}: {}{}{}{}{}\n", v.where, v.key, v.key.empty() ? "" : ": ", state,
+                        state.empty() || v.message.empty() ? "" : ": ", v.message);
   }
   std::vector<std::string> parts;
   for (const auto& [state, n] : counts) parts.push_back(fmt::format("{} {}", n, name_of(state)));
   return fmt::format(
-      "{}{} keys: {}. {}\n", text, verdicts.size(), fmt::join(parts, ", "),
+      "{}{} verdicts: {}. {}\n", text, verdicts.size(), fmt::join(parts, ", "),
       has_errors(verdicts) ? "This file does not train as it is." : "This file trains.");
 }
 

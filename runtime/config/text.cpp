@@ -123,7 +123,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   if (word.size() > 100) return "";
   std::string best;
-  int least = static_cast<int>(std::max<size_t>(2, word.size() / 3)) + 1;
+  int least = static_cast<int>(std::max<size_t>(2, word.size() / 4)) + 1;
   for (const std::string& c : candidates) {
     const int d = edit_distance(word, c);
     if (d < least) {

@@ -1,6 +1,6 @@
 // Tree: a configuration as it was written, every key and value with its place. Stands on nothing.
-// Invariant: numbers are finite, integers fit in int64_t, text is valid UTF-8, no object holds a key
-// twice, and nesting is at most kMaxDepth, so walking a tree by recursion is safe.
+// Invariant: numbers are finite, integers fit in int64_t, text is valid UTF-8, a key that an object
+// holds twice knows its first place, and nesting is at most kMaxDepth, so recursion is safe.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,7 @@ struct Member {
   std::string key;
   Place place;  // of the key
   Node value;
+  Place first{};  // where the key stood before in the same object; line 0: nowhere
 };
 
 // The value at a dotted path below `root`, or null.
