@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Training steps in PyTorch, timed on request: the peer that compare_steps.py alternates with.
+
+Reads lines from standard input, each the number of steps to run, and answers each with one line of
+JSON: {"ms": [...]}, the wall-clock time of every step. The first answer, {"ready": ...}, comes
+unasked when the model is built and two steps are done.
+
+The models are dstrain's: GPT-lite (pre-norm blocks, ReLU, q/k/v without bias, untied head) and the
+benchmark DNN. PyTorch gets its fastest eager form: scaled_dot_product_attention, fused AdamW,
+clipping by the foreach path, autocast for bf16, batches that are already in memory.
+"""
+import argparse
+import json
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, c, heads, dropout):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.ln1, self.ln2 = nn.LayerNorm(c), nn.LayerNorm(c)
+        self.qkv = nn.Linear(c, 3 * c, bias=False)
+        self.out_proj = nn.Linear(c, c)
+        self.fc, self.proj = nn.Linear(c, 4 * c), nn.Linear(4 * c, c)
+
+    def forward(self, x):
+        batch, t, c = x.shape
+        q, k, v = (
+            a.view(batch, t, self.heads, c // self.heads).transpose(1, 2)
+            for a in self.qkv(self.ln1(x)).split(c, dim=-1)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout, is_causal=True)
+        y = self.out_proj(y.transpose(1, 2).reshape(batch, t, c))
+        x = x + F.dropout(y, self.dropout)
+        return x + F.dropout(self.proj(F.relu(self.fc(self.ln2(x)))), self.dropout)
+
+
+class GptLite(nn.Module):
+    def __init__(self, o):
+        super().__init__()
+        self.token = nn.Embedding(o.vocab_size, o.n_embd)
+        self.position = nn.Embedding(o.block_size, o.n_embd)
+        self.blocks = nn.Sequential(*(Block(o.n_embd, o.n_head, o.dropout) for _ in range(o.n_layer)))
+        self.ln = nn.LayerNorm(o.n_embd)
+        self.head = nn.Linear(o.n_embd, o.vocab_size, bias=False)
+
+    def forward(self, ids):
+        x = self.token(ids) + self.position.weight
+        return self.head(self.ln(self.blocks(x)))
+
+
+def benchmark_model(o):
+    sizes = [o.in_size] + [o.hidden_size] * (o.n_layer - 1) + [o.out_size]
+    layers = []
+    for a, b in zip(sizes, sizes[1:]):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def arguments():
+    p = argparse.ArgumentParser()
+    p.add_argument("--model", choices=["gptlite", "benchmark"], required=True)
+    p.add_argument("--dtype", choices=["fp32", "bf16"], required=True)
+    p.add_argument("--batch", type=int, required=True)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--dropout", type=float, default=0.0)
+    for name, default in (
+        ("n_layer", 12), ("n_embd", 768), ("n_head", 12), ("block_size", 2048), ("vocab_size", 65),
+        ("in_size", 0), ("hidden_size", 0), ("out_size", 0),
+    ):  # fmt: skip
+        p.add_argument(f"--{name}", type=int, default=default)
+    return p.parse_args()
+
+
+def main():
+    o = arguments()
+    torch.set_num_threads(o.threads)
+    torch.manual_seed(1337)
+    if o.model == "gptlite":
+        model = GptLite(o)
+        x = torch.randint(o.vocab_size, (o.batch, o.block_size))
+        y = torch.randint(o.vocab_size, (o.batch * o.block_size,))
+    else:
+        model = benchmark_model(o)
+        x = torch.rand(o.batch, o.in_size) * 20 - 10
+        y = torch.randint(o.out_size, (o.batch,))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step():
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=o.dtype == "bf16"):
+            logits = model(x)
+        loss = F.cross_entropy(logits.float().flatten(0, -2), y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        loss.item()
+        return (time.perf_counter() - start) * 1e3
+
+    for _ in range(2):
+        step()
+    parameters = sum(p.numel() for p in model.parameters())
+    print(json.dumps({"ready": torch.__version__, "parameters": parameters}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps({"ms": [step() for _ in range(int(line))]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
