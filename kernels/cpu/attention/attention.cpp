@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/attention/amx.h"
 #include "kernels/cpu/attention/portable.h"
 #include "kernels/cpu/attention/problem.h"
 #include "kernels/cpu/attention/schedule.h"
@@ -49,7 +50,10 @@ Problem problem_of(const KernelSpec& spec) {
 }
 
 // The choice depends on the dtype and the machine only, so that every plan computes the same bits.
-const Body& body_for(const Problem&) {
+const Body& body_for(const Problem& p) {
+  if (p.dtype == DType::bf16 && max_isa() == Isa::amx) {
+    if (const Body* amx = attention::amx_body()) return *amx;
+  }
   return attention::portable_body();
 }
 

@@ -24,8 +24,8 @@ struct Bodies {
 };
 
 inline const Bodies& bodies() {
-  static const Bodies kBodies{{hwy::TargetName(HWY_TARGET), kQueryBlock, kKeyBlock, forward_bytes,
-                               backward_bytes, forward, backward},
+  static const Bodies kBodies{{hwy::TargetName(HWY_TARGET), kQueryBlock, kQueryBlock, kKeyBlock,
+                               forward_bytes, backward_bytes, forward, backward},
                               mask_rows};
   return kBodies;
 }

@@ -50,7 +50,8 @@ struct GradPart {
 // thread's own, 64-byte aligned.
 struct Body {
   const char* name;
-  int64_t query_block, key_block;  // rows of a block
+  int64_t forward_query_block;     // rows of a block of the forward pass
+  int64_t query_block, key_block;  // and of the backward pass
   int64_t (*forward_bytes)(const Problem&);
   int64_t (*backward_bytes)(const Problem&);
   void (*forward)(const Problem&, const Operands&, int64_t head, Range query_blocks,

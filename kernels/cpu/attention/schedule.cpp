@@ -36,7 +36,7 @@ void extend(Range& range, int64_t item) {
 std::vector<std::vector<ForwardTask>> schedule_forward(const Problem& p, const Body& body,
                                                        int threads) {
   std::vector<std::vector<ForwardTask>> tasks(static_cast<size_t>(threads));
-  const int64_t blocks = divide_up(p.seq, body.query_block), heads = p.batch * p.heads;
+  const int64_t blocks = divide_up(p.seq, body.forward_query_block), heads = p.batch * p.heads;
   Divider divider(heads * (blocks * (blocks + 1) / 2), threads);
   for (int64_t head = 0; head < heads; ++head) {
     for (int64_t block = 0; block < blocks; ++block) {

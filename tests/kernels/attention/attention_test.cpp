@@ -21,7 +21,9 @@ void check_forward(Case c, double query_std = 1, int64_t offset = 0) {
   const Values qkv = f.qkv.values();
   const Forward expected = oracle_forward(c, qkv);
   parity::require_close("y", f.y.values(), expected.y, forward_tolerance(c.dtype, largest(qkv)));
-  parity::require_close("lse", f.lse.values(), expected.lse, {1e-6, 2e-6});
+  // On tiles the exponential is a polynomial with a relative error of 3e-6.
+  parity::require_close("lse", f.lse.values(), expected.lse,
+                        {1e-6, c.dtype == DType::bf16 ? 5e-6 : 2e-6});
 }
 
 TEST_CASE("attention equals its definition at odd and even sizes in every dtype") {

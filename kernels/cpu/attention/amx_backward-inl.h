@@ -1,0 +1,323 @@
+// The backward pass on tiles (its formulas: portable_backward-inl.h). Part of amx.cpp, inside its
+// target region. Everything T x T is transposed: a row is a key, a vector 16 of its queries.
+// Invariant: d_q of a block adds over ascending key blocks, d_k and d_v over ascending query blocks,
+// in every division of the work.
+#pragma once
+
+#include "kernels/cpu/attention/amx_pack-inl.h"
+
+namespace dstrain::attention::amx {
+
+inline constexpr int64_t kQueries = 128, kKeys = 128;  // of a pair of blocks
+inline constexpr int64_t kUnit = 32;  // queries, or keys, that the vectors do at once
+inline constexpr int64_t kMaskRow = mask_words(kKeys);
+
+struct BackwardScratch {
+  // Of a whole head, as the products read them.
+  std::byte *key_rows, *value_rows, *keys_transposed;
+  std::byte *query_columns, *d_y_columns, *query_pairs, *d_y_pairs;
+  // Sums: d_q [query / 32][half][d][16], d_k and d_v of a block [d / 16][key][16].
+  std::byte *d_q, *d_k, *d_v;
+  // Of a pair of blocks: weights and score gradients as A operands [query / 32][key][32], and the
+  // latter as B operands [query / 32][key / 32][half].
+  std::byte *weights, *d_scores, *d_score_pairs;
+  std::byte *unit_scores, *unit_d_weights;  // [half][key][16]
+  float *shift, *delta;
+  uint64_t* bits;
+
+  BackwardScratch(const Problem& p, Carver& carver) {
+    const int64_t width = padded_size(p), rows = padded_rows(p.seq);
+    for (std::byte** operand : {&key_rows, &value_rows, &keys_transposed, &query_columns,
+                                &d_y_columns, &query_pairs, &d_y_pairs}) {
+      *operand = carver.take<std::byte>(rows * width * 2);
+    }
+    d_q = carver.take<std::byte>(rows * width * 4);
+    d_k = carver.take<std::byte>(kKeys * width * 4);
+    d_v = carver.take<std::byte>(kKeys * width * 4);
+    for (std::byte** block : {&weights, &d_scores, &d_score_pairs}) {
+      *block = carver.take<std::byte>(kQueries * kKeys * 2);
+    }
+    unit_scores = carver.take<std::byte>(kUnit * kUnit * 4);
+    unit_d_weights = carver.take<std::byte>(kUnit * kUnit * 4);
+    shift = carver.take<float>(rows);
+    delta = carver.take<float>(rows);
+    bits = carver.take<uint64_t>(kQueries * kMaskRow);
+  }
+};
+
+inline constexpr auto kBitOfKey = [] {
+  std::array<uint32_t, 32> bits{};
+  for (uint32_t k = 0; k < 32; ++k) bits[k] = 1u << k;
+  return bits;
+}();
+
+struct BackwardPass {
+  const Problem& p;
+  const Operands& o;
+  const HeadPlace at;
+  const BackwardScratch s;
+  const int64_t steps;  // of depth along D
+  const float scale;
+
+  int64_t rows() const { return padded_rows(p.seq); }
+
+  void prepare() const {
+    const int64_t width = steps * kDepth;
+    const HeadRows q = head_rows(p, o, at, 0, p.seq), k = head_rows(p, o, at, 1, p.seq),
+                   v = head_rows(p, o, at, 2, p.seq);
+    const HeadRows d_y{static_cast<const bf16*>(o.d_y) + at.y, p.channels(), p.seq, p.head_size};
+    const HeadRows y{static_cast<const bf16*>(o.y) + at.y, p.channels(), p.seq, p.head_size};
+    pack_rows(k, 0, rows(), rows(), s.key_rows);
+    pack_rows(v, 0, rows(), rows(), s.value_rows);
+    pack_transposed(k, width, s.keys_transposed);
+    pack_columns(q, s.query_columns);
+    pack_columns(d_y, s.d_y_columns);
+    pack_pairs(q, width, s.query_pairs);
+    pack_pairs(d_y, width, s.d_y_pairs);
+    for (int64_t i = 0; i < rows(); ++i) {
+      __m512 sum = _mm512_setzero_ps();
+      for (int64_t d = 0; d < p.head_size; d += 16) {
+        sum = _mm512_fmadd_ps(widen(d_y.load16(i, d)), widen(y.load16(i, d)), sum);
+      }
+      s.delta[i] = _mm512_reduce_add_ps(sum) / p.drop_scale;
+      // The weights of queries past the end are 2^-1e30 = 0.
+      s.shift[i] = i < p.seq ? -o.lse[at.lse + i] * 1.44269504088896341f : -1e30f;
+    }
+  }
+
+  // What is the same for all keys of 16 queries.
+  struct Lanes {
+    __m512 shift, delta, minus_delta, scale;
+    __m512i kept;  // bit k: weight of key k of the unit
+  };
+  struct Cell {
+    __m512 weight, d_score;
+  };
+
+  template <bool kDropout>
+  static Cell cell(const Lanes& lanes, __m512 score, __m512 d_weight, __mmask16 seen, int64_t key) {
+    const __m512 w = exp2_shifted(score, lanes.scale, lanes.shift);
+    if constexpr (!kDropout) {
+      return {w, _mm512_maskz_mul_ps(seen, w, _mm512_sub_ps(d_weight, lanes.delta))};
+    }
+    const __mmask16 kept = _mm512_test_epi32_mask(
+        lanes.kept, _mm512_set1_epi32(static_cast<int>(kBitOfKey[static_cast<size_t>(key)])));
+    const __m512 g = _mm512_mask_sub_ps(lanes.minus_delta, kept, d_weight, lanes.delta);
+    return {_mm512_maskz_mov_ps(kept, w), _mm512_maskz_mul_ps(seen, w, g)};
+  }
+
+  // Weights and score gradients of 32 keys x 32 queries, from scores and d_y v^T.
+  template <bool kDropout, bool kDiagonal>
+  void unit(const Lanes (&lanes)[2], std::byte* weights, std::byte* d_scores,
+            std::byte* pairs) const {
+    for (int64_t key = 0; key < kUnit; key += 2) {
+      __m512i d_score[2];
+#pragma GCC unroll 2
+      for (int64_t odd = 0; odd < 2; ++odd) {
+        const int64_t row = (key + odd) * kRowBytes, next = row + kUnit * kRowBytes;
+        // Query i of the unit sees key k iff i >= k.
+        const __mmask32 seen = kDiagonal ? 0xffffffffu << (key + odd) : 0xffffffffu;
+        const Cell a = cell<kDropout>(lanes[0], _mm512_load_ps(s.unit_scores + row),
+                                      _mm512_load_ps(s.unit_d_weights + row),
+                                      static_cast<__mmask16>(seen), key + odd);
+        const Cell b = cell<kDropout>(lanes[1], _mm512_load_ps(s.unit_scores + next),
+                                      _mm512_load_ps(s.unit_d_weights + next),
+                                      static_cast<__mmask16>(seen >> 16), key + odd);
+        _mm512_store_si512(weights + row, round_pair(seen, a.weight, b.weight));
+        d_score[odd] = round_pair(0xffffffffu, a.d_score, b.d_score);
+        _mm512_store_si512(d_scores + row, d_score[odd]);
+      }
+      // Pairs of keys interleaved; the columns of the two tiles are the queries query_of() names.
+      std::byte* pair = pairs + key / 2 * kRowBytes;
+      _mm512_store_si512(pair, _mm512_unpacklo_epi16(d_score[0], d_score[1]));
+      _mm512_store_si512(pair + kTileBytes, _mm512_unpackhi_epi16(d_score[0], d_score[1]));
+    }
+  }
+  static int64_t query_of(int64_t half, int64_t column) {
+    return column / 4 * 8 + half * 4 + column % 4;
+  }
+
+  struct Pair {
+    int64_t query, queries, key, keys;  // queries and keys in multiples of kUnit
+    // Units of queries that see the unit of keys at `k`, and the other way round: [begin, end).
+    int64_t first_query_of(int64_t k) const {
+      return std::clamp<int64_t>(key + k - query, 0, queries);
+    }
+    int64_t keys_of(int64_t q) const {
+      return std::clamp<int64_t>(query + q + kUnit - key, 0, keys);
+    }
+  };
+
+  void unit_of(const Pair& pair, int64_t q, int64_t k) const {
+    const int64_t query = pair.query + q, key = pair.key + k;
+    const int64_t columns = query / kTile * steps * kTileBytes, column_step = steps * kTileBytes;
+    const auto scores = [&](const std::byte* a, const std::byte* b, std::byte* c) {
+      a += key * kRowBytes;
+      b += columns;
+      product_2x2({a, a + kTileBytes, rows() * kRowBytes}, {b, b + column_step, kTileBytes}, steps,
+                  {c, c + 2 * kTileBytes, c + kTileBytes, c + 3 * kTileBytes}, false);
+    };
+    scores(s.key_rows, s.query_columns, s.unit_scores);
+    scores(s.value_rows, s.d_y_columns, s.unit_d_weights);
+
+    Lanes lanes[2];
+    for (int64_t half = 0; half < 2; ++half) {
+      Lanes& l = lanes[half];
+      const int64_t i = query + half * 16;
+      l.scale = _mm512_set1_ps(scale);
+      l.shift = _mm512_load_ps(s.shift + i);
+      l.delta = _mm512_load_ps(s.delta + i);
+      l.minus_delta = _mm512_sub_ps(_mm512_setzero_ps(), l.delta);
+      const auto* words = reinterpret_cast<const uint32_t*>(s.bits + (q + half * 16) * kMaskRow);
+      const __m512i row = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+      l.kept = _mm512_i32gather_epi32(_mm512_mullo_epi32(row, _mm512_set1_epi32(2 * kMaskRow)),
+                                      words + k / 32, 4);
+    }
+    const int64_t rows_at = (q / kUnit * kKeys + k) * kRowBytes;
+    std::byte* pairs = s.d_score_pairs + (q / kUnit * (kKeys / kUnit) + k / kUnit) * 2 * kTileBytes;
+    const auto call =
+        p.drop_threshold > 0
+            ? (query == key ? &BackwardPass::unit<true, true> : &BackwardPass::unit<true, false>)
+            : (query == key ? &BackwardPass::unit<false, true> : &BackwardPass::unit<false, false>);
+    (this->*call)(lanes, s.weights + rows_at, s.d_scores + rows_at, pairs);
+  }
+
+  void add_key_sums(const Pair& pair, int64_t k) const {
+    const int64_t q = pair.first_query_of(k), depth = (pair.queries - q) / kUnit;
+    const int64_t a = (q / kUnit * kKeys + k) * kRowBytes;
+    for (int64_t d = 0; d < 2 * steps; d += 2) {
+      const int64_t b = ((pair.query + q) / kDepth * 2 * steps + d) * kTileBytes;
+      const int64_t c = (d * kKeys + k) * kRowBytes, next = c + kKeys * kRowBytes;
+      const auto add = [&](const std::byte* left, const std::byte* right, std::byte* sum) {
+        product_2x2({left + a, left + a + kTileBytes, kKeys * kRowBytes},
+                    {right + b, right + b + kTileBytes, 2 * steps * kTileBytes}, depth,
+                    {sum + c, sum + next, sum + c + kTileBytes, sum + next + kTileBytes}, true);
+      };
+      add(s.weights, s.d_y_pairs, s.d_v);
+      add(s.d_scores, s.query_pairs, s.d_k);
+    }
+  }
+
+  void add_query_sums(const Pair& pair, int64_t q) const {
+    const std::byte* b = s.d_score_pairs + q / kUnit * (kKeys / kUnit) * 2 * kTileBytes;
+    for (int64_t d = 0; d < 2 * steps; d += 2) {
+      const std::byte* a = s.keys_transposed + (pair.key / kDepth * 2 * steps + d) * kTileBytes;
+      std::byte* c = s.d_q + ((pair.query + q) / kUnit * 4 * steps + d) * kTileBytes;
+      std::byte* next = c + 2 * steps * kTileBytes;
+      product_2x2({a, a + kTileBytes, 2 * steps * kTileBytes}, {b, b + kTileBytes, 2 * kTileBytes},
+                  pair.keys_of(q) / kUnit, {c, next, c + kTileBytes, next + kTileBytes}, true);
+    }
+  }
+
+  void pair(int64_t query_block, int64_t key_block, bool for_keys, bool for_queries) const {
+    const int64_t query = query_block * kQueries, key = key_block * kKeys;
+    const Pair pair{query, std::min(kQueries, rows() - query), key,
+                    std::min(kKeys, std::min(rows(), query + kQueries) - key)};
+    if (pair.keys <= 0) return;
+    if (p.drop_threshold > 0) {
+      fill_mask_rows({.key = o.key,
+                      .sample = o.first_sample + static_cast<uint64_t>(at.sample),
+                      .threshold = p.drop_threshold,
+                      .first_element = at.mask + static_cast<uint64_t>(query * p.seq + key),
+                      .row_stride = p.seq,
+                      .rows = std::min(kQueries, p.seq - query),
+                      .columns = pair.keys,
+                      .bits = s.bits,
+                      .bits_stride = kMaskRow});
+    }
+    for (int64_t q = 0; q < pair.queries; q += kUnit) {
+      for (int64_t k = 0; k < pair.keys_of(q); k += kUnit) unit_of(pair, q, k);
+    }
+    fence();
+    for (int64_t k = 0; for_keys && k < pair.keys; k += kUnit) {
+      if (pair.first_query_of(k) < pair.queries) add_key_sums(pair, k);
+    }
+    for (int64_t q = 0; for_queries && q < pair.queries; q += kUnit) {
+      if (pair.keys_of(q) > 0) add_query_sums(pair, q);
+    }
+  }
+
+  bf16* d_row(int64_t part, int64_t row) const {
+    return static_cast<bf16*>(o.d_qkv) + at.qkv + part * p.channels() + row * p.qkv_stride();
+  }
+
+  void store_keys(int64_t part, const std::byte* sums, int64_t key, float factor) const {
+    const __m512 f = _mm512_set1_ps(factor);
+    for (int64_t r = 0; r < std::min(kKeys, p.seq - key); ++r) {
+      for (int64_t d = 0; d < p.head_size; d += kTile) {
+        const __m512 sum = _mm512_load_ps(sums + (d / kTile * kKeys + r) * kRowBytes);
+        _mm256_mask_storeu_epi16(d_row(part, key + r) + d, first_lanes16(p.head_size - d),
+                                 round_result(_mm512_mul_ps(sum, f)));
+      }
+    }
+  }
+
+  void store_queries(int64_t query, float factor) const {
+    const __m512 f = _mm512_set1_ps(factor);
+    for (int64_t half = 0; half < 2; ++half) {
+      for (int64_t d = 0; d < p.head_size; d += kTile) {
+        const std::byte* tile =
+            s.d_q + ((query / kUnit * 2 + half) * 2 * steps + d / kTile) * kTileBytes;
+        __m512i r[16];
+        for (int i = 0; i < 16; ++i) r[i] = _mm512_load_si512(tile + i * kRowBytes);
+        transpose(r);
+        for (int i = 0; i < 16; ++i) {
+          const int64_t row = query + query_of(half, i);
+          if (row >= p.seq) continue;
+          const __m512 sum = _mm512_mul_ps(_mm512_castsi512_ps(r[i]), f);
+          _mm256_mask_storeu_epi16(d_row(0, row) + d, first_lanes16(p.head_size - d),
+                                   round_result(sum));
+        }
+      }
+    }
+  }
+
+  void run(const GradPart& part) const {
+    const float factor =
+        static_cast<float>(p.drop_scale / std::sqrt(static_cast<double>(p.head_size)));
+    const int64_t width = steps * kDepth, query_blocks = divide_up(p.seq, kQueries);
+    const Range queries{part.query_blocks.begin * kQueries,
+                        std::min(part.query_blocks.end * kQueries, rows())};
+    if (!queries.empty()) {
+      std::memset(s.d_q + queries.begin * width * 4, 0,
+                  static_cast<size_t>((queries.end - queries.begin) * width * 4));
+    }
+    for (int64_t k = part.key_blocks.begin; k < part.key_blocks.end; ++k) {
+      std::memset(s.d_k, 0, static_cast<size_t>(kKeys * width * 4));
+      std::memset(s.d_v, 0, static_cast<size_t>(kKeys * width * 4));
+      fence();
+      for (int64_t q = k * kKeys / kQueries; q < query_blocks; ++q) pair(q, k, true, part.fused);
+      store_keys(1, s.d_k, k * kKeys, factor);
+      store_keys(2, s.d_v, k * kKeys, p.drop_scale);
+    }
+    for (int64_t q = part.query_blocks.begin; !part.fused && q < part.query_blocks.end; ++q) {
+      for (int64_t k = 0; k * kKeys < std::min((q + 1) * kQueries, p.seq); ++k) {
+        pair(q, k, false, true);
+      }
+    }
+    for (int64_t q = queries.begin; q < queries.end; q += kUnit) store_queries(q, factor);
+  }
+};
+
+inline void backward(const Problem& p, const Operands& o, int64_t head, const GradPart& part,
+                     std::byte* scratch) {
+  Carver carver(scratch);
+  const BackwardPass pass{p,
+                          o,
+                          HeadPlace(p, head),
+                          BackwardScratch(p, carver),
+                          padded_size(p) / kDepth,
+                          exponent_scale(p)};
+  pass.prepare();
+  const TileScope tiles;
+  fence();
+  pass.run(part);
+}
+
+inline int64_t backward_bytes(const Problem& p) {
+  Carver carver(nullptr);
+  BackwardScratch(p, carver);
+  return carver.bytes();
+}
+
+}  // namespace dstrain::attention::amx

@@ -1,0 +1,202 @@
+// The forward pass on tiles. Part of amx.cpp, inside its target region.
+//
+// The reference m of a row's exponents is an integer power of two near its running maximum, raised
+// only when a block exceeds it by 2^8: rescaling is rare, and exact.
+#pragma once
+
+#include "kernels/cpu/attention/amx_pack-inl.h"
+
+namespace dstrain::attention::amx {
+
+inline constexpr int64_t kForwardQueries = 64, kForwardKeys = 256;
+inline constexpr int64_t kScoreRow = kForwardKeys * 4 + 64;  // bytes; odd in cache lines
+inline constexpr int64_t kForwardMaskRow = mask_words(kForwardKeys);
+inline constexpr float kSlack = 8;
+
+struct ForwardScratch {
+  std::byte *keys, *values, *queries, *scores, *sums;
+  float *total, *magic_minus_m, *limit;
+  uint64_t* bits;
+
+  ForwardScratch(const Problem& p, Carver& carver) {
+    const int64_t width = padded_size(p), rows = padded_rows(p.seq);
+    keys = carver.take<std::byte>(rows * width * 2);
+    values = carver.take<std::byte>(rows * width * 2);
+    queries = carver.take<std::byte>(kForwardQueries * width * 2);
+    scores = carver.take<std::byte>(kForwardQueries * kScoreRow);
+    sums = carver.take<std::byte>(kForwardQueries * width * 4);  // [d / 16][row][16]
+    total = carver.take<float>(kForwardQueries * 16);            // by lane
+    magic_minus_m = carver.take<float>(kForwardQueries);
+    limit = carver.take<float>(kForwardQueries);  // score that raises m
+    bits = carver.take<uint64_t>(kForwardQueries * kForwardMaskRow);
+  }
+};
+
+struct ForwardPass {
+  const Problem& p;
+  const Operands& o;
+  const HeadPlace at;
+  const ForwardScratch s;
+  const int64_t steps;  // of depth along D
+  const float scale;
+
+  // scores (32 x keys) of rows [row, row + 32) of the block.
+  void scores_of(int64_t row, int64_t key, int64_t keys) const {
+    const std::byte* q = s.queries + row * kRowBytes;
+    for (int64_t n = 0; n < keys; n += 2 * kTile) {
+      const std::byte* k = s.keys + (key + n) / kTile * steps * kTileBytes;
+      std::byte* c = s.scores + row * kScoreRow + n * 4;
+      product_2x2(
+          {q, q + kTileBytes, kForwardQueries * kRowBytes}, {k, k + steps * kTileBytes, kTileBytes},
+          steps,
+          {c, c + kRowBytes, c + kTile * kScoreRow, c + kTile * kScoreRow + kRowBytes, kScoreRow},
+          false);
+    }
+  }
+
+  void values_of(int64_t row, int64_t key, int64_t keys) const {
+    const std::byte* a = s.scores + row * kScoreRow;
+    for (int64_t d = 0; d < 2 * steps; d += 2) {
+      const std::byte* b = s.values + (key / kDepth * 2 * steps + d) * kTileBytes;
+      std::byte* c = s.sums + (d * kForwardQueries + row) * kRowBytes;
+      std::byte* next = c + kForwardQueries * kRowBytes;
+      product_2x2({a, a + kTile * kScoreRow, kRowBytes, kScoreRow},
+                  {b, b + kTileBytes, 2 * steps * kTileBytes}, keys / kDepth,
+                  {c, next, c + kTileBytes, next + kTileBytes}, true);
+    }
+  }
+
+  void raise(int64_t row, __m512 largest) const {
+    const float m = std::ceil(_mm512_reduce_max_ps(largest) * scale);
+    const float old_m = kRoundMagic - s.magic_minus_m[row];
+    s.magic_minus_m[row] = kRoundMagic - m;
+    s.limit[row] = (m + kSlack) / scale;
+    const __m512 factor = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_set1_ps(old_m - m));
+    float* total = s.total + row * 16;
+    _mm512_store_ps(total, _mm512_mul_ps(_mm512_load_ps(total), factor));
+    for (int64_t d = 0; d < 2 * steps; ++d) {
+      std::byte* sum = s.sums + (d * kForwardQueries + row) * kRowBytes;
+      _mm512_store_ps(sum, _mm512_mul_ps(_mm512_load_ps(sum), factor));
+    }
+  }
+
+  // Scores of a row become weights, in the same memory: `chunks` times 32 keys, the last one only
+  // up to `last_seen` keys.
+  void softmax_row(int64_t row, int64_t chunks, __mmask32 last_seen) const {
+    std::byte* at_row = s.scores + row * kScoreRow;
+    const auto score = [&](int64_t vector) { return _mm512_load_ps(at_row + vector * kRowBytes); };
+    const auto low = static_cast<__mmask16>(last_seen);
+    const auto high = static_cast<__mmask16>(last_seen >> 16);
+    const __m512 lowest = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+    __m512 largest = _mm512_mask_mov_ps(lowest, low, score(2 * chunks - 2));
+    __m512 largest2 = _mm512_mask_mov_ps(lowest, high, score(2 * chunks - 1));
+    for (int64_t c = 0; c + 1 < chunks; ++c) {
+      largest = _mm512_max_ps(largest, score(2 * c));
+      largest2 = _mm512_max_ps(largest2, score(2 * c + 1));
+    }
+    largest = _mm512_max_ps(largest, largest2);
+    if (_mm512_cmp_ps_mask(largest, _mm512_set1_ps(s.limit[row]), _CMP_GT_OQ)) raise(row, largest);
+
+    const __m512 scale_v = _mm512_set1_ps(scale);
+    const __m512 shift = _mm512_set1_ps(s.magic_minus_m[row]);
+    const auto* kept = reinterpret_cast<const uint32_t*>(s.bits + row * kForwardMaskRow);
+    const bool dropout = p.drop_threshold > 0;
+    float* total = s.total + row * 16;
+    __m512 sum = _mm512_load_ps(total), sum2 = _mm512_setzero_ps();
+    for (int64_t c = 0; c + 1 < chunks; ++c) {
+      const __m512 a = exp2_minus_integer(score(2 * c), scale_v, shift);
+      const __m512 b = exp2_minus_integer(score(2 * c + 1), scale_v, shift);
+      sum = _mm512_add_ps(sum, a);
+      sum2 = _mm512_add_ps(sum2, b);
+      _mm512_store_si512(at_row + c * kRowBytes, round_pair(dropout ? kept[c] : 0xffffffffu, a, b));
+    }
+    const int64_t c = chunks - 1;
+    const __m512 a = exp2_minus_integer(score(2 * c), scale_v, shift);
+    const __m512 b = exp2_minus_integer(score(2 * c + 1), scale_v, shift);
+    sum = _mm512_mask_add_ps(sum, low, sum, a);
+    sum2 = _mm512_mask_add_ps(sum2, high, sum2, b);
+    const __mmask32 keep = last_seen & (dropout ? kept[c] : 0xffffffffu);
+    _mm512_store_si512(at_row + c * kRowBytes, round_pair(keep, a, b));
+    _mm512_store_ps(total, _mm512_add_ps(sum, sum2));
+  }
+
+  void block(int64_t query, int64_t rows, int64_t key) const {
+    const int64_t keys = std::min(kForwardKeys, padded_rows(query + rows) - key);
+    if (p.drop_threshold > 0) {
+      fill_mask_rows({.key = o.key,
+                      .sample = o.first_sample + static_cast<uint64_t>(at.sample),
+                      .threshold = p.drop_threshold,
+                      .first_element = at.mask + static_cast<uint64_t>(query * p.seq + key),
+                      .row_stride = p.seq,
+                      .rows = rows,
+                      .columns = keys,
+                      .bits = s.bits,
+                      .bits_stride = kForwardMaskRow});
+    }
+    for (int64_t row = 0; row < rows; row += kDepth) {
+      const int64_t seen = std::min(keys, query + row + kDepth - key);
+      if (seen <= 0) continue;
+      scores_of(row, key, seen);
+      const bool diagonal = key + seen == query + row + kDepth;
+      for (int64_t r = 0; r < std::min(kDepth, rows - row); ++r) {
+        softmax_row(row + r, seen / kDepth, diagonal ? first_lanes32(r + 1) : 0xffffffffu);
+      }
+      fence();
+      values_of(row, key, seen);
+    }
+  }
+
+  void store(int64_t query, int64_t rows) const {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float total = _mm512_reduce_add_ps(_mm512_load_ps(s.total + r * 16));
+      const float m = kRoundMagic - s.magic_minus_m[r];
+      o.lse[at.lse + query + r] =
+          static_cast<float>(m * 0.6931471805599453 + std::log(double{total}));
+      const __m512 factor = _mm512_set1_ps(p.drop_scale / total);
+      bf16* y = static_cast<bf16*>(o.y) + at.y + (query + r) * p.channels();
+      for (int64_t d = 0; d < p.head_size; d += kTile) {
+        const std::byte* sum = s.sums + (d / kTile * kForwardQueries + r) * kRowBytes;
+        _mm256_mask_storeu_epi16(y + d, first_lanes16(p.head_size - d),
+                                 round_result(_mm512_mul_ps(_mm512_load_ps(sum), factor)));
+      }
+    }
+  }
+
+  void run(Range query_blocks) const {
+    const int64_t keys = std::min(query_blocks.end * kForwardQueries, p.seq);
+    pack_columns(head_rows(p, o, at, 1, keys), s.keys);
+    pack_pairs(head_rows(p, o, at, 2, keys), steps * kDepth, s.values);
+    for (int64_t q = query_blocks.begin; q < query_blocks.end; ++q) {
+      const int64_t query = q * kForwardQueries, rows = std::min(kForwardQueries, p.seq - query);
+      pack_rows(head_rows(p, o, at, 0, p.seq), query, kForwardQueries, kForwardQueries, s.queries);
+      std::memset(s.sums, 0, static_cast<size_t>(kForwardQueries * steps * kDepth * 4));
+      std::fill_n(s.total, rows * 16, 0.0f);
+      std::fill_n(s.limit, rows, -std::numeric_limits<float>::infinity());
+      std::fill_n(s.magic_minus_m, rows, std::numeric_limits<float>::infinity());
+      fence();
+      for (int64_t key = 0; key < query + rows; key += kForwardKeys) block(query, rows, key);
+      store(query, rows);
+    }
+  }
+};
+
+inline void forward(const Problem& p, const Operands& o, int64_t head, Range query_blocks,
+                    std::byte* scratch) {
+  Carver carver(scratch);
+  const ForwardPass pass{p,
+                         o,
+                         HeadPlace(p, head),
+                         ForwardScratch(p, carver),
+                         padded_size(p) / kDepth,
+                         exponent_scale(p)};
+  const TileScope tiles;
+  pass.run(query_blocks);
+}
+
+inline int64_t forward_bytes(const Problem& p) {
+  Carver carver(nullptr);
+  ForwardScratch(p, carver);
+  return carver.bytes();
+}
+
+}  // namespace dstrain::attention::amx

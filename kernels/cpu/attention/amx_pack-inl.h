@@ -1,0 +1,106 @@
+// A head's operands in the layouts that tiles load. Part of amx.cpp, inside its target region.
+// Invariant: everything past the last row and past D is zero.
+#pragma once
+
+#include "kernels/cpu/attention/amx_tiles-inl.h"
+#include "kernels/cpu/attention/amx_vectors-inl.h"
+
+namespace dstrain::attention::amx {
+
+// One head of an operand: `rows` rows of D elements, `stride` elements apart.
+struct HeadRows {
+  const bf16* data;
+  int64_t stride, rows, size;
+
+  __m512i load32(int64_t row, int64_t d) const {  // elements d .. d+31
+    if (row >= rows) return _mm512_setzero_si512();
+    return _mm512_maskz_loadu_epi16(first_lanes32(size - d), data + row * stride + d);
+  }
+  __m256i load16(int64_t row, int64_t d) const {
+    if (row >= rows) return _mm256_setzero_si256();
+    return _mm256_maskz_loadu_epi16(first_lanes16(size - d), data + row * stride + d);
+  }
+};
+
+inline int64_t padded_size(const Problem& p) {
+  return round_up(p.head_size, kDepth);
+}
+inline int64_t padded_rows(int64_t rows) {
+  return round_up(rows, kDepth);
+}
+
+// A operand, depth along D: out[D step][row][32], `count` rows from `first`, `pitch` rows a step.
+inline void pack_rows(const HeadRows& in, int64_t first, int64_t count, int64_t pitch,
+                      std::byte* out) {
+  for (int64_t d = 0; d < in.size; d += kDepth) {
+    std::byte* step = out + d / kDepth * pitch * kRowBytes;
+    for (int64_t r = 0; r < count; ++r) {
+      _mm512_storeu_si512(step + r * kRowBytes, in.load32(first + r, d));
+    }
+  }
+}
+
+// B operand, depth along D: out[row / 16][D step] tiles whose columns are rows of the operand.
+inline void pack_columns(const HeadRows& in, std::byte* out) {
+  for (int64_t row = 0; row < padded_rows(in.rows); row += kTile) {
+    for (int64_t d = 0; d < in.size; d += kDepth) {
+      __m512i r[16];
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) r[i] = in.load32(row + i, d);
+      transpose(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * kRowBytes, r[i]);
+      out += kTileBytes;
+    }
+  }
+}
+
+// Rows 32g .. 32g+31 as depth pairs of 16 columns of D.
+inline void load_pairs(const HeadRows& in, int64_t row, int64_t d, __m512i (&r)[16]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    const __m512i even = _mm512_cvtepu16_epi32(in.load16(row + 2 * i, d));
+    const __m512i odd = _mm512_cvtepu16_epi32(in.load16(row + 2 * i + 1, d));
+    r[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+  }
+}
+
+// B operand, depth along rows: out[row / 32][d / 16] tiles.
+inline void pack_pairs(const HeadRows& in, int64_t width, std::byte* out) {
+  for (int64_t row = 0; row < padded_rows(in.rows); row += kDepth) {
+    for (int64_t d = 0; d < width; d += kTile) {
+      __m512i r[16];
+      load_pairs(in, row, d, r);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * kRowBytes, r[i]);
+      out += kTileBytes;
+    }
+  }
+}
+
+// A operand, depth along rows (the transpose): out[row / 32][d / 16] tiles.
+inline void pack_transposed(const HeadRows& in, int64_t width, std::byte* out) {
+  for (int64_t row = 0; row < padded_rows(in.rows); row += kDepth) {
+    for (int64_t d = 0; d < width; d += kTile) {
+      __m512i r[16];
+      load_pairs(in, row, d, r);
+      transpose(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + i * kRowBytes, r[i]);
+      out += kTileBytes;
+    }
+  }
+}
+
+// part 0, 1, 2: q, k, v; only the first `rows` rows.
+inline HeadRows head_rows(const Problem& p, const Operands& o, const HeadPlace& at, int64_t part,
+                          int64_t rows) {
+  return {static_cast<const bf16*>(o.qkv) + at.qkv + part * p.channels(), p.qkv_stride(), rows,
+          p.head_size};
+}
+
+inline float exponent_scale(const Problem& p) {
+  return static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(p.head_size)));
+}
+
+}  // namespace dstrain::attention::amx
