@@ -114,11 +114,14 @@ class Replay {
       regions_[static_cast<size_t>(Region::transient)].claim(
           begin, begin + plan_.workspace_bytes[index], -1 - static_cast<int64_t>(index));
     }
-    for (BufferId id : op.writes) {
+    for (size_t i = 0; i < op.writes.size(); ++i) {
+      const BufferId id = op.writes[i];
       if (id == kNone) continue;
+      // Cross-entropy adds to the loss, never to its gradient.
+      const bool target = op.op != OpKind::cross_entropy || i == 0;
       const bool adds = op.accumulate == Accumulate::always ||
                         (op.accumulate == Accumulate::after_first_micro && issue.micro > 0);
-      if (adds) require(id, issue.micro, where);
+      if (adds && target) require(id, issue.micro, where);
       const int copies =
           all_micros && program_.at(id).per_micro ? static_cast<int>(plan_.micro_batches) : 1;
       for (int m = 0; m < copies; ++m) claim(id, copies > 1 ? m : issue.micro);

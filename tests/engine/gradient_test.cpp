@@ -36,6 +36,8 @@ void check_gradients(const Job& job, double ignored_targets = 0) {
   enlarge(rig);
   rig.step(0);
   const Program& program = rig.plans.train.program;
+  // A relu that switches within the step bends the slope; gelu is smooth.
+  const double tolerance = job.model.gelu ? 2e-3 : 1e-2;
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
   for (const Parameter& p : program.parameters) {
@@ -60,17 +62,16 @@ void check_gradients(const Job& job, double ignored_targets = 0) {
       }
       length = std::sqrt(length);
       for (size_t i = 0; i < n; ++i) expected += direction[i] / length * gradient[i];
-      const double h = 4e-3;
       const auto loss_at = [&](double t) {
         for (size_t i = 0; i < n; ++i)
           w.as<float>()[i] = static_cast<float>(weights[i] + t * direction[i] / length);
         return rig.step(0);
       };
-      // Fourth-order central difference; rounding of the f32 forward pass is what remains.
-      const double slope =
-          (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
+      // Small enough that few relus switch, large enough for the rounding of an f32 forward pass.
+      const double h = 1e-3;
+      const double slope = (loss_at(h) - loss_at(-h)) / (2 * h);
       std::copy(weights.begin(), weights.end(), w.as<float>());
-      CHECK(slope == Approx(expected).epsilon(3e-3).margin(1e-5));
+      CHECK(slope == Approx(expected).epsilon(tolerance).margin(1e-5));
     }
   }
 }
