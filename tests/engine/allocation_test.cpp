@@ -1,0 +1,54 @@
+// A step allocates nothing: every operator new of the process, libraries' included, is counted here.
+#include <malloc.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <new>
+
+#include "tests/engine/rig.h"
+
+namespace {
+
+std::atomic<int64_t> allocations{0};
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  ++allocations;
+  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+
+using namespace dstrain;
+
+TEST_CASE("a step allocates nothing, in every dtype") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    INFO(name_of(dtype));
+    Job job;
+    job.model = {.n_layer = 2, .n_embd = 64, .n_head = 2, .block_size = 48, .vocab_size = 65};
+    job.batch = {.train_batch = 4, .micro_batch = 2, .accumulation = 2};
+    job.dtype = job.wire_dtype = dtype;
+    const RandomDataset data(65);
+    Rig rig(job, data, 2);
+    rig.step(1e-3f);  // libraries make their thread pools in the first one
+    const int64_t before = allocations;
+    const size_t heap = mallinfo2().uordblks;
+    rig.step(1e-3f);
+    CHECK(allocations - before == 0);
+    CHECK(mallinfo2().uordblks <= heap);
+  }
+}
+
+TEST_CASE("the counter counts") {
+  const int64_t before = allocations;
+  const std::vector<int> v(100, allocations > 0 ? 1 : 2);
+  CHECK(v[7] == 1);
+  CHECK(allocations - before >= 1);
+}
