@@ -132,25 +132,34 @@ void measure(const Setting& s, int threads, int rounds) {
   layer.forward();
   layer.backward();
   probe();
-  std::vector<double> forward, backward, rate, forward_share, backward_share;
+  std::vector<double> forward, backward, forward_core, backward_core, rate, forward_share,
+      backward_share;
   const double flops = 4.0 * kHeadSize * layer.elements();
   for (int i = 0; i < rounds; ++i) {
     rate.push_back(probe());
     const Times f = layer.forward(), b = layer.backward();
     forward.push_back(f.wall);
     backward.push_back(b.wall);
+    forward_core.push_back(f.cpu);
+    backward_core.push_back(b.cpu);
     forward_share.push_back(flops / rate.back() / f.cpu);
     backward_share.push_back(2.5 * flops / rate.back() / b.cpu);
   }
   const double calls = s.dropout > 0 ? layer.elements() / 8 : 0;
+  const auto pass = [](const char* name, const auto& wall, const auto& core, const auto& share) {
+    return fmt::format("{} {:.2f} ms (on the cores {:.2f}, products {:.2f})", name,
+                       median(wall) * 1e3, median(core) * 1e3, median(share));
+  };
+  fmt::print("{} B={} T={} dropout {}: {}, {}; {} layers {:.3f} s (on the cores {:.3f})\n",
+             name_of(s.dtype), s.batch, s.seq, s.dropout,
+             pass("forward", forward, forward_core, forward_share),
+             pass("backward", backward, backward_core, backward_share), kLayers,
+             kLayers * (median(forward) + median(backward)),
+             kLayers * (median(forward_core) + median(backward_core)));
   fmt::print(
-      "{:<4} B={} T={:<4} dropout {:<3} | forward {:7.2f} ms, products {:4.2f} | backward {:7.2f} "
-      "ms, products {:4.2f} | {} layers {:5.3f} s | probe {:6.0f} GFLOP/s | floor of a layer: "
-      "{:.2f} GFLOP, {:.1f} M exp, {:.1f} M Philox | scratch {:.1f} MB\n",
-      name_of(s.dtype), s.batch, s.seq, s.dropout, median(forward) * 1e3, median(forward_share),
-      median(backward) * 1e3, median(backward_share), kLayers,
-      kLayers * (median(forward) + median(backward)), median(rate) * 1e-9, 3.5 * flops * 1e-9,
-      2 * layer.elements() * 1e-6, 2 * calls * 1e-6,
+      "    floor of a layer: {:.2f} GFLOP at {:.0f} GFLOP/s, {:.1f} M exponentials, {:.1f} M "
+      "Philox calls; scratch {:.1f} MB\n",
+      3.5 * flops * 1e-9, median(rate) * 1e-9, 2 * layer.elements() * 1e-6, 2 * calls * 1e-6,
       static_cast<double>(layer.scratch_bytes()) * 1e-6);
 }
 

@@ -42,7 +42,7 @@ struct Chosen {
   void (*fill_mask_rows)(const MaskRows&);
 };
 
-Chosen chosen() {
+Chosen choose() {
   const auto of = [](const auto& b) { return Chosen{&b.body, b.fill_mask_rows}; };
 #if HWY_TARGETS & HWY_AVX3
   if (max_isa() >= Isa::avx512 && (hwy::SupportedTargets() & HWY_AVX3)) {
@@ -53,6 +53,12 @@ Chosen chosen() {
   if (max_isa() >= Isa::avx2 && (hwy::SupportedTargets() & HWY_AVX2)) return of(N_AVX2::bodies());
 #endif
   return of(HWY_STATIC_DISPATCH(bodies)());
+}
+
+// Once: asking the processor what it is takes microseconds under a hypervisor.
+const Chosen& chosen() {
+  static const Chosen kChosen = choose();
+  return kChosen;
 }
 
 }  // namespace
