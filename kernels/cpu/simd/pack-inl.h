@@ -110,8 +110,13 @@ SIMD_BINARY(operator-, hn::Sub(x, y))
 SIMD_BINARY(operator*, hn::Mul(x, y))
 SIMD_BINARY(operator/, hn::Div(x, y))
 // The second operand where either is NaN.
+#if HWY_TARGET == HWY_SCALAR
+SIMD_BINARY(minimum, hn::IfThenElse(hn::Lt(x, y), x, y))
+SIMD_BINARY(maximum, hn::IfThenElse(hn::Gt(x, y), x, y))
+#else
 SIMD_BINARY(minimum, hn::Min(x, y))
 SIMD_BINARY(maximum, hn::Max(x, y))
+#endif
 SIMD_TERNARY(fma, hn::MulAdd(x, y, z))      // a * b + c
 SIMD_TERNARY(fnma, hn::NegMulAdd(x, y, z))  // c - a * b
 SIMD_COMPARE(greater, hn::Gt(x, y))

@@ -1,0 +1,173 @@
+// Times the SIMD kernels against loops of the same memory traffic, both in one run and in turn, and
+// prints medians of the ratios: kernels_bench [threads] [millions of parameters].
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "benchmarks/kernels/traffic.h"
+#include "kernels/cpu/simd/init_weights.h"
+#include "kernels/cpu/simd/simd.h"
+#include "runtime/core/error.h"
+#include "runtime/core/isa.h"
+#include "runtime/core/memory.h"
+
+namespace dstrain {
+namespace {
+
+double seconds(const std::function<void()>& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+struct Timing {
+  double kernel, ratio;  // median seconds; median of loop time / kernel time
+};
+
+// Runs the two alternately, swapping which one goes first.
+Timing compare(const std::function<void()>& kernel, const std::function<void()>& loop, int rounds) {
+  std::vector<double> times, ratios;
+  for (int i = 0; i < rounds + 1; ++i) {
+    double k, l;
+    if (i % 2 == 0)
+      k = seconds(kernel), l = seconds(loop);
+    else
+      l = seconds(loop), k = seconds(kernel);
+    if (i == 0) continue;
+    times.push_back(k);
+    ratios.push_back(l / k);
+  }
+  return {median(times), median(ratios)};
+}
+
+struct Bench {
+  std::vector<TensorSpec> in, out;
+  std::vector<Memory> memory;
+  std::vector<Tensor> reads, writes;
+  std::unique_ptr<Kernel> kernel;
+  KernelCall call;
+  StepState state;
+  int64_t bytes = 0;  // of all operands
+
+  Bench(OpKind op, const OpAttrs& attrs, std::vector<TensorSpec> inputs,
+        std::vector<TensorSpec> outputs, int threads)
+      : in(std::move(inputs)), out(std::move(outputs)) {
+    state.lr = 1e-3f;
+    state.d_loss = 1;
+    const KernelSpec spec{op, attrs, in, out, threads};
+    const auto place = [&](const TensorSpec& s) {
+      const Tensor t{nullptr, s.shape, s.dtype};
+      memory.push_back(Memory::anonymous(std::max<int64_t>(64, t.bytes()), "benchmark"));
+      bytes += t.bytes();
+      return Tensor{t.elements() > 0 ? memory.back().data() : nullptr, s.shape, s.dtype};
+    };
+    for (const TensorSpec& s : in) reads.push_back(place(s));
+    for (const TensorSpec& s : out) writes.push_back(place(s));
+    memory.push_back(Memory::anonymous(simd_workspace_bytes(spec) + 64, "workspace"));
+    kernel = make_simd(spec);
+    call.in = reads;
+    call.out = writes;
+    call.workspace = {memory.back().data(), Shape{memory.back().bytes()}, DType::u8};
+    call.state = &state;
+    fill_operands(threads);
+  }
+
+  void fill_operands(int threads) {
+    for (std::vector<Tensor>* side : {&reads, &writes})
+      for (const Tensor& t : *side)
+        if (t && t.dtype == DType::f32)
+          fill_uniform(t.as<float>(), 0, t.elements(), 0.5f, {1, 2}, threads);
+  }
+  void run() const { kernel->run(call); }
+};
+
+void bench_adam(DType copy, int64_t n, int threads) {
+  const TensorSpec flat{Shape{n}, DType::f32}, param{Shape{n}, copy};
+  const bool has_copy = copy != DType::f32;
+  Bench b(OpKind::adam, {.eps = 1e-8f, .weight_decay = 0.01f}, {flat},
+          {flat, flat, flat, has_copy ? param : TensorSpec{}}, threads);
+  // Second moments are not negative.
+  for (int64_t i = 0; i < n; ++i) b.writes[2].as<float>()[i] = std::abs(b.writes[2].as<float>()[i]);
+  const auto loop = [&] {
+    adam_traffic(b.reads[0].as<float>(), b.writes[0].as<float>(), b.writes[1].as<float>(),
+                 b.writes[2].as<float>(), b.writes[3].as<uint16_t>(), n, threads);
+  };
+  const Timing t = compare([&] { b.run(); }, loop, 15);
+  const double traffic = static_cast<double>(n) * (has_copy ? 30 : 28);
+  fmt::print("adam{:<24} {:9.3f} ms {:7.1f} GB/s   same traffic / ours {:.3f}\n",
+             has_copy ? fmt::format(", {} copy", name_of(copy)) : ", f32", t.kernel * 1e3,
+             traffic / t.kernel * 1e-9, t.ratio);
+}
+
+void bench_op(const std::string& label, OpKind op, const OpAttrs& attrs, std::vector<TensorSpec> in,
+              std::vector<TensorSpec> out, int threads) {
+  Bench b(op, attrs, std::move(in), std::move(out), threads);
+  const int64_t half = b.bytes / 2;
+  const Memory from = Memory::anonymous(half, "copy source"), to = Memory::anonymous(half, "copy");
+  const auto bytes_of = [](const Memory& m) { return reinterpret_cast<char*>(m.data()); };
+  const Timing t = compare([&] { b.run(); },
+                           [&] { copy_traffic(bytes_of(from), bytes_of(to), half, threads); }, 15);
+  fmt::print("{:<28} {:9.3f} ms {:7.1f} GB/s   same bytes copied / ours {:.3f}\n", label,
+             t.kernel * 1e3, static_cast<double>(b.bytes) / t.kernel * 1e-9, t.ratio);
+}
+
+void bench_all(int threads, int64_t n) {
+  fmt::print("{} threads, {}\n", threads, name_of(max_isa()));
+  for (DType copy : {DType::f32, DType::bf16, DType::f16}) bench_adam(copy, n, threads);
+  const int64_t r = 2048, c = 768;
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const TensorSpec x{Shape{r, c}, dtype}, wide{Shape{r, 4 * c}, dtype};
+    const TensorSpec row{Shape{c}, dtype}, stat{Shape{r}, DType::f32}, grad{Shape{c}, DType::f32};
+    const TensorSpec ids{Shape{r}, DType::i32}, big{Shape{256, 50257}, dtype};
+    const TensorSpec table{Shape{65, c}, DType::f32}, loss{Shape{1}, DType::f64};
+    const auto bench = [&](std::string_view name, OpKind op, const OpAttrs& attrs,
+                           std::vector<TensorSpec> in, std::vector<TensorSpec> out) {
+      bench_op(fmt::format("{} {}", name, name_of(dtype)), op, attrs, std::move(in), std::move(out),
+               threads);
+    };
+    bench("layer_norm", OpKind::layer_norm, {}, {x, row, row}, {x, stat, stat});
+    bench("layer_norm_input_grad", OpKind::layer_norm_input_grad, {}, {x, x, row, stat, stat, x},
+          {x});
+    bench("layer_norm_weight_grad", OpKind::layer_norm_weight_grad, {}, {x, x, stat, stat},
+          {grad, grad});
+    bench("relu", OpKind::activation, {.activation = Activation::relu}, {wide}, {wide});
+    bench("gelu", OpKind::activation, {.activation = Activation::gelu}, {wide}, {wide});
+    bench("gelu grad", OpKind::activation_grad, {.activation = Activation::gelu}, {wide, wide},
+          {wide});
+    bench("add_dropout 0.1", OpKind::add_dropout, {.dropout = 0.1f, .seq_len = 256}, {x, x}, {x});
+    bench("dropout_grad 0.1", OpKind::dropout_grad, {.dropout = 0.1f, .seq_len = 256}, {x}, {x});
+    bench("cross_entropy V 50257", OpKind::cross_entropy, {}, {big, {Shape{256}, DType::i32}},
+          {loss, big});
+    bench("sum_rows", OpKind::sum_rows, {}, {wide}, {{Shape{4 * c}, DType::f32}});
+    bench("embed_token_grad V 65", OpKind::embed_token_grad, {}, {x, ids}, {table});
+    bench("accumulate", OpKind::accumulate, {}, {wide}, {{Shape{r, 4 * c}, DType::f32}});
+  }
+  bench_op("sum_squares", OpKind::sum_squares, {}, {{Shape{n}, DType::f32}},
+           {{Shape{1}, DType::f64}}, threads);
+  const Memory weights = Memory::anonymous(n * 4, "weights");
+  auto* w = reinterpret_cast<float*>(weights.data());
+  const double t = seconds([&] { fill_normal(w, 0, n, 0.02f, {1, 2}, threads); });
+  fmt::print("fill_normal {} M: {:.3f} s\n", n / 1000000, t);
+}
+
+}  // namespace
+}  // namespace dstrain
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  const int64_t millions = argc > 2 ? std::atoi(argv[2]) : 20;
+  if (threads < 1 || millions < 1) {
+    fmt::print(stderr, "usage: kernels_bench [threads] [millions of parameters]\n");
+    return 1;
+  }
+  dstrain::bench_all(threads, millions * 1000000);
+  return 0;
+}
