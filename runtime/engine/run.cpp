@@ -1,0 +1,37 @@
+#include "runtime/engine/run.h"
+
+#include <fmt/format.h>
+
+#include "kernels/cpu/cpu_library.h"
+#include "runtime/core/cpu.h"
+#include "runtime/engine/trainer.h"
+#include "runtime/plan/print.h"
+
+namespace dstrain {
+namespace {
+
+RankPlan plan_of(const Job& job, int rank) {
+  return make_rank_plan(job, {rank, job.ranks}, *make_cpu_library(), threads_per_rank(job.ranks));
+}
+
+}  // namespace
+
+RunOutcome train(const Job& job, const Dataset& dataset, RunContext& ctx) {
+  Trainer trainer(job, dataset, ctx);
+  trainer.load();
+  return trainer.run();
+}
+
+int64_t planned_bytes(const Job& job) {
+  return plan_of(job, 0).memory.total();  // all ranks hold equal slices
+}
+
+std::string plan_text(const Job& job, int rank) {
+  return plan_to_text(plan_of(job, rank), fmt::format("rank {} of {}", rank, job.ranks));
+}
+
+std::string plan_json(const Job& job, int rank) {
+  return plan_to_json(plan_of(job, rank));
+}
+
+}  // namespace dstrain

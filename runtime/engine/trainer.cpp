@@ -1,0 +1,162 @@
+#include "runtime/engine/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/cpu_library.h"
+#include "runtime/core/error.h"
+#include "runtime/optim/adam_corrections.h"
+#include "runtime/optim/loss_scaler.h"
+#include "runtime/optim/lr_schedule.h"
+#include "runtime/storage/checkpoint.h"
+#include "runtime/storage/weights.h"
+
+namespace dstrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The largest value of any rank.
+double max_over_ranks(Communicator& comm, double mine) {
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  return *std::max_element(all.begin(), all.end());
+}
+
+std::vector<std::string> instruction_names(const Plan& plan) {
+  std::vector<std::string> names;
+  for (const Instruction& op : plan.program.instructions)
+    names.push_back(
+        fmt::format("{} {}", name_of(op.op), plan.program.groups[static_cast<size_t>(op.group)]));
+  return names;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx)
+    : job_(job),
+      dataset_(dataset),
+      ctx_(ctx),
+      library_(make_cpu_library()),
+      plans_(make_rank_plan(job, {ctx.comm->rank(), ctx.comm->size()}, *library_, ctx.threads)),
+      arenas_(plans_.memory, *ctx.comm),
+      model_(plans_.train, arenas_, ctx.threads),
+      train_(plans_.train, arenas_, *library_, job, *ctx.comm, ctx.slot) {
+  if (job.eval_interval > 0)
+    validate_.emplace(plans_.validate, arenas_, *library_, job, *ctx.comm, nullptr);
+  if (ctx.slot) ctx.slot->add_names(instruction_names(plans_.train));
+  peak_bytes_ =
+      static_cast<int64_t>(max_over_ranks(*ctx.comm, static_cast<double>(plans_.memory.total())));
+  state_.seed = job.seed;
+  init_loss_scale(state_, job.loss_scale);
+}
+
+void Trainer::load() {
+  if (!job_.resume.empty()) {
+    StateRegister everything = model_.everything();
+    TrainerScalars scalars;
+    scalars.add_to(everything);
+    load_checkpoint(job_.resume, everything, *ctx_.comm);
+    scalars.load(state_);
+    model_.publish_masters();
+  } else if (!job_.init_weights.empty()) {
+    load_weights(job_.init_weights, model_.weights());
+    model_.publish_masters();
+  } else {
+    model_.initialize(job_.seed);
+  }
+}
+
+void Trainer::prepare_state() {
+  StepState& s = state_;
+  ++s.step;
+  s.first_sample = (s.step - 1) * job_.batch.train_batch;
+  s.loss_scale = s.next_loss_scale;
+  const Rate rate = rate_at(job_.schedule, job_.optimizer, s.applied_steps);
+  s.lr = static_cast<float>(rate.lr);
+  s.beta1 = static_cast<float>(rate.beta1);
+  s.beta2 = static_cast<float>(rate.beta2);
+  const AdamCorrections corrections = adam_corrections(job_.optimizer, rate, s.applied_steps);
+  s.bias_correction1 = corrections.first;
+  s.bias_correction2 = corrections.second;
+}
+
+void Trainer::step() {
+  prepare_state();
+  if (ctx_.slot) ctx_.slot->begin_step(state_.step);
+  StepContext context{.state = &state_,
+                      .dataset = &dataset_,
+                      .split = Split::train,
+                      .first = state_.first_sample,
+                      .stop_requested = ctx_.stop_signal && ctx_.stop_signal() != 0};
+  train_.run(context);
+  if (!state_.skip) ++state_.applied_steps;
+  // The signal itself is known where it arrived; elsewhere any number says that the run stops.
+  if (context.stop_agreed) stop_signal_ = -1;
+}
+
+RunOutcome Trainer::run() {
+  const auto due = [this](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
+  open_output();
+  while (state_.step < job_.steps && stop_signal_ == 0) {
+    const auto start = Clock::now();
+    const int64_t sent = ctx_.comm->wire_bytes();
+    step();
+    record(seconds_since(start), ctx_.comm->wire_bytes() - sent);
+    const bool last = state_.step == job_.steps;
+    if (validate_ && (due(job_.eval_interval) || last)) validate();
+    if (due(job_.save_interval) || stop_signal_ != 0) save_checkpoint();
+  }
+  write_weights();
+  if (stop_signal_ != 0)
+    stop_signal_ =
+        static_cast<int>(max_over_ranks(*ctx_.comm, ctx_.stop_signal ? ctx_.stop_signal() : 0));
+  return {.steps = state_.step, .stop_signal = stop_signal_};
+}
+
+void Trainer::record(double seconds, int64_t comm_bytes) {
+  if (!metrics_) return;
+  const StepState& s = state_;
+  metrics_->step({.step = s.step,
+                  .loss = s.loss_sum / static_cast<double>(s.targets),
+                  .lr = s.lr,
+                  .grad_norm = s.grad_norm,
+                  .loss_scale = s.loss_scale,
+                  .skipped = s.skip != 0,
+                  .tokens = s.targets,
+                  .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
+                  .step_ms = seconds * 1e3,
+                  .peak_bytes = peak_bytes_,
+                  .comm_bytes = comm_bytes});
+}
+
+void Trainer::validate() {
+  const Plan& plan = plans_.validate;
+  Communicator& comm = *ctx_.comm;
+  StepState state = state_;
+  std::array<double, 2> sum{};  // loss, targets
+  for (int64_t batch = 0; batch < job_.eval_batches; batch += comm.size()) {
+    if (batch + comm.rank() >= job_.eval_batches) break;
+    StepContext context{.state = &state,
+                        .dataset = &dataset_,
+                        .split = Split::validation,
+                        .first = batch * job_.batch.micro_batch};
+    validate_->run(context);
+    sum[0] += *arenas_.tensor(plan, plan.program.loss).as<const double>();
+    sum[1] += static_cast<double>(state.targets);
+  }
+  std::vector<double> all(2 * static_cast<size_t>(comm.size()));
+  comm.gather_values(sum, all);
+  double loss = 0, targets = 0;
+  for (size_t i = 0; i < all.size(); i += 2) {
+    loss += all[i];
+    targets += all[i + 1];
+  }
+  if (metrics_) metrics_->validation(state_.step, loss / targets);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,60 @@
+// Trainer: one rank's run, from memory and fresh weights over the steps to the files. It prepares the
+// step state, runs the plan, and writes down what came of it; what a step does is the plan's alone.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "kernels/kernel.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/metrics.h"
+#include "runtime/engine/model_state.h"
+#include "runtime/engine/run.h"
+
+namespace dstrain {
+
+class Trainer {
+ public:
+  // Reserves all memory and makes all kernels; collective. job, dataset and ctx outlive the trainer.
+  Trainer(const Job& job, const Dataset& dataset, RunContext& ctx);
+
+  // Weights from the job: fresh, from --init_weights, or a checkpoint. Collective.
+  void load();
+  // Runs steps until job.steps or a stop signal, with validation and checkpoints; then writes the
+  // weights. Collective.
+  RunOutcome run();
+
+  // One optimizer step, for tests; returns after the state was read.
+  void step();
+
+  const StepState& state() const { return state_; }
+  const Plan& plan() const { return plans_.train; }
+  const MemoryTable& memory() const { return plans_.memory; }
+  const Arenas& arenas() const { return arenas_; }
+  const ModelState& model() const { return model_; }
+
+ private:
+  void open_output();
+  void prepare_state();
+  void record(double seconds, int64_t comm_bytes);
+  void validate();
+  void save_checkpoint();
+  void write_weights();
+  bool root() const { return ctx_.comm->rank() == 0; }
+
+  const Job& job_;
+  const Dataset& dataset_;
+  RunContext& ctx_;
+  std::unique_ptr<KernelLibrary> library_;
+  RankPlan plans_;
+  Arenas arenas_;
+  ModelState model_;
+  Executor train_;
+  std::optional<Executor> validate_;
+  std::optional<MetricsWriter> metrics_;  // rank 0, from the first step on
+  StepState state_;
+  int64_t peak_bytes_ = 0;  // of the largest rank
+  int stop_signal_ = 0;
+};
+
+}  // namespace dstrain
