@@ -1,21 +1,15 @@
 #include "kernels/cpu/products/dnnl_product.h"
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <utility>
 
+#include "kernels/cpu/products/dnnl_library.h"
 #include "kernels/cpu/products/thread_scope.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
-
-void ok(dnnl_status_t status, const char* what) {
-  check(status == dnnl_success, "oneDNN: {} failed with status {}", what, static_cast<int>(status));
-}
 
 // Owns one C object of the library.
 template <class Object, auto destroy>
@@ -44,21 +38,10 @@ using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
 using MemoryObject = Owned<dnnl_memory_t, dnnl_memory_destroy>;
 
-// AMX is left to our own body: oneDNN 2.6 takes the tile palette from CPUID leaf 0x1d and dies of
-// SIGILL under hypervisors that hide the leaf. A limit from the environment stands.
-void limit_isa() {
-  static const bool done = [] {
-    if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && std::getenv("DNNL_MAX_CPU_ISA") == nullptr)
-      ok(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16), "limiting the instruction set");
-    return true;
-  }();
-  static_cast<void>(done);
-}
-
 Engine make_engine() {
-  limit_isa();
+  limit_dnnl_isa();
   Engine engine;
-  ok(dnnl_engine_create(engine.put(), dnnl_cpu, 0), "creating the engine");
+  check_dnnl(dnnl_engine_create(engine.put(), dnnl_cpu, 0), "creating the engine");
   return engine;
 }
 
@@ -66,7 +49,7 @@ dnnl_memory_desc_t describe(int64_t rows, int64_t columns, bool transposed, dnnl
   const dnnl_dims_t dims = {rows, columns};
   const dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
   dnnl_memory_desc_t md;
-  ok(dnnl_memory_desc_init_by_strides(&md, 2, dims, type, strides), "describing a matrix");
+  check_dnnl(dnnl_memory_desc_init_by_strides(&md, 2, dims, type, strides), "describing a matrix");
   return md;
 }
 
@@ -86,24 +69,26 @@ Layouts layouts_of(const Product& p) {
 Description describe_product(const Product& p, bool accumulate, const Engine& engine) {
   const Layouts layouts = layouts_of(p);
   dnnl_matmul_desc_t matmul;
-  ok(dnnl_matmul_desc_init(&matmul, &layouts.a, &layouts.b, p.bias ? &layouts.bias : nullptr,
-                           &layouts.c),
-     "describing a product");
+  check_dnnl(dnnl_matmul_desc_init(&matmul, &layouts.a, &layouts.b,
+                                   p.bias ? &layouts.bias : nullptr, &layouts.c),
+             "describing a product");
   PostOps post;
-  ok(dnnl_post_ops_create(post.put()), "creating post-ops");
+  check_dnnl(dnnl_post_ops_create(post.put()), "creating post-ops");
   if (p.relu) {
-    ok(dnnl_post_ops_append_eltwise(post.get(), 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f), "relu");
+    check_dnnl(dnnl_post_ops_append_eltwise(post.get(), 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f),
+               "relu");
   }
-  if (accumulate) ok(dnnl_post_ops_append_sum(post.get(), 1.0f), "sum");
+  if (accumulate) check_dnnl(dnnl_post_ops_append_sum(post.get(), 1.0f), "sum");
   Attr attr;
-  ok(dnnl_primitive_attr_create(attr.put()), "creating attributes");
-  ok(dnnl_primitive_attr_set_post_ops(attr.get(), post.get()), "setting post-ops");
-  ok(dnnl_primitive_attr_set_scratchpad_mode(attr.get(), dnnl_scratchpad_mode_user), "scratchpad");
+  check_dnnl(dnnl_primitive_attr_create(attr.put()), "creating attributes");
+  check_dnnl(dnnl_primitive_attr_set_post_ops(attr.get(), post.get()), "setting post-ops");
+  check_dnnl(dnnl_primitive_attr_set_scratchpad_mode(attr.get(), dnnl_scratchpad_mode_user),
+             "scratchpad");
   Description description;
   const dnnl_status_t status =
       dnnl_primitive_desc_create(description.put(), &matmul, attr.get(), engine.get(), nullptr);
   if (status == dnnl_unimplemented) return {};
-  ok(status, "choosing a product");
+  check_dnnl(status, "choosing a product");
   return description;
 }
 
@@ -119,8 +104,8 @@ class DnnlProduct final : public Kernel {
  public:
   explicit DnnlProduct(const Product& product) : product_(product) {
     const ThreadScope scope(product.threads);
-    ok(dnnl_stream_create(stream_.put(), engine_.get(), dnnl_stream_default_flags),
-       "creating the stream");
+    check_dnnl(dnnl_stream_create(stream_.put(), engine_.get(), dnnl_stream_default_flags),
+               "creating the stream");
     const Layouts layouts = layouts_of(product);
     a_ = memory(layouts.a);
     b_ = memory(layouts.b);
@@ -136,7 +121,7 @@ class DnnlProduct final : public Kernel {
     std::array<dnnl_exec_arg_t, 5> args;
     int count = 0;
     const auto bind = [&](int index, const MemoryObject& object, void* data) {
-      ok(dnnl_memory_set_data_handle(object.get(), data), "binding an operand");
+      check_dnnl(dnnl_memory_set_data_handle(object.get(), data), "binding an operand");
       args[static_cast<size_t>(count++)] = {index, object.get()};
     };
     bind(DNNL_ARG_SRC, a_, call.in[0].data);
@@ -144,8 +129,8 @@ class DnnlProduct final : public Kernel {
     bind(DNNL_ARG_DST, c_, call.out[0].data);
     bind(DNNL_ARG_SCRATCHPAD, variant.scratchpad, call.workspace.data);
     if (product_.bias) bind(DNNL_ARG_BIAS, bias_, call.in[2].data);
-    ok(dnnl_primitive_execute(variant.primitive.get(), stream_.get(), count, args.data()),
-       "running a product");
+    check_dnnl(dnnl_primitive_execute(variant.primitive.get(), stream_.get(), count, args.data()),
+               "running a product");
   }
 
  private:
@@ -156,7 +141,8 @@ class DnnlProduct final : public Kernel {
 
   MemoryObject memory(const dnnl_memory_desc_t& md) const {
     MemoryObject object;
-    ok(dnnl_memory_create(object.put(), &md, engine_.get(), DNNL_MEMORY_NONE), "naming an operand");
+    check_dnnl(dnnl_memory_create(object.put(), &md, engine_.get(), DNNL_MEMORY_NONE),
+               "naming an operand");
     return object;
   }
 
@@ -165,7 +151,8 @@ class DnnlProduct final : public Kernel {
     const Description description = describe_product(product_, accumulate, engine_);
     check(description.get() != nullptr, "oneDNN has no such product");
     Variant variant;
-    ok(dnnl_primitive_create(variant.primitive.put(), description.get()), "compiling a product");
+    check_dnnl(dnnl_primitive_create(variant.primitive.put(), description.get()),
+               "compiling a product");
     variant.scratchpad = memory(scratchpad_of(description));
     return variant;
   }

@@ -1,8 +1,8 @@
 #include "kernels/cpu/products/products.h"
 
 #include "kernels/cpu/products/amx_product.h"
-#include "kernels/cpu/products/blas_product.h"
 #include "kernels/cpu/products/dnnl_product.h"
+#include "kernels/cpu/products/f32_product.h"
 #include "kernels/cpu/products/isa.h"
 #include "kernels/cpu/products/product.h"
 #include "kernels/cpu/products/wide_product.h"
@@ -11,10 +11,10 @@
 namespace dstrain {
 namespace {
 
-enum class Body { blas, amx, dnnl, wide };
+enum class Body { f32, amx, dnnl, wide };
 
 Body body_of(const Product& p) {
-  if (p.dtype == DType::f32) return Body::blas;
+  if (p.dtype == DType::f32) return Body::f32;
   if (p.dtype == DType::bf16 && product_isa() == ProductIsa::amx) return Body::amx;
   if (product_isa() >= ProductIsa::avx512 && dnnl_handles(p)) return Body::dnnl;
   return Body::wide;
@@ -26,7 +26,7 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
   if (spec.op == OpKind::pack_weight) return 0;
   const Product p = product_of(spec);
   switch (body_of(p)) {
-    case Body::blas:
+    case Body::f32:
       return 0;
     case Body::amx:
       return amx_product_workspace_bytes(p);
@@ -53,8 +53,8 @@ std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
   }
   const Product p = product_of(spec);
   switch (body_of(p)) {
-    case Body::blas:
-      return make_blas_product(p);
+    case Body::f32:
+      return make_f32_product(p);
     case Body::amx:
       return make_amx_product(p);
     case Body::dnnl:

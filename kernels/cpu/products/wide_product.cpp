@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/products/blas_product.h"
 #include "kernels/cpu/products/convert.h"
+#include "kernels/cpu/products/sgemm.h"
 #include "kernels/cpu/products/thread_scope.h"
 
 namespace dstrain {

@@ -22,16 +22,22 @@ constexpr Size kSizes[] = {{1, 1, 1},     {1, 64, 65},   {7, 1, 3},      {5, 33,
                            {2, 16, 9001}, {2, 9001, 16}, {520, 40, 300}, {300, 300, 1030},
                            {4500, 20, 40}};
 
-// y = x w^T + bias, relu where asked, in double.
-Values forward(const Size& s, const Values& x, const Values& w, const Values* bias, bool relu) {
+// x w^T in double.
+Values multiply(const Size& s, const Values& x, const Values& w) {
   Values y(static_cast<size_t>(s.rows * s.out));
-  for (int64_t r = 0; r < s.rows; ++r) {
-    for (int64_t n = 0; n < s.out; ++n) {
-      double sum = bias ? (*bias)[static_cast<size_t>(n)] : 0;
-      for (int64_t k = 0; k < s.in; ++k)
-        sum += x[static_cast<size_t>(r * s.in + k)] * w[static_cast<size_t>(n * s.in + k)];
-      y[static_cast<size_t>(r * s.out + n)] = relu ? std::max(sum, 0.0) : sum;
-    }
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t n = 0; n < s.out; ++n)
+      y[static_cast<size_t>(r * s.out + n)] = std::inner_product(
+          x.begin() + r * s.in, x.begin() + (r + 1) * s.in, w.begin() + n * s.in, 0.0);
+  return y;
+}
+
+// relu(y + bias), either one where asked.
+Values finished(const Size& s, Values y, const Values* bias, bool relu) {
+  for (int64_t i = 0; i < s.rows * s.out; ++i) {
+    double& v = y[static_cast<size_t>(i)];
+    if (bias) v += (*bias)[static_cast<size_t>(i % s.out)];
+    if (relu) v = std::max(v, 0.0);
   }
   return y;
 }
@@ -106,13 +112,13 @@ TEST_CASE("products of small integers are exact in every dtype, at odd sizes and
     for (const Size& s : kSizes) {
       const Operands o(s, dtype, integers);
       const Values bias = o.bias.values();
+      const Values sums = multiply(s, o.x.values(), o.w.values());
       for (const bool relu : {false, true}) {
         for (const bool biased : {false, true}) {
           Guarded y({s.rows, s.out}, dtype, 1);
           parity::run_kernel(kBodies, relu ? relu_call() : call_of(OpKind::linear),
                              {&o.x, &o.w, biased ? &o.bias : nullptr, nullptr}, {&y});
-          const Values expected =
-              forward(s, o.x.values(), o.w.values(), biased ? &bias : nullptr, relu);
+          const Values expected = finished(s, sums, biased ? &bias : nullptr, relu);
           parity::require_close(describe("linear", dtype, s), y.values(), rounded(expected, dtype),
                                 {});
         }
@@ -146,7 +152,7 @@ TEST_CASE("products of any numbers are within one rounding of the double-precisi
       Guarded y({s.rows, s.out}, dtype);
       parity::run_kernel(kBodies, relu_call(), {&o.x, &o.w, &o.bias}, {&y});
       parity::require_close(describe("linear", dtype, s), y.values(),
-                            forward(s, o.x.values(), o.w.values(), &bias, true),
+                            finished(s, multiply(s, o.x.values(), o.w.values()), &bias, true),
                             tolerance(dtype, s.in));
       Guarded d_x({s.rows, s.in}, dtype);
       parity::run_kernel(kBodies, call_of(OpKind::linear_input_grad), {&o.d_y, &o.w}, {&d_x});

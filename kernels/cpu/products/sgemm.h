@@ -1,14 +1,13 @@
-// f32 products on OpenBLAS, with the epilogue in one pass over the result.
+// f32 products of oneDNN (dnnl_sgemm), on the calling thread's OpenMP threads.
+// OpenBLAS is as fast where it knows the CPU, but picks its code by the CPU's model: one newer than
+// the library gets code for the oldest, at a fifth of the speed. oneDNN goes by the CPU's features.
 #pragma once
 
-#include <memory>
-
-#include "kernels/cpu/products/product.h"
+#include <cstdint>
 
 namespace dstrain {
 
-// c (m,n) = a b, or c += a b; a and b are f32, row-major or (where said) given transposed; strides
-// are elements per stored row. Runs on the calling thread's OpenMP threads.
+// c (m,n) = a b, or c += a b; row-major, strides in elements per stored row.
 struct SgemmCall {
   int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;
@@ -22,7 +21,5 @@ struct SgemmCall {
   bool accumulate = false;
 };
 void sgemm(const SgemmCall& call);
-
-std::unique_ptr<Kernel> make_blas_product(const Product& product);
 
 }  // namespace dstrain

@@ -1,20 +1,15 @@
-#include "kernels/cpu/products/blas_product.h"
-
-#include <cblas.h>
+#include "kernels/cpu/products/f32_product.h"
 
 #include "kernels/cpu/products/convert.h"
+#include "kernels/cpu/products/sgemm.h"
 #include "kernels/cpu/products/thread_scope.h"
-#include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
 
-// What openblas_get_parallel() answers where the library was built on OpenMP.
-constexpr int kOpenMp = 2;
-
-class BlasProduct final : public Kernel {
+class F32Product final : public Kernel {
  public:
-  explicit BlasProduct(const Product& product) : product_(product) {}
+  explicit F32Product(const Product& product) : product_(product) {}
 
   void run(const KernelCall& call) const override {
     const Product& p = product_;
@@ -46,18 +41,8 @@ class BlasProduct final : public Kernel {
 
 }  // namespace
 
-void sgemm(const SgemmCall& g) {
-  cblas_sgemm(CblasRowMajor, g.a_transposed ? CblasTrans : CblasNoTrans,
-              g.b_transposed ? CblasTrans : CblasNoTrans, static_cast<blasint>(g.m),
-              static_cast<blasint>(g.n), static_cast<blasint>(g.k), 1.0f, g.a,
-              static_cast<blasint>(g.a_stride), g.b, static_cast<blasint>(g.b_stride),
-              g.accumulate ? 1.0f : 0.0f, g.c, static_cast<blasint>(g.c_stride));
-}
-
-std::unique_ptr<Kernel> make_blas_product(const Product& product) {
-  check(openblas_get_parallel() == kOpenMp,
-        "OpenBLAS runs threads of its own; link its openmp variant (libopenblas0-openmp)");
-  return std::make_unique<BlasProduct>(product);
+std::unique_ptr<Kernel> make_f32_product(const Product& product) {
+  return std::make_unique<F32Product>(product);
 }
 
 }  // namespace dstrain

@@ -1,0 +1,113 @@
+#include "benchmarks/products/rivals.h"
+
+#include <cblas.h>
+#include <fmt/format.h>
+#include <immintrin.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "kernels/cpu/products/amx_gemm.h"
+#include "kernels/cpu/products/dnnl_library.h"
+#include "kernels/cpu/products/isa.h"
+
+namespace dstrain::bench {
+namespace {
+
+using dnnl::memory;
+
+struct Sizes {
+  int64_t m, n, k;
+};
+
+Sizes sizes_of(OpKind op, int64_t rows, int64_t in, int64_t out) {
+  if (op == OpKind::linear) return {rows, out, in};
+  if (op == OpKind::linear_input_grad) return {rows, in, out};
+  return {out, in, rows};
+}
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu = [] {
+    limit_dnnl_isa();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return cpu;
+}
+
+memory matrix(int64_t rows, int64_t columns, bool transposed, memory::data_type type,
+              const void* data) {
+  const memory::dims strides = transposed ? memory::dims{1, rows} : memory::dims{columns, 1};
+  return memory({{rows, columns}, type, strides}, engine(), const_cast<void*>(data));
+}
+
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_registers(int64_t rounds) {
+  for (int64_t i = 0; i < rounds; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+
+}  // namespace
+
+std::function<void()> dnnl_matmul(OpKind op, int64_t rows, int64_t in, int64_t out,
+                                  const Operands& operands) {
+  using Type = memory::data_type;
+  const Sizes s = sizes_of(op, rows, in, out);
+  const bool weight_grad = op == OpKind::linear_weight_grad;
+  const memory a = matrix(s.m, s.k, weight_grad, Type::bf16, operands.a);
+  const memory b = matrix(s.k, s.n, op == OpKind::linear, Type::bf16, operands.b);
+  const memory c = matrix(s.m, s.n, false, weight_grad ? Type::f32 : Type::bf16, operands.out);
+  dnnl::primitive_attr attr;
+  if (weight_grad) {
+    dnnl::post_ops post;
+    post.append_sum();
+    attr.set_post_ops(post);
+  }
+  const dnnl::matmul product(dnnl::matmul::primitive_desc(
+      dnnl::matmul::desc(a.get_desc(), b.get_desc(), c.get_desc()), attr, engine()));
+  return [=, stream = dnnl::stream(engine())]() mutable {
+    product.execute(stream, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
+    stream.wait();
+  };
+}
+
+std::function<void()> blas_sgemm(OpKind op, int64_t rows, int64_t in, int64_t out,
+                                 const Operands& operands) {
+  const Sizes s = sizes_of(op, rows, in, out);
+  const bool weight_grad = op == OpKind::linear_weight_grad;
+  return [=] {
+    cblas_sgemm(CblasRowMajor, weight_grad ? CblasTrans : CblasNoTrans,
+                op == OpKind::linear ? CblasTrans : CblasNoTrans, static_cast<blasint>(s.m),
+                static_cast<blasint>(s.n), static_cast<blasint>(s.k), 1.0f,
+                static_cast<const float*>(operands.a),
+                static_cast<blasint>(op == OpKind::linear ? in : out),
+                static_cast<const float*>(operands.b), static_cast<blasint>(in),
+                weight_grad ? 1.0f : 0.0f, static_cast<float*>(operands.out),
+                static_cast<blasint>(s.n));
+  };
+}
+
+std::string dnnl_name() {
+  engine();
+  const bool amx = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx;
+  return fmt::format("oneDNN matmul ({})", amx ? "AMX" : "without AMX");
+}
+
+std::string blas_name() {
+  return fmt::format("OpenBLAS sgemm ({})", openblas_get_corename());
+}
+
+double tile_seconds(int threads, double flops, const std::function<double()>& now) {
+  if (product_isa() != ProductIsa::amx) return 0;
+  constexpr double kFlopsPerRound = 4 * 2.0 * 16 * 16 * 32;
+  const double begin = now();
+#pragma omp parallel num_threads(threads)
+  {
+    const TileScope tiles;
+    multiply_registers(static_cast<int64_t>(flops / kFlopsPerRound));
+  }
+  return now() - begin;
+}
+
+}  // namespace dstrain::bench

@@ -1,0 +1,35 @@
+// What the products are measured against: the libraries called in the plainest way, and the rate at
+// which this CPU multiplies when all operands are in registers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "runtime/ir/op.h"
+
+namespace dstrain::bench {
+
+struct Operands {
+  const void* a = nullptr;  // x, d_y or d_y, in the order of op.h
+  const void* b = nullptr;  // weight, weight or x
+  void* out = nullptr;
+};
+
+// oneDNN's matmul on plain row-major bf16 operands; call the result to run it once.
+std::function<void()> dnnl_matmul(OpKind op, int64_t rows, int64_t in, int64_t out,
+                                  const Operands& operands);
+
+// One cblas_sgemm on plain row-major operands.
+std::function<void()> blas_sgemm(OpKind op, int64_t rows, int64_t in, int64_t out,
+                                 const Operands& operands);
+
+// The library and the code it has picked for this CPU, in words.
+std::string dnnl_name();
+std::string blas_name();
+
+// Seconds for `flops` of AMX bf16 work on registers alone on each of `threads` threads; 0 where the
+// CPU has no AMX.
+double tile_seconds(int threads, double flops, const std::function<double()>& now);
+
+}  // namespace dstrain::bench

@@ -1,0 +1,12 @@
+// f32 products: one sgemm, and the epilogue in one pass over the result.
+#pragma once
+
+#include <memory>
+
+#include "kernels/cpu/products/product.h"
+
+namespace dstrain {
+
+std::unique_ptr<Kernel> make_f32_product(const Product& product);
+
+}  // namespace dstrain
