@@ -1,0 +1,191 @@
+#include "launcher/arguments.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "launcher/command_line.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMostRanks = 65536;
+
+constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_config.json.
+
+  dstrain [train]  --config FILE --num_gpus N    train on N ranks of this machine
+  dstrain plan     --config FILE --num_gpus N    print the plan of a step and its memory
+  dstrain check    --config FILE                 a verdict for every key of the file
+  dstrain generate --run DIR --prompt TEXT       text from a trained model
+
+'dstrain COMMAND --help' lists the options of a command; below are those of train.
+Exit status: 0 done; 1 wrong input or configuration; 2 failed while running; 128+n ended by signal n.
+
+)";
+
+template <class Number>
+Number number_of(const std::string& option, const std::string& text, Number least, Number most,
+                 const std::string& expected) {
+  Number value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  if (status != std::errc() || stop != end || !(value >= least && value <= most))
+    fail_user("{}: expected {}, got '{}'", option, expected, printable(text));
+  return value;
+}
+
+template <class Target>
+CommandLine::Reader integer(Target& target, int64_t least, int64_t most = kAny) {
+  return [&target, least, most](const std::string& option, const std::string& text) {
+    target =
+        number_of<int64_t>(option, text, least, most,
+                           most == kAny ? fmt::format("an integer from {} up", least)
+                                        : fmt::format("an integer from {} to {}", least, most));
+  };
+}
+
+template <class Target>
+CommandLine::Reader text(Target& target) {
+  return [&target](const std::string& option, const std::string& value) {
+    if (value.empty()) fail_user("{}: the value is empty", option);
+    target = value;
+  };
+}
+
+std::vector<int32_t> ids_of(const std::string& option, const std::string& list) {
+  std::vector<int32_t> ids;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t comma = std::min(list.find(',', begin), list.size());
+    ids.push_back(number_of<int32_t>(option, list.substr(begin, comma - begin), 0,
+                                     std::numeric_limits<int32_t>::max(),
+                                     "token ids separated by commas (1,2,3)"));
+    begin = comma + 1;
+  }
+  return ids;
+}
+
+// What every command that reads a configuration takes.
+void add_config(CommandLine& line, ConfigRequest& request) {
+  line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
+              text(request.path));
+  line.option("--num_gpus", "N", "ranks on this machine", integer(request.ranks, 1, kMostRanks));
+  line.repeated("--set", "path.to.key=value", "set one value of the file; may be repeated",
+                [&request](const std::string& option, const std::string& value) {
+                  if (value.find('=') == std::string::npos || value.starts_with('='))
+                    fail_user("{}: expected path.to.key=value, got '{}'", option, printable(value));
+                  request.sets.push_back(value);
+                });
+}
+
+// What train and plan take of the run itself.
+void add_run(CommandLine& line, ConfigRequest& request) {
+  line.option("--device", "auto|cpu|cuda", "where to run", text(request.device));
+  line.option("--model", "NAME|FILE", "gptlite, benchmark or a model file", text(request.model));
+  line.option("--data", "PATH", "the training text or token file", text(request.data));
+  line.option("--steps", "N", "optimizer steps", integer(request.steps, 0));
+  line.option("--seed", "N", "seed of weights, order and dropout", integer(request.seed, 0));
+}
+
+void require(const std::string& command, const std::string& option, bool given) {
+  if (!given) fail_user("dstrain {} needs {} (see dstrain {} --help)", command, option, command);
+}
+
+Arguments parse_train(const std::vector<std::string>& words, bool overview) {
+  TrainArguments a;
+  ConfigRequest& request = a.request;
+  request.need_data = true;
+  CommandLine line("train", "Trains the model that a configuration describes.");
+  add_config(line, request);
+  add_run(line, request);
+  line.option("--output", "DIR", "where results go (runs/<config's name>)", text(request.output));
+  line.option("--init_weights", "FILE", "start from these weights (safetensors)",
+              text(request.init_weights));
+  line.option("--save_interval", "N", "steps between checkpoints; 0: none",
+              integer(request.save_interval, 0));
+  line.option("--resume", "DIR", "continue the run in DIR from its newest checkpoint",
+              text(request.resume));
+  if (const auto help = line.parse(words))
+    return PrintArguments{overview ? kOverview + *help : *help};
+  require("train", "--config FILE", !request.path.empty());
+  return a;
+}
+
+Arguments parse_plan(const std::vector<std::string>& words) {
+  PlanArguments a;
+  CommandLine line("plan", "Prints what a step does, and its memory. Runs nothing.");
+  add_config(line, a.request);
+  add_run(line, a.request);
+  line.option("--rank", "R", "whose plan (0)", integer(a.rank, 0, kMostRanks - 1));
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("plan", "--config FILE", !a.request.path.empty());
+  return a;
+}
+
+Arguments parse_check(const std::vector<std::string>& words) {
+  CheckArguments a;
+  CommandLine line("check", "Prints a verdict for every key of a configuration.");
+  add_config(line, a.request);
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("check", "--config FILE", !a.request.path.empty());
+  return a;
+}
+
+Arguments parse_generate(const std::vector<std::string>& words) {
+  GenerateArguments a;
+  bool tokens_given = false;
+  CommandLine line("generate", "Continues a prompt with a trained model.");
+  line.option("--run", "DIR", "the output directory of a run", text(a.run_dir));
+  line.option("--prompt", "TEXT", "the text to continue",
+              [&a](const std::string&, const std::string& value) { a.prompt = value; });
+  line.option("--prompt_ids", "1,2,3", "the token ids to continue",
+              [&a](const std::string& option, const std::string& value) {
+                a.prompt_ids = ids_of(option, value);
+              });
+  line.option("--tokens", "N", "tokens to add",
+              [&](const std::string& option, const std::string& value) {
+                integer(a.tokens, 0)(option, value);
+                tokens_given = true;
+              });
+  line.option("--temperature", "F", "1 as trained, 0 greedy (1)",
+              [&a](const std::string& option, const std::string& value) {
+                a.temperature = number_of<double>(option, value, 0, 1e6, "a number from 0 up");
+              });
+  line.option("--top_k", "N", "draw from the N likeliest; 0: all (0)", integer(a.top_k, 0));
+  line.option("--seed", "N", "same seed, same text (1337)",
+              [&a](const std::string& option, const std::string& value) {
+                a.seed =
+                    number_of<uint64_t>(option, value, 0, ~uint64_t{0}, "an integer from 0 up");
+              });
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("generate", "--run DIR", !a.run_dir.empty());
+  require("generate", "--tokens N", tokens_given);
+  if (a.prompt.has_value() == a.prompt_ids.has_value())
+    fail_user("dstrain generate needs one of --prompt TEXT and --prompt_ids 1,2,3");
+  return a;
+}
+
+}  // namespace
+
+Arguments parse_arguments(const std::vector<std::string>& words) {
+  if (words.empty() || words.front().starts_with('-')) {
+    if (words.size() == 1 && words.front() == "--version")
+      return PrintArguments{"dstrain " DSTRAIN_VERSION "\n"};
+    return parse_train(words, true);
+  }
+  const std::string& command = words.front();
+  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (command == "train") return parse_train(rest, false);
+  if (command == "plan") return parse_plan(rest);
+  if (command == "check") return parse_check(rest);
+  if (command == "generate") return parse_generate(rest);
+  const std::string near = nearest(command, {"train", "plan", "check", "generate"});
+  fail_user("unknown command '{}'{} (train, plan, check or generate)", printable(command),
+            near.empty() ? "" : "; did you mean " + near + "?");
+}
+
+}  // namespace dstrain

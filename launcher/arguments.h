@@ -1,0 +1,53 @@
+// Arguments: the command line, parsed and nothing more. Stands on CLI11 and on the configuration's
+// request, which train, plan and check fill. Invariant: an Arguments holds one command and values of
+// the right type; whether they make sense together is judged where they are used.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/config/load.h"
+
+namespace dstrain {
+
+struct TrainArguments {
+  ConfigRequest request;
+};
+
+struct PlanArguments {
+  ConfigRequest request;
+  int64_t rank = 0;
+  bool json = false;
+};
+
+struct CheckArguments {
+  ConfigRequest request;
+  bool json = false;
+};
+
+struct GenerateArguments {
+  std::string run_dir;
+  std::optional<std::string> prompt;
+  std::optional<std::vector<int32_t>> prompt_ids;
+  int64_t tokens = 0;
+  double temperature = 1.0;
+  int64_t top_k = 0;
+  uint64_t seed = 1337;
+};
+
+// --help and --version: the text to print.
+struct PrintArguments {
+  std::string text;
+};
+
+using Arguments =
+    std::variant<TrainArguments, PlanArguments, CheckArguments, GenerateArguments, PrintArguments>;
+
+// Parses `words`, the command line without the program's name. Throws UserError of one line: which
+// word, what was expected, and for an unknown option or command the nearest one.
+Arguments parse_arguments(const std::vector<std::string>& words);
+
+}  // namespace dstrain

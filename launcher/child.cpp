@@ -1,0 +1,104 @@
+#include "launcher/child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int kCannotStart = 127;
+
+// The environment as exec takes it, `added` over the present one.
+std::vector<std::string> merged_environment(const Environment& added) {
+  std::map<std::string, std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  for (const auto& [name, value] : added) all[name] = value;
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : all) lines.push_back(name + "=" + value);
+  return lines;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> list;
+  for (std::string& text : texts) list.push_back(text.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+// In the new process, where only async-signal-safe calls are allowed.
+[[noreturn]] void become(char* const* argv, char* const* envp, int output, pid_t parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kCannotStart);  // it ended before the line above
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int null = ::open("/dev/null", O_RDONLY);
+  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0 ||
+      ::dup2(output, STDERR_FILENO) < 0)
+    ::_exit(kCannotStart);
+  ::execve(argv[0], argv, envp);
+  const char* reason = std::strerror(errno);
+  for (const char* part : {"cannot start ", static_cast<const char*>(argv[0]), ": ", reason, "\n"})
+    if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  ::_exit(kCannotStart);
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Pipe::Pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    fail_run("cannot make a pipe: {}", std::strerror(errno));
+  read = Descriptor(ends[0]);
+  write = Descriptor(ends[1]);
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+}
+
+Child::Child(const std::vector<std::string>& command, const Environment& added) {
+  std::vector<std::string> words = command;
+  std::vector<std::string> environment = merged_environment(added);
+  const std::vector<char*> argv = pointers(words), envp = pointers(environment);
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ < 0) fail_run("cannot start {}: {}", command.front(), std::strerror(errno));
+  if (pid_ == 0) become(argv.data(), envp.data(), output_.write.get(), parent);
+  ::setpgid(pid_, pid_);  // whichever of the two comes first; it may have been exec'ed already
+  output_.write = Descriptor();
+}
+
+Child::~Child() {
+  if (pid_ <= 0 || ended()) return;
+  signal(SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+std::optional<int> Child::ended() {
+  int status = 0;
+  if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
+  return status_;
+}
+
+void Child::signal(int number) {
+  if (!ended()) ::kill(-pid_, number);
+}
+
+}  // namespace dstrain

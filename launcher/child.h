@@ -1,0 +1,65 @@
+// Child: a program that this process starts and answers for. It leads a process group of its own (a
+// terminal's Ctrl-C does not reach it), reads nothing, writes into a pipe, and is killed by the kernel
+// when this process ends in whatever way. Invariant: no Child outlives its object.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dstrain {
+
+// A file descriptor that is closed with its object.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+// A pipe whose read end does not block; both ends are closed on exec. Throws RunError.
+struct Pipe {
+  Pipe();
+  Descriptor read;
+  Descriptor write;
+};
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+class Child {
+ public:
+  // Starts `command` (the first word is a path) with this process's environment and `added`, which
+  // wins. Throws RunError where it cannot be started.
+  Child(const std::vector<std::string>& command, const Environment& added);
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child();
+
+  pid_t pid() const { return pid_; }
+  // What it writes to standard output and error. Non-blocking.
+  int output() const { return output_.read.get(); }
+  // Its wait status once it has ended. Does not block.
+  std::optional<int> ended();
+  // Sends a signal to its process group; nothing once it has ended.
+  void signal(int number);
+
+ private:
+  pid_t pid_ = -1;
+  Pipe output_;
+  std::optional<int> status_;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,52 @@
+#include "launcher/rank_link.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+
+namespace dstrain {
+namespace {
+
+constexpr const char* kBoard = "DSTRAIN_BOARD";    // RankBoard::address()
+constexpr const char* kOutput = "DSTRAIN_OUTPUT";  // "/proc/<pid>/fd/<n>"
+
+}  // namespace
+
+Environment link_environment(const RankBoard& board, int output) {
+  return {{kBoard, board.address()}, {kOutput, fmt::format("/proc/{}/fd/{}", ::getpid(), output)}};
+}
+
+bool launched_as_rank() {
+  return std::getenv(kBoard) != nullptr;
+}
+
+RankBoard join_launcher(int rank) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // SIGTTOU: a terminal with `tostop` would stop a rank that writes, as it is in the background.
+  for (int number : {SIGINT, SIGTERM, SIGTTOU}) std::signal(number, SIG_IGN);
+  log::set_rank(rank);
+
+  const char* address = std::getenv(kBoard);
+  const char* output = std::getenv(kOutput);
+  check(address != nullptr && output != nullptr, "joining a launcher that left no address");
+  RankBoard board = RankBoard::attach(address);
+  const Descriptor file(::open(output, O_WRONLY | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0 || ::dup2(file.get(), STDOUT_FILENO) < 0 ||
+      ::dup2(file.get(), STDERR_FILENO) < 0)
+    fail_run("cannot write to the launching process at {}: {}", output, std::strerror(errno));
+
+  RankSlot& slot = board.slot(rank);
+  slot.pid.store(::getpid());
+  slot.set_state(RankState::starting);
+  return board;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,243 @@
+#include "launcher/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "launcher/machine.h"
+#include "launcher/rank_link.h"
+#include "launcher/rank_watch.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int kTickMs = 20;
+constexpr int64_t kMs = 1'000'000;
+// After the first sign of trouble: other signs of the same trouble come in.
+constexpr int64_t kSettle = 150 * kMs;
+// After the culprit is known: ranks may end by themselves, mpirun learns what happened; then force.
+constexpr int64_t kKillRanks = 1000 * kMs;
+constexpr int64_t kEndCommand = 4000 * kMs;
+constexpr int64_t kKillCommand = 6000 * kMs;
+constexpr size_t kKeptOutput = 8192;  // newest bytes of what the command itself says
+
+// SIGINT, SIGTERM and SIGCHLD as something to poll, for as long as it lives.
+class SignalDoor {
+ public:
+  SignalDoor() {
+    sigset_t wanted;
+    ::sigemptyset(&wanted);
+    for (int number : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&wanted, number);
+    ::pthread_sigmask(SIG_BLOCK, &wanted, &old_);
+    door_ = Descriptor(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
+    if (door_.get() < 0) fail_run("cannot wait for signals: {}", std::strerror(errno));
+  }
+  SignalDoor(const SignalDoor&) = delete;
+  SignalDoor& operator=(const SignalDoor&) = delete;
+  ~SignalDoor() { ::pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
+
+  int descriptor() const { return door_.get(); }
+  // The next SIGINT or SIGTERM that came in, or 0.
+  int next() const {
+    signalfd_siginfo info{};
+    while (::read(door_.get(), &info, sizeof info) == sizeof info)
+      if (info.ssi_signo != SIGCHLD) return static_cast<int>(info.ssi_signo);
+    return 0;
+  }
+
+ private:
+  sigset_t old_{};
+  Descriptor door_;
+};
+
+// All that can be read without blocking.
+template <class Use>
+void drain(int descriptor, Use use) {
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = ::read(descriptor, buffer.data(), buffer.size())) > 0;)
+    use(std::string_view(buffer.data(), static_cast<size_t>(n)));
+}
+
+void write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(descriptor, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return;  // nobody reads any more; the run goes on
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+std::string signal_text(int number) {
+  return fmt::format("signal {} ({})", number, strsignal(number));
+}
+
+class Watch {
+ public:
+  Watch(RankBoard& board, const std::vector<std::string>& command, Environment environment,
+        int output)
+      : board_(board), ranks_(board), output_(output), kills_before_(out_of_memory_kills()) {
+    for (auto& variable : link_environment(board, ranks_output()))
+      environment.push_back(std::move(variable));
+    command_.emplace(command, environment);
+    name_ = command.front().substr(command.front().rfind('/') + 1);
+  }
+
+  RunReport run() {
+    while (true) {
+      wait();
+      take_signals();
+      forward();
+      const bool ended = command_->ended().has_value();
+      ranks_.look();
+      if (ended) {
+        if (ended_ns_ == 0) ended_ns_ = monotonic_ns();
+        if (!ranks_.any_alive()) break;
+      }
+      react();
+    }
+    forward();
+    ranks_.choose_culprit();
+    return report();
+  }
+
+ private:
+  // A terminal is handed to the ranks as it is, so that they see one; all else through our pipe.
+  int ranks_output() const {
+    if (::isatty(output_) == 1) {
+      const Descriptor again(::open(fmt::format("/proc/self/fd/{}", output_).c_str(),
+                                    O_WRONLY | O_NOCTTY | O_CLOEXEC));
+      if (again.get() >= 0) return output_;
+    }
+    return pipe_.write.get();
+  }
+
+  void wait() const {
+    std::array<pollfd, 3> doors{{{signals_.descriptor(), POLLIN, 0},
+                                 {pipe_.read.get(), POLLIN, 0},
+                                 {command_->output(), POLLIN, 0}}};
+    // A pipe whose writers have gone is always ready: it has nothing more to say.
+    const nfds_t count = output_closed_ ? 2 : 3;
+    ::poll(doors.data(), count, kTickMs);
+  }
+
+  void take_signals() {
+    for (int number = signals_.next(); number != 0; number = signals_.next()) {
+      if (board_.stop_request() == 0) {
+        board_.request_stop(number);
+        log::info("{}: stopping after this step, then writing the weights; again to stop at once",
+                  signal_text(number));
+      } else if (stopped_by_ == 0) {
+        stopped_by_ = number;
+        ranks_.choose_culprit();  // whoever ends from here on ends because of us
+        stop_ns_ = monotonic_ns() - kEndCommand;
+      }
+    }
+  }
+
+  void forward() {
+    drain(pipe_.read.get(), [this](std::string_view text) { write_all(output_, text); });
+    drain(command_->output(), [this](std::string_view text) {
+      said_ += text;
+      if (said_.size() > kKeptOutput) said_.erase(0, said_.size() - kKeptOutput);
+    });
+    pollfd door{command_->output(), 0, 0};
+    output_closed_ = ::poll(&door, 1, 0) > 0 && (door.revents & POLLHUP) != 0;
+  }
+
+  // Moves the stopping on, as far as its time has come.
+  void react() {
+    const int64_t now = monotonic_ns();
+    if (stop_ns_ == 0 && (ranks_.trouble() || ended_ns_ != 0)) {
+      if (trouble_ns_ == 0) trouble_ns_ = now;
+      if (now - trouble_ns_ < kSettle) return;
+      ranks_.choose_culprit();
+      stop_ns_ = now;
+    }
+    if (stop_ns_ == 0) return;
+    if (now - stop_ns_ >= kKillRanks && ranks_.any_alive()) {
+      ranks_.kill_all();
+      killed_ranks_ = true;
+    }
+    if (now - stop_ns_ >= kEndCommand && !std::exchange(asked_to_end_, true))
+      command_->signal(SIGTERM);
+    if (now - stop_ns_ >= kKillCommand) command_->signal(SIGKILL);
+  }
+
+  RunReport report() {
+    const int status = *command_->ended();
+    if (stopped_by_ != 0) return {128 + stopped_by_, ""};
+    if (WIFSIGNALED(status) && !asked_to_end_)
+      return {2, fmt::format("{} was ended by {}; its ranks were stopped", name_,
+                             signal_text(WTERMSIG(status)))};
+    if (ranks_.has_culprit()) {
+      std::string text = ranks_.report(ending(status));
+      if (ranks_.culprit_vanished() && out_of_memory_kills() > kills_before_)
+        text += "; the kernel killed a process at that time because memory ran out";
+      return {ranks_.exit_status(), text};
+    }
+    if (ranks_.all_done() && status == 0) {
+      const int stopped = board_.stopped();
+      return {stopped == 0 ? 0 : 128 + stopped, ""};
+    }
+    const std::string unfinished = ranks_.first_unfinished();
+    return {2, fmt::format("{} ended with exit status {} {}{}{}", name_, WEXITSTATUS(status),
+                           unfinished.empty() ? "after all ranks were done"
+                                              : fmt::format("before {} was done", unfinished),
+                           said_.empty() ? "" : ":\n", said_)};
+  }
+
+  // How a rank that vanished has ended, as far as the command tells: its status is that of the first
+  // rank that ended badly, and where that may be one that we stopped, its text names the rank.
+  std::string ending(int status) const {
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    const bool surely = !killed_ranks_ ||
+                        said_.find(fmt::format("rank {} ", ranks_.culprit())) != std::string::npos;
+    if (code > 128 && code < 128 + NSIG && surely)
+      return "was killed by " + signal_text(code - 128);
+    if (code > 0 && code <= 128) return fmt::format("ended by itself with exit status {}", code);
+    return "ended unexpectedly";
+  }
+
+  SignalDoor signals_;
+  Pipe pipe_;  // what ranks write
+  RankBoard& board_;
+  RankWatch ranks_;
+  int output_;
+  int64_t kills_before_;
+  std::optional<Child> command_;
+  std::string name_;
+  std::string said_;  // what the command itself wrote
+  bool output_closed_ = false;
+  bool asked_to_end_ = false;
+  bool killed_ranks_ = false;
+  int stopped_by_ = 0;  // the signal of the second request
+  int64_t trouble_ns_ = 0, stop_ns_ = 0, ended_ns_ = 0;
+};
+
+}  // namespace
+
+Supervisor::Supervisor(RankBoard& board, std::vector<std::string> command, Environment environment,
+                       int output)
+    : board_(board),
+      command_(std::move(command)),
+      environment_(std::move(environment)),
+      output_(output) {}
+
+RunReport Supervisor::run() {
+  return Watch(board_, command_, environment_, output_).run();
+}
+
+}  // namespace dstrain

@@ -1,0 +1,105 @@
+// A stand-in for dstrain, for the tests of the supervisor: as launcher it supervises copies of itself
+// under mpirun, as rank it plays one part.
+//   launcher_double TOKEN RANKS PART [RANK]
+// TOKEN is ignored: it makes the processes of one test findable. RANK plays the part, others wait.
+#include <signal.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "launcher/mpirun.h"
+#include "launcher/rank_link.h"
+#include "launcher/supervisor.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+
+namespace dstrain {
+namespace {
+
+void rest() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+int number(std::string_view text) {
+  int value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// Waits for a stop request and ends the run on it.
+int wait_for_stop(const RankBoard& board, RankSlot& slot) {
+  while (board.stop_request() == 0) rest();
+  log::info("files written");
+  board.set_stopped(board.stop_request());
+  slot.set_state(RankState::done);
+  return 0;
+}
+
+int play(const RankBoard& board, int rank, const std::string& part, int player) {
+  RankSlot& slot = board.slot(rank);
+  const std::vector<std::string> names = {"gather blocks.0", "linear blocks.1"};
+  slot.add_names(names);
+  slot.set_state(RankState::running);
+  slot.begin_step(5);
+  slot.publish(1);
+  if (part == "deaf") {
+    log::info("deaf");
+    while (true) rest();
+  }
+  if (part == "done") {
+    log::info("hello from {}", rank);
+    slot.set_state(RankState::done);
+    return 0;
+  }
+  if (rank != player) return wait_for_stop(board, slot);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  if (part == "killed") ::raise(SIGKILL);
+  if (part == "crash") std::abort();
+  if (part == "exit3") std::_Exit(3);
+  if (part == "exit0") std::_Exit(0);
+  if (part == "fails") board.fail(rank, FailureKind::run, "the disk is full");
+  if (part == "refuses") board.fail(rank, FailureKind::user, "no such file: input.txt");
+  return part == "refuses" ? 1 : 2;
+}
+
+int launch(const std::vector<std::string>& words) {
+  const int ranks = number(words[2]);
+  RankBoard board = RankBoard::create(ranks);
+  const SessionDirectory session;
+  RankCommand command = mpirun_command(ranks, words, session.path());
+  const RunReport report =
+      Supervisor(board, command.words, command.environment, STDERR_FILENO).run();
+  if (!report.error.empty()) fmt::print(stderr, "error: {}\n", report.error);
+  return report.exit_status;
+}
+
+}  // namespace
+}  // namespace dstrain
+
+int main(int argc, char** argv) {
+  using namespace dstrain;
+  const std::vector<std::string> words(argv, argv + argc);
+  try {
+    if (words[3] == "never_joins" && launched_as_rank()) {
+      fmt::print(stderr, "cannot load a library\n");
+      return 7;
+    }
+    if (!launched_as_rank()) return launch(words);
+    const int rank = world_rank_from_environment();
+    const RankBoard board = join_launcher(rank);
+    return play(board, rank, words[3], words.size() > 4 ? number(words[4]) : 0);
+  } catch (const UserError& e) {
+    fmt::print(stderr, "user error: {}\n", e.what());
+    return 1;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return 2;
+  }
+}

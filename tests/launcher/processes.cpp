@@ -1,0 +1,74 @@
+#include "tests/launcher/processes.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+namespace dstrain {
+
+bool wait_until(const std::function<bool()>& done, double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+Program::Program(const std::vector<std::string>& command, const Environment& added)
+    : child_(command, added) {}
+
+const std::string& Program::text() {
+  std::array<char, 4096> buffer{};
+  for (ssize_t n = 0; (n = ::read(child_.output(), buffer.data(), buffer.size())) > 0;)
+    text_.append(buffer.data(), static_cast<size_t>(n));
+  return text_;
+}
+
+bool Program::wrote(const std::string& part) {
+  return text().find(part) != std::string::npos;
+}
+
+int Program::wait(double seconds) {
+  const bool ended = wait_until(
+      [this] {
+        text();
+        return child_.ended().has_value();
+      },
+      seconds);
+  text();
+  if (!ended) return -1;
+  const int status = *child_.ended();
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::vector<pid_t> processes_with(const std::string& token) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    pid_t pid = 0;
+    const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (status != std::errc() || *end != '\0') continue;
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    std::string word;
+    for (const char c : std::string(std::istreambuf_iterator<char>(file), {})) {
+      if (c != '\0') {
+        word += c;
+      } else if (word == token) {
+        found.push_back(pid);
+        break;
+      } else {
+        word.clear();
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,178 @@
+#include "launcher/supervisor.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <regex>
+
+#include "tests/launcher/processes.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One supervised run of the stand-in, in a temporary directory of its own.
+struct Run {
+  Run(int ranks, const std::string& part, int player = 0, Environment added = {}) {
+    static int runs = 0;
+    token = "dstrain_test_" + std::to_string(::getpid()) + "_" + std::to_string(runs++);
+    temporary = fs::temp_directory_path() / token;
+    fs::create_directory(temporary);
+    added.emplace_back("TMPDIR", temporary.string());
+    program.emplace(std::vector<std::string>{DSTRAIN_DOUBLE, token, std::to_string(ranks), part,
+                                             std::to_string(player)},
+                    added);
+  }
+  ~Run() {
+    for (const pid_t pid : processes_with(token)) ::kill(pid, SIGKILL);
+    fs::remove_all(temporary);
+  }
+  bool nothing_left() const { return processes_with(token).empty() && fs::is_empty(temporary); }
+  // Ranks alone: neither mpirun nor the launcher.
+  bool started(const std::string& word, int times) {
+    return wait_until(
+        [&] {
+          size_t found = 0;
+          const std::string& text = program->text();
+          for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+            ++found;
+          return found >= static_cast<size_t>(times);
+        },
+        20);
+  }
+  std::string token;
+  fs::path temporary;
+  std::optional<Program> program;
+};
+
+// The lines that report an error.
+std::vector<std::string> errors(const std::string& text) {
+  std::vector<std::string> lines;
+  static const std::regex line("(^|\n)(error: [^\n]*)");
+  for (std::sregex_iterator i(text.begin(), text.end(), line), end; i != end; ++i)
+    lines.push_back((*i)[2]);
+  return lines;
+}
+
+TEST_CASE("a good run ends with 0, with all that ranks wrote and nothing of mpirun's") {
+  Run run(2, "done");
+  CHECK(run.program->wait() == 0);
+  CHECK(run.program->wrote("hello from 0\n"));
+  CHECK(run.program->wrote("[rank 1] hello from 1\n"));
+  CHECK(run.program->text().size() == std::string("hello from 0\n[rank 1] hello from 1\n").size());
+  CHECK(run.nothing_left());
+}
+
+struct Mishap {
+  std::string part;
+  int status;
+  std::string report;  // a regular expression
+};
+
+TEST_CASE("the first culprit is named once, with its place, and nothing is left") {
+  const auto mishap = GENERATE(values<Mishap>({
+      {"killed", 2,
+       R"(error: rank 1 \(pid \d+\) was killed by signal 9 \(Killed\) at step 5, in linear blocks\.1)"},
+      {"crash", 2,
+       R"(error: rank 1 \(pid \d+\) was killed by signal 6 \(Aborted\) at step 5, in linear blocks\.1)"},
+      {"exit3", 2,
+       R"(error: rank 1 \(pid \d+\) ended by itself with exit status 3 at step 5, in linear blocks\.1)"},
+      {"exit0", 2,
+       R"(error: rank 1 \(pid \d+\) ended unexpectedly at step 5, in linear blocks\.1)"},
+      {"fails", 2,
+       R"(error: rank 1 \(pid \d+\) failed at step 5, in linear blocks\.1: the disk is full)"},
+      {"refuses", 1, R"(error: no such file: input\.txt)"},
+  }));
+  CAPTURE(mishap.part);
+  const auto begin = std::chrono::steady_clock::now();
+  Run run(3, mishap.part, 1);
+  CHECK(run.program->wait() == mishap.status);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  CAPTURE(run.program->text());
+  const auto reports = errors(run.program->text());
+  REQUIRE(reports.size() == 1);
+  CHECK(std::regex_match(reports[0], std::regex(mishap.report)));
+  CHECK(run.nothing_left());
+}
+
+TEST_CASE("a rank killed from outside is named") {
+  Run run(2, "deaf");
+  REQUIRE(run.started("deaf", 2));
+  pid_t victim = 0;  // the newest process is a rank: mpirun is older
+  for (const pid_t pid : processes_with(run.token)) victim = std::max(victim, pid);
+  REQUIRE(victim > 0);
+  ::kill(victim, SIGKILL);
+  CHECK(run.program->wait() == 2);
+  CHECK(std::regex_search(run.program->text(),
+                          std::regex("error: rank [01] \\(pid " + std::to_string(victim) +
+                                     "\\) was killed by signal 9")));
+  CHECK(run.nothing_left());
+}
+
+TEST_CASE("a first signal lets the ranks finish") {
+  const auto [number, status] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}}));
+  Run run(2, "waits", 9);
+  REQUIRE(wait_until([&] { return processes_with(run.token).size() == 4; }, 20));
+  ::kill(run.program->pid(), number);
+  CHECK(run.program->wait() == status);
+  CHECK(run.program->wrote("files written"));
+  CHECK(errors(run.program->text()).empty());
+  CHECK(run.nothing_left());
+}
+
+TEST_CASE("a second signal stops at once") {
+  Run run(2, "deaf");
+  REQUIRE(run.started("deaf", 2));
+  ::kill(run.program->pid(), SIGINT);
+  REQUIRE(wait_until([&] { return run.program->wrote("again to stop at once"); }, 5));
+  CHECK(processes_with(run.token).size() == 4);
+  ::kill(run.program->pid(), SIGINT);
+  CHECK(run.program->wait(5) == 130);
+  CHECK(errors(run.program->text()).empty());
+  CHECK(run.nothing_left());
+}
+
+TEST_CASE("no process outlives a launcher that is killed") {
+  Run run(3, "deaf");
+  REQUIRE(run.started("deaf", 3));
+  CHECK(processes_with(run.token).size() == 5);
+  ::kill(run.program->pid(), SIGKILL);
+  CHECK(run.program->wait() == 137);
+  CHECK(wait_until([&] { return processes_with(run.token).empty(); }, 10));
+}
+
+TEST_CASE("a killed mpirun is named, and its ranks do not outlive it") {
+  Run run(2, "deaf");
+  REQUIRE(run.started("deaf", 2));
+  pid_t mpirun = 0;
+  for (const pid_t pid : processes_with(run.token))
+    if (fs::read_symlink("/proc/" + std::to_string(pid) + "/exe").filename() != "launcher_double")
+      mpirun = pid;
+  REQUIRE(mpirun > 0);
+  ::kill(mpirun, SIGKILL);
+  CHECK(run.program->wait() == 2);
+  CHECK(
+      run.program->wrote("error: mpirun was ended by signal 9 (Killed); its ranks were stopped\n"));
+  CHECK(run.nothing_left());
+}
+
+TEST_CASE("ranks that never join are reported with what mpirun says") {
+  Run run(2, "never_joins");
+  CHECK(run.program->wait() == 2);
+  CHECK(run.program->wrote("error: mpirun ended with exit status 7 before rank 0 was done:\n"));
+  CHECK(run.program->wrote("cannot load a library\n"));
+  CHECK(run.nothing_left());
+}
+
+TEST_CASE("without mpirun on PATH the error says what to install") {
+  Run run(2, "done", 0, {{"PATH", "/nowhere"}});
+  CHECK(run.program->wait() == 1);
+  CHECK(run.program->wrote("mpirun is not on PATH, and 2 ranks need it: install Open MPI"));
+  CHECK(run.nothing_left());
+}
+
+}  // namespace
+}  // namespace dstrain
