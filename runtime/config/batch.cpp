@@ -110,6 +110,11 @@ BatchConfig solve_batch(Values& values, Problems& problems, std::optional<int64_
     return {given.train, given.micro, given.accumulation};
   }
   const Triple t = complete(given, *ranks);
+  if (!t.train) {
+    problems.error(kMicro, fmt::format("{} x {} {} x {} ranks is more than 64 bits can count",
+                                       t.micro, kAccumulation, t.accumulation, *ranks));
+    return {};
+  }
   if (!fits(t, *ranks)) {
     std::string said;
     for (const auto& [key, value] : {std::pair{kTrain, given.train},

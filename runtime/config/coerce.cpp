@@ -28,8 +28,10 @@ std::string number_text(const KeySpec& spec, double value) {
   return spec.type == Type::integer ? fmt::format("{:.0f}", value) : json_text(value);
 }
 
-std::string range_text(const KeySpec& spec) {
-  const bool low = std::isfinite(spec.min), high = std::isfinite(spec.max) && spec.max < kMaxCount;
+// An upper limit that only guards against nonsense is named where it is passed, and not before.
+std::string range_text(const KeySpec& spec, bool whole) {
+  const bool low = std::isfinite(spec.min);
+  const bool high = std::isfinite(spec.max) && (whole || spec.max < kMaxCount);
   if (low && high)
     return fmt::format(" from {} {} {}", number_text(spec, spec.min), spec.open ? "to below" : "to",
                        number_text(spec, spec.max));
@@ -151,17 +153,17 @@ bool takes_quoted(std::string_view key) {
       key.substr(0, key.find('.')));
 }
 
-std::string expectation(const KeySpec& spec) {
+std::string expectation(const KeySpec& spec, bool whole) {
   switch (spec.type) {
     case Type::boolean:
       return "true or false";
     case Type::integer:
-      return "an integer" + range_text(spec);
+      return "an integer" + range_text(spec, whole);
     case Type::real:
     case Type::rate:
-      return "a number" + range_text(spec);
+      return "a number" + range_text(spec, whole);
     case Type::betas:
-      return "a list of two numbers" + range_text(spec);
+      return "a list of two numbers" + range_text(spec, whole);
     case Type::string:
       return "a string";
     case Type::choice:
@@ -183,7 +185,9 @@ std::string type_error(const KeySpec& spec, const Node& node) {
        (spec.fallback.empty() && spec.type != Type::section && spec.type != Type::opaque)))
     return "";
   if (fits(spec, node)) return "";
-  return fmt::format("expected {}, found {}{}", expectation(spec), found(node), hint(spec, node));
+  const bool above = to_real(node).value_or(0) > spec.max;
+  return fmt::format("expected {}, found {}{}", expectation(spec, above), found(node),
+                     hint(spec, node));
 }
 
 }  // namespace dstrain

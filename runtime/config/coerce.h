@@ -24,7 +24,7 @@ bool takes_quoted(std::string_view key);
 // What is wrong with `node` as a value of `spec`: type or range; empty: nothing. `node` is not "auto".
 std::string type_error(const KeySpec& spec, const Node& node);
 
-// "an integer of at least 1"
-std::string expectation(const KeySpec& spec);
+// "an integer of at least 1"; `whole` with upper limits that no sensible value comes near.
+std::string expectation(const KeySpec& spec, bool whole = false);
 
 }  // namespace dstrain

@@ -160,9 +160,10 @@ class Walk {
   }
 
   Judgement legal(const KeySpec& spec, const Node& value, bool automatic) {
+    if (value.is(Node::Kind::null)) return {State::no_effect, "unset"};
     if (!spec.rule)
       return {spec.state, spec.state == State::honoured ? "" : std::string(spec.note)};
-    if (!automatic && !value.is(Node::Kind::null)) return spec.rule->judge(facts_, spec, value);
+    if (!automatic) return spec.rule->judge(facts_, spec, value);
     if (spec.fallback.empty()) return {State::no_effect, "unset"};
     return spec.rule->judge(facts_, spec, read_value(spec.fallback, Source::file));
   }

@@ -1,0 +1,269 @@
+#include "runtime/config/judge.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/config/support.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+namespace {
+
+struct Case {
+  std::string members, key, verdict;
+};
+
+void check_all(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    INFO(c.members);
+    CHECK(verdict(ask(trains_with(c.members)).check(), c.key) == c.verdict);
+  }
+}
+
+std::string zero(const std::string& members) {
+  return "\"zero_optimization\": {" + members + "}";
+}
+
+}  // namespace
+
+TEST_CASE("verdicts: stages above 0 are not available yet") {
+  check_all({
+      {zero(R"("stage": 0)"), "zero_optimization.stage", "honoured"},
+      {zero(R"("stage": 1)"), "zero_optimization.stage",
+       "not_yet: ZeRO stage 1 is not available yet: use 0"},
+      {zero(R"("stage": "2")"), "zero_optimization.stage",
+       "not_yet: ZeRO stage 2 is not available yet: use 0"},
+      {zero(R"("stage": 3.0)"), "zero_optimization.stage",
+       "not_yet: ZeRO stage 3 is not available yet: use 0"},
+      {zero(R"("stage": 4)"), "zero_optimization.stage",
+       "error: expected an integer from 0 to 3, found 4"},
+      {zero(R"("stage": [0, 1])"), "zero_optimization.stage",
+       "error: expected an integer from 0 to 3, found [0, 1]"},
+      {zero(R"("stage": 2)"), "zero_optimization", "not_yet: see zero_optimization.stage"},
+      {R"("zero_optimization": true)", "zero_optimization",
+       "not_yet: an old form of \"stage\": 1, which is not available yet: use 0"},
+      {R"("zero_optimization": false)", "zero_optimization",
+       "honoured: an old form of \"stage\": 0"},
+      {R"("zero_optimization": 1)", "zero_optimization", "error: expected a section { }, found 1"},
+      {R"("zero_optimization": null)", "zero_optimization",
+       "error: expected a section { }, found null: remove the key for the default"},
+  });
+}
+
+TEST_CASE("verdicts: keys of a stage have no effect below it") {
+  check_all({
+      {zero(R"("stage3_max_live_parameters": 1e9)"), "zero_optimization.stage3_max_live_parameters",
+       "no_effect: matters from stage 3 on; the stage is 0"},
+      {zero(R"("stage": 3, "stage3_max_live_parameters": 1e9)"),
+       "zero_optimization.stage3_max_live_parameters",
+       "not_yet: belongs to stage 3, which is not available yet"},
+      {zero(R"("stage": 2, "sub_group_size": 1e12)"), "zero_optimization.sub_group_size",
+       "no_effect: matters from stage 3 on; the stage is 2"},
+      {zero(R"("overlap_comm": true)"), "zero_optimization.overlap_comm",
+       "no_effect: matters from stage 1 on; the stage is 0"},
+      {zero(R"("stage": 1, "overlap_comm": true)"), "zero_optimization.overlap_comm",
+       "not_yet: belongs to stage 1, which is not available yet"},
+      {zero(R"("overlap_comm": "auto")"), "zero_optimization.overlap_comm", "no_effect: unset"},
+      {zero(R"("allgather_bucket_size": 5e8)"), "zero_optimization.allgather_bucket_size",
+       "no_effect: matters from stage 1 on; the stage is 0"},
+      {zero(R"("stage": 2, "allgather_bucket_size": 7)"), "zero_optimization.allgather_bucket_size",
+       "error: stages 1 and 2 need an even number: use 8"},
+      {zero(R"("contiguous_gradients": false)"), "zero_optimization.contiguous_gradients",
+       "no_effect: the plan places gradients contiguously"},
+      {zero(R"("reduce_bucket_size": 5e8)"), "zero_optimization.reduce_bucket_size", "honoured"},
+      {zero(R"("legacy_stage1": true)"), "zero_optimization.legacy_stage1",
+       "refused: DeepSpeed refuses it too: use false"},
+      {zero(R"("zero_quantized_weights": false)"), "zero_optimization.zero_quantized_weights",
+       "no_effect: off"},
+      {zero(R"("zero_quantized_weights": true)"), "zero_optimization.zero_quantized_weights",
+       "not_yet: ZeRO++ is not available yet: use false"},
+      {zero(R"("zero_hpz_partition_size": 8)"), "zero_optimization.zero_hpz_partition_size",
+       "not_yet: ZeRO++ is not available yet: use 1"},
+      {zero(R"("mics_shard_size": -1)"), "zero_optimization.mics_shard_size", "no_effect: off"},
+      {zero(R"("mics_shard_size": 4)"), "zero_optimization.mics_shard_size",
+       "not_yet: MiCS is not available yet: use -1"},
+      {zero(R"("zenflow": {"topk_ratio": 0.1})"), "zero_optimization.zenflow",
+       "not_yet: ZenFlow is not available yet: remove the section"},
+      {zero(R"("zenflow": {"topk_ratio": 0.1})"), "zero_optimization.zenflow.topk_ratio",
+       "not_yet: inside zero_optimization.zenflow"},
+      {zero(R"("zenflow": null)"), "zero_optimization.zenflow", "no_effect: unset"},
+      {zero(R"("leaf_module": {"classes": ["A"]})"), "zero_optimization.leaf_module.classes",
+       "no_effect: the layers are the units"},
+  });
+}
+
+TEST_CASE("verdicts: old and bare names stand for today's") {
+  check_all({
+      {zero(R"("param_persistence_threshold": 1e5)"),
+       "zero_optimization.param_persistence_threshold",
+       "no_effect: another name of zero_optimization.stage3_param_persistence_threshold; matters "
+       "from "
+       "stage 3 on; the stage is 0"},
+      {zero(R"("max_live_parameters": 1, "stage3_max_live_parameters": 1)"),
+       "zero_optimization.max_live_parameters",
+       "error: stands beside zero_optimization.stage3_max_live_parameters, its other name: keep "
+       "one"},
+      {zero(R"("max_live_parameters": -1)"), "zero_optimization.max_live_parameters",
+       "error: expected an integer of at least 0, found -1"},
+      {zero(R"("cpu_offload": false)"), "zero_optimization.cpu_offload",
+       "no_effect: another name of zero_optimization.offload_optimizer; offload is off"},
+      {zero(R"("cpu_offload": true)"), "zero_optimization.cpu_offload",
+       "not_yet: another name of zero_optimization.offload_optimizer; offload to the CPU is not "
+       "available yet: use false"},
+      {zero(R"("cpu_offload": true, "offload_optimizer": {})"), "zero_optimization.cpu_offload",
+       "error: stands beside zero_optimization.offload_optimizer, its other name: keep one"},
+      {R"("bfloat16": {"enabled": true})", "bfloat16.enabled",
+       "honoured: another name of bf16.enabled"},
+      {R"("bfloat16": {"enabled": true})", "bfloat16", "honoured: another name of bf16"},
+      {R"("bfloat16": {"enabled": true}, "bf16": {})", "bfloat16",
+       "error: stands beside bf16: keep one"},
+  });
+  CHECK(ask(trains_with(R"("bfloat16": {"enabled": true})")).job().dtype == DType::bf16);
+}
+
+TEST_CASE("verdicts: offload") {
+  check_all({
+      {zero(R"("offload_param": {"device": "none", "pin_memory": true})"),
+       "zero_optimization.offload_param", "no_effect"},
+      {zero(R"("offload_param": {"device": "none", "pin_memory": true})"),
+       "zero_optimization.offload_param.pin_memory", "no_effect: offload is off"},
+      {zero(R"("offload_param": {"device": "cpu", "pin_memory": true})"),
+       "zero_optimization.offload_param.device",
+       "not_yet: offload to cpu is not available yet: use \"none\""},
+      {zero(R"("offload_optimizer": {"device": "nvme", "pin_memory": true})"),
+       "zero_optimization.offload_optimizer.pin_memory", "not_yet: offload is not available yet"},
+      {zero(R"("offload_optimizer": {"device": "gpu"})"),
+       "zero_optimization.offload_optimizer.device",
+       "error: expected one of \"none\", \"cpu\", \"nvme\", found \"gpu\" (did you mean \"cpu\"?)"},
+      {zero(R"("offload_optimizer": null)"), "zero_optimization.offload_optimizer",
+       "no_effect: unset"},
+      {zero(R"("offload_optimizer": {"device": "auto"})"),
+       "zero_optimization.offload_optimizer.device", "no_effect: offload is off"},
+      {zero(R"("offload_optimizer": {"device": "none", "nvme_path": null})"),
+       "zero_optimization.offload_optimizer.nvme_path", "no_effect: unset"},
+      {R"("aio": {"block_size": 1})", "aio.block_size", "no_effect: nothing is offloaded to nvme"},
+      {R"("aio": {"thread_count": 1})", "aio.thread_count",
+       "no_effect: DeepSpeed ignores it: the key is intra_op_parallelism"},
+  });
+}
+
+TEST_CASE("verdicts: sections that have a switch") {
+  check_all({
+      {R"("tensorboard": {"enabled": false, "job_name": "x"})", "tensorboard.job_name",
+       "no_effect: tensorboard is off"},
+      {R"("tensorboard": {"enabled": true, "job_name": "x"})", "tensorboard.enabled",
+       "not_yet: tensorboard is not available yet: set enabled to false"},
+      {R"("comms_logger": {"enabled": "true"})", "comms_logger.enabled",
+       "not_yet: comms_logger is not available yet: set enabled to false"},
+      {R"("flops_profiler": {"output_file": null})", "flops_profiler.output_file",
+       "no_effect: unset"},
+      {R"("autotuning": {"enabled": true})", "autotuning.enabled",
+       "refused: autotuning is not part of dstrain: dstrain plan shows the memory of any setting"},
+      {R"("amp": {"enabled": true})", "amp.enabled",
+       "refused: amp (NVIDIA apex) is not part of dstrain: use bf16 or fp16"},
+      {R"("amp": {"enabled": false})", "amp.enabled", "no_effect: amp is off"},
+      {R"("data_efficiency": {"enabled": true})", "data_efficiency.enabled",
+       "no_effect: data_efficiency is off"},
+      {R"("data_efficiency": {"enabled": true, "data_routing": {"enabled": true}})",
+       "data_efficiency.enabled",
+       "not_yet: data_efficiency is not available yet: set enabled to false"},
+      {R"("wall_clock_breakdown": false)", "wall_clock_breakdown", "no_effect: off"},
+      {R"("wall_clock_breakdown": true)", "wall_clock_breakdown",
+       "not_yet: not available yet: use false (metrics.jsonl has step_ms)"},
+      {R"("compression_training": {"layer_reduction": {}})", "compression_training",
+       "refused: compression is not part of dstrain: remove the section"},
+      {R"("activation_checkpointing": {"profile": false})", "activation_checkpointing.profile",
+       "no_effect: off"},
+      {R"("activation_checkpointing": {"profile": null})", "activation_checkpointing.profile",
+       "no_effect: unset"},
+      {R"("activation_checkpointing": {"profile": true})", "activation_checkpointing.profile",
+       "not_yet: activation checkpointing is not available yet: use false"},
+      {R"("activation_checkpointing": {"number_checkpoints": null})",
+       "activation_checkpointing.number_checkpoints", "no_effect: unset"},
+      {R"("activation_checkpointing": {"number_checkpoints": 2})",
+       "activation_checkpointing.number_checkpoints",
+       "not_yet: activation checkpointing is not available yet: use null"},
+      {R"("pipeline": {"stages": "auto", "partition": "best"})", "pipeline.partition",
+       "no_effect: the pipeline has one stage"},
+      {R"("pipeline": {"stages": 2, "partition": "best"})", "pipeline.stages",
+       "not_yet: pipelines are not available yet: use 1 or \"auto\""},
+      {R"("tensor_parallel": {"autotp_size": 4})", "tensor_parallel.autotp_size",
+       "not_yet: tensor parallelism is not available yet: use 1"},
+      {R"("checkpoint": {"tag_validation": "IGNORE"})", "checkpoint.tag_validation",
+       "no_effect: tags are step numbers, the same on every rank"},
+  });
+}
+
+TEST_CASE("verdicts: reduction and data types") {
+  const std::string divided =
+      "no_effect: the gradient is divided once, in the loss's backward, so nothing is left to "
+      "scale";
+  check_all({
+      {R"("prescale_gradients": true)", "prescale_gradients", divided},
+      {R"("gradient_predivide_factor": 8)", "gradient_predivide_factor", divided},
+      {R"("gradient_allreduce_op": "mean")", "gradient_allreduce_op", divided},
+      {R"("gradient_allreduce_op": "sum")", "gradient_allreduce_op",
+       "refused: a sum would depend on the number of ranks: use \"mean\" and a larger learning "
+       "rate"},
+      {R"("data_types": {"grad_accum_dtype": "float32"})", "data_types.grad_accum_dtype",
+       "honoured"},
+      {R"("data_types": {"grad_accum_dtype": "bf16"})", "data_types.grad_accum_dtype",
+       "not_yet: gradients are accumulated in fp32 for now: use \"fp32\""},
+      {R"("communication_data_type": "fp16")", "communication_data_type", "honoured"},
+      {R"("communication_data_type": "int8")", "communication_data_type",
+       "error: expected one of \"fp32\", \"float32\", \"float\", \"fp16\", \"float16\", \"half\", "
+       "\"bf16\", "
+       "\"bfloat16\", found \"int8\""},
+      {R"("managed_gradient_accumulation": false)", "managed_gradient_accumulation",
+       "refused: there is no caller to mark the boundary: remove the key"},
+      {R"("sparse_gradients": true)", "sparse_gradients",
+       "not_yet: sparse gradients are not available yet: use false"},
+      {R"("sequence_parallel_size": 2)", "sequence_parallel_size",
+       "not_yet: sequence parallelism is not available yet: use 1"},
+  });
+}
+
+TEST_CASE("verdicts: unknown keys name the nearest one, and their inside follows") {
+  check_all({
+      {R"("data_parallel": {"enabled": true})", "data_parallel", "unknown: unknown key"},
+      {R"("data_parallel": {"enabled": true})", "data_parallel.enabled",
+       "unknown: inside data_parallel"},
+      {R"("fp16": {"fp16": true})", "fp16", "unknown: see fp16.fp16"},
+      {R"("aio": {"block": 1})", "aio.block", "unknown: unknown key"},
+      {R"("activation_checkpointing": {"comment": "x"})", "activation_checkpointing.comment",
+       "unknown: unknown key: a comment is written // like this"},
+      {R"("optimizer": {"type": "Adam", "params": {"momentum": 0.9}})", "optimizer.params.momentum",
+       "error: belongs to sgd, muon, not to adam"},
+      {R"("scheduler": {"params": {"warmup_max_lr": 0.9}})", "scheduler.params.warmup_max_lr",
+       "error: belongs to WarmupLR, WarmupDecayLR, not to this section without a type"},
+  });
+}
+
+TEST_CASE("verdicts: every key of the file has one, with its place") {
+  const LoadedConfig loaded =
+      ask("{\n \"train_batch_size\": 8,\n \"fp16\": {\"enabled\": true\n   \"loss_scale\": 0}}")
+          .check();
+  REQUIRE(loaded.verdicts.size() == 4);
+  CHECK(loaded.verdicts[0].key == "train_batch_size");
+  CHECK(loaded.verdicts[1].key == "fp16");
+  CHECK(loaded.verdicts[3].key == "fp16.loss_scale");
+  CHECK(loaded.verdicts[3].line == 4);
+  CHECK(loaded.verdicts[3].column == 4);
+  CHECK(loaded.verdicts[3].where == "c.json:4:4");
+}
+
+TEST_CASE("verdicts: a key that stands twice names both places") {
+  const LoadedConfig loaded =
+      ask("{\"steps_per_print\": 1,\n \"train_batch_size\": 8,\n \"steps_per_print\": 2}").check();
+  CHECK(verdict(loaded, "train_batch_size") == "honoured");
+  CHECK(loaded.verdicts[2].state == State::error);
+  CHECK(loaded.verdicts[2].message == "stands twice, first at line 1, column 2: keep one");
+  CHECK(loaded.verdicts[2].line == 3);
+}
+
+TEST_CASE("verdicts: hostile keys cannot make them grow") {
+  const std::string name(100000, 'k');
+  const LoadedConfig loaded =
+      ask("{\"" + name + "\": {\"" + name + "\": {\"a\": {\"b\": {\"c\": 1}}}}}").check();
+  for (const Verdict& v : loaded.verdicts) CHECK(v.key.size() < 400);
+}

@@ -1,0 +1,230 @@
+#include "runtime/config/load.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/config/support.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+TEST_CASE("load: the command line beats --set, which beats the file") {
+  Ask a =
+      ask(trains_with(
+              R"("dstrain": {"steps": 1, "seed": 2, "save_interval": 3, "data": {"path": "f"}})"),
+          {"dstrain.steps=10", "dstrain.seed=20", "dstrain.seed=21", "dstrain.data.path=s"});
+  a.request.steps = 100;
+  a.request.data = "c";
+  const LoadedConfig loaded = a.load();
+  CHECK(loaded.job.steps == 100);
+  CHECK(loaded.job.seed == 21);
+  CHECK(loaded.job.save_interval == 3);
+  CHECK(loaded.job.data.path == "c");
+  CHECK(setting(loaded, "dstrain.steps").origin == "--steps");
+  CHECK(setting(loaded, "dstrain.seed").origin == "--set");
+  CHECK(setting(loaded, "dstrain.save_interval").origin == "c.json:1:37");
+  CHECK(setting(loaded, "dstrain.data.path").origin == "--data");
+  CHECK(setting(loaded, "dstrain.eval_interval").origin == "default");
+  CHECK(setting(loaded, "dstrain.reduce").origin == "derived: stage 0");
+  CHECK(setting(loaded, "run.ranks").origin == "the default");
+}
+
+TEST_CASE("load: --set makes sections on the way and takes values of any kind") {
+  const Job job =
+      ask("{}", {"train_batch_size=8", "optimizer.type=Adam", "optimizer.params.betas=[0.8, 0.9]",
+                 "dstrain.model.activation=\"gelu\"", "bf16.enabled=true", "dstrain.steps=5e2"})
+          .job();
+  CHECK(job.batch.train_batch == 8);
+  CHECK(job.optimizer.beta1 == 0.8);
+  CHECK(job.model.gelu);
+  CHECK(job.dtype == DType::bf16);
+  CHECK(job.steps == 500);
+  CHECK(ask(trains_with("\"zero_optimization\": true"), {"zero_optimization.stage=0"})
+            .job()
+            .zero_stage == 0);
+}
+
+TEST_CASE("load: what is said of a --set that cannot be used") {
+  const auto [set, error] = GENERATE(table<std::string, std::string>({
+      {"steps", "--set steps: expected path.to.key=value"},
+      {"=5", "--set =5: expected path.to.key=value"},
+      {"a..b=5", "--set a..b=5: expected path.to.key=value"},
+      {".a=5", "--set .a=5: expected path.to.key=value"},
+      {"a=[1, 2", "--set a=[1, 2: the '[' of line 1, column 1 is not closed: expected ']'"},
+      {"a=", "--set a=: expected a value, found the end of the text"},
+      {"dstrain.stepz=5", "--set: dstrain.stepz: unknown key (did you mean dstrain.steps?)"},
+      {"dstrain.steps=nan",
+       "--set: dstrain.steps: expected an integer of at least 0, found \"nan\""},
+      {"train_micro_batch_size_per_gpu.x=1",
+       "--set: what stands above train_micro_batch_size_per_gpu.x in the configuration is not a "
+       "section { }"},
+  }));
+  CHECK(ask(trains_with(""), {set}).error() == error);
+  CHECK(ask(trains_with(""), {std::string(300, 'a') + "=1"})
+            .error()
+            .find("no key has so long a name") != std::string::npos);
+}
+
+TEST_CASE("load: options out of range name themselves") {
+  Ask a = ask(trains_with(""));
+  a.request.steps = -3;
+  CHECK(a.error() == "--steps: dstrain.steps: expected an integer of at least 0, found -3");
+  a = ask(trains_with(""));
+  a.request.device = "gpu";
+  CHECK(a.error() == "--device gpu: expected auto, cpu or cuda");
+  a = ask(trains_with(""), {}, 1);
+  a.request.ranks = 0;
+  CHECK(a.error() == "--num_gpus 0: expected from 1 to 1048576 ranks");
+  a = ask(trains_with(""));
+  a.request.output = "";
+  CHECK(a.error() == "--output: expected the name of a directory, found nothing");
+  a = ask(trains_with(""));
+  a.request.model = "gpt3";
+  CHECK(a.error() == "--model gpt3: expected gptlite, benchmark or a file that ends in .json");
+  a.request.model = "/nonexistent/m.json";
+  CHECK(a.error() == "--model /nonexistent/m.json: cannot be opened: No such file or directory");
+}
+
+TEST_CASE("load: --model replaces the whole section, and --set refines it") {
+  const std::string text = trains_with(R"("dstrain": {"model": {"n_layer": 3, "n_embd": 96}})");
+  Ask a = ask(text);
+  a.request.model = "gptlite";
+  CHECK(a.job().model == ModelConfig{});
+  a.request.sets = {"dstrain.model.n_layer=5"};
+  CHECK(a.job().model.n_layer == 5);
+  a.request.model = "benchmark";
+  a.request.sets = {"dstrain.model.in_size=2", "dstrain.model.hidden_size=3",
+                    "dstrain.model.out_size=4", "dstrain.model.n_layer=1"};
+  CHECK(a.job().model.hidden_size == 3);
+
+  const TempFile file("{\"n_layer\": 7,\n \"n_head\": 3.5}", "m.json");
+  a = ask(text);
+  a.request.model = file.path();
+  CHECK(without_folder(a.error(), file) ==
+        "m.json:2:2: dstrain.model.n_head: expected an integer from 1 to 2147483647, found 3.5");
+  a.request.sets = {"dstrain.model.n_head=3"};
+  const LoadedConfig loaded = a.load();
+  CHECK(loaded.job.model.n_layer == 7);
+  CHECK(loaded.job.model.n_embd == 768);
+  CHECK(without_folder(setting(loaded, "dstrain.model.n_layer").origin, file) == "m.json:1:2");
+  const TempFile broken("{\"n_layer\": }", "m.json");
+  a.request.model = broken.path();
+  CHECK(without_folder(a.error(), broken) == "m.json:1:13: expected a value, found '}'");
+}
+
+TEST_CASE("load: what only the command line knows reaches the job") {
+  Ask a = ask(trains_with(""), {}, 3);
+  CHECK(a.job().output == "runs/c");
+  CHECK(a.job().device == "auto");
+  a.request.device = "cpu";
+  a.request.output = "out";
+  a.request.init_weights = "w.safetensors";
+  a.request.resume = "old";
+  const LoadedConfig loaded = a.load();
+  CHECK(loaded.job.ranks == 3);
+  CHECK(loaded.job.device == "cpu");
+  CHECK(loaded.job.output == "out");
+  CHECK(loaded.job.init_weights == "w.safetensors");
+  CHECK(loaded.job.resume == "old");
+  CHECK(setting(loaded, "run.device").origin == "--device");
+  CHECK(setting(loaded, "run.ranks").origin == "--num_gpus");
+}
+
+TEST_CASE("load: all reasons are told at once, each with its place, none twice") {
+  const std::string text = R"({
+  "train_batch_size": 33, "train_micro_batch_size_per_gpu": 2,
+  "optimizer": {"type": "Lamb", "params": {"lr": 1e-3, "max_coeff": 1}},
+  "zero_optimization": {"stage": 2, "overlap_comm": true, "stage3_max_reuse_distance": 1},
+  "tensorboard": {"enabled": true, "job_name": "x"},
+  "gradient_cliping": 1.0,
+  "compression_training": {"x": {"y": 1}},
+  "steps_per_print": 0
+})";
+  CHECK(ask(text, {}, 2).error() ==
+        "c.json:2:3: train_batch_size: train_batch_size 33, train_micro_batch_size_per_gpu 2 and 2 "
+        "ranks "
+        "(--num_gpus) do not fit: train_batch_size = train_micro_batch_size_per_gpu x "
+        "gradient_accumulation_steps x ranks. Valid: train_batch_size 32 = "
+        "train_micro_batch_size_per_gpu 2 x "
+        "gradient_accumulation_steps 8 x 2 ranks\n"
+        "c.json:3:17: optimizer.type: Lamb is not available yet: use AdamW, Adam or SGD\n"
+        "c.json:4:25: zero_optimization.stage: ZeRO stage 2 is not available yet: use 0\n"
+        "c.json:5:19: tensorboard.enabled: tensorboard is not available yet: set enabled to false\n"
+        "c.json:6:3: gradient_cliping: unknown key (did you mean gradient_clipping?)\n"
+        "c.json:7:3: compression_training: compression is not part of dstrain: remove the section\n"
+        "c.json:8:3: steps_per_print: expected an integer of at least 1, found 0");
+}
+
+TEST_CASE("load: malformed text is one error with its place") {
+  CHECK(ask("{\n \"a\": True}").error() == "c.json:2:7: 'True' is not JSON: write true");
+  ConfigRequest request;
+  request.path = "/nonexistent.json";
+  CHECK_THROWS_WITH(load_config(request),
+                    "--config /nonexistent.json: cannot be opened: No such file or directory");
+  CHECK_THROWS_AS(check_config(request), UserError);
+}
+
+TEST_CASE("load: no file, however wrong, reaches the job with an illegal value") {
+  const LoadedConfig loaded =
+      ask(R"({"train_batch_size": -1, "gradient_clipping": -1, "steps_per_print": 0,
+    "optimizer": {"type": "Adam", "params": {"lr": "x", "betas": [1, 2], "eps": -1}},
+    "scheduler": {"type": "OneCycle", "params": {"cycle_first_step_size": -5}},
+    "fp16": {"enabled": true, "initial_scale_power": 1000, "hysteresis": 99999999999},
+    "dstrain": {"model": {"n_embd": 0, "n_head": 0, "dropout": 2}, "steps": -1, "seed": -1}})")
+          .check();
+  CHECK(has_errors(loaded.verdicts));
+  CHECK(loaded.job.optimizer == OptimizerConfig{});
+  CHECK(loaded.job.model == ModelConfig{});
+  CHECK(loaded.job.steps == 1000);
+  CHECK(loaded.job.loss_scale.initial == 65536);
+}
+
+TEST_CASE("check: malformed text is a verdict on the file itself") {
+  const LoadedConfig loaded = ask("{\"a\": }").check();
+  REQUIRE(loaded.verdicts.size() == 1);
+  CHECK(loaded.verdicts[0].key.empty());
+  CHECK(loaded.verdicts[0].line == 1);
+  CHECK(loaded.verdicts[0].column == 7);
+  CHECK(check_text(loaded.verdicts) ==
+        "c.json:1:7: error: expected a value, found '}'\n1 verdicts: 1 error. This file does not "
+        "train as it is.\n");
+}
+
+TEST_CASE("check: text has a line per key, JSON the contract's members") {
+  const LoadedConfig loaded =
+      ask("{\"train_batch_size\": 8, \"fp18\": 1}", {"bf16.enabled=false"}).check();
+  CHECK(check_text(loaded.verdicts) ==
+        "c.json:1:2: train_batch_size: honoured\n"
+        "c.json:1:25: fp18: unknown key (did you mean fp16?)\n"
+        "--set: bf16: honoured\n"
+        "--set: bf16.enabled: honoured\n"
+        "4 verdicts: 3 honoured, 1 unknown. This file does not train as it is.\n");
+  const auto json = nlohmann::json::parse(check_json(loaded.verdicts));
+  REQUIRE(json.size() == 4);
+  CHECK(json[1] == nlohmann::json{{"key", "fp18"},
+                                  {"line", 1},
+                                  {"column", 25},
+                                  {"state", "unknown"},
+                                  {"message", "unknown key (did you mean fp16?)"}});
+  CHECK(json[3]["line"] == 0);
+  CHECK(json[3]["column"] == 0);
+}
+
+TEST_CASE("check: the four states that stop a run count as errors, the others do not") {
+  const auto with = [](State state) {
+    Verdict v;
+    v.state = state;
+    return has_errors({v});
+  };
+  CHECK_FALSE(with(State::honoured));
+  CHECK_FALSE(with(State::no_effect));
+  for (State state : {State::refused, State::not_yet, State::unknown, State::error})
+    CHECK(with(state));
+  CHECK(name_of(State::not_yet) == "not_yet");
+}
+
+TEST_CASE("load: old names are a warning for rank 0") {
+  CHECK(ask(trains_with(R"("bfloat16": {"enabled": true})")).load().warnings ==
+        std::vector<std::string>{"c.json:1:2: bfloat16: another name of bf16",
+                                 "c.json:1:15: bfloat16.enabled: another name of bf16.enabled"});
+}
