@@ -13,13 +13,13 @@ namespace dstrain {
 
 // Elements [begin, begin + local.elements()) of the row-major tensor `name`/`slot`.
 struct StateEntry {
-  std::string name;      // parameter name, or "trainer" for scalars
-  std::string slot;      // "master", "exp_avg", "exp_avg_sq", "momentum", or a scalar's name
-  Shape global_shape;
+  std::string name = {};  // parameter name, or "trainer" for scalars
+  std::string slot = {};  // "master", "exp_avg", "exp_avg_sq", "momentum", or a scalar's name
+  Shape global_shape = {};
   DType dtype = DType::f32;
   int64_t begin = 0;
-  Tensor local;          // one-dimensional view of the live bytes
-  bool owner = true;     // this rank writes the slice (replicas hold it, the first of them writes)
+  Tensor local = {};  // one-dimensional view of the live bytes
+  bool owner = true;  // this rank writes the slice (replicas hold it, the first of them writes)
 };
 
 using StateRegister = std::vector<StateEntry>;

@@ -1,0 +1,177 @@
+#include "runtime/storage/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kLargestCall = int64_t{1}
+                                 << 30;  // Linux moves at most 2^31 - 4096 bytes per call
+
+std::string_view advice(int error) {
+  switch (error) {
+    case ENOSPC:
+      return "free disk space or choose another --output";
+    case EDQUOT:
+      return "the disk quota is used up: free some of it or choose another --output";
+    case EFBIG:
+      return "the file would pass a size limit: see `ulimit -f` and the limits of the file system";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "choose an --output that this user may write";
+    case EIO:
+      return "the disk or network file system reports a fault: see its logs, choose another "
+             "--output";
+    default:
+      return "check the path and its file system";
+  }
+}
+
+[[noreturn]] void fail_write(std::string_view what, const std::string& path, int error) {
+  fail_run("cannot {} {}: {}; {}", what, path, std::strerror(error), advice(error));
+}
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+File File::create(const std::string& path) {
+  File file;
+  file.path_ = path;
+  file.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file.fd_ < 0) fail_write("create", path, errno);
+  return file;
+}
+
+File File::open(const std::string& path, std::string_view what) {
+  File file;
+  file.path_ = path;
+  // Without O_NONBLOCK a pipe of that name would hang here.
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file.fd_ < 0) fail_user("cannot read {} {}: {}", what, path, std::strerror(errno));
+  struct stat status {};
+  if (::fstat(file.fd_, &status) != 0)
+    fail_user("cannot read {} {}: {}", what, path, std::strerror(errno));
+  if (S_ISDIR(status.st_mode)) fail_user("{} {} is a directory, expected a file", what, path);
+  if (!S_ISREG(status.st_mode)) fail_user("{} {} is not a regular file", what, path);
+  return file;
+}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+int64_t File::size() const {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0)
+    fail_user("cannot read the size of {}: {}", path_, std::strerror(errno));
+  return status.st_size;
+}
+
+void File::write_at(const void* data, int64_t bytes, int64_t offset) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const auto n = static_cast<size_t>(std::min(bytes, kLargestCall));
+    const ssize_t done = ::pwrite(fd_, from, n, offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0)
+      fail_write(fmt::format("write {} bytes at offset {} of", bytes, offset), path_, errno);
+    from += done;
+    offset += done;
+    bytes -= done;
+  }
+}
+
+void File::read_at(void* data, int64_t bytes, int64_t offset) const {
+  char* to = static_cast<char*>(data);
+  while (bytes > 0) {
+    const auto n = static_cast<size_t>(std::min(bytes, kLargestCall));
+    const ssize_t done = ::pread(fd_, to, n, offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0)
+      fail_user("cannot read {} bytes at offset {} of {}: {}", bytes, offset, path_,
+                std::strerror(errno));
+    if (done == 0)
+      fail_user("{} is cut short: it ends at byte {}, {} more are expected there", path_, offset,
+                bytes);
+    to += done;
+    offset += done;
+    bytes -= done;
+  }
+}
+
+void File::sync() {
+  if (::fsync(fd_) != 0) fail_write("sync", path_, errno);
+}
+
+void File::close() {
+  if (::close(std::exchange(fd_, -1)) != 0) fail_write("close", path_, errno);
+}
+
+NewFile::NewFile(std::string path) : path_(std::move(path)), file_(File::create(path_ + ".tmp")) {}
+
+NewFile::~NewFile() {
+  if (!committed_) ::unlink((path_ + ".tmp").c_str());
+}
+
+void NewFile::commit() {
+  file_.sync();
+  file_.close();
+  if (::rename((path_ + ".tmp").c_str(), path_.c_str()) != 0)
+    fail_write("put in place", path_, errno);
+  committed_ = true;
+  sync_directory(parent_of(path_));
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  NewFile file(path);
+  file.write_at(bytes.data(), static_cast<int64_t>(bytes.size()), 0);
+  file.commit();
+}
+
+std::string read_file(const std::string& path, std::string_view what, int64_t limit) {
+  const File file = File::open(path, what);
+  const int64_t bytes = file.size();
+  if (bytes > limit) fail_user("{} {} has {} bytes, expected at most {}", what, path, bytes, limit);
+  std::string text(static_cast<size_t>(bytes), '\0');
+  file.read_at(text.data(), bytes, 0);
+  return text;
+}
+
+void make_directory(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail_write("make the directory", path, error.value());
+}
+
+void sync_directory(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail_write("open the directory", path, errno);
+  const int error = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  // Some network file systems have no such call for directories, and need none.
+  if (error != 0 && error != EINVAL) fail_write("sync the directory", path, error);
+}
+
+}  // namespace dstrain

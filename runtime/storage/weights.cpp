@@ -1,0 +1,126 @@
+#include "runtime/storage/weights.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kMostProblemsShown = 20;
+constexpr int64_t kWidenedAtOnce = 1 << 18;  // elements
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  return {shape.dims.begin(), shape.dims.begin() + shape.rank};
+}
+
+bool loadable(std::string_view type) {
+  return type == "F32" || type == "F16" || type == "BF16";
+}
+
+void check_header(const SafetensorsHeader& header, const StateRegister& want,
+                  const std::string& path) {
+  std::vector<std::string> problems;
+  std::unordered_set<std::string_view> known;
+  for (const StateEntry& entry : want) {
+    known.insert(entry.name);
+    const SafetensorsTensor* t = header.find(entry.name);
+    if (!t)
+      problems.push_back(
+          fmt::format("{} {} is missing", entry.name, to_string(entry.global_shape)));
+    else if (t->shape != dims_of(entry.global_shape))
+      problems.push_back(fmt::format("{} has shape ({}), expected {}", entry.name,
+                                     fmt::join(t->shape, ", "), to_string(entry.global_shape)));
+    else if (!loadable(t->type.name))
+      problems.push_back(
+          fmt::format("{} is {}, expected F32, F16 or BF16", entry.name, t->type.name));
+  }
+  for (const SafetensorsTensor& t : header.tensors)
+    if (!known.contains(t.name))
+      problems.push_back(fmt::format("{} ({}) is not in the model", t.name.substr(0, 120),
+                                     fmt::join(t.shape, ", ")));
+  if (problems.empty()) return;
+  const size_t total = problems.size();
+  problems.resize(std::min(total, kMostProblemsShown));
+  if (total > problems.size())
+    problems.push_back(fmt::format("... and {} more", total - problems.size()));
+  fail_user(
+      "the weights in {} do not fit the model ({} problems); give a file of the same model, or "
+      "change the model section:\n  {}",
+      path, total, fmt::join(problems, "\n  "));
+}
+
+// Reads 16-bit elements from byte `at` on and widens them into `to`.
+void read_widened(const File& file, bool is_bf16, int64_t at, float* to, int64_t count,
+                  std::vector<uint16_t>& scratch) {
+  scratch.resize(static_cast<size_t>(kWidenedAtOnce));
+  for (int64_t done = 0; done < count; done += kWidenedAtOnce) {
+    const int64_t n = std::min(kWidenedAtOnce, count - done);
+    file.read_at(scratch.data(), 2 * n, at + 2 * done);
+    for (int64_t i = 0; i < n; ++i) {
+      const uint16_t bits = scratch[static_cast<size_t>(i)];
+      to[done + i] = is_bf16 ? to_float(bf16{bits}) : to_float(f16{bits});
+    }
+  }
+}
+
+}  // namespace
+
+void load_weights(const std::string& path, const StateRegister& want) {
+  const File file = File::open(path, "weights file");
+  const SafetensorsHeader header = read_safetensors_header(file);
+  check_header(header, want, path);
+  std::vector<uint16_t> scratch;
+  for (const StateEntry& entry : want) {
+    const SafetensorsTensor& t = *header.find(entry.name);
+    const int64_t count = entry.local.elements();
+    check(entry.local.dtype == DType::f32, "weights are loaded as f32, and {} asks for {}",
+          entry.name, name_of(entry.local.dtype));
+    check(entry.begin >= 0 && entry.begin + count <= entry.global_shape.elements(),
+          "slice [{}, {}) of {} is outside of it", entry.begin, entry.begin + count, entry.name);
+    const int64_t at = t.begin + entry.begin * t.type.bytes;
+    if (t.type.bytes == 4)
+      file.read_at(entry.local.data, 4 * count, at);
+    else
+      read_widened(file, t.type.name == "BF16", at, entry.local.as<float>(), count, scratch);
+  }
+}
+
+void check_weights(const std::string& path, const StateRegister& want) {
+  check_header(read_safetensors_header(File::open(path, "weights file")), want, path);
+}
+
+WeightsWriter::WeightsWriter(const std::string& path, const StateRegister& tensors) : file_(path) {
+  for (const StateEntry& entry : tensors) {
+    header_.tensors.push_back(
+        {.name = entry.name, .type = {"F32", 4}, .shape = dims_of(entry.global_shape)});
+    slots_.push_back({.elements = entry.global_shape.elements()});
+  }
+  const std::string head = make_safetensors_header(header_.tensors);
+  header_.index();
+  file_.write_at(head.data(), static_cast<int64_t>(head.size()), 0);
+}
+
+void WeightsWriter::write(std::string_view name, int64_t begin, const Tensor& values) {
+  const SafetensorsTensor* t = header_.find(name);
+  check(t, "the weight file {} has no tensor {}", file_.path(), name);
+  Slot& slot = slots_[static_cast<size_t>(t - header_.tensors.data())];
+  const int64_t count = values.elements();
+  check(values.dtype == DType::f32, "{} is written as {}, expected f32", name,
+        name_of(values.dtype));
+  check(begin >= 0 && begin + count <= slot.elements, "slice [{}, {}) of {} is outside of it",
+        begin, begin + count, name);
+  file_.write_at(values.data, values.bytes(), t->begin + 4 * begin);
+  slot.written += count;
+}
+
+void WeightsWriter::finish() {
+  for (size_t i = 0; i < slots_.size(); ++i)
+    check(slots_[i].written == slots_[i].elements, "{} of {} elements of {} were written to {}",
+          slots_[i].written, slots_[i].elements, header_.tensors[i].name, file_.path());
+  file_.commit();
+}
+
+}  // namespace dstrain

@@ -1,0 +1,109 @@
+#include "runtime/storage/atomic_file.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "runtime/core/error.h"
+#include "tests/storage/file_limit.h"
+#include "tests/storage/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+using Catch::Contains;
+
+TEST_CASE("a file is replaced as a whole and nothing remains beside it") {
+  TempDir dir;
+  const std::string path = dir / "a.json";
+  write_file(path, "first");
+  CHECK(bytes_of_file(path) == "first");
+  write_file(path, "2");
+  CHECK(bytes_of_file(path) == "2");
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+}
+
+TEST_CASE("until commit the old file stands, and without it nothing new remains") {
+  TempDir dir;
+  const std::string path = dir.write("a.bin", "old");
+  {
+    NewFile file(path);
+    file.write_at("new", 3, 0);
+    CHECK(bytes_of_file(path) == "old");
+    CHECK(std::filesystem::exists(path + ".tmp"));
+  }
+  CHECK(bytes_of_file(path) == "old");
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+}
+
+TEST_CASE("a full disk is a RunError with path, offset and advice; the old file stands") {
+  TempDir dir;
+  const std::string path = dir.write("a.bin", "old");
+  const std::string big(200'000, 'x');
+  std::string message;
+  {
+    FileSizeLimit limit(100'000);
+    try {
+      write_file(path, big);
+    } catch (const RunError& error) {
+      message = error.what();
+    }
+  }
+  CHECK_THAT(message, Contains("a.bin.tmp") && Contains("at offset 100000 of") &&
+                          Contains("100000 bytes") && Contains("File too large") &&
+                          Contains("ulimit"));
+  CHECK(bytes_of_file(path) == "old");
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+}
+
+TEST_CASE("the device that is always full says so") {
+  File full = File::create("/dev/full");
+  try {
+    full.write_at("x", 1, 0);
+    FAIL("written to a full device");
+  } catch (const RunError& error) {
+    CHECK_THAT(error.what(),
+               Contains("/dev/full") && Contains("No space left") && Contains("--output"));
+  }
+}
+
+TEST_CASE("a place that does not exist is a RunError that names it") {
+  TempDir dir;
+  CHECK_THROWS_WITH(write_file(dir / "none/a.json", "x"),
+                    Contains("none/a.json.tmp") && Contains("No such file"));
+  CHECK_THROWS_AS(write_file(dir / "none/a.json", "x"), RunError);
+  const std::string file = dir.write("file", "x");
+  CHECK_THROWS_WITH(make_directory(file + "/sub"),
+                    Contains("file/sub") && Contains("Not a directory"));
+}
+
+TEST_CASE("directories are made with their parents, and making them again is no error") {
+  TempDir dir;
+  make_directory(dir / "a/b/c");
+  make_directory(dir / "a/b/c");
+  CHECK(std::filesystem::is_directory(dir / "a/b/c"));
+}
+
+TEST_CASE("reading names what is missing, no file, too long, or cut short") {
+  TempDir dir;
+  CHECK_THROWS_WITH(read_file(dir / "none", "manifest", 10),
+                    Contains("manifest") && Contains("none") && Contains("No such file"));
+  CHECK_THROWS_WITH(read_file(dir.path(), "manifest", 10), Contains("is a directory"));
+  CHECK_THROWS_WITH(read_file("/dev/null", "manifest", 10), Contains("not a regular file"));
+  const std::string fifo = dir / "pipe";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(read_file(fifo, "manifest", 10), Contains("not a regular file"));
+  const std::string path = dir.write("a", "0123456789");
+  CHECK(read_file(path, "manifest", 10) == "0123456789");
+  CHECK_THROWS_WITH(read_file(path, "manifest", 9), Contains("10 bytes") && Contains("at most 9"));
+  char buffer[8];
+  CHECK_THROWS_WITH(File::open(path, "file").read_at(buffer, 8, 6),
+                    Contains("cut short") && Contains("byte 10") && Contains("4 more"));
+  CHECK_THROWS_AS(File::open(path, "file").read_at(buffer, 8, 6), UserError);
+}
+
+}  // namespace
+}  // namespace dstrain

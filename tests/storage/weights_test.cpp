@@ -1,0 +1,178 @@
+#include "runtime/storage/weights.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "runtime/core/error.h"
+#include "tests/storage/file_limit.h"
+#include "tests/storage/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+using Catch::Contains;
+
+Tensor view(std::vector<float>& values) {
+  return {values.data(), {static_cast<int64_t>(values.size())}, DType::f32};
+}
+
+StateEntry entry(const std::string& name, const Shape& shape, std::vector<float>& values,
+                 int64_t begin = 0) {
+  return {
+      .name = name, .slot = "master", .global_shape = shape, .begin = begin, .local = view(values)};
+}
+
+std::vector<float> counted(int64_t n, float from = 0) {
+  std::vector<float> values(static_cast<size_t>(n));
+  std::iota(values.begin(), values.end(), from);
+  return values;
+}
+
+// A file with one tensor "x" of the given dtype and bytes.
+std::string file_of(std::string_view dtype, const std::vector<uint16_t>& halves) {
+  std::vector<SafetensorsTensor> tensors = {
+      {.name = "x", .type = {dtype, 2}, .shape = {static_cast<int64_t>(halves.size())}}};
+  return make_safetensors_header(tensors) +
+         std::string(reinterpret_cast<const char*>(halves.data()), 2 * halves.size());
+}
+
+std::string load_error(const std::string& path, const StateRegister& want) {
+  try {
+    load_weights(path, want);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("weights written slice by slice in any order are read back, whole and in other slices") {
+  TempDir dir;
+  const std::string path = dir / "model.safetensors";
+  std::vector<float> a = counted(35), b = counted(7, 100), none;
+  {
+    WeightsWriter writer(path, {entry("a", {5, 7}, a), entry("b", {7}, b)});
+    writer.write("a", 20, {a.data() + 20, {15}, DType::f32});
+    writer.write("b", 0, view(b));
+    writer.write("a", 0, {a.data(), {20}, DType::f32});
+    CHECK_FALSE(std::filesystem::exists(path));
+    writer.finish();
+  }
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+  std::vector<float> whole(35), part(11), tail(3);
+  load_weights(path, {entry("b", {7}, tail, 4), entry("a", {5, 7}, whole)});
+  CHECK(whole == a);
+  CHECK(tail == counted(3, 104));
+  load_weights(path, {entry("a", {5, 7}, part, 13), entry("b", {7}, none, 7)});
+  CHECK(part == counted(11, 13));
+}
+
+TEST_CASE("finish insists on every element, and without it the old file stands") {
+  TempDir dir;
+  const std::string path = dir.write("model.safetensors", "old");
+  std::vector<float> a = counted(6);
+  {
+    WeightsWriter writer(path, {entry("a", {2, 3}, a)});
+    writer.write("a", 0, {a.data(), {5}, DType::f32});
+    CHECK_THROWS_WITH(writer.finish(), Contains("5 of 6 elements of a"));
+    CHECK_THROWS_AS(writer.write("b", 0, view(a)), InternalError);
+    CHECK_THROWS_AS(writer.write("a", 1, view(a)), InternalError);
+  }
+  CHECK(bytes_of_file(path) == "old");
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+}
+
+TEST_CASE("a full disk while writing weights leaves the old file and no other") {
+  TempDir dir;
+  const std::string path = dir.write("model.safetensors", "old");
+  std::vector<float> a = counted(50'000);
+  {
+    FileSizeLimit limit(100'000);
+    WeightsWriter writer(path, {entry("a", {50'000}, a)});
+    CHECK_THROWS_WITH(writer.write("a", 0, view(a)), Contains("model.safetensors.tmp") &&
+                                                         Contains("at offset 100000 ") &&
+                                                         Contains("File too large"));
+  }
+  CHECK(bytes_of_file(path) == "old");
+  CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
+}
+
+TEST_CASE("16-bit tensors are widened exactly, every bit pattern of them") {
+  TempDir dir;
+  std::vector<uint16_t> bits(65536);
+  std::iota(bits.begin(), bits.end(), uint16_t{0});
+  // Longer than what is widened at once, and a slice from the middle.
+  for (int i = 0; i < 4; ++i) bits.insert(bits.end(), bits.begin(), bits.begin() + 65536);
+  std::vector<float> values(bits.size() - 3);
+  const Shape shape = {static_cast<int64_t>(bits.size())};
+  load_weights(dir.write("b.safetensors", file_of("BF16", bits)), {entry("x", shape, values, 3)});
+  for (size_t i = 0; i < values.size(); ++i)
+    REQUIRE(std::bit_cast<uint32_t>(values[i]) == uint32_t{bits[i + 3]} << 16);
+  load_weights(dir.write("h.safetensors", file_of("F16", bits)), {entry("x", shape, values, 3)});
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint16_t h = bits[i + 3];
+    const int exponent = (h >> 10) & 31, mantissa = h & 1023;
+    float expected = std::ldexp(static_cast<float>(exponent ? 1024 + mantissa : mantissa),
+                                (exponent ? exponent : 1) - 25);
+    if (exponent == 31)
+      expected = mantissa ? std::nanf("") : std::numeric_limits<float>::infinity();
+    if (h & 0x8000) expected = -expected;
+    if (std::isnan(expected))
+      REQUIRE(std::isnan(values[i]));
+    else
+      REQUIRE(values[i] == expected);
+  }
+}
+
+TEST_CASE("all misfits are listed at once: missing, superfluous, shape, dtype") {
+  TempDir dir;
+  const std::string path = dir / "w.safetensors";
+  std::vector<float> a = counted(6), b = counted(4), c = counted(2);
+  WeightsWriter writer(path, {entry("a", {2, 3}, a), entry("extra", {4}, b)});
+  writer.write("a", 0, view(a));
+  writer.write("extra", 0, view(b));
+  writer.finish();
+  CHECK_THAT(load_error(path, {entry("a", {3, 2}, a), entry("lost", {2}, c)}),
+             Contains(path) && Contains("3 problems") &&
+                 Contains("a has shape (2, 3), expected (3, 2)") &&
+                 Contains("lost (2) is missing") && Contains("extra (4) is not in the model"));
+  CHECK_THROWS_WITH(check_weights(path, {{.name = "a", .global_shape = {2, 3}}}),
+                    Contains("extra (4) is not in the model"));
+  check_weights(path,
+                {{.name = "a", .global_shape = {2, 3}}, {.name = "extra", .global_shape = {4}}});
+  std::vector<SafetensorsTensor> ints = {{.name = "x", .type = {"I32", 4}, .shape = {2}}};
+  const std::string odd =
+      dir.write("i.safetensors", make_safetensors_header(ints) + std::string(8, '\0'));
+  CHECK_THAT(load_error(odd, {entry("x", {2}, c)}),
+             Contains("x is I32, expected F32, F16 or BF16"));
+}
+
+TEST_CASE("a long list of misfits is cut, and says how many more there are") {
+  TempDir dir;
+  const std::string path = dir / "w.safetensors";
+  WeightsWriter(path, {}).finish();
+  StateRegister want;
+  for (int i = 0; i < 50; ++i) want.push_back({.name = fmt::format("p{}", i), .global_shape = {1}});
+  CHECK_THAT(load_error(path, want), Contains("50 problems") && Contains("p19 (1)") &&
+                                         Contains("and 30 more") && !Contains("p20 "));
+}
+
+TEST_CASE("a missing, cut or foreign weight file is named") {
+  TempDir dir;
+  std::vector<float> a = counted(6);
+  CHECK_THAT(load_error(dir / "none.safetensors", {}),
+             Contains("none.safetensors") && Contains("No such file"));
+  CHECK_THAT(load_error(dir.write("x.txt", "a text file, not weights"), {}),
+             Contains("x.txt is no safetensors file"));
+  const std::string path = dir / "w.safetensors";
+  WeightsWriter writer(path, {entry("a", {6}, a)});
+  writer.write("a", 0, view(a));
+  writer.finish();
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  CHECK_THAT(load_error(path, {entry("a", {6}, a)}),
+             Contains(path) && Contains("\"a\"") && Contains("cut short"));
+}
+
+}  // namespace
+}  // namespace dstrain
