@@ -1,0 +1,129 @@
+// `byte` and `bin` data: ids of one width, one after another. Token files are nanoGPT's (uint16 and
+// nothing else) or llm.c's (dev/data: 256 int32 of header: magic, version, number of tokens; version 1
+// holds uint16, its magic being 20240520, version 7 uint32 with magic 20240801).
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "runtime/core/error.h"
+#include "runtime/data/token_source.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kHeaderBytes = 256 * 4;
+constexpr std::array<int32_t, 2> kMagics = {20240520, 20240801};
+
+template <class Id>
+class ArraySource : public TokenSource {
+ public:
+  ArraySource(std::unique_ptr<DataFile> file, int64_t offset, Vocabulary vocabulary,
+              std::string_view unit)
+      : file_(std::move(file)),
+        offset_(offset),
+        ids_(reinterpret_cast<const Id*>(file_->data() + offset)),
+        vocabulary_(std::move(vocabulary)),
+        unit_(unit) {}
+
+  int64_t tokens() const override {
+    return (file_->bytes() - offset_) / static_cast<int64_t>(sizeof(Id));
+  }
+  std::string_view unit() const override { return unit_; }
+  const DataFile& file() const override { return *file_; }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+  void read(int64_t begin, int64_t count, int32_t* inputs, int32_t* targets) const override {
+    const Id* ids = ids_ + begin;
+    for (int64_t i = 0; i < count; ++i) inputs[i] = static_cast<int32_t>(ids[i]);
+    for (int64_t i = 0; i < count; ++i) targets[i] = static_cast<int32_t>(ids[i + 1]);
+  }
+
+  void check_ids(int64_t begin, int64_t end, int64_t vocab_size) override {
+    if (begin >= end || vocabulary_.format == DataFormat::bytes) return;
+    const int64_t largest = largest_id(begin, end);
+    vocabulary_.size = std::max(vocabulary_.size, largest + 1);
+    if (largest < vocab_size) return;
+    const Id* bad = std::find_if(ids_ + begin, ids_ + end, [vocab_size](Id id) {
+      return static_cast<int64_t>(id) >= vocab_size;
+    });
+    const int64_t position = bad - ids_;
+    fail_user(
+        "the data file {} has token id {} at byte {} (token {}), outside of the vocabulary: "
+        "dstrain.model.vocab_size is {}, and the largest id is {}; give at least {}",
+        file_->path(), *bad, offset_ + position * static_cast<int64_t>(sizeof(Id)), position,
+        vocab_size, largest, largest + 1);
+  }
+
+ private:
+  int64_t largest_id(int64_t begin, int64_t end) const {
+    Id largest = 0;
+#pragma omp parallel for simd reduction(max : largest) schedule(static) if (end - begin > 1 << 20)
+    for (int64_t i = begin; i < end; ++i) largest = std::max(largest, ids_[i]);
+    return static_cast<int64_t>(largest);
+  }
+
+  std::unique_ptr<DataFile> file_;
+  int64_t offset_;
+  const Id* ids_;
+  Vocabulary vocabulary_;
+  std::string_view unit_;
+};
+
+int32_t word(const DataFile& file, int64_t index) {
+  int32_t value = 0;
+  std::memcpy(&value, file.data() + 4 * index, 4);
+  return value;
+}
+
+// Bytes per token of a file with llm.c's header, which is checked against the file's size.
+int64_t checked_width(const DataFile& file) {
+  if (file.bytes() < kHeaderBytes)
+    fail_user(
+        "the data file {} starts as a token file of llm.c, and its {} bytes are less than the "
+        "header of {}: it is cut short",
+        file.path(), file.bytes(), kHeaderBytes);
+  const int32_t version = word(file, 1), tokens = word(file, 2);
+  if (version != 1 && version != 7)
+    fail_user(
+        "the data file {} has llm.c's header with version {}, expected 1 (uint16) or 7 (uint32)",
+        file.path(), version);
+  const int64_t width = version == 1 ? 2 : 4;
+  if (tokens < 0 || kHeaderBytes + tokens * width != file.bytes())
+    fail_user(
+        "the header of the data file {} states {} tokens of {} bytes, which makes a file of {} "
+        "bytes, and it has {}: it is cut short or damaged",
+        file.path(), tokens, width, kHeaderBytes + tokens * width, file.bytes());
+  return width;
+}
+
+}  // namespace
+
+bool has_token_header(const DataFile& file) {
+  return file.bytes() >= 4 &&
+         std::find(kMagics.begin(), kMagics.end(), word(file, 0)) != kMagics.end();
+}
+
+std::unique_ptr<TokenSource> open_bytes(std::unique_ptr<DataFile> file) {
+  const Vocabulary vocabulary{.format = DataFormat::bytes, .characters = {}, .size = 256};
+  return std::make_unique<ArraySource<uint8_t>>(std::move(file), 0, vocabulary, "bytes");
+}
+
+std::unique_ptr<TokenSource> open_token_file(std::unique_ptr<DataFile> file) {
+  const Vocabulary vocabulary{.format = DataFormat::tokens, .characters = {}, .size = 0};
+  if (!has_token_header(*file)) {
+    if (file->bytes() % 2 != 0)
+      fail_user(
+          "the data file {} has {} bytes, an odd number, and no header of llm.c: it is no file "
+          "of uint16 tokens",
+          file->path(), file->bytes());
+    return std::make_unique<ArraySource<uint16_t>>(std::move(file), 0, vocabulary, "tokens");
+  }
+  if (checked_width(*file) == 2)
+    return std::make_unique<ArraySource<uint16_t>>(std::move(file), kHeaderBytes, vocabulary,
+                                                   "tokens");
+  return std::make_unique<ArraySource<uint32_t>>(std::move(file), kHeaderBytes, vocabulary,
+                                                 "tokens");
+}
+
+}  // namespace dstrain

@@ -1,0 +1,61 @@
+// `char` data: the ids of characters, the sorted characters of the whole file being the vocabulary.
+#include <utility>
+#include <vector>
+
+#include "runtime/data/text_scan.h"
+#include "runtime/data/token_source.h"
+#include "runtime/data/utf8.h"
+
+namespace dstrain {
+namespace {
+
+class TextSource : public TokenSource {
+ public:
+  explicit TextSource(std::unique_ptr<DataFile> file)
+      : file_(std::move(file)), scan_(scan_text(file_->data(), file_->bytes(), file_->path())) {
+    vocabulary_.format = DataFormat::characters;
+    vocabulary_.characters = std::move(scan_.distinct);
+    vocabulary_.size = static_cast<int64_t>(vocabulary_.characters.size());
+    ids_.resize(vocabulary_.characters.back() + 1);
+    for (size_t id = 0; id < vocabulary_.characters.size(); ++id)
+      ids_[vocabulary_.characters[id]] = static_cast<int32_t>(id);
+  }
+
+  int64_t tokens() const override { return scan_.characters; }
+  std::string_view unit() const override { return "characters"; }
+  const DataFile& file() const override { return *file_; }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+  void read(int64_t begin, int64_t count, int32_t* inputs, int32_t* targets) const override {
+    if (scan_.starts_before.empty()) {
+      const unsigned char* text = file_->data() + begin;
+      for (int64_t i = 0; i < count; ++i) inputs[i] = ids_[text[i]];
+      for (int64_t i = 0; i < count; ++i) targets[i] = ids_[text[i + 1]];
+      return;
+    }
+    const unsigned char* text = file_->data() + byte_of_character(scan_, file_->data(), begin);
+    for (int64_t i = 0; i <= count; ++i) {
+      const utf8::Character c = utf8::decode_valid(text);
+      const int32_t id = ids_[c.code];
+      if (i < count) inputs[i] = id;
+      if (i > 0) targets[i - 1] = id;
+      text += c.bytes;
+    }
+  }
+
+  void check_ids(int64_t, int64_t, int64_t) override {}  // in range by construction
+
+ private:
+  std::unique_ptr<DataFile> file_;
+  TextScan scan_;
+  Vocabulary vocabulary_;
+  std::vector<int32_t> ids_;  // by code point
+};
+
+}  // namespace
+
+std::unique_ptr<TokenSource> open_text(std::unique_ptr<DataFile> file) {
+  return std::make_unique<TextSource>(std::move(file));
+}
+
+}  // namespace dstrain

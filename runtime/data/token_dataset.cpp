@@ -1,0 +1,91 @@
+#include "runtime/data/token_dataset.h"
+
+#include <cmath>
+#include <utility>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+TokenDataset::TokenDataset(const Job& job, std::unique_ptr<TokenSource> source)
+    : source_(std::move(source)), block_(job.model.block_size) {
+  const int64_t n = source_->tokens();
+  const auto held_out =
+      static_cast<int64_t>(std::floor(static_cast<double>(n) * job.data.val_fraction));
+  parts_[0] = make_part(0, n - held_out, job.data.random_order, job.seed);
+  parts_[1] = make_part(n - held_out, held_out, false, job.seed);
+  check_parts(job);
+  check_vocabulary(job);
+}
+
+TokenDataset::Part TokenDataset::make_part(int64_t begin, int64_t tokens, bool random,
+                                           uint64_t seed) const {
+  Part part{.begin = begin, .tokens = tokens, .samples = 0, .order = {}};
+  if (tokens > block_) {
+    part.samples = (tokens - 1) / block_;
+    part.order.emplace(part.samples, random, seed);
+  }
+  return part;
+}
+
+void TokenDataset::check_parts(const Job& job) const {
+  const auto complain = [&](std::string_view name, const Part& part, std::string_view advice) {
+    fail_user(
+        "the data file {} is too short: it has {} {}, its {} part {} of them (val_fraction {}), "
+        "and "
+        "one sample of block_size {} needs {}; {}",
+        source_->file().path(), source_->tokens(), source_->unit(), name, part.tokens,
+        job.data.val_fraction, block_, block_ + 1, advice);
+  };
+  if (parts_[0].samples == 0)
+    complain("training", parts_[0],
+             "give more data, a smaller dstrain.model.block_size or a smaller val_fraction");
+  if (job.eval_interval > 0 && parts_[1].samples == 0)
+    complain("validation", parts_[1],
+             "give more data, a smaller dstrain.model.block_size, a larger val_fraction, or "
+             "eval_interval 0");
+}
+
+void TokenDataset::check_vocabulary(const Job& job) {
+  const int64_t vocab_size = job.model.vocab_size;
+  const std::string& path = source_->file().path();
+  if (vocabulary().format == DataFormat::tokens && vocab_size <= 0)
+    fail_user(
+        "the data file {} holds token ids, which needs dstrain.model.vocab_size: give the size "
+        "of the tokenizer's vocabulary (GPT-2: 50257)",
+        path);
+  if (vocab_size > 0 && vocab_size < vocabulary().size)
+    fail_user(
+        "dstrain.model.vocab_size is {}, and the data file {} needs {}: give at least that, or "
+        "leave it out",
+        vocab_size, path, vocabulary().size);
+  const auto check_used = [&](const Part& part) {
+    if (part.samples > 0)
+      source_->check_ids(part.begin, part.begin + part.samples * block_ + 1, vocab_size);
+  };
+  check_used(parts_[0]);
+  if (job.eval_interval > 0) check_used(parts_[1]);
+}
+
+void TokenDataset::read(Split split, int64_t first, int64_t count, Tensor inputs,
+                        Tensor targets) const {
+  const Part& from = part(split);
+  check(from.order.has_value(), "a part without samples is read");
+  check(inputs.dtype == DType::i32 && targets.dtype == DType::i32 &&
+            inputs.elements() == count * block_ && targets.elements() == count * block_,
+        "{} samples of {} tokens are read into {} and {}", count, block_, to_string(inputs.shape),
+        to_string(targets.shape));
+  for (int64_t i = 0; i < count; ++i)
+    source_->read(from.begin + from.order->sample_at(first + i) * block_, block_,
+                  inputs.as<int32_t>() + i * block_, targets.as<int32_t>() + i * block_);
+}
+
+std::string TokenDataset::summary() const {
+  std::string text =
+      fmt::format("{}: {} {}, vocabulary {}; {} training samples of {}", source_->file().path(),
+                  source_->tokens(), source_->unit(), vocabulary().size, parts_[0].samples, block_);
+  if (parts_[1].samples > 0) text += fmt::format(", {} for validation", parts_[1].samples);
+  return text;
+}
+
+}  // namespace dstrain

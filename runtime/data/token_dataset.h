@@ -1,0 +1,43 @@
+// TokenDataset: samples of T tokens cut from one sequence, its end kept for validation. Stands on
+// token_source.h and sample_order.h. Invariant: sample i of a part is its tokens i*T .. i*T+T, the
+// last of them a target only; parts do not share a token.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "runtime/data/dataset.h"
+#include "runtime/data/sample_order.h"
+#include "runtime/data/token_source.h"
+
+namespace dstrain {
+
+class TokenDataset : public Dataset {
+ public:
+  // Throws UserError where a part that `job` uses is too short for one sample, or holds an id that is
+  // not below job.model.vocab_size.
+  TokenDataset(const Job& job, std::unique_ptr<TokenSource> source);
+
+  int64_t samples(Split split) const override { return part(split).samples; }
+  void read(Split split, int64_t first, int64_t count, Tensor inputs,
+            Tensor targets) const override;
+  const Vocabulary& vocabulary() const override { return source_->vocabulary(); }
+  std::string summary() const override;
+
+ private:
+  struct Part {
+    int64_t begin = 0, tokens = 0, samples = 0;
+    std::optional<SampleOrder> order;  // where there is a sample
+  };
+
+  const Part& part(Split split) const { return parts_[split == Split::validation]; }
+  Part make_part(int64_t begin, int64_t tokens, bool random, uint64_t seed) const;
+  void check_parts(const Job& job) const;
+  void check_vocabulary(const Job& job);
+
+  std::unique_ptr<TokenSource> source_;
+  int64_t block_;
+  Part parts_[2];
+};
+
+}  // namespace dstrain

@@ -1,0 +1,132 @@
+#include "runtime/data/vocabulary.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+#include "runtime/data/utf8.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view format_name(DataFormat format) {
+  switch (format) {
+    case DataFormat::characters:
+      return "char";
+    case DataFormat::bytes:
+      return "byte";
+    case DataFormat::tokens:
+      return "bin";
+    case DataFormat::automatic:
+      break;
+  }
+  return "none";
+}
+
+std::string text_of(uint32_t code) {
+  std::string text;
+  append_utf8(text, code);
+  return text;
+}
+
+// "U+000A" or "\"x\" (U+0078)".
+std::string shown(uint32_t code) {
+  const bool visible = code > 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0);
+  return visible ? fmt::format("\"{}\" (U+{:04X})", text_of(code), code)
+                 : fmt::format("U+{:04X}", code);
+}
+
+const unsigned char* bytes_of(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
+
+// The code points of the list in vocab.json, checked.
+std::vector<uint32_t> read_characters(const json& list, const std::string& source) {
+  std::vector<uint32_t> characters;
+  for (const json& item : list) {
+    const auto& text = item.get_ref<const std::string&>();
+    const auto size = static_cast<int64_t>(text.size());
+    const utf8::Character c = text.empty() ? utf8::Character{} : utf8::decode(bytes_of(text), size);
+    if (c.bytes == 0 || c.bytes != size)
+      fail_user("{}: item {} of \"characters\" is {} bytes, expected one character", source,
+                characters.size(), size);
+    if (!characters.empty() && c.code <= characters.back())
+      fail_user("{}: item {} of \"characters\", {}, is out of order", source, characters.size(),
+                shown(c.code));
+    characters.push_back(c.code);
+  }
+  return characters;
+}
+
+}  // namespace
+
+std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
+  if (format != DataFormat::characters && format != DataFormat::bytes)
+    fail_user("the run was trained on token ids, not on text: give ids with --prompt_ids 1,2,3");
+  std::vector<int32_t> ids;
+  if (format == DataFormat::bytes) {
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  for (size_t at = 0; at < text.size();) {
+    const utf8::Character c =
+        utf8::decode(bytes_of(text) + at, static_cast<int64_t>(text.size() - at));
+    if (c.bytes == 0) fail_user("the text is not UTF-8 at byte {}", at);
+    const auto it = std::lower_bound(characters.begin(), characters.end(), c.code);
+    if (it == characters.end() || *it != c.code)
+      fail_user(
+          "character {} of the text, {}, is not among the {} characters that the model was trained "
+          "on",
+          ids.size() + 1, shown(c.code), characters.size());
+    ids.push_back(static_cast<int32_t>(it - characters.begin()));
+    at += static_cast<size_t>(c.bytes);
+  }
+  return ids;
+}
+
+std::string Vocabulary::decode(int32_t id) const {
+  check(id >= 0 && id < size, "id {} is outside of a vocabulary of {}", id, size);
+  if (format == DataFormat::bytes) return std::string(1, static_cast<char>(id));
+  if (format == DataFormat::characters) return text_of(characters[static_cast<size_t>(id)]);
+  return std::to_string(id);
+}
+
+std::string vocabulary_json(const Vocabulary& vocabulary) {
+  nlohmann::ordered_json root;
+  root["format"] = format_name(vocabulary.format);
+  root["size"] = vocabulary.size;
+  if (vocabulary.format == DataFormat::characters) {
+    auto& list = root["characters"] = json::array();
+    for (const uint32_t code : vocabulary.characters) list.push_back(text_of(code));
+  }
+  return root.dump() + "\n";
+}
+
+Vocabulary parse_vocabulary(std::string_view text, const std::string& source) try {
+  const json root = json::parse(text);
+  const std::string format = root.at("format").get<std::string>();
+  Vocabulary vocabulary;
+  vocabulary.size = root.at("size").get<int64_t>();
+  if (format == "char") {
+    vocabulary.format = DataFormat::characters;
+    vocabulary.characters = read_characters(root.at("characters"), source);
+    if (vocabulary.size != static_cast<int64_t>(vocabulary.characters.size()))
+      fail_user("{}: \"size\" is {}, and \"characters\" has {}", source, vocabulary.size,
+                vocabulary.characters.size());
+  } else if (format == "byte" || format == "bin") {
+    vocabulary.format = format == "byte" ? DataFormat::bytes : DataFormat::tokens;
+    if (vocabulary.size < 1 || (format == "byte" && vocabulary.size != 256))
+      fail_user("{}: \"size\" is {}, which is no vocabulary of format {}", source, vocabulary.size,
+                format);
+  } else {
+    fail_user("{}: \"format\" is \"{}\", expected char, byte or bin", source, printable(format));
+  }
+  return vocabulary;
+} catch (const json::exception& error) {
+  fail_user("{} is not a vocabulary that dstrain wrote: {}", source, error.what());
+}
+
+}  // namespace dstrain
