@@ -50,14 +50,13 @@ template <class T>
 HWY_INLINE void dropout_span(const DropoutRule& rule, PhiloxKey key, uint64_t sample, const T* x,
                              const T* h, T* y, int64_t begin, int64_t end) {
   const Pack scale = all(rule.scale);
-  const UPack low = all_words(static_cast<uint32_t>(sample));
-  const UPack high = all_words(static_cast<uint32_t>(sample >> 32));
+  const auto low = static_cast<uint32_t>(sample), high = static_cast<uint32_t>(sample >> 32);
   for (int64_t e = begin; e < end; e += kSpan) {
-    alignas(64) uint32_t words[kSpan / 2];
     const uint64_t block = static_cast<uint64_t>(e) / 8;
-    store_blocks(philox_words(key, low, high, count_from(static_cast<uint32_t>(block)),
-                              all_words(static_cast<uint32_t>(block >> 32))),
-                 words);
+    alignas(64) BlockWords words;
+    philox_blocks(key,
+                  {low, high, static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32)}, 2,
+                  words);
     const auto* bits = reinterpret_cast<const uint16_t*>(words);
     for_packs(e, HWY_MIN(e + kSpan, end), [=](int64_t i, auto n) SIMD_INLINE {
       const Pack dropped = select_or_zero(kept(bits + (i - e), rule.threshold), load(h + i, n));

@@ -66,21 +66,25 @@ HWY_INLINE void direction(UPack w, Pack& cosine, Pack& sine) {
 // The 64 elements from 64 * group on.
 HWY_INLINE void write_group(bool normal, float scale, PhiloxKey key, int64_t group, float* to) {
   const auto block = static_cast<uint64_t>(group) * kPack;
-  const UPack zero = all_words(0);
-  const Words r = philox_words(key, count_from(static_cast<uint32_t>(block)),
-                               all_words(static_cast<uint32_t>(block >> 32)), zero, zero);
+  alignas(64) BlockWords words;
+  philox_blocks(key, {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0}, 0,
+                words);
+  UPack w[4];
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i)
+    hn::LoadInterleaved4(DU(), words + 4 * i * kLanes, w[0].v[i], w[1].v[i], w[2].v[i], w[3].v[i]);
   Pack x[4];
   if (normal) {
     for (int half = 0; half < 2; ++half) {
-      const Pack length = radius(r.w[2 * half]) * all(scale);
+      const Pack length = radius(w[2 * half]) * all(scale);
       Pack cosine, sine;
-      direction(r.w[2 * half + 1], cosine, sine);
+      direction(w[2 * half + 1], cosine, sine);
       x[2 * half] = length * cosine;
       x[2 * half + 1] = length * sine;
     }
   } else {
     SIMD_UNROLL
-    for (int k = 0; k < 4; ++k) x[k] = (upper_bits(r.w[k]) * all(0x1p-23f) - all(1)) * all(scale);
+    for (int k = 0; k < 4; ++k) x[k] = (upper_bits(w[k]) * all(0x1p-23f) - all(1)) * all(scale);
   }
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i)

@@ -13,13 +13,23 @@ HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 
-// 2^n for integral n in [-126, 127].
-HWY_INLINE Pack power_of_two(Pack n) {
+// y * 2^n for integral n in [-160, 160] and y near 1, rounded once where the result is subnormal.
+HWY_INLINE Pack scale_by_power(Pack y, Pack n, IPack whole) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {
-    const auto biased = hn::Add(hn::NearestInt(n.v[i]), hn::Set(DI(), 127));
-    r.v[i] = hn::BitCast(DF(), hn::ShiftLeft<23>(biased));
+#if HWY_TARGET == HWY_AVX3
+    static_cast<void>(whole);
+    r.v[i] = hn::Vec<DF>{_mm512_scalef_ps(y.v[i].raw, n.v[i].raw)};
+#else
+    static_cast<void>(n);
+    // In two factors, so that neither leaves the range of normal numbers.
+    const auto half = hn::ShiftRight<1>(whole.v[i]), rest = hn::Sub(whole.v[i], half);
+    const auto bias = hn::Set(DI(), 127);
+    const auto a = hn::BitCast(DF(), hn::ShiftLeft<23>(hn::Add(half, bias)));
+    const auto b = hn::BitCast(DF(), hn::ShiftLeft<23>(hn::Add(rest, bias)));
+    r.v[i] = hn::Mul(hn::Mul(y.v[i], a), b);
+#endif
   }
   return r;
 }
@@ -27,7 +37,14 @@ HWY_INLINE Pack power_of_two(Pack n) {
 // e^x: 0 or subnormal far below, infinity above 88.7, NaN for NaN.
 HWY_INLINE Pack exponential(Pack x) {
   x = maximum(all(-110.0f), minimum(all(100.0f), x));
-  const Pack n = nearest(x * all(1.44269504088896341f));
+  // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
+  const Pack shifter = all(12582912.0f);
+  const Pack shifted = fma(x, all(1.44269504088896341f), shifter);
+  const Pack n = shifted - shifter;
+  IPack whole;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i)
+    whole.v[i] = hn::Sub(hn::BitCast(DI(), shifted.v[i]), hn::Set(DI(), 0x4b400000));
   // ln 2 in two parts; n times the first one is exact.
   const Pack r = fnma(n, all(-2.12194440e-4f), fnma(n, all(0.693359375f), x));
   // e^r on |r| <= ln(2) / 2: 1 + r + r^2 q(r)
@@ -37,10 +54,7 @@ HWY_INLINE Pack exponential(Pack x) {
   q = fma(q, r, all(4.1666666667e-2f));
   q = fma(q, r, all(1.6666666667e-1f));
   q = fma(q, r, all(0.5f));
-  const Pack y = fma(q, r * r, r) + all(1.0f);
-  // In two factors, so that neither leaves the range of normal numbers.
-  const Pack half = nearest(n * all(0.5f));
-  return y * power_of_two(half) * power_of_two(n - half);
+  return scale_by_power(fma(q, r * r, r) + all(1.0f), n, whole);
 }
 
 // ln x of a positive normal number.

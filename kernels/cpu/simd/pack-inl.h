@@ -208,11 +208,15 @@ HWY_INLINE void store(Pack a, bf16* p, Full = {}) {
     const auto bits = hn::BitCast(DU(), a.v[i]);
     const auto high = hn::ShiftRight<16>(bits);
     const auto odd = hn::And(high, hn::Set(DU(), 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(DU(), 0x7fff))));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(DU(), 0x7fff)), odd));
     const auto number = hn::RebindMask(DU(), hn::Eq(a.v[i], a.v[i]));
     const auto out = hn::IfThenElse(number, rounded, hn::Or(high, hn::Set(DU(), 0x40)));
-    hn::StoreU(hn::DemoteTo(DH(), hn::BitCast(DI(), out)), DH(),
-               reinterpret_cast<uint16_t*>(p) + i * kLanes);
+#if HWY_TARGET == HWY_AVX3
+    const auto half = hn::TruncateTo(DH(), out);
+#else
+    const auto half = hn::DemoteTo(DH(), hn::BitCast(DI(), out));
+#endif
+    hn::StoreU(half, DH(), reinterpret_cast<uint16_t*>(p) + i * kLanes);
   }
 }
 

@@ -13,75 +13,75 @@ HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 
-struct Words {
-  UPack w[4];  // lane l: word w of the l-th block
-};
+// Where the 64 words of 16 blocks go: block by block, as sixteen calls of philox() would write them.
+using BlockWords = uint32_t[4 * kPack];
 
-HWY_INLINE UPack all_words(uint32_t x) {
-  UPack r;
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) r.v[i] = hn::Set(DU(), x);
-  return r;
-}
-
-// first, first + 1, ..., first + 15
-HWY_INLINE UPack count_from(uint32_t first) {
-  UPack r;
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i)
-    r.v[i] = hn::Iota(DU(), first + static_cast<uint32_t>(i * kLanes));
-  return r;
-}
-
-HWY_INLINE UPack exclusive_or(UPack a, UPack b, UPack c) {
-  UPack r;
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) r.v[i] = hn::Xor3(a.v[i], b.v[i], c.v[i]);
-  return r;
-}
-
-// The high and low 32 bits of a * b.
-HWY_INLINE void multiply(UPack a, uint32_t b, UPack& high, UPack& low) {
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) {
 #if HWY_TARGET == HWY_SCALAR
-    const uint64_t product = uint64_t{hn::GetLane(a.v[i])} * b;
-    high.v[i] = hn::Set(DU(), static_cast<uint32_t>(product >> 32));
-    low.v[i] = hn::Set(DU(), static_cast<uint32_t>(product));
-#else
-    const hn::Repartition<uint64_t, DU> wide;
-    const auto factor = hn::Set(DU(), b);
-    const auto even = hn::MulEven(a.v[i], factor);
-    const auto odd =
-        hn::MulEven(hn::BitCast(DU(), hn::ShiftRight<32>(hn::BitCast(wide, a.v[i]))), factor);
-    high.v[i] = hn::OddEven(hn::BitCast(DU(), odd), hn::BitCast(DU(), hn::ShiftRight<32>(even)));
-    low.v[i] = hn::OddEven(hn::BitCast(DU(), hn::ShiftLeft<32>(odd)), hn::BitCast(DU(), even));
-#endif
+// The blocks of 16 successive counters: word `counting` of `counter` goes up by one a block.
+HWY_INLINE void philox_blocks(PhiloxKey key, PhiloxBlock counter, int counting, BlockWords& to) {
+  for (int k = 0; k < kPack; ++k, ++counter[static_cast<size_t>(counting)]) {
+    const PhiloxBlock block = philox(key, counter);
+    std::memcpy(to + 4 * k, block.data(), sizeof(block));
   }
 }
+#else
+using DW = hn::Repartition<uint64_t, DU>;
+using Wide = hn::Vec<DW>;
+constexpr int kWide = static_cast<int>(hn::MaxLanes(DW()));
 
-HWY_INLINE Words philox_words(PhiloxKey key, UPack c0, UPack c1, UPack c2, UPack c3) {
+// The ten rounds on vectors of 64-bit lanes, of which the low halves count: a product is then one
+// instruction, its low word needs none. Two vectors at a time, so that one fills the other's waits.
+HWY_INLINE void philox_rounds(PhiloxKey key, Wide (&c)[4][2]) {
+  const auto m0 = hn::BitCast(DU(), hn::Set(DW(), 0xD2511F53u));
+  const auto m2 = hn::BitCast(DU(), hn::Set(DW(), 0xCD9E8D57u));
   for (int round = 0; round < 10; ++round) {
-    UPack high0, low0, high2, low2;
-    multiply(c0, 0xD2511F53u, high0, low0);
-    multiply(c2, 0xCD9E8D57u, high2, low2);
-    c0 = exclusive_or(high2, c1, all_words(key[0]));
-    c2 = exclusive_or(high0, c3, all_words(key[1]));
-    c1 = low2;
-    c3 = low0;
+    const Wide k0 = hn::Set(DW(), key[0]), k1 = hn::Set(DW(), key[1]);
+    SIMD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const Wide p0 = hn::MulEven(hn::BitCast(DU(), c[0][i]), m0);
+      const Wide p2 = hn::MulEven(hn::BitCast(DU(), c[2][i]), m2);
+      c[0][i] = hn::Xor3(hn::ShiftRight<32>(p2), c[1][i], k0);
+      c[2][i] = hn::Xor3(hn::ShiftRight<32>(p0), c[3][i], k1);
+      c[1][i] = p2;
+      c[3][i] = p0;
+    }
     key[0] += 0x9E3779B9u;
     key[1] += 0xBB67AE85u;
   }
-  return {{c0, c1, c2, c3}};
 }
 
-// Writes the 64 words of 16 blocks block by block, as sixteen calls of philox() would.
-HWY_INLINE void store_blocks(const Words& words, uint32_t* to) {
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i)
-    hn::StoreInterleaved4(words.w[0].v[i], words.w[1].v[i], words.w[2].v[i], words.w[3].v[i], DU(),
-                          to + 4 * i * kLanes);
+// The blocks of 16 successive counters: word `counting` of `counter` goes up by one a block.
+HWY_INLINE void philox_blocks(PhiloxKey key, PhiloxBlock counter, int counting, BlockWords& to) {
+  // Lanes 2j and 2j + 1 hold blocks j and kWide / 2 + j, which interleaving then puts in order.
+  alignas(64) uint64_t order[kWide];
+  for (int j = 0; j < kWide / 2; ++j)
+    order[2 * j] = static_cast<uint64_t>(j),
+              order[2 * j + 1] = static_cast<uint64_t>(kWide / 2 + j);
+  const Wide lanes = hn::Load(DW(), order);
+  for (int at = 0; at < kPack; at += 2 * kWide) {
+    Wide c[4][2];
+    SIMD_UNROLL
+    for (int w = 0; w < 4; ++w)
+      for (int i = 0; i < 2; ++i) {
+        const auto first = static_cast<uint32_t>(w == counting ? at + i * kWide : 0);
+        c[w][i] = hn::Set(DW(), counter[static_cast<size_t>(w)] + first);
+        if (w == counting) c[w][i] = hn::Add(c[w][i], lanes);
+      }
+    philox_rounds(key, c);
+    SIMD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const auto pair = [](Wide low, Wide high) SIMD_INLINE {
+        return hn::BitCast(
+            DW(), hn::OddEven(hn::BitCast(DU(), hn::ShiftLeft<32>(high)), hn::BitCast(DU(), low)));
+      };
+      const Wide a = pair(c[0][i], c[1][i]), b = pair(c[2][i], c[3][i]);
+      auto* p = reinterpret_cast<uint64_t*>(to + 4 * (at + i * kWide));
+      hn::StoreU(hn::InterleaveLower(a, b), DW(), p);
+      hn::StoreU(hn::InterleaveUpper(DW(), a, b), DW(), p + kWide);
+    }
+  }
 }
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
