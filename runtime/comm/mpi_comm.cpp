@@ -38,6 +38,7 @@ MpiComm::MpiComm(std::unique_ptr<MpiSession> mpi, const CommOptions& options)
   abort_requests_.assign(ranks, MPI_REQUEST_NULL);
   headers_.resize(ranks);
   keys_.resize(ranks);
+  sources_.resize(ranks);
   scratch_ = Memory::anonymous(kWindowBytes, "the communicator's messages");
 }
 
@@ -153,11 +154,10 @@ void MpiComm::add_up(const Operation& op) {
   const auto [first, last] = share(op, rank());
   const int64_t bytes = (last - first) * element;
   std::byte* out = op.out + (begin_ + first) * element;
-  std::vector<const std::byte*> sources;
-  for (int r = 0; r < size(); ++r) sources.push_back(scratch_.data() + r * bytes);
-  sources[static_cast<size_t>(rank())] =
+  for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = scratch_.data() + r * bytes;
+  sources_[static_cast<size_t>(rank())] =
       op.in + (begin_ + first + (scatter ? rank() * op.key.elements : 0)) * element;
-  sum_in_order(op.key.dtype, sources, {&out, 1}, last - first);
+  sum_in_order(op.key.dtype, sources_, {&out, 1}, last - first);
 }
 
 // Sends the finished share of an all-reduce to all peers and receives theirs.
@@ -225,9 +225,9 @@ int MpiComm::waited_rank() {
   return -1;
 }
 
-OrderedCommunicator::Peer MpiComm::peer_state(int peer) {
+bool MpiComm::peer_alive(int peer) {
   const PeerProcess& process = processes_[static_cast<size_t>(peer)];
-  return process.pid() == 0 || process.alive() ? Peer::alive : Peer::dead;
+  return process.pid() == 0 || process.alive();
 }
 
 std::string MpiComm::peer_name(int peer) {

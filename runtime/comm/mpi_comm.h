@@ -25,7 +25,7 @@ class MpiComm final : public OrderedCommunicator {
   Step advance(Operation& op) override;
   void sleep() override;
   int waited_rank() override;
-  Peer peer_state(int peer) override;
+  bool peer_alive(int peer) override;
   std::string peer_name(int peer) override;
   void raise_abort(const std::string& reason) override;
   bool abort_raised(Abort& abort) override;
@@ -64,6 +64,7 @@ class MpiComm final : public OrderedCommunicator {
   std::vector<MPI_Request> requests_;   // receives by rank, then sends by rank
   std::vector<Header> headers_;
   std::vector<OpKey> keys_;
+  std::vector<const std::byte*> sources_;  // of a sum, by rank
   Header own_header_;
   Memory scratch_;
   Stage stage_ = Stage::announce;

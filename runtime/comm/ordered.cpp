@@ -189,17 +189,14 @@ void OrderedCommunicator::wait_for(int64_t sequence) {
 void OrderedCommunicator::check_waited_rank(Clock::time_point idle_since) {
   const int peer = waited_rank();
   if (peer < 0) return;
-  const Peer state = peer_state(peer);
+  const bool alive = peer_alive(peer);
   const double seconds = std::chrono::duration<double>(Clock::now() - idle_since).count();
-  if (state == Peer::alive && seconds < deadline_seconds_) return;
+  if (alive && seconds < deadline_seconds_) return;
   // What it did last may have arrived between the two looks.
   if (progress() != Step::blocked) return;
   const std::string op = to_string(queue_.front().key);
-  if (state == Peer::dead)
+  if (!alive)
     fail(fmt::format("{} died while rank {} waited for it in {}", peer_name(peer), rank_, op));
-  if (state == Peer::left)
-    fail(fmt::format("{} left while rank {} waited for it in {}: the ranks' programs differ",
-                     peer_name(peer), rank_, op));
   fail(fmt::format("rank {} waited {:.3g} s for {} in {}: the deadline is {:.3g} s", rank_, seconds,
                    peer_name(peer), op, deadline_seconds_));
 }

@@ -90,11 +90,10 @@ class OrderedCommunicator : public Communicator {
   virtual Step advance(Operation& op) = 0;
   // Sleeps until something may have changed, at most a tenth of a second.
   virtual void sleep() = 0;
-  // A rank that the head of the queue waits for, or -1; and whether its process lives, has left
-  // cleanly, or (across hosts) cannot be told.
-  enum class Peer { alive, left, dead };
+  // A rank that the head of the queue waits for, or -1; and whether its process lives, as far as can
+  // be told (true for other hosts).
   virtual int waited_rank() = 0;
-  virtual Peer peer_state(int peer) = 0;
+  virtual bool peer_alive(int peer) = 0;
   virtual std::string peer_name(int peer) = 0;  // "rank 1 (pid 4711)"
   // Raises and reads the group's abort flag; raising never blocks and is called at most once.
   virtual void raise_abort(const std::string& reason) = 0;

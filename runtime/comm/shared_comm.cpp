@@ -280,9 +280,8 @@ OrderedCommunicator::Step SharedComm::advance(Operation& op) {
   return Step::blocked;
 }
 
-OrderedCommunicator::Peer SharedComm::peer_state(int peer) {
-  if (group_->has_left(peer)) return Peer::left;
-  return group_->process(peer).alive() ? Peer::alive : Peer::dead;
+bool SharedComm::peer_alive(int peer) {
+  return group_->process(peer).alive();
 }
 
 std::string SharedComm::peer_name(int peer) {
@@ -297,7 +296,6 @@ bool SharedComm::abort_raised(Abort& abort) {
 }
 
 void SharedComm::leave() {
-  group_->leave();
   mpi_->leave();
 }
 

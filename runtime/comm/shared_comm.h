@@ -23,7 +23,7 @@ class SharedComm final : public OrderedCommunicator {
   Step advance(Operation& op) override;
   void sleep() override { group_->sleep(); }
   int waited_rank() override { return group_->lagging_rank(); }
-  Peer peer_state(int peer) override;
+  bool peer_alive(int peer) override;
   std::string peer_name(int peer) override;
   void raise_abort(const std::string& reason) override { group_->raise_abort(reason); }
   bool abort_raised(Abort& abort) override;

@@ -38,8 +38,8 @@ struct alignas(64) ControlBlock {
   alignas(64) std::atomic<uint64_t> arrived{0};
   alignas(64) std::atomic<uint32_t> doorbell{0};
   std::atomic<uint32_t> sleeping{0};
-  alignas(64) std::atomic<uint32_t> left{0};
-  std::atomic<int32_t> first_abort{0};  // in rank 0's block: rank + 1 of the first to abort
+  alignas(64) std::atomic<int32_t> first_abort{
+      0};  // in rank 0's block: rank + 1 of the first to abort
   std::array<char, 1000> abort_reason{};
   // Two, used in turn: a rank writes the next one while a peer may still read the last.
   alignas(64) std::array<Posting, 2> postings{};
@@ -69,8 +69,6 @@ class SharedGroup {
   void sleep();
 
   const PeerProcess& process(int r) const { return processes_[static_cast<size_t>(r)]; }
-  bool has_left(int r) { return block(r).left.load(std::memory_order_acquire) != 0; }
-  void leave() { block(rank_).left.store(1, std::memory_order_release); }
 
   void raise_abort(const std::string& reason);
   // Rank of the first abort, or -1.

@@ -1,0 +1,136 @@
+// A program for mpirun that goes wrong in the way its argument names; every rank prints the error it
+// met and after how many seconds. failures_test.cpp runs it.
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/mpi_session.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void pause_for(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+void add_four(Communicator& comm, std::vector<float>& data) {
+  comm.all_reduce({data.data(), {static_cast<int64_t>(data.size())}, DType::f32})->wait();
+}
+
+// The last rank misbehaves.
+void go_wrong(const std::string& how, Communicator& comm) {
+  const bool culprit = comm.rank() == comm.size() - 1;
+  std::vector<float> data(4, 1.0f);
+  for (int i = 0; i < 3; ++i) add_four(comm, data);
+  if (how == "killed") {
+    if (culprit) ::raise(SIGKILL);
+    add_four(comm, data);
+  } else if (how == "size") {
+    if (culprit) data.resize(5);
+    add_four(comm, data);
+  } else if (how == "kind") {
+    if (culprit)
+      comm.barrier();
+    else
+      add_four(comm, data);
+  } else if (how == "abort") {
+    std::thread other([&] {
+      pause_for(0.3);
+      if (culprit) comm.abort("no space left on the disk");
+    });
+    try {
+      if (!culprit) add_four(comm, data);
+    } catch (...) {
+      other.join();
+      throw;
+    }
+    other.join();
+    add_four(comm, data);
+  } else if (how == "deadline") {
+    comm.set_deadline(0.4);
+    if (culprit) pause_for(1);
+    add_four(comm, data);
+  } else if (how == "exception") {
+    if (culprit) throw std::runtime_error("its own trouble");
+    add_four(comm, data);
+  }
+}
+
+// Lets this process open only `more` further files: then a peer's memory cannot be opened.
+void limit_files(int more) {
+  int highest = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    highest = std::max(highest, std::stoi(entry.path().filename().string()));
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(highest + 1 + more);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void run_refused(int& rank) {
+  CommOptions options;
+  options.deadline_seconds = 30;
+  int warnings = 0;
+  std::string warning;
+  options.warn = [&](const std::string& text) {
+    ++warnings;
+    warning = text;
+  };
+  MPI_Barrier(MPI_COMM_WORLD);
+  limit_files(1);
+  auto comm = make_communicator(options);
+  rank = comm->rank();
+  std::vector<float> data(4, 1.0f);
+  add_four(*comm, data);
+  std::printf("rank %d: sum %g, %d warnings %s\n", rank, static_cast<double>(data[0]), warnings,
+              warning.c_str());
+  comm->finish();
+}
+
+int run(const std::string& how) {
+  ::signal(SIGTERM, SIG_IGN);  // mpirun's, after another rank died: this one still has to speak
+  int rank = world_rank_from_environment();
+  const auto start = Clock::now();
+  try {
+    if (how == "refused") {
+      MPI_Init(nullptr, nullptr);
+      run_refused(rank);
+      MPI_Finalize();
+      return 0;
+    }
+    CommOptions options;
+    options.deadline_seconds = 30;
+    auto comm = make_communicator(options);
+    go_wrong(how, *comm);
+    std::printf("rank %d: nothing went wrong\n", rank);
+    comm->finish();
+    return 0;
+  } catch (const std::exception& error) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    std::printf("rank %d: %s [%.1f s]\n", rank, error.what(), seconds);
+  }
+  std::fflush(stdout);
+  // The peers' messages come before mpirun hears of a failed rank and stops the rest.
+  pause_for(0.5);
+  return 2;
+}
+
+}  // namespace
+}  // namespace dstrain
+
+int main(int argc, char** argv) {
+  return argc == 2 ? dstrain::run(argv[1]) : 1;
+}

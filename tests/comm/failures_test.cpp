@@ -1,0 +1,118 @@
+// What the ranks of a failing run say: three real processes, the last of which misbehaves.
+#include <fmt/format.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <future>
+#include <regex>
+#include <string>
+
+namespace {
+
+struct Outcome {
+  std::string output;
+  int status = 0;
+
+  // What rank `r` printed, without the time.
+  std::string line_of(int r) const {
+    std::smatch match;
+    const std::regex line(fmt::format("rank {}: (.*?)( \\[([0-9.]+) s\\])?\\n", r));
+    return std::regex_search(output, match, line) ? match[1].str() : "";
+  }
+  double seconds_of(int r) const {
+    std::smatch match;
+    const std::regex line(fmt::format("rank {}: .* \\[([0-9.]+) s\\]\\n", r));
+    return std::regex_search(output, match, line) ? std::stod(match[1]) : -1;
+  }
+};
+
+Outcome run(const std::string& how, const std::string& transport) {
+  const std::string command = fmt::format(
+      "DSTRAIN_COMM={} '{}' --oversubscribe --bind-to none -np 3 '{}/bin/failing_ranks' {} 2>&1",
+      transport, DSTRAIN_MPIEXEC, DSTRAIN_BINARY_DIR, how);
+  FILE* pipe = ::popen(command.c_str(), "r");
+  Outcome outcome;
+  if (!pipe) return outcome;
+  std::array<char, 4096> buffer{};
+  while (const size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    outcome.output.append(buffer.data(), n);
+  outcome.status = ::pclose(pipe);
+  return outcome;
+}
+
+// With shared memory and with messages, at the same time.
+std::array<Outcome, 2> run_both(const std::string& how) {
+  auto shared = std::async(std::launch::async, run, how, "auto");
+  Outcome messages = run(how, "mpi");
+  return {shared.get(), std::move(messages)};
+}
+
+void check_line(const Outcome& outcome, int r, const std::string& pattern) {
+  INFO(outcome.output);
+  CAPTURE(r, pattern);
+  REQUIRE(std::regex_match(outcome.line_of(r), std::regex(pattern)));
+}
+
+}  // namespace
+
+TEST_CASE("the others name a rank that was killed, within five seconds") {
+  for (const Outcome& outcome : run_both("killed")) {
+    for (int r : {0, 1}) {
+      check_line(outcome, r,
+                 "(rank [01] stopped the run: )?rank 2 \\(pid \\d+\\) died while rank [01] "
+                 "waited for it in all_reduce #4 \\(16 bytes of f32\\)");
+      REQUIRE(outcome.seconds_of(r) < 5);
+    }
+    REQUIRE(outcome.status != 0);
+  }
+}
+
+TEST_CASE("every rank names both sides where sizes or kinds differ") {
+  const std::string first =
+      "(rank \\d stopped the run: )?the ranks do not do the same: "
+      "rank 0 is at all_reduce #4 \\(16 bytes of f32\\), ";
+  for (const Outcome& size : run_both("size")) {
+    for (int r : {0, 1, 2})
+      check_line(size, r, first + "rank 2 at all_reduce #4 \\(20 bytes of f32\\)");
+  }
+  const Outcome kind = run("kind", "auto");
+  for (int r : {0, 1, 2}) check_line(kind, r, first + "rank 2 at barrier #4");
+}
+
+TEST_CASE("an abort from another thread reaches every rank with its reason") {
+  for (const Outcome& outcome : run_both("abort")) {
+    for (int r : {0, 1, 2})
+      check_line(outcome, r, "rank 2 stopped the run: no space left on the disk");
+  }
+}
+
+TEST_CASE("a rank that unwinds stops the others") {
+  for (const Outcome& outcome : run_both("exception")) {
+    for (int r : {0, 1})
+      check_line(outcome, r,
+                 "rank 2 stopped the run: an error on that rank, which its own message tells");
+    check_line(outcome, 2, "its own trouble");
+  }
+}
+
+TEST_CASE("a wait ends at the deadline, naming the rank and the operation") {
+  for (const Outcome& outcome : run_both("deadline")) {
+    for (int r : {0, 1})
+      check_line(
+          outcome, r,
+          "(rank [01] stopped the run: )?rank [01] waited [0-9.]+ s for rank 2 \\(pid \\d+\\) "
+          "in all_reduce #4 \\(16 bytes of f32\\): the deadline is 0\\.4 s");
+  }
+}
+
+TEST_CASE("where a peer's memory cannot be opened messages are used, with one warning") {
+  const Outcome outcome = run("refused", "auto");
+  check_line(
+      outcome, 0,
+      "sum 3, 1 warnings the ranks cannot share memory, messages are used instead "
+      "\\(slower\\): cannot open a peer's shared memory at /proc/\\d+/fd/\\d+: Too many open "
+      "files");
+  check_line(outcome, 1, "sum 3, 0 warnings ");
+  REQUIRE(outcome.status == 0);
+}
