@@ -171,81 +171,86 @@ HWY_INLINE Pack load(const float* p, Full = {}) {
   return r;
 }
 
-HWY_INLINE Pack load(const bf16* p, Full = {}) {
-  Pack r;
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) {
-    const auto half = hn::LoadU(DH(), reinterpret_cast<const uint16_t*>(p) + i * kLanes);
-    r.v[i] = hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), half)));
-  }
-  return r;
-}
-
-HWY_INLINE Pack load(const f16* p, Full = {}) {
-  Pack r;
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) {
-#if HWY_TARGET == HWY_SCALAR
-    r.v[i] = hn::Set(DF(), to_float(p[i]));
-#else
-    const hn::Rebind<hwy::float16_t, DF> d16;
-    const auto half = hn::LoadU(DH(), reinterpret_cast<const uint16_t*>(p) + i * kLanes);
-    r.v[i] = hn::PromoteTo(DF(), hn::BitCast(d16, half));
-#endif
-  }
-  return r;
-}
-
 HWY_INLINE void store(Pack a, float* p, Full = {}) {
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) hn::StoreU(a.v[i], DF(), p + i * kLanes);
 }
 
-// To nearest, ties to even; NaN stays NaN.
-HWY_INLINE void store(Pack a, bf16* p, Full = {}) {
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) {
-    const auto bits = hn::BitCast(DU(), a.v[i]);
-    const auto high = hn::ShiftRight<16>(bits);
-    const auto odd = hn::And(high, hn::Set(DU(), 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(DU(), 0x7fff)), odd));
-    const auto number = hn::RebindMask(DU(), hn::Eq(a.v[i], a.v[i]));
-    const auto out = hn::IfThenElse(number, rounded, hn::Or(high, hn::Set(DU(), 0x40)));
-#if HWY_TARGET == HWY_AVX3
-    const auto half = hn::TruncateTo(DH(), out);
-#else
-    const auto half = hn::DemoteTo(DH(), hn::BitCast(DI(), out));
-#endif
-    hn::StoreU(half, DH(), reinterpret_cast<uint16_t*>(p) + i * kLanes);
-  }
+// 16 bits to 32 and back; the way back rounds to nearest, ties to even, and keeps NaN a NaN.
+HWY_INLINE hn::Vec<DF> widen(bf16, hn::Vec<DH> half) {
+  return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), half)));
 }
 
-HWY_INLINE void store(Pack a, f16* p, Full = {}) {
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) {
-#if HWY_TARGET == HWY_SCALAR
-    p[i] = to_f16(hn::GetLane(a.v[i]));
+HWY_INLINE hn::Vec<DH> narrow(bf16, hn::Vec<DF> x) {
+  const auto bits = hn::BitCast(DU(), x);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(DU(), 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(DU(), 0x7fff)), odd));
+  const auto number = hn::RebindMask(DU(), hn::Eq(x, x));
+  const auto out = hn::IfThenElse(number, rounded, hn::Or(high, hn::Set(DU(), 0x40)));
+#if HWY_TARGET == HWY_AVX3
+  return hn::TruncateTo(DH(), out);
 #else
-    const hn::Rebind<hwy::float16_t, DF> d16;
-    hn::StoreU(hn::BitCast(DH(), hn::DemoteTo(d16, a.v[i])), DH(),
-               reinterpret_cast<uint16_t*>(p) + i * kLanes);
+  return hn::DemoteTo(DH(), hn::BitCast(DI(), out));
 #endif
-  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE hn::Vec<DF> widen(f16, hn::Vec<DH> half) {
+  return hn::Set(DF(), to_float(f16{hn::GetLane(half)}));
+}
+HWY_INLINE hn::Vec<DH> narrow(f16, hn::Vec<DF> x) {
+  return hn::Set(DH(), to_f16(hn::GetLane(x)).bits);
+}
+#else
+using D16 = hn::Rebind<hwy::float16_t, DF>;
+HWY_INLINE hn::Vec<DF> widen(f16, hn::Vec<DH> half) {
+  return hn::PromoteTo(DF(), hn::BitCast(D16(), half));
+}
+HWY_INLINE hn::Vec<DH> narrow(f16, hn::Vec<DF> x) {
+  return hn::BitCast(DH(), hn::DemoteTo(D16(), x));
+}
+#endif
+
+template <class T>
+HWY_INLINE Pack load(const T* p, Full = {}) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i)
+    r.v[i] = widen(T{}, hn::LoadU(DH(), reinterpret_cast<const uint16_t*>(p) + i * kLanes));
+  return r;
+}
+
+template <class T>
+HWY_INLINE void store(Pack a, T* p, Full = {}) {
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i)
+    hn::StoreU(narrow(T{}, a.v[i]), DH(), reinterpret_cast<uint16_t*>(p) + i * kLanes);
 }
 
 // The first lanes.n elements; zero in the other lanes. Reads nothing beyond them.
 template <class T>
 HWY_INLINE Pack load(const T* p, First lanes) {
+#if HWY_TARGET == HWY_AVX3
+  const auto some = hn::FirstN(DH(), static_cast<size_t>(lanes.n));
+  return {{widen(T{}, hn::MaskedLoad(some, DH(), reinterpret_cast<const uint16_t*>(p)))}};
+#else
   alignas(64) T buffer[kPack] = {};
   for (int i = 0; i < lanes.n; ++i) buffer[i] = p[i];
   return load(buffer);
+#endif
 }
 
 template <class T>
 HWY_INLINE void store(Pack a, T* p, First lanes) {
+#if HWY_TARGET == HWY_AVX3
+  const auto some = hn::FirstN(DH(), static_cast<size_t>(lanes.n));
+  hn::BlendedStore(narrow(T{}, a.v[0]), some, DH(), reinterpret_cast<uint16_t*>(p));
+#else
   alignas(64) T buffer[kPack];
   store(a, buffer);
   for (int i = 0; i < lanes.n; ++i) p[i] = buffer[i];
+#endif
 }
 
 #if HWY_TARGET != HWY_SCALAR
