@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -46,30 +47,37 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const KernelLibrary& 
 }
 
 void Executor::run(StepContext& context) const {
+  using Clock = std::chrono::steady_clock;
+  const bool timed = !context.seconds.empty();
+  Clock::time_point before = timed ? Clock::now() : Clock::time_point{};
   for (const Issue& issue : plan_.order) {
-    const Bound& bound = bound_[static_cast<size_t>(issue.instruction)];
+    const auto index = static_cast<size_t>(issue.instruction);
     if (slot_) slot_->publish(issue.instruction);
-    switch (plan_.program.instructions[static_cast<size_t>(issue.instruction)].op) {
-      case OpKind::load_batch:
-        load_batch(bound, context);
-        break;
-      case OpKind::zero: {
-        const Tensor t = operand(bound, 0, issue.micro);
-        std::memset(t.data, 0, static_cast<size_t>(t.bytes()));
-        break;
-      }
-      case OpKind::reduce_counts:
-        reduce_counts(context);
-        break;
-      case OpKind::all_reduce:
-        all_reduce(bound);
-        break;
-      case OpKind::finish_gradients:
-        finish_gradients(bound, context);
-        break;
-      default:
-        run_kernel(bound, issue, context);
+    run_one(bound_[index], issue, context);
+    if (!timed) continue;
+    const Clock::time_point after = Clock::now();
+    context.seconds[index] += std::chrono::duration<double>(after - before).count();
+    before = after;
+  }
+}
+
+void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) const {
+  switch (plan_.program.instructions[static_cast<size_t>(issue.instruction)].op) {
+    case OpKind::load_batch:
+      return load_batch(bound, context);
+    case OpKind::zero: {
+      const Tensor t = operand(bound, 0, issue.micro);
+      std::memset(t.data, 0, static_cast<size_t>(t.bytes()));
+      return;
     }
+    case OpKind::reduce_counts:
+      return reduce_counts(context);
+    case OpKind::all_reduce:
+      return all_reduce(bound);
+    case OpKind::finish_gradients:
+      return finish_gradients(bound, context);
+    default:
+      return run_kernel(bound, issue, context);
   }
 }
 

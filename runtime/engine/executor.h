@@ -18,10 +18,12 @@ struct StepContext {
   StepState* state = nullptr;
   const Dataset* dataset = nullptr;
   Split split = Split::train;
-  int64_t first = 0;             // place of the step's first sample in the split's order
+  int64_t first = 0;               // place of the step's first sample in the split's order
   std::span<const int32_t> ids{};  // decoding: the inputs themselves, instead of a dataset
-  bool stop_requested = false;   // in: this rank was asked to stop
-  bool stop_agreed = false;      // out: some rank was; all ranks see it at the same step
+  // Where it has a place for every instruction: seconds are added, per instruction of the program.
+  std::span<double> seconds{};
+  bool stop_requested = false;  // in: this rank was asked to stop
+  bool stop_agreed = false;     // out: some rank was; all ranks see it at the same step
 };
 
 class Executor {
@@ -46,6 +48,7 @@ class Executor {
     Tensor workspace;
   };
 
+  void run_one(const Bound& bound, const Issue& issue, StepContext& context) const;
   void run_kernel(const Bound& bound, const Issue& issue, const StepContext& context) const;
   void load_batch(const Bound& bound, StepContext& context) const;
   void reduce_counts(StepContext& context) const;

@@ -54,11 +54,11 @@ class Rig {
     model.initialize(job.seed);
   }
 
-  // One step at the given learning rate; the loss is the mean over targets.
-  double step(float lr) {
+  // One step at the given learning rate; the loss is the mean over targets. `seconds`: per instruction.
+  double step(float lr, std::span<double> seconds = {}) {
     state.step = 1;
     state.lr = lr;
-    StepContext context{.state = &state, .dataset = &data, .first = 0};
+    StepContext context{.state = &state, .dataset = &data, .first = 0, .seconds = seconds};
     executor.run(context);
     return state.loss_sum / static_cast<double>(state.targets);
   }
