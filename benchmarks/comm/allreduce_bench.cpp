@@ -75,6 +75,15 @@ void measure(Communicator& comm, DType dtype, int64_t bytes, int rounds, std::by
   std::fflush(stdout);
 }
 
+void measure_small(Communicator& comm) {
+  const double value = 1;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  const auto gather = [&] { comm.gather_values({&value, 1}, all); };
+  seconds_of(comm, 100, gather);
+  const double seconds = seconds_of(comm, 1000, gather);
+  if (comm.rank() == 0) std::printf("gather_values: %.2f us\n", seconds * 1e6);
+}
+
 int run(int argc, char** argv) {
   const int64_t largest = (argc > 1 ? std::atoll(argv[1]) : 256) << 20;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 7;
@@ -87,6 +96,7 @@ int run(int argc, char** argv) {
     auto comm = make_communicator(options);
     const Memory ours = comm->allocate(largest, "the benchmark");
     const Memory theirs = Memory::anonymous(largest, "the benchmark");
+    measure_small(*comm);
     if (comm->rank() == 0)
       std::printf(
           "%d ranks\ndtype        KiB      ours us       GB/s  MPI / ours     bound / ours\n",

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
@@ -20,6 +23,19 @@ void nap(int64_t microseconds) {
   ::nanosleep(&time, nullptr);
 }
 
+// Names this boot of this machine and this process's pid namespace. Host names will not do: clones of
+// one machine may share theirs.
+std::array<char, 64> this_process_space() {
+  std::array<char, 64> name{};
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  std::error_code error;
+  boot += std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+  std::copy_n(boot.begin(), std::min(boot.size(), name.size() - 1), name.begin());
+  return name;
+}
+
 }  // namespace
 
 MpiComm::MpiComm(std::unique_ptr<MpiSession> mpi, const CommOptions& options)
@@ -30,10 +46,12 @@ MpiComm::MpiComm(std::unique_ptr<MpiSession> mpi, const CommOptions& options)
   PeerInfo mine;
   int length = 0;
   MPI_Get_processor_name(mine.host.data(), &length);
+  mine.process_space = this_process_space();
   mine.pid = ::getpid();
   peers_ = mpi_->gather(mine);
   for (const PeerInfo& peer : peers_)
-    processes_.push_back(peer.host == mine.host ? PeerProcess(peer.pid) : PeerProcess());
+    processes_.push_back(peer.process_space == mine.process_space ? PeerProcess(peer.pid)
+                                                                  : PeerProcess());
   requests_.assign(2 * ranks, MPI_REQUEST_NULL);
   abort_requests_.assign(ranks, MPI_REQUEST_NULL);
   headers_.resize(ranks);

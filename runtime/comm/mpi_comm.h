@@ -41,6 +41,7 @@ class MpiComm final : public OrderedCommunicator {
   };
   struct PeerInfo {
     std::array<char, MPI_MAX_PROCESSOR_NAME> host{};
+    std::array<char, 64> process_space{};  // equal where process numbers mean the same
     int64_t pid = 0;
   };
   // Progress of the operation at the head of the queue.

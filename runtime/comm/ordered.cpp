@@ -68,7 +68,9 @@ OrderedCommunicator::OrderedCommunicator(int rank, int size, const CommOptions& 
       size_(size),
       threads_(std::max(1, options.threads)),
       deadline_seconds_(options.deadline_seconds),
-      exceptions_at_start_(std::uncaught_exceptions()) {}
+      exceptions_at_start_(std::uncaught_exceptions()) {
+  queue_.reserve(64);  // so that starting an operation rarely allocates more than its Work
+}
 
 std::unique_ptr<Work> OrderedCommunicator::start(Operation op) {
   throw_if_stopped();
@@ -142,7 +144,7 @@ OrderedCommunicator::Step OrderedCommunicator::progress() {
   const Step step = advance(queue_.front());
   if (step != Step::done) return step;
   completed_ = queue_.front().key.sequence;
-  queue_.pop_front();
+  queue_.erase(queue_.begin());
   return Step::moved;
 }
 

@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 
@@ -123,7 +123,7 @@ class OrderedCommunicator : public Communicator {
   std::string failure_;
   std::mutex abort_mutex_;
   std::atomic<bool> aborted_here_{false};
-  std::deque<Operation> queue_;
+  std::vector<Operation> queue_;  // in start order; short, so the head is erased in place
 };
 
 }  // namespace dstrain

@@ -190,8 +190,10 @@ TEST_CASE("collectives give the oracle's bits for every dtype, size and kind of 
   }
 }
 
-TEST_CASE("a large all-reduce has the oracle's bits inside and outside of shared memory") {
-  auto comm = make_communicator(quick());
+TEST_CASE("a large all-reduce has the oracle's bits in any memory, with one thread and with two") {
+  CommOptions options = quick();
+  options.threads = GENERATE(1, 2);
+  auto comm = make_communicator(options);
   const int64_t n = 1000003;
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const Bytes expected = sum_of(dtype, comm->size(), n);

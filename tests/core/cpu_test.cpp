@@ -1,0 +1,109 @@
+#include "runtime/core/cpu.h"
+
+#include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+// A directory that looks like /sys/fs/cgroup and goes away with the test.
+class FakeCgroup {
+ public:
+  FakeCgroup() : root_(std::filesystem::temp_directory_path() / "dstrain_cgroup_XXXXXX") {
+    std::string name = root_.string();
+    REQUIRE(::mkdtemp(name.data()));
+    root_ = name;
+  }
+  ~FakeCgroup() { std::filesystem::remove_all(root_); }
+  FakeCgroup(const FakeCgroup&) = delete;
+  FakeCgroup& operator=(const FakeCgroup&) = delete;
+
+  const std::filesystem::path& root() const { return root_; }
+  void write(const std::string& file, const std::string& text) {
+    std::filesystem::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text;
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+std::vector<int> cores(int n) {
+  std::vector<int> all(static_cast<size_t>(n));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+TEST_CASE("a cgroup's CPU quota counts in cores, rounded up") {
+  FakeCgroup cgroup;
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 0);
+  cgroup.write("cpu.max", "max 100000\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 0);
+  cgroup.write("cpu.max", "150000 100000\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 2);
+  cgroup.write("cpu.max", "400000 100000\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 4);
+  cgroup.write("cpu.max", "1000 100000\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 1);
+}
+
+TEST_CASE("the first version of cgroups is understood too") {
+  FakeCgroup cgroup;
+  cgroup.write("cpu/cpu.cfs_period_us", "100000\n");
+  cgroup.write("cpu/cpu.cfs_quota_us", "-1\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 0);
+  cgroup.write("cpu/cpu.cfs_quota_us", "250000\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 3);
+}
+
+TEST_CASE("ranks of a host share its cores evenly and never overlap") {
+  REQUIRE(cores_of_rank(cores(4), 0, 2) == std::vector<int>{0, 1});
+  REQUIRE(cores_of_rank(cores(4), 1, 2) == std::vector<int>{2, 3});
+  REQUIRE(cores_of_rank(cores(5), 1, 2) == std::vector<int>{2, 3, 4});
+  REQUIRE(cores_of_rank({3, 8, 9}, 1, 3) == std::vector<int>{8});
+  REQUIRE(cores_of_rank(cores(3), 0, 1) == cores(3));
+}
+
+TEST_CASE("more ranks than cores are not pinned") {
+  for (int r = 0; r < 4; ++r) REQUIRE(cores_of_rank(cores(2), r, 4) == cores(2));
+  REQUIRE_THROWS_WITH(cores_of_rank(cores(2), 2, 2), "rank 2 of 2 on this host");
+}
+
+TEST_CASE("a rank has at least one thread, and no more than its share of the cores") {
+  const int all = usable_core_count();
+  REQUIRE(all >= 1);
+  REQUIRE(all <= static_cast<int>(usable_cores().size()));
+  REQUIRE(threads_per_rank(1) == all);
+  REQUIRE(threads_per_rank(all) == 1);
+  REQUIRE(threads_per_rank(100 * all) == 1);
+}
+
+TEST_CASE("taking a share binds the process and sets OpenMP's threads") {
+  const std::vector<int> before = usable_cores();
+  const auto ranks = static_cast<int>(before.size());
+  // In a child: this process keeps its cores.
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const bool bound = take_core_share(ranks - 1, ranks) == 1 &&
+                       usable_cores() == std::vector<int>{before.back()} &&
+                       ::omp_get_max_threads() == 1;
+    const bool chosen = take_core_share(0, 1, 3) == 3 && ::omp_get_max_threads() == 3;
+    ::_exit(bound && chosen ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  REQUIRE(WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+}  // namespace dstrain
