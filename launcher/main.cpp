@@ -1,0 +1,5 @@
+#include "launcher/commands.h"
+
+int main(int argc, char** argv) {
+  return dstrain::run(std::vector<std::string>(argv + 1, argv + argc));
+}

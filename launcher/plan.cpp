@@ -1,0 +1,38 @@
+#include "launcher/commands.h"
+#include "launcher/failure.h"
+#include "launcher/run_input.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+#include "runtime/engine/run.h"
+
+namespace dstrain {
+namespace {
+
+// The vocabulary's size, from the data where the configuration leaves it open.
+void settle_vocabulary(Job& job) {
+  if (job.model.kind != ModelKind::gptlite || job.model.vocab_size != 0) return;
+  if (job.data.path.empty())
+    fail_user(
+        "dstrain.model.vocab_size is not given and there is no data to derive it from: add --set "
+        "dstrain.model.vocab_size=N (characters of English text: about 65) or --data FILE");
+  job.model.vocab_size = open_dataset(job)->vocabulary().size;
+}
+
+}  // namespace
+
+int run_plan(const PlanArguments& arguments) {
+  ConfigRequest request = arguments.request;
+  if (!request.ranks) request.ranks = 1;
+  if (arguments.rank >= *request.ranks)
+    fail_user("--rank: expected 0 to {}, as there are {} ranks, got {}", *request.ranks - 1,
+              *request.ranks, arguments.rank);
+  LoadedConfig loaded = load_config(request);
+  for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
+  settle_device(loaded.job);
+  settle_vocabulary(loaded.job);
+  const int rank = static_cast<int>(arguments.rank);
+  print_result(arguments.json ? plan_json(loaded.job, rank) : plan_text(loaded.job, rank));
+  return 0;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,33 @@
+#include <variant>
+
+#include "launcher/commands.h"
+#include "launcher/failure.h"
+
+namespace dstrain {
+namespace {
+
+struct Runner {
+  const std::vector<std::string>& words;
+  int operator()(const TrainArguments& a) const { return run_train(a, words); }
+  int operator()(const PlanArguments& a) const { return run_plan(a); }
+  int operator()(const CheckArguments& a) const { return run_check(a); }
+  int operator()(const GenerateArguments& a) const { return run_generate(a); }
+  int operator()(const PrintArguments& a) const {
+    print_result(a.text);
+    return 0;
+  }
+};
+
+}  // namespace
+
+int run(const std::vector<std::string>& words) noexcept {
+  try {
+    return std::visit(Runner{words}, parse_arguments(words));
+  } catch (...) {
+    const Failure failure = current_failure();
+    print_error(failure.text);
+    return failure.exit_status();
+  }
+}
+
+}  // namespace dstrain

@@ -1,0 +1,89 @@
+#include "launcher/run_input.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "launcher/machine.h"
+#include "models/model.h"
+#include "runtime/core/error.h"
+#include "runtime/engine/run.h"
+#include "runtime/storage/checkpoint.h"
+#include "runtime/storage/weights.h"
+
+namespace dstrain {
+namespace {
+
+// Names and shapes of the model's weights.
+StateRegister weights_of(const ModelConfig& model) {
+  Program program;
+  Builder builder(program, {});
+  build_model(builder, model);
+  StateRegister list;
+  for (const Parameter& p : program.parameters)
+    list.push_back({.name = p.name, .slot = "master", .global_shape = p.shape});
+  return list;
+}
+
+}  // namespace
+
+void settle_device(Job& job) {
+  if (job.device == "cuda")
+    fail_user(
+        "--device cuda: this build of dstrain has no CUDA backend; configure one with "
+        "-DDSTRAIN_CUDA=ON where the CUDA toolkit is installed (cmake --preset cuda), or use "
+        "--device cpu");
+  job.device = "cpu";
+}
+
+RunInput read_input(const ConfigRequest& request) {
+  RunInput input{load_config(request), nullptr};
+  Job& job = input.loaded.job;
+  settle_device(job);
+  input.dataset = open_dataset(job);
+  if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
+    job.model.vocab_size = input.dataset->vocabulary().size;
+  return input;
+}
+
+void check_surroundings(const Job& job, int ranks_here) {
+  if (!job.resume.empty()) {
+    find_checkpoint(job.resume);
+  } else if (!job.init_weights.empty()) {
+    check_weights(job.init_weights, weights_of(job.model));
+  }
+  const MemoryOffer offer = available_memory();
+  check_memory(planned_bytes(job), ranks_here, offer.bytes, offer.source);
+  check_output_directory(job.output);
+}
+
+void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source) {
+  if (needed <= offered / ranks_here) return;
+  fail_user(
+      "the run needs {} ({} rank{} x {}), and this machine offers {} ({}): use fewer ranks, a "
+      "smaller "
+      "micro-batch, block_size or model; 'dstrain plan' shows what takes the memory",
+      bytes_text(needed * ranks_here), ranks_here, ranks_here == 1 ? "" : "s", bytes_text(needed),
+      bytes_text(offered), source);
+}
+
+void check_output_directory(const std::string& directory) {
+  std::error_code problem;
+  std::filesystem::create_directories(directory, problem);
+  if (problem)
+    fail_user("cannot make the output directory {}: {} (--output names another one)", directory,
+              problem.message());
+  std::string probe = directory + "/.dstrain-XXXXXX";
+  const int file = ::mkstemp(probe.data());
+  if (file < 0)
+    fail_user("cannot write in the output directory {}: {} (--output names another one)", directory,
+              std::strerror(errno));
+  ::close(file);
+  ::unlink(probe.c_str());
+}
+
+}  // namespace dstrain

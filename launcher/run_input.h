@@ -1,0 +1,36 @@
+// RunInput: everything a run is told from outside, read and checked: configuration, data, weights,
+// and the places it will write to. Stands on config, data, storage and models. Invariant: what
+// read_input returns is final: device chosen, vocabulary size known.
+#pragma once
+
+#include <memory>
+
+#include "runtime/config/load.h"
+#include "runtime/data/dataset.h"
+
+namespace dstrain {
+
+struct RunInput {
+  LoadedConfig loaded;
+  std::unique_ptr<Dataset> dataset;
+  const Job& job() const { return loaded.job; }
+};
+
+// Chooses the device: this build runs on CPUs. Throws UserError for `cuda`.
+void settle_device(Job& job);
+
+// What every rank needs. request.ranks is known. Throws UserError.
+RunInput read_input(const ConfigRequest& request);
+
+// What the launching process checks once, before anything is started or allocated: initial weights or
+// checkpoint, memory for `ranks_here` ranks on this machine, the output directory. Throws UserError.
+void check_surroundings(const Job& job, int ranks_here);
+
+// The part of check_surroundings that compares `needed` bytes for each of `ranks_here` ranks with what
+// is offered. Throws UserError with both numbers and what to do.
+void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source);
+
+// Makes the directory where it is missing and proves that files can be made in it. Throws UserError.
+void check_output_directory(const std::string& directory);
+
+}  // namespace dstrain

@@ -1,0 +1,198 @@
+// dstrain train: who runs what where. The launching process checks the input; a run of one rank then
+// happens in it, more ranks are started under mpirun and supervised. Where a user's own mpirun started
+// this process, it is one rank of that world.
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "launcher/commands.h"
+#include "launcher/failure.h"
+#include "launcher/mpirun.h"
+#include "launcher/rank_link.h"
+#include "launcher/run_input.h"
+#include "launcher/stop_signals.h"
+#include "launcher/supervisor.h"
+#include "runtime/core/cpu.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+#include "runtime/engine/run.h"
+
+namespace dstrain {
+namespace {
+
+// How long a rank waits for rank 0 to report an error that both have, and for mpirun to act on it.
+constexpr std::chrono::seconds kPatience{2};
+
+bool started_by_mpirun() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+}
+
+// OMP_NUM_THREADS where it is set (the launching process sets it for its ranks), else this rank's
+// share of the cores.
+int take_cores(int rank_on_host, int ranks_on_host) {
+  const int wanted = std::getenv("OMP_NUM_THREADS") == nullptr ? 0 : ::omp_get_max_threads();
+  return take_core_share(rank_on_host, ranks_on_host, wanted);
+}
+
+std::unique_ptr<Communicator> connect(int threads) {
+  CommOptions options;
+  options.threads = threads;
+  options.warn = [](const std::string& text) { log::warn("{}", text); };
+  return make_communicator(options);
+}
+
+void announce(const RunInput& input) {
+  for (const std::string& warning : input.loaded.warnings) log::warn("{}", warning);
+  log::info("{}", input.dataset->summary());
+}
+
+// One rank's run over a communicator that is set up. Marks the slot; throws what train() throws.
+RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const RankBoard& board,
+                    int threads) {
+  RankSlot& slot = board.slot(rank);
+  slot.set_state(RankState::running);
+  RunContext context;
+  context.comm = &comm;
+  context.slot = &slot;
+  context.stop_signal = [&board] { return board.stop_request(); };
+  context.resolved_config = resolved_config_json(input.loaded);
+  context.threads = threads;
+  const RunOutcome outcome = train(input.job(), *input.dataset, context);
+  if (outcome.stop_signal != 0) board.set_stopped(outcome.stop_signal);
+  comm.finish();
+  slot.set_state(RankState::done);
+  return outcome;
+}
+
+int status_of(const RunOutcome& outcome) {
+  return outcome.stop_signal == 0 ? 0 : 128 + outcome.stop_signal;
+}
+
+// A rank that a launching dstrain started: its failure goes to the board, its launcher reports it.
+int run_launched_rank(ConfigRequest request) {
+  const int rank = world_rank_from_environment();
+  const RankBoard board = join_launcher(rank);
+  std::unique_ptr<Communicator> comm;
+  try {
+    const int ranks = board.ranks();
+    check(world_size_from_environment() == ranks, "{} processes for {} ranks",
+          world_size_from_environment(), ranks);
+    request.ranks = ranks;
+    const int threads = take_cores(rank, ranks);
+    const RunInput input = read_input(request);
+    comm = connect(threads);
+    train_as(rank, input, *comm, board, threads);
+    return 0;
+  } catch (...) {
+    const Failure failure = current_failure();
+    board.fail(rank, failure.kind, failure.text);  // first, so that a peer's failure comes after it
+    if (comm) comm->abort(failure.text);
+    return failure.exit_status();
+  }
+}
+
+// Rank 0's board, opened by every rank of a world on one machine, so that one failure is told once;
+// elsewhere a board of its own for each. Collective.
+RankBoard share_board(Communicator& comm) {
+  RankBoard own = RankBoard::create(comm.size());
+  if (ranks_on_this_host_from_environment() != comm.size()) return own;
+  std::array<double, 64> mine{};  // the address, a character in each
+  const std::string address = own.address();
+  std::copy(address.begin(), address.end(), mine.begin());
+  std::vector<double> all(mine.size() * static_cast<size_t>(comm.size()));
+  comm.gather_values(mine, all);
+  if (comm.rank() == 0) {
+    comm.barrier();
+    return own;
+  }
+  std::string of_root;
+  for (size_t i = 0; i < mine.size() && all[i] != 0; ++i) of_root += static_cast<char>(all[i]);
+  RankBoard board = RankBoard::attach(of_root);
+  comm.barrier();
+  return board;
+}
+
+// A rank that a user's own mpirun started. There is no launching process: rank 0 speaks for the input,
+// and whoever fails first for the run.
+int run_world_rank(ConfigRequest request) {
+  const int rank = world_rank_from_environment();
+  const int ranks = world_size_from_environment();
+  log::set_rank(rank);
+  std::unique_ptr<Communicator> comm;
+  std::optional<RankBoard> board;
+  try {
+    if (request.ranks && *request.ranks != ranks)
+      fail_user("--num_gpus is {}, but mpirun started {} ranks: leave --num_gpus out",
+                *request.ranks, ranks);
+    request.ranks = ranks;
+    request.ranks_origin = "mpirun";
+    const int ranks_here = ranks_on_this_host_from_environment();
+    const int threads = take_cores(rank_on_this_host_from_environment(), ranks_here);
+    const RunInput input = read_input(request);
+    if (rank == 0) {
+      check_surroundings(input.job(), ranks_here);
+      announce(input);
+    }
+    comm = connect(threads);
+    board.emplace(share_board(*comm));
+    const StopSignals signals(*board, StopSignals::Note::none);
+    return status_of(train_as(rank, input, *comm, *board, threads));
+  } catch (...) {
+    const Failure failure = current_failure();
+    const bool first = board ? board->fail(rank, failure.kind, failure.text) : rank == 0;
+    if (comm) comm->abort(failure.text);
+    // Without a board all ranks fail alike over the input; where this one alone does, rank 0 lives on.
+    if (!first && !board) std::this_thread::sleep_for(kPatience);
+    if (first || !board)
+      print_error(rank == 0 ? failure.text : fmt::format("[rank {}] {}", rank, failure.text));
+    return failure.exit_status();
+  }
+}
+
+// The whole run in this process, without MPI.
+int run_alone(const RunInput& input) {
+  const RankBoard board = RankBoard::create(1);
+  const int threads = take_cores(0, 1);
+  const std::unique_ptr<Communicator> comm = connect(threads);
+  const StopSignals signals(board, StopSignals::Note::on_standard_error);
+  return status_of(train_as(0, input, *comm, board, threads));
+}
+
+// Ranks under mpirun, supervised.
+int launch(int ranks, const std::vector<std::string>& words) {
+  std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  program.insert(program.end(), words.begin(), words.end());
+  RankBoard board = RankBoard::create(ranks);
+  const SessionDirectory session;
+  const RankCommand command = mpirun_command(ranks, program, session.path());
+  const RunReport report =
+      Supervisor(board, command.words, command.environment, STDERR_FILENO).run();
+  if (!report.error.empty()) print_error(report.error);
+  return report.exit_status;
+}
+
+}  // namespace
+
+int run_train(const TrainArguments& arguments, const std::vector<std::string>& words) {
+  if (launched_as_rank()) return run_launched_rank(arguments.request);
+  if (started_by_mpirun()) return run_world_rank(arguments.request);
+  ConfigRequest request = arguments.request;
+  if (!request.ranks) {
+    request.ranks = 1;
+    request.ranks_origin = "no --num_gpus";
+  }
+  const int ranks = static_cast<int>(*request.ranks);
+  const RunInput input = read_input(request);
+  check_surroundings(input.job(), ranks);
+  announce(input);
+  return ranks == 1 ? run_alone(input) : launch(ranks, words);
+}
+
+}  // namespace dstrain
