@@ -99,7 +99,7 @@ class Walk {
     Judgement judgement{State::unknown, "unknown key"};
     find_key(facts_, key, &other);
     if (!other.empty()) {
-      const std::string_view family = key.substr(0, key.find('.'));
+      const std::string family = key.substr(0, key.find('.'));
       const std::string selected = family == "optimizer"   ? facts_.optimizer
                                    : family == "scheduler" ? facts_.scheduler
                                                            : facts_.model;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"
@@ -71,36 +73,34 @@ std::string key_table_markdown() {
   const auto escaped = [](std::string_view text) {  // "|" ends a cell
     return fmt::format("{}", fmt::join(split_words(text), "\\|"));
   };
-  std::string text =
-      "# Every key and its state\n\n"
-      "Written by the program's own table; a test keeps the two equal. States: **honoured** (does "
-      "what "
-      "DeepSpeed's does), **no_effect** (legal, changes nothing here), **refused** (never here; "
-      "the "
-      "message says what to use), **not_yet** (not available yet). The last two stop a run, as do "
-      "**unknown** keys (the nearest name is shown) and values in **error**. A key that is not in "
-      "this "
-      "table is unknown. `\"auto\"` is legal for every single value.\n";
-  std::string_view section = "none";
+  std::vector<std::pair<std::string, std::string>> sections;  // name, rows; in the table's order
   for (const KeySpec& spec : key_table()) {
-    const std::string_view first =
-        spec.key.find('.') == std::string_view::npos && spec.type != Type::section
-            ? std::string_view{"top level"}
-            : spec.key.substr(0, spec.key.find('.'));
-    if (first != section) {
-      text += fmt::format("\n## {}\n\n| key | value | default | state | |\n|---|---|---|---|---|\n",
-                          first);
-      section = first;
-    }
+    const bool top = spec.key.find('.') == std::string_view::npos && spec.type != Type::section &&
+                     spec.type != Type::opaque;
+    const std::string name(top ? "top level" : spec.key.substr(0, spec.key.find('.')));
+    auto section = std::ranges::find(sections, name, &std::pair<std::string, std::string>::first);
+    if (section == sections.end()) section = sections.insert(section, {name, ""});
     const std::string state = !spec.alias.empty() ? fmt::format("as `{}`", spec.alias)
                               : spec.rule         ? std::string(spec.rule->published)
                                                   : std::string(name_of(spec.state));
     const std::string only =
         spec.only.empty() ? "" : fmt::format(" ({})", fmt::join(split_words(spec.only), ", "));
-    text += fmt::format(
+    section->second += fmt::format(
         "| `{}`{} | {} | {} | {} | {} |\n", spec.key, only, escaped(expectation(spec)),
         spec.fallback.empty() ? "" : fmt::format("`{}`", spec.fallback), escaped(state), spec.note);
   }
+  std::string text =
+      "# Every key and its state\n\n"
+      "Written by the program's own table; a test keeps the two equal. States:\n"
+      "**honoured** (does what DeepSpeed's does), **no_effect** (legal, changes nothing here),\n"
+      "**refused** (never here; the message says what to use), **not_yet** (not available yet).\n"
+      "The last two stop a run, as do **unknown** keys (the nearest name is shown) and values in\n"
+      "**error**. A key that is not in this table is unknown. `\"auto\"` is legal for every value\n"
+      "that is not a section: the default, or what the table says. A name in brackets is the type\n"
+      "of optimizer, scheduler or model that has the key.\n";
+  for (const auto& [name, rows] : sections)
+    text += fmt::format("\n## {}\n\n| key | value | default | state | |\n|---|---|---|---|---|\n{}",
+                        name, rows);
   return text;
 }
 

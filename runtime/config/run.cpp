@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
-#include "runtime/config/reader.h"
 #include "runtime/config/solve.h"
 
 namespace dstrain {

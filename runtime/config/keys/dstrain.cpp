@@ -1,8 +1,5 @@
 // Section dstrain: everything of ours, so that the file stays a DeepSpeed file.
-#include <fmt/format.h>
-
 #include "runtime/config/keys.h"
-#include "runtime/config/text.h"
 
 namespace dstrain::keys {
 namespace {

@@ -1,9 +1,7 @@
 // Sections zero_optimization.offload_param and offload_optimizer, and aio (their files).
 #include <fmt/format.h>
 
-#include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"
-#include "runtime/config/text.h"
 
 namespace dstrain::keys {
 namespace {

@@ -69,12 +69,13 @@ constexpr Rule kOfType{
     },
     "not_yet, as its optimizer"};
 
-constexpr Rule kLr{
-    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (one_of(kLater, facts.optimizer)) return kOfType.judge(facts, spec, value);
-      return {};
-    },
-    "honoured; a scheduler that brings its own rate overrules it (a warning where they differ)"};
+constexpr Rule kLr{[](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+                     if (one_of(kLater, facts.optimizer)) return kOfType.judge(facts, spec, value);
+                     return {};
+                   },
+                   "honoured (a scheduler with its own rate overrules it: a warning where they "
+                   "differ); not_yet with "
+                   "an optimizer that is"};
 
 constexpr Rule kShared{[](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
                          if (one_of(kLater, facts.optimizer))

@@ -1,7 +1,4 @@
 // Checkpoints, data schedules, compression, inference: sections beside the training step.
-#include <fmt/format.h>
-
-#include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"
 
 namespace dstrain::keys {

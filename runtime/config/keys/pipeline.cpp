@@ -1,7 +1,4 @@
 // Section pipeline, and the other ways to split a model over ranks.
-#include <fmt/format.h>
-
-#include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"
 
 namespace dstrain::keys {

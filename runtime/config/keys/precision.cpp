@@ -1,6 +1,4 @@
 // Sections fp16 and bf16 (old name: bfloat16), and the casting modes that dstrain does not have.
-#include <fmt/format.h>
-
 #include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"
 

@@ -1,6 +1,4 @@
 // The top level: batch sizes, clipping, gradient reduction, data types.
-#include <fmt/format.h>
-
 #include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"
 #include "runtime/config/text.h"

@@ -1,5 +1,6 @@
 // Any bytes as a configuration file: a tree and verdicts, or one SyntaxError; never a crash, a hang or
 // another exception. What trains must survive resolved_config.json unchanged.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -14,15 +15,9 @@ namespace {
 
 // One file in memory, written anew for every input.
 std::string scratch_file(const uint8_t* data, size_t size) {
-  static const std::string path = [] {
-    std::string pattern = "/dev/shm/dstrain_fuzz_XXXXXX";
-    close(mkstemp(pattern.data()));
-    return pattern;
-  }();
-  FILE* file = fopen(path.c_str(), "wb");
-  fwrite(data, 1, size, file);
-  fclose(file);
-  return path;
+  static const int fd = memfd_create("config", 0);
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != static_cast<ssize_t>(size)) abort();
+  return "/proc/self/fd/" + std::to_string(fd);
 }
 
 }  // namespace
