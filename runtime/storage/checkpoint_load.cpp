@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "runtime/storage/atomic_file.h"
+#include "runtime/storage/checkpoint.h"
+#include "runtime/storage/checkpoint_places.h"
+#include "runtime/storage/collective.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kMostProblemsShown = 20;
+
+// Reads any range of any tensor from the slices that hold it, each block checked before it is used.
+class SliceReader {
+ public:
+  explicit SliceReader(const FoundCheckpoint& found)
+      : found_(found), files_(found.manifest.files.size()) {}
+
+  void read(const CheckpointTensor& tensor, int64_t begin, int64_t count, std::byte* to) {
+    const int64_t end = begin + count, size = size_of(tensor.dtype);
+    for (const CheckpointSlice& slice : tensor.slices) {
+      const int64_t from = std::max(begin, slice.begin);
+      const int64_t until = std::min(end, slice.begin + slice.elements);
+      if (from < until)
+        read_bytes(tensor, slice, (from - slice.begin) * size, (until - slice.begin) * size,
+                   to + (from - begin) * size);
+    }
+  }
+
+ private:
+  const File& file(int index) {
+    const auto i = static_cast<size_t>(index);
+    if (!files_[i])
+      files_[i] = File::open(found_.dir + "/" + found_.manifest.files[i].name, "checkpoint file");
+    return *files_[i];
+  }
+
+  // Bytes [from, until) of the slice.
+  void read_bytes(const CheckpointTensor& tensor, const CheckpointSlice& slice, int64_t from,
+                  int64_t until, std::byte* to) {
+    const int64_t bytes = slice.elements * size_of(tensor.dtype);
+    for (int64_t block = from / kChecksumBlock; block * kChecksumBlock < until; ++block) {
+      const int64_t first = block * kChecksumBlock, last = std::min(first + kChecksumBlock, bytes);
+      if (first >= from && last <= until) {
+        read_block(tensor, slice, block, last - first, to + (first - from));
+        continue;
+      }
+      scratch_.resize(static_cast<size_t>(kChecksumBlock));
+      read_block(tensor, slice, block, last - first, scratch_.data());
+      const int64_t a = std::max(first, from), b = std::min(last, until);
+      std::memcpy(to + (a - from), scratch_.data() + (a - first), static_cast<size_t>(b - a));
+    }
+  }
+
+  void read_block(const CheckpointTensor& tensor, const CheckpointSlice& slice, int64_t block,
+                  int64_t bytes, std::byte* to) {
+    const int64_t at = slice.offset + block * kChecksumBlock;
+    const File& from = file(slice.file);
+    from.read_at(to, bytes, at);
+    if (checksum_of(to, bytes) != slice.checksums[static_cast<size_t>(block)])
+      fail_user(
+          "{}: tensor {}/{} is damaged: the checksum of bytes [{}, {}) is not that of the "
+          "manifest; use another checkpoint",
+          from.path(), tensor.name, tensor.slot, at, at + bytes);
+  }
+
+  const FoundCheckpoint& found_;
+  std::vector<std::optional<File>> files_;
+  std::vector<std::byte> scratch_;
+};
+
+// The manifest's tensor of each entry of `state`; a misfit is added to `problems`.
+std::vector<size_t> match(const Manifest& manifest, const StateRegister& state,
+                          std::vector<std::string>& problems) {
+  std::map<std::pair<std::string_view, std::string_view>, size_t> index;
+  for (size_t i = 0; i < manifest.tensors.size(); ++i)
+    index[{manifest.tensors[i].name, manifest.tensors[i].slot}] = i;
+  std::vector<size_t> found;
+  for (const StateEntry& entry : state) {
+    const auto it = index.find({entry.name, entry.slot});
+    if (it == index.end()) {
+      problems.push_back(fmt::format("{}/{} {} is missing", entry.name, entry.slot,
+                                     to_string(entry.global_shape)));
+      continue;
+    }
+    const CheckpointTensor& tensor = manifest.tensors[it->second];
+    if (tensor.shape != entry.global_shape || tensor.dtype != entry.dtype)
+      problems.push_back(fmt::format("{}/{} is {} {}, expected {} {}", entry.name, entry.slot,
+                                     name_of(tensor.dtype), to_string(tensor.shape),
+                                     name_of(entry.dtype), to_string(entry.global_shape)));
+    found.push_back(it->second);
+  }
+  return found;
+}
+
+void fail_misfit(const std::string& dir, std::vector<std::string> problems) {
+  if (problems.empty()) return;
+  const size_t total = problems.size();
+  problems.resize(std::min(total, kMostProblemsShown));
+  if (total > problems.size())
+    problems.push_back(fmt::format("... and {} more", total - problems.size()));
+  fail_user(
+      "the checkpoint {} does not fit this run ({} problems); resume with the model and optimizer "
+      "it was saved with:\n  {}",
+      dir, total, fmt::join(problems, "\n  "));
+}
+
+// A tensor that no rank asks for would be lost silently. Collective.
+void check_all_used(const FoundCheckpoint& found, const std::vector<size_t>& used,
+                    Communicator& comm) {
+  const auto count = static_cast<int64_t>(found.manifest.tensors.size());
+  std::vector<int32_t> users(found.manifest.tensors.size());
+  for (const size_t i : used) ++users[i];
+  if (count > 0) comm.all_reduce({users.data(), {count}, DType::i32})->wait();
+  std::vector<std::string> problems;
+  for (size_t i = 0; i < users.size(); ++i)
+    if (users[i] == 0)
+      problems.push_back(fmt::format("{}/{} {} is not part of it", found.manifest.tensors[i].name,
+                                     found.manifest.tensors[i].slot,
+                                     to_string(found.manifest.tensors[i].shape)));
+  fail_misfit(found.dir, problems);
+}
+
+void check_same_step(Communicator& comm, const std::string& dir, int64_t step) {
+  const auto mine = static_cast<double>(step);
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      fail_user(
+          "--resume: rank 0 finds step {} in {}, and rank {} finds step {}: the ranks must see "
+          "the same directory",
+          all[0], dir, rank, all[rank]);
+}
+
+}  // namespace
+
+int64_t load_checkpoint(const std::string& dir, StateRegister& state, Communicator& comm) {
+  FoundCheckpoint found;
+  std::vector<size_t> used;
+  together(comm, "read the checkpoint's manifest", [&] {
+    found = locate_checkpoint(dir);
+    std::vector<std::string> problems;
+    used = match(found.manifest, state, problems);
+    fail_misfit(found.dir, problems);
+  });
+  check_same_step(comm, dir, found.manifest.step);
+  check_all_used(found, used, comm);
+  together(comm, "read its part of the checkpoint", [&] {
+    SliceReader reader(found);
+    for (size_t i = 0; i < state.size(); ++i)
+      reader.read(found.manifest.tensors[used[i]], state[i].begin, state[i].local.elements(),
+                  state[i].local.as<std::byte>());
+  });
+  return found.manifest.step;
+}
+
+}  // namespace dstrain
