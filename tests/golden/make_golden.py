@@ -176,7 +176,7 @@ def warmup_lr(params, step):
 def train(config, weights, batches, dtype):
     model = config["dstrain"]["model"]
     logits = benchmark_logits if model["type"] == "benchmark" else gptlite_logits
-    w = {k: torch.from_numpy(v).to(dtype).requires_grad_() for k, v in weights.items()}
+    w = {k: torch.from_numpy(v.copy()).to(dtype).requires_grad_() for k, v in weights.items()}
     adam = config["optimizer"]["params"]
     optimizer = torch.optim.AdamW(
         w.values(), betas=adam["betas"], eps=adam["eps"], weight_decay=adam["weight_decay"]
