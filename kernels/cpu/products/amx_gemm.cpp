@@ -37,10 +37,20 @@ DST_AMX void release_tiles() {
   _tile_release();
 }
 
+// Lines to fetch while tiles are multiplied, so many for each block of k.
+struct Fetch {
+  const char* b = nullptr;  // of the B that comes next, from farther away
+  int64_t b_lines = 0;
+  char* out = nullptr;  // of the result's rows, to be written soon
+  int64_t out_stride = 0;
+  int64_t out_rows = 0;
+  int64_t out_bytes = 0;  // of a row
+};
+
 // sums (+)= a b over `blocks` blocks of k; `from` is null where the sum begins. A streams past the
-// cache (its load hints so), B stays. Meanwhile the B of the next part is fetched from farther away.
+// cache (its load hints so), B stays.
 DST_AMX inline void multiply_pair(const char* a, const char* b, int64_t blocks, const float* from,
-                                  float* to, const char* next, int64_t next_lines) {
+                                  float* to, Fetch fetch) {
   if (from != nullptr) {
     _tile_loadd(0, from, kTileRow);
     _tile_loadd(1, from + kTileFloats, kTileRow);
@@ -53,10 +63,12 @@ DST_AMX inline void multiply_pair(const char* a, const char* b, int64_t blocks, 
     _tile_zero(3);
   }
   for (int64_t i = 0; i < blocks; ++i) {
-    for (int64_t line = 0; line < next_lines; ++line) {
-      _mm_prefetch(next + line * 64, _MM_HINT_T1);
+    for (int64_t line = 0; line < fetch.b_lines; ++line, fetch.b += 64) {
+      _mm_prefetch(fetch.b, _MM_HINT_T1);
     }
-    next += next_lines * 64;
+    for (int64_t row = 0; row < fetch.out_rows; ++row, fetch.out += fetch.out_stride) {
+      for (int64_t at = 0; at < fetch.out_bytes; at += 64) __builtin_prefetch(fetch.out + at, 1);
+    }
     _tile_stream_loadd(4, a, kTileRow);
     _tile_loadd(6, b, kTileRow);
     _tile_dpbf16ps(0, 4, 6);
@@ -128,20 +140,28 @@ DST_AMX void multiply(const PanelBlock& p, const Epilogue& epilogue, float* scra
   const int64_t part_blocks = (p.depth_blocks + parts - 1) / parts;
   const int64_t a_panel_bytes = p.depth_blocks * kBlockBytes;
   // The lines of a block of k, shared out among the panels of A that pass by.
-  const int64_t next_lines = std::min<int64_t>((kBlockBytes / 64 + p.a_panels - 1) / p.a_panels, 8);
+  Fetch fetch;
+  fetch.b_lines = std::min<int64_t>((kBlockBytes / 64 + p.a_panels - 1) / p.a_panels, 8);
+  const int64_t out_size = epilogue.out_f32 != nullptr ? 4 : 2;
+  char* out = epilogue.out_f32 != nullptr ? reinterpret_cast<char*>(epilogue.out_f32)
+                                          : reinterpret_cast<char*>(epilogue.out_bf16);
+  fetch.out_stride = epilogue.stride * out_size;
+  fetch.out_bytes = kPanel * out_size;
   float* finished = scratch + p.a_panels * kPairFloats;
   for (int64_t n = 0; n < p.b_panels; ++n) {
     for (int64_t k = 0; k < p.depth_blocks; k += part_blocks) {
       const int64_t blocks = std::min(part_blocks, p.depth_blocks - k);
       const bool last = k + blocks == p.depth_blocks;
       const char* b = p.b + n * p.b_panel_bytes + k * kBlockBytes;
-      const char* next = b + blocks * kBlockBytes;
+      fetch.b = b + blocks * kBlockBytes;
+      fetch.out_rows = last ? (kPanel + blocks - 1) / blocks : 0;
       for (int64_t m = 0; m < p.a_panels; ++m) {
         const char* a = p.a + m * a_panel_bytes + k * kBlockBytes;
         float* sums = scratch + m * kPairFloats;
-        multiply_pair(a, b, blocks, k > 0 ? sums : nullptr, last ? finished : sums, next,
-                      next_lines);
-        next += next_lines * blocks * 64;
+        fetch.out = out + (p.first_a_panel + m) * kPanel * fetch.out_stride +
+                    (p.first_b_panel + n) * fetch.out_bytes;
+        multiply_pair(a, b, blocks, k > 0 ? sums : nullptr, last ? finished : sums, fetch);
+        fetch.b += fetch.b_lines * blocks * 64;
         if (last) finish_pair(finished, p.first_a_panel + m, p.first_b_panel + n, epilogue);
       }
     }

@@ -9,7 +9,8 @@
 namespace dstrain {
 namespace {
 
-constexpr int kRows = 16;  // of a tile
+constexpr int kRows = 16;     // of a tile
+constexpr int kTileRow = 64;  // bytes
 
 // The first min(max(n, 0), 32) lanes.
 uint32_t first_lanes(int64_t n) {
@@ -42,68 +43,89 @@ DST_AVX512 inline void transpose(__m512i* r) {
   }
 }
 
-// Sixteen rows of 32 elements of depth.
-DST_AVX512 inline void load_rows(const TileSource& s, int64_t at, int64_t depth, __m512i* r) {
-  const uint16_t* from = s.data + at * s.stride + depth;
+// Two tiles out of 32 rows (m or n) of 32 elements of depth.
+template <bool transposed>
+DST_AVX512 inline void pack_rows(const TileSource& s, int64_t at, int64_t depth, char* to) {
+  constexpr int64_t kAhead = 8 * kDepthBlock;
   const __mmask32 mask = first_lanes(s.depth - depth);
-  const int64_t rows = std::min<int64_t>(kRows, s.extent - at);
-  for (int i = 0; i < kRows; ++i) {
-    r[i] = i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * s.stride) : _mm512_setzero_si512();
+  for (int tile = 0; tile < 2; ++tile, at += kRows, to += kTileBytes) {
+    const uint16_t* from = s.data + at * s.stride + depth;
+    const int64_t rows = std::min<int64_t>(kRows, s.extent - at);
+    __m512i r[kRows];
+    for (int i = 0; i < kRows; ++i) {
+      _mm_prefetch(from + i * s.stride + kAhead, _MM_HINT_T1);
+      r[i] =
+          i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * s.stride) : _mm512_setzero_si512();
+    }
+    if constexpr (transposed) transpose(r);
+    for (int i = 0; i < kRows; ++i) _mm512_store_si512(to + i * kTileRow, r[i]);
   }
 }
 
-// Sixteen pairs of rows of depth, the two elements of a pair side by side.
-DST_AVX512 inline void load_pairs(const TileSource& s, int64_t at, int64_t depth, __m512i* r) {
+// Rows 2i and 2i + 1 of 32 rows of depth, zero where the matrix ends.
+struct RowPair {
+  __m512i even, odd;
+};
+DST_AVX512 inline RowPair load_pair(const uint16_t* from, int64_t stride, int i, int64_t rows,
+                                    __mmask32 mask) {
+  const __m512i zero = _mm512_setzero_si512();
+  const uint16_t* row = from + 2 * i * stride;
+  return {2 * i < rows ? _mm512_maskz_loadu_epi16(mask, row) : zero,
+          2 * i + 1 < rows ? _mm512_maskz_loadu_epi16(mask, row + stride) : zero};
+}
+
+// Two tiles of B: the two elements of a pair of rows side by side, in the order of columns.
+DST_AVX512 inline void pack_pairs(const TileSource& s, int64_t at, int64_t depth, char* to) {
   const uint16_t* from = s.data + depth * s.stride + at;
-  const auto mask = static_cast<__mmask16>(first_lanes(s.extent - at));
-  const int64_t rows = s.depth - depth;
+  const __mmask32 mask = first_lanes(s.extent - at);
+  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+  const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
   for (int i = 0; i < kRows; ++i) {
-    const uint16_t* row = from + 2 * i * s.stride;
-    __m512i even = _mm512_setzero_si512(), odd = _mm512_setzero_si512();
-    if (2 * i < rows) even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, row));
-    if (2 * i + 1 < rows) {
-      odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, row + s.stride));
-    }
-    r[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+    const RowPair pair = load_pair(from, s.stride, i, s.depth - depth, mask);
+    const __m512i low = _mm512_unpacklo_epi16(pair.even, pair.odd);
+    const __m512i high = _mm512_unpackhi_epi16(pair.even, pair.odd);
+    _mm_prefetch(from + (2 * i + kDepthBlock) * s.stride, _MM_HINT_T1);
+    _mm_prefetch(from + (2 * i + 1 + kDepthBlock) * s.stride, _MM_HINT_T1);
+    char* row = to + i * kTileRow;
+    _mm512_store_si512(row, _mm512_permutex2var_epi64(low, first, high));
+    _mm512_store_si512(row + kTileBytes, _mm512_permutex2var_epi64(low, second, high));
   }
 }
 
-template <bool depth_major, bool transposed>
-DST_AVX512 inline void pack_tile(const TileSource& s, int64_t at, int64_t depth, char* to) {
-  __m512i r[kRows];
-  if constexpr (depth_major) {
-    load_pairs(s, at, depth, r);
-  } else {
-    load_rows(s, at, depth, r);
-  }
-  if constexpr (transposed) transpose(r);
-  for (int i = 0; i < kRows; ++i) _mm512_store_si512(to + i * 64, r[i]);
-}
-
-template <bool depth_major, bool transposed>
-DST_AVX512 inline void pack_block(const TileSource& s, const PanelRange& range, int64_t panel,
-                                  int64_t block, char* to, int64_t panel_bytes) {
-  const int64_t at = (range.first + panel) * kPanel;
-  const int64_t depth = (range.first_block + block) * kDepthBlock;
-  char* tiles = to + panel * panel_bytes + block * kBlockBytes;
-  pack_tile<depth_major, transposed>(s, at, depth, tiles);
-  pack_tile<depth_major, transposed>(s, at + kPanel / 2, depth, tiles + kTileBytes);
-}
-
-// Whatever is contiguous in the source is read in one go: rows of k, or rows of m or n.
-template <bool is_a>
-DST_AVX512 void pack(const TileSource& s, const PanelRange& range, char* to, int64_t panel_bytes) {
-  if (s.depth_major) {
-    for (int64_t block = 0; block < range.block_count; ++block) {
-      for (int64_t panel = 0; panel < range.count; ++panel) {
-        pack_block<true, is_a>(s, range, panel, block, to, panel_bytes);
-      }
+// Two tiles of A: the same pairs, transposed. Interleaving leaves groups of four columns in the
+// order 0, 2, 4, 6 (low) and 1, 3, 5, 7 (high); the rows are stored where they belong.
+DST_AVX512 inline void pack_pairs_transposed(const TileSource& s, int64_t at, int64_t depth,
+                                             char* to) {
+  const uint16_t* from = s.data + depth * s.stride + at;
+  const __mmask32 mask = first_lanes(s.extent - at);
+  for (int high = 0; high < 2; ++high) {
+    __m512i r[kRows];
+    for (int i = 0; i < kRows; ++i) {
+      const RowPair pair = load_pair(from, s.stride, i, s.depth - depth, mask);
+      r[i] = high ? _mm512_unpackhi_epi16(pair.even, pair.odd)
+                  : _mm512_unpacklo_epi16(pair.even, pair.odd);
+      _mm_prefetch(from + (2 * i + high + kDepthBlock) * s.stride, _MM_HINT_T1);
     }
-  } else {
-    for (int64_t panel = 0; panel < range.count; ++panel) {
-      for (int64_t block = 0; block < range.block_count; ++block) {
-        pack_block<false, !is_a>(s, range, panel, block, to, panel_bytes);
-      }
+    transpose(r);
+    for (int i = 0; i < kRows; ++i) {
+      const int column = i / 4 * 8 + 4 * high + i % 4;  // of 32: a row of one of the two tiles
+      _mm512_store_si512(to + column * kTileRow, r[i]);
+    }
+  }
+}
+
+// Calls pack_block(first of m or n, first of k, tiles) for each block of the range, in the order in
+// which the source lies in memory.
+template <class PackBlock>
+void for_each_block(const TileSource& s, const PanelRange& range, char* to, int64_t panel_bytes,
+                    PackBlock pack_block) {
+  const int64_t outer = s.depth_major ? range.block_count : range.count;
+  const int64_t inner = s.depth_major ? range.count : range.block_count;
+  for (int64_t i = 0; i < outer; ++i) {
+    for (int64_t j = 0; j < inner; ++j) {
+      const int64_t panel = s.depth_major ? j : i, block = s.depth_major ? i : j;
+      pack_block(s, (range.first + panel) * kPanel, (range.first_block + block) * kDepthBlock,
+                 to + panel * panel_bytes + block * kBlockBytes);
     }
   }
 }
@@ -111,11 +133,12 @@ DST_AVX512 void pack(const TileSource& s, const PanelRange& range, char* to, int
 }  // namespace
 
 void pack_a(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes) {
-  pack<true>(source, range, to, panel_bytes);
+  for_each_block(source, range, to, panel_bytes,
+                 source.depth_major ? pack_pairs_transposed : pack_rows<false>);
 }
 
 void pack_b(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes) {
-  pack<false>(source, range, to, panel_bytes);
+  for_each_block(source, range, to, panel_bytes, source.depth_major ? pack_pairs : pack_rows<true>);
 }
 
 }  // namespace dstrain
