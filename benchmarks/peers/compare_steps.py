@@ -29,6 +29,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 65
 
 
+def read_commented_json(text):
+    return json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+
+
 def cases():
     """name -> (our model section, micro-batch, dtype)"""
     table = {}
@@ -37,9 +41,11 @@ def cases():
             for dropout in (0.0, 0.1):
                 model = {"type": "gptlite", "block_size": t, "dropout": dropout, "vocab_size": VOCABULARY}
                 table[f"gptlite-T{t}-dropout{dropout:g}-{dtype}"] = (model, batch, dtype)
-        for name, hidden, layers, batch in (("wide", 8192, 2, 64), ("deep", 512, 64, 256)):
-            sizes = {"in_size": hidden, "hidden_size": hidden, "out_size": 1000, "n_layer": layers}
-            table[f"benchmark-{name}-{dtype}"] = ({"type": "benchmark", **sizes}, batch, dtype)
+        for name in ("wide", "deep"):
+            config = read_commented_json((ROOT / f"configs/benchmark_{name}.json").read_text())
+            table[f"benchmark-{name}-{dtype}"] = (
+                config["dstrain"]["model"], config["train_batch_size"], dtype
+            )  # fmt: skip
     return table
 
 
