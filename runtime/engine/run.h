@@ -15,21 +15,24 @@
 namespace dstrain {
 
 struct RunContext {
-  Communicator* comm = nullptr;        // its size is job.ranks
-  RankSlot* slot = nullptr;            // where this rank publishes what it is doing; may be null
-  std::function<int()> stop_signal;    // 0, or the number of the signal that asked the run to stop
-  std::string resolved_config;         // text of resolved_config.json, written by rank 0
-  int threads = 1;                     // OpenMP threads of this rank
+  Communicator* comm = nullptr;      // its size is job.ranks
+  RankSlot* slot = nullptr;          // where this rank publishes what it is doing; may be null
+  std::function<int()> stop_signal;  // 0, or the number of the signal that asked the run to stop
+  std::string resolved_config;       // text of resolved_config.json, written by rank 0
+  int threads = 1;                   // OpenMP threads of this rank
 };
 
 struct RunOutcome {
-  int64_t steps = 0;     // steps done, skipped ones included
-  int stop_signal = 0;   // not 0: the run ended early, after writing weights and a checkpoint
+  int64_t steps = 0;    // steps done, skipped ones included
+  int stop_signal = 0;  // not 0: the run ended early, after writing weights and a checkpoint
 };
 
 // Trains `job` on this rank; collective over ctx.comm. job.model.vocab_size is final. Writes the output
 // directory as the contract says. Throws UserError, RunError.
 RunOutcome train(const Job& job, const Dataset& dataset, RunContext& ctx);
+
+// What a rank's process needs besides what its plan places: code, libraries and their buffers, MPI.
+inline constexpr int64_t kProcessOverheadBytes = int64_t{160} << 20;
 
 // Bytes that one rank of `job` needs (the largest rank's), from the plan alone; and the bytes the
 // machine offers are compared by the launcher before anything is allocated.
@@ -40,11 +43,11 @@ std::string plan_text(const Job& job, int rank);
 std::string plan_json(const Job& job, int rank);
 
 struct GenerateRequest {
-  std::string run_dir;                // has resolved_config.json, model.safetensors, vocab.json
-  std::vector<int32_t> prompt;        // ids; at least one
+  std::string run_dir;          // has resolved_config.json, model.safetensors, vocab.json
+  std::vector<int32_t> prompt;  // ids; at least one
   int64_t tokens = 0;
-  double temperature = 1.0;           // 0: greedy
-  int64_t top_k = 0;                  // 0: all
+  double temperature = 1.0;  // 0: greedy
+  int64_t top_k = 0;         // 0: all
   uint64_t seed = 1337;
   int threads = 1;
 };

@@ -7,6 +7,7 @@
 #include "runtime/comm/self_comm.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/model_state.h"
+#include "runtime/optim/loss_scaler.h"
 
 namespace dstrain {
 

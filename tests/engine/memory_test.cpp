@@ -1,0 +1,86 @@
+// The plan's memory against the operating system's: what is reserved, what is touched, what the
+// process needs besides.
+#include <sys/mman.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <map>
+
+#include "runtime/engine/run.h"
+#include "tests/engine/rig.h"
+
+using namespace dstrain;
+
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+// Bytes of [begin, begin + bytes) in pages that the kernel holds.
+int64_t resident(const std::byte* begin, int64_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  const uintptr_t first = address / kPage * kPage;
+  const size_t length = address + static_cast<size_t>(bytes) - first;
+  std::vector<unsigned char> pages((length + kPage - 1) / kPage);
+  REQUIRE(::mincore(reinterpret_cast<void*>(first), length, pages.data()) == 0);
+  int64_t count = 0;
+  for (unsigned char page : pages) count += page & 1;
+  return std::min(count * kPage, bytes);
+}
+
+int64_t process_pss() {
+  std::ifstream file("/proc/self/smaps_rollup");
+  std::string word;
+  int64_t kilobytes = 0;
+  while (file >> word)
+    if (word == "Pss:") {
+      file >> kilobytes;
+      break;
+    }
+  return kilobytes * 1024;
+}
+
+Job job_of(DType dtype) {
+  Job job;
+  job.model = {.n_layer = 3, .n_embd = 192, .n_head = 3, .block_size = 128, .vocab_size = 65};
+  job.batch = {.train_batch = 16, .micro_batch = 8, .accumulation = 2};
+  job.dtype = job.wire_dtype = dtype;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("a step touches what the plan says, class by class, and nothing more is reserved") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    INFO(name_of(dtype));
+    const Job job = job_of(dtype);
+    const RandomDataset data(65);
+    Rig rig(job, data);
+    rig.step(1e-3f);
+    const Plan& plan = rig.plans.train;
+    std::map<MemoryClass, int64_t> touched;
+    for (size_t i = 0; i < plan.program.buffers.size(); ++i) {
+      const Buffer& b = plan.program.buffers[i];
+      if (b.parent != kNone || b.lifetime != Lifetime::persistent) continue;
+      touched[b.memory] += resident(rig.arenas.at(plan.address[i]), b.bytes());
+    }
+    const ClassBytes& planned = rig.plans.memory.at_peak;
+    CHECK(touched[MemoryClass::parameters] ==
+          planned[static_cast<size_t>(MemoryClass::parameters)]);
+    CHECK(touched[MemoryClass::gradients] == planned[static_cast<size_t>(MemoryClass::gradients)]);
+    CHECK(touched[MemoryClass::optimizer] == planned[static_cast<size_t>(MemoryClass::optimizer)]);
+    // The shared region, whose owners change: all of it is used, and no byte beyond it is reserved.
+    const int64_t transient = rig.plans.memory.region_bytes[static_cast<size_t>(Region::transient)];
+    CHECK(resident(rig.arenas.at({Region::transient, 0, 0}), transient) == transient);
+    const int64_t rounding = kRegions * (int64_t{2} << 20);
+    CHECK(rig.arenas.reserved_bytes() - rig.plans.memory.total() >= 0);
+    CHECK(rig.arenas.reserved_bytes() - rig.plans.memory.total() < rounding);
+  }
+}
+
+TEST_CASE("a process needs no more than its plan and a known constant") {
+  const Job job = job_of(DType::bf16);
+  const RandomDataset data(65);
+  Rig rig(job, data);
+  rig.step(1e-3f);
+  CHECK(process_pss() < rig.plans.memory.total() + kProcessOverheadBytes);
+}

@@ -1,0 +1,92 @@
+// fp16 runs with overflows put in by hand: DeepSpeed's ZeRO 1-3 trace of the loss scale, and a skipped
+// step that changes nothing but the counters.
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "tests/engine/rig.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job fp16_job() {
+  Job job;
+  job.model = {
+      .n_layer = 1, .n_embd = 16, .n_head = 2, .block_size = 8, .dropout = 0.1, .vocab_size = 11};
+  job.batch = {2, 2, 1};
+  job.dtype = job.wire_dtype = DType::f16;
+  job.skip_on_overflow = true;
+  job.loss_scale = {.dynamic = true, .initial = 65536, .window = 3, .hysteresis = 2, .minimum = 1};
+  return job;
+}
+
+std::vector<float> copy_of(const Rig& rig, std::string_view buffer) {
+  const BufferId id = rig.plans.train.program.find(buffer);
+  const Tensor t = rig.arenas.tensor(rig.plans.train, id);
+  return {t.as<float>(), t.as<float>() + t.elements()};
+}
+
+}  // namespace
+
+TEST_CASE("injected overflows give the reference's trace: 65536 65536 32768 16384 x3, then 32768") {
+  const RandomDataset data(11);
+  Rig rig(fp16_job(), data);
+  init_loss_scale(rig.state, rig.job.loss_scale);
+  const Tensor weights =
+      rig.arenas.tensor(rig.plans.train, rig.plans.train.program.find("params:head"));
+  std::vector<float> used, after;
+  for (int step = 0; step < 8; ++step) {
+    rig.state.loss_scale = rig.state.next_loss_scale;
+    used.push_back(rig.state.loss_scale);
+    const f16 good = weights.as<f16>()[0];
+    const bool overflow = step < 3;
+    if (overflow) weights.as<f16>()[0] = {0x7c00};  // infinity
+    const std::vector<float> master = copy_of(rig, "master:blocks.0");
+    const std::vector<float> moment = copy_of(rig, "exp_avg:blocks.0");
+    rig.step(1e-3f);
+    CHECK(rig.state.skip == (overflow ? 1 : 0));
+    CHECK((copy_of(rig, "master:blocks.0") == master) == overflow);
+    CHECK((copy_of(rig, "exp_avg:blocks.0") == moment) == overflow);
+    if (overflow) weights.as<f16>()[0] = good;
+    after.push_back(rig.state.next_loss_scale);
+  }
+  CHECK(after == std::vector<float>{65536, 32768, 16384, 16384, 16384, 16384, 32768, 32768});
+  CHECK(used == std::vector<float>{65536, 65536, 32768, 16384, 16384, 16384, 16384, 32768});
+}
+
+TEST_CASE("an overflow at the smallest scale ends the run") {
+  const RandomDataset data(11);
+  Job job = fp16_job();
+  job.loss_scale = {.dynamic = true, .initial = 1, .window = 3, .hysteresis = 1, .minimum = 1};
+  Rig rig(job, data);
+  init_loss_scale(rig.state, job.loss_scale);
+  rig.arenas.tensor(rig.plans.train, rig.plans.train.program.find("params:head")).as<f16>()[0] = {
+      0x7c00};
+  CHECK_THROWS_WITH(rig.step(1e-3f), Catch::Contains("minimum"));
+}
+
+TEST_CASE("a non-finite gradient in fp32 ends the run and names step and tensor") {
+  const RandomDataset data(11);
+  Job job = fp16_job();
+  job.dtype = job.wire_dtype = DType::f32;
+  job.skip_on_overflow = false;
+  job.loss_scale = {};
+  Rig rig(job, data);
+  rig.model.master(rig.plans.train.program.parameters.back()).as<float>()[3] =
+      std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_WITH(rig.step(1e-3f), Catch::Contains("step 1") &&
+                                         Catch::Contains("token_embedding_table.weight") &&
+                                         Catch::Contains("nan"));
+}
+
+TEST_CASE("clipping scales the update, not the reported norm") {
+  const RandomDataset data(11);
+  Job job = fp16_job();
+  job.dtype = job.wire_dtype = DType::f32;
+  job.loss_scale = {};
+  job.gradient_clipping = 0.01;
+  Rig rig(job, data);
+  rig.step(0);
+  CHECK(rig.state.grad_norm > 0.01f);
+  CHECK(rig.state.grad_scale == Approx(0.01 / (rig.state.grad_norm + 1e-6)));
+}
