@@ -1,5 +1,6 @@
 #include "runtime/comm/mpi_comm.h"
 
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 namespace dstrain {
 namespace {
 
+constexpr int kYields = 200;
 constexpr int kHeaderTag = 1, kDataTag = 2, kAbortTag = 3;
 
 void nap(int64_t microseconds) {
@@ -198,6 +200,7 @@ OrderedCommunicator::Step MpiComm::advance(Operation& op) {
     return Step::moved;
   }
   if (stage_ != Stage::exchange && !requests_done()) return Step::blocked;
+  sleeps_ = 0;
   const bool tensor = key.kind != OpKind::barrier && key.kind != OpKind::gather_values;
   const bool reduces = key.kind == OpKind::all_reduce || key.kind == OpKind::reduce_scatter;
   if (stage_ == Stage::meet) {

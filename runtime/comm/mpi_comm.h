@@ -71,6 +71,7 @@ class MpiComm final : public OrderedCommunicator {
   Stage stage_ = Stage::announce;
   int64_t begin_ = 0;  // this window: elements [begin, end) of the whole, or of each slice
   int64_t end_ = 0;
+  int sleeps_ = 0;  // since messages last moved
 
   std::array<char, kReasonBytes> own_reason_{};
   std::atomic<bool> own_abort_{false};

@@ -1,6 +1,7 @@
 #include "runtime/comm/ordered.h"
 
 #include <sched.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <exception>
@@ -10,9 +11,8 @@
 namespace dstrain {
 namespace {
 
-// A wait spins, then offers its core (a peer may need it), then sleeps.
-constexpr std::chrono::microseconds kSpin{5};
-constexpr std::chrono::microseconds kYield{20};
+// A wait spins this long (offering its core where a peer may need it), then sleeps.
+constexpr std::chrono::microseconds kSpin{20};
 constexpr double kFarewellSeconds = 10;
 
 std::string_view name_of(OpKind kind) {
@@ -68,6 +68,7 @@ OrderedCommunicator::OrderedCommunicator(int rank, int size, const CommOptions& 
       size_(size),
       threads_(std::max(1, options.threads)),
       deadline_seconds_(options.deadline_seconds),
+      crowded_(ranks_on_this_host_from_environment() > ::get_nprocs()),
       exceptions_at_start_(std::uncaught_exceptions()) {
   queue_.reserve(64);  // so that starting an operation rarely allocates more than its Work
 }
@@ -172,11 +173,8 @@ void OrderedCommunicator::wait_for(int64_t sequence) {
       idle_since = last_check = now;
     }
     if (now - idle_since < kSpin) {
-      for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
-      continue;
-    }
-    if (now - idle_since < kYield) {
-      ::sched_yield();
+      if (crowded_) ::sched_yield();
+      for (int i = 0; i < 16 && !crowded_; ++i) __builtin_ia32_pause();
       continue;
     }
     throw_if_stopped();

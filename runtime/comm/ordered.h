@@ -115,6 +115,7 @@ class OrderedCommunicator : public Communicator {
   int size_ = 1;
   int threads_ = 1;
   double deadline_seconds_;
+  bool crowded_;  // more ranks than cores: a waiting rank holds a core that a peer needs
   int64_t started_ = 0;
   int64_t completed_ = 0;
   int64_t wire_bytes_ = 0;
