@@ -89,7 +89,7 @@ MemoryOffer available_memory(const fs::path& root) {
     const int64_t left = std::max<int64_t>(*limit - (*usage - std::min(reclaimable, *usage)), 0);
     if (left < offer.bytes)
       offer = {left, fmt::format("the memory limit of {}, {}", group.directory.string(),
-                                 bytes_text(*limit))};
+                                 bytes_text(static_cast<double>(*limit)))};
   }
   return offer;
 }
@@ -102,9 +102,9 @@ int64_t out_of_memory_kills(const fs::path& root) {
   return std::max(most, number_after(root / "proc/vmstat", "oom_kill").value_or(0));
 }
 
-std::string bytes_text(int64_t bytes) {
+std::string bytes_text(double bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  auto value = static_cast<double>(bytes);
+  double value = bytes;
   size_t unit = 0;
   for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
   const int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;

@@ -23,6 +23,6 @@ MemoryOffer available_memory(const std::filesystem::path& root = "/");
 int64_t out_of_memory_kills(const std::filesystem::path& root = "/");
 
 // "1.25 GB": decimal units, three digits.
-std::string bytes_text(int64_t bytes);
+std::string bytes_text(double bytes);
 
 }  // namespace dstrain

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <variant>
 
 #include "launcher/commands.h"
@@ -21,6 +22,7 @@ struct Runner {
 }  // namespace
 
 int run(const std::vector<std::string>& words) noexcept {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error to report, like a full disk
   try {
     return std::visit(Runner{words}, parse_arguments(words));
   } catch (...) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -28,6 +29,25 @@ StateRegister weights_of(const ModelConfig& model) {
     list.push_back({.name = p.name, .slot = "master", .global_shape = p.shape});
   return list;
 }
+
+// Weights of the model, without building a model that may be absurdly deep: from the third layer on,
+// layers are alike.
+double weight_count(ModelConfig model) {
+  const int64_t layers = model.n_layer;
+  const auto count = [&model](int64_t n) {
+    model.n_layer = n;
+    double sum = 0;
+    for (const StateEntry& w : weights_of(model))
+      sum += static_cast<double>(w.global_shape.elements());
+    return sum;
+  };
+  if (layers <= 3) return count(layers);
+  const double two = count(2);
+  return two + static_cast<double>(layers - 2) * (count(3) - two);
+}
+
+// Of every weight a rank holds at least the value and the gradient, in fp32.
+constexpr double kLeastBytesPerWeight = 8;
 
 }  // namespace
 
@@ -57,18 +77,25 @@ void check_surroundings(const Job& job, int ranks_here) {
     check_weights(job.init_weights, weights_of(job.model));
   }
   const MemoryOffer offer = available_memory();
+  // A plan of a model that is far too large would itself take its time.
+  const double least = weight_count(job.model) * kLeastBytesPerWeight;
+  if (least > static_cast<double>(offer.bytes))
+    check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes, offer.source,
+                 true);
   check_memory(planned_bytes(job), ranks_here, offer.bytes, offer.source);
   check_output_directory(job.output);
 }
 
-void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source) {
+void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,
+                  bool lower_bound) {
   if (needed <= offered / ranks_here) return;
   fail_user(
-      "the run needs {} ({} rank{} x {}), and this machine offers {} ({}): use fewer ranks, a "
+      "the run needs {}{} ({} rank{} x {}), and this machine offers {} ({}): use fewer ranks, a "
       "smaller "
       "micro-batch, block_size or model; 'dstrain plan' shows what takes the memory",
-      bytes_text(needed * ranks_here), ranks_here, ranks_here == 1 ? "" : "s", bytes_text(needed),
-      bytes_text(offered), source);
+      lower_bound ? "at least " : "", bytes_text(static_cast<double>(needed) * ranks_here),
+      ranks_here, ranks_here == 1 ? "" : "s", bytes_text(static_cast<double>(needed)),
+      bytes_text(static_cast<double>(offered)), source);
 }
 
 void check_output_directory(const std::string& directory) {

@@ -45,6 +45,11 @@ int64_t bytes_through(const std::string& path, int64_t last_step) {
   return bytes;
 }
 
+std::string memory_text(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  return value < 1e9 ? fmt::format("{:.3g}MB", value / 1e6) : fmt::format("{:.2f}GB", value / 1e9);
+}
+
 int terminal_columns() {
   winsize size{};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
@@ -67,9 +72,9 @@ std::string validation_json(int64_t step, double val_loss) {
 }
 
 std::string log_line(const StepMetrics& m) {
-  std::string line = fmt::format(
-      "step={} loss={:.4f} lr={:.4g} grad_norm={:.4g} samples/s={:.4g} mem={:.2f}GB", m.step,
-      m.loss, m.lr, m.grad_norm, m.samples_per_second, static_cast<double>(m.peak_bytes) / 1e9);
+  std::string line =
+      fmt::format("step={} loss={:.4f} lr={:.4g} grad_norm={:.4g} samples/s={:.4g} mem={}", m.step,
+                  m.loss, m.lr, m.grad_norm, m.samples_per_second, memory_text(m.peak_bytes));
   if (m.loss_scale != 1) line += fmt::format(" loss_scale={:g}", m.loss_scale);
   if (m.skipped) line += " (overflow: update skipped)";
   return line;

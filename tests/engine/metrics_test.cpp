@@ -85,6 +85,12 @@ TEST_CASE("the log line holds what the contract names") {
   }
 }
 
+TEST_CASE("small runs tell their memory in megabytes") {
+  StepMetrics m = example();
+  m.peak_bytes = 2'813'504;
+  CHECK(log_line(m).find("mem=2.81MB") != std::string::npos);
+}
+
 TEST_CASE("durations are short and honest") {
   CHECK(duration_text(0) == "0s");
   CHECK(duration_text(59.4) == "59s");

@@ -1,0 +1,285 @@
+// The program itself, from the shell's side: files, exit statuses, what it says, what it leaves.
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
+#include <sstream>
+
+#include "tests/launcher/processes.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kConfig = R"({
+  "train_batch_size": 4, "train_micro_batch_size_per_gpu": 1, "steps_per_print": 1,
+  "dstrain": {
+    "model": {"n_layer": 1, "n_embd": 16, "n_head": 2, "block_size": 8},
+    "data": {"path": "text.txt"}, "steps": 4, "eval_interval": 2, "eval_batches": 2
+  }
+})";
+
+// A directory with a configuration and a text, and the program run in it.
+struct Place {
+  Place() {
+    std::string name = (fs::temp_directory_path() / "dstrain_place_XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    root = name;
+    write("c.json", kConfig);
+    std::string text;
+    for (int i = 0; i < 100; ++i) text += "the quick brown fox jumps over the lazy dog\n";
+    write("text.txt", text);
+    fs::create_directory(root / "tmp");
+  }
+  ~Place() {
+    for (const pid_t pid : processes_with(token())) ::kill(pid, SIGKILL);
+    fs::remove_all(root);
+  }
+  std::string path(const std::string& name) const { return (root / name).string(); }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(root / name) << text;
+  }
+  std::string read(const std::string& name) const {
+    std::ostringstream all;
+    all << std::ifstream(root / name).rdbuf();
+    return all.str();
+  }
+  // Every command line of ours has this word: the processes of this test are found by it.
+  std::string token() const { return "--output=" + path("out"); }
+
+  // Starts `words` by a shell, which enters the directory first.
+  Program start(const std::string& words, const Environment& added = {}) const {
+    Environment all = added;
+    all.emplace_back("TMPDIR", path("tmp"));
+    return Program({"/bin/sh", "-c", "cd " + root.string() + " && exec " + words}, all);
+  }
+  Program train(const std::string& options, const Environment& added = {}) const {
+    return start(std::string(DSTRAIN_PROGRAM) + " --config c.json " + token() + " " + options,
+                 added);
+  }
+  bool nothing_left() const {
+    return processes_with(token()).empty() && fs::is_empty(root / "tmp");
+  }
+  fs::path root;
+};
+
+std::string only_error(const std::string& text) {
+  const std::string prefix = "dstrain: error: ";
+  const size_t at = text.find(prefix);
+  if (at == std::string::npos || text.find(prefix, at + 1) != std::string::npos)
+    return "not one error in: " + text;
+  return text.substr(at + prefix.size(), text.find('\n', at) - at - prefix.size());
+}
+
+int lines_of(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST_CASE("a run writes what the contract names, on one rank and on two") {
+  const auto ranks = GENERATE("1", "2");
+  const Place place;
+  Program program = place.train(std::string("--num_gpus ") + ranks);
+  CHECK(program.wait() == 0);
+  CAPTURE(program.text());
+  std::istringstream lines(place.read("out/metrics.jsonl"));
+  std::vector<json> steps, validations;
+  for (std::string line; std::getline(lines, line);)
+    (json::parse(line).contains("loss") ? steps : validations).push_back(json::parse(line));
+  REQUIRE(steps.size() == 4);
+  for (int i = 0; i < 4; ++i) CHECK(steps[static_cast<size_t>(i)]["step"] == i + 1);
+  CHECK(validations.size() == 2);
+  for (const char* name : {"model.safetensors", "vocab.json", "resolved_config.json"})
+    CHECK(fs::exists(place.root / "out" / name));
+  for (const char* part : {"step=4", "loss=", "lr=", "grad_norm=", "samples/s=", "mem="})
+    CHECK(program.wrote(part));
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("without --output a run is found by its configuration's name") {
+  const Place place;
+  Program program = place.start(std::string(DSTRAIN_PROGRAM) + " train --config c.json --steps 0");
+  CHECK(program.wait() == 0);
+  CHECK(fs::exists(place.root / "runs/c/model.safetensors"));
+}
+
+struct Mistake {
+  std::string options;
+  std::string error;  // a regular expression
+};
+
+TEST_CASE("wrong input is one error and status 1, before anything is started") {
+  const auto mistake = GENERATE(values<Mistake>({
+      {"--stpes 3", "unknown option '--stpes'; did you mean --steps.*"},
+      {"--data nowhere.txt", ".*nowhere\\.txt.*No such file.*"},
+      {"--data empty.txt", ".*empty\\.txt.*"},
+      {"--device cuda", "--device cuda: this build of dstrain has no CUDA backend.*"},
+      {"--init_weights text.txt", ".*text\\.txt.*safetensors.*"},
+      {"--resume tmp", "--resume: there is no checkpoint in tmp.*"},
+      {"--set dstrain.model.n_layer=100000 --set dstrain.model.n_embd=4096",
+       "the run needs at least [0-9.]+ TB \\(2 ranks x .*this machine offers .*"},
+      {"--set train_batch_size=3", ".*train_batch_size 3.*"},
+      {"--set dstrain.model.vocab_size=3", "dstrain\\.model\\.vocab_size is 3.*"},
+  }));
+  CAPTURE(mistake.options);
+  const Place place;
+  place.write("empty.txt", "");
+  Program program = place.train("--num_gpus 2 " + mistake.options);
+  CHECK(program.wait() == 1);
+  const std::string error = only_error(program.text());
+  CAPTURE(error);
+  CHECK(std::regex_match(error, std::regex(mistake.error)));
+  CHECK(lines_of(program.text()) == 1);
+  CHECK(fs::is_empty(place.root / "tmp"));
+}
+
+TEST_CASE("an output directory that cannot be is an error before the start") {
+  const Place place;
+  place.write("file", "");
+  Program program =
+      place.start(std::string(DSTRAIN_PROGRAM) + " --config c.json --output file/sub");
+  CHECK(program.wait() == 1);
+  CHECK(only_error(program.text()).starts_with("cannot make the output directory file/sub"));
+}
+
+TEST_CASE("a rank killed with -9 ends the run within 10 s, by name") {
+  const Place place;
+  Program program = place.train("--num_gpus 2 --steps 100000000");
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+  pid_t rank = 0;  // the newest process is a rank
+  for (const pid_t pid : processes_with(place.token())) rank = std::max(rank, pid);
+  const auto begin = std::chrono::steady_clock::now();
+  ::kill(rank, SIGKILL);
+  CHECK(program.wait() == 2);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  const std::string error = only_error(program.text());
+  CAPTURE(error);
+  CHECK(std::regex_match(error, std::regex("rank [01] \\(pid " + std::to_string(rank) +
+                                           "\\) was killed by signal 9 \\(Killed\\) at step .*")));
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("a signal ends a run after its step, with weights and checkpoint") {
+  const auto [ranks, number, status] =
+      GENERATE(table<std::string, int, int>({{"1", SIGINT, 130}, {"2", SIGTERM, 143}}));
+  CAPTURE(ranks);
+  const Place place;
+  Program program = place.train("--steps 100000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+  ::kill(program.pid(), number);
+  CHECK(program.wait() == status);
+  CHECK(program.wrote("stopping after this step"));
+  CHECK(program.text().find("error") == std::string::npos);
+  CHECK(fs::exists(place.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("a full disk while writing is one error and status 2") {
+  const Place place;
+  // A limit on file sizes (2 MB) refuses bytes as a full disk does; the weights are 3 MB.
+  Program program =
+      place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
+                  place.token() + " --steps 1 --set dstrain.model.n_embd=256'");
+  CHECK(program.wait() == 2);
+  const std::string error = only_error(program.text());
+  CAPTURE(error);
+  CHECK(error.find("model.safetensors") != std::string::npos);
+  CHECK(error.find("File too large") != std::string::npos);
+  for (const auto& entry : fs::directory_iterator(place.root / "out"))
+    CHECK(entry.path().filename().string().find("model") == std::string::npos);
+}
+
+TEST_CASE("under a user's mpirun the program is one rank of it") {
+  const Place place;
+  const Environment root = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                            {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  const std::string mpirun = "mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM " ";
+  SECTION("and trains") {
+    Program program = place.start(mpirun + "--config c.json --num_gpus 2 " + place.token(), root);
+    CHECK(program.wait() == 0);
+    CAPTURE(program.text());
+    CHECK(lines_of(place.read("out/metrics.jsonl")) == 6);
+  }
+  SECTION("and reports wrong input once") {
+    Program program =
+        place.start(mpirun + "--config c.json --data nowhere.txt " + place.token(), root);
+    CHECK(program.wait() == 1);
+    CHECK(only_error(program.text()).find("nowhere.txt") != std::string::npos);
+  }
+  SECTION("and refuses another number of ranks once") {
+    Program program = place.start(mpirun + "--config c.json --num_gpus 3 " + place.token(), root);
+    CHECK(program.wait() == 1);
+    CHECK(only_error(program.text()) ==
+          "--num_gpus is 3, but mpirun started 2 ranks: leave --num_gpus out");
+  }
+}
+
+TEST_CASE("plan and check print to standard output, as text and as JSON") {
+  const Place place;
+  const std::string program = DSTRAIN_PROGRAM " ";
+  Program plan = place.start(program + "plan --config c.json --num_gpus 2 --rank 1 --json 2>err");
+  CHECK(plan.wait() == 0);
+  const json object = json::parse(plan.text());
+  CHECK(object["ranks"] == 2);
+  CHECK(object["rank"] == 1);
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : object["memory"].items())
+    if (name != "total") sum += bytes.get<int64_t>();
+  CHECK(sum == object["memory"]["total"]);
+
+  Program text = place.start(program + "plan --config c.json 2>err");
+  CHECK(text.wait() == 0);
+  CHECK(text.wrote("rank 0 of 1"));
+
+  Program check = place.start(program + "check --config c.json --json 2>err");
+  CHECK(check.wait() == 0);
+  CHECK(json::parse(check.text()).is_array());
+  CHECK(place.read("err").empty());
+
+  place.write("bad.json", R"({"gradient_clipp1ng": 1})");
+  Program bad = place.start(program + "check --config bad.json 2>err");
+  CHECK(bad.wait() == 1);
+  CHECK(bad.wrote("gradient_clipping"));
+
+  Program full = place.start(program + "plan --config c.json >/dev/full");
+  CHECK(full.wait() == 2);
+  CHECK(only_error(full.text()) == "cannot write to standard output: No space left on device");
+}
+
+TEST_CASE("generate continues a prompt, the same for the same seed") {
+  const Place place;
+  REQUIRE(place.train("").wait() == 0);
+  const std::string generate = DSTRAIN_PROGRAM " generate --run out --tokens 12 ";
+  Program first = place.start(generate + "--prompt 'the quick' --seed 5 2>err");
+  CHECK(first.wait() == 0);
+  CHECK(first.text().starts_with("the quick"));
+  CHECK(first.text().size() == 9 + 12 + 1);
+  Program again = place.start(generate + "--prompt 'the quick' --seed 5 2>err");
+  CHECK(again.wait() == 0);
+  CHECK(again.text() == first.text());
+
+  Program greedy = place.start(generate + "--prompt_ids 1,2 --temperature 0");
+  CHECK(greedy.wait() == 0);
+  Program outside = place.start(generate + "--prompt_ids 1,99");
+  CHECK(outside.wait() == 1);
+  CHECK(only_error(outside.text()) == "--prompt_ids: 99 is outside the vocabulary of 28 ids");
+  Program strange = place.start(generate + "--prompt 'the QUICK'");
+  CHECK(strange.wait() == 1);
+  CHECK(only_error(strange.text()).find("\"Q\"") != std::string::npos);
+  Program empty = place.start(generate + "--prompt ''");
+  CHECK(empty.wait() == 1);
+  CHECK(only_error(empty.text()).find("empty") != std::string::npos);
+  Program nowhere = place.start(DSTRAIN_PROGRAM " generate --run nowhere --tokens 1 --prompt x");
+  CHECK(nowhere.wait() == 1);
+  CHECK(only_error(nowhere.text()).find("nowhere/resolved_config.json") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,69 @@
+#include "launcher/run_input.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "launcher/failure.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("a run that fits is no error, one byte more is") {
+  CHECK_NOTHROW(check_memory(500, 2, 1000, "a test"));
+  CHECK_NOTHROW(check_memory(500, 2, 1001, "a test"));
+  CHECK_THROWS_AS(check_memory(501, 2, 1001, "a test"), UserError);
+  CHECK_THROWS_WITH(
+      check_memory(3'000'000'000, 2, 4'000'000'000, "MemAvailable in /proc/meminfo"),
+      "the run needs 6.00 GB (2 ranks x 3.00 GB), and this machine offers 4.00 GB (MemAvailable in "
+      "/proc/meminfo): use fewer ranks, a smaller micro-batch, block_size or model; 'dstrain plan' "
+      "shows what takes the memory");
+  CHECK_THROWS_WITH(check_memory(2000, 1, 1000, "x", true),
+                    Catch::StartsWith("the run needs at least 2.00 kB (1 rank x 2.00 kB)"));
+  CHECK_THROWS_AS(check_memory(int64_t{1} << 62, 65536, int64_t{1} << 40, "x"), UserError);
+}
+
+TEST_CASE("the device is settled once") {
+  Job job;
+  job.device = "auto";
+  settle_device(job);
+  CHECK(job.device == "cpu");
+  job.device = "cuda";
+  CHECK_THROWS_WITH(settle_device(job), Catch::Contains("--device cpu"));
+}
+
+TEST_CASE("an output directory is made with its parents and left empty") {
+  std::string name = (fs::temp_directory_path() / "dstrain_out_XXXXXX").string();
+  REQUIRE(::mkdtemp(name.data()) != nullptr);
+  check_output_directory(name + "/a/b");
+  CHECK(fs::is_empty(name + "/a/b"));
+  fs::remove_all(name);
+  CHECK_THROWS_WITH(check_output_directory("/proc/nowhere"),
+                    Catch::StartsWith("cannot make the output directory /proc/nowhere: "));
+  CHECK_THROWS_WITH(check_output_directory("/proc"),
+                    Catch::StartsWith("cannot write in the output directory /proc: "));
+}
+
+template <class Thrown>
+Failure failure_of(const Thrown& thrown) {
+  try {
+    throw thrown;
+  } catch (...) {
+    return current_failure();
+  }
+}
+
+TEST_CASE("every exception has a kind, a text and an exit status") {
+  CHECK(failure_of(UserError("u")).exit_status() == 1);
+  CHECK(failure_of(RunError("r")).exit_status() == 2);
+  CHECK(failure_of(RunError("r")).text == "r");
+  CHECK(failure_of(InternalError("i")).kind == FailureKind::internal);
+  CHECK(failure_of(InternalError("i")).text == "internal error, please report it: i");
+  CHECK(failure_of(std::bad_alloc()).text == "the machine has no memory left");
+  CHECK(failure_of(3).exit_status() == 2);
+}
+
+}  // namespace
+}  // namespace dstrain
