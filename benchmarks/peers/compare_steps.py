@@ -208,7 +208,16 @@ def main():
     if options.rounds < 5:
         p.error("--rounds must be at least 5: the median of fewer ratios says little")
 
+    version = subprocess.run([options.program, "--version"], capture_output=True, text=True)
     results = []
+    record = {
+        "dstrain": version.stdout.strip(),
+        "processor": processor(),
+        "threads": options.threads,
+        "results": results,
+    }
+    path = pathlib.Path(options.result)
+    path.parent.mkdir(parents=True, exist_ok=True)
     print(f"{'case':36} {'dstrain ms':>11} {'torch ms':>10} {'ratio':>7}   lowest-highest")
     for name in cases():
         if not re.search(options.cases, name):
@@ -220,16 +229,8 @@ def main():
             f"{min(r['ratios']):.2f}-{max(r['ratios']):.2f}",
             flush=True,
         )
-    version = subprocess.run([options.program, "--version"], capture_output=True, text=True)
-    record = {
-        "dstrain": version.stdout.strip(),
-        "processor": processor(),
-        "threads": options.threads,
-        "results": results,
-    }
-    path = pathlib.Path(options.result)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+        # After every case, so that a run that is stopped keeps what it has measured.
+        path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
