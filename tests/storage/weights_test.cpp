@@ -68,6 +68,28 @@ TEST_CASE("weights written slice by slice in any order are read back, whole and 
   CHECK(part == counted(11, 13));
 }
 
+TEST_CASE("a file that the Python package wrote fits the model it was made for") {
+  // tests/golden/gptlite: 2 layers, 24 channels, 37 characters, 13 places.
+  const std::string path =
+      std::string(DSTRAIN_SOURCE_DIR) + "/tests/golden/gptlite/init.safetensors";
+  const SafetensorsHeader header = read_safetensors_header(File::open(path, "weights file"));
+  REQUIRE(header.find("blocks.1.attn.qkv.weight"));
+  CHECK(header.find("blocks.1.attn.qkv.weight")->shape == std::vector<int64_t>{72, 24});
+  CHECK(header.find("token_embedding_table.weight")->shape == std::vector<int64_t>{37, 24});
+  StateRegister want;
+  for (const SafetensorsTensor& t : header.tensors) {
+    Shape shape;
+    for (const int64_t dim : t.shape) shape.dims[static_cast<size_t>(shape.rank++)] = dim;
+    want.push_back({.name = t.name, .global_shape = shape});
+  }
+  check_weights(path, want);
+  std::vector<float> ones(24);
+  want.clear();
+  want.push_back(entry("ln.weight", {24}, ones));
+  CHECK_THAT(load_error(path, want),
+             Contains("blocks.0.attn.qkv.weight (72, 24) is not in the model"));
+}
+
 TEST_CASE("finish insists on every element, and without it the old file stands") {
   TempDir dir;
   const std::string path = dir.write("model.safetensors", "old");
