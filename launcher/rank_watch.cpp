@@ -18,6 +18,7 @@ std::string name_of(const RankBoard& board, int rank) {
 std::string place_of(const RankSlot& slot) {
   const int64_t step = slot.step.load();
   if (step == 0) return "before the first step";
+  if (slot.state.load() == RankState::saving) return fmt::format("while saving at step {}", step);
   const std::string instruction = slot.current_instruction();
   return instruction.empty() ? fmt::format("at step {}", step)
                              : fmt::format("at step {}, in {}", step, instruction);

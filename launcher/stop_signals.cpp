@@ -14,6 +14,8 @@ namespace {
 struct HandlerState {
   std::atomic<const RankBoard*> board{nullptr};
   std::atomic<bool> note{false};
+  std::atomic<bool> remember{false};
+  std::atomic<int> second{0};
 };
 
 HandlerState& handler_state() {
@@ -22,10 +24,16 @@ HandlerState& handler_state() {
 }
 
 extern "C" void on_stop_signal(int number) {
-  const RankBoard* board = handler_state().board.load();
-  if (board == nullptr || board->stop_request() != 0) ::_exit(128 + number);
+  HandlerState& state = handler_state();
+  const RankBoard* board = state.board.load();
+  const bool first = board != nullptr && board->stop_request() == 0;
+  if (!first && !state.remember.load()) ::_exit(128 + number);
+  if (!first) {
+    state.second.store(number);
+    return;
+  }
   board->request_stop(number);
-  if (!handler_state().note.load()) return;
+  if (!state.note.load()) return;
   constexpr std::string_view kNote =
       "stopping after this step, then writing the weights; again to stop at once\n";
   // Nothing can be done where it cannot be written.
@@ -34,9 +42,12 @@ extern "C" void on_stop_signal(int number) {
 
 }  // namespace
 
-StopSignals::StopSignals(const RankBoard& board, Note note) {
-  check(handler_state().board.exchange(&board) == nullptr, "two holders of the stop signals");
-  handler_state().note.store(note == Note::on_standard_error);
+StopSignals::StopSignals(const RankBoard& board, Note note, Second second) {
+  HandlerState& state = handler_state();
+  check(state.board.exchange(&board) == nullptr, "two holders of the stop signals");
+  state.note.store(note == Note::on_standard_error);
+  state.remember.store(second == Second::is_remembered);
+  state.second.store(0);
   struct sigaction action {};
   action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
@@ -49,6 +60,10 @@ StopSignals::~StopSignals() {
   ::sigaction(SIGINT, &old_interrupt_, nullptr);
   ::sigaction(SIGTERM, &old_terminate_, nullptr);
   handler_state().board.store(nullptr);
+}
+
+int StopSignals::second() const {
+  return handler_state().second.load();
 }
 
 }  // namespace dstrain

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +17,8 @@
 #include "launcher/machine.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_watch.h"
+#include "launcher/stop_signals.h"
 #include "runtime/core/error.h"
-#include "runtime/core/log.h"
 
 namespace dstrain {
 namespace {
@@ -33,35 +32,6 @@ constexpr int64_t kKillRanks = 1000 * kMs;
 constexpr int64_t kEndCommand = 4000 * kMs;
 constexpr int64_t kKillCommand = 6000 * kMs;
 constexpr size_t kKeptOutput = 8192;  // newest bytes of what the command itself says
-
-// SIGINT, SIGTERM and SIGCHLD as something to poll, for as long as it lives.
-class SignalDoor {
- public:
-  SignalDoor() {
-    sigset_t wanted;
-    ::sigemptyset(&wanted);
-    for (int number : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&wanted, number);
-    ::pthread_sigmask(SIG_BLOCK, &wanted, &old_);
-    door_ = Descriptor(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
-    if (door_.get() < 0) fail_run("cannot wait for signals: {}", std::strerror(errno));
-  }
-  SignalDoor(const SignalDoor&) = delete;
-  SignalDoor& operator=(const SignalDoor&) = delete;
-  ~SignalDoor() { ::pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
-
-  int descriptor() const { return door_.get(); }
-  // The next SIGINT or SIGTERM that came in, or 0.
-  int next() const {
-    signalfd_siginfo info{};
-    while (::read(door_.get(), &info, sizeof info) == sizeof info)
-      if (info.ssi_signo != SIGCHLD) return static_cast<int>(info.ssi_signo);
-    return 0;
-  }
-
- private:
-  sigset_t old_{};
-  Descriptor door_;
-};
 
 // All that can be read without blocking.
 template <class Use>
@@ -88,7 +58,11 @@ class Watch {
  public:
   Watch(RankBoard& board, const std::vector<std::string>& command, Environment environment,
         int output)
-      : board_(board), ranks_(board), output_(output), kills_before_(out_of_memory_kills()) {
+      : signals_(board, StopSignals::Note::on_standard_error, StopSignals::Second::is_remembered),
+        board_(board),
+        ranks_(board),
+        output_(output),
+        kills_before_(out_of_memory_kills()) {
     for (auto& variable : link_environment(board, ranks_output()))
       environment.push_back(std::move(variable));
     command_.emplace(command, environment);
@@ -125,26 +99,17 @@ class Watch {
   }
 
   void wait() const {
-    std::array<pollfd, 3> doors{{{signals_.descriptor(), POLLIN, 0},
-                                 {pipe_.read.get(), POLLIN, 0},
-                                 {command_->output(), POLLIN, 0}}};
+    std::array<pollfd, 2> doors{{{pipe_.read.get(), POLLIN, 0}, {command_->output(), POLLIN, 0}}};
     // A pipe whose writers have gone is always ready: it has nothing more to say.
-    const nfds_t count = output_closed_ ? 2 : 3;
+    const nfds_t count = output_closed_ ? 1 : 2;
     ::poll(doors.data(), count, kTickMs);
   }
 
   void take_signals() {
-    for (int number = signals_.next(); number != 0; number = signals_.next()) {
-      if (board_.stop_request() == 0) {
-        board_.request_stop(number);
-        log::info("{}: stopping after this step, then writing the weights; again to stop at once",
-                  signal_text(number));
-      } else if (stopped_by_ == 0) {
-        stopped_by_ = number;
-        ranks_.choose_culprit();  // whoever ends from here on ends because of us
-        stop_ns_ = monotonic_ns() - kEndCommand;
-      }
-    }
+    if (stopped_by_ != 0 || signals_.second() == 0) return;
+    stopped_by_ = signals_.second();
+    ranks_.choose_culprit();  // whoever ends from here on ends because of us
+    stop_ns_ = monotonic_ns() - kEndCommand;
   }
 
   void forward() {
@@ -211,7 +176,7 @@ class Watch {
     return "ended unexpectedly";
   }
 
-  SignalDoor signals_;
+  StopSignals signals_;
   Pipe pipe_;  // what ranks write
   RankBoard& board_;
   RankWatch ranks_;

@@ -24,9 +24,8 @@ class Supervisor {
   Supervisor(RankBoard& board, std::vector<std::string> command, Environment environment,
              int output);
 
-  // Blocks SIGINT, SIGTERM and SIGCHLD in this thread while it runs. A first signal asks the ranks to
-  // stop after their step; a second one stops them at once. Throws RunError where the command cannot be
-  // started.
+  // Answers SIGINT and SIGTERM while it runs: a first signal asks the ranks to stop after their step, a
+  // second one stops them at once. Throws RunError where the command cannot be started.
   RunReport run();
 
  private:

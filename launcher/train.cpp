@@ -142,7 +142,7 @@ int run_world_rank(ConfigRequest request) {
     }
     comm = connect(threads);
     board.emplace(share_board(*comm));
-    const StopSignals signals(*board, StopSignals::Note::none);
+    const StopSignals signals(*board, StopSignals::Note::none, StopSignals::Second::ends_process);
     return status_of(train_as(rank, input, *comm, *board, threads));
   } catch (...) {
     const Failure failure = current_failure();
@@ -161,7 +161,8 @@ int run_alone(const RunInput& input) {
   const RankBoard board = RankBoard::create(1);
   const int threads = take_cores(0, 1);
   const std::unique_ptr<Communicator> comm = connect(threads);
-  const StopSignals signals(board, StopSignals::Note::on_standard_error);
+  const StopSignals signals(board, StopSignals::Note::on_standard_error,
+                            StopSignals::Second::ends_process);
   return status_of(train_as(0, input, *comm, board, threads));
 }
 

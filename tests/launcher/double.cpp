@@ -73,6 +73,10 @@ int launch(const std::vector<std::string>& words) {
   const int ranks = number(words[2]);
   RankBoard board = RankBoard::create(ranks);
   const SessionDirectory session;
+  // As OpenMP's threads do, it takes signals that the main thread alone would block.
+  std::thread([] {
+    while (true) rest();
+  }).detach();
   RankCommand command = mpirun_command(ranks, words, session.path());
   const RunReport report =
       Supervisor(board, command.words, command.environment, STDERR_FILENO).run();
