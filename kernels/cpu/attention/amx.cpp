@@ -25,9 +25,8 @@
 namespace dstrain::attention {
 
 const Body* amx_body() {
-  static const Body body{"amx",        amx::kForwardQueries, amx::kQueries,
-                         amx::kKeys,   amx::forward_bytes,   amx::backward_bytes,
-                         amx::forward, amx::backward};
+  static const Body body{amx::kForwardQueries, amx::kQueries, amx::kKeys,   amx::forward_bytes,
+                         amx::backward_bytes,  amx::forward,  amx::backward};
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx512bf16") ? &body : nullptr;
 }

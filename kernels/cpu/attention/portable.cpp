@@ -24,9 +24,9 @@ struct Bodies {
 };
 
 inline const Bodies& bodies() {
-  static const Bodies kBodies{{hwy::TargetName(HWY_TARGET), kQueryBlock, kQueryBlock, kKeyBlock,
-                               forward_bytes, backward_bytes, forward, backward},
-                              mask_rows};
+  static const Bodies kBodies{
+      {kQueryBlock, kQueryBlock, kKeyBlock, forward_bytes, backward_bytes, forward, backward},
+      mask_rows};
   return kBodies;
 }
 

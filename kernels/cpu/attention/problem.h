@@ -49,7 +49,6 @@ struct GradPart {
 // One instruction set's functions. `head` counts (sample, head) pairs; the scratch memory is one
 // thread's own, 64-byte aligned.
 struct Body {
-  const char* name;
   int64_t forward_query_block;     // rows of a block of the forward pass
   int64_t query_block, key_block;  // and of the backward pass
   int64_t (*forward_bytes)(const Problem&);
