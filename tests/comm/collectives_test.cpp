@@ -150,23 +150,23 @@ void check_collectives(Communicator& comm, const Oracle& oracle, DType dtype, in
   const Bytes whole_sum = oracle.sum(n * ranks);
 
   fill(slice, oracle.part(me, n));
-  comm.all_reduce(slice)->wait();
+  comm.all_reduce(slice).wait();
   REQUIRE(equal(slice, oracle.sum(n)));
 
   fill(whole, oracle.part(me, n * ranks));
-  comm.reduce_scatter(whole, slice)->wait();
+  comm.reduce_scatter(whole, slice).wait();
   REQUIRE(equal(slice, slice_of(whole_sum, me, ranks)));
-  comm.reduce_scatter(whole, mine)->wait();
+  comm.reduce_scatter(whole, mine).wait();
   REQUIRE(equal(mine, slice_of(whole_sum, me, ranks)));
 
-  comm.all_gather(mine, whole)->wait();
+  comm.all_gather(mine, whole).wait();
   REQUIRE(equal(whole, whole_sum));
   fill(whole, oracle.part(me, n * ranks));
-  comm.all_gather(slice, whole)->wait();
+  comm.all_gather(slice, whole).wait();
   REQUIRE(equal(whole, whole_sum));
 
   fill(slice, oracle.part(me, n));
-  comm.broadcast(slice, root)->wait();
+  comm.broadcast(slice, root).wait();
   REQUIRE(equal(slice, oracle.part(root, n)));
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("a large all-reduce has the oracle's bits in any memory, with one thre
   for (Lies lies : {Lies::inside, Lies::outside}) {
     Place place(*comm, lies, n * 4);
     const Tensor tensor = fill(tensor_in(place.data(), dtype, n), made_by(dtype, comm->rank(), n));
-    comm->all_reduce(tensor)->wait();
+    comm->all_reduce(tensor).wait();
     REQUIRE(equal(tensor, expected));
   }
 }
@@ -209,7 +209,7 @@ TEST_CASE("bytes and halves of memory are gathered and broadcast as they are") {
   auto comm = make_communicator(quick());
   const int ranks = comm->size();
   Bytes whole(static_cast<size_t>(5 * ranks)), slice = made_by(DType::u8, comm->rank(), 5);
-  comm->all_gather({slice.data(), {5}, DType::u8}, {whole.data(), {5 * ranks}, DType::u8})->wait();
+  comm->all_gather({slice.data(), {5}, DType::u8}, {whole.data(), {5 * ranks}, DType::u8}).wait();
   for (int r = 0; r < ranks; ++r) REQUIRE(slice_of(whole, r, ranks) == made_by(DType::u8, r, 5));
 }
 
@@ -218,23 +218,23 @@ TEST_CASE("operations complete in the order they were started") {
   const int64_t n = 50000;
   Memory memory = comm->allocate(8 * n * 4, "the test");
   std::vector<Tensor> tensors;
-  std::vector<std::unique_ptr<Work>> works;
+  std::vector<Work> works;
   for (int64_t k = 0; k < 8; ++k) {
     tensors.push_back({memory.data() + k * n * 4, {n}, DType::f32});
     fill(tensors.back(), made_by(DType::f32, comm->rank(), n));
     works.push_back(comm->all_reduce(tensors.back()));
   }
   const Bytes expected = sum_of(DType::f32, comm->size(), n);
-  while (!works[4]->poll()) {
+  while (!works[4].poll()) {
   }
   for (size_t k = 0; k <= 4; ++k) {
-    REQUIRE(works[k]->poll());
+    REQUIRE(works[k].poll());
     REQUIRE(equal(tensors[k], expected));
   }
-  works[7].reset();  // a dropped Work completes with a later operation
+  works.pop_back();  // a dropped Work completes with a later operation
   comm->barrier();
   REQUIRE(equal(tensors[7], expected));
-  REQUIRE(works[6]->poll());
+  REQUIRE(works[6].poll());
 }
 
 TEST_CASE("values are gathered in rank order, the largest message included") {
@@ -259,7 +259,7 @@ TEST_CASE("released memory is not mistaken for shared memory") {
   { const Memory gone = comm->allocate(1 << 16, "released at once"); }
   Memory again = Memory::anonymous(1 << 16, "likely at the same address");
   const Tensor tensor = fill({again.data(), {n}, DType::f32}, made_by(DType::f32, comm->rank(), n));
-  comm->all_reduce(tensor)->wait();
+  comm->all_reduce(tensor).wait();
   REQUIRE(equal(tensor, sum_of(DType::f32, comm->size(), n)));
 }
 
@@ -268,12 +268,12 @@ TEST_CASE("wire bytes follow the ring formula and leave small messages out") {
   const int64_t ranks = comm->size(), n = 1200;
   Bytes slice(static_cast<size_t>(n * 4)), whole(static_cast<size_t>(n * 4 * ranks));
   const Tensor part{slice.data(), {n}, DType::f32}, all{whole.data(), {n * ranks}, DType::f32};
-  comm->all_reduce(all)->wait();
+  comm->all_reduce(all).wait();
   REQUIRE(comm->wire_bytes() == 2 * (ranks - 1) * n * 4);
-  comm->reduce_scatter(all, part)->wait();
-  comm->all_gather(part, all)->wait();
+  comm->reduce_scatter(all, part).wait();
+  comm->all_gather(part, all).wait();
   REQUIRE(comm->wire_bytes() == 4 * (ranks - 1) * n * 4);
-  comm->all_reduce({slice.data(), {255}, DType::f32})->wait();
+  comm->all_reduce({slice.data(), {255}, DType::f32}).wait();
   comm->barrier();
   REQUIRE(comm->wire_bytes() == 4 * (ranks - 1) * n * 4);
 }

@@ -17,14 +17,14 @@ TEST_CASE("without mpirun the world is one rank whose collectives are copies") {
   REQUIRE(memory.bytes() == 4096);
   std::array<float, 3> in{1, 2, 3}, out{};
   const Tensor from{in.data(), {3}, DType::f32}, to{out.data(), {3}, DType::f32};
-  comm->all_reduce(from)->wait();
+  comm->all_reduce(from).wait();
   REQUIRE(in == std::array<float, 3>{1, 2, 3});
-  REQUIRE(comm->reduce_scatter(from, to)->poll());
+  REQUIRE(comm->reduce_scatter(from, to).poll());
   REQUIRE(out == in);
   in = {4, 5, 6};
-  comm->all_gather(from, to)->wait();
+  comm->all_gather(from, to).wait();
   REQUIRE(out == in);
-  comm->broadcast(from, 0)->wait();
+  comm->broadcast(from, 0).wait();
   comm->barrier();
   std::array<double, 2> mine{7, 8}, all{};
   comm->gather_values(mine, all);
@@ -50,27 +50,27 @@ TEST_CASE("after an abort one rank stops as well, with the first reason") {
   auto work = comm->all_reduce({data.data(), {3}, DType::f32});
   comm->abort("the disk is full");
   comm->abort("something later");
-  REQUIRE_THROWS_WITH(work->wait(), "rank 0 stopped the run: the disk is full");
+  REQUIRE_THROWS_WITH(work.wait(), "rank 0 stopped the run: the disk is full");
   REQUIRE_THROWS_AS(comm->barrier(), RunError);
 }
 
 TEST_CASE("wire bytes are the ring's: 2(N-1)/N for all-reduce, (N-1)/N for scatter and gather") {
-  REQUIRE(ring_bytes(OpKind::all_reduce, 4096, 4) == 6144);
-  REQUIRE(ring_bytes(OpKind::reduce_scatter, 4096, 4) == 3072);
-  REQUIRE(ring_bytes(OpKind::all_gather, 4096, 4) == 3072);
-  REQUIRE(ring_bytes(OpKind::broadcast, 4096, 4) == 4096);
-  REQUIRE(ring_bytes(OpKind::all_reduce, 1024, 2) == 1024);
-  REQUIRE(ring_bytes(OpKind::all_reduce, 1023, 2) == 0);
-  REQUIRE(ring_bytes(OpKind::all_reduce, 4096, 1) == 0);
-  REQUIRE(ring_bytes(OpKind::barrier, 4096, 4) == 0);
+  REQUIRE(ring_bytes(Collective::all_reduce, 4096, 4) == 6144);
+  REQUIRE(ring_bytes(Collective::reduce_scatter, 4096, 4) == 3072);
+  REQUIRE(ring_bytes(Collective::all_gather, 4096, 4) == 3072);
+  REQUIRE(ring_bytes(Collective::broadcast, 4096, 4) == 4096);
+  REQUIRE(ring_bytes(Collective::all_reduce, 1024, 2) == 1024);
+  REQUIRE(ring_bytes(Collective::all_reduce, 1023, 2) == 0);
+  REQUIRE(ring_bytes(Collective::all_reduce, 4096, 1) == 0);
+  REQUIRE(ring_bytes(Collective::barrier, 4096, 4) == 0);
 }
 
 TEST_CASE("an operation's name tells its number, bytes and dtype") {
-  REQUIRE(to_string(OpKey{12, OpKind::all_reduce, DType::bf16, 0, 50}) ==
+  REQUIRE(to_string(OpKey{12, Collective::all_reduce, DType::bf16, 0, 50}) ==
           "all_reduce #12 (100 bytes of bf16)");
-  REQUIRE(to_string(OpKey{3, OpKind::broadcast, DType::u8, 2, 5}) ==
+  REQUIRE(to_string(OpKey{3, Collective::broadcast, DType::u8, 2, 5}) ==
           "broadcast #3 (5 bytes of u8 from rank 2)");
-  REQUIRE(to_string(OpKey{4, OpKind::barrier, DType::f64, 0, 0}) == "barrier #4");
+  REQUIRE(to_string(OpKey{4, Collective::barrier, DType::f64, 0, 0}) == "barrier #4");
 }
 
 }  // namespace
