@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr uint32_t kReplacement = 0xfffd;
+
 constexpr std::string_view format_name(DataFormat format) {
   switch (format) {
     case DataFormat::characters:
@@ -88,10 +90,11 @@ std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
 }
 
 std::string Vocabulary::decode(int32_t id) const {
-  check(id >= 0 && id < size, "id {} is outside of a vocabulary of {}", id, size);
+  check(id >= 0, "id {} is negative", id);
+  if (format == DataFormat::tokens) return std::to_string(id);
+  if (id >= size) return text_of(kReplacement);
   if (format == DataFormat::bytes) return std::string(1, static_cast<char>(id));
-  if (format == DataFormat::characters) return text_of(characters[static_cast<size_t>(id)]);
-  return std::to_string(id);
+  return text_of(characters[static_cast<size_t>(id)]);
 }
 
 std::string vocabulary_json(const Vocabulary& vocabulary) {

@@ -21,7 +21,8 @@ struct Vocabulary {
 
   // Throws UserError at the first character outside the vocabulary, naming it; for `bin` always.
   std::vector<int32_t> encode(std::string_view text) const;
-  // UTF-8 of a character, one byte, or for `bin` the id in decimal. `id` is below `size`.
+  // UTF-8 of a character, one byte, or for `bin` the id in decimal. An id beyond `size`, which a model
+  // with a larger vocabulary may give, is U+FFFD.
   std::string decode(int32_t id) const;
 };
 

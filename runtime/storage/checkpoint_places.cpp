@@ -118,6 +118,16 @@ void put_in_place(const CheckpointPlace& place) {
   remove_tree(place.replaced);
 }
 
+void remove_leftovers(const std::string& root) {
+  for (const std::string& name : names_in(root)) {
+    const std::optional<StepName> step = step_name(name);
+    const std::string path = root + "/" + name;
+    if (!step || step->suffix.empty()) continue;
+    if (step->suffix == ".tmp" || is_complete(fmt::format("{}/{}{}", root, kPrefix, step->step)))
+      remove_tree(path);
+  }
+}
+
 std::string rank_stem(int rank) {
   return fmt::format("rank_{:05}", rank);
 }

@@ -19,6 +19,9 @@ struct CheckpointPlace {
 // Puts the finished `building` in the place of `done`; a crash on the way leaves one of both whole.
 void put_in_place(const CheckpointPlace& place);
 
+// Removes what interrupted saves left in `root`; checkpoints that count stay.
+void remove_leftovers(const std::string& root);
+
 // "rank_00003".
 std::string rank_stem(int rank);
 

@@ -132,7 +132,8 @@ void save_checkpoint(const std::string& output_dir, int64_t step, const StateReg
     together(comm, "prepare a checkpoint", [&] {
       if (!root) return;
       make_directory(place.root);
-      remove_tree(place.building);
+      sync_directory(output_dir);
+      remove_leftovers(place.root);
       make_directory(place.building);
     });
     together(comm, "write its part of a checkpoint",

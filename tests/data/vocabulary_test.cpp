@@ -57,7 +57,14 @@ TEST_CASE("token ids have no text: a prompt is refused, ids print as numbers") {
   const Vocabulary v{.format = DataFormat::tokens, .characters = {}, .size = 50257};
   CHECK_THAT(error_of([&] { v.encode("a"); }), Contains("--prompt_ids"));
   CHECK(v.decode(50256) == "50256");
-  CHECK_THROWS_AS(v.decode(50257), InternalError);
+  CHECK(v.decode(60000) == "60000");
+}
+
+TEST_CASE("ids that only a larger model knows are replacement characters") {
+  CHECK(characters({'a', 'b'}).decode(2) == "\xef\xbf\xbd");
+  const Vocabulary bytes{.format = DataFormat::bytes, .characters = {}, .size = 256};
+  CHECK(bytes.decode(256) == "\xef\xbf\xbd");
+  CHECK_THROWS_AS(bytes.decode(-1), InternalError);
 }
 
 TEST_CASE("vocab.json holds format, size and the characters, and reads back") {

@@ -130,6 +130,20 @@ TEST_CASE("a checkpoint that was moved aside by an interrupted replacement still
   CHECK_FALSE(fs::exists(dir / "checkpoints/step_4.old"));
 }
 
+TEST_CASE("saving clears what interrupted saves left, and nothing that counts") {
+  TempDir dir;
+  for (const int64_t step : {1, 2}) REQUIRE(save(dir.path(), step, 1) == Errors(1));
+  const std::string root = dir / "checkpoints";
+  fs::rename(root + "/step_1", root + "/step_1.old");
+  for (const char* name : {"/step_2.old", "/step_3.tmp", "/step_4.tmp"})
+    fs::create_directories(root + name);
+  REQUIRE(save(dir.path(), 4, 1) == Errors(1));
+  std::vector<std::string> names;
+  for (const auto& e : fs::directory_iterator(root)) names.push_back(e.path().filename().string());
+  std::sort(names.begin(), names.end());
+  CHECK(names == std::vector<std::string>{"step_1.old", "step_2", "step_4"});
+}
+
 TEST_CASE("checkpoints of an earlier run are removed, other files are not") {
   TempDir dir;
   remove_checkpoints(dir.path());

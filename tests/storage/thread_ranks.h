@@ -41,7 +41,7 @@ class ThreadComm : public Communicator {
   }
 
   // Of i32 only.
-  std::unique_ptr<Work> all_reduce(Tensor inout) override {
+  Work all_reduce(Tensor inout) override {
     if (inout.dtype != DType::i32) throw std::logic_error("storage adds i32 only");
     auto* values = inout.as<int32_t>();
     group_.counts[static_cast<size_t>(rank_)].assign(values, values + inout.elements());
@@ -51,27 +51,21 @@ class ThreadComm : public Communicator {
       for (const auto& theirs : group_.counts) values[i] += theirs.at(static_cast<size_t>(i));
     }
     barrier();
-    return std::make_unique<Done>();
+    return {};
   }
 
   Memory allocate(int64_t, const std::string&) override { return unused<Memory>(); }
-  std::unique_ptr<Work> reduce_scatter(Tensor, Tensor) override {
-    return unused<std::unique_ptr<Work>>();
-  }
-  std::unique_ptr<Work> all_gather(Tensor, Tensor) override {
-    return unused<std::unique_ptr<Work>>();
-  }
-  std::unique_ptr<Work> broadcast(Tensor, int) override { return unused<std::unique_ptr<Work>>(); }
+  Work reduce_scatter(Tensor, Tensor) override { return unused<Work>(); }
+  Work all_gather(Tensor, Tensor) override { return unused<Work>(); }
+  Work broadcast(Tensor, int) override { return unused<Work>(); }
   void abort(const std::string&) override { unused<int>(); }
   int64_t wire_bytes() const override { return 0; }
   void set_deadline(double) override {}
   void finish() override {}
+  void wait_for(int64_t) override {}
+  bool poll_for(int64_t) override { return true; }
 
  private:
-  struct Done : Work {
-    bool poll() override { return true; }
-    void wait() override {}
-  };
   template <class T>
   static T unused() {
     throw std::logic_error("storage does not use this");
