@@ -55,7 +55,7 @@ void measure(Communicator& comm, DType dtype, int64_t bytes, int rounds, std::by
     // Values stay finite: sums of zeros, whose traffic is that of any others.
     std::fill_n(ours, bytes, std::byte{0});
     std::fill_n(theirs, bytes, std::byte{0});
-    const Sample s{seconds_of(comm, calls, [&] { comm.all_reduce(tensor)->wait(); }),
+    const Sample s{seconds_of(comm, calls, [&] { comm.all_reduce(tensor).wait(); }),
                    seconds_of(comm, calls,
                               [&] {
                                 MPI_Allreduce(MPI_IN_PLACE, theirs, static_cast<int>(bytes / 4),

@@ -17,16 +17,23 @@
 
 namespace dstrain {
 
-// An operation under way. poll() makes progress without blocking (one core per rank has no helper
-// thread: the compute thread polls at instruction boundaries) and returns true once the operation is
-// complete. A Work may be dropped: its operation still completes, in its turn, while a later one is
-// waited for or polled. The tensors must live until the operation is complete, the communicator
-// longer than its Works.
+class Communicator;
+
+// A handle on an operation under way; copying it copies nothing else. poll() makes progress without
+// blocking (one core per rank has no helper thread: the compute thread polls at instruction
+// boundaries) and returns true once the operation is complete. A handle may be dropped: its operation
+// still completes, in its turn, while a later one is waited for or polled. The tensors must live
+// until the operation is complete, the communicator longer than its handles.
 class Work {
  public:
-  virtual ~Work() = default;
-  virtual bool poll() = 0;
-  virtual void wait() = 0;
+  Work() = default;  // of nothing: complete
+  Work(Communicator* comm, int64_t sequence) : comm_(comm), sequence_(sequence) {}
+  bool poll();
+  void wait();
+
+ private:
+  Communicator* comm_ = nullptr;
+  int64_t sequence_ = 0;
 };
 
 class Communicator {
@@ -46,11 +53,15 @@ class Communicator {
   // slice: elements [rank*n, (rank+1)*n) of the whole of n*size elements; it may be that very part of
   // the whole, but not overlap it otherwise. Sums: f32, bf16, f16 (added in fp32), f64 and i32 (added
   // as they are); gather and broadcast take every dtype.
-  virtual std::unique_ptr<Work> all_reduce(Tensor inout) = 0;
-  virtual std::unique_ptr<Work> reduce_scatter(Tensor in, Tensor out) = 0;
-  virtual std::unique_ptr<Work> all_gather(Tensor in, Tensor out) = 0;
-  virtual std::unique_ptr<Work> broadcast(Tensor inout, int root) = 0;
+  virtual Work all_reduce(Tensor inout) = 0;
+  virtual Work reduce_scatter(Tensor in, Tensor out) = 0;
+  virtual Work all_gather(Tensor in, Tensor out) = 0;
+  virtual Work broadcast(Tensor inout, int root) = 0;
   virtual void barrier() = 0;
+
+  // What Work calls: progress until operation `sequence` is complete, or once.
+  virtual void wait_for(int64_t sequence) = 0;
+  virtual bool poll_for(int64_t sequence) = 0;
 
   // Small values (at most 1 KiB), gathered from every rank: out[r*n .. r*n+n) are rank r's. Blocking.
   virtual void gather_values(std::span<const double> mine, std::span<double> all) = 0;
@@ -70,6 +81,13 @@ class Communicator {
   // MPI alone, so that a process then ends with its own exit status.
   virtual void finish() = 0;
 };
+
+inline bool Work::poll() {
+  return comm_ == nullptr || comm_->poll_for(sequence_);
+}
+inline void Work::wait() {
+  if (comm_ != nullptr) comm_->wait_for(sequence_);
+}
 
 struct CommOptions {
   double deadline_seconds = 600;

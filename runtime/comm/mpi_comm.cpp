@@ -118,7 +118,7 @@ void MpiComm::meet(const Operation& op) {
   std::transform(headers_.begin(), headers_.end(), keys_.begin(),
                  [](const Header& header) { return header.key; });
   compare_keys(keys_);
-  if (op.key.kind == OpKind::gather_values)
+  if (op.key.kind == Collective::gather_values)
     for (size_t r = 0; r < headers_.size(); ++r)
       std::copy_n(headers_[r].values.begin(), op.values.size(),
                   op.all_values.begin() + static_cast<int64_t>(r * op.values.size()));
@@ -126,7 +126,7 @@ void MpiComm::meet(const Operation& op) {
 
 std::pair<int64_t, int64_t> MpiComm::share(const Operation& op, int r) const {
   const int64_t n = end_ - begin_;
-  if (op.key.kind != OpKind::all_reduce) return {0, n};
+  if (op.key.kind != Collective::all_reduce) return {0, n};
   return {n * r / size(), n * (r + 1) / size()};
 }
 
@@ -140,36 +140,36 @@ void MpiComm::exchange(const Operation& op) {
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
     switch (key.kind) {
-      case OpKind::all_reduce:
-      case OpKind::reduce_scatter: {
+      case Collective::all_reduce:
+      case Collective::reduce_scatter: {
         const auto [first, last] = share(op, r);
         const auto [own_first, own_last] = share(op, rank());
         const int64_t own = (own_last - own_first) * element;
         receive(r, scratch_.data() + r * own, own);
-        send(r, in + first * element + (key.kind == OpKind::reduce_scatter ? r * slice : 0),
+        send(r, in + first * element + (key.kind == Collective::reduce_scatter ? r * slice : 0),
              (last - first) * element);
         break;
       }
-      case OpKind::all_gather:
+      case Collective::all_gather:
         receive(r, out + r * slice, window);
         send(r, in, window);
         break;
-      case OpKind::broadcast:
+      case Collective::broadcast:
         if (rank() == key.root) send(r, in, window);
         if (r == key.root) receive(r, out, window);
         break;
-      case OpKind::barrier:
-      case OpKind::gather_values:
+      case Collective::barrier:
+      case Collective::gather_values:
         break;
     }
   }
-  if (key.kind == OpKind::all_gather && out + rank() * slice != in)
+  if (key.kind == Collective::all_gather && out + rank() * slice != in)
     std::copy_n(in, window, out + rank() * slice);
 }
 
 // Adds this rank's share of the window, all contributions being here.
 void MpiComm::add_up(const Operation& op) {
-  const bool scatter = op.key.kind == OpKind::reduce_scatter;
+  const bool scatter = op.key.kind == Collective::reduce_scatter;
   const int64_t element = size_of(op.key.dtype);
   const auto [first, last] = share(op, rank());
   const int64_t bytes = (last - first) * element;
@@ -201,8 +201,8 @@ OrderedCommunicator::Step MpiComm::advance(Operation& op) {
   }
   if (stage_ != Stage::exchange && !requests_done()) return Step::blocked;
   sleeps_ = 0;
-  const bool tensor = key.kind != OpKind::barrier && key.kind != OpKind::gather_values;
-  const bool reduces = key.kind == OpKind::all_reduce || key.kind == OpKind::reduce_scatter;
+  const bool tensor = key.kind != Collective::barrier && key.kind != Collective::gather_values;
+  const bool reduces = key.kind == Collective::all_reduce || key.kind == Collective::reduce_scatter;
   if (stage_ == Stage::meet) {
     meet(op);
     end_ = 0;
@@ -212,7 +212,7 @@ OrderedCommunicator::Step MpiComm::advance(Operation& op) {
     return Step::moved;
   } else if (stage_ == Stage::contribute) {
     add_up(op);
-    if (key.kind == OpKind::all_reduce) {
+    if (key.kind == Collective::all_reduce) {
       deliver(op);
       stage_ = Stage::deliver;
       return Step::moved;
@@ -223,7 +223,7 @@ OrderedCommunicator::Step MpiComm::advance(Operation& op) {
     stage_ = Stage::announce;
     return Step::done;
   }
-  const int64_t parts = key.kind == OpKind::reduce_scatter ? size() : 1;
+  const int64_t parts = key.kind == Collective::reduce_scatter ? size() : 1;
   begin_ = end_;
   end_ =
       std::min(key.elements,

@@ -15,49 +15,38 @@ namespace {
 constexpr std::chrono::microseconds kSpin{20};
 constexpr double kFarewellSeconds = 10;
 
-std::string_view name_of(OpKind kind) {
+std::string_view name_of(Collective kind) {
   constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",
                                         "broadcast",  "barrier",        "gather_values"};
   return names[static_cast<size_t>(kind)];
 }
 
-bool sums(OpKind kind) {
-  return kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
+bool sums(Collective kind) {
+  return kind == Collective::all_reduce || kind == Collective::reduce_scatter;
 }
-
-class QueuedWork final : public Work {
- public:
-  QueuedWork(OrderedCommunicator* comm, int64_t sequence) : comm_(comm), sequence_(sequence) {}
-  bool poll() override { return comm_->poll_for(sequence_); }
-  void wait() override { comm_->wait_for(sequence_); }
-
- private:
-  OrderedCommunicator* comm_;
-  int64_t sequence_;
-};
 
 }  // namespace
 
 std::string to_string(const OpKey& key) {
-  if (key.kind == OpKind::barrier) return fmt::format("barrier #{}", key.sequence);
+  if (key.kind == Collective::barrier) return fmt::format("barrier #{}", key.sequence);
   std::string text = fmt::format("{} #{} ({} bytes of {}", name_of(key.kind), key.sequence,
                                  key.elements * size_of(key.dtype), name_of(key.dtype));
-  if (key.kind == OpKind::broadcast) text += fmt::format(" from rank {}", key.root);
+  if (key.kind == Collective::broadcast) text += fmt::format(" from rank {}", key.root);
   return text + ")";
 }
 
-int64_t ring_bytes(OpKind kind, int64_t whole_bytes, int ranks) {
+int64_t ring_bytes(Collective kind, int64_t whole_bytes, int ranks) {
   if (whole_bytes < 1024 || ranks < 2) return 0;
   switch (kind) {
-    case OpKind::all_reduce:
+    case Collective::all_reduce:
       return 2 * whole_bytes * (ranks - 1) / ranks;
-    case OpKind::reduce_scatter:
-    case OpKind::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
       return whole_bytes * (ranks - 1) / ranks;
-    case OpKind::broadcast:
+    case Collective::broadcast:
       return whole_bytes;
-    case OpKind::barrier:
-    case OpKind::gather_values:
+    case Collective::barrier:
+    case Collective::gather_values:
       return 0;
   }
   return 0;
@@ -70,21 +59,21 @@ OrderedCommunicator::OrderedCommunicator(int rank, int size, const CommOptions& 
       deadline_seconds_(options.deadline_seconds),
       crowded_(ranks_on_this_host_from_environment() > ::get_nprocs()),
       exceptions_at_start_(std::uncaught_exceptions()) {
-  queue_.reserve(64);  // so that starting an operation rarely allocates more than its Work
+  queue_.reserve(64);  // so that starting an operation does not allocate
 }
 
-std::unique_ptr<Work> OrderedCommunicator::start(Operation op) {
+Work OrderedCommunicator::start(Operation op) {
   throw_if_stopped();
   check(!finished_, "{} started after finish()", name_of(op.key.kind));
   op.key.sequence = ++started_;
   queue_.push_back(std::move(op));
   if (queue_.size() == 1) progress();  // lets the peers see this rank's source early
-  return std::make_unique<QueuedWork>(this, started_);
+  return {this, started_};
 }
 
-std::unique_ptr<Work> OrderedCommunicator::start_tensor(OpKind kind, const Tensor& in,
-                                                        const Tensor& out, int root) {
-  const bool scatter = kind == OpKind::reduce_scatter, gather = kind == OpKind::all_gather;
+Work OrderedCommunicator::start_tensor(Collective kind, const Tensor& in, const Tensor& out,
+                                       int root) {
+  const bool scatter = kind == Collective::reduce_scatter, gather = kind == Collective::all_gather;
   check(in.dtype == out.dtype, "{} from {} to {}", name_of(kind), name_of(in.dtype),
         name_of(out.dtype));
   check(!sums(kind) || in.dtype != DType::u8, "{} cannot add u8", name_of(kind));
@@ -104,29 +93,29 @@ std::unique_ptr<Work> OrderedCommunicator::start_tensor(OpKind kind, const Tenso
   op.key = {0, kind, in.dtype, root, slice.elements()};
   op.in = static_cast<std::byte*>(in.data);
   op.out = static_cast<std::byte*>(out.data);
-  auto work = start(std::move(op));
+  const Work work = start(std::move(op));
   wire_bytes_ += ring_bytes(kind, whole.bytes(), size_);
   return work;
 }
 
-std::unique_ptr<Work> OrderedCommunicator::all_reduce(Tensor inout) {
-  return start_tensor(OpKind::all_reduce, inout, inout, 0);
+Work OrderedCommunicator::all_reduce(Tensor inout) {
+  return start_tensor(Collective::all_reduce, inout, inout, 0);
 }
 
-std::unique_ptr<Work> OrderedCommunicator::reduce_scatter(Tensor in, Tensor out) {
-  return start_tensor(OpKind::reduce_scatter, in, out, 0);
+Work OrderedCommunicator::reduce_scatter(Tensor in, Tensor out) {
+  return start_tensor(Collective::reduce_scatter, in, out, 0);
 }
 
-std::unique_ptr<Work> OrderedCommunicator::all_gather(Tensor in, Tensor out) {
-  return start_tensor(OpKind::all_gather, in, out, 0);
+Work OrderedCommunicator::all_gather(Tensor in, Tensor out) {
+  return start_tensor(Collective::all_gather, in, out, 0);
 }
 
-std::unique_ptr<Work> OrderedCommunicator::broadcast(Tensor inout, int root) {
-  return start_tensor(OpKind::broadcast, inout, inout, root);
+Work OrderedCommunicator::broadcast(Tensor inout, int root) {
+  return start_tensor(Collective::broadcast, inout, inout, root);
 }
 
 void OrderedCommunicator::barrier() {
-  start(Operation{})->wait();
+  start(Operation{}).wait();
 }
 
 void OrderedCommunicator::gather_values(std::span<const double> mine, std::span<double> all) {
@@ -135,10 +124,10 @@ void OrderedCommunicator::gather_values(std::span<const double> mine, std::span<
         "gather_values of {} values into {} over {} ranks (at most {} bytes a rank)", mine.size(),
         all.size(), size_, kMaxValueBytes);
   Operation op;
-  op.key = {0, OpKind::gather_values, DType::f64, 0, static_cast<int64_t>(mine.size())};
+  op.key = {0, Collective::gather_values, DType::f64, 0, static_cast<int64_t>(mine.size())};
   op.values = mine;
   op.all_values = all;
-  start(std::move(op))->wait();
+  start(std::move(op)).wait();
 }
 
 OrderedCommunicator::Step OrderedCommunicator::progress() {

@@ -14,7 +14,7 @@
 
 namespace dstrain {
 
-enum class OpKind : int32_t {
+enum class Collective : int32_t {
   all_reduce,
   reduce_scatter,
   all_gather,
@@ -26,7 +26,7 @@ enum class OpKind : int32_t {
 // What must be the same on every rank.
 struct OpKey {
   int64_t sequence = 0;  // from 1
-  OpKind kind = OpKind::barrier;
+  Collective kind = Collective::barrier;
   DType dtype = DType::f64;
   int32_t root = 0;
   int64_t elements = 0;  // of the whole for all_reduce and broadcast, of one slice otherwise
@@ -39,7 +39,7 @@ std::string to_string(const OpKey& key);
 
 // The contract's ring-equivalent payload: 2(N-1)/N n for all_reduce, (N-1)/N n for reduce_scatter and
 // all_gather, n for broadcast, where n is the whole in bytes; nothing below 1 KiB.
-int64_t ring_bytes(OpKind kind, int64_t whole_bytes, int ranks);
+int64_t ring_bytes(Collective kind, int64_t whole_bytes, int ranks);
 
 struct Operation {
   OpKey key;
@@ -53,10 +53,10 @@ inline constexpr int64_t kMaxValueBytes = 1024;
 
 class OrderedCommunicator : public Communicator {
  public:
-  std::unique_ptr<Work> all_reduce(Tensor inout) final;
-  std::unique_ptr<Work> reduce_scatter(Tensor in, Tensor out) final;
-  std::unique_ptr<Work> all_gather(Tensor in, Tensor out) final;
-  std::unique_ptr<Work> broadcast(Tensor inout, int root) final;
+  Work all_reduce(Tensor inout) final;
+  Work reduce_scatter(Tensor in, Tensor out) final;
+  Work all_gather(Tensor in, Tensor out) final;
+  Work broadcast(Tensor inout, int root) final;
   void barrier() final;
   void gather_values(std::span<const double> mine, std::span<double> all) final;
   int rank() const final { return rank_; }
@@ -66,9 +66,8 @@ class OrderedCommunicator : public Communicator {
   void set_deadline(double seconds) final { deadline_seconds_ = seconds; }
   void finish() final;
 
-  // For Work: progress until operation `sequence` is complete, or once.
-  void wait_for(int64_t sequence);
-  bool poll_for(int64_t sequence);
+  void wait_for(int64_t sequence) final;
+  bool poll_for(int64_t sequence) final;
 
  protected:
   enum class Step { blocked, moved, done };
@@ -104,8 +103,8 @@ class OrderedCommunicator : public Communicator {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::unique_ptr<Work> start(Operation op);
-  std::unique_ptr<Work> start_tensor(OpKind kind, const Tensor& in, const Tensor& out, int root);
+  Work start(Operation op);
+  Work start_tensor(Collective kind, const Tensor& in, const Tensor& out, int root);
   Step progress();
   void throw_if_stopped();
   void check_waited_rank(Clock::time_point idle_since);

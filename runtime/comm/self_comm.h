@@ -13,10 +13,10 @@ class SelfComm final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   Memory allocate(int64_t bytes, const std::string& what) override;
-  std::unique_ptr<Work> all_reduce(Tensor inout) override;
-  std::unique_ptr<Work> reduce_scatter(Tensor in, Tensor out) override;
-  std::unique_ptr<Work> all_gather(Tensor in, Tensor out) override;
-  std::unique_ptr<Work> broadcast(Tensor inout, int root) override;
+  Work all_reduce(Tensor inout) override;
+  Work reduce_scatter(Tensor in, Tensor out) override;
+  Work all_gather(Tensor in, Tensor out) override;
+  Work broadcast(Tensor inout, int root) override;
   void barrier() override;
   void gather_values(std::span<const double> mine, std::span<double> all) override;
   void abort(const std::string& reason) override;
@@ -24,10 +24,15 @@ class SelfComm final : public Communicator {
   void set_deadline(double) override {}
   void finish() override {}
 
-  void throw_if_aborted() const;
+  void wait_for(int64_t) override { throw_if_aborted(); }
+  bool poll_for(int64_t) override {
+    throw_if_aborted();
+    return true;
+  }
 
  private:
-  std::unique_ptr<Work> copy(const Tensor& in, const Tensor& out);
+  void throw_if_aborted() const;
+  Work copy(const Tensor& in, const Tensor& out);
 
   mutable std::mutex mutex_;
   std::string abort_reason_;

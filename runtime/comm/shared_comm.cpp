@@ -23,8 +23,8 @@ std::pair<int64_t, int64_t> share_of(int64_t n, int64_t element_bytes, int r, in
   return {std::min(n, share * r), std::min(n, share * (r + 1))};
 }
 
-bool has_tensor(OpKind kind) {
-  return kind != OpKind::barrier && kind != OpKind::gather_values;
+bool has_tensor(Collective kind) {
+  return kind != Collective::barrier && kind != Collective::gather_values;
 }
 
 }  // namespace
@@ -87,9 +87,9 @@ Memory SharedComm::allocate(int64_t bytes, const std::string& what) {
 Place SharedComm::place_of(const Operation& op) const {
   const OpKey& key = op.key;
   const int64_t bytes =
-      key.elements * size_of(key.dtype) * (key.kind == OpKind::reduce_scatter ? size() : 1);
+      key.elements * size_of(key.dtype) * (key.kind == Collective::reduce_scatter ? size() : 1);
   if (!has_tensor(key.kind) || bytes == 0) return {};
-  if (key.kind == OpKind::broadcast && key.root != rank()) return {};
+  if (key.kind == Collective::broadcast && key.root != rank()) return {};
   for (size_t i = 0; i < regions_.size(); ++i) {
     const Region& region = regions_[i];
     const std::byte* base = region.bases[static_cast<size_t>(rank())];
@@ -106,7 +106,7 @@ void SharedComm::announce(const Operation& op) {
   posting.place = place_of(op);
   std::copy(op.values.begin(), op.values.end(), posting.values.begin());
   active_.staged_here = posting.place.region == Place::kStaged;
-  const int64_t parts = key.kind == OpKind::reduce_scatter ? size() : 1;
+  const int64_t parts = key.kind == Collective::reduce_scatter ? size() : 1;
   active_.chunk = SharedGroup::kBounceBytes / size_of(key.dtype) / parts / kLine * kLine;
   set_window(op, 0);
   if (active_.staged_here) stage_in(op);
@@ -150,7 +150,7 @@ std::byte* SharedComm::source(const Operation& op, int r, int64_t slice) const {
 void SharedComm::stage_in(const Operation& op) {
   const int64_t element = size_of(op.key.dtype);
   const auto bytes = static_cast<size_t>((active_.end - active_.begin) * element);
-  const int64_t slices = op.key.kind == OpKind::reduce_scatter ? size() : 1;
+  const int64_t slices = op.key.kind == Collective::reduce_scatter ? size() : 1;
   for (int64_t q = 0; q < slices; ++q)
     std::memcpy(group_->bounce(rank()) + q * active_.chunk * element,
                 op.in + (q * op.key.elements + active_.begin) * element, bytes);
@@ -167,23 +167,23 @@ bool SharedComm::work(const Operation& op) {
   const int64_t window = active_.end - active_.begin;
   int64_t total = 0, limit = 0;  // bytes of this chunk's work; where this piece must end
   switch (op.key.kind) {
-    case OpKind::all_reduce: {
+    case Collective::all_reduce: {
       const auto [first, last] = share_of(window, element, rank(), size());
       total = limit = (last - first) * element;
       break;
     }
-    case OpKind::reduce_scatter:
+    case Collective::reduce_scatter:
       total = limit = window * element;
       break;
-    case OpKind::all_gather:  // one rank's slice after the other
+    case Collective::all_gather:  // one rank's slice after the other
       total = window * element * size();
       if (total > 0) limit = (active_.position / (window * element) + 1) * window * element;
       break;
-    case OpKind::broadcast:
+    case Collective::broadcast:
       total = limit = op.key.root == rank() ? 0 : window * element;
       break;
-    case OpKind::barrier:
-    case OpKind::gather_values:
+    case Collective::barrier:
+    case Collective::gather_values:
       break;
   }
   if (active_.position < total) {
@@ -207,9 +207,9 @@ void SharedComm::work_range(const Operation& op, int64_t from, int64_t to) {
   const auto bytes = static_cast<size_t>(to - from);
   const int64_t window_bytes = (active_.end - active_.begin) * element;
   switch (op.key.kind) {
-    case OpKind::all_reduce:
-    case OpKind::reduce_scatter: {
-      const bool scatter = op.key.kind == OpKind::reduce_scatter;
+    case Collective::all_reduce:
+    case Collective::reduce_scatter: {
+      const bool scatter = op.key.kind == Collective::reduce_scatter;
       const int64_t first =
           scatter ? 0 : share_of(active_.end - active_.begin, element, rank(), size()).first;
       std::array<std::byte*, kMaxRanks> places;
@@ -222,7 +222,7 @@ void SharedComm::work_range(const Operation& op, int64_t from, int64_t to) {
                    scatter ? std::span<std::byte* const>(&slice, 1) : all, (to - from) / element);
       break;
     }
-    case OpKind::all_gather: {
+    case Collective::all_gather: {
       const auto r = static_cast<int>(from / window_bytes);
       const int64_t offset = from - r * window_bytes;
       std::byte* to_place = op.out + (r * op.key.elements + active_.begin) * element + offset;
@@ -231,12 +231,12 @@ void SharedComm::work_range(const Operation& op, int64_t from, int64_t to) {
       if (to_place != from_place) std::memcpy(to_place, from_place, bytes);
       break;
     }
-    case OpKind::broadcast:
+    case Collective::broadcast:
       std::memcpy(op.out + active_.begin * element + from, source(op, op.key.root, 0) + from,
                   bytes);
       break;
-    case OpKind::barrier:
-    case OpKind::gather_values:
+    case Collective::barrier:
+    case Collective::gather_values:
       break;
   }
 }
@@ -266,7 +266,7 @@ OrderedCommunicator::Step SharedComm::advance(Operation& op) {
       return Step::moved;
     case Stage::settle:
       if (!group_->all_here()) return Step::blocked;
-      if (active_.staged_here && op.key.kind == OpKind::all_reduce) stage_out(op);
+      if (active_.staged_here && op.key.kind == Collective::all_reduce) stage_out(op);
       if (active_.end == op.key.elements) {
         active_.stage = Stage::announce;
         return Step::done;

@@ -137,7 +137,7 @@ void Executor::reduce_counts(StepContext& context) const {
 }
 
 void Executor::all_reduce(const Bound& bound) const {
-  comm_.all_reduce(operand(bound, 0, 0))->wait();
+  comm_.all_reduce(operand(bound, 0, 0)).wait();
 }
 
 void Executor::finish_gradients(const Bound& bound, StepContext& context) const {

@@ -114,7 +114,7 @@ void check_all_used(const FoundCheckpoint& found, const std::vector<size_t>& use
   const auto count = static_cast<int64_t>(found.manifest.tensors.size());
   std::vector<int32_t> users(found.manifest.tensors.size());
   for (const size_t i : used) ++users[i];
-  if (count > 0) comm.all_reduce({users.data(), {count}, DType::i32})->wait();
+  if (count > 0) comm.all_reduce({users.data(), {count}, DType::i32}).wait();
   std::vector<std::string> problems;
   for (size_t i = 0; i < users.size(); ++i)
     if (users[i] == 0)
