@@ -72,6 +72,16 @@ TEST_CASE("attention stays finite and right with scores in the thousands") {
   }
 }
 
+TEST_CASE("attention follows a maximum that rises by much from one key block to the next") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (float dropout : {0.0f, 0.2f}) {
+      Case c;
+      c.dtype = dtype, c.seq = 700, c.heads = 1, c.head_size = 64, c.dropout = dropout;
+      check_forward(c, 15);
+    }
+  }
+}
+
 TEST_CASE("attention carries a NaN of a query to its row and to no earlier one") {
   for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     Case c;
