@@ -5,6 +5,7 @@
 #include <iterator>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -23,18 +24,34 @@ bool request_tiles() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
+// Features that not every compiler's __builtin_cpu_supports knows by name.
+struct Cpuid {
+  bool f16c = false, amx_tile = false, amx_bf16 = false;
+};
+
+Cpuid read_cpuid() {
+  constexpr unsigned kF16c = 1u << 29, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  Cpuid found;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d)) found.f16c = c & kF16c;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+    found.amx_bf16 = d & kAmxBf16;
+    found.amx_tile = d & kAmxTile;
+  }
+  return found;
+}
+
 Isa offered() {
   __builtin_cpu_init();
+  const Cpuid cpuid = read_cpuid();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("f16c"))
+      !__builtin_cpu_supports("bmi2") || !cpuid.f16c)
     return Isa::baseline;
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") ||
       !__builtin_cpu_supports("avx512vl"))
     return Isa::avx2;
-  if (!__builtin_cpu_supports("amx-tile") || !__builtin_cpu_supports("amx-bf16") ||
-      !request_tiles())
-    return Isa::avx512;
+  if (!cpuid.amx_tile || !cpuid.amx_bf16 || !request_tiles()) return Isa::avx512;
   return Isa::amx;
 }
 #else
