@@ -68,10 +68,12 @@ echo "${command[*]}"
 "${command[@]}"
 
 # metrics.jsonl holds one flat object per step, and one per validation.
-value() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" "$work/run/metrics.jsonl"; }
+values() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" "$work/run/metrics.jsonl"; }
+first() { values "$1" | awk 'NR == 1 { printf "%.3f", $1 }'; }
+last() { values "$1" | awk 'END { printf "%.3f", $1 }'; }
 say "result, in nats per character"
-echo "training loss:   first step $(value loss | head -n 1), last step $(value loss | tail -n 1)"
-echo "validation loss: $(value val_loss | tail -n 1) (text that was held back)"
+echo "training loss:   first step $(first loss), last step $(last loss)"
+echo "validation loss: $(last val_loss) (text that was held back)"
 
 prompt=$(grep -m 1 . "$data" | cut -c 1-60)
 prompt=${prompt% *}
