@@ -31,7 +31,7 @@ void print_error(std::string_view text) {
   std::string lines;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    lines += "dstrain: error: ";
+    if (lines.empty() || !text.starts_with(' ')) lines += "dstrain: error: ";
     lines += text.substr(0, end);
     lines += '\n';
     text.remove_prefix(std::min(end + 1, text.size()));

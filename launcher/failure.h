@@ -18,7 +18,8 @@ struct Failure {
 // Of the exception being handled.
 Failure current_failure();
 
-// On standard error, "dstrain: error: " before each line of the text.
+// On standard error, "dstrain: error: " before each line of the text; lines that begin with a blank
+// belong to the one before and are left as they are.
 void print_error(std::string_view text);
 
 // Writes a command's result to standard output and flushes it. Throws RunError where that fails.

@@ -21,13 +21,11 @@ class Printer {
       print_result(fmt::format("{}{}", first_ ? "" : ",", id));
       first_ = false;
     } else {
-      // A model may have more ids than its text had characters; they stand for none.
-      print_result(id < vocabulary_.size ? vocabulary_.decode(id) : kNoCharacter);
+      print_result(vocabulary_.decode(id));
     }
   }
 
  private:
-  static constexpr const char* kNoCharacter = "\xEF\xBF\xBD";
   const Vocabulary& vocabulary_;
   bool first_ = true;
 };

@@ -50,6 +50,17 @@ void write_all(int descriptor, std::string_view text) {
   }
 }
 
+// Each line on one of its own, two blanks before it; empty lines left out.
+std::string indented(std::string_view text) {
+  std::string lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (end > 0) lines += fmt::format("\n  {}", text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
 std::string signal_text(int number) {
   return fmt::format("signal {} ({})", number, strsignal(number));
 }
@@ -161,7 +172,7 @@ class Watch {
     return {2, fmt::format("{} ended with exit status {} {}{}{}", name_, WEXITSTATUS(status),
                            unfinished.empty() ? "after all ranks were done"
                                               : fmt::format("before {} was done", unfinished),
-                           said_.empty() ? "" : ":\n", said_)};
+                           said_.empty() ? "" : ":", indented(said_))};
   }
 
   // How a rank that vanished has ended, as far as the command tells: its status is that of the first

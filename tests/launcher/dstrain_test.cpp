@@ -221,6 +221,19 @@ TEST_CASE("under a user's mpirun the program is one rank of it") {
   }
 }
 
+TEST_CASE("a checkpoint of another model is refused once, details on lines of their own") {
+  const auto ranks = GENERATE("1", "2");
+  const Place place;
+  REQUIRE(place.train("--save_interval 2").wait() == 0);
+  Program program = place.start(std::string(DSTRAIN_PROGRAM) +
+                                " --config c.json --output again --resume out --num_gpus " + ranks +
+                                " --set dstrain.model.n_embd=32");
+  CHECK(program.wait() == 1);
+  CAPTURE(program.text());
+  CHECK(only_error(program.text()).find("does not fit this run") != std::string::npos);
+  CHECK(program.wrote("\n  "));
+}
+
 TEST_CASE("plan and check print to standard output, as text and as JSON") {
   const Place place;
   const std::string program = DSTRAIN_PROGRAM " ";

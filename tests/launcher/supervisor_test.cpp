@@ -162,8 +162,8 @@ TEST_CASE("a killed mpirun is named, and its ranks do not outlive it") {
 TEST_CASE("ranks that never join are reported with what mpirun says") {
   Run run(2, "never_joins");
   CHECK(run.program->wait() == 2);
-  CHECK(run.program->wrote("error: mpirun ended with exit status 7 before rank 0 was done:\n"));
-  CHECK(run.program->wrote("cannot load a library\n"));
+  CHECK(run.program->wrote("error: mpirun ended with exit status 7 before rank 0 was done:\n  "));
+  CHECK(run.program->wrote("\n  cannot load a library\n"));
   CHECK(run.nothing_left());
 }
 
