@@ -2,7 +2,7 @@
 // against the libraries' plain calls, alternating, and prints medians of ratios: absolute rates mean
 // little on a shared machine.
 //
-//   products_bench [threads] [repetitions]
+//   products_bench [threads] [repetitions] [bf16|f32]
 //
 // With one thread it counts the thread's own CPU time, which neighbours disturb less.
 #include <fmt/format.h>
@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/products/rivals.h"
@@ -144,7 +146,8 @@ int argument(int argc, char** argv, int i, int otherwise) {
   const char* end = argv[i] + std::strlen(argv[i]);
   const auto parsed = std::from_chars(argv[i], end, value);
   if (parsed.ptr != end || value < 1) {
-    fmt::print(stderr, "products_bench: \"{}\"; expected [threads] [repetitions]\n", argv[i]);
+    fmt::print(stderr, "products_bench: \"{}\"; expected [threads] [repetitions] [bf16|f32]\n",
+               argv[i]);
     std::exit(1);
   }
   return value;
@@ -158,7 +161,9 @@ int main(int argc, char** argv) {
   const int threads = bench::argument(argc, argv, 1, omp_get_max_threads());
   omp_set_num_threads(threads);
   bench::Bench bench(threads, bench::argument(argc, argv, 2, 15));
-  bench.run(DType::bf16);
-  bench.run(DType::f32);
+  const std::string_view only = argc > 3 ? argv[3] : "";
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    if (only.empty() || only == name_of(dtype)) bench.run(dtype);
+  }
   return 0;
 }

@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/products/amx_gemm.h"
 #include "kernels/cpu/products/dnnl_library.h"
-#include "kernels/cpu/products/isa.h"
+#include "runtime/core/isa.h"
 
 namespace dstrain::bench {
 namespace {
@@ -99,7 +99,7 @@ std::string blas_name() {
 }
 
 double tile_seconds(int threads, double flops, const std::function<double()>& now) {
-  if (product_isa() != ProductIsa::amx) return 0;
+  if (max_isa() != Isa::amx) return 0;
   constexpr double kFlopsPerRound = 4 * 2.0 * 16 * 16 * 32;
   const double begin = now();
 #pragma omp parallel num_threads(threads)

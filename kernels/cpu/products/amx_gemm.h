@@ -1,5 +1,5 @@
 // The inner part of an AMX product: panels of A by panels of B (amx_pack.h), accumulated in f32 in
-// ascending k, with the epilogue on the way out. Needs product_isa() == amx.
+// ascending k, with the epilogue on the way out. Needs max_isa() == amx.
 //
 // A panel pair is a block of 32 x 32 in four accumulator tiles. The k of a block is walked in parts
 // whose panel of B stays in the first-level cache while the panels of A stream past it.

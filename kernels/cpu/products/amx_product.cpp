@@ -141,7 +141,8 @@ class AmxProduct final : public Kernel {
     return call.workspace.as<char>();
   }
 
-  // A worker's share of the rows by its share of the chunk's columns.
+  // A worker's share of the rows by its share of the chunk's columns. A is packed even where its
+  // rows could be read as they lie: tiles from distant lines cost more than the copy.
   void multiply_chunk(const KernelCall& call, const PanelRange& b, int64_t worker) const {
     const Part rows = part_of(cut_.m_panels, worker / cut_.n_threads, cut_.m_threads);
     const Part columns = part_of(b.count, worker % cut_.n_threads, cut_.n_threads);

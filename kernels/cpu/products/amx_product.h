@@ -1,4 +1,4 @@
-// bf16 products on AMX tiles. Needs product_isa() == amx.
+// bf16 products on AMX tiles. Needs max_isa() == amx.
 #pragma once
 
 #include <memory>

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "kernels/cpu/products/isa.h"
 #include "runtime/core/error.h"
+#include "runtime/core/isa.h"
 
 namespace dstrain {
 namespace {
@@ -20,9 +20,11 @@ bool tells_tile_palettes() {
 
 bool set_limit() {
   if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr) return true;
-  if (product_isa() == ProductIsa::avx2) {
+  if (max_isa() == Isa::baseline) {
+    check_dnnl(dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41), "limiting it to SSE4.1");
+  } else if (max_isa() == Isa::avx2) {
     check_dnnl(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2), "limiting it to AVX2");
-  } else if (product_isa() == ProductIsa::avx512 || !tells_tile_palettes()) {
+  } else if (max_isa() == Isa::avx512 || !tells_tile_palettes()) {
     check_dnnl(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16), "limiting it to AVX-512");
   }
   return true;

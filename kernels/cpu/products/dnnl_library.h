@@ -6,7 +6,7 @@
 namespace dstrain {
 
 // Call before any other function of oneDNN; the first call counts. Holds the library to
-// product_isa(), and away from AMX where it would fail; a limit from ONEDNN_MAX_CPU_ISA stands.
+// max_isa(), and away from AMX where it would fail; a limit from ONEDNN_MAX_CPU_ISA stands.
 void limit_dnnl_isa();
 
 // Throws InternalError unless the status is success; `what` completes "oneDNN: ... failed".

@@ -3,10 +3,10 @@
 #include "kernels/cpu/products/amx_product.h"
 #include "kernels/cpu/products/dnnl_product.h"
 #include "kernels/cpu/products/f32_product.h"
-#include "kernels/cpu/products/isa.h"
 #include "kernels/cpu/products/product.h"
 #include "kernels/cpu/products/wide_product.h"
 #include "runtime/core/error.h"
+#include "runtime/core/isa.h"
 
 namespace dstrain {
 namespace {
@@ -15,8 +15,8 @@ enum class Body { f32, amx, dnnl, wide };
 
 Body body_of(const Product& p) {
   if (p.dtype == DType::f32) return Body::f32;
-  if (p.dtype == DType::bf16 && product_isa() == ProductIsa::amx) return Body::amx;
-  if (product_isa() >= ProductIsa::avx512 && dnnl_handles(p)) return Body::dnnl;
+  if (p.dtype == DType::bf16 && max_isa() == Isa::amx) return Body::amx;
+  if (max_isa() >= Isa::avx512 && dnnl_handles(p)) return Body::dnnl;
   return Body::wide;
 }
 
