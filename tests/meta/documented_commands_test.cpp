@@ -15,9 +15,9 @@
 namespace dstrain::meta {
 namespace {
 
-// The command lines inside ``` fences: lines joined where they end with a backslash, without a
-// leading "$ " and without comments.
-std::vector<std::string> fenced_commands(const SourceFile& page) {
+// The lines of code blocks, fenced by ``` or indented by four spaces: joined where they end with a
+// backslash, without a leading "$ " and without comments.
+std::vector<std::string> commands_of(const SourceFile& page) {
   static const std::regex comment("(^|\\s)#.*$");
   std::vector<std::string> commands;
   bool fenced = false, continued = false;
@@ -27,8 +27,9 @@ std::vector<std::string> fenced_commands(const SourceFile& page) {
       continued = false;
       continue;
     }
-    if (!fenced) continue;
+    if (!fenced && !raw.starts_with("    ")) continue;
     std::string line = std::regex_replace(raw, comment, "");
+    line.erase(0, line.find_first_not_of(' '));
     if (line.starts_with("$ ")) line.erase(0, 2);
     const bool goes_on = line.ends_with("\\");
     if (goes_on) line.pop_back();
@@ -80,7 +81,7 @@ TEST_CASE("every file that a documented command names exists") {
   std::vector<std::string> absent;
   int seen = 0;
   for (const SourceFile& page : pages()) {
-    for (const std::string& command : fenced_commands(page)) {
+    for (const std::string& command : commands_of(page)) {
       for (const std::string& word : words_of(command)) {
         std::smatch match;
         if (!std::regex_match(word, match, own)) continue;
@@ -99,7 +100,7 @@ TEST_CASE("every option of a documented dstrain command is in its help") {
   std::vector<std::string> unknown;
   int seen = 0;
   for (const SourceFile& page : pages()) {
-    for (const std::string& command : fenced_commands(page)) {
+    for (const std::string& command : commands_of(page)) {
       const std::vector<std::string> words = words_of(command);
       if (words.empty() || !(words[0] == "dstrain" || words[0].ends_with("/dstrain"))) continue;
       const bool has_subcommand =
@@ -118,12 +119,14 @@ TEST_CASE("every option of a documented dstrain command is in its help") {
   CHECK(unknown == std::vector<std::string>{});
 }
 
-TEST_CASE("commands are read from fences, joined and without comments") {
+TEST_CASE("commands are read from fenced and indented blocks, joined and without comments") {
   const SourceFile page{"x.md",
-                        {"dstrain a", "```sh", "$ dstrain \\", "  --steps 1  # one", "```"}};
-  const std::vector<std::string> commands = fenced_commands(page);
-  REQUIRE(commands.size() == 1);
+                        {"dstrain a", "```sh", "$ dstrain \\", "  --steps 1  # one", "```", "text",
+                         "    dstrain plan"}};
+  const std::vector<std::string> commands = commands_of(page);
+  REQUIRE(commands.size() == 2);
   CHECK(words_of(commands[0]) == std::vector<std::string>{"dstrain", "--steps", "1"});
+  CHECK(words_of(commands[1]) == std::vector<std::string>{"dstrain", "plan"});
 }
 
 }  // namespace
