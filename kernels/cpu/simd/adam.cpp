@@ -55,8 +55,8 @@ struct Nothing {};
 
 // `copy` points to the 16-bit weights, or is a Nothing* where there are none.
 template <class T>
-HWY_INLINE void adam_range_of(const AdamStep& s, const AdamOperands& o, T* copy, int64_t begin,
-                              int64_t end) {
+SIMD_FN void adam_range_of(const AdamStep& s, const AdamOperands& o, T* copy, int64_t begin,
+                           int64_t end) {
   const Pack grad_scale = all(s.grad_scale), l2 = all(s.l2), decay = all(s.decay);
   const Pack beta1 = all(s.beta1), rest1 = all(s.rest1), beta2 = all(s.beta2);
   const Pack rest2 = all(s.rest2), minus_lr = all(-s.lr), eps = all(s.eps);

@@ -22,7 +22,7 @@ namespace {
 
 // The row's largest element; a NaN may be passed over (the sum of exponentials meets it).
 template <class T>
-HWY_INLINE float row_largest(const T* x, int64_t v) {
+SIMD_FN float row_largest(const T* x, int64_t v) {
   const Pack lowest = all(-HUGE_VALF);
   Pack m[2] = {lowest, lowest};
   int64_t i = 0;
@@ -40,7 +40,7 @@ HWY_INLINE float row_largest(const T* x, int64_t v) {
 }
 
 template <class T>
-HWY_INLINE double exponential_sum(const T* x, int64_t v, float shift) {
+SIMD_FN double exponential_sum(const T* x, int64_t v, float shift) {
   constexpr int64_t kStretch = 1024;
   double total = 0;
   for (int64_t i = 0; i < v; i += kStretch) {
@@ -55,7 +55,7 @@ HWY_INLINE double exponential_sum(const T* x, int64_t v, float shift) {
 
 // The loss of a row; the gradient into d (which may be x) where d is not null.
 template <class T>
-HWY_INLINE double loss_row(const T* x, int64_t v, int32_t target, float d_loss, T* d) {
+SIMD_FN double loss_row(const T* x, int64_t v, int32_t target, float d_loss, T* d) {
   if (target < 0) {
     if (d) for_packs(0, v, [=](int64_t i, auto n) SIMD_INLINE { store(all(0), d + i, n); });
     return 0;

@@ -34,7 +34,7 @@ namespace {
 constexpr int64_t kSpan = 128;
 
 // Lanes whose 16 bits are at least the threshold (0 .. 65536).
-HWY_INLINE Mask kept(const uint16_t* bits, uint32_t threshold) {
+SIMD_FN Mask kept(const uint16_t* bits, uint32_t threshold) {
   Mask m;
   const auto below = hn::Set(DI(), static_cast<int32_t>(threshold) - 1);
   SIMD_UNROLL
@@ -47,8 +47,8 @@ HWY_INLINE Mask kept(const uint16_t* bits, uint32_t threshold) {
 
 // Elements [begin, end) of one sample; x is null for y = dropout(h). `begin` is a multiple of kSpan.
 template <class T>
-HWY_INLINE void dropout_span(const DropoutRule& rule, PhiloxKey key, uint64_t sample, const T* x,
-                             const T* h, T* y, int64_t begin, int64_t end) {
+SIMD_FN void dropout_span(const DropoutRule& rule, PhiloxKey key, uint64_t sample, const T* x,
+                          const T* h, T* y, int64_t begin, int64_t end) {
   const Pack scale = all(rule.scale);
   const auto low = static_cast<uint32_t>(sample), high = static_cast<uint32_t>(sample >> 32);
   for (int64_t e = begin; e < end; e += kSpan) {

@@ -18,15 +18,15 @@ namespace {
 constexpr float kTwiceRoot = 1.5957691216057308f;  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 
-HWY_INLINE Pack minus_two_u(Pack x) {
+SIMD_FN Pack minus_two_u(Pack x) {
   return all(-kTwiceRoot) * x * fma(x * x, all(kCubic), all(1));
 }
 
-HWY_INLINE Pack gelu(Pack x) {
+SIMD_FN Pack gelu(Pack x) {
   return x / (all(1) + exponential(minus_two_u(x)));
 }
 
-HWY_INLINE Pack gelu_slope(Pack x) {
+SIMD_FN Pack gelu_slope(Pack x) {
   const Pack e = exponential(all(0) - absolute(minus_two_u(x)));
   const Pack whole = all(1) / (all(1) + e), rest = e * whole;  // sigmoid(|2u|) and 1 minus it
   const Pack sigmoid = select(less(x, all(0)), rest, whole);

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kGroup = 4 * kPack;  // elements of 16 blocks
 
 // The word's upper 24 bits as a float.
-HWY_INLINE Pack upper_bits(UPack w) {
+SIMD_FN Pack upper_bits(UPack w) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i)
@@ -31,13 +31,13 @@ HWY_INLINE Pack upper_bits(UPack w) {
 }
 
 // sqrt(-2 ln u) of the word's u in (0, 1].
-HWY_INLINE Pack radius(UPack w) {
+SIMD_FN Pack radius(UPack w) {
   return square_root(all(-2) * logarithm((upper_bits(w) + all(1)) * all(0x1p-24f)));
 }
 
 // Cosine and sine of a uniform angle: the upper two bits choose the quadrant, the others the angle in it
 // (from -pi / 4 to pi / 4).
-HWY_INLINE void direction(UPack w, Pack& cosine, Pack& sine) {
+SIMD_FN void direction(UPack w, Pack& cosine, Pack& sine) {
   Pack x;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {
@@ -64,7 +64,7 @@ HWY_INLINE void direction(UPack w, Pack& cosine, Pack& sine) {
 }
 
 // The 64 elements from 64 * group on.
-HWY_INLINE void write_group(bool normal, float scale, PhiloxKey key, int64_t group, float* to) {
+SIMD_FN void write_group(bool normal, float scale, PhiloxKey key, int64_t group, float* to) {
   const auto block = static_cast<uint64_t>(group) * kPack;
   alignas(64) BlockWords words;
   philox_blocks(key, {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0}, 0,

@@ -18,8 +18,8 @@ namespace {
 
 // x, weight, bias of T; y of T; `c` columns.
 template <class T>
-HWY_INLINE void norm_row(const T* x, const T* weight, const T* bias, int64_t c, float eps, T* y,
-                         float* mean_out, float* rstd_out) {
+SIMD_FN void norm_row(const T* x, const T* weight, const T* bias, int64_t c, float eps, T* y,
+                      float* mean_out, float* rstd_out) {
   const float inverse = 1.0f / static_cast<float>(c);
   const float mean =
       sum(sum_packs(c, [=](int64_t i, auto n) SIMD_INLINE { return load(x + i, n); })) * inverse;

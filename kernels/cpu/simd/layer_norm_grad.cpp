@@ -28,8 +28,8 @@ namespace {
 
 // d_x = rstd * (g - mean(g) - xhat * mean(g * xhat)) + add, with g = d_y * weight.
 template <class T>
-HWY_INLINE void input_grad_row(const T* d_y, const T* x, const T* weight, const T* add, float mean,
-                               float rstd, int64_t c, T* d_x) {
+SIMD_FN void input_grad_row(const T* d_y, const T* x, const T* weight, const T* add, float mean,
+                            float rstd, int64_t c, T* d_x) {
   const Pack centre = all(mean), scale = all(rstd);
   const float inverse = 1.0f / static_cast<float>(c);
   Pack g0 = all(0), g1 = all(0), h0 = all(0), h1 = all(0);

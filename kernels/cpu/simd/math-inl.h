@@ -14,7 +14,7 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 
 // y * 2^n for integral n in [-160, 160] and y near 1, rounded once where the result is subnormal.
-HWY_INLINE Pack scale_by_power(Pack y, Pack n, IPack whole) {
+SIMD_FN Pack scale_by_power(Pack y, Pack n, IPack whole) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {
@@ -35,7 +35,7 @@ HWY_INLINE Pack scale_by_power(Pack y, Pack n, IPack whole) {
 }
 
 // e^x: 0 or subnormal far below, infinity above 88.7, NaN for NaN.
-HWY_INLINE Pack exponential(Pack x) {
+SIMD_FN Pack exponential(Pack x) {
   x = maximum(all(-110.0f), minimum(all(100.0f), x));
   // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
   const Pack shifter = all(12582912.0f);
@@ -58,7 +58,7 @@ HWY_INLINE Pack exponential(Pack x) {
 }
 
 // ln x of a positive normal number.
-HWY_INLINE Pack logarithm(Pack x) {
+SIMD_FN Pack logarithm(Pack x) {
   Pack exponent, mantissa;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {

@@ -17,9 +17,17 @@
 #include "hwy/highway.h"
 #include "runtime/core/dtype.h"
 
-// A lambda that is always inlined into a kernel and compiled for its target.
+// SIMD_FN and SIMD_INLINE: functions and lambdas of a kernel, inlined whatever the compiler thinks of
+// it. Not so in the portable target and under a sanitizer: it would only take minutes to compile.
+#undef SIMD_FN
 #undef SIMD_INLINE
+#if HWY_TARGET == HWY_SCALAR || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SIMD_FN inline
+#define SIMD_INLINE HWY_ATTR
+#else
+#define SIMD_FN inline __attribute__((always_inline))
 #define SIMD_INLINE HWY_ATTR __attribute__((always_inline))
+#endif
 #undef SIMD_UNROLL
 #if HWY_TARGET == HWY_SCALAR
 #define SIMD_UNROLL _Pragma("GCC unroll 1")  // 16 copies of everything help nobody
@@ -62,7 +70,7 @@ struct First {
 // --- lanewise operations ---------------------------------------------------------------------
 
 #define SIMD_UNARY(name, expression)   \
-  HWY_INLINE Pack name(Pack a) {       \
+  SIMD_FN Pack name(Pack a) {          \
     Pack r;                            \
     SIMD_UNROLL                        \
     for (int i = 0; i < kParts; ++i) { \
@@ -72,7 +80,7 @@ struct First {
     return r;                          \
   }
 #define SIMD_BINARY(name, expression)    \
-  HWY_INLINE Pack name(Pack a, Pack b) { \
+  SIMD_FN Pack name(Pack a, Pack b) {    \
     Pack r;                              \
     SIMD_UNROLL                          \
     for (int i = 0; i < kParts; ++i) {   \
@@ -82,7 +90,7 @@ struct First {
     return r;                            \
   }
 #define SIMD_TERNARY(name, expression)               \
-  HWY_INLINE Pack name(Pack a, Pack b, Pack c) {     \
+  SIMD_FN Pack name(Pack a, Pack b, Pack c) {        \
     Pack r;                                          \
     SIMD_UNROLL                                      \
     for (int i = 0; i < kParts; ++i) {               \
@@ -92,7 +100,7 @@ struct First {
     return r;                                        \
   }
 #define SIMD_COMPARE(name, expression)   \
-  HWY_INLINE Mask name(Pack a, Pack b) { \
+  SIMD_FN Mask name(Pack a, Pack b) {    \
     Mask r;                              \
     SIMD_UNROLL                          \
     for (int i = 0; i < kParts; ++i) {   \
@@ -127,32 +135,32 @@ SIMD_COMPARE(less, hn::Lt(x, y))
 #undef SIMD_TERNARY
 #undef SIMD_COMPARE
 
-HWY_INLINE Pack all(float x) {
+SIMD_FN Pack all(float x) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) r.v[i] = hn::Set(DF(), x);
   return r;
 }
 
-HWY_INLINE Pack select(Mask m, Pack yes, Pack no) {
+SIMD_FN Pack select(Mask m, Pack yes, Pack no) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) r.v[i] = hn::IfThenElse(m.v[i], yes.v[i], no.v[i]);
   return r;
 }
 
-HWY_INLINE Pack select_or_zero(Mask m, Pack yes) {
+SIMD_FN Pack select_or_zero(Mask m, Pack yes) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) r.v[i] = hn::IfThenElseZero(m.v[i], yes.v[i]);
   return r;
 }
 
-HWY_INLINE Pack keep(Full, Pack a) {
+SIMD_FN Pack keep(Full, Pack a) {
   return a;
 }
 // Zero in the lanes that are not meant.
-HWY_INLINE Pack keep(First lanes, Pack a) {
+SIMD_FN Pack keep(First lanes, Pack a) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {
@@ -164,24 +172,24 @@ HWY_INLINE Pack keep(First lanes, Pack a) {
 
 // --- memory ----------------------------------------------------------------------------------
 
-HWY_INLINE Pack load(const float* p, Full = {}) {
+SIMD_FN Pack load(const float* p, Full = {}) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) r.v[i] = hn::LoadU(DF(), p + i * kLanes);
   return r;
 }
 
-HWY_INLINE void store(Pack a, float* p, Full = {}) {
+SIMD_FN void store(Pack a, float* p, Full = {}) {
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) hn::StoreU(a.v[i], DF(), p + i * kLanes);
 }
 
 // 16 bits to 32 and back; the way back rounds to nearest, ties to even, and keeps NaN a NaN.
-HWY_INLINE hn::Vec<DF> widen(bf16, hn::Vec<DH> half) {
+SIMD_FN hn::Vec<DF> widen(bf16, hn::Vec<DH> half) {
   return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), half)));
 }
 
-HWY_INLINE hn::Vec<DH> narrow(bf16, hn::Vec<DF> x) {
+SIMD_FN hn::Vec<DH> narrow(bf16, hn::Vec<DF> x) {
   const auto bits = hn::BitCast(DU(), x);
   const auto high = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(high, hn::Set(DU(), 1));
@@ -196,24 +204,24 @@ HWY_INLINE hn::Vec<DH> narrow(bf16, hn::Vec<DF> x) {
 }
 
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE hn::Vec<DF> widen(f16, hn::Vec<DH> half) {
+SIMD_FN hn::Vec<DF> widen(f16, hn::Vec<DH> half) {
   return hn::Set(DF(), to_float(f16{hn::GetLane(half)}));
 }
-HWY_INLINE hn::Vec<DH> narrow(f16, hn::Vec<DF> x) {
+SIMD_FN hn::Vec<DH> narrow(f16, hn::Vec<DF> x) {
   return hn::Set(DH(), to_f16(hn::GetLane(x)).bits);
 }
 #else
 using D16 = hn::Rebind<hwy::float16_t, DF>;
-HWY_INLINE hn::Vec<DF> widen(f16, hn::Vec<DH> half) {
+SIMD_FN hn::Vec<DF> widen(f16, hn::Vec<DH> half) {
   return hn::PromoteTo(DF(), hn::BitCast(D16(), half));
 }
-HWY_INLINE hn::Vec<DH> narrow(f16, hn::Vec<DF> x) {
+SIMD_FN hn::Vec<DH> narrow(f16, hn::Vec<DF> x) {
   return hn::BitCast(DH(), hn::DemoteTo(D16(), x));
 }
 #endif
 
 template <class T>
-HWY_INLINE Pack load(const T* p, Full = {}) {
+SIMD_FN Pack load(const T* p, Full = {}) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i)
@@ -222,7 +230,7 @@ HWY_INLINE Pack load(const T* p, Full = {}) {
 }
 
 template <class T>
-HWY_INLINE void store(Pack a, T* p, Full = {}) {
+SIMD_FN void store(Pack a, T* p, Full = {}) {
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i)
     hn::StoreU(narrow(T{}, a.v[i]), DH(), reinterpret_cast<uint16_t*>(p) + i * kLanes);
@@ -230,7 +238,7 @@ HWY_INLINE void store(Pack a, T* p, Full = {}) {
 
 // The first lanes.n elements; zero in the other lanes. Reads nothing beyond them.
 template <class T>
-HWY_INLINE Pack load(const T* p, First lanes) {
+SIMD_FN Pack load(const T* p, First lanes) {
 #if HWY_TARGET == HWY_AVX3
   const auto some = hn::FirstN(DH(), static_cast<size_t>(lanes.n));
   return {{widen(T{}, hn::MaskedLoad(some, DH(), reinterpret_cast<const uint16_t*>(p)))}};
@@ -242,7 +250,7 @@ HWY_INLINE Pack load(const T* p, First lanes) {
 }
 
 template <class T>
-HWY_INLINE void store(Pack a, T* p, First lanes) {
+SIMD_FN void store(Pack a, T* p, First lanes) {
 #if HWY_TARGET == HWY_AVX3
   const auto some = hn::FirstN(DH(), static_cast<size_t>(lanes.n));
   hn::BlendedStore(narrow(T{}, a.v[0]), some, DH(), reinterpret_cast<uint16_t*>(p));
@@ -255,7 +263,7 @@ HWY_INLINE void store(Pack a, T* p, First lanes) {
 
 #if HWY_TARGET != HWY_SCALAR
 template <>
-HWY_INLINE Pack load(const float* p, First lanes) {
+SIMD_FN Pack load(const float* p, First lanes) {
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {
@@ -266,7 +274,7 @@ HWY_INLINE Pack load(const float* p, First lanes) {
 }
 
 template <>
-HWY_INLINE void store(Pack a, float* p, First lanes) {
+SIMD_FN void store(Pack a, float* p, First lanes) {
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {
     const int n = HWY_MAX(0, HWY_MIN(kLanes, lanes.n - i * kLanes));
@@ -279,14 +287,14 @@ HWY_INLINE void store(Pack a, float* p, First lanes) {
 
 // f(i, lanes) for each pack of [begin, end): Full ones, then at most one First.
 template <class F>
-HWY_INLINE void for_packs(int64_t begin, int64_t end, const F& f) {
+SIMD_FN void for_packs(int64_t begin, int64_t end, const F& f) {
   int64_t i = begin;
   for (; i + kPack <= end; i += kPack) f(i, Full{});
   if (i < end) f(i, First{static_cast<int>(end - i)});
 }
 
 // The sum of the lanes: halves are added, i to i + 8, then to i + 4, ...
-HWY_INLINE float sum(Pack a) {
+SIMD_FN float sum(Pack a) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 #if HWY_TARGET == HWY_AVX3
   const auto eight = hn::Add(hn::LowerHalf(hn::Full256<float>(), a.v[0]),
@@ -307,7 +315,7 @@ HWY_INLINE float sum(Pack a) {
 #endif
 }
 
-HWY_INLINE float largest(Pack a) {
+SIMD_FN float largest(Pack a) {
   alignas(64) float x[kPack];
   store(a, x);
   for (int half = kPack / 2; half > 0; half /= 2)
@@ -318,7 +326,7 @@ HWY_INLINE float largest(Pack a) {
 // The lanewise sum of f(i, lanes) over the packs of [0, n), in four interleaved chains. f's result
 // counts in the lanes that are meant only.
 template <class F>
-HWY_INLINE Pack sum_packs(int64_t n, const F& f) {
+SIMD_FN Pack sum_packs(int64_t n, const F& f) {
   Pack s[4] = {all(0), all(0), all(0), all(0)};
   int64_t i = 0;
   for (; i + 4 * kPack <= n; i += 4 * kPack) {
@@ -332,7 +340,7 @@ HWY_INLINE Pack sum_packs(int64_t n, const F& f) {
 
 // f(T{}) with the run dtype's element type.
 template <class F>
-HWY_INLINE void with_type(DType dtype, const F& f) {
+SIMD_FN void with_type(DType dtype, const F& f) {
   if (dtype == DType::bf16)
     f(bf16{});
   else if (dtype == DType::f16)

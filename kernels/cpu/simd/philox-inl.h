@@ -18,7 +18,7 @@ using BlockWords = uint32_t[4 * kPack];
 
 #if HWY_TARGET == HWY_SCALAR
 // The blocks of 16 successive counters: word `counting` of `counter` goes up by one a block.
-HWY_INLINE void philox_blocks(PhiloxKey key, PhiloxBlock counter, int counting, BlockWords& to) {
+SIMD_FN void philox_blocks(PhiloxKey key, PhiloxBlock counter, int counting, BlockWords& to) {
   for (int k = 0; k < kPack; ++k, ++counter[static_cast<size_t>(counting)]) {
     const PhiloxBlock block = philox(key, counter);
     std::memcpy(to + 4 * k, block.data(), sizeof(block));
@@ -31,7 +31,7 @@ constexpr int kWide = static_cast<int>(hn::MaxLanes(DW()));
 
 // The ten rounds on vectors of 64-bit lanes, of which the low halves count: a product is then one
 // instruction, its low word needs none. Two vectors at a time, so that one fills the other's waits.
-HWY_INLINE void philox_rounds(PhiloxKey key, Wide (&c)[4][2]) {
+SIMD_FN void philox_rounds(PhiloxKey key, Wide (&c)[4][2]) {
   const auto m0 = hn::BitCast(DU(), hn::Set(DW(), 0xD2511F53u));
   const auto m2 = hn::BitCast(DU(), hn::Set(DW(), 0xCD9E8D57u));
   for (int round = 0; round < 10; ++round) {
@@ -51,7 +51,7 @@ HWY_INLINE void philox_rounds(PhiloxKey key, Wide (&c)[4][2]) {
 }
 
 // The blocks of 16 successive counters: word `counting` of `counter` goes up by one a block.
-HWY_INLINE void philox_blocks(PhiloxKey key, PhiloxBlock counter, int counting, BlockWords& to) {
+SIMD_FN void philox_blocks(PhiloxKey key, PhiloxBlock counter, int counting, BlockWords& to) {
   // Lanes 2j and 2j + 1 hold blocks j and kWide / 2 + j, which interleaving then puts in order.
   alignas(64) uint64_t order[kWide];
   for (int j = 0; j < kWide / 2; ++j)
