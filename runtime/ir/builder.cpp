@@ -25,11 +25,13 @@ BufferId Builder::parameter(const std::string& name, Shape shape, Init init, flo
       return p.value;
     }
   check(unit_index_ >= 0, "parameter {} is declared outside a unit", name);
-  const BufferId value = program_.add_buffer({.name = "param:" + name,
-                                              .shape = shape,
-                                              .dtype = options_.dtype,
-                                              .memory = MemoryClass::parameters,
-                                              .lifetime = Lifetime::persistent});
+  const BufferId value =
+      program_.add_buffer({.name = "param:" + name,
+                           .shape = shape,
+                           .dtype = options_.dtype,
+                           .memory = MemoryClass::parameters,
+                           .lifetime = Lifetime::persistent,
+                           .parameter = static_cast<int>(program_.parameters.size())});
   Unit& unit = program_.units[static_cast<size_t>(unit_index_)];
   unit.parameters.push_back(static_cast<int>(program_.parameters.size()));
   program_.parameters.push_back({.name = name,

@@ -11,7 +11,7 @@ BufferId Gradients::of(BufferId value) const {
 
 bool Gradients::needs(BufferId value) const {
   if (value == kNone) return false;
-  if (program_.parameter_of(value) >= 0) return true;
+  if (program_.at(value).parameter >= 0) return true;
   return static_cast<size_t>(value) < needs_.size() && needs_[static_cast<size_t>(value)];
 }
 
@@ -62,7 +62,7 @@ void Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
 }
 
 BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
-  const int index = program_.parameter_of(value);
+  const int index = program_.at(value).parameter;
   check(index >= 0, "{} is not a parameter", program_.at(value).name);
   Parameter& p = program_.parameters[static_cast<size_t>(index)];
   if (p.gradient == kNone) {

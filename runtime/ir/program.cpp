@@ -15,8 +15,10 @@ std::string_view name_of(Queue queue) {
 }
 
 BufferId Program::add_buffer(Buffer buffer) {
+  const auto id = static_cast<BufferId>(buffers.size());
+  by_name_.try_emplace(buffer.name, id);
   buffers.push_back(std::move(buffer));
-  return static_cast<BufferId>(buffers.size()) - 1;
+  return id;
 }
 
 int32_t Program::add_group(const std::string& name) {
@@ -24,21 +26,14 @@ int32_t Program::add_group(const std::string& name) {
   return static_cast<int32_t>(groups.size()) - 1;
 }
 
-BufferId Program::find(std::string_view name) const {
-  for (size_t i = 0; i < buffers.size(); ++i)
-    if (buffers[i].name == name) return static_cast<BufferId>(i);
-  return kNone;
+BufferId Program::find(const std::string& name) const {
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? kNone : it->second;
 }
 
 BufferId Program::root(BufferId id) const {
   while (at(id).parent != kNone) id = at(id).parent;
   return id;
-}
-
-int Program::parameter_of(BufferId value) const {
-  for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].value == value) return static_cast<int>(i);
-  return -1;
 }
 
 }  // namespace dstrain

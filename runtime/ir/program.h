@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/core/tensor.h"
@@ -45,6 +46,7 @@ struct Buffer {
   BufferId parent = kNone;  // a view: elements [parent_offset, ...) of the parent
   int64_t parent_offset = 0;
   bool per_micro = false;  // one copy for every micro-batch of the step (inputs)
+  int parameter = -1;      // index of the parameter whose value this is
   bool shared = false;     // peers read it: lives in memory registered with the communicator
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
@@ -105,10 +107,12 @@ struct Program {
   BufferId add_buffer(Buffer buffer);
   const Buffer& at(BufferId id) const { return buffers[static_cast<size_t>(id)]; }
   Buffer& at(BufferId id) { return buffers[static_cast<size_t>(id)]; }
-  int32_t add_group(const std::string& name);  // index of a new or the newest equal group
-  BufferId find(std::string_view name) const;  // kNone where no buffer has the name
-  BufferId root(BufferId id) const;            // the buffer whose memory a view lies in
-  int parameter_of(BufferId value) const;      // index, or -1
+  int32_t add_group(const std::string& name);    // index of a new or the newest equal group
+  BufferId find(const std::string& name) const;  // kNone where no buffer has the name
+  BufferId root(BufferId id) const;              // the buffer whose memory a view lies in
+
+ private:
+  std::unordered_map<std::string, BufferId> by_name_{};  // the first of each name
 };
 
 }  // namespace dstrain

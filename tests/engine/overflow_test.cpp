@@ -20,7 +20,7 @@ Job fp16_job() {
   return job;
 }
 
-std::vector<float> copy_of(const Rig& rig, std::string_view buffer) {
+std::vector<float> copy_of(const Rig& rig, const std::string& buffer) {
   const BufferId id = rig.plans.train.program.find(buffer);
   const Tensor t = rig.arenas.tensor(rig.plans.train, id);
   return {t.as<float>(), t.as<float>() + t.elements()};

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <unordered_map>
 
 #include "runtime/core/error.h"
 #include "runtime/plan/passes/passes.h"
@@ -96,13 +97,14 @@ void reduce(Program& program, const Job& job, Place place) {
   std::vector<UnitReduction> units;
   for (const Unit& unit : program.units) units.emplace_back(program, job, place, unit);
 
+  std::unordered_map<BufferId, int> unit_of_gradient;
+  for (const Parameter& p : program.parameters)
+    if (p.gradient != kNone) unit_of_gradient[p.gradient] = p.unit;
   // The unit whose gradients an instruction writes, or -1.
   const auto unit_of = [&](const Instruction& op) {
-    for (BufferId id : op.writes) {
-      if (id == kNone) continue;
-      for (const Parameter& p : program.parameters)
-        if (p.gradient == id) return p.unit;
-    }
+    for (BufferId id : op.writes)
+      if (const auto it = unit_of_gradient.find(id); it != unit_of_gradient.end())
+        return it->second;
     return -1;
   };
   std::vector<int> writes_unit(program.instructions.size());
