@@ -55,7 +55,7 @@ class KernelLibrary {
   virtual int64_t packed_bytes(const KernelSpec& spec) const = 0;
   // Throws InternalError where the library has no body for the op and dtypes.
   virtual std::unique_ptr<Kernel> make(const KernelSpec& spec) const = 0;
-  virtual std::string description() const = 0;  // "cpu: avx512, amx-bf16; oneDNN 2.6.3, OpenBLAS 0.3.21"
+  virtual std::string description() const = 0;  // "cpu with amx"
 };
 
 }  // namespace dstrain

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/core/text.h"
 
 namespace dstrain {
 namespace {
@@ -100,15 +101,6 @@ int64_t out_of_memory_kills(const fs::path& root) {
     most = std::max(
         most, number_after(group.directory / group.files->kills_file, "oom_kill").value_or(0));
   return std::max(most, number_after(root / "proc/vmstat", "oom_kill").value_or(0));
-}
-
-std::string bytes_text(double bytes) {
-  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  double value = bytes;
-  size_t unit = 0;
-  for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
-  const int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  return fmt::format("{:.{}f} {}", value, decimals, kUnits[unit]);
 }
 
 }  // namespace dstrain

@@ -22,7 +22,4 @@ MemoryOffer available_memory(const std::filesystem::path& root = "/");
 // does not count.
 int64_t out_of_memory_kills(const std::filesystem::path& root = "/");
 
-// "1.25 GB": decimal units, three digits.
-std::string bytes_text(double bytes);
-
 }  // namespace dstrain

@@ -12,6 +12,7 @@
 #include "launcher/machine.h"
 #include "models/model.h"
 #include "runtime/core/error.h"
+#include "runtime/core/text.h"
 #include "runtime/engine/run.h"
 #include "runtime/storage/checkpoint.h"
 #include "runtime/storage/weights.h"
@@ -54,9 +55,9 @@ constexpr double kLeastBytesPerWeight = 8;
 void settle_device(Job& job) {
   if (job.device == "cuda")
     fail_user(
-        "--device cuda: this build of dstrain has no CUDA backend; configure one with "
-        "-DDSTRAIN_CUDA=ON where the CUDA toolkit is installed (cmake --preset cuda), or use "
-        "--device cpu");
+        "--device cuda: this version of dstrain has no CUDA backend yet; use --device cpu, or "
+        "leave "
+        "--device out");
   job.device = "cpu";
 }
 
@@ -82,7 +83,7 @@ void check_surroundings(const Job& job, int ranks_here) {
   if (least > static_cast<double>(offer.bytes))
     check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes, offer.source,
                  true);
-  check_memory(planned_bytes(job), ranks_here, offer.bytes, offer.source);
+  check_memory(planned_bytes(job) + kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
   check_output_directory(job.output);
 }
 

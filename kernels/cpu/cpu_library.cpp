@@ -63,7 +63,7 @@ class CpuLibrary final : public KernelLibrary {
   }
 
   std::string description() const override {
-    return fmt::format("cpu: {}; products from oneDNN and OpenBLAS", name_of(max_isa()));
+    return fmt::format("cpu with {}", name_of(max_isa()));
   }
 };
 

@@ -1,4 +1,4 @@
-// The CPU's kernels: products from oneDNN and OpenBLAS, everything else our own SIMD bodies.
+// The CPU's kernels: products on AMX tiles or from oneDNN, the rest our own SIMD bodies.
 #pragma once
 
 #include <memory>

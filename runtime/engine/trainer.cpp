@@ -5,6 +5,8 @@
 
 #include "kernels/cpu/cpu_library.h"
 #include "runtime/core/error.h"
+#include "runtime/core/log.h"
+#include "runtime/core/text.h"
 #include "runtime/optim/adam_corrections.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/lr_schedule.h"
@@ -49,6 +51,10 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx)
   if (job.eval_interval > 0)
     validate_.emplace(plans_.validate, arenas_, *library_, job, *ctx.comm, nullptr);
   if (ctx.slot) ctx.slot->add_names(instruction_names(plans_.train));
+  if (root())
+    log::info("{}, {} rank{} of {} thread{}, {} a rank", library_->description(), job.ranks,
+              job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",
+              bytes_text(static_cast<double>(plans_.memory.total())));
   peak_bytes_ =
       static_cast<int64_t>(max_over_ranks(*ctx.comm, static_cast<double>(plans_.memory.total())));
   state_.seed = job.seed;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {
@@ -45,24 +46,13 @@ std::string memory_text(const MemoryTable& memory) {
   for (int c = 0; c < kMemoryClasses; ++c) {
     const int64_t bytes = memory.at_peak[static_cast<size_t>(c)];
     text += fmt::format("  {:<14}{:>16} bytes {:>10}\n", name_of(static_cast<MemoryClass>(c)),
-                        bytes, human_bytes(static_cast<double>(bytes)));
+                        bytes, bytes_text(static_cast<double>(bytes)));
   }
   return text + fmt::format("  {:<14}{:>16} bytes {:>10}\n", "total", memory.total(),
-                            human_bytes(static_cast<double>(memory.total())));
+                            bytes_text(static_cast<double>(memory.total())));
 }
 
 }  // namespace
-
-std::string human_bytes(double bytes) {
-  constexpr std::string_view units[] = {"B", "KB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  while (bytes >= 999.5 && unit + 1 < std::size(units)) {
-    bytes /= 1000;
-    ++unit;
-  }
-  if (unit == 0) return fmt::format("{:.0f} B", bytes);
-  return fmt::format("{:.{}f} {}", bytes, bytes < 10 ? 2 : (bytes < 100 ? 1 : 0), units[unit]);
-}
 
 std::string plan_to_text(const RankPlan& rank, const std::string& title) {
   const Plan& plan = rank.train;
@@ -70,8 +60,8 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
   std::string text = fmt::format(
       "{} | {} | {} micro-batch{} | {} instructions a step | peak {} | {} sent a step\n\n", title,
       name_of(p.dtype), plan.micro_batches, plan.micro_batches == 1 ? "" : "es", plan.order.size(),
-      human_bytes(static_cast<double>(rank.memory.total())),
-      human_bytes(static_cast<double>(wire_bytes(plan))));
+      bytes_text(static_cast<double>(rank.memory.total())),
+      bytes_text(static_cast<double>(wire_bytes(plan))));
   text += memory_text(rank.memory) + "\n";
   text += fmt::format("{:<8}{:<6}{:<24}{:<14}{:<64}{:<40}{:>10}{:>10}\n", "queue", "when",
                       "instruction", "group", "reads", "writes", "bytes", "GFLOP");
@@ -80,7 +70,7 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
     const std::string& group = p.groups[static_cast<size_t>(op.group)];
     text += fmt::format("{:<8}{:<6}{:<24}{:<14}{:<64}{:<40}{:>10}{:>10}\n", name_of(op.queue),
                         when_text(op.when), name_of(op.op), group, operand_list(p, op.reads, group),
-                        operand_list(p, op.writes, group), human_bytes(cost.bytes),
+                        operand_list(p, op.writes, group), bytes_text(cost.bytes),
                         cost.flops > 0 ? fmt::format("{:.2f}", cost.flops * 1e-9) : "");
   }
   return text;

@@ -14,7 +14,4 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title);
 // The contract's object; every instruction of the step in order, micro-batches unrolled.
 std::string plan_to_json(const RankPlan& rank);
 
-// "1.31 GB", "14.2 MB", "512 B": decimal units.
-std::string human_bytes(double bytes);
-
 }  // namespace dstrain
