@@ -17,7 +17,6 @@
 namespace dstrain {
 namespace {
 
-constexpr int kYields = 200;
 constexpr int kHeaderTag = 1, kDataTag = 2, kAbortTag = 3;
 
 void nap(int64_t microseconds) {
