@@ -54,9 +54,10 @@ SIMD_FN void philox_rounds(PhiloxKey key, Wide (&c)[4][2]) {
 SIMD_FN void philox_blocks(PhiloxKey key, PhiloxBlock counter, int counting, BlockWords& to) {
   // Lanes 2j and 2j + 1 hold blocks j and kWide / 2 + j, which interleaving then puts in order.
   alignas(64) uint64_t order[kWide];
-  for (int j = 0; j < kWide / 2; ++j)
-    order[2 * j] = static_cast<uint64_t>(j),
-              order[2 * j + 1] = static_cast<uint64_t>(kWide / 2 + j);
+  for (uint64_t j = 0; j < kWide / 2; ++j) {
+    order[2 * j] = j;
+    order[2 * j + 1] = kWide / 2 + j;
+  }
   const Wide lanes = hn::Load(DW(), order);
   for (int at = 0; at < kPack; at += 2 * kWide) {
     Wide c[4][2];
