@@ -53,11 +53,14 @@ int main(int argc, char** argv) {
   const auto& instructions = rig.plans.train.program.instructions;
 
   std::map<OpKind, std::vector<double>> per_op;
-  std::vector<double> totals;
+  std::vector<double> totals, first;
   for (int64_t i = 0; i < steps + 1; ++i) {
     std::vector<double> seconds(instructions.size());
     rig.step(1e-4f, seconds);
-    if (i == 0) continue;  // page faults and first calls
+    if (i == 0) {  // page faults and first calls
+      first = seconds;
+      continue;
+    }
     std::map<OpKind, double> sums;
     for (size_t k = 0; k < seconds.size(); ++k) sums[instructions[k].op] += seconds[k];
     double total = 0;
@@ -78,6 +81,17 @@ int main(int argc, char** argv) {
   }
   fmt::print("{:<24}{:>9.1f} ms, {:.0f} tokens/s\n", "step", total * 1e3,
              static_cast<double>(batch * seq_len) / total);
+  std::map<OpKind, double> first_ops;
+  double first_total = 0;
+  for (size_t k = 0; k < first.size(); ++k) {
+    first_ops[instructions[k].op] += first[k];
+    first_total += first[k];
+  }
+  fmt::print("first step {:.2f} of the median; over the median: ", first_total / total);
+  for (const auto& [s, op] : rows)
+    if (first_ops[op] - s > 0.02 * total)
+      fmt::print("{} +{:.0f} ms  ", name_of(op), (first_ops[op] - s) * 1e3);
+  fmt::print("\n");
   fmt::print("outside matrix products {:.1f} %\n", 100 * outside / total);
   return 0;
 }

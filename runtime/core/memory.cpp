@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -69,6 +71,28 @@ Memory Memory::open_peer(int64_t pid, int fd, int64_t bytes) {
   ::close(m.fd_);  // the mapping keeps the memory
   m.fd_ = -1;
   return m;
+}
+
+void Memory::populate(int threads, const std::string& what) const {
+  constexpr int64_t kChunk = 32 << 20;
+  const int64_t chunks = (bytes_ + kChunk - 1) / kChunk;
+  std::atomic<int> problem{0};
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+  for (int64_t i = 0; i < chunks; ++i) {
+    const int64_t begin = i * kChunk, end = std::min(bytes_, begin + kChunk);
+    if (::madvise(data_ + begin, static_cast<size_t>(end - begin), MADV_POPULATE_WRITE) == 0)
+      continue;
+    if (errno != EINVAL) {
+      problem = errno;
+      continue;
+    }
+    // Kernels before 5.14: a write to each page does it; an atomic one changes nothing.
+    for (int64_t at = begin; at < end; at += 4096)
+      std::atomic_ref(reinterpret_cast<char&>(data_[at])).fetch_add(0);
+  }
+  if (problem != 0)
+    fail_run("cannot get {} bytes of memory for {}: {}; use fewer ranks or a smaller model", bytes_,
+             what, std::strerror(problem));
 }
 
 std::weak_ptr<const void> Memory::watch() {

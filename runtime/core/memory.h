@@ -34,6 +34,10 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory();
 
+  // Makes every page present now, with `threads` threads, so that no first use waits for the kernel
+  // and a machine without the memory says so here. Contents stay. Throws RunError naming `what`.
+  void populate(int threads, const std::string& what) const;
+
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   int fd() const { return fd_; }  // -1 for anonymous and for peers' memory

@@ -2,7 +2,7 @@
 
 namespace dstrain {
 
-Arenas::Arenas(const MemoryTable& table, Communicator& comm) {
+Arenas::Arenas(const MemoryTable& table, Communicator& comm, int threads) {
   const auto& bytes = table.region_bytes;
   regions_[static_cast<size_t>(Region::persistent)] = Memory::anonymous(
       bytes[static_cast<size_t>(Region::persistent)], "parameters and their state");
@@ -10,6 +10,7 @@ Arenas::Arenas(const MemoryTable& table, Communicator& comm) {
       bytes[static_cast<size_t>(Region::transient)], "activations and workspaces");
   regions_[static_cast<size_t>(Region::registered)] =
       comm.allocate(bytes[static_cast<size_t>(Region::registered)], "gradients that peers read");
+  for (const Memory& region : regions_) region.populate(threads, "the plan");
 }
 
 Tensor Arenas::tensor(const Plan& plan, BufferId id, int micro) const {

@@ -12,8 +12,9 @@ namespace dstrain {
 
 class Arenas {
  public:
-  // Reserves what `table` says; collective over `comm` (peers map the registered region).
-  Arenas(const MemoryTable& table, Communicator& comm);
+  // Reserves what `table` says and makes it present, with `threads` threads; collective over `comm`
+  // (peers map the registered region). Throws RunError where the machine does not have it.
+  Arenas(const MemoryTable& table, Communicator& comm, int threads);
 
   // The tensor of a buffer of `plan`; of its copy `micro` where it has one per micro-batch.
   Tensor tensor(const Plan& plan, BufferId id, int micro = 0) const;

@@ -26,7 +26,7 @@ class Decoder {
   Decoder(const Job& job, const GenerateRequest& request, int64_t seq_len)
       : library_(make_cpu_library()),
         plans_(make_decode_plan(job, seq_len, *library_, request.threads)),
-        arenas_(plans_.memory, comm_),
+        arenas_(plans_.memory, comm_, request.threads),
         executor_(plans_.validate, arenas_, *library_, job, comm_, nullptr),
         ids_(static_cast<size_t>(seq_len)) {
     load(job, request);

@@ -45,7 +45,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx)
       ctx_(ctx),
       library_(make_cpu_library()),
       plans_(make_rank_plan(job, {ctx.comm->rank(), ctx.comm->size()}, *library_, ctx.threads)),
-      arenas_(plans_.memory, *ctx.comm),
+      arenas_(plans_.memory, *ctx.comm, ctx.threads),
       model_(plans_.train, arenas_, ctx.threads),
       train_(plans_.train, arenas_, *library_, job, *ctx.comm, ctx.slot) {
   if (job.eval_interval > 0)

@@ -1,4 +1,4 @@
-// The plan's memory against the operating system's: what is reserved, what is touched, what the
+// The plan's memory against the operating system's: what is reserved, what is present, what the
 // process needs besides.
 #include <sys/mman.h>
 
@@ -49,7 +49,7 @@ Job job_of(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("a step touches what the plan says, class by class, and nothing more is reserved") {
+TEST_CASE("the kernel holds what the plan says, class by class, and nothing more is reserved") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     INFO(name_of(dtype));
     const Job job = job_of(dtype);
@@ -57,17 +57,17 @@ TEST_CASE("a step touches what the plan says, class by class, and nothing more i
     Rig rig(job, data);
     rig.step(1e-3f);
     const Plan& plan = rig.plans.train;
-    std::map<MemoryClass, int64_t> touched;
+    std::map<MemoryClass, int64_t> present;
     for (size_t i = 0; i < plan.program.buffers.size(); ++i) {
       const Buffer& b = plan.program.buffers[i];
       if (b.parent != kNone || b.lifetime != Lifetime::persistent) continue;
-      touched[b.memory] += resident(rig.arenas.at(plan.address[i]), b.bytes());
+      present[b.memory] += resident(rig.arenas.at(plan.address[i]), b.bytes());
     }
     const ClassBytes& planned = rig.plans.memory.at_peak;
-    CHECK(touched[MemoryClass::parameters] ==
+    CHECK(present[MemoryClass::parameters] ==
           planned[static_cast<size_t>(MemoryClass::parameters)]);
-    CHECK(touched[MemoryClass::gradients] == planned[static_cast<size_t>(MemoryClass::gradients)]);
-    CHECK(touched[MemoryClass::optimizer] == planned[static_cast<size_t>(MemoryClass::optimizer)]);
+    CHECK(present[MemoryClass::gradients] == planned[static_cast<size_t>(MemoryClass::gradients)]);
+    CHECK(present[MemoryClass::optimizer] == planned[static_cast<size_t>(MemoryClass::optimizer)]);
     // The shared region, whose owners change: all of it is used, and no byte beyond it is reserved.
     const int64_t transient = rig.plans.memory.region_bytes[static_cast<size_t>(Region::transient)];
     CHECK(resident(rig.arenas.at({Region::transient, 0, 0}), transient) == transient);

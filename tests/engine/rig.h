@@ -48,7 +48,7 @@ class Rig {
         data(data_in),
         library(make_cpu_library()),
         plans(make_rank_plan(job, {0, 1}, *library, threads)),
-        arenas(plans.memory, comm),
+        arenas(plans.memory, comm, threads),
         model(plans.train, arenas, threads),
         executor(plans.train, arenas, *library, job, comm, nullptr) {
     state.seed = job.seed;
