@@ -61,9 +61,13 @@ fi
 echo "$(wc -c <"$data") bytes; it begins:"
 head -n 3 "$data" | cut -c 1-100
 
-say "train: configs/quickstart.json on 2 ranks, into $work/run"
+precision=()
+if grep -qw amx_bf16 /proc/cpuinfo; then # three times as fast as fp32 there, and slower elsewhere
+  precision=(--set bf16.enabled=true)
+fi
+say "train: configs/quickstart.json on 2 ranks${precision:+, in bf16,} into $work/run"
 command=("$dstrain" --num_gpus 2 --config configs/quickstart.json --device cpu --data "$data"
-  --output "$work/run" "${steps[@]}")
+  --output "$work/run" "${precision[@]}" "${steps[@]}")
 echo "${command[*]}"
 "${command[@]}"
 
