@@ -22,19 +22,21 @@ struct TensorSpec {  // an absent operand has no elements: Shape{0}
 struct KernelSpec {
   OpKind op{};
   OpAttrs attrs;
-  std::span<const TensorSpec> in;   // in the order of op.h, absent ones included
+  std::span<const TensorSpec> in;  // in the order of op.h, absent ones included
   std::span<const TensorSpec> out;
-  int threads = 1;                  // OpenMP threads the kernel may use
+  int threads = 1;  // OpenMP threads the kernel may use
 };
 
 // What one run of a kernel is given. Operands stand in the order of op.h; absent ones are null.
 struct KernelCall {
   std::span<const Tensor> in;
   std::span<const Tensor> out;
-  Tensor workspace;            // u8, 64-byte aligned, at least workspace_bytes(spec)
+  Tensor workspace;  // u8, 64-byte aligned, at least workspace_bytes(spec)
   const StepState* state = nullptr;
-  int64_t sample_offset = 0;   // global counter of sample b of this micro-batch = state->first_sample + sample_offset + b
-  bool accumulate = false;     // add to f32 weight gradients, loss and `accumulate`'s output instead of writing them
+  int64_t sample_offset =
+      0;  // global counter of sample b of this micro-batch = state->first_sample + sample_offset + b
+  bool accumulate =
+      false;  // add to f32 weight gradients, loss and `accumulate`'s output instead of writing them
 };
 
 class Kernel {

@@ -31,7 +31,9 @@ constexpr std::string_view name_of(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-constexpr bool is_16bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+constexpr bool is_16bit(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16;
+}
 
 struct bf16 {
   uint16_t bits;
@@ -40,8 +42,12 @@ struct f16 {
   uint16_t bits;
 };
 
-inline float to_float(float x) { return x; }
-inline float to_float(bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+inline float to_float(float x) {
+  return x;
+}
+inline float to_float(bf16 x) {
+  return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+}
 
 inline bf16 to_bf16(float x) {
   const auto u = std::bit_cast<uint32_t>(x);
@@ -64,9 +70,10 @@ inline f16 to_f16(float x) {
   const auto u = std::bit_cast<uint32_t>(x);
   const auto sign = static_cast<uint16_t>((u >> 16) & 0x8000u);
   const uint32_t a = u & 0x7fffffffu;
-  if (a > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};        // NaN
-  if (a >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};       // rounds to infinity
-  if (a < 0x38800000u) {  // subnormal in f16: adding 0.5 leaves the rounded mantissa in the low bits
+  if (a > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};   // NaN
+  if (a >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // rounds to infinity
+  if (a <
+      0x38800000u) {  // subnormal in f16: adding 0.5 leaves the rounded mantissa in the low bits
     const float shifted = std::bit_cast<float>(a) + 0.5f;
     return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u))};
   }
@@ -76,10 +83,16 @@ inline f16 to_f16(float x) {
 template <class T>
 T from_float(float x);
 template <>
-inline float from_float<float>(float x) { return x; }
+inline float from_float<float>(float x) {
+  return x;
+}
 template <>
-inline bf16 from_float<bf16>(float x) { return to_bf16(x); }
+inline bf16 from_float<bf16>(float x) {
+  return to_bf16(x);
+}
 template <>
-inline f16 from_float<f16>(float x) { return to_f16(x); }
+inline f16 from_float<f16>(float x) {
+  return to_f16(x);
+}
 
 }  // namespace dstrain

@@ -68,8 +68,9 @@ struct DropoutRule {
 
 inline uint32_t dropout_bits(PhiloxKey key, uint64_t sample, uint64_t element) {
   const uint64_t block = element / 8;
-  const PhiloxBlock r = philox(key, {static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32),
-                                     static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32)});
+  const PhiloxBlock r =
+      philox(key, {static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32),
+                   static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32)});
   const uint32_t word = r[(element % 8) / 2];
   return element % 2 ? word >> 16 : word & 0xffffu;
 }

@@ -11,11 +11,11 @@ namespace dstrain {
 struct StepState {
   // Set by the trainer before the first instruction.
   uint64_t seed = 0;
-  int64_t step = 0;            // optimizer steps begun, skipped ones included; the first step is 1
-  int64_t applied_steps = 0;   // updates really applied: the t of Adam and of the lr schedule
-  int64_t first_sample = 0;    // global counter of the step's first sample (k * train_batch_size)
+  int64_t step = 0;           // optimizer steps begun, skipped ones included; the first step is 1
+  int64_t applied_steps = 0;  // updates really applied: the t of Adam and of the lr schedule
+  int64_t first_sample = 0;   // global counter of the step's first sample (k * train_batch_size)
   float lr = 0;
-  float beta1 = 0.9f;          // OneCycle moves beta1; beta2 rests
+  float beta1 = 0.9f;  // OneCycle moves beta1; beta2 rests
   float beta2 = 0.999f;
   float bias_correction1 = 1;  // 1 - beta1^t, or 1 where the optimizer has none
   float bias_correction2 = 1;
@@ -34,9 +34,9 @@ struct StepState {
   double grad_square_sum = 0;  // of the scaled gradient
 
   // Results of FinishGradients.
-  float grad_norm = 0;         // unscaled, before clipping
-  float grad_scale = 1;        // clip coefficient / loss_scale: multiplies every gradient element
-  int32_t skip = 0;            // 1: the optimizer and what follows it leave everything as it is
+  float grad_norm = 0;   // unscaled, before clipping
+  float grad_scale = 1;  // clip coefficient / loss_scale: multiplies every gradient element
+  int32_t skip = 0;      // 1: the optimizer and what follows it leave everything as it is
 };
 
 }  // namespace dstrain
