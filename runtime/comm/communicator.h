@@ -76,6 +76,9 @@ class Communicator {
   // Seconds a wait may last without progress before it throws; the default is CommOptions'.
   virtual void set_deadline(double seconds) = 0;
 
+  // OpenMP threads that add and copy; the default is CommOptions'.
+  virtual void set_threads(int threads) = 0;
+
   // Collective end of a good run: completes what was started, meets the peers and leaves MPI. The
   // destructor does the same where it can do so soon, and never hangs; after a failure it leaves
   // MPI alone, so that a process then ends with its own exit status.

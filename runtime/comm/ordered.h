@@ -64,6 +64,7 @@ class OrderedCommunicator : public Communicator {
   void abort(const std::string& reason) final;
   int64_t wire_bytes() const final { return wire_bytes_; }
   void set_deadline(double seconds) final { deadline_seconds_ = seconds; }
+  void set_threads(int threads) final { threads_ = threads; }
   void finish() final;
 
   void wait_for(int64_t sequence) final;

@@ -22,6 +22,7 @@ class SelfComm final : public Communicator {
   void abort(const std::string& reason) override;
   int64_t wire_bytes() const override { return 0; }
   void set_deadline(double) override {}
+  void set_threads(int) override {}
   void finish() override {}
 
   void wait_for(int64_t) override { throw_if_aborted(); }

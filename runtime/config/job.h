@@ -83,6 +83,17 @@ struct DataConfig {
 
 enum class ReduceMode { boundary, micro_batch };
 
+// Stage 3: what stays gathered, and what is gathered ahead; all in elements (DeepSpeed's names are
+// those of the keys zero_optimization.stage3_*).
+struct GatherLimits {
+  int64_t prefetch_elements = 50'000'000;
+  int64_t param_persistence = 100'000;
+  int64_t model_persistence = INT64_MAX;
+  int64_t max_live_elements = 1'000'000'000;
+  int64_t max_reuse_distance = 1'000'000'000;
+  bool operator==(const GatherLimits&) const = default;
+};
+
 struct Job {
   int ranks = 1;
   std::string device = "auto";
@@ -96,7 +107,9 @@ struct Job {
   double gradient_clipping = 1.0;  // 0: off
   ReduceMode reduce = ReduceMode::boundary;
   int zero_stage = 0;
-  int64_t reduce_bucket_elements = 500'000'000;
+  int64_t reduce_bucket_elements = 500'000'000;  // gradients on their way at a time
+  bool overlap_comm = false;                     // communication beside computation
+  GatherLimits gather;
   ModelConfig model;
   DataConfig data;
   int64_t steps = 1000;
@@ -105,6 +118,7 @@ struct Job {
   int64_t steps_per_print = 10;
   std::vector<std::string> weight_decay_exclude;
   std::string output;                // directory
+  std::string trace;                 // file for the times of some steps; empty: none
   std::string init_weights, resume;  // empty: absent
   bool operator==(const Job&) const = default;
 };

@@ -142,7 +142,8 @@ class Walk {
     const KeySpec& target = spec.rule ? spec : target_of(facts_, spec);
     Judgement judgement;
     if (key == "zero_optimization" && m.value.is(Node::Kind::boolean)) {
-      judgement = legacy_zero(m.value.boolean);
+      judgement = {State::honoured,
+                   fmt::format("an old form of \"stage\": {}", m.value.boolean ? 1 : 0)};
     } else if (const std::string wrong = automatic ? "" : type_error(target, m.value);
                !wrong.empty()) {
       judgement = {State::error, wrong};
@@ -166,11 +167,6 @@ class Walk {
     if (!automatic) return spec.rule->judge(facts_, spec, value);
     if (spec.fallback.empty()) return {State::no_effect, "unset"};
     return spec.rule->judge(facts_, spec, read_value(spec.fallback, Source::file));
-  }
-
-  static Judgement legacy_zero(bool on) {
-    if (!on) return {State::honoured, "an old form of \"stage\": 0"};
-    return {State::not_yet, "an old form of \"stage\": 1, which is not available yet: use 0"};
   }
 
   const Node& root_;

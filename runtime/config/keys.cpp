@@ -129,6 +129,13 @@ Facts find_facts(const Node& root) {
   return f;
 }
 
+std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
+  if (strategy == "NO_SHARD") return 0;
+  if (strategy == "SHARD_GRAD_OP") return 2;
+  if (strategy == "FULL_SHARD") return 3;
+  return std::nullopt;
+}
+
 const std::vector<KeySpec>& key_table() {
   static const std::vector<KeySpec> table = [] {
     std::vector<KeySpec> all;

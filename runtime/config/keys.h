@@ -5,6 +5,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,6 +87,9 @@ const KeySpec& target_of(const Facts& facts, const KeySpec& spec);
 
 // What an unknown `key` may have meant: " (did you mean ...?)", or empty.
 std::string suggestion(const Facts& facts, std::string_view key);
+
+// The ZeRO stage that one of FSDP's sharding strategies is; none for a hybrid one.
+std::optional<int64_t> stage_of_sharding(std::string_view strategy);
 
 // Whether `word` is one of the words of `list` ("a|b|c").
 bool one_of(std::string_view list, std::string_view word);

@@ -139,6 +139,10 @@ Node canonical(const Node& root) {
   if (const Member* zero = result.member("zero_optimization");
       zero && zero->value.is(Node::Kind::boolean))
     put(result, "zero_optimization.stage", integer_node(zero->value.boolean ? 1 : 0, zero->place));
+  if (const Member* sharding = find(root, "dstrain.sharding");
+      sharding && !find(result, "zero_optimization.stage"))
+    if (const auto stage = stage_of_sharding(sharding->value.text))
+      put(result, "zero_optimization.stage", integer_node(*stage, sharding->place));
   for (const KeySpec& spec : key_table()) {
     if (spec.alias.empty() || spec.type == Type::section) continue;
     const Member* old = find(root, spec.key);

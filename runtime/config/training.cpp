@@ -171,18 +171,34 @@ void solve_schedule(Job& job, Values& v, Problems& problems, const Facts& facts)
   overrule_lr(job, v, problems, top, s.warmup_max_lr);
 }
 
+void solve_zero(Job& job, Values& v) {
+  job.zero_stage = static_cast<int>(v.integer("zero_optimization.stage"));
+  // "auto" is what Hugging Face derives from the model's width.
+  const int64_t width =
+      job.model.kind == ModelKind::gptlite ? job.model.n_embd : job.model.hidden_size;
+  const auto elements = [&](std::string_view key, int64_t derived, std::string_view why) {
+    return v.is_auto(key) ? v.integer(key, derived, why) : v.integer(key);
+  };
+  job.reduce_bucket_elements =
+      elements("zero_optimization.reduce_bucket_size", width * width, "hidden size squared");
+  job.overlap_comm = v.flag("zero_optimization.overlap_comm", true, "every stage");
+  if (job.zero_stage < 3) return;
+  GatherLimits& g = job.gather;
+  g.prefetch_elements = elements("zero_optimization.stage3_prefetch_bucket_size",
+                                 width * width * 9 / 10, "0.9 x hidden size squared");
+  g.param_persistence = elements("zero_optimization.stage3_param_persistence_threshold", 10 * width,
+                                 "10 x hidden size");
+  g.model_persistence = v.integer("zero_optimization.stage3_model_persistence_threshold");
+  g.max_live_elements = v.integer("zero_optimization.stage3_max_live_parameters");
+  g.max_reuse_distance = v.integer("zero_optimization.stage3_max_reuse_distance");
+}
+
 }  // namespace
 
 void solve_training(Job& job, Values& values, Problems& problems, const Facts& facts) {
   job.gradient_clipping = values.real("gradient_clipping");
   job.steps_per_print = values.integer("steps_per_print");
-  job.zero_stage = static_cast<int>(values.integer("zero_optimization.stage"));
-  constexpr std::string_view bucket = "zero_optimization.reduce_bucket_size";
-  const int64_t width =
-      job.model.kind == ModelKind::gptlite ? job.model.n_embd : job.model.hidden_size;
-  job.reduce_bucket_elements = values.is_auto(bucket)
-                                   ? values.integer(bucket, width * width, "hidden size squared")
-                                   : values.integer(bucket);
+  solve_zero(job, values);
   const std::string reduce =
       values.text("dstrain.reduce", job.zero_stage < 2 ? "boundary" : "micro_batch",
                   fmt::format("stage {}", job.zero_stage));

@@ -17,6 +17,13 @@ Node node_of(double value) {
   return node;
 }
 
+Node node_of(bool value) {
+  Node node;
+  node.kind = Node::Kind::boolean;
+  node.boolean = value;
+  return node;
+}
+
 Node node_of(int64_t value) {
   Node node;
   node.kind = Node::Kind::integer;
@@ -114,6 +121,10 @@ double Values::real(std::string_view key, double derived, std::string_view why) 
 
 int64_t Values::integer(std::string_view key, int64_t derived, std::string_view why) {
   return resolve(key, node_of(derived), std::string(why)).integer;
+}
+
+bool Values::flag(std::string_view key, bool derived, std::string_view why) {
+  return resolve(key, node_of(derived), std::string(why)).boolean;
 }
 
 std::string Values::text(std::string_view key, const std::string& derived, std::string_view why) {

@@ -32,6 +32,7 @@ class Values {
   // As above, with `derived` in place of the default; `why` is where it comes from.
   double real(std::string_view key, double derived, std::string_view why);
   int64_t integer(std::string_view key, int64_t derived, std::string_view why);
+  bool flag(std::string_view key, bool derived, std::string_view why);
   std::string text(std::string_view key, const std::string& derived, std::string_view why);
 
   void record(std::string_view key, std::string value, std::string origin);
@@ -50,6 +51,7 @@ class Values {
 
 Node node_of(double value);
 Node node_of(int64_t value);
+Node node_of(bool value);
 Node node_of(const std::string& value);
 
 }  // namespace dstrain

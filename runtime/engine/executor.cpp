@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -44,25 +43,49 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const KernelLibrary& 
     }
     bound_.push_back(std::move(bound));
   }
+  collectives_ = count_collectives(plan);
+  const bool own_thread =
+      job.overlap_comm && comm.size() > 1 && plan.threads > 1 && collectives_ > 0;
+  if (own_thread) comm.set_threads(1);
+  queue_ = make_comm_queue(comm, static_cast<size_t>(collectives_), own_thread);
 }
 
 void Executor::run(StepContext& context) const {
-  using Clock = std::chrono::steady_clock;
-  const bool timed = !context.seconds.empty();
-  Clock::time_point before = timed ? Clock::now() : Clock::time_point{};
-  for (const Issue& issue : plan_.order) {
+  const bool timed = !context.seconds.empty() || context.trace;
+  const int64_t begin = timed ? monotonic_ns() : 0;
+  const auto wait = [&](int32_t collectives, size_t place) {
+    const int64_t before = context.trace ? monotonic_ns() : 0;
+    queue_->wait(collectives);
+    if (context.trace) context.trace->waits[place] = {before, monotonic_ns()};
+  };
+  for (size_t i = 0; i < plan_.order.size(); ++i) {
+    const Issue& issue = plan_.order[i];
     const auto index = static_cast<size_t>(issue.instruction);
     if (slot_) slot_->publish(issue.instruction);
+    queue_->poll();
+    wait(plan_.waits[i], i);
+    const int64_t before = timed ? monotonic_ns() : 0;
     run_one(bound_[index], issue, context);
     if (!timed) continue;
-    const Clock::time_point after = Clock::now();
-    context.seconds[index] += std::chrono::duration<double>(after - before).count();
-    before = after;
+    const int64_t after = monotonic_ns();
+    if (context.trace) context.trace->issues[i] = {before, after};
+    if (!context.seconds.empty())
+      context.seconds[index] += static_cast<double>(after - before) * 1e-9;
   }
+  wait(collectives_, plan_.order.size());
+  if (context.trace) record(*context.trace, begin);
+  queue_->restart();
+}
+
+void Executor::record(StepTrace& trace, int64_t begin_ns) const {
+  trace.whole = {begin_ns, monotonic_ns()};
+  size_t next = 0;
+  for (size_t i = 0; i < plan_.order.size(); ++i)
+    if (is_collective(op_of(plan_.order[i]))) trace.issues[i] = queue_->times(next++);
 }
 
 void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) const {
-  switch (plan_.program.instructions[static_cast<size_t>(issue.instruction)].op) {
+  switch (op_of(issue)) {
     case OpKind::load_batch:
       return load_batch(bound, context);
     case OpKind::zero: {
@@ -73,7 +96,10 @@ void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& cont
     case OpKind::reduce_counts:
       return reduce_counts(context);
     case OpKind::all_reduce:
-      return all_reduce(bound);
+    case OpKind::reduce_scatter:
+    case OpKind::all_gather:
+      return queue_->post(op_of(issue), operand(bound, 0, issue.micro),
+                          operand(bound, 1, issue.micro));
     case OpKind::finish_gradients:
       return finish_gradients(bound, context);
     default:
@@ -136,10 +162,6 @@ void Executor::reduce_counts(StepContext& context) const {
   s.d_loss = static_cast<float>(static_cast<double>(s.loss_scale) / total);
 }
 
-void Executor::all_reduce(const Bound& bound) const {
-  comm_.all_reduce(operand(bound, 0, 0)).wait();
-}
-
 void Executor::finish_gradients(const Bound& bound, StepContext& context) const {
   StepState& s = *context.state;
   const Tensor units = operand(bound, 0, 0);
@@ -171,22 +193,38 @@ void Executor::finish_gradients(const Bound& bound, StepContext& context) const 
 void Executor::report_non_finite(const StepContext& context) const {
   const StepState& s = *context.state;
   const Program& program = plan_.program;
-  for (const Parameter& p : program.parameters) {
-    const BufferId unit = program.find("grads:" + program.units[static_cast<size_t>(p.unit)].name);
-    if (p.gradient == kNone) continue;
-    const auto* values = arenas_.tensor(plan_, unit).as<const float>() + p.offset;
-    const auto* bad = std::find_if_not(values, values + p.shape.elements(),
-                                       [](float v) { return std::isfinite(v); });
-    if (bad == values + p.shape.elements()) continue;
-    fail_run(
-        "step {}: loss {}, gradient norm {}; the first gradient with a non-finite value is {} "
-        "(element "
-        "{} is {}); lower the learning rate, or look at the data of this step",
-        s.step, s.loss_sum / static_cast<double>(s.targets), s.grad_norm, p.name, bad - values,
-        *bad);
+  // The first parameter of which any rank holds a non-finite sum, its element and the value.
+  const auto count = static_cast<double>(program.parameters.size());
+  std::array<double, 3> mine{count, 0, 0};
+  for (size_t i = 0; i < program.parameters.size() && mine[0] == count; ++i) {
+    const Parameter& p = program.parameters[i];
+    const Unit& unit = program.units[static_cast<size_t>(p.unit)];
+    const BufferId id = program.find("grads:" + unit.name);
+    if (id == kNone) continue;
+    const Range owned = owned_slice(unit, plan_.place);
+    const int64_t held = range_of(program.at(id), unit, plan_.place).begin;
+    const int64_t begin = std::max(owned.begin, p.offset);
+    const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
+    const auto* values = arenas_.tensor(plan_, id).as<const float>();
+    for (int64_t e = begin; e < end; ++e) {
+      if (std::isfinite(values[e - held])) continue;
+      mine = {static_cast<double>(i), static_cast<double>(e - p.offset), values[e - held]};
+      break;
+    }
   }
-  fail_run("step {}: loss {}, gradient norm {}: not finite on another rank", s.step,
-           s.loss_sum / static_cast<double>(s.targets), s.grad_norm);
+  comm_.gather_values(mine, gathered_);
+  size_t first = 0;
+  for (size_t r = 3; r < gathered_.size(); r += 3)
+    if (gathered_[r] < gathered_[first]) first = r;
+  const double loss = s.loss_sum / static_cast<double>(s.targets);
+  if (gathered_[first] == count)
+    fail_run("step {}: loss {}, gradient norm {}: not finite, although every gradient is", s.step,
+             loss, s.grad_norm);
+  fail_run(
+      "step {}: loss {}, gradient norm {}; the first gradient with a non-finite value is {} "
+      "(element {} is {}); lower the learning rate, or look at the data of this step",
+      s.step, loss, s.grad_norm, program.parameters[static_cast<size_t>(gathered_[first])].name,
+      static_cast<int64_t>(gathered_[first + 1]), gathered_[first + 2]);
 }
 
 }  // namespace dstrain

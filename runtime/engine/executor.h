@@ -10,6 +10,7 @@
 #include "runtime/core/rank_board.h"
 #include "runtime/data/dataset.h"
 #include "runtime/engine/arenas.h"
+#include "runtime/engine/comm_queue.h"
 
 namespace dstrain {
 
@@ -22,6 +23,7 @@ struct StepContext {
   std::span<const int32_t> ids{};  // decoding: the inputs themselves, instead of a dataset
   // Where it has a place for every instruction: seconds are added, per instruction of the program.
   std::span<double> seconds{};
+  StepTrace* trace = nullptr;   // filled where given; prepared for the plan
   bool stop_requested = false;  // in: this rank was asked to stop
   bool stop_agreed = false;     // out: some rank was; all ranks see it at the same step
 };
@@ -48,11 +50,14 @@ class Executor {
     Tensor workspace;
   };
 
+  OpKind op_of(const Issue& issue) const {
+    return plan_.program.instructions[static_cast<size_t>(issue.instruction)].op;
+  }
   void run_one(const Bound& bound, const Issue& issue, StepContext& context) const;
   void run_kernel(const Bound& bound, const Issue& issue, const StepContext& context) const;
   void load_batch(const Bound& bound, StepContext& context) const;
   void reduce_counts(StepContext& context) const;
-  void all_reduce(const Bound& bound) const;
+  void record(StepTrace& trace, int64_t begin_ns) const;
   void finish_gradients(const Bound& bound, StepContext& context) const;
   [[noreturn]] void report_non_finite(const StepContext& context) const;
   Tensor operand(const Bound& bound, size_t i, int micro) const;
@@ -64,6 +69,8 @@ class Executor {
   RankSlot* slot_;
   std::vector<Bound> bound_;
   std::vector<Operand> operands_;
+  int32_t collectives_ = 0;  // of a step
+  std::unique_ptr<CommQueue> queue_;
   mutable std::vector<double> gathered_;  // answers of gather_values, sized once
 };
 

@@ -64,7 +64,7 @@ class Decoder {
     check(plan.program.dtype == DType::f32, "generation runs in f32, not in {}",
           name_of(job.dtype));
     load_weights(request.run_dir + "/model.safetensors",
-                 ModelState(plan, arenas_, request.threads).weights());
+                 ModelState(plan, arenas_, comm_, request.threads).weights());
   }
 
   SelfComm comm_;

@@ -1,5 +1,7 @@
 #include "runtime/engine/model_state.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/simd/init_weights.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
@@ -42,24 +44,29 @@ void TrainerScalars::add_to(StateRegister& registered) {
                           .local = {&values[i], {1}, DType::f64}});
 }
 
-Tensor ModelState::slice(std::string_view unit_buffer, const Parameter& p) const {
+std::string_view ModelState::master_name() const {
+  return plan_.program.dtype == DType::f32 ? "params" : "master";
+}
+
+ModelState::Piece ModelState::piece(std::string_view unit_buffer, const Parameter& p) const {
   const Program& program = plan_.program;
   const Unit& unit = program.units[static_cast<size_t>(p.unit)];
   const BufferId id = program.find(fmt::format("{}:{}", unit_buffer, unit.name));
   if (id == kNone) return {};
+  const Range held = range_of(program.at(id), unit, plan_.place);
+  const int64_t begin = std::max(held.begin, p.offset);
+  const int64_t end = std::min(held.end, p.offset + p.shape.elements());
+  if (begin >= end) return {};
   Tensor t = arenas_.tensor(plan_, id);
-  t.data = static_cast<std::byte*>(t.data) + p.offset * size_of(t.dtype);
-  t.shape = {p.shape.elements()};
-  return t;
-}
-
-Tensor ModelState::master(const Parameter& p) const {
-  return slice(plan_.program.dtype == DType::f32 ? "params" : "master", p);
+  t.data = static_cast<std::byte*>(t.data) + (begin - held.begin) * size_of(t.dtype);
+  t.shape = {end - begin};
+  return {begin - p.offset, t};
 }
 
 void ModelState::initialize(uint64_t seed) const {
   for (const Parameter& p : plan_.program.parameters) {
-    const Tensor t = master(p);
+    const auto [first, t] = master(p);
+    if (!t) continue;
     const PhiloxKey key = stream_key(seed, hash_name(p.name));
     switch (p.init) {
       case Init::zeros:
@@ -69,10 +76,10 @@ void ModelState::initialize(uint64_t seed) const {
         std::fill_n(t.as<float>(), t.elements(), 1.0f);
         break;
       case Init::normal:
-        fill_normal(t.as<float>(), 0, t.elements(), p.init_scale, key, threads_);
+        fill_normal(t.as<float>(), first, t.elements(), p.init_scale, key, threads_);
         break;
       case Init::uniform:
-        fill_uniform(t.as<float>(), 0, t.elements(), p.init_scale, key, threads_);
+        fill_uniform(t.as<float>(), first, t.elements(), p.init_scale, key, threads_);
         break;
     }
   }
@@ -80,44 +87,98 @@ void ModelState::initialize(uint64_t seed) const {
 }
 
 void ModelState::publish_masters() const {
-  const DType dtype = plan_.program.dtype;
-  if (dtype == DType::f32) return;
-  for (const Parameter& p : plan_.program.parameters) {
-    const Tensor from = master(p), to = slice("params", p);
-    const auto* values = from.as<const float>();
-    const int64_t n = from.elements();
+  if (plan_.program.dtype == DType::f32) return;
+  for (const Unit& unit : plan_.program.units) publish(unit);
+}
+
+void ModelState::publish(const Unit& unit) const {
+  const Program& program = plan_.program;
+  const BufferId master_id = program.find("master:" + unit.name);
+  const BufferId params_id = program.find("params:" + unit.name);
+  const Range from = range_of(program.at(master_id), unit, plan_.place);
+  const Range to = range_of(program.at(params_id), unit, plan_.place);
+  const DType dtype = program.dtype;
+  const Tensor params = arenas_.tensor(plan_, params_id);
+  const auto* values = arenas_.tensor(plan_, master_id).as<const float>();
+  Tensor mine{static_cast<std::byte*>(params.data) + (from.begin - to.begin) * size_of(dtype),
+              {from.size()},
+              dtype};
 #pragma omp parallel for num_threads(threads_) schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
-      if (dtype == DType::bf16)
-        to.as<bf16>()[i] = to_bf16(values[i]);
-      else
-        to.as<f16>()[i] = to_f16(values[i]);
-    }
+  for (int64_t i = 0; i < from.size(); ++i) {
+    if (dtype == DType::bf16)
+      mine.as<bf16>()[i] = to_bf16(values[i]);
+    else
+      mine.as<f16>()[i] = to_f16(values[i]);
+  }
+  if (from.size() < to.size()) comm_.all_gather(mine, params).wait();
+}
+
+void ModelState::append(std::string_view unit_buffer, std::string_view slot,
+                        StateRegister& list) const {
+  for (const Parameter& p : plan_.program.parameters) {
+    const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
+    const BufferId id = plan_.program.find(fmt::format("{}:{}", unit_buffer, unit.name));
+    if (id == kNone) continue;
+    const bool whole = plan_.program.at(id).shape.elements() == unit.elements;
+    const auto [begin, values] = piece(unit_buffer, p);
+    list.push_back({.name = p.name,
+                    .slot = std::string(slot),
+                    .global_shape = p.shape,
+                    .begin = begin,
+                    .local = values ? values : Tensor{nullptr, {0}, DType::f32},
+                    .owner = !whole || plan_.place.rank == 0});
   }
 }
 
 StateRegister ModelState::weights() const {
   StateRegister list;
-  for (const Parameter& p : plan_.program.parameters)
-    list.push_back({.name = p.name,
-                    .slot = "master",
-                    .global_shape = p.shape,
-                    .local = master(p),
-                    .owner = plan_.place.rank == 0});
+  append(master_name(), "master", list);
   return list;
 }
 
 StateRegister ModelState::everything() const {
   StateRegister list = weights();
   for (const std::string_view slot : {"exp_avg", "exp_avg_sq", "momentum"})
-    for (const Parameter& p : plan_.program.parameters)
-      if (const Tensor t = slice(slot, p))
-        list.push_back({.name = p.name,
-                        .slot = std::string(slot),
-                        .global_shape = p.shape,
-                        .local = t,
-                        .owner = plan_.place.rank == 0});
+    append(slot, slot, list);
   return list;
+}
+
+void ModelState::collect_weights(
+    const std::function<void(const Parameter&, int64_t, const Tensor&)>& take) const {
+  constexpr int64_t kBufferElements = int64_t{1} << 22;
+  const Program& program = plan_.program;
+  const bool root = plan_.place.rank == 0;
+  const auto ranks = static_cast<int64_t>(plan_.place.ranks);
+  // Hands out what elements [begin, begin + values.elements()) of the unit are.
+  const auto hand_out = [&](const Unit& unit, int64_t begin, const Tensor& values) {
+    for (const int index : unit.parameters) {
+      const Parameter& p = program.parameters[static_cast<size_t>(index)];
+      const int64_t from = std::max(begin, p.offset);
+      const int64_t to = std::min(begin + values.elements(), p.offset + p.shape.elements());
+      if (from < to)
+        take(p, from - p.offset, {values.as<float>() + (from - begin), {to - from}, DType::f32});
+    }
+  };
+  std::vector<float> buffer;
+  for (const Unit& unit : program.units) {
+    const BufferId id = program.find(fmt::format("{}:{}", master_name(), unit.name));
+    const Tensor held = arenas_.tensor(plan_, id);
+    if (held.elements() == unit.elements) {
+      if (root) hand_out(unit, 0, held);
+      continue;
+    }
+    const int64_t slice = held.elements(), window = std::min(slice, kBufferElements / ranks);
+    buffer.resize(static_cast<size_t>(window * ranks));
+    for (int64_t at = 0; at < slice; at += window) {
+      const int64_t n = std::min(window, slice - at);
+      comm_
+          .all_gather({held.as<float>() + at, {n}, DType::f32},
+                      {buffer.data(), {n * ranks}, DType::f32})
+          .wait();
+      for (int64_t r = 0; root && r < ranks; ++r)
+        hand_out(unit, r * slice + at, {buffer.data() + r * n, {n}, DType::f32});
+    }
+  }
 }
 
 }  // namespace dstrain

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 
 #include "runtime/config/job.h"
 #include "runtime/engine/arenas.h"
@@ -21,27 +22,45 @@ struct TrainerScalars {
 
 class ModelState {
  public:
-  // `plan` is the training plan; both outlive this.
-  ModelState(const Plan& plan, const Arenas& arenas, int threads)
-      : plan_(plan), arenas_(arenas), threads_(threads) {}
+  // `plan` is the training plan; all three outlive this.
+  ModelState(const Plan& plan, const Arenas& arenas, Communicator& comm, int threads)
+      : plan_(plan), arenas_(arenas), comm_(comm), threads_(threads) {}
 
-  // Fresh weights: element i of a parameter is a pure function of seed, its name and i.
+  // Fresh weights: element i of a parameter is a pure function of seed, its name and i, so that every
+  // rank makes its own slices and nothing is sent but 16-bit copies. Collective.
   void initialize(uint64_t seed) const;
   // Rounds the masters into the run's 16-bit parameters; after any other change of the masters.
+  // Collective.
   void publish_masters() const;
 
-  // The f32 values of parameter `p`, this rank's part of it (all of it at stage 0).
-  Tensor master(const Parameter& p) const;
-  // Masters as named weights, in the order of the model.
+  // Elements [begin, begin + values.elements()) of a parameter; null values: none here.
+  struct Piece {
+    int64_t begin = 0;
+    Tensor values;
+  };
+  // The f32 values of `p` that this rank holds.
+  Piece master(const Parameter& p) const { return piece(master_name(), p); }
+
+  // Masters as named weights, in the order of the model: the slices that this rank holds.
   StateRegister weights() const;
   // Masters and optimizer state.
   StateRegister everything() const;
 
+  // Hands rank 0 all f32 masters, a piece of a parameter at a time and in no particular order, through
+  // a small buffer: no rank ever holds the whole model. Collective.
+  void collect_weights(const std::function<void(const Parameter& p, int64_t begin,
+                                                const Tensor& values)>& take) const;
+
  private:
-  Tensor slice(std::string_view unit_buffer, const Parameter& p) const;  // null: no such buffer
+  // What this rank has of `p` in the unit buffer of that name.
+  Piece piece(std::string_view unit_buffer, const Parameter& p) const;
+  std::string_view master_name() const;
+  void append(std::string_view unit_buffer, std::string_view slot, StateRegister& list) const;
+  void publish(const Unit& unit) const;
 
   const Plan& plan_;
   const Arenas& arenas_;
+  Communicator& comm_;
   int threads_;
 };
 

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "runtime/core/error.h"
+#include "runtime/core/log.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint.h"
@@ -33,12 +34,30 @@ void Trainer::save_checkpoint() {
 }
 
 void Trainer::write_weights() {
-  if (!root()) return;
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
-  const StateRegister weights = model_.weights();
-  WeightsWriter writer(job_.output + "/model.safetensors", weights);
-  for (const StateEntry& entry : weights) writer.write(entry.name, entry.begin, entry.local);
-  writer.finish();
+  std::optional<WeightsWriter> writer;
+  if (root()) writer.emplace(job_.output + "/model.safetensors", model_.weights());
+  model_.collect_weights([&](const Parameter& p, int64_t begin, const Tensor& values) {
+    writer->write(p.name, begin, values);
+  });
+  if (writer) writer->finish();
+}
+
+void Trainer::write_traces() {
+  write_trace(job_.trace, plans_.train, traces_, *ctx_.comm);
+  if (!root() || traces_.empty()) return;
+  StepSplit sum;
+  for (const StepTrace& trace : traces_) {
+    const StepSplit split = split_of(plans_.train, trace);
+    sum.compute += split.compute;
+    sum.exposed_comm += split.exposed_comm;
+    sum.other += split.other;
+  }
+  const double percent = 100 / (sum.compute + sum.exposed_comm + sum.other);
+  log::info(
+      "trace of {} steps in {}: compute {:.1f} %, exposed communication {:.1f} %, other {:.1f} %",
+      traces_.size(), job_.trace, percent * sum.compute, percent * sum.exposed_comm,
+      percent * sum.other);
 }
 
 }  // namespace dstrain

@@ -16,6 +16,8 @@
 namespace dstrain {
 namespace {
 
+constexpr size_t kTracedSteps = 5;
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -46,7 +48,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx)
       library_(make_cpu_library()),
       plans_(make_rank_plan(job, {ctx.comm->rank(), ctx.comm->size()}, *library_, ctx.threads)),
       arenas_(plans_.memory, *ctx.comm, ctx.threads),
-      model_(plans_.train, arenas_, ctx.threads),
+      model_(plans_.train, arenas_, *ctx.comm, ctx.threads),
       train_(plans_.train, arenas_, *library_, job, *ctx.comm, ctx.slot) {
   if (job.eval_interval > 0)
     validate_.emplace(plans_.validate, arenas_, *library_, job, *ctx.comm, nullptr);
@@ -99,6 +101,12 @@ void Trainer::step() {
                       .split = Split::train,
                       .first = state_.first_sample,
                       .stop_requested = ctx_.stop_signal && ctx_.stop_signal() != 0};
+  // The first step is not like the others.
+  if (!job_.trace.empty() && ++steps_here_ > 1 && traces_.size() < kTracedSteps) {
+    traces_.emplace_back().step = state_.step;
+    traces_.back().prepare(plans_.train);
+    context.trace = &traces_.back();
+  }
   train_.run(context);
   if (!state_.skip) ++state_.applied_steps;
   // The signal itself is known where it arrived; elsewhere any number says that the run stops.
@@ -118,6 +126,7 @@ RunOutcome Trainer::run() {
     if (due(job_.save_interval) || stop_signal_ != 0) save_checkpoint();
   }
   write_weights();
+  if (!job_.trace.empty()) write_traces();
   if (stop_signal_ != 0)
     stop_signal_ =
         static_cast<int>(max_over_ranks(*ctx_.comm, ctx_.stop_signal ? ctx_.stop_signal() : 0));
@@ -146,12 +155,16 @@ void Trainer::validate() {
   StepState state = state_;
   std::array<double, 2> sum{};  // loss, targets
   for (int64_t batch = 0; batch < job_.eval_batches; batch += comm.size()) {
-    if (batch + comm.rank() >= job_.eval_batches) break;
+    // Where ranks gather parameters for each other all of them run, though the last batches may be
+    // fewer than ranks.
+    const bool counts = batch + comm.rank() < job_.eval_batches;
+    if (!counts && count_collectives(plan) == 0) break;
     StepContext context{.state = &state,
                         .dataset = &dataset_,
                         .split = Split::validation,
                         .first = batch * job_.batch.micro_batch};
     validate_->run(context);
+    if (!counts) break;
     sum[0] += *arenas_.tensor(plan, plan.program.loss).as<const double>();
     sum[1] += static_cast<double>(state.targets);
   }

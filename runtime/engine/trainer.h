@@ -40,6 +40,7 @@ class Trainer {
   void validate();
   void save_checkpoint();
   void write_weights();
+  void write_traces();
   bool root() const { return ctx_.comm->rank() == 0; }
 
   const Job& job_;
@@ -53,7 +54,9 @@ class Trainer {
   std::optional<Executor> validate_;
   std::optional<MetricsWriter> metrics_;  // rank 0, from the first step on
   StepState state_;
-  int64_t peak_bytes_ = 0;  // of the largest rank
+  int64_t steps_here_ = 0;         // since this process began
+  std::vector<StepTrace> traces_;  // of the steps that are traced
+  int64_t peak_bytes_ = 0;         // of the largest rank
   int stop_signal_ = 0;
 };
 

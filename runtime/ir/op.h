@@ -45,7 +45,9 @@ enum class OpKind : uint8_t {
   load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
   zero,              // -> x = 0
   reduce_counts,     // sums the target count over ranks; sets d_loss
-  all_reduce,        // a unit's gradient over the data-parallel group, in place, in rank order
+  all_reduce,        // x (n): its sum over the data-parallel group, in rank order, in place
+  reduce_scatter,    // x (n) -> y (n / ranks): this rank's slice of the same sum
+  all_gather,        // x (n / ranks) -> y (n): all ranks' slices; x may be this rank's part of y
   finish_gradients,  // sums norms and losses over ranks; sets norm, clip, skip, loss scale
 };
 

@@ -1,5 +1,7 @@
 #include "runtime/ir/program.h"
 
+#include <fmt/format.h>
+
 namespace dstrain {
 
 std::string_view name_of(MemoryClass memory) {
@@ -29,6 +31,16 @@ int32_t Program::add_group(const std::string& name) {
 BufferId Program::find(const std::string& name) const {
   const auto it = by_name_.find(name);
   return it == by_name_.end() ? kNone : it->second;
+}
+
+BufferId Program::view(BufferId whole, int64_t begin, int64_t count) {
+  if (count == at(whole).shape.elements()) return whole;
+  Buffer buffer = at(whole);
+  buffer.shape = {count};
+  buffer.parent = whole;
+  buffer.parent_offset = begin;
+  buffer.name += fmt::format("[{}:{}]", begin, begin + count);
+  return add_buffer(std::move(buffer));
 }
 
 BufferId Program::root(BufferId id) const {

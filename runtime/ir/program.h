@@ -110,6 +110,8 @@ struct Program {
   int32_t add_group(const std::string& name);    // index of a new or the newest equal group
   BufferId find(const std::string& name) const;  // kNone where no buffer has the name
   BufferId root(BufferId id) const;              // the buffer whose memory a view lies in
+  // Elements [begin, begin + count) of `whole` as a flat buffer; `whole` itself where that is all.
+  BufferId view(BufferId whole, int64_t begin, int64_t count);
 
  private:
   std::unordered_map<std::string, BufferId> by_name_{};  // the first of each name

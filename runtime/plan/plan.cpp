@@ -27,13 +27,14 @@ std::vector<Issue> expand(const Program& program, int64_t micro_batches) {
   return order;
 }
 
-Plan finish(Program program, Place place, int64_t micro_batches, int threads) {
+Plan finish(Program program, const Job& job, Place place, int64_t micro_batches, int threads) {
   Plan plan;
   plan.order = expand(program, micro_batches);
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
   plan.place = place;
   plan.threads = threads;
+  plan.max_live_elements = job.gather.max_live_elements;
   return plan;
 }
 
@@ -42,23 +43,27 @@ Plan train_plan(const Job& job, Place place, const KernelLibrary& library, int t
   Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   build_model(builder, job.model);
   backward(program);
-  layout(program, place.ranks);
-  reduce(program, job, place);
-  update(program, job, place);
+  const Residency residency = residency_of(job, place);
+  layout(program, place, residency);
+  reduce(program, job, place, residency);
+  update(program, job, place, residency);
+  gather(program, job, residency);
   pack(program, library, threads);
   begin_step(program);
-  return finish(std::move(program), place, job.batch.accumulation, threads);
+  return finish(std::move(program), job, place, job.batch.accumulation, threads);
 }
 
-Plan forward_plan(const ModelConfig& model, const ForwardOptions& options, Place place,
+Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
                   const KernelLibrary& library, int threads) {
   Program program;
   Builder builder(program, options);
-  build_model(builder, model);
-  layout(program, place.ranks);
+  build_model(builder, job.model);
+  const Residency residency = residency_of(job, place);
+  layout(program, place, residency);
+  gather(program, job, residency);
   pack(program, library, threads);
   begin_step(program);
-  return finish(std::move(program), place, 1, threads);
+  return finish(std::move(program), job, place, 1, threads);
 }
 
 }  // namespace
@@ -68,13 +73,16 @@ RankPlan make_rank_plan(const Job& job, Place place, const KernelLibrary& librar
   std::vector<Plan*> plans{&rank.train};
   rank.train = train_plan(job, place, library, threads);
   if (job.eval_interval > 0) {
-    rank.validate = forward_plan(
-        job.model, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false}, place,
-        library, threads);
+    rank.validate =
+        forward_plan(job, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false},
+                     place, library, threads);
     plans.push_back(&rank.validate);
   }
   rank.memory = place_memory(plans, library);
-  for (const Plan* plan : plans) verify(*plan);
+  for (Plan* plan : plans) {
+    order_communication(*plan, job.overlap_comm);
+    verify(*plan);
+  }
   return rank;
 }
 
@@ -82,10 +90,11 @@ RankPlan make_decode_plan(const Job& job, int64_t seq_len, const KernelLibrary& 
                           int threads) {
   RankPlan rank;
   rank.validate = forward_plan(
-      job.model,
+      job,
       {.dtype = job.dtype, .batch = 1, .seq_len = seq_len, .training = false, .with_loss = false},
       {}, library, threads);
   rank.memory = place_memory({&rank.validate}, library);
+  order_communication(rank.validate, false);
   verify(rank.validate);
   return rank;
 }
@@ -96,9 +105,13 @@ int64_t wire_bytes(const Plan& plan) {
   int64_t total = 0;
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (op.op != OpKind::all_reduce) continue;
-    const int64_t bytes = plan.program.at(op.reads[0]).bytes();
-    if (bytes >= kSmallest) total += 2 * (n - 1) * bytes / n;
+    const int64_t rounds = op.op == OpKind::all_reduce                                      ? 2
+                           : op.op == OpKind::reduce_scatter || op.op == OpKind::all_gather ? 1
+                                                                                            : 0;
+    if (rounds == 0) continue;
+    const int64_t bytes =
+        std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
+    if (bytes >= kSmallest) total += rounds * (n - 1) * bytes / n;
   }
   return total;
 }

@@ -42,9 +42,12 @@ struct Plan {
   std::vector<Address> address;    // of every buffer, views included
   std::vector<Address> workspace;  // of every instruction
   std::vector<int64_t> workspace_bytes;
+  // Of every issue: how many collectives, counted from the step's start, must be complete before it.
+  std::vector<int32_t> waits;
   int64_t micro_batches = 1;  // of a step
   Place place;
   int threads = 1;
+  int64_t max_live_elements = INT64_MAX;  // of gathered parameters, one unit at least
 };
 
 // Everything one rank runs.
@@ -64,9 +67,23 @@ RankPlan make_decode_plan(const Job& job, int64_t seq_len, const KernelLibrary& 
 // found by name.
 MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& library);
 
+// Collectives that run beside computation; the other instructions of the comm queue are awaited.
+constexpr bool is_collective(OpKind op) {
+  return op == OpKind::all_reduce || op == OpKind::reduce_scatter || op == OpKind::all_gather;
+}
+
+// How many of them a step of the plan starts.
+int32_t count_collectives(const Plan& plan);
+
+// Computes `waits` of a placed plan. Without `overlap` a collective is awaited where it is started.
+void order_communication(Plan& plan, bool overlap);
+
 // Proves a placed plan: operands legal for their op, nothing read before it is written, no bytes
-// reused while somebody still needs them. Throws InternalError naming the instruction.
+// reused while somebody still needs them, peers and collectives under way included. Throws InternalError naming the instruction.
 void verify(const Plan& plan);
+// The part of it that knows gathers: none is for nothing, and no more parameters are gathered at a
+// time than the plan's limit says.
+void verify_gathers(const Plan& plan);
 // Proves that the collectives of all ranks' plans match in order and size.
 void verify_ranks(const std::vector<const Plan*>& plans);
 

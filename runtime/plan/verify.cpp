@@ -63,9 +63,13 @@ class Replay {
       if (b.parent == kNone && b.lifetime == Lifetime::persistent)
         claim(static_cast<BufferId>(i), 0);
     }
-    for (const Issue& issue : plan_.order) {
+    for (size_t i = 0; i < plan_.order.size(); ++i) {
+      const Issue& issue = plan_.order[i];
+      const Instruction& op = program_.instructions[static_cast<size_t>(issue.instruction)];
+      started_ += is_collective(op.op) ? 1 : 0;
       // The steady state shows in the first, second and last micro-batch.
       if (issue.micro > 1 && issue.micro + 1 < plan_.micro_batches) continue;
+      beside_collectives(issue, plan_.waits[i]);
       step(issue);
     }
     if (program_.loss != kNone) require(program_.loss, 0, "the end of the step");
@@ -94,6 +98,39 @@ class Replay {
     check(region(id).owned(begin, end, owner(id, micro)),
           "{} reads {} before it is written, or after its bytes were reused", where,
           program_.at(id).name);
+  }
+
+  // Nobody touches what a collective under way is writing, nor changes what it, and through it a
+  // peer, is reading.
+  void beside_collectives(const Issue& issue, int32_t complete) {
+    const auto index = static_cast<size_t>(issue.instruction);
+    const Instruction& op = program_.instructions[index];
+    const bool collective = is_collective(op.op);
+    check(complete <= started_ - (collective ? 1 : 0), "{} of {} waits for a collective to come",
+          name_of(op.op), program_.groups[static_cast<size_t>(op.group)]);
+    std::erase_if(under_way_, [&](const UnderWay& u) { return u.number <= complete; });
+    const auto touch = [&](Region region, int64_t begin, int64_t end, bool written,
+                           std::string_view name) {
+      if (collective) return under_way_.push_back({started_, region, begin, end, written});
+      for (const UnderWay& u : under_way_)
+        check(u.region != region || u.end <= begin || end <= u.begin || (!u.written && !written),
+              "{} of {}, micro-batch {}, {} {} while collective {} of the step may be {} it",
+              name_of(op.op), program_.groups[static_cast<size_t>(op.group)], issue.micro,
+              written ? "writes" : "reads", name, u.number, u.written ? "writing" : "reading");
+    };
+    const auto touch_all = [&](const std::vector<BufferId>& ids, bool written) {
+      for (BufferId id : ids) {
+        if (id == kNone) continue;
+        const auto [begin, end] = range(id, issue.micro);
+        touch(plan_.address[static_cast<size_t>(id)].region, begin, end, written,
+              program_.at(id).name);
+      }
+    };
+    touch_all(op.reads, false);
+    touch_all(op.writes, true);
+    const Address& work = plan_.workspace[index];
+    if (const int64_t bytes = plan_.workspace_bytes[index]; bytes > 0)
+      touch(work.region, work.offset, work.offset + bytes, true, "its workspace");
   }
 
   void step(const Issue& issue) {
@@ -134,7 +171,16 @@ class Replay {
 
   const Plan& plan_;
   const Program& program_;
+  struct UnderWay {
+    int32_t number;  // of the step's collectives, from 1
+    Region region;
+    int64_t begin, end;
+    bool written;
+  };
+
   std::array<ByteOwners, kRegions> regions_;
+  std::vector<UnderWay> under_way_;
+  int32_t started_ = 0;
 };
 
 }  // namespace
@@ -153,6 +199,7 @@ void verify(const Plan& plan) {
           "{} lies outside {}", b.name, parent.name);
   }
   Replay(plan).run();
+  verify_gathers(plan);
 }
 
 void verify_ranks(const std::vector<const Plan*>& plans) {
@@ -161,10 +208,11 @@ void verify_ranks(const std::vector<const Plan*>& plans) {
     for (const Issue& issue : plan.order) {
       const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
       if (op.queue != Queue::comm) continue;
-      const BufferId id = op.reads.empty() ? kNone : op.reads[0];
+      // A slice has another name on every rank; what it lies in has not.
+      const BufferId id = op.reads.empty() ? kNone : plan.program.root(op.reads[0]);
       list.push_back(fmt::format("{} {} {}", name_of(op.op),
                                  id == kNone ? "" : plan.program.at(id).name,
-                                 id == kNone ? 0 : plan.program.at(id).bytes()));
+                                 id == kNone ? 0 : plan.program.at(op.reads[0]).bytes()));
     }
     return list;
   };

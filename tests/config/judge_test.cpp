@@ -26,24 +26,25 @@ std::string zero(const std::string& members) {
 
 }  // namespace
 
-TEST_CASE("verdicts: stages above 0 are not available yet") {
+TEST_CASE("verdicts: the stages, and their other names") {
   check_all({
       {zero(R"("stage": 0)"), "zero_optimization.stage", "honoured"},
-      {zero(R"("stage": 1)"), "zero_optimization.stage",
-       "not_yet: ZeRO stage 1 is not available yet: use 0"},
-      {zero(R"("stage": "2")"), "zero_optimization.stage",
-       "not_yet: ZeRO stage 2 is not available yet: use 0"},
-      {zero(R"("stage": 3.0)"), "zero_optimization.stage",
-       "not_yet: ZeRO stage 3 is not available yet: use 0"},
+      {zero(R"("stage": "2")"), "zero_optimization.stage", "honoured"},
+      {zero(R"("stage": 3.0)"), "zero_optimization.stage", "honoured"},
       {zero(R"("stage": 4)"), "zero_optimization.stage",
        "error: expected an integer from 0 to 3, found 4"},
       {zero(R"("stage": [0, 1])"), "zero_optimization.stage",
        "error: expected an integer from 0 to 3, found [0, 1]"},
-      {zero(R"("stage": 2)"), "zero_optimization", "not_yet: see zero_optimization.stage"},
+      {zero(R"("stage": 2)"), "zero_optimization", "honoured"},
       {R"("zero_optimization": true)", "zero_optimization",
-       "not_yet: an old form of \"stage\": 1, which is not available yet: use 0"},
+       "honoured: an old form of \"stage\": 1"},
       {R"("zero_optimization": false)", "zero_optimization",
        "honoured: an old form of \"stage\": 0"},
+      {R"("dstrain": {"sharding": "FULL_SHARD"})", "dstrain.sharding", "honoured: ZeRO stage 3"},
+      {R"("dstrain": {"sharding": "SHARD_GRAD_OP"}, "zero_optimization": {"stage": 1})",
+       "dstrain.sharding", "error: is stage 2, zero_optimization.stage says 1: keep one"},
+      {R"("dstrain": {"sharding": "HYBRID_SHARD"})", "dstrain.sharding",
+       "not_yet: HYBRID_SHARD is not available yet: use NO_SHARD, SHARD_GRAD_OP or FULL_SHARD"},
       {R"("zero_optimization": 1)", "zero_optimization", "error: expected a section { }, found 1"},
       {R"("zero_optimization": null)", "zero_optimization",
        "error: expected a section { }, found null: remove the key for the default"},
@@ -53,19 +54,16 @@ TEST_CASE("verdicts: stages above 0 are not available yet") {
 TEST_CASE("verdicts: keys of a stage have no effect below it") {
   check_all({
       {zero(R"("stage3_max_live_parameters": 1e9)"), "zero_optimization.stage3_max_live_parameters",
-       "no_effect: matters from stage 3 on; the stage is 0"},
+       "no_effect: matters at stage 3; the stage is 0"},
       {zero(R"("stage": 3, "stage3_max_live_parameters": 1e9)"),
-       "zero_optimization.stage3_max_live_parameters",
-       "not_yet: belongs to stage 3, which is not available yet"},
+       "zero_optimization.stage3_max_live_parameters", "honoured"},
       {zero(R"("stage": 2, "sub_group_size": 1e12)"), "zero_optimization.sub_group_size",
-       "no_effect: matters from stage 3 on; the stage is 2"},
-      {zero(R"("overlap_comm": true)"), "zero_optimization.overlap_comm",
-       "no_effect: matters from stage 1 on; the stage is 0"},
-      {zero(R"("stage": 1, "overlap_comm": true)"), "zero_optimization.overlap_comm",
-       "not_yet: belongs to stage 1, which is not available yet"},
-      {zero(R"("overlap_comm": "auto")"), "zero_optimization.overlap_comm", "no_effect: unset"},
+       "no_effect: the optimizer works in place, layer by layer"},
+      {zero(R"("overlap_comm": true)"), "zero_optimization.overlap_comm", "honoured"},
+      {zero(R"("overlap_comm": "auto")"), "zero_optimization.overlap_comm",
+       "honoured: true (auto: every stage)"},
       {zero(R"("allgather_bucket_size": 5e8)"), "zero_optimization.allgather_bucket_size",
-       "no_effect: matters from stage 1 on; the stage is 0"},
+       "no_effect: parameters are gathered in place, layer by layer: there is no bucket"},
       {zero(R"("stage": 2, "allgather_bucket_size": 7)"), "zero_optimization.allgather_bucket_size",
        "error: stages 1 and 2 need an even number: use 8"},
       {zero(R"("contiguous_gradients": false)"), "zero_optimization.contiguous_gradients",
@@ -97,8 +95,7 @@ TEST_CASE("verdicts: old and bare names stand for today's") {
       {zero(R"("param_persistence_threshold": 1e5)"),
        "zero_optimization.param_persistence_threshold",
        "no_effect: another name of zero_optimization.stage3_param_persistence_threshold; matters "
-       "from "
-       "stage 3 on; the stage is 0"},
+       "at stage 3; the stage is 0"},
       {zero(R"("max_live_parameters": 1, "stage3_max_live_parameters": 1)"),
        "zero_optimization.max_live_parameters",
        "error: stands beside zero_optimization.stage3_max_live_parameters, its other name: keep "

@@ -134,7 +134,7 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
   const std::string text = R"({
   "train_batch_size": 33, "train_micro_batch_size_per_gpu": 2,
   "optimizer": {"type": "Lamb", "params": {"lr": 1e-3, "max_coeff": 1}},
-  "zero_optimization": {"stage": 2, "overlap_comm": true, "stage3_max_reuse_distance": 1},
+  "zero_optimization": {"stage": 2, "mics_shard_size": 4, "stage3_max_reuse_distance": 1},
   "tensorboard": {"enabled": true, "job_name": "x"},
   "gradient_cliping": 1.0,
   "compression_training": {"x": {"y": 1}},
@@ -148,7 +148,7 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
         "train_micro_batch_size_per_gpu 2 x "
         "gradient_accumulation_steps 8 x 2 ranks\n"
         "c.json:3:17: optimizer.type: Lamb is not available yet: use AdamW, Adam or SGD\n"
-        "c.json:4:25: zero_optimization.stage: ZeRO stage 2 is not available yet: use 0\n"
+        "c.json:4:37: zero_optimization.mics_shard_size: MiCS is not available yet: use -1\n"
         "c.json:5:19: tensorboard.enabled: tensorboard is not available yet: set enabled to false\n"
         "c.json:6:3: gradient_cliping: unknown key (did you mean gradient_clipping?)\n"
         "c.json:7:3: compression_training: compression is not part of dstrain: remove the section\n"

@@ -23,7 +23,7 @@ void enlarge(Rig& rig) {
   std::mt19937_64 random(11);
   std::normal_distribution<float> normal(0, 0.3f);
   for (const Parameter& p : rig.plans.train.program.parameters) {
-    const Tensor t = rig.model.master(p);
+    const Tensor t = rig.model.master(p).values;
     for (int64_t i = 0; i < t.elements(); ++i) t.as<float>()[i] += normal(random);
   }
 }
@@ -44,7 +44,7 @@ void check_gradients(const Job& job, double ignored_targets = 0) {
     INFO(p.name);
     REQUIRE(p.gradient != kNone);
     const Tensor g = rig.arenas.tensor(rig.plans.train, p.gradient);
-    const Tensor w = rig.model.master(p);
+    const Tensor w = rig.model.master(p).values;
     const auto n = static_cast<size_t>(w.elements());
     const std::vector<float> gradient(g.as<float>(), g.as<float>() + n);
     const std::vector<float> weights(w.as<float>(), w.as<float>() + n);

@@ -72,7 +72,7 @@ TEST_CASE("a non-finite gradient in fp32 ends the run and names step and tensor"
   job.skip_on_overflow = false;
   job.loss_scale = {};
   Rig rig(job, data);
-  rig.model.master(rig.plans.train.program.parameters.back()).as<float>()[3] =
+  rig.model.master(rig.plans.train.program.parameters.back()).values.as<float>()[3] =
       std::numeric_limits<float>::quiet_NaN();
   CHECK_THROWS_WITH(rig.step(1e-3f), Catch::Contains("step 1") &&
                                          Catch::Contains("token_embedding_table.weight") &&

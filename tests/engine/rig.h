@@ -49,7 +49,7 @@ class Rig {
         library(make_cpu_library()),
         plans(make_rank_plan(job, {0, 1}, *library, threads)),
         arenas(plans.memory, comm, threads),
-        model(plans.train, arenas, threads),
+        model(plans.train, arenas, comm, threads),
         executor(plans.train, arenas, *library, job, comm, nullptr) {
     state.seed = job.seed;
     model.initialize(job.seed);

@@ -61,6 +61,7 @@ class ThreadComm : public Communicator {
   void abort(const std::string&) override { unused<int>(); }
   int64_t wire_bytes() const override { return 0; }
   void set_deadline(double) override {}
+  void set_threads(int) override {}
   void finish() override {}
   void wait_for(int64_t) override {}
   bool poll_for(int64_t) override { return true; }

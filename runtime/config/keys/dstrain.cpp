@@ -1,8 +1,12 @@
 // Section dstrain: everything of ours, so that the file stays a DeepSpeed file.
+#include <fmt/format.h>
+
 #include "runtime/config/keys.h"
 
 namespace dstrain::keys {
 namespace {
+
+constexpr std::string_view kShardingRows = "NO_SHARD, SHARD_GRAD_OP or FULL_SHARD";
 
 constexpr Rule kTextData{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                            if (facts.model == "benchmark")
@@ -10,6 +14,19 @@ constexpr Rule kTextData{[](const Facts& facts, const KeySpec&, const Node&) -> 
                            return {};
                          },
                          "honoured; benchmark model: no_effect"};
+
+constexpr Rule kSharding{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      const std::optional<int64_t> stage = stage_of_sharding(value.text);
+      if (!stage)
+        return {State::not_yet,
+                fmt::format("{} is not available yet: use {}", value.text, kShardingRows)};
+      if (facts.stage != *stage)
+        return {State::error, fmt::format("is stage {}, zero_optimization.stage says {}: keep one",
+                                          *stage, facts.stage)};
+      return {State::honoured, fmt::format("ZeRO stage {}", *stage)};
+    },
+    "NO_SHARD, SHARD_GRAD_OP, FULL_SHARD: honoured; others: not_yet"};
 
 }  // namespace
 
@@ -97,6 +114,14 @@ std::vector<KeySpec> dstrain() {
        .fallback = "\"boundary\"",
        .note = "when ranks add gradients: once per step, or after each micro-batch",
        .choices = "boundary|micro_batch"},
+      {.key = "dstrain.trace",
+       .type = Type::string,
+       .note = "file for the times of five steps, for Perfetto; unset: none"},
+      {.key = "dstrain.sharding",
+       .type = Type::choice,
+       .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP 2, FULL_SHARD 3",
+       .rule = &kSharding,
+       .choices = "NO_SHARD|SHARD_GRAD_OP|FULL_SHARD|HYBRID_SHARD|_HYBRID_SHARD_ZERO2"},
   };
 }
 

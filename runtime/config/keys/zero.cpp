@@ -7,37 +7,21 @@
 namespace dstrain::keys {
 namespace {
 
-constexpr Rule kStage{
-    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-      const int64_t stage = to_integer(value).value_or(0);
-      if (stage == 0) return {};
-      return {State::not_yet, fmt::format("ZeRO stage {} is not available yet: use 0", stage)};
-    },
-    "0: honoured; 1, 2, 3: not_yet"};
-
-Judgement from_stage(const Facts& facts, int64_t first) {
-  if (facts.stage < first)
-    return {State::no_effect,
-            fmt::format("matters from stage {} on; the stage is {}", first, facts.stage)};
-  return {State::not_yet,
-          fmt::format("belongs to stage {}, which is not available yet", facts.stage), true};
-}
-
-constexpr Rule kFromStage1{
-    [](const Facts& facts, const KeySpec&, const Node&) { return from_stage(facts, 1); },
-    "stage 0: no_effect; 1, 2, 3: not_yet"};
 constexpr Rule kStage3{
-    [](const Facts& facts, const KeySpec&, const Node&) { return from_stage(facts, 3); },
-    "stages 0, 1, 2: no_effect; 3: not_yet"};
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (facts.stage == 3) return {};
+      return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
+    },
+    "stages 0, 1, 2: no_effect; 3: honoured"};
 
 constexpr Rule kEven{
-    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
       const int64_t n = to_integer(value).value_or(0);
       if (facts.stage >= 1 && facts.stage <= 2 && n % 2 != 0)
         return {State::error, fmt::format("stages 1 and 2 need an even number: use {}", n + 1)};
-      return from_stage(facts, 1);
+      return {State::no_effect, std::string(spec.note)};
     },
-    "stage 0: no_effect; 1, 2, 3: not_yet"};
+    "no_effect; odd at stages 1, 2: error"};
 
 constexpr Rule kShards{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                          if (to_integer(value).value_or(-1) <= 0) return {State::no_effect, "off"};
@@ -80,10 +64,6 @@ KeySpec stage3_count(std::string_view key, std::string_view fallback, std::strin
           .min = 0};
 }
 
-KeySpec stage3_flag(std::string_view key) {
-  return {.key = key, .fallback = "false", .rule = &kStage3};
-}
-
 KeySpec renamed(std::string_view key, std::string_view target, Type type = Type::integer) {
   return {.key = key, .type = type, .alias = target};
 }
@@ -102,24 +82,27 @@ std::vector<KeySpec> zero() {
       {.key = "zero_optimization.stage",
        .type = Type::integer,
        .fallback = "0",
-       .rule = &kStage,
+       .note = "what is sharded: 1 optimizer state, 2 and gradients, 3 and parameters",
        .min = 0,
        .max = 3},
       {.key = "zero_optimization.reduce_bucket_size",
        .type = Type::integer,
        .fallback = "500000000",
-       .note = "elements reduced in one message; auto: n_embd * n_embd",
+       .note = "gradient elements under way at a time, one layer at least; auto: n_embd * n_embd",
        .min = 0},
       {.key = "zero_optimization.allgather_bucket_size",
        .type = Type::integer,
        .fallback = "500000000",
+       .note = "parameters are gathered in place, layer by layer: there is no bucket",
        .rule = &kEven,
        .min = 0},
-      {.key = "zero_optimization.overlap_comm", .rule = &kFromStage1},
+      {.key = "zero_optimization.overlap_comm",
+       .note = "messages beside computation, at every stage; unset: true"},
       {.key = "zero_optimization.sub_group_size",
        .type = Type::integer,
        .fallback = "1000000000",
-       .rule = &kStage3,
+       .state = State::no_effect,
+       .note = "the optimizer works in place, layer by layer",
        .min = 0},
       fixed("zero_optimization.contiguous_gradients", "true",
             "the plan places gradients contiguously"),
@@ -145,16 +128,27 @@ std::vector<KeySpec> zero() {
        .rule = &kLegacy},
 
       stage3_count("zero_optimization.stage3_prefetch_bucket_size", "50000000",
-                   "auto: 0.9 * n_embd * n_embd"),
+                   "the largest layer gathered ahead, in elements; auto: 0.9 * n_embd * n_embd"),
       stage3_count("zero_optimization.stage3_param_persistence_threshold", "100000",
-                   "auto: 10 * n_embd"),
-      stage3_count("zero_optimization.stage3_model_persistence_threshold", "9223372036854775807"),
-      stage3_count("zero_optimization.stage3_max_live_parameters", "1000000000"),
-      stage3_count("zero_optimization.stage3_max_reuse_distance", "1000000000"),
-      stage3_count("zero_optimization.stage3_module_granularity_threshold", "0"),
-      stage3_flag("zero_optimization.stage3_gather_16bit_weights_on_model_save"),
-      stage3_flag("zero_optimization.stage3_use_all_reduce_for_fetch_params"),
-      stage3_flag("zero_optimization.stage3_allgather_sequential"),
+                   "a layer of smaller parameters alone stays gathered; auto: 10 * n_embd"),
+      stage3_count("zero_optimization.stage3_model_persistence_threshold", "9223372036854775807",
+                   "elements that stay gathered for that reason"),
+      stage3_count("zero_optimization.stage3_max_live_parameters", "1000000000",
+                   "elements gathered at a time, one layer at least"),
+      stage3_count("zero_optimization.stage3_max_reuse_distance", "1000000000",
+                   "elements used between two uses, up to which a layer stays gathered"),
+      {.key = "zero_optimization.stage3_module_granularity_threshold",
+       .type = Type::integer,
+       .fallback = "0",
+       .state = State::no_effect,
+       .note = units,
+       .min = 0},
+      fixed("zero_optimization.stage3_gather_16bit_weights_on_model_save", "false",
+            "model.safetensors always holds all weights"),
+      fixed("zero_optimization.stage3_use_all_reduce_for_fetch_params", "false",
+            "parameters are gathered as slices"),
+      fixed("zero_optimization.stage3_allgather_sequential", "false",
+            "gathers always follow one another, in the order of their use"),
       renamed("zero_optimization.prefetch_bucket_size",
               "zero_optimization.stage3_prefetch_bucket_size"),
       renamed("zero_optimization.param_persistence_threshold",

@@ -15,6 +15,16 @@ void check_update(const Program& p, const Instruction& op, size_t slots) {
   o.no_alias();
 }
 
+// A collective between a whole and a slice of it; operand 0 is read, operand 1 written.
+void check_slice(const Program& p, const Instruction& op, int whole) {
+  const Operands o(p, op);
+  o.count(1, 1, 1, 1);
+  const Buffer& w = whole == 0 ? o.in(0) : o.out(0);
+  const Buffer& s = whole == 0 ? o.out(0) : o.in(0);
+  o.expect(w.dtype == s.dtype && w.shape.elements() % s.shape.elements() == 0,
+           "the slice does not divide the whole");
+}
+
 }  // namespace
 
 const OpRule cast{
@@ -96,6 +106,16 @@ const OpRule all_reduce{
           o.count(1, 1, 1, 1);
           o.expect(op.reads[0] == op.writes[0], "works in place");
         },
+};
+
+const OpRule reduce_scatter{
+    .name = "reduce_scatter",
+    .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 0); },
+};
+
+const OpRule all_gather{
+    .name = "all_gather",
+    .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 1); },
 };
 
 const OpRule finish_gradients{.name = "finish_gradients"};

@@ -35,6 +35,8 @@ const OpRule& rule_of(OpKind op) {
                                                             &zero,
                                                             &reduce_counts,
                                                             &all_reduce,
+                                                            &reduce_scatter,
+                                                            &all_gather,
                                                             &finish_gradients};
   return *rules[static_cast<size_t>(op)];
 }

@@ -13,7 +13,8 @@ extern const OpRule embed_token_grad, embed_position_grad, layer_norm_input_grad
     layer_norm_weight_grad, linear_input_grad, linear_weight_grad, sum_rows, activation_grad,
     attention_grad, dropout_grad, add, pack_weight;
 extern const OpRule cast, accumulate, round_wire, sum_squares, adam, sgd;
-extern const OpRule load_batch, zero, reduce_counts, all_reduce, finish_gradients;
+extern const OpRule load_batch, zero, reduce_counts, all_reduce, reduce_scatter, all_gather,
+    finish_gradients;
 
 // A view of one instruction's operands for checks: every test names the op and the operand.
 class Operands {

@@ -12,32 +12,40 @@ int64_t round_up(int64_t n, int64_t to) {
 
 }  // namespace
 
-void layout(Program& program, int ranks) {
+void layout(Program& program, Place place, const Residency& residency) {
   for (Unit& unit : program.units) {
     int64_t at = 0;
+    bool trained = false;
     for (int index : unit.parameters) {
       Parameter& p = program.parameters[static_cast<size_t>(index)];
       p.offset = at;
       at += round_up(p.shape.elements(), kAlign);
+      trained = trained || p.gradient != kNone;
     }
-    unit.elements = round_up(at, kAlign * ranks);
-    const BufferId values = program.add_buffer({.name = "params:" + unit.name,
-                                                .shape = {unit.elements},
-                                                .dtype = program.dtype,
-                                                .memory = MemoryClass::parameters,
-                                                .lifetime = Lifetime::persistent});
-    BufferId gradients = kNone;
+    unit.elements = round_up(at, kAlign * place.ranks);
+    const int64_t slice = unit.elements / place.ranks;
+    // What is gathered from is read by the peers.
+    const BufferId values =
+        program.add_buffer({.name = "params:" + unit.name,
+                            .shape = {residency.parameters ? slice : unit.elements},
+                            .dtype = program.dtype,
+                            .memory = MemoryClass::parameters,
+                            .lifetime = Lifetime::persistent,
+                            .shared = residency.optimizer || residency.parameters});
+    const BufferId gradients =
+        trained ? program.add_buffer({.name = "grads:" + unit.name,
+                                      .shape = {residency.gradients ? slice : unit.elements},
+                                      .memory = MemoryClass::gradients,
+                                      .lifetime = Lifetime::persistent,
+                                      .shared = place.ranks > 1 && !residency.gradients})
+                : kNone;
     for (int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
-      program.at(p.value).parent = values;
-      program.at(p.value).parent_offset = p.offset;
-      if (p.gradient == kNone) continue;
-      if (gradients == kNone)
-        gradients = program.add_buffer({.name = "grads:" + unit.name,
-                                        .shape = {unit.elements},
-                                        .memory = MemoryClass::gradients,
-                                        .lifetime = Lifetime::persistent,
-                                        .shared = ranks > 1});
+      if (!residency.parameters) {
+        program.at(p.value).parent = values;
+        program.at(p.value).parent_offset = p.offset;
+      }
+      if (p.gradient == kNone || residency.gradients) continue;
       program.at(p.gradient).parent = gradients;
       program.at(p.gradient).parent_offset = p.offset;
     }

@@ -7,36 +7,45 @@ namespace dstrain {
 
 void pack(Program& program, const KernelLibrary& library, int threads) {
   std::map<std::pair<BufferId, bool>, BufferId> packed;
-  std::vector<Instruction> packs;
+  std::vector<Instruction> at_start, body;
   for (Instruction& op : program.instructions) {
     const bool backward = op.op == OpKind::linear_input_grad;
-    if (op.op != OpKind::linear && !backward) continue;
-    const BufferId weight = op.reads[1];
-    op.reads.resize(backward ? 3 : 4, kNone);
-    const SpecStorage spec(program, op, threads);
-    const int64_t bytes = library.packed_bytes(spec.get());
-    if (bytes == 0) continue;
-    BufferId& buffer = packed.try_emplace({weight, backward}, kNone).first->second;
-    if (buffer == kNone) {
-      buffer = program.add_buffer(
-          {.name = (backward ? "packed_grad:" : "packed:") + program.at(weight).name,
-           .shape = {bytes},
-           .dtype = DType::u8,
-           .memory = MemoryClass::packed,
-           .lifetime = Lifetime::step});
-      OpAttrs attrs;
-      attrs.rows = program.at(op.reads[0]).shape[0];
-      attrs.for_input_grad = backward;
-      packs.push_back({.op = OpKind::pack_weight,
-                       .when = When::step_begin,
-                       .attrs = attrs,
-                       .reads = {weight},
-                       .writes = {buffer},
-                       .group = op.group});
+    const bool product = backward || op.op == OpKind::linear;
+    int64_t bytes = 0;
+    if (product) {
+      op.reads.resize(backward ? 3 : 4, kNone);
+      bytes = library.packed_bytes(SpecStorage(program, op, threads).get());
     }
-    op.reads.back() = buffer;
+    if (bytes > 0) {
+      const BufferId weight = op.reads[1];
+      BufferId& buffer = packed.try_emplace({weight, backward}, kNone).first->second;
+      if (buffer == kNone) {
+        // A weight that is gathered within a micro-batch is packed when it has come.
+        const bool gathered = program.at(program.root(weight)).lifetime == Lifetime::micro;
+        buffer = program.add_buffer(
+            {.name = (backward ? "packed_grad:" : "packed:") + program.at(weight).name,
+             .shape = {bytes},
+             .dtype = DType::u8,
+             .memory = MemoryClass::packed,
+             .lifetime = gathered ? Lifetime::micro : Lifetime::step});
+        OpAttrs attrs;
+        attrs.rows = program.at(op.reads[0]).shape[0];
+        attrs.for_input_grad = backward;
+        (gathered ? body : at_start)
+            .push_back({.op = OpKind::pack_weight,
+                        .when = gathered ? op.when : When::step_begin,
+                        .attrs = attrs,
+                        .reads = {weight},
+                        .writes = {buffer},
+                        .group = op.group});
+      }
+      op.reads.back() = buffer;
+    }
+    (op.when == When::step_begin ? at_start : body).push_back(std::move(op));
   }
-  program.instructions.insert(program.instructions.begin(), packs.begin(), packs.end());
+  at_start.insert(at_start.end(), std::make_move_iterator(body.begin()),
+                  std::make_move_iterator(body.end()));
+  program.instructions = std::move(at_start);
 }
 
 }  // namespace dstrain

@@ -1,41 +1,44 @@
 // The passes: each is a function over a program, in one file. A training plan is
-//   model -> backward -> layout -> reduce -> update -> pack -> place -> verify.
+//   model -> backward -> layout -> reduce -> update -> gather -> pack -> place -> verify.
 #pragma once
 
 #include "kernels/kernel.h"
 #include "runtime/config/job.h"
 #include "runtime/ir/program.h"
+#include "runtime/plan/residency.h"
 
 namespace dstrain {
-
-// Which rank of how many a program is made for.
-struct Place {
-  int rank = 0;
-  int ranks = 1;
-};
 
 // Appends the backward pass, derived from the rules of the forward ops in reverse order.
 void backward(Program& program);
 
-// Lays each unit's parameters out as one flat range, padded so that rank r owns the r-th of `ranks`
-// equal slices, and makes every parameter and gradient buffer a view of its unit's: "params:U" in
-// the run's dtype, "grads:U" in f32.
-void layout(Program& program, int ranks);
+// Lays each unit's parameters out as one flat range, padded so that rank r owns the r-th of equal
+// slices: "params:U" in the run's dtype, "grads:U" in f32, whole or the owned slice as the residency
+// says. Every parameter and gradient becomes a view of its unit's where that is whole; else `gather`
+// and `reduce` give it a place.
+void layout(Program& program, Place place, const Residency& residency);
 
 // Where ranks add: after the last instruction that writes a unit's gradients, in the last
 // micro-batch (boundary) or in each (micro_batch). Every contribution is rounded once to the wire
 // dtype and the sum once more, also where nothing is sent, so that the numbers do not depend on who
-// holds what.
-void reduce(Program& program, const Job& job, Place place);
+// holds what. The owner alone gets the sum where the optimizer is sharded.
+void reduce(Program& program, const Job& job, Place place, const Residency& residency);
 
 // The end of the step: norm over owned slices, FinishGradients, one optimizer instruction per run
-// of equally decayed parameters; and its state: "master:U" (16-bit runs), "exp_avg:U", ...
-void update(Program& program, const Job& job, Place place);
+// of equally decayed parameters; and its state: "master:U" (16-bit runs), "exp_avg:U", ... Where the
+// optimizer alone is sharded, the updated slices are gathered.
+void update(Program& program, const Job& job, Place place, const Residency& residency);
+
+// Sharded parameters: gathers each unit before it is used, ahead of time where the limits of the job
+// allow it, and lets go of it where its next use is too far away. Nothing to do where parameters are
+// replicated.
+void gather(Program& program, const Job& job, const Residency& residency);
 
 // The start of the step: load_batch and, where there are gradients to divide, the target count.
 void begin_step(Program& program);
 
-// Packs weights once per step into the layout that the library's products prefer, where that pays.
+// Packs weights into the layout that the library's products prefer, where that pays: once per step,
+// or after each gather.
 void pack(Program& program, const KernelLibrary& library, int threads);
 
 }  // namespace dstrain

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <deque>
 #include <unordered_map>
+#include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/plan/passes/passes.h"
@@ -10,12 +12,11 @@ namespace {
 // The instructions that reduce one unit, in order.
 class UnitReduction {
  public:
-  UnitReduction(Program& program, const Job& job, Place place, const Unit& unit)
-      : program_(program), job_(job), place_(place), unit_(unit) {
+  UnitReduction(Program& program, const Job& job, Place place, const Residency& residency,
+                const Unit& unit)
+      : program_(program), job_(job), place_(place), residency_(residency), unit_(unit) {
     gradients_ = program.find("grads:" + unit.name);
   }
-
-  bool wanted() const { return gradients_ != kNone; }
 
   // With `micro_batch`, gradients of one micro-batch go to a buffer of their own before they are
   // summed.
@@ -37,34 +38,57 @@ class UnitReduction {
     return {{.op = OpKind::zero, .writes = {micro_gradients()}, .group = group}};
   }
 
-  // After the last write.
-  std::vector<Instruction> instructions(int32_t group) {
+  // After the last write: sends this rank's contribution.
+  std::vector<Instruction> send(int32_t group) {
     group_ = group;
     const bool every = job_.reduce == ReduceMode::micro_batch;
     when_ = every ? When::every_micro : When::last_micro;
-    const BufferId source = every ? micro_gradients() : gradients_;
+    travelling_ = every ? micro_gradients() : gradients_;
     if (place_.ranks == 1) {
-      if (narrow()) in_place(OpKind::round_wire, Queue::compute, source);
-      if (every) sum_into(gradients_, source, Accumulate::after_first_micro);
-    } else if (!narrow()) {
-      in_place(OpKind::all_reduce, Queue::comm, source);
-      if (every) sum_into(gradients_, source, Accumulate::after_first_micro);
-    } else {
+      if (narrow()) in_place(OpKind::round_wire, Queue::compute, travelling_);
+      return std::exchange(list_, {});
+    }
+    if (narrow()) {
       const BufferId wire = program_.add_buffer({.name = "wire:" + unit_.name,
                                                  .shape = {unit_.elements},
                                                  .dtype = job_.wire_dtype,
                                                  .memory = MemoryClass::communication,
                                                  .shared = true});
-      add({.op = OpKind::cast, .reads = {source}, .writes = {wire}});
-      in_place(OpKind::all_reduce, Queue::comm, wire);
-      sum_into(gradients_, wire, every ? Accumulate::after_first_micro : Accumulate::never);
+      add({.op = OpKind::cast, .reads = {travelling_}, .writes = {wire}});
+      travelling_ = wire;
     }
-    return std::move(list_);
+    if (residency_.optimizer)
+      add({.op = OpKind::reduce_scatter,
+           .queue = Queue::comm,
+           .reads = {travelling_},
+           .writes = {owned(travelling_)}});
+    else
+      in_place(OpKind::all_reduce, Queue::comm, travelling_);
+    return std::exchange(list_, {});
   }
+
+  // Once the sum is there: adds it to the step's gradients. Empty where it arrives in their place.
+  std::vector<Instruction> land() {
+    if (travelling_ == gradients_) return {};
+    const bool every = job_.reduce == ReduceMode::micro_batch;
+    add({.op = OpKind::accumulate,
+         .accumulate = every ? Accumulate::after_first_micro : Accumulate::never,
+         .reads = {residency_.optimizer ? owned(travelling_) : travelling_},
+         .writes = {residency_.optimizer ? owned(gradients_) : gradients_}});
+    return std::exchange(list_, {});
+  }
+
+  int64_t elements() const { return unit_.elements; }
 
  private:
   bool narrow() const { return job_.wire_dtype != DType::f32; }
 
+  // The owned slice of a unit buffer; a buffer that holds nothing else is it.
+  BufferId owned(BufferId id) {
+    const Range slice = owned_slice(unit_, place_);
+    const Range held = range_of(program_.at(id), unit_, place_);
+    return program_.view(id, slice.begin - held.begin, slice.size());
+  }
   void add(Instruction op) {
     op.when = when_;
     op.group = group_;
@@ -77,25 +101,54 @@ class UnitReduction {
          .reads = {buffer},
          .writes = {buffer}});
   }
-  void sum_into(BufferId sum, BufferId source, Accumulate mode) {
-    add({.op = OpKind::accumulate, .accumulate = mode, .reads = {source}, .writes = {sum}});
-  }
 
   Program& program_;
   const Job& job_;
   Place place_;
+  const Residency& residency_;
   const Unit& unit_;
-  BufferId gradients_ = kNone, micro_ = kNone;
+  BufferId gradients_ = kNone, micro_ = kNone, travelling_ = kNone;
   When when_ = When::last_micro;
   int32_t group_ = 0;
   std::vector<Instruction> list_;
 };
 
+// Reductions whose sums have not landed yet. They land in the order they were sent, late enough for
+// computation to run beside them, early enough that no more than `limit` elements are on their way.
+class OnTheWay {
+ public:
+  explicit OnTheWay(const Job& job)
+      : limit_(job.reduce_bucket_elements), most_(job.overlap_comm ? 2 : 0) {}
+
+  void make_room(int64_t elements, std::vector<Instruction>& list) {
+    while (!units_.empty() && (units_.size() >= most_ || elements_ + elements > limit_)) land(list);
+  }
+  void add(UnitReduction& unit, std::vector<Instruction>& list) {
+    units_.push_back(&unit);
+    elements_ += unit.elements();
+    if (most_ == 0) land(list);
+  }
+  void finish(std::vector<Instruction>& list) {
+    while (!units_.empty()) land(list);
+  }
+
+ private:
+  void land(std::vector<Instruction>& list) {
+    for (Instruction& op : units_.front()->land()) list.push_back(std::move(op));
+    elements_ -= units_.front()->elements();
+    units_.pop_front();
+  }
+
+  int64_t limit_, elements_ = 0;
+  size_t most_;
+  std::deque<UnitReduction*> units_;
+};
+
 }  // namespace
 
-void reduce(Program& program, const Job& job, Place place) {
+void reduce(Program& program, const Job& job, Place place, const Residency& residency) {
   std::vector<UnitReduction> units;
-  for (const Unit& unit : program.units) units.emplace_back(program, job, place, unit);
+  for (const Unit& unit : program.units) units.emplace_back(program, job, place, residency, unit);
 
   std::unordered_map<BufferId, int> unit_of_gradient;
   for (const Parameter& p : program.parameters)
@@ -120,23 +173,30 @@ void reduce(Program& program, const Job& job, Place place) {
       if (writes_unit[i] >= 0 &&
           program.instructions[i].accumulate == Accumulate::after_first_micro)
         program.instructions[i].accumulate = Accumulate::never;
-    for (const Parameter& p : program.parameters)
-      if (p.gradient != kNone)
-        program.at(p.gradient).parent = units[static_cast<size_t>(p.unit)].micro_gradients();
+    for (const Parameter& p : program.parameters) {
+      if (p.gradient == kNone) continue;
+      program.at(p.gradient).parent = units[static_cast<size_t>(p.unit)].micro_gradients();
+      program.at(p.gradient).parent_offset = p.offset;
+    }
   }
 
+  OnTheWay on_the_way(job);
   std::vector<Instruction> list;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const int32_t group = program.instructions[i].group;
     const int unit = writes_unit[i];
-    if (unit >= 0 && first[static_cast<size_t>(unit)] == i)
-      for (Instruction& op : units[static_cast<size_t>(unit)].before(group))
-        list.push_back(std::move(op));
+    if (unit >= 0 && first[static_cast<size_t>(unit)] == i) {
+      UnitReduction& reduction = units[static_cast<size_t>(unit)];
+      for (Instruction& op : reduction.before(group)) list.push_back(std::move(op));
+    }
     list.push_back(std::move(program.instructions[i]));
     if (unit < 0 || last[static_cast<size_t>(unit)] != i) continue;
-    for (Instruction& op : units[static_cast<size_t>(unit)].instructions(group))
-      list.push_back(std::move(op));
+    UnitReduction& reduction = units[static_cast<size_t>(unit)];
+    on_the_way.make_room(reduction.elements(), list);
+    for (Instruction& op : reduction.send(group)) list.push_back(std::move(op));
+    on_the_way.add(reduction, list);
   }
+  on_the_way.finish(list);
   program.instructions = std::move(list);
 }
 

@@ -1,20 +1,12 @@
 #include <fnmatch.h>
 
+#include <algorithm>
+
 #include "runtime/core/error.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
 namespace {
-
-BufferId view(Program& program, BufferId parent, int64_t begin, int64_t count) {
-  if (parent == kNone || count == program.at(parent).shape.elements()) return parent;
-  Buffer buffer = program.at(parent);
-  buffer.shape = {count};
-  buffer.parent = parent;
-  buffer.parent_offset = begin;
-  buffer.name += fmt::format("[{}:{}]", begin, begin + count);
-  return program.add_buffer(std::move(buffer));
-}
 
 BufferId state(Program& program, const std::string& name, int64_t elements) {
   return program.add_buffer({.name = name,
@@ -48,20 +40,29 @@ std::vector<Segment> segments(const Program& program, const Unit& unit,
   return list;
 }
 
-void optimizer_step(Program& program, const Job& job, const Unit& unit, int32_t group) {
+// `updated`: what this rank updates of the unit.
+void optimizer_step(Program& program, const Job& job, Place place, const Unit& unit, Range updated,
+                    int32_t group) {
   const BufferId params = program.find("params:" + unit.name);
   const BufferId grads = program.find("grads:" + unit.name);
   const bool narrow = program.dtype != DType::f32;
-  const BufferId master = narrow ? state(program, "master:" + unit.name, unit.elements) : params;
+  const int64_t n = updated.size();
+  const BufferId master = narrow ? state(program, "master:" + unit.name, n) : params;
   const BufferId copy = narrow ? params : kNone;
   const OptimizerConfig& o = job.optimizer;
   const bool adam = o.kind == OptimizerKind::adam;
   const BufferId first =
-      adam ? state(program, "exp_avg:" + unit.name, unit.elements)
-           : (o.momentum != 0 ? state(program, "momentum:" + unit.name, unit.elements) : kNone);
-  const BufferId second = adam ? state(program, "exp_avg_sq:" + unit.name, unit.elements) : kNone;
+      adam ? state(program, "exp_avg:" + unit.name, n)
+           : (o.momentum != 0 ? state(program, "momentum:" + unit.name, n) : kNone);
+  const BufferId second = adam ? state(program, "exp_avg_sq:" + unit.name, n) : kNone;
   for (const Segment& s : segments(program, unit, job.weight_decay_exclude)) {
-    const auto part = [&](BufferId b) { return view(program, b, s.begin, s.end - s.begin); };
+    const Range range{std::max(s.begin, updated.begin), std::min(s.end, updated.end)};
+    if (range.size() <= 0) continue;
+    const auto part = [&](BufferId b) {
+      if (b == kNone) return kNone;
+      const int64_t held = range_of(program.at(b), unit, place).begin;
+      return program.view(b, range.begin - held, range.size());
+    };
     Instruction op{.op = adam ? OpKind::adam : OpKind::sgd, .when = When::step_end, .group = group};
     op.attrs.eps = static_cast<float>(o.eps);
     op.attrs.weight_decay = s.decay ? static_cast<float>(o.weight_decay) : 0.0f;
@@ -79,21 +80,22 @@ void optimizer_step(Program& program, const Job& job, const Unit& unit, int32_t 
 
 }  // namespace
 
-void update(Program& program, const Job& job, Place place) {
+void update(Program& program, const Job& job, Place place, const Residency& residency) {
   const auto units = static_cast<int64_t>(program.units.size());
   const BufferId norms = program.add_buffer(
       {.name = "square_sums", .shape = {units}, .dtype = DType::f64, .lifetime = Lifetime::step});
   const int32_t group = program.add_group("step");
   for (int64_t u = 0; u < units; ++u) {
     const Unit& unit = program.units[static_cast<size_t>(u)];
-    const int64_t slice = unit.elements / place.ranks;
-    const BufferId owned =
-        view(program, program.find("grads:" + unit.name), place.rank * slice, slice);
-    program.instructions.push_back({.op = OpKind::sum_squares,
-                                    .when = When::step_end,
-                                    .reads = {owned},
-                                    .writes = {view(program, norms, u, 1)},
-                                    .group = group});
+    const BufferId grads = program.find("grads:" + unit.name);
+    const Range owned = owned_slice(unit, place);
+    const int64_t held = range_of(program.at(grads), unit, place).begin;
+    program.instructions.push_back(
+        {.op = OpKind::sum_squares,
+         .when = When::step_end,
+         .reads = {program.view(grads, owned.begin - held, owned.size())},
+         .writes = {program.view(norms, u, 1)},
+         .group = group});
   }
   program.instructions.push_back({.op = OpKind::finish_gradients,
                                   .queue = Queue::comm,
@@ -101,8 +103,19 @@ void update(Program& program, const Job& job, Place place) {
                                   .reads = {norms, program.loss},
                                   .group = group});
   for (size_t u = 0; u < program.units.size(); ++u) {
-    const std::string name = program.units[u].name;
-    optimizer_step(program, job, program.units[u], program.add_group(name));
+    const Unit& unit = program.units[u];
+    const int32_t layer = program.add_group(unit.name);
+    const Range owned = owned_slice(unit, place);
+    optimizer_step(program, job, place, unit, residency.optimizer ? owned : Range{0, unit.elements},
+                   layer);
+    if (!residency.optimizer || residency.parameters) continue;
+    const BufferId params = program.find("params:" + unit.name);
+    program.instructions.push_back({.op = OpKind::all_gather,
+                                    .queue = Queue::comm,
+                                    .when = When::step_end,
+                                    .reads = {program.view(params, owned.begin, owned.size())},
+                                    .writes = {params},
+                                    .group = layer});
   }
 }
 

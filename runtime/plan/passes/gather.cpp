@@ -1,0 +1,216 @@
+// Gathering of sharded parameters. The list of instructions says when each unit is used, so what
+// DeepSpeed finds out by tracing (which unit comes next, how far away its next use is) is computed
+// here once, and the same limits decide: stage3_max_reuse_distance and stage3_max_live_parameters
+// what stays gathered between two uses, the persistence thresholds what always does,
+// stage3_prefetch_bucket_size what is fetched ahead. All of them count elements.
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "runtime/core/error.h"
+#include "runtime/plan/passes/passes.h"
+
+namespace dstrain {
+namespace {
+
+// A run of instructions in which one unit is used and no other one.
+struct Visit {
+  int unit = 0;
+  size_t first = 0, last = 0;  // positions in the instruction list
+};
+
+// A run of visits between which the unit stays gathered.
+struct Window {
+  int unit = 0;
+  size_t first_visit = 0, last_visit = 0;
+};
+
+class GatherPass {
+ public:
+  GatherPass(Program& program, const Job& job) : program_(program), job_(job), limits_(job.gather) {
+    for (const Parameter& p : program.parameters) unit_of_value_[p.value] = p.unit;
+  }
+
+  void run() {
+    find_visits();
+    find_windows();
+    std::vector<std::vector<Instruction>> before(program_.instructions.size());
+    std::vector<Instruction> at_start;
+    for (const Window& window : windows_) {
+      const bool whole_step = kept_[static_cast<size_t>(window.unit)];
+      Instruction op = emit(window, whole_step);
+      if (whole_step)
+        at_start.push_back(std::move(op));
+      else
+        before[fetch_position(window)].push_back(std::move(op));
+    }
+    std::vector<Instruction> list = std::move(at_start);
+    for (size_t i = 0; i < before.size(); ++i) {
+      for (Instruction& op : before[i]) list.push_back(std::move(op));
+      list.push_back(std::move(program_.instructions[i]));
+    }
+    program_.instructions = std::move(list);
+  }
+
+ private:
+  int64_t elements(int unit) const { return program_.units[static_cast<size_t>(unit)].elements; }
+  int64_t elements_of_visit(size_t visit) const { return elements(visits_[visit].unit); }
+
+  void find_visits() {
+    for (size_t i = 0; i < program_.instructions.size(); ++i)
+      for (const BufferId id : program_.instructions[i].reads) {
+        const auto it = unit_of_value_.find(id);
+        if (it == unit_of_value_.end()) continue;
+        if (visits_.empty() || visits_.back().unit != it->second)
+          visits_.push_back({it->second, i, i});
+        visits_.back().last = i;
+      }
+    for (size_t v = 0; v < visits_.size(); ++v) live_.push_back(elements_of_visit(v));
+  }
+
+  // Whether `unit` fits beside what is live in visits [begin, end).
+  bool fits(int unit, size_t begin, size_t end) const {
+    return std::all_of(
+        live_.begin() + static_cast<ptrdiff_t>(begin), live_.begin() + static_cast<ptrdiff_t>(end),
+        [&](int64_t live) { return live + elements(unit) <= limits_.max_live_elements; });
+  }
+  void keep(int unit, size_t begin, size_t end) {
+    for (size_t v = begin; v < end; ++v) live_[v] += elements(unit);
+  }
+
+  void find_windows() {
+    kept_.assign(program_.units.size(), false);
+    const size_t n = visits_.size();
+    std::vector<int64_t> before(n + 1, 0);  // elements of all visits before one
+    for (size_t v = 0; v < n; ++v) before[v + 1] = before[v] + elements_of_visit(v);
+    std::vector<size_t> next(n, n);  // the unit's next visit
+    std::vector<size_t> first(program_.units.size(), n), last(program_.units.size(), n);
+    for (size_t v = 0; v < n; ++v) {
+      const auto unit = static_cast<size_t>(visits_[v].unit);
+      if (first[unit] == n)
+        first[unit] = v;
+      else
+        next[last[unit]] = v;
+      last[unit] = v;
+    }
+    const std::vector<bool> persistent = persistent_units();
+
+    // Nearest reuse first, while the limits hold.
+    std::vector<size_t> order(n);
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto distance = [&](size_t v) { return before[next[v]] - before[v + 1]; };
+    std::erase_if(order, [&](size_t v) { return next[v] == n; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return distance(a) < distance(b); });
+    std::vector<bool> joined(n, false);  // with the unit's next visit
+    for (const size_t v : order) {
+      const int unit = visits_[v].unit;
+      joined[v] =
+          (persistent[static_cast<size_t>(unit)] || distance(v) <= limits_.max_reuse_distance) &&
+          fits(unit, v + 1, next[v]);
+      if (joined[v]) keep(unit, v + 1, next[v]);
+    }
+
+    // From one micro-batch to the next.
+    for (size_t unit = 0; unit < program_.units.size(); ++unit) {
+      if (first[unit] == n) continue;
+      bool whole = true;
+      for (size_t v = first[unit]; next[v] != n; v = next[v]) whole = whole && joined[v];
+      const size_t a = first[unit], b = last[unit] + 1;
+      const int64_t around = before[a] + before[n] - before[b];
+      const int index = static_cast<int>(unit);
+      const bool reused = job_.batch.accumulation > 1 && around <= limits_.max_reuse_distance;
+      kept_[unit] = whole && (persistent[unit] || reused) && fits(index, 0, a) && fits(index, b, n);
+      if (!kept_[unit]) continue;
+      keep(index, 0, a);
+      keep(index, b, n);
+    }
+
+    std::vector<bool> inside(n, false);  // continues a window
+    for (size_t v = 0; v < n; ++v) {
+      if (joined[v]) inside[next[v]] = true;
+      if (inside[v]) continue;
+      size_t end = v;
+      while (joined[end]) end = next[end];
+      windows_.push_back({visits_[v].unit, v, end});
+    }
+  }
+
+  // As DeepSpeed chooses parameters: in order, while each and their sum are small enough. A unit is
+  // one flat range, so all its parameters must be.
+  std::vector<bool> persistent_units() const {
+    std::vector<bool> persistent;
+    int64_t sum = 0;
+    for (const Unit& unit : program_.units) {
+      const bool small = std::all_of(unit.parameters.begin(), unit.parameters.end(), [&](int i) {
+        return program_.parameters[static_cast<size_t>(i)].shape.elements() <=
+               limits_.param_persistence;
+      });
+      persistent.push_back(small && sum + unit.elements <= limits_.model_persistence);
+      if (persistent.back()) sum += unit.elements;
+    }
+    return persistent;
+  }
+
+  // Where the gather is started: with the visit before the one that needs it, or right before use.
+  size_t fetch_position(const Window& window) {
+    const size_t v = window.first_visit;
+    if (!job_.overlap_comm || v == 0 || elements(window.unit) > limits_.prefetch_elements ||
+        !fits(window.unit, v - 1, v))
+      return visits_[v].first;
+    keep(window.unit, v - 1, v);
+    return visits_[v - 1].first;
+  }
+
+  // The gather of a window; its instructions then read the gathered parameters.
+  Instruction emit(const Window& window, bool whole_step) {
+    const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
+    const int count = ++windows_of_[window.unit];
+    const BufferId gathered = program_.add_buffer(
+        {.name = "gathered:" + unit.name + (count > 1 ? fmt::format("#{}", count) : ""),
+         .shape = {unit.elements},
+         .dtype = program_.dtype,
+         .memory = MemoryClass::communication,
+         .lifetime = whole_step ? Lifetime::step : Lifetime::micro});
+    std::unordered_map<BufferId, BufferId> moved;
+    for (const int index : unit.parameters) {
+      const Parameter& p = program_.parameters[static_cast<size_t>(index)];
+      BufferId value = p.value;
+      if (count > 1) {
+        const Buffer copy = program_.at(p.value);
+        value = program_.add_buffer(copy);
+        moved[p.value] = value;
+      }
+      program_.at(value).parent = gathered;
+      program_.at(value).parent_offset = p.offset;
+    }
+    const size_t first = visits_[window.first_visit].first, last = visits_[window.last_visit].last;
+    for (size_t i = first; i <= last && !moved.empty(); ++i)
+      for (BufferId& id : program_.instructions[i].reads)
+        if (const auto it = moved.find(id); it != moved.end()) id = it->second;
+    return {.op = OpKind::all_gather,
+            .queue = Queue::comm,
+            .when = whole_step ? When::step_begin : program_.instructions[first].when,
+            .reads = {program_.find("params:" + unit.name)},
+            .writes = {gathered},
+            .group = program_.instructions[first].group};
+  }
+
+  Program& program_;
+  const Job& job_;
+  const GatherLimits& limits_;
+  std::unordered_map<BufferId, int> unit_of_value_;
+  std::vector<Visit> visits_;  // in the order of the list
+  std::vector<int64_t> live_;  // elements gathered during each visit
+  std::vector<bool> kept_;     // units that stay gathered for the whole step
+  std::vector<Window> windows_;
+  std::unordered_map<int, int> windows_of_;  // emitted so far, by unit
+};
+
+}  // namespace
+
+void gather(Program& program, const Job& job, const Residency& residency) {
+  if (residency.parameters) GatherPass(program, job).run();
+}
+
+}  // namespace dstrain

@@ -1,0 +1,27 @@
+#include "runtime/plan/residency.h"
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+Residency residency_of(const Job& job, Place place) {
+  if (place.ranks == 1) return {};
+  return {.optimizer = job.zero_stage >= 1,
+          .gradients = job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch,
+          .parameters = job.zero_stage >= 3};
+}
+
+Range owned_slice(const Unit& unit, Place place) {
+  const int64_t slice = unit.elements / place.ranks;
+  return {place.rank * slice, (place.rank + 1) * slice};
+}
+
+Range range_of(const Buffer& buffer, const Unit& unit, Place place) {
+  const int64_t n = buffer.shape.elements();
+  if (n == unit.elements) return {0, n};
+  const Range owned = owned_slice(unit, place);
+  check(n == owned.size(), "{} holds {} elements of a unit of {}", buffer.name, n, unit.elements);
+  return owned;
+}
+
+}  // namespace dstrain

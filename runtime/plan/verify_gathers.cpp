@@ -1,0 +1,58 @@
+#include <unordered_map>
+
+#include "runtime/core/error.h"
+#include "runtime/plan/plan.h"
+
+namespace dstrain {
+namespace {
+
+struct Stay {
+  size_t begin, end;  // positions in the order: the gather, the last use
+  BufferId buffer;
+};
+
+// Every stay of gathered parameters, by their gathers, the last one first.
+std::vector<Stay> find_stays(const Plan& plan) {
+  const Program& program = plan.program;
+  std::vector<Stay> stays;
+  std::unordered_map<BufferId, size_t> last_use;
+  for (size_t i = plan.order.size(); i-- > 0;) {
+    const Instruction& op = program.instructions[static_cast<size_t>(plan.order[i].instruction)];
+    if (op.op == OpKind::all_gather) {
+      const BufferId gathered = program.root(op.writes[0]);
+      if (program.at(gathered).lifetime == Lifetime::persistent) continue;
+      const auto use = last_use.find(gathered);
+      check(use != last_use.end(), "{} is gathered for {} and never used",
+            program.at(gathered).name, program.groups[static_cast<size_t>(op.group)]);
+      stays.push_back({i, use->second, gathered});
+      last_use.erase(use);
+    }
+    for (const BufferId id : op.reads)
+      if (id != kNone) last_use.try_emplace(program.root(id), i);
+  }
+  return stays;
+}
+
+}  // namespace
+
+void verify_gathers(const Plan& plan) {
+  const std::vector<Stay> stays = find_stays(plan);
+  std::vector<int64_t> elements(plan.order.size() + 1), units(plan.order.size() + 1);
+  for (const Stay& stay : stays) {
+    const int64_t n = plan.program.at(stay.buffer).shape.elements();
+    elements[stay.begin] += n;
+    elements[stay.end + 1] -= n;
+    ++units[stay.begin];
+    --units[stay.end + 1];
+  }
+  int64_t live = 0, count = 0;
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    live += elements[i];
+    count += units[i];
+    check(live <= plan.max_live_elements || count <= 1,
+          "{} elements of {} units are gathered at once, {} are allowed", live, count,
+          plan.max_live_elements);
+  }
+}
+
+}  // namespace dstrain

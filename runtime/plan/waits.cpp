@@ -1,0 +1,85 @@
+// The edges between computation and communication. Collectives of a rank complete in the order they
+// are started, so all that an instruction can wait for is a number: how many of the step's collectives
+// must be complete. It follows from the addresses alone.
+#include <algorithm>
+
+#include "runtime/plan/plan.h"
+
+namespace dstrain {
+namespace {
+
+struct Span {
+  Region region;
+  int64_t begin, end;
+  bool meets(const Span& other) const {
+    return region == other.region && begin < other.end && other.begin < end;
+  }
+};
+
+class Touched {
+ public:
+  Touched(const Plan& plan, const Issue& issue) {
+    const auto index = static_cast<size_t>(issue.instruction);
+    const Instruction& op = plan.program.instructions[index];
+    for (const BufferId id : op.reads) add(plan, id, issue, reads_);
+    for (const BufferId id : op.writes) add(plan, id, issue, writes_);
+    if (plan.workspace_bytes[index] > 0) {
+      const Address& a = plan.workspace[index];
+      writes_.push_back({a.region, a.offset, a.offset + plan.workspace_bytes[index]});
+    }
+  }
+  // Whether one of the two changes what the other touches.
+  bool conflicts(const Touched& other) const {
+    return meet(writes_, other.writes_) || meet(writes_, other.reads_) ||
+           meet(reads_, other.writes_);
+  }
+
+ private:
+  static void add(const Plan& plan, BufferId id, const Issue& issue, std::vector<Span>& list) {
+    if (id == kNone) return;
+    const Address& a = plan.address[static_cast<size_t>(id)];
+    const int64_t begin = a.offset + issue.micro * a.micro_stride;
+    list.push_back({a.region, begin, begin + plan.program.at(id).bytes()});
+  }
+  static bool meet(const std::vector<Span>& a, const std::vector<Span>& b) {
+    return std::any_of(a.begin(), a.end(), [&](const Span& s) {
+      return std::any_of(b.begin(), b.end(), [&](const Span& t) { return s.meets(t); });
+    });
+  }
+  std::vector<Span> reads_, writes_;
+};
+
+}  // namespace
+
+int32_t count_collectives(const Plan& plan) {
+  return static_cast<int32_t>(
+      std::count_if(plan.order.begin(), plan.order.end(), [&](const Issue& issue) {
+        return is_collective(plan.program.instructions[static_cast<size_t>(issue.instruction)].op);
+      }));
+}
+
+void order_communication(Plan& plan, bool overlap) {
+  plan.waits.assign(plan.order.size(), 0);
+  std::vector<Touched> started;
+  size_t complete = 0;  // collectives that are known to be complete
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    const Issue& issue = plan.order[i];
+    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    if (is_collective(op.op)) {
+      started.emplace_back(plan, issue);
+      plan.waits[i] = static_cast<int32_t>(complete);
+      continue;
+    }
+    const bool all = !overlap || op.queue == Queue::comm;
+    const Touched mine(plan, issue);
+    size_t needed = all ? started.size() : complete;
+    for (size_t c = started.size(); c > needed; --c)
+      if (mine.conflicts(started[c - 1])) {
+        needed = c;
+        break;
+      }
+    plan.waits[i] = static_cast<int32_t>(complete = needed);
+  }
+}
+
+}  // namespace dstrain

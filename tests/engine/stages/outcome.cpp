@@ -1,0 +1,89 @@
+#include "tests/engine/stages/outcome.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <map>
+
+#include "runtime/engine/trainer.h"
+
+namespace dstrain {
+namespace {
+
+template <class T>
+std::string first_difference(std::string_view what, const std::vector<T>& a,
+                             const std::vector<T>& b) {
+  if (a.size() != b.size()) return fmt::format("{}: {} and {} values", what, a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0)
+      return fmt::format("{} {}: {} and {}", what, i, a[i], b[i]);
+  return {};
+}
+
+}  // namespace
+
+Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads) {
+  RunContext context;
+  context.comm = &comm;
+  context.threads = threads;
+  Trainer trainer(job, data, context);
+  trainer.load();
+  Outcome outcome;
+  outcome.planned_bytes = trainer.memory().total();
+  outcome.planned_to_send = wire_bytes(trainer.plan());
+  for (int i = 0; i < steps; ++i) {
+    const int64_t before = comm.wire_bytes();
+    trainer.step();
+    const StepState& s = trainer.state();
+    outcome.loss.push_back(s.loss_sum);
+    outcome.norm.push_back(s.grad_norm);
+    outcome.skipped.push_back(s.skip);
+    outcome.scale.push_back(s.loss_scale);
+    outcome.sent_per_step = comm.wire_bytes() - before;
+  }
+  std::map<std::string, std::vector<float>> weights;  // the pieces come in no particular order
+  trainer.model().collect_weights([&](const Parameter& p, int64_t begin, const Tensor& values) {
+    std::vector<float>& all = weights[p.name];
+    all.resize(static_cast<size_t>(p.shape.elements()));
+    std::copy_n(values.as<float>(), values.elements(), all.begin() + begin);
+  });
+  for (const auto& [name, values] : weights)
+    outcome.weights.insert(outcome.weights.end(), values.begin(), values.end());
+  return outcome;
+}
+
+std::string difference(const Outcome& a, const Outcome& b, Communicator& comm) {
+  std::string text = first_difference("loss of step", a.loss, b.loss);
+  if (text.empty()) text = first_difference("norm of step", a.norm, b.norm);
+  if (text.empty()) text = first_difference("skip of step", a.skipped, b.skipped);
+  if (text.empty()) text = first_difference("scale of step", a.scale, b.scale);
+  if (text.empty()) text = first_difference("weight", a.weights, b.weights);
+  const double mine = text.empty() ? 0 : 1;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  for (size_t r = 0; r < all.size() && text.empty(); ++r)
+    if (all[r] != 0) text = fmt::format("a difference on rank {}", r);
+  return text;
+}
+
+std::string describe(const Job& job) {
+  const ModelConfig& m = job.model;
+  const std::string model =
+      m.kind == ModelKind::gptlite
+          ? fmt::format("gptlite L{} C{} H{} T{} V{} dropout {}{}{}{}", m.n_layer, m.n_embd,
+                        m.n_head, m.block_size, m.vocab_size, m.dropout, m.gelu ? " gelu" : "",
+                        m.qkv_bias ? " qkv_bias" : "", m.tied_head ? " tied" : "")
+          : fmt::format("benchmark L{} {}-{}-{}", m.n_layer, m.in_size, m.hidden_size, m.out_size);
+  const GatherLimits& g = job.gather;
+  return fmt::format(
+      "{}, {} wire {}, batch {}x{}x{}, stage {} {}, bucket {}, overlap {}, prefetch {} persist {} "
+      "live {} reuse {}, clip {}, {} decay exclude {}",
+      model, name_of(job.dtype), name_of(job.wire_dtype), job.batch.micro_batch,
+      job.batch.accumulation, job.ranks, job.zero_stage,
+      job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch", job.reduce_bucket_elements,
+      job.overlap_comm, g.prefetch_elements, g.param_persistence, g.max_live_elements,
+      g.max_reuse_distance, job.gradient_clipping,
+      job.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd", job.weight_decay_exclude.size());
+}
+
+}  // namespace dstrain

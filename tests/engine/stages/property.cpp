@@ -1,0 +1,168 @@
+// Random legal configurations, each trained at a random stage and compared, bit for bit, with stage 0
+// on the same ranks, and in fp32 with one rank alone. Started by mpirun.
+//   stages_property [--cases N] [--seconds S] [--seed N]
+// Every case has a seed of its own, printed where it fails: --seed N --cases 1 repeats it.
+#define OMPI_SKIP_MPICXX 1
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+
+#include "tests/engine/rig.h"
+#include "tests/engine/stages/outcome.h"
+
+using namespace dstrain;
+
+namespace {
+
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : random_(seed) {}
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool coin() { return between(0, 1) == 1; }
+  template <class T>
+  T one_of(std::initializer_list<T> list) {
+    return list.begin()[between(0, static_cast<int64_t>(list.size()) - 1)];
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+Job random_job(Dice& dice, int ranks) {
+  Job job;
+  job.ranks = ranks;
+  ModelConfig& m = job.model;
+  if (dice.between(0, 3) > 0) {
+    m.n_layer = dice.between(1, 4);
+    m.n_head = dice.between(1, 3);
+    m.n_embd = m.n_head * dice.between(1, 11);
+    m.block_size = dice.between(1, 9);
+    m.vocab_size = dice.between(2, 40);
+    m.dropout = dice.coin() ? 0.1 : 0;
+    m.gelu = dice.coin();
+    m.qkv_bias = dice.coin();
+    m.tied_head = dice.coin();
+  } else {  // down to fewer parameters than ranks
+    m.kind = ModelKind::benchmark;
+    m.n_layer = dice.between(1, 5);
+    m.in_size = dice.between(1, 17);
+    m.hidden_size = dice.between(1, 33);
+    m.out_size = dice.between(2, 9);
+  }
+  job.batch.micro_batch = dice.between(1, 3);
+  job.batch.accumulation = dice.between(1, 4);
+  job.batch.train_batch = job.batch.micro_batch * job.batch.accumulation * ranks;
+  job.dtype = dice.one_of({DType::f32, DType::f32, DType::bf16, DType::f16});
+  job.wire_dtype = dice.coin() ? job.dtype : dice.one_of({DType::f32, DType::bf16, DType::f16});
+  if (job.dtype == DType::f16) {
+    job.skip_on_overflow = true;
+    job.loss_scale = {.dynamic = dice.coin(),
+                      .initial = std::ldexp(1.0, static_cast<int>(dice.between(2, 24))),
+                      .window = dice.between(1, 3),
+                      .hysteresis = 1,
+                      .minimum = 0x1p-40};
+  } else {
+    job.skip_on_overflow = job.wire_dtype == DType::f16 || dice.coin();
+  }
+  job.gradient_clipping = dice.one_of({0.0, 0.05, 1.0});
+  job.reduce = dice.coin() ? ReduceMode::boundary : ReduceMode::micro_batch;
+  job.optimizer.weight_decay = dice.coin() ? 0.1 : 0;
+  if (dice.between(0, 3) == 0) {
+    job.optimizer.kind = OptimizerKind::sgd;
+    job.optimizer.momentum = dice.coin() ? 0.9 : 0;
+    job.optimizer.decoupled_decay = false;
+  }
+  if (dice.coin()) job.weight_decay_exclude = {"*.bias", "*ln*"};
+  job.seed = static_cast<uint64_t>(dice.between(0, 1000));
+  return job;
+}
+
+// What must not matter.
+Job moved(Job job, Dice& dice) {
+  const auto limit = [&] { return dice.one_of<int64_t>({0, 100, 3000, 50'000, 1'000'000'000}); };
+  job.zero_stage = static_cast<int>(dice.between(1, 3));
+  job.reduce_bucket_elements = limit();
+  job.overlap_comm = dice.coin();
+  job.gather = {.prefetch_elements = limit(),
+                .param_persistence = limit(),
+                .model_persistence = limit(),
+                .max_live_elements = limit(),
+                .max_reuse_distance = limit()};
+  return job;
+}
+
+bool close(const Outcome& a, const Outcome& b) {
+  for (size_t i = 0; i < a.loss.size(); ++i)
+    if (!(std::abs(a.loss[i] - b.loss[i]) <= 1e-6 * std::abs(b.loss[i]) + 1e-12)) return false;
+  return true;
+}
+
+// "" or what is wrong.
+std::string try_case(uint64_t seed, Communicator& comm) {
+  Dice dice(seed);
+  const Job job = random_job(dice, comm.size());
+  const bool gpt = job.model.kind == ModelKind::gptlite;
+  // Ignored targets, where some are sure to remain.
+  const int64_t targets = job.batch.train_batch * (gpt ? job.model.block_size : 1);
+  const RandomDataset data(gpt ? job.model.vocab_size : job.model.out_size,
+                           dice.coin() && targets >= 20 ? 0.2 : 0);
+  constexpr int kSteps = 4;
+  const Job other = moved(job, dice);
+  const Outcome expected = run_steps(job, data, comm, kSteps);
+  const Outcome outcome = run_steps(other, data, comm, kSteps);
+  std::string wrong = difference(expected, outcome, comm);
+  if (wrong.empty() && outcome.sent_per_step != outcome.planned_to_send)
+    wrong =
+        fmt::format("{} bytes sent, {} planned", outcome.sent_per_step, outcome.planned_to_send);
+  if (wrong.empty() && job.dtype == DType::f32 && job.wire_dtype == DType::f32) {
+    SelfComm alone;
+    Job one = job;
+    one.ranks = 1;
+    one.batch.accumulation *= job.ranks;
+    if (!close(expected, run_steps(one, data, alone, kSteps))) wrong = "one rank alone differs";
+  }
+  if (wrong.empty()) return {};
+  return fmt::format("{}\n  {}\n  against {}", wrong, describe(other), describe(job));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("random configurations against stage 0");
+  int64_t cases = 100;
+  double seconds = 0;
+  uint64_t seed = 1;
+  app.add_option("--cases", cases, "how many, unless --seconds is given");
+  app.add_option("--seconds", seconds, "go on for so long");
+  app.add_option("--seed", seed, "of the first case; the next ones count up");
+  CLI11_PARSE(app, argc, argv);
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &argc);
+  const std::unique_ptr<Communicator> comm = make_communicator();
+  const auto start = std::chrono::steady_clock::now();
+  int64_t done = 0;
+  while (true) {
+    double go_on = done < cases;
+    if (seconds > 0)
+      go_on =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds;
+    std::vector<double> all(static_cast<size_t>(comm->size()));
+    comm->gather_values({&go_on, 1}, all);  // rank 0's clock decides
+    if (all[0] == 0) break;
+    const uint64_t current = seed + static_cast<uint64_t>(done++);
+    const std::string wrong = try_case(current, *comm);
+    if (wrong.empty()) continue;
+    fmt::print(stderr, "rank {}: seed {}: {}\n", comm->rank(), current, wrong);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  if (comm->rank() == 0)
+    fmt::print("{} configurations on {} ranks, seeds {} to {}: all equal\n", done, comm->size(),
+               seed, seed + static_cast<uint64_t>(done) - 1);
+  comm->finish();
+  MPI_Finalize();
+  return 0;
+}

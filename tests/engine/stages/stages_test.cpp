@@ -1,0 +1,144 @@
+// Started by mpirun on 1 to 4 ranks: whatever a stage, a bucket or an overlap moves elsewhere, the
+// numbers stay what they are.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "tests/engine/rig.h"
+#include "tests/engine/stages/outcome.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job small_job(int ranks, DType dtype, int64_t accumulation, ReduceMode reduce) {
+  Job job;
+  job.ranks = ranks;
+  job.model = {
+      .n_layer = 3, .n_embd = 30, .n_head = 2, .block_size = 7, .dropout = 0.1, .vocab_size = 13};
+  job.batch = {accumulation * 2 * job.ranks, 2, accumulation};
+  job.dtype = job.wire_dtype = dtype;
+  job.reduce = reduce;
+  job.optimizer.weight_decay = 0.1;
+  job.weight_decay_exclude = {"*.bias", "*ln*"};
+  if (dtype == DType::f16) {  // too large a scale: the first steps are skipped
+    job.skip_on_overflow = true;
+    job.loss_scale = {.dynamic = true, .initial = 0x1p24, .window = 100, .hysteresis = 1};
+  }
+  return job;
+}
+
+void keep_nothing(Job& job) {
+  job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+}
+
+}  // namespace
+
+TEST_CASE("stages, buckets, overlap and reuse never change a bit") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  Communicator& world = *comm;
+  constexpr int kSteps = 10;
+  // Two ranks try everything; the others what differs most, unless asked for all.
+  const bool all = world.size() == 2 || std::getenv("DSTRAIN_ALL_STAGES");
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 4})
+      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+        Job job = small_job(world.size(), dtype, accumulation, reduce);
+        const Outcome expected = run_steps(job, data, world, kSteps);
+        if (dtype == DType::f16) {
+          REQUIRE(expected.skipped.front() == 1);
+          REQUIRE(expected.skipped.back() == 0);
+        }
+        CHECK(difference(expected, run_steps(job, data, world, kSteps), world).empty());
+        for (const int stage : {0, 1, 2, 3})
+          for (const int64_t bucket : {1000, 50'000, 500'000'000})
+            for (const bool overlap : {false, true})
+              for (const int64_t reuse : {int64_t{0}, int64_t{1'000'000'000}}) {
+                if (stage < 3 && reuse > 0) continue;
+                if (!all && overlap != (bucket > 1000)) continue;
+                job.zero_stage = stage;
+                job.reduce_bucket_elements = bucket;
+                job.overlap_comm = overlap;
+                job.gather = {.param_persistence = 0, .max_reuse_distance = reuse};
+                INFO(describe(job));
+                CHECK(difference(expected, run_steps(job, data, world, kSteps), world) == "");
+              }
+      }
+}
+
+TEST_CASE("a communication thread of its own changes no bit either") {
+  const RandomDataset data(13);
+  const auto comm = make_communicator();
+  Communicator& world = *comm;
+  for (const int stage : {0, 1, 2, 3}) {
+    Job job = small_job(world.size(), DType::bf16, 2, ReduceMode::micro_batch);
+    job.zero_stage = stage;
+    keep_nothing(job);
+    const Outcome expected = run_steps(job, data, world, 3, 2);
+    job.overlap_comm = true;
+    CHECK(difference(expected, run_steps(job, data, world, 3, 2), world) == "");
+  }
+}
+
+TEST_CASE("at every stage the ranks agree with one rank alone") {
+  const RandomDataset data(13);
+  const auto comm = make_communicator();
+  Communicator& world = *comm;
+  SelfComm alone;
+  Job job = small_job(world.size(), DType::f32, 2, ReduceMode::boundary);
+  Job one = job;
+  one.ranks = 1;
+  one.batch.accumulation *= job.ranks;
+  const Outcome expected = run_steps(one, data, alone, 5);
+  for (const int stage : {0, 1, 2, 3})
+    for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+      job.zero_stage = stage;
+      job.reduce = reduce;
+      const Outcome outcome = run_steps(job, data, world, 5);
+      for (size_t i = 0; i < expected.loss.size(); ++i) {
+        CHECK(outcome.loss[i] == Approx(expected.loss[i]).epsilon(1e-6));
+        CHECK(outcome.norm[i] == Approx(expected.norm[i]).epsilon(1e-6));
+      }
+    }
+}
+
+TEST_CASE("the bytes that are sent are the plan's, and the formula's") {
+  const RandomDataset data(13);
+  const auto comm = make_communicator();
+  Communicator& world = *comm;
+  if (world.size() == 1) return;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t accumulation : {1, 3})
+      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch})
+        for (const int stage : {0, 1, 2, 3}) {
+          Job job = small_job(world.size(), dtype, accumulation, reduce);
+          job.model.n_embd = 64;
+          job.zero_stage = stage;
+          job.overlap_comm = true;
+          keep_nothing(job);
+          const Outcome outcome = run_steps(job, data, world, 2);
+          INFO(describe(job));
+          CHECK(outcome.sent_per_step == outcome.planned_to_send);
+          const Plan plan =
+              make_rank_plan(job, {world.rank(), job.ranks}, *make_cpu_library(), 1).train;
+          double gathered_twice = 0, all = 0;  // elements
+          for (const Unit& unit : plan.program.units) {
+            all += static_cast<double>(unit.elements);
+            if (unit.name.starts_with("blocks"))
+              gathered_twice += static_cast<double>(unit.elements);
+          }
+          const double a =
+              reduce == ReduceMode::micro_batch ? static_cast<double>(accumulation) : 1;
+          // Embedding and head are used once a micro-batch: the backward of one reads no weight, that
+          // of the other follows its forward at once.
+          const double parameters = stage == 0 ? 0
+                                    : stage == 3
+                                        ? static_cast<double>(accumulation) * (all + gathered_twice)
+                                        : all;
+          const double gradients = stage == 0 ? 2 * a * all : a * all;
+          const double n = job.ranks;
+          CHECK(static_cast<double>(outcome.sent_per_step) ==
+                Approx((parameters + gradients) * static_cast<double>(size_of(dtype)) * (n - 1) / n)
+                    .epsilon(0.001));
+        }
+}
