@@ -97,6 +97,13 @@ std::vector<KeySpec> dstrain() {
        .fallback = "\"boundary\"",
        .note = "when ranks add gradients: once per step, or after each micro-batch",
        .choices = "boundary|micro_batch"},
+      {.key = "dstrain.recompute",
+       .type = Type::count_or_choice,
+       .fallback = "\"none\"",
+       .note = "activations: as pipeline.activation_checkpoint_interval, or only what is cheap",
+       .rule = &rules::kRecompute,
+       .min = 0,
+       .choices = "none|selective"},
   };
 }
 
