@@ -42,6 +42,7 @@ Plan train_plan(const Job& job, Place place, const KernelLibrary& library, int t
   Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   build_model(builder, job.model);
   backward(program);
+  recompute(program, job);
   layout(program, place.ranks);
   reduce(program, job, place);
   update(program, job, place);

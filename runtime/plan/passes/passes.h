@@ -1,5 +1,5 @@
 // The passes: each is a function over a program, in one file. A training plan is
-//   model -> backward -> layout -> reduce -> update -> pack -> place -> verify.
+//   model -> backward -> recompute -> layout -> reduce -> update -> pack -> place -> verify.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -16,6 +16,11 @@ struct Place {
 
 // Appends the backward pass, derived from the rules of the forward ops in reverse order.
 void backward(Program& program);
+
+// Activation checkpointing, right after backward(): clones forward instructions in front of the
+// backward ones that read their results, so that these need not be kept (job.recompute). Clones
+// print under groups "re:GROUP" and write buffers "re:NAME"; the numbers of a step do not change.
+void recompute(Program& program, const Job& job);
 
 // Lays each unit's parameters out as one flat range, padded so that rank r owns the r-th of `ranks`
 // equal slices, and makes every parameter and gradient buffer a view of its unit's: "params:U" in
