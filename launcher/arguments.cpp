@@ -87,6 +87,13 @@ void add_run(CommandLine& line, ConfigRequest& request) {
   line.option("--data", "PATH", "the training text or token file", text(request.data));
   line.option("--steps", "N", "optimizer steps", integer(request.steps, 0));
   line.option("--seed", "N", "seed of weights, order and dropout", integer(request.seed, 0));
+  line.option("--activation_checkpoint_interval", "K|selective",
+              "keep the input of every K layers and compute the rest again; 0: keep all",
+              [&request](const std::string& option, const std::string& value) {
+                if (value != "selective")
+                  number_of<int64_t>(option, value, 0, kAny, "an integer from 0 up, or selective");
+                request.recompute = value;
+              });
 }
 
 void require(const std::string& command, const std::string& option, bool given) {

@@ -25,7 +25,9 @@ std::string found(const Node& node) {
 }
 
 std::string number_text(const KeySpec& spec, double value) {
-  return spec.type == Type::integer ? fmt::format("{:.0f}", value) : json_text(value);
+  return spec.type == Type::integer || spec.type == Type::count_or_choice
+             ? fmt::format("{:.0f}", value)
+             : json_text(value);
 }
 
 // An upper limit that only guards against nonsense is named where it is passed, and not before.
@@ -48,12 +50,18 @@ bool in_range(const KeySpec& spec, double value) {
 }
 
 bool number_fits(const KeySpec& spec, const Node& node) {
-  if (spec.type == Type::integer) {
+  if (spec.type == Type::integer || spec.type == Type::count_or_choice) {
     const auto v = to_integer(node, takes_quoted(spec.key));
     return v && in_range(spec, static_cast<double>(*v));
   }
   const auto v = to_real(node, takes_quoted(spec.key));
   return v && in_range(spec, *v);
+}
+
+bool is_choice(const KeySpec& spec, const Node& node) {
+  return node.is(Kind::string) &&
+         (one_of(spec.choices, node.text) || (lower_case(spec.choices) == spec.choices &&
+                                              one_of(spec.choices, lower_case(node.text))));
 }
 
 bool all_are(const Node& node, Kind kind) {
@@ -77,9 +85,9 @@ bool fits(const KeySpec& spec, const Node& node) {
     case Type::string:
       return node.is(Kind::string);
     case Type::choice:
-      return node.is(Kind::string) &&
-             (one_of(spec.choices, node.text) || (lower_case(spec.choices) == spec.choices &&
-                                                  one_of(spec.choices, lower_case(node.text))));
+      return is_choice(spec, node);
+    case Type::count_or_choice:
+      return is_choice(spec, node) || number_fits(spec, node);
     case Type::strings:
       return all_are(node, Kind::string);
     case Type::integers:
@@ -98,10 +106,10 @@ std::string hint(const KeySpec& spec, const Node& node) {
   const bool quoted_number = is_json_number(node.text);
   if (spec.type == Type::boolean && (lower == "true" || lower == "false"))
     return fmt::format(": write {} without quotes", lower);
-  if ((spec.type == Type::integer || spec.type == Type::real || spec.type == Type::rate) &&
-      quoted_number)
+  if (quoted_number && (spec.type == Type::integer || spec.type == Type::real ||
+                        spec.type == Type::rate || spec.type == Type::count_or_choice))
     return fmt::format(": write {} without quotes", node.text);
-  if (spec.type == Type::choice) {
+  if (spec.type == Type::choice || spec.type == Type::count_or_choice) {
     const std::string near = nearest(node.text, split_words(spec.choices));
     if (!near.empty()) return fmt::format(" (did you mean \"{}\"?)", near);
   }
@@ -168,6 +176,9 @@ std::string expectation(const KeySpec& spec, bool whole) {
       return "a string";
     case Type::choice:
       return fmt::format("one of \"{}\"", fmt::join(split_words(spec.choices), "\", \""));
+    case Type::count_or_choice:
+      return fmt::format("\"{}\" or an integer{}", fmt::join(split_words(spec.choices), "\", \""),
+                         range_text(spec, whole));
     case Type::strings:
       return "a list of strings";
     case Type::integers:

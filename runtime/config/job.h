@@ -94,6 +94,14 @@ struct GatherLimits {
   bool operator==(const GatherLimits&) const = default;
 };
 
+// Which activations the backward pass computes again instead of reading them.
+enum class RecomputeMode { none, interval, selective };
+struct RecomputeConfig {
+  RecomputeMode mode = RecomputeMode::none;
+  int64_t interval = 0;  // mode interval: layers whose common input alone is kept
+  bool operator==(const RecomputeConfig&) const = default;
+};
+
 struct Job {
   int ranks = 1;
   std::string device = "auto";
@@ -106,6 +114,7 @@ struct Job {
   bool skip_on_overflow = false;   // fp16, and bf16 with check_grad_overflow
   double gradient_clipping = 1.0;  // 0: off
   ReduceMode reduce = ReduceMode::boundary;
+  RecomputeConfig recompute;
   int zero_stage = 0;
   int64_t reduce_bucket_elements = 500'000'000;  // gradients on their way at a time
   bool overlap_comm = false;                     // communication beside computation

@@ -76,13 +76,6 @@ constinit const Rule kAboveOne{
     },
     "up to 1: no_effect; more: not_yet"};
 
-constinit const Rule kAboveZero{
-    [](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
-      if (to_real(value).value_or(0) > 0) return {State::not_yet, std::string(spec.note)};
-      return {State::no_effect, "off"};
-    },
-    "0: no_effect; more: not_yet"};
-
 constinit const Rule kIfEnabled{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
       return if_enabled(facts, spec, State::not_yet, "is not available yet: set enabled to false");

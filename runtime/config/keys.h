@@ -22,11 +22,12 @@ enum class Type : uint8_t {
   rate,   // a real, or a list of one (DeepSpeed's list per parameter group)
   betas,  // two reals
   string,
-  choice,    // one of `choices`, which stand in lower case where case does not matter
-  strings,   // list of strings
-  integers,  // list of integers
-  section,   // object whose keys are in the table
-  opaque,    // object whose inside is not looked at
+  choice,           // one of `choices`, which stand in lower case where case does not matter
+  strings,          // list of strings
+  integers,         // list of integers
+  count_or_choice,  // an integer, or one of `choices`
+  section,          // object whose keys are in the table
+  opaque,           // object whose inside is not looked at
 };
 
 // What the states of other keys depend on; computed first, from whatever of the file makes sense.
@@ -99,9 +100,9 @@ std::vector<std::string> split_words(std::string_view list);
 namespace rules {
 extern const Rule kFlag;              // true: not yet
 extern const Rule kAboveOne;          // more than 1: not yet
-extern const Rule kAboveZero;         // more than 0: not yet
 extern const Rule kIfEnabled;         // not yet where the section's `enabled` is true
 extern const Rule kRefusedIfEnabled;  // refused where it is
+extern const Rule kRecompute;         // what an activation_checkpoint_interval or the like asks for
 }  // namespace rules
 
 namespace keys {

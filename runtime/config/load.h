@@ -48,7 +48,8 @@ struct ConfigRequest {
   std::string ranks_origin = "--num_gpus";  // how messages name the source of `ranks`
   std::optional<std::string> device, model, data, output, init_weights, resume;
   std::optional<int64_t> steps, seed, save_interval;
-  bool need_data = false;  // a missing dstrain.data.path is an error (training)
+  std::optional<std::string> recompute;  // "selective" or an interval
+  bool need_data = false;                // a missing dstrain.data.path is an error (training)
 };
 
 struct LoadedConfig {

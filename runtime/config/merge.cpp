@@ -61,6 +61,18 @@ void apply_set(Node& root, const std::string& set) {
   put_or_fail(root, "--set", path, set_value(set, set.substr(equals + 1)));
 }
 
+// Overrules both keys that a file may ask with.
+void apply_recompute(Node& root, const std::string& text) {
+  constexpr std::string_view option = "--activation_checkpoint_interval";
+  constexpr std::string_view interval_key = "pipeline.activation_checkpoint_interval";
+  const bool number = is_json_number(text);
+  Node value = number ? read_value(text, Source::command_line) : text_node(text, kCommandLine);
+  value.place = kCommandLine;
+  if (find(root, interval_key))
+    put_or_fail(root, option, interval_key, number ? value : integer_node(0, kCommandLine));
+  put_or_fail(root, option, "dstrain.recompute", std::move(value));
+}
+
 Node model_section(const std::string& model, SourceNames& names) {
   if (model == "gptlite" || model == "benchmark") {
     Node section;
@@ -87,6 +99,7 @@ std::string where(const SourceNames& names, const Place& place, std::string_view
   if (place.source == Source::command_line) {
     if (key.substr(0, 13) == "dstrain.model") return "--model";
     if (key == "dstrain.data.path") return "--data";
+    if (key == "dstrain.recompute") return "--activation_checkpoint_interval";
     return fmt::format("--{}", key.substr(key.rfind('.') + 1));
   }
   return fmt::format("{}:{}:{}", place.source == Source::file ? names.file : names.model_file,
@@ -131,6 +144,7 @@ Merged merge(const ConfigRequest& request) {
   if (request.save_interval)
     put_or_fail(root, "--save_interval", "dstrain.save_interval",
                 integer_node(*request.save_interval, kCommandLine));
+  if (request.recompute) apply_recompute(root, *request.recompute);
   return merged;
 }
 

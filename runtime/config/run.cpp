@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/config/solve.h"
+#include "runtime/config/text.h"
 
 namespace dstrain {
 namespace {
@@ -67,6 +68,34 @@ void solve_data(Job& job, Values& v, Problems& problems, bool need_data) {
   d.val_fraction = v.real("dstrain.data.val_fraction");
 }
 
+// Two keys ask for recompute: DeepSpeed's interval (0, its default, asks for nothing) and ours, which
+// takes the word where both are equal.
+RecomputeConfig solve_recompute(Values& v, Problems& problems) {
+  constexpr std::string_view interval_key = "pipeline.activation_checkpoint_interval";
+  constexpr std::string_view own_key = "dstrain.recompute";
+  const auto of_interval = [](int64_t n) {
+    return n > 0 ? RecomputeConfig{RecomputeMode::interval, n} : RecomputeConfig{};
+  };
+  const int64_t interval = v.integer(interval_key);
+  const Member* own = v.given(own_key);
+  if (!own) {
+    const std::string why = interval > 0 ? std::string(interval_key) : "the default";
+    v.record(own_key, interval > 0 ? std::to_string(interval) : "\"none\"",
+             v.is_auto(own_key) ? "auto: " + why
+             : interval > 0     ? "derived: " + why
+                                : "default");
+    return of_interval(interval);
+  }
+  const std::optional<int64_t> number = to_integer(own->value, false);
+  RecomputeConfig config = of_interval(number.value_or(0));
+  if (!number && lower_case(own->value.text) == "selective") config.mode = RecomputeMode::selective;
+  v.record(own_key, json_text(own->value), v.origin_of(own_key));
+  if (interval > 0 && config != of_interval(interval))
+    problems.error(own_key, fmt::format("{} is not what {} {} asks for: keep one of the two",
+                                        json_text(own->value), interval_key, interval));
+  return config;
+}
+
 }  // namespace
 
 void solve_run(Job& job, Values& values, Problems& problems, const Facts& facts, bool need_data) {
@@ -77,6 +106,7 @@ void solve_run(Job& job, Values& values, Problems& problems, const Facts& facts,
   else
     solve_benchmark(job.model, values, problems);
   solve_data(job, values, problems, need_data);
+  job.recompute = solve_recompute(values, problems);
   job.steps = values.integer("dstrain.steps");
   job.seed = static_cast<uint64_t>(values.integer("dstrain.seed"));
   job.eval_interval = values.integer("dstrain.eval_interval");

@@ -20,6 +20,9 @@ TEST_CASE("resolved configuration: rebuilds the same job") {
       R"("scheduler": {"type": "LRRangeTest"})",
       R"("zero_optimization": {"reduce_bucket_size": "auto"}, "gradient_clipping": 0)",
       R"("dstrain": {"model": {"type": "benchmark", "in_size": 2, "hidden_size": 3, "out_size": 4, "n_layer": 5}})",
+      R"("pipeline": {"activation_checkpoint_interval": 2})",
+      R"("pipeline": {"activation_checkpoint_interval": "auto"}, "dstrain": {"recompute": 3})",
+      R"("dstrain": {"recompute": "SELECTIVE"})",
       R"("dstrain": {"model": {"n_embd": 96, "activation": "GELU"}, "data": {"path": "a \"b\".txt", "format": "byte"},
                      "weight_decay_exclude": ["*.bias", "\\"], "reduce": "micro_batch", "seed": 9007199254740993})");
   Ask a = ask(trains_with(members), {}, 3);

@@ -99,6 +99,13 @@ TEST_CASE("run: what is said of values that cannot be used") {
        "error: expected a list of strings, found \"*.bias\""},
       {ours(R"("reduce": "never")"), "dstrain.reduce",
        "error: expected one of \"boundary\", \"micro_batch\", found \"never\""},
+      {ours(R"("recompute": "all")"), "dstrain.recompute",
+       "error: expected \"none\", \"selective\" or an integer of at least 0, found \"all\""},
+      {ours(R"("recompute": 1.5)"), "dstrain.recompute",
+       "error: expected \"none\", \"selective\" or an integer of at least 0, found 1.5"},
+      {ours(R"("recompute": "2")"), "dstrain.recompute",
+       "error: expected \"none\", \"selective\" or an integer of at least 0, found \"2\": write 2 "
+       "without quotes"},
       {ours(R"("step": 5)"), "dstrain.step", "unknown: unknown key (did you mean dstrain.steps?)"},
       {model(R"("n_layer": 1000000, "n_embd": 2147483640)"), "dstrain.model",
        "error: about 6.0e+25 parameters are more than can be counted"},
@@ -110,6 +117,38 @@ TEST_CASE("run: what is said of values that cannot be used") {
   }));
   INFO(text);
   CHECK(verdict(ask(text, {}, 1).check(), key) == expected);
+}
+
+TEST_CASE("run: recompute has two keys and an option, which has the last word") {
+  constexpr RecomputeConfig none{}, two{RecomputeMode::interval, 2},
+      selective{RecomputeMode::selective, 0};
+  const std::string interval = R"("pipeline": {"activation_checkpoint_interval": 2})";
+  CHECK(ask(trains_with("")).job().recompute == none);
+  CHECK(ask(ours(R"("recompute": "none")")).job().recompute == none);
+  CHECK(ask(ours(R"("recompute": 0)")).job().recompute == none);
+  CHECK(ask(ours(R"("recompute": 2)")).job().recompute == two);
+  CHECK(ask(ours(R"("recompute": "selective")")).job().recompute == selective);
+  CHECK(ask(trains_with(interval)).job().recompute == two);
+  CHECK(ask(trains_with(interval), {"dstrain.recompute=2"}).job().recompute == two);
+  CHECK(ask(trains_with(R"("pipeline": {"activation_checkpoint_interval": 0})"),
+            {"dstrain.recompute=selective"})
+            .job()
+            .recompute == selective);
+  for (const std::string own : {"selective", "none", "3"})
+    CHECK_THAT(ask(trains_with(interval), {"dstrain.recompute=" + own}).error(),
+               Catch::EndsWith(" is not what pipeline.activation_checkpoint_interval 2 asks for: "
+                               "keep one of the two"));
+
+  const std::string file =
+      GENERATE_COPY(trains_with(""), trains_with(interval), ours(R"("recompute": "selective")"));
+  Ask a = ask(file);
+  a.request.recompute = "2";
+  CHECK(a.job().recompute == two);
+  CHECK(setting(a.load(), "dstrain.recompute").origin == "--activation_checkpoint_interval");
+  a.request.recompute = "selective";
+  CHECK(a.job().recompute == selective);
+  a.request.recompute = "0";
+  CHECK(a.job().recompute == none);
 }
 
 TEST_CASE("run: training without data is an error, a plan without data is none") {

@@ -31,6 +31,7 @@ TEST_CASE("train is the default command and knows every option of the contract")
         parse(prefix +
               "--num_gpus 4 --config c.json --device cpu --model gptlite --data d.txt --steps 20 "
               "--seed 7 --output out --init_weights w.safetensors --save_interval 5 --resume old "
+              "--activation_checkpoint_interval selective "
               "--set a.b=1 --set c={}"));
     const ConfigRequest& r = a.request;
     CHECK(r.path == "c.json");
@@ -43,6 +44,7 @@ TEST_CASE("train is the default command and knows every option of the contract")
     CHECK(r.output == "out");
     CHECK(r.init_weights == "w.safetensors");
     CHECK(r.save_interval == 5);
+    CHECK(r.recompute == "selective");
     CHECK(r.resume == "old");
     CHECK(r.sets == std::vector<std::string>{"a.b=1", "c={}"});
     CHECK(r.need_data);
@@ -74,6 +76,8 @@ TEST_CASE("a --set value may hold blanks, commas, dashes and equal signs") {
 TEST_CASE("plan and check") {
   const auto plan = std::get<PlanArguments>(
       parse("plan --config c.json --num_gpus 8 --rank 3 --json --set dstrain.model.vocab_size=65"));
+  CHECK(std::get<PlanArguments>(parse("plan --config c.json --activation_checkpoint_interval 2"))
+            .request.recompute == "2");
   CHECK(plan.request.ranks == 8);
   CHECK(plan.rank == 3);
   CHECK(plan.json);
@@ -139,6 +143,8 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "--steps: expected an integer from 0 up, got '9223372036854775808'"},
       {"--config c --set x", "--set: expected path.to.key=value, got 'x'"},
       {"--config c --set =1", "--set: expected path.to.key=value, got '=1'"},
+      {"--config c --activation_checkpoint_interval all",
+       "--activation_checkpoint_interval: expected an integer from 0 up, or selective, got 'all'"},
       {"plan --config c --rank -1", "--rank: expected an integer from 0 to 65535, got '-1'"},
       {"generate --prompt x --tokens 1",
        "dstrain generate needs --run DIR (see dstrain generate --help)"},

@@ -1,27 +1,62 @@
-// Section activation_checkpointing: recomputation of activations in the backward pass.
-#include "runtime/config/keys.h"
+// Section activation_checkpointing: how DeepSpeed stores what it keeps of the activations. What is kept is
+// said by pipeline.activation_checkpoint_interval or dstrain.recompute.
+#include <fmt/format.h>
 
-namespace dstrain::keys {
+#include "runtime/config/coerce.h"
+#include "runtime/config/keys.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace rules {
+
+constinit const Rule kRecompute{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (const int64_t interval = to_integer(value, false).value_or(0); interval > 0)
+        return {State::honoured,
+                fmt::format("of {} layer{} the input is kept; the backward pass computes the rest "
+                            "again",
+                            interval, interval == 1 ? "" : "s in a row")};
+      if (lower_case(value.text) == "selective")
+        return {State::honoured, "the backward pass computes norms and activation functions again"};
+      return {State::no_effect, "off"};
+    },
+    "0 or \"none\": no_effect; else honoured"};
+
+}  // namespace rules
+
+namespace keys {
 
 std::vector<KeySpec> activation_checkpointing() {
-  constexpr std::string_view why = "activation checkpointing is not available yet: use false";
-  const auto flag = [why](std::string_view key) {
+  const auto without_effect = [](std::string_view key, std::string_view why) {
+    return KeySpec{
+        .key = key, .fallback = "false", .state = State::no_effect, .note = why, .nullable = true};
+  };
+  const auto not_yet = [](std::string_view key, std::string_view why) {
     return KeySpec{
         .key = key, .fallback = "false", .note = why, .rule = &rules::kFlag, .nullable = true};
   };
   return {
       {.key = "activation_checkpointing", .type = Type::section},
-      flag("activation_checkpointing.partition_activations"),
-      flag("activation_checkpointing.contiguous_memory_optimization"),
-      flag("activation_checkpointing.cpu_checkpointing"),
-      flag("activation_checkpointing.synchronize_checkpoint_boundary"),
-      flag("activation_checkpointing.profile"),
+      without_effect("activation_checkpointing.partition_activations",
+                     "it splits over tensor-parallel ranks, and there is one; "
+                     "pipeline.activation_checkpoint_interval turns recompute on"),
+      without_effect("activation_checkpointing.contiguous_memory_optimization",
+                     "every activation has a fixed place in one block of memory anyway"),
+      not_yet("activation_checkpointing.cpu_checkpointing",
+              "moving kept activations to the host is not available yet: use false"),
+      without_effect("activation_checkpointing.synchronize_checkpoint_boundary",
+                     "the plan orders the step, so there is nothing to wait for"),
+      not_yet("activation_checkpointing.profile",
+              "not available yet: use false (metrics.jsonl has step_ms)"),
       {.key = "activation_checkpointing.number_checkpoints",
        .type = Type::integer,
-       .note = "activation checkpointing is not available yet: use null",
-       .rule = &rules::kAboveZero,
+       .state = State::no_effect,
+       .note =
+           "it sizes a buffer of DeepSpeed's; pipeline.activation_checkpoint_interval says what "
+           "is kept",
        .min = 0},
   };
 }
 
-}  // namespace dstrain::keys
+}  // namespace keys
+}  // namespace dstrain

@@ -122,6 +122,13 @@ std::vector<KeySpec> dstrain() {
        .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP 2, FULL_SHARD 3",
        .rule = &kSharding,
        .choices = "NO_SHARD|SHARD_GRAD_OP|FULL_SHARD|HYBRID_SHARD|_HYBRID_SHARD_ZERO2"},
+      {.key = "dstrain.recompute",
+       .type = Type::count_or_choice,
+       .fallback = "\"none\"",
+       .note = "activations: as pipeline.activation_checkpoint_interval, or only what is cheap",
+       .rule = &rules::kRecompute,
+       .min = 0,
+       .choices = "none|selective"},
   };
 }
 

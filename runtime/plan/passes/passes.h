@@ -1,5 +1,5 @@
 // The passes: each is a function over a program, in one file. A training plan is
-//   model -> backward -> layout -> reduce -> update -> gather -> pack -> place -> verify.
+//   model -> backward -> recompute -> layout -> reduce -> update -> gather -> pack -> place -> verify.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -11,6 +11,11 @@ namespace dstrain {
 
 // Appends the backward pass, derived from the rules of the forward ops in reverse order.
 void backward(Program& program);
+
+// Activation checkpointing, right after backward(): clones forward instructions in front of the
+// backward ones that read their results, so that these need not be kept (job.recompute). Clones
+// print under groups "re:GROUP" and write buffers "re:NAME"; the numbers of a step do not change.
+void recompute(Program& program, const Job& job);
 
 // Lays each unit's parameters out as one flat range, padded so that rank r owns the r-th of equal
 // slices: "params:U" in the run's dtype, "grads:U" in f32, whole or the owned slice as the residency

@@ -1,0 +1,233 @@
+// Activation checkpointing. A value of the forward pass that the backward pass reads is not kept:
+// the instructions that made it stand in the list once more, in front of its readers, as clones
+// that write buffers of their own ("re:NAME") under groups of their own ("re:GROUP"). A clone is
+// the same op over the same bits (dropout masks are functions of the site and the sample), so the
+// numbers of a step do not change; what changes is how long a buffer lives.
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+#include "runtime/plan/passes/passes.h"
+
+namespace dstrain {
+namespace {
+
+// Selective recompute: the least saving for which a value is computed again, in bytes per unit of
+// work. Work is the op's FLOPs plus the bytes it moves, because an op without a product is bound by
+// memory, at about the time of one FLOP or more for each byte. Norms and activation functions save
+// a half (they read as much as they write); a product of K features saves less than 2 / K and
+// attention over T tokens less than 2 / T, so those are kept for any size worth saving.
+constexpr double kLeastSaving = 0.25;
+
+constexpr size_t kNowhere = SIZE_MAX;
+
+// For every instruction of the forward pass: the instruction in front of which it runs once more.
+using Places = std::vector<size_t>;
+
+size_t index_of_loss(const Program& program) {
+  const auto it = std::ranges::find(program.instructions, OpKind::cross_entropy, &Instruction::op);
+  check(it != program.instructions.end(), "a program without a loss has nothing to recompute");
+  return static_cast<size_t>(it - program.instructions.begin());
+}
+
+// Which instructions of the forward pass may run a second time: those whose results are written
+// once, by them, and forgotten after the micro-batch.
+std::vector<char> find_repeatable(const Program& program, size_t forward) {
+  std::vector<int> writers(program.buffers.size());
+  for (const Instruction& op : program.instructions)
+    for (BufferId id : op.writes)
+      if (id != kNone) ++writers[static_cast<size_t>(id)];
+  std::vector<char> repeatable;
+  for (size_t i = 0; i < forward; ++i) {
+    const Instruction& op = program.instructions[i];
+    repeatable.push_back(std::ranges::all_of(op.writes, [&](BufferId id) {
+      return id != kNone && writers[static_cast<size_t>(id)] == 1 &&
+             program.at(id).lifetime == Lifetime::micro && program.at(id).parent == kNone;
+    }));
+  }
+  return repeatable;
+}
+
+// The number of the segment of every instruction, -1 outside: `interval` layers in a row make one.
+// Layers are the groups that models number ("blocks.0", "blocks.1", ...). The loss is in none.
+std::vector<int64_t> find_segments(const Program& program, size_t loss, int64_t interval) {
+  const auto numbered = [](const std::string& name) {
+    const size_t dot = name.rfind('.');
+    return dot != std::string::npos && dot + 1 < name.size() &&
+           name.find_first_not_of("0123456789", dot + 1) == std::string::npos;
+  };
+  std::vector<int64_t> layer(program.groups.size(), -1);
+  int64_t layers = 0;
+  std::vector<int64_t> segments;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const auto group = static_cast<size_t>(program.instructions[i].group);
+    if (layer[group] < 0 && numbered(program.groups[group])) layer[group] = layers++;
+    segments.push_back(i == loss || layer[group] < 0 ? -1 : layer[group] / interval);
+  }
+  return segments;
+}
+
+// Keeps what a segment gets from outside and what others read of it; everything else that its
+// backward pass reads is computed again where that begins.
+Places by_interval(const Program& program, int64_t interval, bool with_last_segment) {
+  const size_t loss = index_of_loss(program);
+  const std::vector<int64_t> segment = find_segments(program, loss, interval);
+  const std::vector<char> repeatable = find_repeatable(program, loss);
+  const int64_t last = *std::ranges::max_element(segment);
+  // The segment that a value can be forgotten in, else -1.
+  std::vector<int64_t> home(program.buffers.size(), -1);
+  for (size_t i = 0; i < loss; ++i) {
+    if (!repeatable[i] || (segment[i] == last && !with_last_segment)) continue;
+    for (BufferId id : program.instructions[i].writes) home[static_cast<size_t>(id)] = segment[i];
+  }
+  for (size_t i = 0; i < program.instructions.size(); ++i)
+    for (BufferId id : program.instructions[i].reads)
+      if (id != kNone && home[static_cast<size_t>(id)] != segment[i])
+        home[static_cast<size_t>(id)] = -1;
+
+  std::vector<char> needed(program.buffers.size());
+  const auto need_operands = [&](const Instruction& op) {
+    for (BufferId id : op.reads)
+      if (id != kNone && home[static_cast<size_t>(id)] >= 0) needed[static_cast<size_t>(id)] = 1;
+  };
+  const auto is_needed = [&](BufferId id) {
+    return id != kNone && needed[static_cast<size_t>(id)] != 0;
+  };
+  std::vector<size_t> begin(static_cast<size_t>(last + 1), kNowhere);  // of a segment's backward
+  for (size_t i = loss + 1; i < program.instructions.size(); ++i) {
+    if (segment[i] < 0) continue;
+    size_t& first = begin[static_cast<size_t>(segment[i])];
+    first = std::min(first, i);
+    need_operands(program.instructions[i]);
+  }
+  Places places(loss, kNowhere);
+  for (size_t i = loss; i-- > 0;) {
+    const Instruction& op = program.instructions[i];
+    if (!std::ranges::any_of(op.writes, is_needed)) continue;
+    places[i] = begin[static_cast<size_t>(segment[i])];
+    need_operands(op);
+  }
+  return places;
+}
+
+// Computes again what is cheap, in front of its first reader in the backward pass. An op runs again
+// only within its own layer, whose parameters are at hand there, and only where the backward pass
+// still needs every operand at that place anyway: nothing is kept longer for it.
+Places selective(const Program& program) {
+  const size_t loss = index_of_loss(program);
+  const std::vector<char> repeatable = find_repeatable(program, loss);
+  std::vector<size_t> first(program.buffers.size(), kNowhere), last(program.buffers.size(), 0);
+  for (size_t i = loss + 1; i < program.instructions.size(); ++i)
+    for (BufferId id : program.instructions[i].reads) {
+      if (id == kNone) continue;
+      first[static_cast<size_t>(id)] = std::min(first[static_cast<size_t>(id)], i);
+      last[static_cast<size_t>(id)] = i;
+    }
+  Places places(loss, kNowhere);
+  for (size_t i = loss; i-- > 0;) {
+    const Instruction& op = program.instructions[i];
+    if (!repeatable[i]) continue;
+    size_t place = kNowhere;
+    double saved = 0;
+    for (BufferId id : op.writes) {
+      if (first[static_cast<size_t>(id)] == kNowhere) continue;
+      place = std::min(place, first[static_cast<size_t>(id)]);
+      saved += static_cast<double>(program.at(id).bytes());
+    }
+    const Cost cost = cost_of(program, op);
+    if (place == kNowhere || program.instructions[place].group != op.group ||
+        saved < kLeastSaving * (cost.flops + cost.bytes))
+      continue;
+    const bool at_hand = std::ranges::all_of(op.reads, [&](BufferId id) {
+      return id == kNone || program.at(id).lifetime != Lifetime::micro ||
+             last[static_cast<size_t>(id)] >= place;
+    });
+    if (!at_hand) continue;
+    places[i] = place;
+    // An operand that is itself computed again must be there by then.
+    for (BufferId id : op.reads)
+      if (id != kNone)
+        first[static_cast<size_t>(id)] = std::min(first[static_cast<size_t>(id)], place);
+  }
+  return places;
+}
+
+// `program` with the clones that `places` asks for. A read is redirected to a clone that stands in
+// front of it; whoever reads earlier keeps the original.
+Program with_clones(const Program& program, const Places& places) {
+  Program result = program;
+  std::vector<BufferId> clone(program.buffers.size(), kNone);
+  std::vector<size_t> begin(program.buffers.size(), kNowhere);
+  const auto redirect = [&](Instruction& op, size_t place) {
+    for (BufferId& id : op.reads)
+      if (id != kNone && begin[static_cast<size_t>(id)] <= place)
+        id = clone[static_cast<size_t>(id)];
+  };
+  std::vector<std::vector<Instruction>> in_front(program.instructions.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] == kNowhere) continue;
+    Instruction again = program.instructions[i];
+    redirect(again, places[i]);
+    for (BufferId& id : again.writes) {
+      Buffer copy = program.at(id);
+      copy.name = "re:" + copy.name;
+      begin[static_cast<size_t>(id)] = places[i];
+      clone[static_cast<size_t>(id)] = result.add_buffer(std::move(copy));
+      id = clone[static_cast<size_t>(id)];
+    }
+    again.group = result.add_group("re:" + program.groups[static_cast<size_t>(again.group)]);
+    in_front[places[i]].push_back(std::move(again));
+  }
+  result.instructions.clear();
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    std::ranges::move(in_front[i], std::back_inserter(result.instructions));
+    result.instructions.push_back(program.instructions[i]);
+    redirect(result.instructions.back(), i);
+  }
+  return result;
+}
+
+// The most bytes that are live at once, of what a micro-batch forgets.
+int64_t peak_bytes(const Program& program) {
+  std::vector<size_t> first(program.buffers.size(), kNowhere), last(program.buffers.size(), 0);
+  for (size_t i = 0; i < program.instructions.size(); ++i)
+    for (const auto* list : {&program.instructions[i].reads, &program.instructions[i].writes})
+      for (BufferId id : *list) {
+        if (id == kNone || program.at(id).lifetime != Lifetime::micro) continue;
+        first[static_cast<size_t>(id)] = std::min(first[static_cast<size_t>(id)], i);
+        last[static_cast<size_t>(id)] = i;
+      }
+  std::vector<int64_t> change(program.instructions.size() + 1);
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    if (first[b] == kNowhere) continue;
+    change[first[b]] += program.buffers[b].bytes();
+    change[last[b] + 1] -= program.buffers[b].bytes();
+  }
+  int64_t live = 0, peak = 0;
+  for (int64_t delta : change) peak = std::max(peak, live += delta);
+  return peak;
+}
+
+}  // namespace
+
+void recompute(Program& program, const Job& job) {
+  switch (job.recompute.mode) {
+    case RecomputeMode::none:
+      return;
+    case RecomputeMode::selective:
+      program = with_clones(program, selective(program));
+      return;
+    case RecomputeMode::interval: {
+      const int64_t interval = job.recompute.interval;
+      // The backward pass of the last segment follows almost at once, so its values are computed
+      // again only where the head in between (a large vocabulary) would make the peak with them.
+      Program all = with_clones(program, by_interval(program, interval, true));
+      Program but_last = with_clones(program, by_interval(program, interval, false));
+      program = std::move(peak_bytes(but_last) <= peak_bytes(all) ? but_last : all);
+      return;
+    }
+  }
+}
+
+}  // namespace dstrain

@@ -1,0 +1,102 @@
+// Recompute never changes a number: steps of training with and without it, bit for bit.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "tests/engine/rig.h"
+
+using namespace dstrain;
+
+namespace {
+
+constexpr int kSteps = 4;
+
+// Everything that a run of a few steps leaves behind, as bits.
+struct Trace {
+  std::vector<double> losses;
+  std::vector<float> norms;
+  std::vector<std::vector<std::byte>> weights;
+  size_t instructions = 0;
+};
+
+Trace run(Job job, RecomputeConfig recompute) {
+  job.recompute = recompute;
+  const bool gpt = job.model.kind == ModelKind::gptlite;
+  const RandomDataset data(gpt ? job.model.vocab_size : job.model.out_size);
+  Rig rig(job, data);
+  Trace trace;
+  trace.instructions = rig.plans.train.program.instructions.size();
+  for (int step = 0; step < kSteps; ++step) {
+    StepState& state = rig.state;
+    state.step = step + 1;
+    state.lr = 1e-2f;
+    state.first_sample = step * job.batch.train_batch;
+    StepContext context{.state = &state, .dataset = &data, .first = state.first_sample};
+    rig.executor.run(context);
+    trace.losses.push_back(state.loss_sum);
+    trace.norms.push_back(state.grad_norm);
+  }
+  for (const Parameter& p : rig.plans.train.program.parameters) {
+    const Tensor t = rig.model.master(p);
+    std::vector<std::byte>& bits = trace.weights.emplace_back(static_cast<size_t>(t.bytes()));
+    std::memcpy(bits.data(), t.data, bits.size());
+  }
+  return trace;
+}
+
+void check_equal(const Job& job) {
+  const Trace plain = run(job, {});
+  CHECK(plain.losses.back() != plain.losses.front());
+  for (const RecomputeConfig recompute : {RecomputeConfig{RecomputeMode::interval, 1},
+                                          {RecomputeMode::interval, 2},
+                                          {RecomputeMode::selective, 0}}) {
+    CAPTURE(static_cast<int>(recompute.mode), recompute.interval);
+    const Trace again = run(job, recompute);
+    if (job.model.kind == ModelKind::gptlite) CHECK(again.instructions > plain.instructions);
+    CHECK(again.losses == plain.losses);
+    CHECK(again.norms == plain.norms);
+    CHECK(again.weights == plain.weights);
+  }
+}
+
+Job job_of(DType dtype, int64_t accumulation) {
+  Job job;
+  job.dtype = job.wire_dtype = dtype;
+  job.batch = {2 * accumulation, 2, accumulation};
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("GPT-lite with dropout trains to the same bits with and without recompute") {
+  const auto [dtype, accumulation] = GENERATE(table<DType, int64_t>(
+      {{DType::f32, 1}, {DType::f32, 2}, {DType::bf16, 1}, {DType::bf16, 2}}));
+  const bool gelu = GENERATE(false, true), tied = GENERATE(false, true);
+  CAPTURE(name_of(dtype), accumulation, gelu, tied);
+  Job job = job_of(dtype, accumulation);
+  job.model = {.n_layer = 5,
+               .n_embd = 32,
+               .n_head = 4,
+               .block_size = 12,
+               .dropout = 0.1,
+               .gelu = gelu,
+               .tied_head = tied,
+               .vocab_size = 29};
+  check_equal(job);
+}
+
+TEST_CASE("the benchmark model trains to the same bits with and without recompute") {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int64_t accumulation = GENERATE(1, 2);
+  CAPTURE(name_of(dtype), accumulation);
+  Job job = job_of(dtype, accumulation);
+  job.model = {
+      .kind = ModelKind::benchmark, .n_layer = 5, .in_size = 24, .hidden_size = 40, .out_size = 7};
+  check_equal(job);
+}
+
+TEST_CASE("gradients summed after every micro-batch are the same bits with and without recompute") {
+  Job job = job_of(DType::bf16, 2);
+  job.reduce = ReduceMode::micro_batch;
+  job.model = {.n_layer = 3, .n_embd = 32, .n_head = 2, .block_size = 12, .vocab_size = 29};
+  check_equal(job);
+}
