@@ -19,6 +19,7 @@ constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_c
   dstrain [train]  --config FILE --num_gpus N    train on N ranks of this machine
   dstrain plan     --config FILE --num_gpus N    print the plan of a step and its memory
   dstrain check    --config FILE                 a verdict for every key of the file
+  dstrain estimate --config FILE --num_gpus N    what DeepSpeed's memory estimators say, and the plan
   dstrain generate --run DIR --prompt TEXT       text from a trained model
 
 'dstrain COMMAND --help' lists the options of a command; below are those of train.
@@ -80,7 +81,7 @@ void add_config(CommandLine& line, ConfigRequest& request) {
                 });
 }
 
-// What train and plan take of the run itself.
+// What train, plan and estimate take of the run itself.
 void add_run(CommandLine& line, ConfigRequest& request) {
   line.option("--device", "auto|cpu|cuda", "where to run", text(request.device));
   line.option("--model", "NAME|FILE", "gptlite, benchmark or a model file", text(request.model));
@@ -142,6 +143,20 @@ Arguments parse_check(const std::vector<std::string>& words) {
   return a;
 }
 
+Arguments parse_estimate(const std::vector<std::string>& words) {
+  EstimateArguments a;
+  CommandLine line(
+      "estimate",
+      "Prints DeepSpeed's memory estimates for ZeRO-2 and ZeRO-3, and the plan's memory.");
+  add_config(line, a.request);
+  add_run(line, a.request);
+  line.option("--num_nodes", "M", "machines with --num_gpus ranks each (1)",
+              integer(a.nodes, 1, kMostRanks));
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("estimate", "--config FILE", !a.request.path.empty());
+  return a;
+}
+
 Arguments parse_generate(const std::vector<std::string>& words) {
   GenerateArguments a;
   bool tokens_given = false;
@@ -189,9 +204,10 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   if (command == "train") return parse_train(rest, false);
   if (command == "plan") return parse_plan(rest);
   if (command == "check") return parse_check(rest);
+  if (command == "estimate") return parse_estimate(rest);
   if (command == "generate") return parse_generate(rest);
-  const std::string near = nearest(command, {"train", "plan", "check", "generate"});
-  fail_user("unknown command '{}'{} (train, plan, check or generate)", printable(command),
+  const std::string near = nearest(command, {"train", "plan", "check", "estimate", "generate"});
+  fail_user("unknown command '{}'{} (train, plan, check, estimate or generate)", printable(command),
             near.empty() ? "" : "; did you mean " + near + "?");
 }
 

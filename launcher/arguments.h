@@ -1,5 +1,5 @@
 // Arguments: the command line, parsed and nothing more. Stands on CLI11 and on the configuration's
-// request, which train, plan and check fill. Invariant: an Arguments holds one command and values of
+// request, which all but generate fill. Invariant: an Arguments holds one command and values of
 // the right type; whether they make sense together is judged where they are used.
 #pragma once
 
@@ -28,6 +28,11 @@ struct CheckArguments {
   bool json = false;
 };
 
+struct EstimateArguments {
+  ConfigRequest request;  // ranks: those of one node
+  int64_t nodes = 1;
+};
+
 struct GenerateArguments {
   std::string run_dir;
   std::optional<std::string> prompt;
@@ -43,8 +48,8 @@ struct PrintArguments {
   std::string text;
 };
 
-using Arguments =
-    std::variant<TrainArguments, PlanArguments, CheckArguments, GenerateArguments, PrintArguments>;
+using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
+                               GenerateArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError of one line: which
 // word, what was expected, and for an unknown option or command the nearest one.

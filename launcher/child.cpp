@@ -28,7 +28,7 @@ std::vector<std::string> merged_environment(const Environment& added) {
   }
   for (const auto& [name, value] : added) all[name] = value;
   std::vector<std::string> lines;
-  for (const auto& [name, value] : all) lines.push_back(name + "=" + value);
+  for (const auto& [name, value] : all) lines.push_back(fmt::format("{}={}", name, value));
   return lines;
 }
 

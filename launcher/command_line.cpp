@@ -33,12 +33,12 @@ CommandLine::CommandLine(const std::string& command, const std::string& what_it_
 CommandLine::~CommandLine() = default;
 
 void CommandLine::option(const std::string& names, const std::string& placeholder,
-                         const std::string& help, Reader read) {
+                         const std::string& help, const Reader& read) {
   add(names, placeholder, help, read, false);
 }
 
 void CommandLine::repeated(const std::string& names, const std::string& placeholder,
-                           const std::string& help, Reader read) {
+                           const std::string& help, const Reader& read) {
   add(names, placeholder, help, read, true);
 }
 

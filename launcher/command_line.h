@@ -26,10 +26,10 @@ class CommandLine {
 
   // `names`: "--config,--deepspeed_config", the first is the one that messages show.
   void option(const std::string& names, const std::string& placeholder, const std::string& help,
-              Reader read);
+              const Reader& read);
   // As option(), but may be given many times.
   void repeated(const std::string& names, const std::string& placeholder, const std::string& help,
-                Reader read);
+                const Reader& read);
   void flag(const std::string& name, const std::string& help, bool& target);
 
   // Reads `words`; returns the help text instead where that is asked for. Throws UserError of one

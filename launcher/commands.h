@@ -13,6 +13,7 @@ namespace dstrain {
 int run_train(const TrainArguments& arguments, const std::vector<std::string>& words);
 int run_plan(const PlanArguments& arguments);
 int run_check(const CheckArguments& arguments);
+int run_estimate(const EstimateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
 
 // The whole program behind main(): runs the command that `words` ask for and returns the exit status

@@ -6,19 +6,6 @@
 #include "runtime/engine/run.h"
 
 namespace dstrain {
-namespace {
-
-// The vocabulary's size, from the data where the configuration leaves it open.
-void settle_vocabulary(Job& job) {
-  if (job.model.kind != ModelKind::gptlite || job.model.vocab_size != 0) return;
-  if (job.data.path.empty())
-    fail_user(
-        "dstrain.model.vocab_size is not given and there is no data to derive it from: add --set "
-        "dstrain.model.vocab_size=N (characters of English text: about 65) or --data FILE");
-  job.model.vocab_size = open_dataset(job)->vocabulary().size;
-}
-
-}  // namespace
 
 int run_plan(const PlanArguments& arguments) {
   ConfigRequest request = arguments.request;

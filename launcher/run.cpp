@@ -12,6 +12,7 @@ struct Runner {
   int operator()(const TrainArguments& a) const { return run_train(a, words); }
   int operator()(const PlanArguments& a) const { return run_plan(a); }
   int operator()(const CheckArguments& a) const { return run_check(a); }
+  int operator()(const EstimateArguments& a) const { return run_estimate(a); }
   int operator()(const GenerateArguments& a) const { return run_generate(a); }
   int operator()(const PrintArguments& a) const {
     print_result(a.text);

@@ -61,6 +61,15 @@ void settle_device(Job& job) {
   job.device = "cpu";
 }
 
+void settle_vocabulary(Job& job) {
+  if (job.model.kind != ModelKind::gptlite || job.model.vocab_size != 0) return;
+  if (job.data.path.empty())
+    fail_user(
+        "dstrain.model.vocab_size is not given and there is no data to derive it from: add --set "
+        "dstrain.model.vocab_size=N (characters of English text: about 65) or --data FILE");
+  job.model.vocab_size = open_dataset(job)->vocabulary().size;
+}
+
 RunInput read_input(const ConfigRequest& request) {
   RunInput input{load_config(request), nullptr};
   Job& job = input.loaded.job;

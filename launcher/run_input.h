@@ -19,6 +19,10 @@ struct RunInput {
 // Chooses the device: this build runs on CPUs. Throws UserError for `cuda`.
 void settle_device(Job& job);
 
+// The vocabulary's size, from the data where the configuration leaves it open. Throws UserError where
+// there is no data either.
+void settle_vocabulary(Job& job);
+
 // What every rank needs. request.ranks is known. Throws UserError.
 RunInput read_input(const ConfigRequest& request);
 

@@ -7,9 +7,10 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache
   libopenmpi-dev openmpi-bin                    # processes, hosts, messages
-  libdnnl-dev libopenblas-openmp-dev libhwy-dev # matrix products, SIMD
+  libdnnl-dev libhwy-dev                        # matrix products, SIMD
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
-  catch2 libbenchmark-dev                       # tests, benchmarks
+  catch2                                        # tests
+  libbenchmark-dev libopenblas-openmp-dev       # benchmarks
   bible-kjv                                     # the text of scripts/quickstart.sh
 )
 ci_packages=(clang libclang-rt-14-dev libomp-dev clang-format clang-tidy)

@@ -11,6 +11,7 @@ as it would not out of two runs made one after the other. Results go to benchmar
 """
 import argparse
 import array
+import ctypes
 import json
 import os
 import pathlib
@@ -27,6 +28,19 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 65
+
+PR_SET_PDEATHSIG = 1
+PRCTL = ctypes.CDLL(None).prctl  # looked up here: between fork and exec nothing may be loaded
+THIS_PROCESS = os.getpid()
+
+
+def die_with_us():
+    """In a new process, before its exec: the kernel kills it when this script ends, however that is.
+    SIGKILL also ends a stopped process, which no other signal and no closed pipe would. What dstrain
+    itself starts falls with it: mpirun and the ranks each ask the kernel for the same."""
+    PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != THIS_PROCESS:  # this script ended before the line above
+        os._exit(1)
 
 
 def read_commented_json(text):
@@ -75,6 +89,7 @@ class Torch:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "OMP_NUM_THREADS": str(threads), **environment},
+            preexec_fn=die_with_us,
         )  # fmt: skip
         self.version = self.answer()["ready"]
 
@@ -118,8 +133,9 @@ class Dstrain:
         command = [program, "--num_gpus", "1", "--device", "cpu"]
         command += ["--config", folder / "config.json", "--output", folder / "out"]
         self.process = subprocess.Popen(
-            command, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+            command, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
+            preexec_fn=die_with_us,
+        )  # fmt: skip
         self.metrics = folder / "out" / "metrics.jsonl"
         self.folder, self.read = folder, 0
         self.steps(2)

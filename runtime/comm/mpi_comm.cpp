@@ -80,7 +80,7 @@ Memory MpiComm::allocate(int64_t bytes, const std::string& what) {
 
 void MpiComm::send(int peer, const std::byte* data, int64_t bytes) {
   check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, kDataTag, mpi_->comm(),
-                      &requests_[static_cast<size_t>(size() + peer)]),
+                      &requests_[static_cast<size_t>(size()) + static_cast<size_t>(peer)]),
             "MPI_Isend");
 }
 
@@ -107,7 +107,7 @@ void MpiComm::announce(const Operation& op) {
                         &requests_[i]),
               "MPI_Irecv");
     check_mpi(MPI_Isend(&own_header_, static_cast<int>(bytes), MPI_BYTE, r, kHeaderTag,
-                        mpi_->comm(), &requests_[static_cast<size_t>(size() + r)]),
+                        mpi_->comm(), &requests_[static_cast<size_t>(size()) + i]),
               "MPI_Isend");
   }
 }

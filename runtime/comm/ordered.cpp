@@ -66,7 +66,7 @@ Work OrderedCommunicator::start(Operation op) {
   throw_if_stopped();
   check(!finished_, "{} started after finish()", name_of(op.key.kind));
   op.key.sequence = ++started_;
-  queue_.push_back(std::move(op));
+  queue_.push_back(op);
   if (queue_.size() == 1) progress();  // lets the peers see this rank's source early
   return {this, started_};
 }
@@ -93,7 +93,7 @@ Work OrderedCommunicator::start_tensor(Collective kind, const Tensor& in, const 
   op.key = {0, kind, in.dtype, root, slice.elements()};
   op.in = static_cast<std::byte*>(in.data);
   op.out = static_cast<std::byte*>(out.data);
-  const Work work = start(std::move(op));
+  const Work work = start(op);
   wire_bytes_ += ring_bytes(kind, whole.bytes(), size_);
   return work;
 }
@@ -127,7 +127,7 @@ void OrderedCommunicator::gather_values(std::span<const double> mine, std::span<
   op.key = {0, Collective::gather_values, DType::f64, 0, static_cast<int64_t>(mine.size())};
   op.values = mine;
   op.all_values = all;
-  start(std::move(op)).wait();
+  start(op).wait();
 }
 
 OrderedCommunicator::Step OrderedCommunicator::progress() {

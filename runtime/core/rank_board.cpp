@@ -131,10 +131,14 @@ int RankBoard::ranks() const {
   return static_cast<int>(header().ranks);
 }
 
-RankSlot& RankBoard::slot(int rank) const {
-  check(rank >= 0 && rank < ranks(), "slot {} of a board for {} ranks", rank, ranks());
+RankSlot& RankBoard::slot_at(int64_t rank) const noexcept {
   std::byte* at = memory_.data() + sizeof(Header) + static_cast<size_t>(rank) * sizeof(RankSlot);
   return *std::launder(reinterpret_cast<RankSlot*>(at));
+}
+
+RankSlot& RankBoard::slot(int rank) const {
+  check(rank >= 0 && rank < ranks(), "slot {} of a board for {} ranks", rank, ranks());
+  return slot_at(rank);
 }
 
 void RankBoard::request_stop(int signal) const noexcept {
@@ -155,7 +159,7 @@ int RankBoard::stopped() const noexcept {
 }
 
 bool RankBoard::fail(int rank, FailureKind kind, std::string_view message) const noexcept {
-  RankSlot& mine = slot(rank);
+  RankSlot& mine = slot_at(rank);
   if (mine.failure_order.load() != 0) return false;
   const size_t bytes = std::min(message.size(), mine.message.size());
   std::copy_n(message.begin(), bytes, mine.message.begin());
@@ -169,7 +173,7 @@ bool RankBoard::fail(int rank, FailureKind kind, std::string_view message) const
 
 std::optional<int> RankBoard::first_failure() const noexcept {
   for (int rank = 0; rank < ranks(); ++rank)
-    if (slot(rank).failure_order.load() == 1) return rank;
+    if (slot_at(rank).failure_order.load() == 1) return rank;
   return std::nullopt;
 }
 

@@ -95,6 +95,7 @@ class RankBoard {
   struct Header;
   explicit RankBoard(Memory memory) : memory_(std::move(memory)) {}
   Header& header() const noexcept;
+  RankSlot& slot_at(int64_t rank) const noexcept;  // unchecked
 
   Memory memory_;
 };

@@ -41,6 +41,8 @@ std::string_view when_text(When when) {
   return texts[static_cast<int>(when)];
 }
 
+}  // namespace
+
 std::string memory_text(const MemoryTable& memory) {
   std::string text = "memory at the peak\n";
   for (int c = 0; c < kMemoryClasses; ++c) {
@@ -51,8 +53,6 @@ std::string memory_text(const MemoryTable& memory) {
   return text + fmt::format("  {:<14}{:>16} bytes {:>10}\n", "total", memory.total(),
                             bytes_text(static_cast<double>(memory.total())));
 }
-
-}  // namespace
 
 std::string plan_to_text(const RankPlan& rank, const std::string& title) {
   const Plan& plan = rank.train;

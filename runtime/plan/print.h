@@ -11,6 +11,9 @@ namespace dstrain {
 // operands, bytes and GFLOP; instructions repeated for every micro-batch stand once.
 std::string plan_to_text(const RankPlan& rank, const std::string& title);
 
+// The memory table by class, in bytes, with its total.
+std::string memory_text(const MemoryTable& memory);
+
 // The contract's object; every instruction of the step in order, micro-batches unrolled.
 std::string plan_to_json(const RankPlan& rank);
 

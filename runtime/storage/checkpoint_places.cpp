@@ -72,7 +72,7 @@ std::string newest_in(const std::string& dir) {
   for (const std::string& name : names_in(dir)) {
     const std::optional<StepName> step = step_name(name);
     if (!step) continue;
-    const std::string path = dir + "/" + name;
+    const std::string path = fmt::format("{}/{}", dir, name);
     if (step->suffix == ".tmp" || !is_complete(path)) {
       incomplete.push_back(name);
     } else if (step->step > best_step) {  // "step_5" comes before "step_5.old"
@@ -121,7 +121,7 @@ void put_in_place(const CheckpointPlace& place) {
 void remove_leftovers(const std::string& root) {
   for (const std::string& name : names_in(root)) {
     const std::optional<StepName> step = step_name(name);
-    const std::string path = root + "/" + name;
+    const std::string path = fmt::format("{}/{}", root, name);
     if (!step || step->suffix.empty()) continue;
     if (step->suffix == ".tmp" || is_complete(fmt::format("{}/{}{}", root, kPrefix, step->step)))
       remove_tree(path);
@@ -167,7 +167,7 @@ void remove_checkpoints(const std::string& output_dir) {
   const std::string root = output_dir + "/checkpoints";
   if (!is_directory(root)) return;
   for (const std::string& name : names_in(root))
-    if (step_name(name)) remove_tree(root + "/" + name);
+    if (step_name(name)) remove_tree(fmt::format("{}/{}", root, name));
 }
 
 }  // namespace dstrain

@@ -87,6 +87,16 @@ TEST_CASE("plan and check") {
   CHECK_FALSE(check.request.ranks.has_value());
 }
 
+TEST_CASE("estimate") {
+  const auto one = std::get<EstimateArguments>(parse("estimate --config c.json --num_gpus 8"));
+  CHECK(one.request.ranks == 8);
+  CHECK(one.nodes == 1);
+  CHECK_FALSE(one.request.need_data);
+  const auto two = std::get<EstimateArguments>(parse("estimate --config c.json --num_nodes 2"));
+  CHECK_FALSE(two.request.ranks.has_value());
+  CHECK(two.nodes == 2);
+}
+
 TEST_CASE("generate") {
   const auto a = std::get<GenerateArguments>(
       parse_arguments({"generate", "--run", "r", "--prompt", "To be", "--tokens", "9",
@@ -107,9 +117,10 @@ TEST_CASE("generate") {
 TEST_CASE("help and version are texts, wherever the command stands") {
   CHECK(std::get<PrintArguments>(parse("--version")).text.starts_with("dstrain "));
   const std::string overview = std::get<PrintArguments>(parse("--help")).text;
-  for (const char* part : {"plan", "check", "generate", "Exit status", "--num_gpus", "--resume"})
+  for (const char* part :
+       {"plan", "check", "estimate", "generate", "Exit status", "--num_gpus", "--resume"})
     CHECK(overview.find(part) != std::string::npos);
-  for (const char* command : {"train", "plan", "check", "generate"}) {
+  for (const char* command : {"train", "plan", "check", "estimate", "generate"}) {
     CAPTURE(command);
     const std::string help = std::get<PrintArguments>(parse(std::string(command) + " --help")).text;
     CHECK(help.find(std::string("dstrain ") + command) != std::string::npos);
@@ -120,6 +131,9 @@ TEST_CASE("every wrong command line is one line that says what to do") {
   const auto [line, message] = GENERATE(table<std::string, std::string>({
       {"", "dstrain train needs --config FILE (see dstrain train --help)"},
       {"plan", "dstrain plan needs --config FILE (see dstrain plan --help)"},
+      {"estimate", "dstrain estimate needs --config FILE (see dstrain estimate --help)"},
+      {"estimate --config c --num_nodes 0",
+       "--num_nodes: expected an integer from 1 to 65536, got '0'"},
       {"--config", "--config: the value is missing"},
       {"--config c --config d", "--config is given 2 times"},
       {"--config=", "--config: the value is missing"},
@@ -131,8 +145,9 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"--config c more",
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
-       "unknown command 'genrate'; did you mean generate? (train, plan, check or generate)"},
-      {"fly", "unknown command 'fly' (train, plan, check or generate)"},
+       "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate or "
+       "generate)"},
+      {"fly", "unknown command 'fly' (train, plan, check, estimate or generate)"},
       {"--config c --num_gpus 0", "--num_gpus: expected an integer from 1 to 65536, got '0'"},
       {"--config c --num_gpus two", "--num_gpus: expected an integer from 1 to 65536, got 'two'"},
       {"--config c --num_gpus 2.5", "--num_gpus: expected an integer from 1 to 65536, got '2.5'"},

@@ -266,6 +266,22 @@ TEST_CASE("plan and check print to standard output, as text and as JSON") {
   CHECK(only_error(full.text()) == "cannot write to standard output: No space left on device");
 }
 
+TEST_CASE(
+    "estimate prints DeepSpeed's tables and the plan's bytes, whatever ZeRO stage is configured") {
+  const auto stage = GENERATE("0", "3");
+  const Place place;
+  Program estimate = place.start(
+      std::string(DSTRAIN_PROGRAM) + " estimate --config c.json --num_gpus 2 --num_nodes 2 --set " +
+      "zero_optimization.stage=" + stage + " --set zero_optimization.offload_param.device=none");
+  CHECK(estimate.wait() == 0);
+  CAPTURE(estimate.text());
+  for (const char* part :
+       {"HW: Setup with 2 nodes, 2 GPUs per node.", "  per CPU  |  per GPU |   Options",
+        "offload_param=cpu , offload_optimizer=cpu , zero_init=1", "plan of each of 4 ranks",
+        "activations", "model states alone"})
+    CHECK(estimate.wrote(part));
+}
+
 TEST_CASE("generate continues a prompt, the same for the same seed") {
   const Place place;
   REQUIRE(place.train("").wait() == 0);

@@ -1,0 +1,64 @@
+#include "runtime/plan/estimate.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/cpu_library.h"
+#include "launcher/commands.h"
+#include "launcher/failure.h"
+#include "launcher/run_input.h"
+#include "runtime/core/cpu.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+#include "runtime/plan/print.h"
+
+namespace dstrain {
+namespace {
+
+constexpr const char* kDifference =
+    R"(The figures differ because DeepSpeed's estimators count model states alone, by a formula in the
+number of parameters: 16-bit weights and gradients, fp32 masters and Adam's moments, whatever the
+configuration says. The plan has every buffer of the step in the configured precision and for the
+configured optimizer: model states, and also activations, communication buffers, packed weights and
+the workspaces of kernels. It is what a rank reserves, not an estimate.
+)";
+
+// Whether nothing but settings of ZeRO that this version does not have yet keeps the job from training.
+bool lacks_only_zero(const std::vector<Verdict>& verdicts) {
+  return has_errors(verdicts) && std::ranges::all_of(verdicts, [](const Verdict& v) {
+           return !is_error(v.state) ||
+                  (v.state == State::not_yet && v.key.starts_with("zero_optimization"));
+         });
+}
+
+}  // namespace
+
+int run_estimate(const EstimateArguments& arguments) {
+  ConfigRequest request = arguments.request;
+  const Cluster cluster{.nodes = arguments.nodes, .gpus_per_node = request.ranks.value_or(1)};
+  request.ranks = cluster.nodes * cluster.gpus_per_node;
+  if (cluster.nodes > 1) request.ranks_origin = "--num_gpus times --num_nodes";
+  const bool without_zero = lacks_only_zero(check_config(request).verdicts);
+  if (without_zero) request.sets.emplace_back("zero_optimization=false");
+  LoadedConfig loaded = load_config(request);
+  for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
+  Job& job = loaded.job;
+  settle_device(job);
+  settle_vocabulary(job);
+
+  const RankPlan plan = make_rank_plan(job, {.rank = 0, .ranks = job.ranks}, *make_cpu_library(),
+                                       threads_per_rank(static_cast<int>(cluster.gpus_per_node)));
+  const ModelSize model = model_size(plan.train.program);
+  const auto total = static_cast<double>(plan.memory.total());
+  print_result(
+      fmt::format("DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
+                  "dstrain's plan of each of {} rank{}: ZeRO stage {}{}, {}, micro-batch {}\n{}"
+                  "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
+                  zero2_table(model, cluster), zero3_table(model, cluster), job.ranks,
+                  job.ranks == 1 ? "" : "s", job.zero_stage,
+                  without_zero ? " (the configuration's ZeRO settings are not available yet)" : "",
+                  name_of(job.dtype), job.batch.micro_batch, memory_text(plan.memory),
+                  total / 0x1p30, kDifference));
+  return 0;
+}
+
+}  // namespace dstrain
