@@ -36,7 +36,7 @@ Trace run(Job job, RecomputeConfig recompute) {
     trace.norms.push_back(state.grad_norm);
   }
   for (const Parameter& p : rig.plans.train.program.parameters) {
-    const Tensor t = rig.model.master(p);
+    const Tensor t = rig.model.master(p).values;
     std::vector<std::byte>& bits = trace.weights.emplace_back(static_cast<size_t>(t.bytes()));
     std::memcpy(bits.data(), t.data, bits.size());
   }

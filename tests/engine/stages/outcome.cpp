@@ -77,13 +77,14 @@ std::string describe(const Job& job) {
   const GatherLimits& g = job.gather;
   return fmt::format(
       "{}, {} wire {}, batch {}x{}x{}, stage {} {}, bucket {}, overlap {}, prefetch {} persist {} "
-      "live {} reuse {}, clip {}, {} decay exclude {}",
+      "live {} reuse {}, recompute {} {}, clip {}, {} decay exclude {}",
       model, name_of(job.dtype), name_of(job.wire_dtype), job.batch.micro_batch,
       job.batch.accumulation, job.ranks, job.zero_stage,
       job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch", job.reduce_bucket_elements,
       job.overlap_comm, g.prefetch_elements, g.param_persistence, g.max_live_elements,
-      g.max_reuse_distance, job.gradient_clipping,
-      job.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd", job.weight_decay_exclude.size());
+      g.max_reuse_distance, static_cast<int>(job.recompute.mode), job.recompute.interval,
+      job.gradient_clipping, job.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd",
+      job.weight_decay_exclude.size());
 }
 
 }  // namespace dstrain

@@ -88,6 +88,9 @@ Job moved(Job job, Dice& dice) {
   job.zero_stage = static_cast<int>(dice.between(1, 3));
   job.reduce_bucket_elements = limit();
   job.overlap_comm = dice.coin();
+  job.recompute.mode =
+      dice.one_of({RecomputeMode::none, RecomputeMode::interval, RecomputeMode::selective});
+  job.recompute.interval = job.recompute.mode == RecomputeMode::interval ? dice.between(1, 3) : 0;
   job.gather = {.prefetch_elements = limit(),
                 .param_persistence = limit(),
                 .model_persistence = limit(),

@@ -66,6 +66,27 @@ TEST_CASE("stages, buckets, overlap and reuse never change a bit") {
       }
 }
 
+TEST_CASE("recompute changes no bit at any stage") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 4}) {
+      Job job = small_job(comm->size(), dtype, accumulation, ReduceMode::micro_batch);
+      const Outcome expected = run_steps(job, data, *comm, 10);
+      for (const int stage : {0, 1, 2, 3})
+        for (const RecomputeConfig recompute : {RecomputeConfig{RecomputeMode::interval, 1},
+                                                RecomputeConfig{RecomputeMode::interval, 2},
+                                                RecomputeConfig{RecomputeMode::selective, 0}}) {
+          job.zero_stage = stage;
+          job.recompute = recompute;
+          job.overlap_comm = true;
+          keep_nothing(job);
+          INFO(describe(job));
+          CHECK(difference(expected, run_steps(job, data, *comm, 10), *comm) == "");
+        }
+    }
+}
+
 TEST_CASE("a communication thread of its own changes no bit either") {
   const RandomDataset data(13);
   const auto comm = make_communicator();
