@@ -10,41 +10,18 @@ step over ours, so above 1 means that dstrain is faster. The machine's mood canc
 as it would not out of two runs made one after the other. Results go to benchmarks/results/steps.json.
 """
 import argparse
-import array
-import ctypes
 import json
 import os
 import pathlib
-import platform
-import random
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-VOCABULARY = 65
-
-PR_SET_PDEATHSIG = 1
-PRCTL = ctypes.CDLL(None).prctl  # looked up here: between fork and exec nothing may be loaded
-THIS_PROCESS = os.getpid()
-
-
-def die_with_us():
-    """In a new process, before its exec: the kernel kills it when this script ends, however that is.
-    SIGKILL also ends a stopped process, which no other signal and no closed pipe would. What dstrain
-    itself starts falls with it: mpirun and the ranks each ask the kernel for the same."""
-    PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != THIS_PROCESS:  # this script ended before the line above
-        os._exit(1)
-
-
-def read_commented_json(text):
-    return json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+from contenders import ROOT, VOCABULARY, Dstrain, processor, read_commented_json
+from contenders import torch_contender, torch_environment
 
 
 def cases():
@@ -63,117 +40,6 @@ def cases():
     return table
 
 
-def torch_environment(python, folder):
-    """What PyTorch needs to reach its bf16 products here: nothing on most machines, the preload of
-    amx_palette.c where the hypervisor hides AMX's palettes, else a lower instruction set."""
-    probe = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); (a @ a).sum().item()"
-    shim = folder / "amx_palette.so"
-    source = ROOT / "benchmarks/peers/amx_palette.c"
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, source], check=False)
-    for extra in ({}, {"LD_PRELOAD": str(shim)}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}):
-        run = subprocess.run([python, "-c", probe], env={**os.environ, **extra}, capture_output=True)
-        if run.returncode == 0:
-            return extra
-    sys.exit(f"PyTorch does not run here:\n{run.stderr.decode()}")
-
-
-class Torch:
-    """The PyTorch process; idle (blocked on its input) except inside block()."""
-
-    def __init__(self, python, model, batch, dtype, threads, environment):
-        command = [python, str(ROOT / "benchmarks/peers/torch_steps.py")]
-        settings = {"model": model["type"], "batch": batch, "dtype": dtype, "threads": threads}
-        settings |= {k: v for k, v in model.items() if k != "type"}
-        for key, value in settings.items():
-            command += [f"--{key}", str(value)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads), **environment},
-            preexec_fn=die_with_us,
-        )  # fmt: skip
-        self.version = self.answer()["ready"]
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit("the PyTorch process ended; its error is above")
-        return json.loads(line)
-
-    def block(self, steps):
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
-        return self.answer()["ms"]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
-class Dstrain:
-    """Our process, one rank, stopped except inside block()."""
-
-    def __init__(self, program, model, batch, dtype, folder):
-        config = {
-            "train_micro_batch_size_per_gpu": batch,
-            "gradient_accumulation_steps": 1,
-            "gradient_clipping": 1.0,
-            "steps_per_print": 1000000,
-            "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.01}},
-            "dstrain": {"model": model, "steps": 1000000},
-        }
-        if dtype == "bf16":
-            config["bf16"] = {"enabled": True}
-        if model["type"] == "gptlite":
-            tokens = array.array("H", random.Random(1).choices(range(VOCABULARY), k=200000))
-            (folder / "tokens.bin").write_bytes(tokens.tobytes())
-            data = {"path": str(folder / "tokens.bin"), "format": "bin", "order": "sequential"}
-            config["dstrain"]["data"] = data
-        (folder / "config.json").write_text(json.dumps(config, indent=2))
-        self.log = open(folder / "log.txt", "w")
-        command = [program, "--num_gpus", "1", "--device", "cpu"]
-        command += ["--config", folder / "config.json", "--output", folder / "out"]
-        self.process = subprocess.Popen(
-            command, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
-            preexec_fn=die_with_us,
-        )  # fmt: skip
-        self.metrics = folder / "out" / "metrics.jsonl"
-        self.folder, self.read = folder, 0
-        self.steps(2)
-        self.signal(signal.SIGSTOP)
-
-    def signal(self, number):
-        """To the process and what it started: ranks are children of the command."""
-        os.killpg(self.process.pid, number)
-
-    def steps(self, count):
-        """Waits for `count` more steps and returns their times."""
-        times = []
-        while len(times) < count:
-            if self.process.poll() is not None:
-                sys.exit("dstrain ended:\n" + (self.folder / "log.txt").read_text())
-            if self.metrics.exists():
-                lines = self.metrics.read_text().split("\n")[:-1]
-                for line in lines[self.read :]:
-                    record = json.loads(line)
-                    if "loss" in record:
-                        times.append(record["step_ms"])
-                self.read = len(lines)
-            time.sleep(0.005)
-        return times
-
-    def block(self, steps):
-        self.signal(signal.SIGCONT)
-        # The first step that ends was under way when the process was stopped.
-        times = self.steps(steps + 1)[1:]
-        self.signal(signal.SIGSTOP)
-        return times
-
-    def close(self):
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-        self.log.close()
-
-
 def compare(name, options):
     model, batch, dtype = cases()[name]
     folder = pathlib.Path(tempfile.mkdtemp(prefix="dstrain-peers-"))
@@ -181,7 +47,9 @@ def compare(name, options):
     try:
         ours = Dstrain(options.program, model, batch, dtype, folder)
         environment = torch_environment(options.python, folder)
-        theirs = Torch(options.python, model, batch, dtype, options.threads, environment)
+        theirs = torch_contender(
+            options.python, model, batch, dtype, options.threads, environment
+        )
         our_ms, their_ms, ratios = [], [], []
         for _ in range(options.rounds):
             b = theirs.block(options.steps)
@@ -205,12 +73,6 @@ def compare(name, options):
         shutil.rmtree(folder)
 
 
-def processor():
-    text = pathlib.Path("/proc/cpuinfo").read_text()
-    found = re.search(r"model name\s*: (.*)", text)
-    return found.group(1) if found else platform.processor()
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--cases", default="", help="only cases whose name matches this expression")
@@ -225,21 +87,23 @@ def main():
         p.error("--rounds must be at least 5: the median of fewer ratios says little")
 
     version = subprocess.run([options.program, "--version"], capture_output=True, text=True)
-    results = []
+    path = pathlib.Path(options.result)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Results of cases that do not run now stay, if they come from the same kind of machine.
+    old = json.loads(path.read_text()) if path.exists() else {}
+    results = old.get("results", []) if old.get("processor") == processor() else []
     record = {
         "dstrain": version.stdout.strip(),
         "processor": processor(),
         "threads": options.threads,
         "results": results,
     }
-    path = pathlib.Path(options.result)
-    path.parent.mkdir(parents=True, exist_ok=True)
     print(f"{'case':36} {'dstrain ms':>11} {'torch ms':>10} {'ratio':>7}   lowest-highest")
     for name in cases():
         if not re.search(options.cases, name):
             continue
         r = compare(name, options)
-        results.append(r)
+        results[:] = [other for other in results if other["case"] != name] + [r]
         print(
             f"{name:36} {r['dstrain_ms']:11.1f} {r['torch_ms']:10.1f} {r['ratio']:6.2f}x   "
             f"{min(r['ratios']):.2f}-{max(r['ratios']):.2f}",

@@ -62,7 +62,22 @@ def benchmark_model(o):
     return nn.Sequential(*layers)
 
 
-def arguments():
+def build(o):
+    """The model, and a batch that stays in memory."""
+    if o.model == "gptlite":
+        x = torch.randint(o.vocab_size, (o.batch, o.block_size))
+        return GptLite(o), x, torch.randint(o.vocab_size, (o.batch * o.block_size,))
+    x = torch.rand(o.batch, o.in_size) * 20 - 10
+    return benchmark_model(o), x, torch.randint(o.out_size, (o.batch,))
+
+
+def answer_requests(step, to=sys.stdout):
+    """Answers every number of steps on standard input with their times."""
+    for line in sys.stdin:
+        print(json.dumps({"ms": [step() for _ in range(int(line))]}), file=to, flush=True)
+
+
+def parser():
     p = argparse.ArgumentParser()
     p.add_argument("--model", choices=["gptlite", "benchmark"], required=True)
     p.add_argument("--dtype", choices=["fp32", "bf16"], required=True)
@@ -74,21 +89,14 @@ def arguments():
         ("in_size", 0), ("hidden_size", 0), ("out_size", 0),
     ):  # fmt: skip
         p.add_argument(f"--{name}", type=int, default=default)
-    return p.parse_args()
+    return p
 
 
 def main():
-    o = arguments()
+    o = parser().parse_args()
     torch.set_num_threads(o.threads)
     torch.manual_seed(1337)
-    if o.model == "gptlite":
-        model = GptLite(o)
-        x = torch.randint(o.vocab_size, (o.batch, o.block_size))
-        y = torch.randint(o.vocab_size, (o.batch * o.block_size,))
-    else:
-        model = benchmark_model(o)
-        x = torch.rand(o.batch, o.in_size) * 20 - 10
-        y = torch.randint(o.out_size, (o.batch,))
+    model, x, y = build(o)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step():
@@ -107,8 +115,7 @@ def main():
         step()
     parameters = sum(p.numel() for p in model.parameters())
     print(json.dumps({"ready": torch.__version__, "parameters": parameters}), flush=True)
-    for line in sys.stdin:
-        print(json.dumps({"ms": [step() for _ in range(int(line))]}), flush=True)
+    answer_requests(step)
 
 
 if __name__ == "__main__":

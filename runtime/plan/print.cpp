@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
@@ -41,6 +42,27 @@ std::string_view when_text(When when) {
   return texts[static_cast<int>(when)];
 }
 
+// Which sharded parameters stay gathered for how long; empty where none are sharded.
+std::string gathers_text(const Plan& plan) {
+  const Program& p = plan.program;
+  int64_t kept = 0, kept_elements = 0, gathers = 0, elements = 0;
+  std::set<BufferId> sources;
+  for (const Instruction& op : p.instructions) {
+    if (op.op != OpKind::all_gather) continue;
+    const Buffer& gathered = p.at(p.root(op.writes[0]));
+    if (gathered.lifetime == Lifetime::persistent) continue;
+    sources.insert(op.reads[0]);
+    (op.when == When::step_begin ? kept : gathers) += 1;
+    (op.when == When::step_begin ? kept_elements : elements) += gathered.shape.elements();
+  }
+  if (sources.empty()) return {};
+  return fmt::format(
+      "parameters are sharded: {} of {} units ({} elements) are gathered once and stay for the "
+      "step; "
+      "the others in {} gathers ({} elements) a micro-batch\n",
+      kept, sources.size(), kept_elements, gathers, elements);
+}
+
 }  // namespace
 
 std::string memory_text(const MemoryTable& memory) {
@@ -62,7 +84,7 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
       name_of(p.dtype), plan.micro_batches, plan.micro_batches == 1 ? "" : "es", plan.order.size(),
       bytes_text(static_cast<double>(rank.memory.total())),
       bytes_text(static_cast<double>(wire_bytes(plan))));
-  text += memory_text(rank.memory) + "\n";
+  text += memory_text(rank.memory) + gathers_text(plan) + "\n";
   text += fmt::format("{:<8}{:<6}{:<24}{:<14}{:<64}{:<40}{:>10}{:>10}\n", "queue", "when",
                       "instruction", "group", "reads", "writes", "bytes", "GFLOP");
   for (const Instruction& op : p.instructions) {

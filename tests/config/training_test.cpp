@@ -257,3 +257,35 @@ TEST_CASE("training: what is said of precision") {
   INFO(members);
   CHECK(verdict(ask(trains_with(members)).check(), key) == expected);
 }
+
+TEST_CASE("training: the sections of the ZeRO stages become limits of the job") {
+  const Job plain = ask(trains_with(R"("zero_optimization": {"stage": 3})")).job();
+  CHECK(plain.zero_stage == 3);
+  CHECK(plain.gather == GatherLimits{});
+  CHECK(plain.overlap_comm);
+  CHECK(plain.reduce == ReduceMode::micro_batch);
+  const Job given = ask(trains_with(R"("zero_optimization": {
+      "stage": 3, "overlap_comm": false, "reduce_bucket_size": 5e4,
+      "stage3_prefetch_bucket_size": 11, "stage3_param_persistence_threshold": 12,
+      "stage3_model_persistence_threshold": 13, "stage3_max_live_parameters": 14,
+      "stage3_max_reuse_distance": 15})"))
+                        .job();
+  CHECK(given.gather == GatherLimits{11, 12, 13, 14, 15});
+  CHECK_FALSE(given.overlap_comm);
+  CHECK(given.reduce_bucket_elements == 50000);
+  const Job derived = ask(trains_with(R"("zero_optimization": {
+      "stage": 3, "stage3_prefetch_bucket_size": "auto",
+      "stage3_param_persistence_threshold": "auto"})"))
+                          .job();
+  CHECK(derived.gather.prefetch_elements == 768 * 768 * 9 / 10);
+  CHECK(derived.gather.param_persistence == 7680);
+}
+
+TEST_CASE("training: FSDP's names stand for stages") {
+  const auto stage = [](const std::string& name) {
+    return ask(trains_with(""), {"dstrain.sharding=" + name}).job().zero_stage;
+  };
+  CHECK(stage("NO_SHARD") == 0);
+  CHECK(stage("SHARD_GRAD_OP") == 2);
+  CHECK(stage("FULL_SHARD") == 3);
+}

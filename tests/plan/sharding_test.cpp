@@ -4,6 +4,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/print.h"
 #include "tests/support/fake_library.h"
 
 using namespace dstrain;
@@ -103,6 +104,16 @@ TEST_CASE("with DeepSpeed's limits a small model is gathered once a step and sta
   CHECK(issues_of(plan, OpKind::all_gather).size() == plan.program.units.size());
   for (const size_t i : issues_of(plan, OpKind::all_gather))
     CHECK(op_at(plan, i).when == When::step_begin);
+}
+
+TEST_CASE("the printed plan says what stays gathered") {
+  const std::string lean = plan_to_text(plan_of(job_at(3)), "lean");
+  CHECK_THAT(lean, Catch::Contains("0 of 6 units (0 elements) are gathered once") &&
+                       Catch::Contains("in 10 gathers"));
+  Job job = job_at(3);
+  job.gather = {};
+  CHECK_THAT(plan_to_text(plan_of(job), "kept"), Catch::Contains("6 of 6 units"));
+  CHECK_THAT(plan_to_text(plan_of(job_at(2)), "two"), !Catch::Contains("gathered once"));
 }
 
 TEST_CASE("a reuse distance of one block keeps the newest block for its backward") {

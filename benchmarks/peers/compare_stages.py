@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Times ZeRO stages and recompute on two ranks, in turns; prints median ratios and peak memory.
+
+    .deps/peer/bin/pip install torch deepspeed
+    .deps/peer/bin/python benchmarks/peers/compare_stages.py stages [--dtypes bf16] [--layers N]
+    .deps/peer/bin/python benchmarks/peers/compare_stages.py deepspeed
+    python3 benchmarks/peers/compare_stages.py recompute     # needs neither PyTorch nor DeepSpeed
+
+stages      our stages 1, 2, 3 against our stage 0: throughput of a stage over that of stage 0
+deepspeed   our stages 0 to 3 against DeepSpeed's (CPU accelerator, gloo): its time over ours
+recompute   recompute of every block, and selective, against none: the step's time over that without
+
+All contenders of a comparison live at the same time and take turns, as in compare_steps.py: a ratio is
+of two blocks of one round, and the median of at least five rounds is printed. Results go to
+benchmarks/results/<suite>.json, one row per comparison; rows of earlier runs on the same kind of
+machine stay.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from contenders import ROOT, VOCABULARY, Dstrain, deepspeed_contender, processor, torch_environment
+
+
+def zero(stage, **more):
+    return {"zero_optimization": {"stage": stage, **more}}
+
+
+# Nothing stays gathered: what stage 3 costs where it saves the most.
+LEAN = {"stage3_max_reuse_distance": 0, "stage3_param_persistence_threshold": 0}
+
+
+def comparisons(suite):
+    """name -> (settings of the subject, settings of the reference or None for DeepSpeed's stage)"""
+    if suite == "stages":
+        table = {f"stage {s} over 0": (zero(s), zero(0)) for s in (1, 2, 3)}
+        table["stage 3, nothing kept, over 0"] = (zero(3, **LEAN), zero(0))
+        return table
+    if suite == "deepspeed":
+        return {f"stage {s} against DeepSpeed's": (zero(s), None) for s in (0, 1, 2, 3)}
+    return {
+        f"recompute {kind} over none": ({"dstrain": {"recompute": kind}}, {})
+        for kind in (1, "selective")
+    }
+
+
+def run(name, subject, reference, dtype, options, folder):
+    model = {
+        "type": "gptlite", "n_layer": options.layers, "block_size": options.seq, "dropout": 0.0,
+        "vocab_size": VOCABULARY,
+    }  # fmt: skip
+    batch, ranks = options.batch, options.ranks
+    contenders = []
+    try:
+        ours = Dstrain(options.program, model, batch, dtype, folder / "subject", ranks, subject)
+        contenders.append(ours)
+        if reference is None:
+            stage = subject["zero_optimization"]["stage"]
+            other = deepspeed_contender(
+                options.python, model, batch, dtype, stage, ranks,
+                torch_environment(options.python, folder),
+            )  # fmt: skip
+        else:
+            other = Dstrain(
+                options.program, model, batch, dtype, folder / "reference", ranks, reference
+            )
+        contenders.append(other)
+        ratios, mine, theirs = [], [], []
+        for _ in range(options.rounds):
+            b = other.block(options.steps)
+            a = ours.block(options.steps)
+            mine += a
+            theirs += b
+            ratios.append(statistics.median(b) / statistics.median(a))
+        tokens = batch * ranks * options.seq
+        row = {
+            "case": f"{name}, {dtype}", "layers": options.layers, "seq": options.seq,
+            "batch": batch, "ranks": ranks,
+            "speed": statistics.median(ratios), "speeds": ratios,
+            "tokens_per_s": 1e3 * tokens / statistics.median(mine),
+            "reference_tokens_per_s": 1e3 * tokens / statistics.median(theirs),
+            "planned_bytes": ours.newest["peak_bytes"],
+            "peak_rss_bytes": max(ours.peak_rss()),
+            "reference_peak_rss_bytes": max(other.peak_rss()),
+        }  # fmt: skip
+        if reference is None:
+            row["deepspeed"] = other.version
+        return row
+    finally:
+        for contender in contenders:
+            contender.close()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("suite", choices=["stages", "deepspeed", "recompute"])
+    p.add_argument("--dtypes", default="fp32,bf16")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--steps", type=int, default=2, help="steps of a block")
+    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--layers", type=int, default=12)
+    p.add_argument("--seq", type=int, default=256)
+    p.add_argument("--batch", type=int, default=4, help="samples of a rank")
+    p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
+    p.add_argument("--python", default=sys.executable, help="an interpreter that has DeepSpeed")
+    options = p.parse_args()
+    if options.rounds < 5:
+        p.error("--rounds must be at least 5: the median of fewer ratios says little")
+    path = ROOT / f"benchmarks/results/{options.suite}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    old = json.loads(path.read_text()) if path.exists() else {}
+    rows = old.get("results", []) if old.get("processor") == processor() else []
+    version = subprocess.run([options.program, "--version"], capture_output=True, text=True)
+    print(f"{'case':48} {'speed':>7}   lowest-highest   tokens/s   reference   GB (peak RSS of a rank)")
+    for dtype in options.dtypes.split(","):
+        for name, (subject, reference) in comparisons(options.suite).items():
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="dstrain-stages-"))
+            try:
+                row = run(name, subject, reference, dtype, options, folder)
+            finally:
+                shutil.rmtree(folder)
+            rows = [r for r in rows if r["case"] != row["case"]] + [row]
+            print(
+                f"{row['case']:48} {row['speed']:6.2f}x   {min(row['speeds']):.2f}-"
+                f"{max(row['speeds']):.2f}   {row['tokens_per_s']:11.0f} "
+                f"{row['reference_tokens_per_s']:11.0f}   {row['peak_rss_bytes'] / 1e9:.2f} against "
+                f"{row['reference_peak_rss_bytes'] / 1e9:.2f}",
+                flush=True,
+            )
+            record = {
+                "dstrain": version.stdout.strip(),
+                "processor": processor(),
+                "results": rows,
+            }
+            path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

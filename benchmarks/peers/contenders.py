@@ -1,0 +1,227 @@
+"""What takes turns in a comparison: dstrain, PyTorch and DeepSpeed, each a living process (or several)
+that trains the same model and stands still except inside block(steps)."""
+import array
+import ctypes
+import json
+import os
+import pathlib
+import platform
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VOCABULARY = 65
+
+PR_SET_PDEATHSIG = 1
+PRCTL = ctypes.CDLL(None).prctl  # looked up here: between fork and exec nothing may be loaded
+THIS_PROCESS = os.getpid()
+
+
+def die_with_us():
+    """In a new process, before its exec: the kernel kills it when this script ends, however that is.
+    SIGKILL also ends a stopped process, which no other signal and no closed pipe would. What dstrain
+    itself starts falls with it: mpirun and the ranks each ask the kernel for the same."""
+    PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != THIS_PROCESS:  # this script ended before the line above
+        os._exit(1)
+
+
+def read_commented_json(text):
+    return json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+
+
+def processor():
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    found = re.search(r"model name\s*: (.*)", text)
+    amx = ", AMX" if " amx_bf16" in text else ""
+    return (found.group(1) if found else platform.processor()) + amx
+
+
+def peak_rss(pids):
+    """The largest resident set that each process ever had, in bytes."""
+    peaks = []
+    for pid in pids:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        peaks.append(int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024)
+    return peaks
+
+
+def torch_environment(python, folder):
+    """What PyTorch needs to reach its bf16 products here: nothing on most machines, the preload of
+    amx_palette.c where the hypervisor hides AMX's palettes, else a lower instruction set."""
+    probe = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); (a @ a).sum().item()"
+    shim = folder / "amx_palette.so"
+    source = ROOT / "benchmarks/peers/amx_palette.c"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, source], check=False)
+    for extra in ({}, {"LD_PRELOAD": str(shim)}, {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}):
+        run = subprocess.run([python, "-c", probe], env={**os.environ, **extra}, capture_output=True)
+        if run.returncode == 0:
+            return extra
+    sys.exit(f"PyTorch does not run here:\n{run.stderr.decode()}")
+
+
+class Asked:
+    """Processes that run steps when a line on their standard input asks for them. All of them are
+    asked; the first one's times count."""
+
+    def __init__(self, command, environments):
+        self.processes = [
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env={**os.environ, **environment}, preexec_fn=die_with_us,
+            )
+            for environment in environments
+        ]  # fmt: skip
+        self.version = self.answers()[0]["ready"]
+
+    def answers(self):
+        lines = [p.stdout.readline() for p in self.processes]
+        if not all(lines):
+            sys.exit("a peer's process ended; its error is above")
+        return [json.loads(line) for line in lines]
+
+    def block(self, steps):
+        for p in self.processes:
+            p.stdin.write(f"{steps}\n")
+            p.stdin.flush()
+        return self.answers()[0]["ms"]
+
+    def peak_rss(self):
+        return peak_rss(p.pid for p in self.processes)
+
+    def close(self):
+        for p in self.processes:
+            p.kill()
+            p.wait()
+
+
+def words_of(settings):
+    return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+
+
+def torch_contender(python, model, batch, dtype, threads, environment):
+    command = [python, str(ROOT / "benchmarks/peers/torch_steps.py")]
+    settings = {"model": model["type"], "batch": batch, "dtype": dtype, "threads": threads}
+    settings |= {k: v for k, v in model.items() if k != "type"}
+    return Asked(
+        command + words_of(settings), [{"OMP_NUM_THREADS": str(threads), **environment}]
+    )
+
+
+def deepspeed_contender(python, model, batch, dtype, stage, ranks, environment):
+    """One process per rank and core, over gloo, as DeepSpeed's launcher would start them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [python, str(ROOT / "benchmarks/peers/deepspeed_steps.py")]
+    settings = {"model": model["type"], "batch": batch, "dtype": dtype, "stage": stage, "threads": 1}
+    settings |= {k: v for k, v in model.items() if k != "type"}
+    each = [
+        {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks),
+            "LOCAL_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+            "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", **environment,
+        }
+        for rank in range(ranks)
+    ]  # fmt: skip
+    return Asked(command + words_of(settings), each)
+
+
+class Dstrain:
+    """Our command with its ranks, stopped except inside block(). `settings`: what stands in the
+    configuration beside the model, the batch and the optimizer."""
+
+    def __init__(self, program, model, batch, dtype, folder, ranks=1, settings=None):
+        folder.mkdir(exist_ok=True)
+        config = {
+            "train_micro_batch_size_per_gpu": batch,
+            "gradient_accumulation_steps": 1,
+            "gradient_clipping": 1.0,
+            "steps_per_print": 1000000,
+            "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.01}},
+            "dstrain": {"model": model, "steps": 1000000},
+        }
+        for section, values in (settings or {}).items():
+            config[section] = {**config.get(section, {}), **values}
+        if dtype == "bf16":
+            config["bf16"] = {"enabled": True}
+        if model["type"] == "gptlite":
+            tokens = array.array("H", random.Random(1).choices(range(VOCABULARY), k=200000))
+            (folder / "tokens.bin").write_bytes(tokens.tobytes())
+            data = {"path": str(folder / "tokens.bin"), "format": "bin", "order": "sequential"}
+            config["dstrain"]["data"] = data
+        (folder / "config.json").write_text(json.dumps(config, indent=2))
+        self.log = open(folder / "log.txt", "w")
+        command = [program, "--num_gpus", str(ranks), "--device", "cpu"]
+        command += ["--config", folder / "config.json", "--output", folder / "out"]
+        self.process = subprocess.Popen(
+            command, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
+            preexec_fn=die_with_us,
+        )  # fmt: skip
+        self.metrics = folder / "out" / "metrics.jsonl"
+        self.folder, self.read, self.newest, self.ranks = folder, 0, {}, ranks
+        self.steps(2)
+        self.signal(signal.SIGSTOP)
+
+    def family(self):
+        """The command and all it started: they share its session, though not its process group."""
+        pids = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended meanwhile
+            if int(fields[3]) == self.process.pid:
+                pids.append(int(entry.name))
+        return pids
+
+    def rank_pids(self):
+        """The processes that train: the biggest ones."""
+        family = sorted(self.family(), key=lambda pid: -peak_rss([pid])[0])
+        return family[: self.ranks]
+
+    def peak_rss(self):
+        return peak_rss(self.rank_pids())
+
+    def signal(self, number):
+        for pid in self.family():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def steps(self, count):
+        """Waits for `count` more steps and returns their times."""
+        times = []
+        while len(times) < count:
+            if self.process.poll() is not None:
+                sys.exit("dstrain ended:\n" + (self.folder / "log.txt").read_text())
+            if self.metrics.exists():
+                lines = self.metrics.read_text().split("\n")[:-1]
+                for line in lines[self.read :]:
+                    record = json.loads(line)
+                    if "loss" in record:
+                        times.append(record["step_ms"])
+                        self.newest = record
+                self.read = len(lines)
+            time.sleep(0.005)
+        return times
+
+    def block(self, steps):
+        self.signal(signal.SIGCONT)
+        # The first step that ends was under way when the process was stopped.
+        times = self.steps(steps + 1)[1:]
+        self.signal(signal.SIGSTOP)
+        return times
+
+    def close(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        self.log.close()

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Training steps in DeepSpeed on its CPU accelerator, one rank of several, timed on request: the peer
+that compare_stages.py alternates with. Requests and answers are those of torch_steps.py; every rank is
+asked. Rank, size and address come from the environment, as its launcher would set them."""
+import contextlib
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch_steps import answer_requests, build, parser
+
+
+def main():
+    p = parser()
+    p.add_argument("--stage", type=int, required=True)
+    o = p.parse_args()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # DeepSpeed talks on standard output
+    rank = int(os.environ["RANK"])
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % os.cpu_count()]})
+    torch.set_num_threads(o.threads)
+    torch.manual_seed(1337)
+    with contextlib.redirect_stdout(sys.stderr):
+        import deepspeed
+
+        deepspeed.init_distributed(dist_backend="gloo")
+        model, x, y = build(o)
+        config = {
+            "train_micro_batch_size_per_gpu": o.batch,
+            "gradient_accumulation_steps": 1,
+            "gradient_clipping": 1.0,
+            "steps_per_print": 10**9,
+            "zero_optimization": {"stage": o.stage},
+            "bf16": {"enabled": o.dtype == "bf16"},
+            "zero_allow_untested_optimizer": True,
+        }
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+        engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    if o.dtype == "bf16" and x.is_floating_point():
+        x = x.bfloat16()
+
+    def step():
+        start = time.perf_counter()
+        loss = F.cross_entropy(engine(x).float().flatten(0, -2), y)
+        engine.backward(loss)
+        engine.step()
+        return (time.perf_counter() - start) * 1e3
+
+    for _ in range(2):
+        step()
+    print(json.dumps({"ready": deepspeed.__version__}), file=answers, flush=True)
+    answer_requests(step, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+#include "runtime/engine/trace.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/engine/rig.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job small_job() {
+  Job job;
+  job.model = {.n_layer = 2, .n_embd = 16, .n_head = 2, .block_size = 8, .vocab_size = 11};
+  job.batch = {4, 2, 2};
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("every instruction of a traced step has its time, one after the other, within the step") {
+  const RandomDataset data(11);
+  Rig rig(small_job(), data);
+  StepTrace trace;
+  trace.prepare(rig.plans.train);
+  rig.state.step = 1;
+  StepContext context{.state = &rig.state, .dataset = &data, .trace = &trace};
+  rig.executor.run(context);
+  REQUIRE(trace.issues.size() == rig.plans.train.order.size());
+  int64_t before = trace.whole.begin_ns;
+  for (const TimeSpan& span : trace.issues) {
+    CHECK(span.begin_ns >= before);
+    CHECK(span.end_ns >= span.begin_ns);
+    before = span.end_ns;
+  }
+  CHECK(before <= trace.whole.end_ns);
+  const StepSplit split = split_of(rig.plans.train, trace);
+  CHECK(split.compute > 0);
+  CHECK(split.other >= 0);
+  CHECK((split.compute + split.exposed_comm + split.other) * 1e9 ==
+        Approx(static_cast<double>(trace.whole.size())));
+}
+
+TEST_CASE("the file is one event per instruction, on the track of its queue") {
+  const RandomDataset data(11);
+  Rig rig(small_job(), data);
+  std::vector<StepTrace> traces(2);
+  for (size_t i = 0; i < traces.size(); ++i) {
+    traces[i].step = static_cast<int64_t>(i) + 7;
+    traces[i].prepare(rig.plans.train);
+    StepContext context{.state = &rig.state, .dataset = &data, .trace = &traces[i]};
+    rig.executor.run(context);
+  }
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("dstrain-trace-" + std::to_string(::getpid()) + ".json");
+  write_trace(path.string(), rig.plans.train, traces, rig.comm);
+  std::ifstream file(path);
+  const auto json = nlohmann::json::parse(file);
+  std::filesystem::remove(path);
+  std::map<int, int> events;  // by track
+  for (const auto& event : json["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    CHECK(event["pid"] == 0);
+    CHECK(event["dur"].get<double>() > 0);
+    ++events[event["tid"].get<int>()];
+  }
+  CHECK(events[0] == 2);  // the steps
+  int compute = 0;
+  for (const Issue& issue : rig.plans.train.order)
+    compute += rig.plans.train.program.instructions[static_cast<size_t>(issue.instruction)].queue ==
+               Queue::compute;
+  CHECK(events[1] == 2 * compute);
+}
