@@ -16,7 +16,7 @@
 namespace dstrain {
 namespace {
 
-constexpr size_t kTracedSteps = 5;
+constexpr size_t kTracedSteps = 6;
 
 using Clock = std::chrono::steady_clock;
 
@@ -101,8 +101,7 @@ void Trainer::step() {
                       .split = Split::train,
                       .first = state_.first_sample,
                       .stop_requested = ctx_.stop_signal && ctx_.stop_signal() != 0};
-  // The first step is not like the others.
-  if (!job_.trace.empty() && ++steps_here_ > 1 && traces_.size() < kTracedSteps) {
+  if (!job_.trace.empty() && traces_.size() < kTracedSteps) {
     traces_.emplace_back().step = state_.step;
     traces_.back().prepare(plans_.train);
     context.trace = &traces_.back();

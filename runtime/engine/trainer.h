@@ -54,8 +54,7 @@ class Trainer {
   std::optional<Executor> validate_;
   std::optional<MetricsWriter> metrics_;  // rank 0, from the first step on
   StepState state_;
-  int64_t steps_here_ = 0;         // since this process began
-  std::vector<StepTrace> traces_;  // of the steps that are traced
+  std::vector<StepTrace> traces_;  // of the first steps, where they are traced
   int64_t peak_bytes_ = 0;         // of the largest rank
   int stop_signal_ = 0;
 };

@@ -126,7 +126,7 @@ class Replay {
               program_.at(id).name);
       }
     };
-    touch_all(op.reads, false);
+    if (!collective || op.reads != op.writes) touch_all(op.reads, false);
     touch_all(op.writes, true);
     const Address& work = plan_.workspace[index];
     if (const int64_t bytes = plan_.workspace_bytes[index]; bytes > 0)

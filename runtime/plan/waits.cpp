@@ -25,21 +25,36 @@ class Touched {
     for (const BufferId id : op.writes) add(plan, id, issue, writes_);
     if (plan.workspace_bytes[index] > 0) {
       const Address& a = plan.workspace[index];
-      writes_.push_back({a.region, a.offset, a.offset + plan.workspace_bytes[index]});
+      add({a.region, a.offset, a.offset + plan.workspace_bytes[index]}, writes_);
     }
   }
   // Whether one of the two changes what the other touches.
   bool conflicts(const Touched& other) const {
+    bool near = false;
+    for (size_t r = 0; r < bounds_.size(); ++r)
+      near = near ||
+             (bounds_[r].begin < other.bounds_[r].end && other.bounds_[r].begin < bounds_[r].end);
+    if (!near) return false;
     return meet(writes_, other.writes_) || meet(writes_, other.reads_) ||
            meet(reads_, other.writes_);
   }
 
  private:
-  static void add(const Plan& plan, BufferId id, const Issue& issue, std::vector<Span>& list) {
+  struct Bounds {
+    int64_t begin = INT64_MAX, end = INT64_MIN;
+  };
+
+  void add(const Plan& plan, BufferId id, const Issue& issue, std::vector<Span>& list) {
     if (id == kNone) return;
     const Address& a = plan.address[static_cast<size_t>(id)];
     const int64_t begin = a.offset + issue.micro * a.micro_stride;
-    list.push_back({a.region, begin, begin + plan.program.at(id).bytes()});
+    add({a.region, begin, begin + plan.program.at(id).bytes()}, list);
+  }
+  void add(const Span& span, std::vector<Span>& list) {
+    list.push_back(span);
+    Bounds& bounds = bounds_[static_cast<size_t>(span.region)];
+    bounds.begin = std::min(bounds.begin, span.begin);
+    bounds.end = std::max(bounds.end, span.end);
   }
   static bool meet(const std::vector<Span>& a, const std::vector<Span>& b) {
     return std::any_of(a.begin(), a.end(), [&](const Span& s) {
@@ -47,6 +62,7 @@ class Touched {
     });
   }
   std::vector<Span> reads_, writes_;
+  std::array<Bounds, kRegions> bounds_;  // of all of them, by region: most pairs are far apart
 };
 
 }  // namespace

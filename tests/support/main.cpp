@@ -1,2 +1,5 @@
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
+#include "tests/support/catch.h"
+
+int main(int argc, char** argv) {
+  return dstrain::run_tests(argc, argv);
+}

@@ -116,7 +116,7 @@ std::vector<KeySpec> dstrain() {
        .choices = "boundary|micro_batch"},
       {.key = "dstrain.trace",
        .type = Type::string,
-       .note = "file for the times of five steps, for Perfetto; unset: none"},
+       .note = "file for the times of the first six steps, for Perfetto; unset: none"},
       {.key = "dstrain.sharding",
        .type = Type::choice,
        .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP 2, FULL_SHARD 3",

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""From the command to the first instruction, and the first step beside the others: GPT-lite of 86.7 M
+parameters (T=256, fp32), on one rank and on more.
+
+    python3 benchmarks/startup/startup.py [--ranks 1,2,4,8] [--repeats 5]
+
+Times come from the program's own trace, whose clock is this script's. Prints medians, and how long the
+ranks of each size take over one rank alone, started in turns. Writes benchmarks/results/startup.json.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks/peers"))
+from contenders import VOCABULARY, processor  # noqa: E402
+
+
+def start(program, layers, ranks, folder):
+    """Seconds to the first instruction of rank 0, and the first step's time over the others' median."""
+    trace = folder / "trace.json"
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        "dstrain": {
+            "model": {
+                "type": "gptlite", "n_layer": layers, "block_size": 256, "dropout": 0.0,
+                "vocab_size": VOCABULARY,
+            },
+            "data": {"path": str(folder / "tokens.bin"), "format": "bin"},
+            "steps": 5,
+            "trace": str(trace),
+        },
+    }  # fmt: skip
+    (folder / "tokens.bin").write_bytes(bytes(x for i in range(50000) for x in (i % VOCABULARY, 0)))
+    (folder / "config.json").write_text(json.dumps(config))
+    command = [program, "--num_gpus", str(ranks), "--device", "cpu"]
+    command += ["--config", folder / "config.json", "--output", folder / "out"]
+    before = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    events = json.loads(trace.read_text())["traceEvents"]
+    steps = [e for e in events if e["ph"] == "X" and e["tid"] == 0 and e["pid"] == 0]
+    others = statistics.median(e["dur"] for e in steps[1:])
+    return steps[0]["ts"] / 1e6 - before, steps[0]["dur"] / others
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--ranks", default="1,2,4,8")
+    p.add_argument("--repeats", type=int, default=5)
+    p.add_argument("--layers", type=int, default=12)
+    p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
+    o = p.parse_args()
+    sizes = [int(n) for n in o.ranks.split(",")]
+    times = {n: [] for n in sizes}
+    firsts = {n: [] for n in sizes}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(o.repeats):
+            for n in sizes:
+                seconds, first = start(o.program, o.layers, n, pathlib.Path(folder))
+                times[n].append(seconds)
+                firsts[n].append(first)
+    rows = []
+    print("ranks   first instruction s   over the first size   first step / median")
+    for n in sizes:
+        over = statistics.median(a / b for a, b in zip(times[n], times[sizes[0]]))
+        row = {
+            "ranks": n, "layers": o.layers, "first_instruction_s": statistics.median(times[n]),
+            "all_s": times[n], "over_first_size": over,
+            "first_step_over_median": statistics.median(firsts[n]),
+        }  # fmt: skip
+        rows.append(row)
+        print(f"{n:5} {row['first_instruction_s']:21.3f} {over:21.2f} {row['first_step_over_median']:21.2f}")
+    path = ROOT / "benchmarks/results/startup.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {"processor": processor(), "cores": os.cpu_count(), "results": rows}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
