@@ -16,6 +16,13 @@ Range owned_slice(const Unit& unit, Place place) {
   return {place.rank * slice, (place.rank + 1) * slice};
 }
 
+int64_t most_on_the_way(const Program& program) {
+  constexpr int64_t kShare = 6;
+  int64_t elements = 0;
+  for (const Unit& unit : program.units) elements += unit.elements;
+  return elements / kShare;
+}
+
 Range range_of(const Buffer& buffer, const Unit& unit, Place place) {
   const int64_t n = buffer.shape.elements();
   if (n == unit.elements) return {0, n};

@@ -38,6 +38,11 @@ struct Range {
 // The slice of `unit` that the rank owns, in every stage: the rank-th of equal parts.
 Range owned_slice(const Unit& unit, Place place);
 
+// Of the model's elements, how many may travel beside computation at a time, whatever larger limit the
+// configuration sets: what is on its way has buffers, and those must not eat what sharding saves. A unit
+// that is larger is awaited where it is sent.
+int64_t most_on_the_way(const Program& program);
+
 // Which elements of `unit` the flat unit buffer `buffer` holds: all of them or the owned slice.
 Range range_of(const Buffer& buffer, const Unit& unit, Place place);
 

@@ -155,7 +155,8 @@ class GatherPass {
   // Where the gather is started: with the visit before the one that needs it, or right before use.
   size_t fetch_position(const Window& window) {
     const size_t v = window.first_visit;
-    if (!job_.overlap_comm || v == 0 || elements(window.unit) > limits_.prefetch_elements ||
+    const int64_t most = std::min(limits_.prefetch_elements, most_on_the_way(program_));
+    if (!job_.overlap_comm || v == 0 || elements(window.unit) > most ||
         !fits(window.unit, v - 1, v))
       return visits_[v].first;
     keep(window.unit, v - 1, v);

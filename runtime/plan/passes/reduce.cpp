@@ -117,16 +117,18 @@ class UnitReduction {
 // computation to run beside them, early enough that no more than `limit` elements are on their way.
 class OnTheWay {
  public:
-  explicit OnTheWay(const Job& job)
-      : limit_(job.reduce_bucket_elements), most_(job.overlap_comm ? 2 : 0) {}
+  OnTheWay(const Program& program, const Job& job)
+      : limit_(job.overlap_comm ? std::min(job.reduce_bucket_elements, most_on_the_way(program))
+                                : 0) {}
 
   void make_room(int64_t elements, std::vector<Instruction>& list) {
-    while (!units_.empty() && (units_.size() >= most_ || elements_ + elements > limit_)) land(list);
+    while (!units_.empty() && (units_.size() >= kMostUnits || elements_ + elements > limit_))
+      land(list);
   }
   void add(UnitReduction& unit, std::vector<Instruction>& list) {
     units_.push_back(&unit);
     elements_ += unit.elements();
-    if (most_ == 0) land(list);
+    if (elements_ > limit_) land(list);  // too large a unit, alone
   }
   void finish(std::vector<Instruction>& list) {
     while (!units_.empty()) land(list);
@@ -139,8 +141,9 @@ class OnTheWay {
     units_.pop_front();
   }
 
+  static constexpr size_t kMostUnits = 2;
+
   int64_t limit_, elements_ = 0;
-  size_t most_;
   std::deque<UnitReduction*> units_;
 };
 
@@ -180,7 +183,7 @@ void reduce(Program& program, const Job& job, Place place, const Residency& resi
     }
   }
 
-  OnTheWay on_the_way(job);
+  OnTheWay on_the_way(program, job);
   std::vector<Instruction> list;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const int32_t group = program.instructions[i].group;
