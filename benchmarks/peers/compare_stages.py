@@ -18,6 +18,7 @@ machine stay.
 import argparse
 import json
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -100,6 +101,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("suite", choices=["stages", "deepspeed", "recompute"])
     p.add_argument("--dtypes", default="fp32,bf16")
+    p.add_argument("--cases", default="", help="only cases whose name matches this expression")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=2, help="steps of a block")
     p.add_argument("--ranks", type=int, default=2)
@@ -119,6 +121,8 @@ def main():
     print(f"{'case':48} {'speed':>7}   lowest-highest   tokens/s   reference   GB (peak RSS of a rank)")
     for dtype in options.dtypes.split(","):
         for name, (subject, reference) in comparisons(options.suite).items():
+            if not re.search(options.cases, name):
+                continue
             folder = pathlib.Path(tempfile.mkdtemp(prefix="dstrain-stages-"))
             try:
                 row = run(name, subject, reference, dtype, options, folder)
