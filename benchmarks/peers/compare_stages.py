@@ -25,7 +25,8 @@ import subprocess
 import sys
 import tempfile
 
-from contenders import ROOT, VOCABULARY, Dstrain, deepspeed_contender, processor, torch_environment
+from contenders import ROOT, VOCABULARY, Dstrain, deepspeed_contender, processor
+from contenders import take_turns, torch_environment
 
 
 def zero(stage, **more):
@@ -71,13 +72,7 @@ def run(name, subject, reference, dtype, options, folder):
                 options.program, model, batch, dtype, folder / "reference", ranks, reference
             )
         contenders.append(other)
-        ratios, mine, theirs = [], [], []
-        for _ in range(options.rounds):
-            b = other.block(options.steps)
-            a = ours.block(options.steps)
-            mine += a
-            theirs += b
-            ratios.append(statistics.median(b) / statistics.median(a))
+        mine, theirs, ratios = take_turns(ours, other, options.rounds, options.steps)
         tokens = batch * ranks * options.seq
         row = {
             "case": f"{name}, {dtype}", "layers": options.layers, "seq": options.seq,

@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 from contenders import ROOT, VOCABULARY, Dstrain, processor, read_commented_json
-from contenders import torch_contender, torch_environment
+from contenders import take_turns, torch_contender, torch_environment
 
 
 def cases():
@@ -50,13 +50,7 @@ def compare(name, options):
         theirs = torch_contender(
             options.python, model, batch, dtype, options.threads, environment
         )
-        our_ms, their_ms, ratios = [], [], []
-        for _ in range(options.rounds):
-            b = theirs.block(options.steps)
-            a = ours.block(options.steps)
-            our_ms += a
-            their_ms += b
-            ratios.append(statistics.median(b) / statistics.median(a))
+        our_ms, their_ms, ratios = take_turns(ours, theirs, options.rounds, options.steps)
         return {
             "case": name,
             "ratio": statistics.median(ratios),

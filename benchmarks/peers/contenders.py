@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -63,6 +64,18 @@ def torch_environment(python, folder):
         if run.returncode == 0:
             return extra
     sys.exit(f"PyTorch does not run here:\n{run.stderr.decode()}")
+
+
+def take_turns(ours, theirs, rounds, steps):
+    """A block of each per round: all our times, all theirs, and of every round their median over ours."""
+    our_ms, their_ms, ratios = [], [], []
+    for _ in range(rounds):
+        b = theirs.block(steps)
+        a = ours.block(steps)
+        our_ms += a
+        their_ms += b
+        ratios.append(statistics.median(b) / statistics.median(a))
+    return our_ms, their_ms, ratios
 
 
 class Asked:

@@ -39,7 +39,7 @@ class MpiSession {
   // Collective: whether all ranks say yes.
   bool all_agree(bool mine);
 
-  // Collective end; MPI_Finalize only where this session initialised MPI.
+  // Collective end; MPI_Finalize only where the constructor initialised MPI.
   void leave();
 
  private:

@@ -169,8 +169,6 @@ class Replay {
         require(id, issue.micro, where);
   }
 
-  const Plan& plan_;
-  const Program& program_;
   struct UnderWay {
     int32_t number;  // of the step's collectives, from 1
     Region region;
@@ -178,6 +176,8 @@ class Replay {
     bool written;
   };
 
+  const Plan& plan_;
+  const Program& program_;
   std::array<ByteOwners, kRegions> regions_;
   std::vector<UnderWay> under_way_;
   int32_t started_ = 0;
