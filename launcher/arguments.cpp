@@ -1,18 +1,15 @@
 #include "launcher/arguments.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "launcher/command_line.h"
+#include "launcher/option_readers.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
-
-constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMostRanks = 65536;
 
 constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_config.json.
 
@@ -26,35 +23,6 @@ constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_c
 Exit status: 0 done; 1 wrong input or configuration; 2 failed while running; 128+n ended by signal n.
 
 )";
-
-template <class Number>
-Number number_of(const std::string& option, const std::string& text, Number least, Number most,
-                 const std::string& expected) {
-  Number value{};
-  const char* const end = text.data() + text.size();
-  const auto [stop, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc() || stop != end || !(value >= least && value <= most))
-    fail_user("{}: expected {}, got '{}'", option, expected, printable(text));
-  return value;
-}
-
-template <class Target>
-CommandLine::Reader integer(Target& target, int64_t least, int64_t most = kAny) {
-  return [&target, least, most](const std::string& option, const std::string& text) {
-    target =
-        number_of<int64_t>(option, text, least, most,
-                           most == kAny ? fmt::format("an integer from {} up", least)
-                                        : fmt::format("an integer from {} to {}", least, most));
-  };
-}
-
-template <class Target>
-CommandLine::Reader text(Target& target) {
-  return [&target](const std::string& option, const std::string& value) {
-    if (value.empty()) fail_user("{}: the value is empty", option);
-    target = value;
-  };
-}
 
 std::vector<int32_t> ids_of(const std::string& option, const std::string& list) {
   std::vector<int32_t> ids;
@@ -72,7 +40,8 @@ std::vector<int32_t> ids_of(const std::string& option, const std::string& list) 
 void add_config(CommandLine& line, ConfigRequest& request) {
   line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
               text(request.path));
-  line.option("--num_gpus", "N", "ranks on this machine", integer(request.ranks, 1, kMostRanks));
+  line.option("--num_gpus,--num_accelerators", "N", "ranks on this machine",
+              integer(request.ranks, 1, kMostRanks));
   line.repeated("--set", "path.to.key=value", "set one value of the file; may be repeated",
                 [&request](const std::string& option, const std::string& value) {
                   if (value.find('=') == std::string::npos || value.starts_with('='))
@@ -92,7 +61,8 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               "keep the input of every K layers and compute the rest again; 0: keep all",
               [&request](const std::string& option, const std::string& value) {
                 if (value != "selective")
-                  number_of<int64_t>(option, value, 0, kAny, "an integer from 0 up, or selective");
+                  number_of<int64_t>(option, value, 0, kAnyInteger,
+                                     "an integer from 0 up, or selective");
                 request.recompute = value;
               });
 }
@@ -115,8 +85,10 @@ Arguments parse_train(const std::vector<std::string>& words, bool overview) {
               integer(request.save_interval, 0));
   line.option("--resume", "DIR", "continue the run in DIR from its newest checkpoint",
               text(request.resume));
+  add_launch_options(line, a.launch);
   if (const auto help = line.parse(words))
     return PrintArguments{overview ? kOverview + *help : *help};
+  a.launch.hosts.slots_each = request.ranks;
   require("train", "--config FILE", !request.path.empty());
   return a;
 }

@@ -9,12 +9,14 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/launch_options.h"
 #include "runtime/config/load.h"
 
 namespace dstrain {
 
 struct TrainArguments {
-  ConfigRequest request;
+  ConfigRequest request;  // ranks: those that --num_gpus gives to each host
+  LaunchOptions launch;
 };
 
 struct PlanArguments {

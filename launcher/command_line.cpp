@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "runtime/config/text.h"
@@ -45,7 +46,7 @@ void CommandLine::repeated(const std::string& names, const std::string& placehol
 void CommandLine::add(const std::string& names, const std::string& placeholder,
                       const std::string& help, const Reader& read, bool many) {
   const std::vector<std::string> all = split(names);
-  names_.insert(names_.end(), all.begin(), all.end());
+  remember(all);
   const auto take = [name = all.front(), read, many](const CLI::results_t& values) {
     if (values.size() > 1 && !many) fail_user("{} is given {} times", name, values.size());
     for (const std::string& value : values) read(name, value);
@@ -57,9 +58,15 @@ void CommandLine::add(const std::string& names, const std::string& placeholder,
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void CommandLine::flag(const std::string& name, const std::string& help, bool& target) {
-  names_.push_back(name);
-  app_->add_flag(name, target, help);
+void CommandLine::flag(const std::string& names, const std::string& help, bool& target) {
+  remember(split(names));
+  app_->add_flag(names, target, help);
+}
+
+// A name of one letter is near to any other: such names are no help.
+void CommandLine::remember(const std::vector<std::string>& names) {
+  std::ranges::copy_if(names, std::back_inserter(names_),
+                       [](const std::string& name) { return name.starts_with("--"); });
 }
 
 std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {

@@ -30,7 +30,7 @@ class CommandLine {
   // As option(), but may be given many times.
   void repeated(const std::string& names, const std::string& placeholder, const std::string& help,
                 const Reader& read);
-  void flag(const std::string& name, const std::string& help, bool& target);
+  void flag(const std::string& names, const std::string& help, bool& target);
 
   // Reads `words`; returns the help text instead where that is asked for. Throws UserError of one
   // line: an unknown option (with the nearest one), a missing or doubled value.
@@ -39,6 +39,7 @@ class CommandLine {
  private:
   void add(const std::string& names, const std::string& placeholder, const std::string& help,
            const Reader& read, bool many);
+  void remember(const std::vector<std::string>& names);
   [[noreturn]] void refuse(const std::string& word) const;
 
   std::unique_ptr<CLI::App> app_;

@@ -121,13 +121,15 @@ RankBoard share_board(Communicator& comm) {
 
 // A rank that a user's own mpirun started. There is no launching process: rank 0 speaks for the input,
 // and whoever fails first for the run.
-int run_world_rank(ConfigRequest request) {
+int run_world_rank(const TrainArguments& arguments) {
+  ConfigRequest request = arguments.request;
   const int rank = world_rank_from_environment();
   const int ranks = world_size_from_environment();
   log::set_rank(rank);
   std::unique_ptr<Communicator> comm;
   std::optional<RankBoard> board;
   try {
+    refuse_unavailable(arguments.launch);
     if (request.ranks && *request.ranks != ranks)
       fail_user("--num_gpus is {}, but mpirun started {} ranks: leave --num_gpus out",
                 *request.ranks, ranks);
@@ -183,7 +185,8 @@ int launch(int ranks, const std::vector<std::string>& words) {
 
 int run_train(const TrainArguments& arguments, const std::vector<std::string>& words) {
   if (launched_as_rank()) return run_launched_rank(arguments.request);
-  if (started_by_mpirun()) return run_world_rank(arguments.request);
+  if (started_by_mpirun()) return run_world_rank(arguments);
+  refuse_unavailable(arguments.launch);
   ConfigRequest request = arguments.request;
   if (!request.ranks) {
     request.ranks = 1;

@@ -1,0 +1,167 @@
+#include "launcher/launch_options.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "launcher/option_readers.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kMostPort = 65535;
+
+struct FrontName {
+  std::string_view name;
+  Front front;
+};
+constexpr std::array<FrontName, 3> kFronts{
+    {{"local", Front::local}, {"openmpi", Front::openmpi}, {"slurm", Front::slurm}}};
+
+// DeepSpeed's other launchers, and why they are none here.
+struct OtherLauncher {
+  std::string_view name;
+  const char* reason;
+};
+constexpr std::array<OtherLauncher, 4> kOthers{{
+    {"pdsh", "ranks on several hosts are started over ssh by Open MPI, pdsh is not needed"},
+    {"mpich", "dstrain is built on Open MPI and cannot join the ranks of another MPI"},
+    {"impi", "dstrain is built on Open MPI and cannot join the ranks of another MPI"},
+    {"mvapich", "dstrain is built on Open MPI and cannot join the ranks of another MPI"},
+}};
+
+Front front_of(const std::string& option, const std::string& value) {
+  const std::string name = lower_case(value);
+  for (const FrontName& known : kFronts)
+    if (name == known.name) return known.front;
+  for (const OtherLauncher& other : kOthers)
+    if (name == other.name)
+      fail_user("{} {}: {}: use {} openmpi, or {} slurm inside an allocation", option, name,
+                other.reason, option, option);
+  fail_user("{}: expected local, openmpi or slurm, got '{}'", option, printable(value));
+}
+
+// The words of a text, split at blanks outside quotes ('...' and "..."), as a user of a shell expects;
+// nothing is expanded.
+std::vector<std::string> words_of(const std::string& option, const std::string& text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool inside = false;  // a word has begun, be it empty
+  char quote = 0;
+  for (const char c : text) {
+    if (quote != 0 ? c == quote : c == '"' || c == '\'') {
+      quote = quote != 0 ? '\0' : c;
+      inside = true;
+    } else if (quote == 0 && std::string_view(" \t\n\r").find(c) != std::string_view::npos) {
+      if (inside) words.push_back(word);
+      word.clear();
+      inside = false;
+    } else {
+      word += c;
+      inside = true;
+    }
+  }
+  if (quote != 0) fail_user("{}: a quote is not closed in '{}'", option, printable(text));
+  if (inside) words.push_back(word);
+  return words;
+}
+
+bool letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+void read_export(std::vector<std::string>& exports, const std::string& option,
+                 const std::string& value) {
+  const std::string name = value.substr(0, value.find('='));
+  const bool valid = !name.empty() && letter(name[0]) && std::ranges::all_of(name, [](char c) {
+    return letter(c) || (c >= '0' && c <= '9');
+  });
+  if (!valid)
+    fail_user("{}: expected NAME or NAME=VALUE with a name of letters, digits and _, got '{}'",
+              option, printable(value));
+  exports.push_back(value);
+}
+
+}  // namespace
+
+void add_host_options(CommandLine& line, HostOptions& options) {
+  line.option("--hostfile,-H", "FILE", "the hosts, a line 'NAME slots=N' for each",
+              text(options.hostfile));
+  line.option("--include,-i", "NODE[:slot,slot][@NODE...]", "the hosts and slots to use",
+              text(options.include));
+  line.option("--exclude,-e", "NODE[:slot,slot][@NODE...]", "the hosts and slots to leave out",
+              text(options.exclude));
+  line.option("--num_nodes", "N", "use the first N hosts", integer(options.nodes, 1, kMostRanks));
+}
+
+void add_launch_options(CommandLine& line, LaunchOptions& options) {
+  add_host_options(line, options.hosts);
+  line.option("--launcher", "local|openmpi|slurm", "who starts the ranks (found out)",
+              [&options](const std::string& option, const std::string& value) {
+                options.front = front_of(option, value);
+              });
+  line.option("--launcher_args", "WORDS", "further words for the command that starts the ranks",
+              [&options](const std::string& option, const std::string& value) {
+                options.launcher_args = words_of(option, value);
+              });
+  line.option("--master_addr", "ADDRESS", "where other hosts reach this one (found out)",
+              text(options.master_addr));
+  line.option("--master_port", "PORT", "the port at which they do",
+              integer(options.master_port, 1, kMostPort));
+  line.option("--ssh_port", "PORT", "the port of the hosts' ssh servers",
+              integer(options.ssh_port, 1, kMostPort));
+  line.flag("--no_ssh_check", "do not try ssh before ranks are started", options.no_ssh_check);
+  line.flag("--force_multi", "start ranks as on several hosts where there is one",
+            options.force_multi);
+  line.repeated("--export", "NAME[=VALUE]", "set a variable for every rank; may be repeated",
+                [&options](const std::string& option, const std::string& value) {
+                  read_export(options.exports, option, value);
+                });
+  line.flag("--bind_cores_to_rank", "give every rank cores of its own", options.bind_cores_to_rank);
+  line.option("--bind_core_list", "0-3,8-11", "the cores to share out (all)",
+              text(options.bind_core_list));
+  line.flag("--save_pid", "write the launching process's id into a file", options.save_pid);
+  line.option("--enable_each_rank_log", "DIR", "also write what each rank prints into files",
+              text(options.rank_log_dir));
+  line.flag("--quiet,-q", "print warnings and errors only", options.quiet);
+  line.option("--max_restarts", "N", "start again from the newest checkpoint after a failure (0)",
+              integer(options.max_restarts, 0));
+  line.flag("--elastic", "a restart may leave a failed host out", options.elastic);
+  line.flag("--dry_run", "print where ranks would run and the command, start nothing",
+            options.dry_run);
+}
+
+void refuse_unavailable(const LaunchOptions& o) {
+  struct Row {
+    const char* option;
+    bool given;
+  };
+  const std::array<Row, 19> rows{{
+      {"--hostfile", !o.hosts.hostfile.empty()},
+      {"--include", !o.hosts.include.empty()},
+      {"--exclude", !o.hosts.exclude.empty()},
+      {"--num_nodes", o.hosts.nodes.value_or(1) != 1},
+      {"--launcher openmpi", o.front == Front::openmpi},
+      {"--launcher slurm", o.front == Front::slurm},
+      {"--launcher_args", !o.launcher_args.empty()},
+      {"--master_addr", !o.master_addr.empty()},
+      {"--master_port", o.master_port.has_value()},
+      {"--ssh_port", o.ssh_port.has_value()},
+      {"--no_ssh_check", o.no_ssh_check},
+      {"--force_multi", o.force_multi},
+      {"--export", !o.exports.empty()},
+      {"--bind_cores_to_rank", o.bind_cores_to_rank || !o.bind_core_list.empty()},
+      {"--save_pid", o.save_pid},
+      {"--enable_each_rank_log", !o.rank_log_dir.empty()},
+      {"--quiet", o.quiet},
+      {"--max_restarts", o.max_restarts != 0 || o.elastic},
+      {"--dry_run", o.dry_run},
+  }};
+  for (const Row& row : rows)
+    if (row.given)
+      fail_user("{} is not available in this version of dstrain: leave it out", row.option);
+}
+
+}  // namespace dstrain

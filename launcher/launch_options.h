@@ -1,0 +1,56 @@
+// LaunchOptions: what the command line says about where ranks run and how they are started, as it was
+// given. Invariant: every value is of the right type; whether they make sense together, and with the
+// hostfile, is judged where they are used (resources.h and the fronts).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/command_line.h"
+
+namespace dstrain {
+
+// Who starts the ranks. `automatic`: found out from the surroundings.
+enum class Front : uint8_t { automatic, local, openmpi, slurm };
+
+// Which of the hosts and slots a run takes; empty or absent: not given.
+struct HostOptions {
+  std::string hostfile;               // --hostfile: a path
+  std::string include, exclude;       // NODE[:slot,slot][@NODE...]
+  std::optional<int64_t> nodes;       // --num_nodes: the first N hosts
+  std::optional<int64_t> slots_each;  // --num_gpus: slots 0 to N-1 of every host
+};
+
+struct LaunchOptions {
+  HostOptions hosts;
+  Front front = Front::automatic;
+  std::vector<std::string> launcher_args;  // words for the command that starts ranks
+  std::string master_addr;                 // empty: found out
+  std::optional<int64_t> master_port;
+  std::optional<int64_t> ssh_port;
+  bool no_ssh_check = false;
+  bool force_multi = false;  // go through the front of several hosts for one host too
+  bool save_pid = false;
+  std::string rank_log_dir;  // --enable_each_rank_log; empty: none
+  bool bind_cores_to_rank = false;
+  std::string bind_core_list;        // "0-3,8-11"; empty: all cores
+  bool quiet = false;                // -q
+  std::vector<std::string> exports;  // NAME or NAME=VALUE; NAME is a valid name
+  bool dry_run = false;
+  int64_t max_restarts = 0;
+  bool elastic = false;
+};
+
+// Adds the options of HostOptions but --num_gpus, which every command has. What is bound to `options`
+// lives as long as the line is used.
+void add_host_options(CommandLine& line, HostOptions& options);
+
+// Adds all options of LaunchOptions but --num_gpus.
+void add_launch_options(CommandLine& line, LaunchOptions& options);
+
+// Refuses what this version cannot do yet, by the name of the option. Throws UserError.
+void refuse_unavailable(const LaunchOptions& options);
+
+}  // namespace dstrain

@@ -1,0 +1,187 @@
+#include "launcher/launch_options.h"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/arguments.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using Words = std::vector<std::string>;
+
+TrainArguments parse(Words words) {
+  words.insert(words.begin(), {"--config", "c.json"});
+  return std::get<TrainArguments>(parse_arguments(words));
+}
+
+std::string error_of(const Words& words) {
+  try {
+    parse(words);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("every option of the start reaches its field") {
+  const TrainArguments a = parse({"--hostfile",
+                                  "hosts",
+                                  "--include",
+                                  "n1:0,2@n2",
+                                  "--exclude",
+                                  "n3",
+                                  "--num_nodes",
+                                  "2",
+                                  "--num_gpus",
+                                  "4",
+                                  "--launcher",
+                                  "openmpi",
+                                  "--master_addr",
+                                  "10.0.0.1",
+                                  "--master_port",
+                                  "29501",
+                                  "--ssh_port",
+                                  "2222",
+                                  "--no_ssh_check",
+                                  "--force_multi",
+                                  "--save_pid",
+                                  "--enable_each_rank_log",
+                                  "logs",
+                                  "--bind_cores_to_rank",
+                                  "--bind_core_list",
+                                  "0-3,8",
+                                  "--export",
+                                  "A=1",
+                                  "--export",
+                                  "B",
+                                  "--export",
+                                  "C=",
+                                  "--max_restarts",
+                                  "3",
+                                  "--elastic",
+                                  "--dry_run",
+                                  "--quiet"});
+  const LaunchOptions& o = a.launch;
+  CHECK(o.hosts.hostfile == "hosts");
+  CHECK(o.hosts.include == "n1:0,2@n2");
+  CHECK(o.hosts.exclude == "n3");
+  CHECK(o.hosts.nodes == 2);
+  CHECK(o.hosts.slots_each == 4);
+  CHECK(a.request.ranks == 4);
+  CHECK(o.front == Front::openmpi);
+  CHECK(o.master_addr == "10.0.0.1");
+  CHECK(o.master_port == 29501);
+  CHECK(o.ssh_port == 2222);
+  CHECK(o.no_ssh_check);
+  CHECK(o.force_multi);
+  CHECK(o.save_pid);
+  CHECK(o.rank_log_dir == "logs");
+  CHECK(o.bind_cores_to_rank);
+  CHECK(o.bind_core_list == "0-3,8");
+  CHECK(o.exports == Words{"A=1", "B", "C="});
+  CHECK(o.max_restarts == 3);
+  CHECK(o.elastic);
+  CHECK(o.dry_run);
+  CHECK(o.quiet);
+}
+
+TEST_CASE("DeepSpeed's short names and other spellings work") {
+  const LaunchOptions o =
+      parse({"-H", "hosts", "-i", "n1", "-e", "n2", "-q", "--num_accelerators", "3"}).launch;
+  CHECK(o.hosts.hostfile == "hosts");
+  CHECK(o.hosts.include == "n1");
+  CHECK(o.hosts.exclude == "n2");
+  CHECK(o.quiet);
+  CHECK(o.hosts.slots_each == 3);
+  CHECK(parse({"-Hhosts"}).launch.hosts.hostfile == "hosts");
+  CHECK(parse({"--launcher=SLURM"}).launch.front == Front::slurm);
+}
+
+TEST_CASE("what is not given of the start is absent") {
+  const LaunchOptions o = parse({}).launch;
+  CHECK(o.hosts.hostfile.empty());
+  CHECK_FALSE(o.hosts.nodes.has_value());
+  CHECK_FALSE(o.hosts.slots_each.has_value());
+  CHECK(o.front == Front::automatic);
+  CHECK_FALSE(o.master_port.has_value());
+  CHECK_FALSE(o.ssh_port.has_value());
+  CHECK(o.exports.empty());
+  CHECK(o.max_restarts == 0);
+  CHECK_NOTHROW(refuse_unavailable(o));
+}
+
+TEST_CASE("--launcher_args is split at blanks outside quotes, and nothing is expanded") {
+  CHECK(parse({"--launcher_args", "--mca btl tcp"}).launch.launcher_args ==
+        Words{"--mca", "btl", "tcp"});
+  CHECK(parse({"--launcher_args=-x  'a b'c \"$(id)\" \t'' \"it's\" ~/*"}).launch.launcher_args ==
+        Words{"-x", "a bc", "$(id)", "", "it's", "~/*"});
+}
+
+TEST_CASE("a wrong option of the start is one line that says what to do") {
+  const auto [words, message] = GENERATE(table<Words, std::string>({
+      {{"--launcher", "pdsh"},
+       "--launcher pdsh: ranks on several hosts are started over ssh by Open MPI, pdsh is not "
+       "needed: use --launcher openmpi, or --launcher slurm inside an allocation"},
+      {{"--launcher", "MPICH"},
+       "--launcher mpich: dstrain is built on Open MPI and cannot join the ranks of another MPI: "
+       "use --launcher openmpi, or --launcher slurm inside an allocation"},
+      {{"--launcher", "impi"},
+       "--launcher impi: dstrain is built on Open MPI and cannot join the ranks of another MPI: "
+       "use --launcher openmpi, or --launcher slurm inside an allocation"},
+      {{"--launcher", "mvapich"},
+       "--launcher mvapich: dstrain is built on Open MPI and cannot join the ranks of another "
+       "MPI: use --launcher openmpi, or --launcher slurm inside an allocation"},
+      {{"--launcher", "ssh"}, "--launcher: expected local, openmpi or slurm, got 'ssh'"},
+      {{"--launcher_args", "--a 'b"}, "--launcher_args: a quote is not closed in '--a 'b'"},
+      {{"--num_nodes", "0"}, "--num_nodes: expected an integer from 1 to 65536, got '0'"},
+      {{"--num_nodes", "-1"}, "--num_nodes: expected an integer from 1 to 65536, got '-1'"},
+      {{"--master_port", "65536"},
+       "--master_port: expected an integer from 1 to 65535, got '65536'"},
+      {{"--ssh_port", "ssh"}, "--ssh_port: expected an integer from 1 to 65535, got 'ssh'"},
+      {{"--max_restarts", "-1"}, "--max_restarts: expected an integer from 0 up, got '-1'"},
+      {{"--export", "=1"},
+       "--export: expected NAME or NAME=VALUE with a name of letters, digits and _, got '=1'"},
+      {{"--export", "9A=1"},
+       "--export: expected NAME or NAME=VALUE with a name of letters, digits and _, got '9A=1'"},
+      {{"--export", "A;B=1"},
+       "--export: expected NAME or NAME=VALUE with a name of letters, digits and _, got 'A;B=1'"},
+      {{"-H"}, "--hostfile: the value is missing"},
+      {{"-H", "a", "--hostfile", "b"}, "--hostfile is given 2 times"},
+      {{"--hostfiel", "a"}, "unknown option '--hostfiel'; did you mean --hostfile?"},
+  }));
+  CAPTURE(words);
+  CHECK(error_of(words) == message);
+}
+
+TEST_CASE("what this version cannot do is refused by name") {
+  const auto [words, option] = GENERATE(table<Words, std::string>({
+      {{"--hostfile", "h"}, "--hostfile"},
+      {{"--include", "h"}, "--include"},
+      {{"--exclude", "h"}, "--exclude"},
+      {{"--num_nodes", "2"}, "--num_nodes"},
+      {{"--launcher", "openmpi"}, "--launcher openmpi"},
+      {{"--launcher", "slurm"}, "--launcher slurm"},
+      {{"--launcher_args", "x"}, "--launcher_args"},
+      {{"--master_addr", "h"}, "--master_addr"},
+      {{"--master_port", "1"}, "--master_port"},
+      {{"--ssh_port", "1"}, "--ssh_port"},
+      {{"--no_ssh_check"}, "--no_ssh_check"},
+      {{"--force_multi"}, "--force_multi"},
+      {{"--export", "A=1"}, "--export"},
+      {{"--bind_cores_to_rank"}, "--bind_cores_to_rank"},
+      {{"--bind_core_list", "0"}, "--bind_cores_to_rank"},
+      {{"--save_pid"}, "--save_pid"},
+      {{"--enable_each_rank_log", "d"}, "--enable_each_rank_log"},
+      {{"-q"}, "--quiet"},
+      {{"--max_restarts", "1"}, "--max_restarts"},
+      {{"--elastic"}, "--max_restarts"},
+      {{"--dry_run"}, "--dry_run"},
+  }));
+  const LaunchOptions options = parse(words).launch;
+  CHECK_THROWS_WITH(refuse_unavailable(options),
+                    option + " is not available in this version of dstrain: leave it out");
+}
+
+}  // namespace
+}  // namespace dstrain
