@@ -9,7 +9,6 @@
 #include "kernels/cpu/attention/portable.h"
 #include "kernels/cpu/attention/problem.h"
 #include "kernels/cpu/attention/schedule.h"
-#include "runtime/core/error.h"
 #include "runtime/core/isa.h"
 
 namespace dstrain {
@@ -18,35 +17,10 @@ namespace {
 using attention::Body;
 using attention::Operands;
 using attention::Problem;
+using attention::problem_of;
 
 bool is_grad(const KernelSpec& spec) {
   return spec.op == OpKind::attention_grad;
-}
-
-Problem problem_of(const KernelSpec& spec) {
-  check(spec.op == OpKind::attention || is_grad(spec),
-        "attention kernels have no body for the op {}", name_of(spec.op));
-  const size_t qkv_index = is_grad(spec) ? 1 : 0;
-  check(spec.in.size() > qkv_index, "{} came with {} inputs, expected {}", name_of(spec.op),
-        spec.in.size(), is_grad(spec) ? 4 : 1);
-  const TensorSpec& qkv = spec.in[qkv_index];
-  check(qkv.dtype == DType::f32 || is_16bit(qkv.dtype),
-        "attention has bodies for f32, bf16 and f16, not for {}", name_of(qkv.dtype));
-  const int64_t heads = spec.attrs.heads, seq = spec.attrs.seq_len;
-  check(qkv.shape.rank == 2 && heads > 0 && seq > 0 && qkv.shape[0] % seq == 0 &&
-            qkv.shape[1] % (3 * heads) == 0 && qkv.shape.elements() > 0,
-        "attention expects qkv (B*T, 3*heads*D), came {} with heads = {}, T = {}",
-        to_string(qkv.shape), heads, seq);
-  Problem p;
-  p.dtype = qkv.dtype;
-  p.heads = heads;
-  p.seq = seq;
-  p.batch = qkv.shape[0] / seq;
-  p.head_size = qkv.shape[1] / (3 * heads);
-  const DropoutRule rule(spec.attrs.dropout);
-  p.drop_threshold = rule.threshold;
-  p.drop_scale = rule.scale;
-  return p;
 }
 
 // The choice depends on the dtype and the machine only, so that every plan computes the same bits.

@@ -1,5 +1,5 @@
-// What the bodies of attention share: the problem as read from a KernelSpec, the operands of one
-// run, and the table of functions that one instruction set offers. Stands on runtime/core.
+// What the bodies of attention share: the operands of one run and the table of functions that one
+// instruction set offers. Stands on kernels/problems/attention.h.
 // Invariant: a body computes the bits of a query row (or key row) from the problem alone, whatever
 // range of blocks it is asked for, so the division of work over threads never shows.
 #pragma once
@@ -8,20 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/core/dtype.h"
-#include "runtime/core/philox.h"
+#include "kernels/problems/attention.h"
 
 namespace dstrain::attention {
-
-struct Problem {
-  DType dtype = DType::f32;
-  int64_t batch = 0, heads = 0, seq = 0, head_size = 0;
-  uint32_t drop_threshold = 0;  // 0: no dropout
-  float drop_scale = 1;         // of kept weights
-
-  int64_t channels() const { return heads * head_size; }
-  int64_t qkv_stride() const { return 3 * channels(); }  // elements from one row to the next
-};
 
 // Row-major operands; those of the other direction are null.
 struct Operands {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "kernels/cpu/products/product.h"
+#include "kernels/problems/product.h"
 
 namespace dstrain {
 

@@ -3,8 +3,8 @@
 #include "kernels/cpu/products/amx_product.h"
 #include "kernels/cpu/products/dnnl_product.h"
 #include "kernels/cpu/products/f32_product.h"
-#include "kernels/cpu/products/product.h"
 #include "kernels/cpu/products/wide_product.h"
+#include "kernels/problems/product.h"
 #include "runtime/core/error.h"
 #include "runtime/core/isa.h"
 

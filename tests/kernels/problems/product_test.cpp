@@ -1,6 +1,7 @@
-#include "kernels/cpu/products/product.h"
+#include "kernels/problems/product.h"
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "runtime/core/error.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/products/product.h"
+#include "kernels/problems/product.h"
 
 #include <limits>
 

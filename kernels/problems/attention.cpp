@@ -1,0 +1,34 @@
+#include "kernels/problems/attention.h"
+
+#include "runtime/core/error.h"
+
+namespace dstrain::attention {
+
+Problem problem_of(const KernelSpec& spec) {
+  const bool grad = spec.op == OpKind::attention_grad;
+  check(spec.op == OpKind::attention || grad, "attention kernels have no body for the op {}",
+        name_of(spec.op));
+  const size_t qkv_index = grad ? 1 : 0;
+  check(spec.in.size() > qkv_index, "{} came with {} inputs, expected {}", name_of(spec.op),
+        spec.in.size(), grad ? 4 : 1);
+  const TensorSpec& qkv = spec.in[qkv_index];
+  check(qkv.dtype == DType::f32 || is_16bit(qkv.dtype),
+        "attention has bodies for f32, bf16 and f16, not for {}", name_of(qkv.dtype));
+  const int64_t heads = spec.attrs.heads, seq = spec.attrs.seq_len;
+  check(qkv.shape.rank == 2 && heads > 0 && seq > 0 && qkv.shape[0] % seq == 0 &&
+            qkv.shape[1] % (3 * heads) == 0 && qkv.shape.elements() > 0,
+        "attention expects qkv (B*T, 3*heads*D), came {} with heads = {}, T = {}",
+        to_string(qkv.shape), heads, seq);
+  Problem p;
+  p.dtype = qkv.dtype;
+  p.heads = heads;
+  p.seq = seq;
+  p.batch = qkv.shape[0] / seq;
+  p.head_size = qkv.shape[1] / (3 * heads);
+  const DropoutRule rule(spec.attrs.dropout);
+  p.drop_threshold = rule.threshold;
+  p.drop_scale = rule.scale;
+  return p;
+}
+
+}  // namespace dstrain::attention
