@@ -1,14 +1,12 @@
 #include "launcher/rank_link.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 
+#include "launcher/rank_output.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 
@@ -16,12 +14,12 @@ namespace dstrain {
 namespace {
 
 constexpr const char* kBoard = "DSTRAIN_BOARD";    // RankBoard::address()
-constexpr const char* kOutput = "DSTRAIN_OUTPUT";  // "/proc/<pid>/fd/<n>"
+constexpr const char* kOutput = "DSTRAIN_OUTPUT";  // RankOutput::address()
 
 }  // namespace
 
-Environment link_environment(const RankBoard& board, int output) {
-  return {{kBoard, board.address()}, {kOutput, fmt::format("/proc/{}/fd/{}", ::getpid(), output)}};
+Environment link_environment(const RankBoard& board, const std::string& output) {
+  return {{kBoard, board.address()}, {kOutput, output}};
 }
 
 bool launched_as_rank() {
@@ -38,10 +36,7 @@ RankBoard join_launcher(int rank) {
   const char* output = std::getenv(kOutput);
   check(address != nullptr && output != nullptr, "joining a launcher that left no address");
   RankBoard board = RankBoard::attach(address);
-  const Descriptor file(::open(output, O_WRONLY | O_NOCTTY | O_CLOEXEC));
-  if (file.get() < 0 || ::dup2(file.get(), STDOUT_FILENO) < 0 ||
-      ::dup2(file.get(), STDERR_FILENO) < 0)
-    fail_run("cannot write to the launching process at {}: {}", output, std::strerror(errno));
+  open_rank_output(output, rank);
 
   RankSlot& slot = board.slot(rank);
   slot.pid.store(::getpid());

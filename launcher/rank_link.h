@@ -12,8 +12,8 @@
 
 namespace dstrain {
 
-// What the launching process exports: its board, and the descriptor that ranks' output goes to.
-Environment link_environment(const RankBoard& board, int output);
+// What the launching process exports: its board, and the address of its RankOutput.
+Environment link_environment(const RankBoard& board, const std::string& output);
 
 // Whether this process was started as a rank by a launching dstrain.
 bool launched_as_rank();

@@ -1,6 +1,5 @@
 #include "launcher/supervisor.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -16,6 +15,7 @@
 
 #include "launcher/machine.h"
 #include "launcher/rank_link.h"
+#include "launcher/rank_output.h"
 #include "launcher/rank_watch.h"
 #include "launcher/stop_signals.h"
 #include "runtime/core/error.h"
@@ -41,15 +41,6 @@ void drain(int descriptor, Use use) {
     use(std::string_view(buffer.data(), static_cast<size_t>(n)));
 }
 
-void write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(descriptor, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return;  // nobody reads any more; the run goes on
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-}
-
 // Each line on one of its own, two blanks before it; empty lines left out.
 std::string indented(std::string_view text) {
   std::string lines;
@@ -72,9 +63,9 @@ class Watch {
       : signals_(board, StopSignals::Note::on_standard_error, StopSignals::Second::is_remembered),
         board_(board),
         ranks_(board),
-        output_(output),
+        output_(board.ranks(), {}, output),
         kills_before_(out_of_memory_kills()) {
-    for (auto& variable : link_environment(board, ranks_output()))
+    for (auto& variable : link_environment(board, output_.address()))
       environment.push_back(std::move(variable));
     command_.emplace(command, environment);
     name_ = command.front().substr(command.front().rfind('/') + 1);
@@ -94,23 +85,14 @@ class Watch {
       react();
     }
     forward();
+    output_.finish();
     ranks_.choose_culprit();
     return report();
   }
 
  private:
-  // A terminal is handed to the ranks as it is, so that they see one; all else through our pipe.
-  int ranks_output() const {
-    if (::isatty(output_) == 1) {
-      const Descriptor again(::open(fmt::format("/proc/self/fd/{}", output_).c_str(),
-                                    O_WRONLY | O_NOCTTY | O_CLOEXEC));
-      if (again.get() >= 0) return output_;
-    }
-    return pipe_.write.get();
-  }
-
   void wait() const {
-    std::array<pollfd, 2> doors{{{pipe_.read.get(), POLLIN, 0}, {command_->output(), POLLIN, 0}}};
+    std::array<pollfd, 2> doors{{{output_.ready(), POLLIN, 0}, {command_->output(), POLLIN, 0}}};
     // A pipe whose writers have gone is always ready: it has nothing more to say.
     const nfds_t count = output_closed_ ? 1 : 2;
     ::poll(doors.data(), count, kTickMs);
@@ -124,7 +106,7 @@ class Watch {
   }
 
   void forward() {
-    drain(pipe_.read.get(), [this](std::string_view text) { write_all(output_, text); });
+    output_.forward();
     drain(command_->output(), [this](std::string_view text) {
       said_ += text;
       if (said_.size() > kKeptOutput) said_.erase(0, said_.size() - kKeptOutput);
@@ -188,10 +170,9 @@ class Watch {
   }
 
   StopSignals signals_;
-  Pipe pipe_;  // what ranks write
   RankBoard& board_;
   RankWatch ranks_;
-  int output_;
+  RankOutput output_;
   int64_t kills_before_;
   std::optional<Child> command_;
   std::string name_;

@@ -35,8 +35,15 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void set_rank(int rank) {
-  logger().set_pattern(rank == 0 ? std::string("%v") : fmt::format("[rank {}] %v", rank));
+std::string rank_mark(int rank, std::string_view host) {
+  if (rank == 0) return "";
+  return fmt::format("[rank {}{}{}] ", rank, host.empty() ? "" : " ", host);
+}
+
+void set_rank(int rank, std::string_view host) {
+  std::string pattern;
+  for (const char c : rank_mark(rank, host)) pattern.append(c == '%' ? 2 : 1, c);
+  logger().set_pattern(pattern + "%v");
 }
 
 void set_least(Level least) {

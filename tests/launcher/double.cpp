@@ -50,11 +50,17 @@ int play(const RankBoard& board, int rank, const std::string& part, int player) 
   slot.begin_step(5);
   slot.publish(1);
   if (part == "deaf") {
-    log::info("deaf");
+    log::info("deaf {}", rank);
     while (true) rest();
   }
   if (part == "done") {
     log::info("hello from {}", rank);
+    slot.set_state(RankState::done);
+    return 0;
+  }
+  if (part == "speaks") {
+    log::warn("the same of all");
+    fmt::print(stderr, "raw of {}\nunfinished", rank);
     slot.set_state(RankState::done);
     return 0;
   }

@@ -66,6 +66,19 @@ TEST_CASE("a good run ends with 0, with all that ranks wrote and nothing of mpir
   CHECK(run.nothing_left());
 }
 
+TEST_CASE(
+    "what all ranks write is folded, raw text is given its rank, the last words are not lost") {
+  Run run(4, "speaks");
+  CHECK(run.program->wait() == 0);
+  const std::string& text = run.program->text();
+  CAPTURE(text);
+  for (const char* line :
+       {"warning: the same of all\n", "\n[ranks 1-3] warning: the same of all\n", "raw of 0\n",
+        "[rank 1] raw of 1\n", "[rank 3] raw of 3\n", "unfinished\n"})
+    CHECK(text.find(line) != std::string::npos);
+  CHECK(std::count(text.begin(), text.end(), '\n') >= 6);
+}
+
 struct Mishap {
   std::string part;
   int status;
