@@ -36,7 +36,7 @@ struct KernelCall {
   int64_t sample_offset =
       0;  // global counter of sample b of this micro-batch = state->first_sample + sample_offset + b
   bool accumulate =
-      false;  // add to f32 weight gradients, loss and `accumulate`'s output instead of writing them
+      false;  // add to weight gradients, loss and `accumulate`'s output instead of writing them
 };
 
 class Kernel {

@@ -110,6 +110,7 @@ struct Job {
   ScheduleConfig schedule;
   DType dtype = DType::f32;       // the run's dtype
   DType wire_dtype = DType::f32;  // communication_data_type, else the run's dtype
+  DType grad_dtype = DType::f32;  // grad_accum_dtype: f32 or the run's dtype
   LossScaleConfig loss_scale;
   bool skip_on_overflow = false;   // fp16, and bf16 with check_grad_overflow
   double gradient_clipping = 1.0;  // 0: off

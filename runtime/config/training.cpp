@@ -28,7 +28,7 @@ void solve_precision(Job& job, Values& v, Problems& problems, const Facts& facts
   job.dtype = facts.bf16 ? DType::bf16 : facts.fp16 ? DType::f16 : DType::f32;
   const std::string run_type(deepspeed_name(job.dtype));
   job.wire_dtype = dtype_of(v.text("communication_data_type", run_type, "the run's type"));
-  v.text("data_types.grad_accum_dtype", "fp32", "always for now");
+  job.grad_dtype = dtype_of(v.text("data_types.grad_accum_dtype"));
   if (const Member* m = v.given("data_types.param_dtype");
       m && dtype_of(lower_case(m->value.text)) != job.dtype)
     problems.error("data_types.param_dtype",

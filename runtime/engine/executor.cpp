@@ -15,6 +15,12 @@ namespace {
 constexpr size_t kMostOperands = 8;
 constexpr double kClipEps = 1e-6;  // as in torch.nn.utils.clip_grad_norm_ and DeepSpeed
 
+float value_at(const Tensor& t, int64_t i) {
+  if (t.dtype == DType::bf16) return to_float(t.as<const bf16>()[i]);
+  if (t.dtype == DType::f16) return to_float(t.as<const f16>()[i]);
+  return t.as<const float>()[i];
+}
+
 }  // namespace
 
 Executor::Executor(const Plan& plan, const Arenas& arenas, const KernelLibrary& library,
@@ -205,10 +211,11 @@ void Executor::report_non_finite(const StepContext& context) const {
     const int64_t held = range_of(program.at(id), unit, plan_.place).begin;
     const int64_t begin = std::max(owned.begin, p.offset);
     const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
-    const auto* values = arenas_.tensor(plan_, id).as<const float>();
+    const Tensor sums = arenas_.tensor(plan_, id);
     for (int64_t e = begin; e < end; ++e) {
-      if (std::isfinite(values[e - held])) continue;
-      mine = {static_cast<double>(i), static_cast<double>(e - p.offset), values[e - held]};
+      const float value = value_at(sums, e - held);
+      if (std::isfinite(value)) continue;
+      mine = {static_cast<double>(i), static_cast<double>(e - p.offset), value};
       break;
     }
   }

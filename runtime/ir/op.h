@@ -36,11 +36,11 @@ enum class OpKind : uint8_t {
   pack_weight,             // weight (N,K) -> packed u8, as a product prefers it
   // boundary of a step, over flat ranges of a unit
   cast,         // x -> y in another dtype, rounded to nearest even
-  accumulate,   // x (n), any dtype -> y f32 (n): y = x or y += x
+  accumulate,   // x (n), any dtype -> y f32 or run (n): y = x or y += x, rounded once
   round_wire,   // in place f32 (n): each element rounded to attrs.wire and back
-  sum_squares,  // x f32 (n) -> s f64 (1): blocks of 4096, in order
-  adam,         // grad f32 (n) -> master, m, v f32 (n), param? 16-bit (n); in place
-  sgd,          // grad f32 (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
+  sum_squares,  // x f32 or run (n) -> s f64 (1): blocks of 4096, in order
+  adam,         // grad f32 or run (n) -> master, m, v f32 (n), param? 16-bit (n); in place
+  sgd,          // grad f32 or run (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
   // work of the executor itself (no kernel)
   load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
   zero,              // -> x = 0

@@ -5,10 +5,11 @@
 namespace dstrain {
 
 Residency residency_of(const Job& job, Place place) {
-  if (place.ranks == 1) return {};
+  if (place.ranks == 1) return {.grad_dtype = job.grad_dtype};
   return {.optimizer = job.zero_stage >= 1,
           .gradients = job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch,
-          .parameters = job.zero_stage >= 3};
+          .parameters = job.zero_stage >= 3,
+          .grad_dtype = job.grad_dtype};
 }
 
 Range owned_slice(const Unit& unit, Place place) {

@@ -20,9 +20,10 @@ struct Place {
 };
 
 struct Residency {
-  bool optimizer = false;   // sharded: master weights and moments of the owned slices only
-  bool gradients = false;   // sharded: sums of the owned slices only
-  bool parameters = false;  // sharded: gathered where they are used
+  bool optimizer = false;         // sharded: master weights and moments of the owned slices only
+  bool gradients = false;         // sharded: sums of the owned slices only
+  bool parameters = false;        // sharded: gathered where they are used
+  DType grad_dtype = DType::f32;  // what gradients are summed and held in
 };
 
 // The row of the job's stage. One rank owns everything, so nothing is sharded over it; gradients that

@@ -10,7 +10,7 @@ TEST_CASE("resolved configuration: rebuilds the same job") {
   const std::string members = GENERATE(
       as<std::string>{}, "", R"("bf16": {"enabled": true}, "communication_data_type": "fp32")",
       R"("fp16": {"enabled": "true", "min_loss_scale": 2, "hysteresis": 3})",
-      R"("fp16": {"enabled": true, "loss_scale": 128})",
+      R"("fp16": {"enabled": true, "loss_scale": 128}, "data_types": {"grad_accum_dtype": "half"})",
       R"("optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "lr": 3e-4, "betas": [0.1, 0.2]}},
          "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": [0.3]}})",
       R"("optimizer": {"type": "SGD", "params": {"momentum": 0.9, "nesterov": true}},

@@ -223,6 +223,14 @@ TEST_CASE("training: gradients travel in the run's type unless told otherwise") 
   CHECK(ask(trains_with(R"("communication_data_type": "half")")).job().wire_dtype == DType::f16);
 }
 
+TEST_CASE("training: gradients are held in fp32 unless told otherwise") {
+  const std::string bf16 = R"("bf16": {"enabled": true})";
+  CHECK(ask(trains_with(bf16)).job().grad_dtype == DType::f32);
+  CHECK(
+      ask(trains_with(bf16 + R"(, "data_types": {"grad_accum_dtype": "BF16"})")).job().grad_dtype ==
+      DType::bf16);
+}
+
 TEST_CASE("training: what is said of precision") {
   const auto [members, key, expected] = GENERATE(table<std::string, std::string, std::string>({
       {R"("fp16": {"enabled": true}, "bf16": {"enabled": true})", "bf16.enabled",

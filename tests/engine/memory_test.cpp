@@ -39,20 +39,23 @@ int64_t process_pss() {
   return kilobytes * 1024;
 }
 
-Job job_of(DType dtype) {
+Job job_of(DType dtype, DType sums = DType::f32) {
   Job job;
   job.model = {.n_layer = 3, .n_embd = 192, .n_head = 3, .block_size = 128, .vocab_size = 65};
   job.batch = {.train_batch = 16, .micro_batch = 8, .accumulation = 2};
   job.dtype = job.wire_dtype = dtype;
+  job.grad_dtype = sums;
   return job;
 }
 
 }  // namespace
 
 TEST_CASE("the kernel holds what the plan says, class by class, and nothing more is reserved") {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    INFO(name_of(dtype));
-    const Job job = job_of(dtype);
+  for (const auto& [dtype, sums] :
+       {std::pair{DType::f32, DType::f32}, std::pair{DType::bf16, DType::f32},
+        std::pair{DType::bf16, DType::bf16}}) {
+    INFO(name_of(dtype) << ", gradients " << name_of(sums));
+    const Job job = job_of(dtype, sums);
     const RandomDataset data(65);
     Rig rig(job, data);
     rig.step(1e-3f);

@@ -65,15 +65,16 @@ TEST_CASE("an overflow at the smallest scale ends the run") {
   CHECK_THROWS_WITH(rig.step(1e-3f), Catch::Contains("minimum"));
 }
 
-TEST_CASE("a non-finite gradient in fp32 ends the run and names step and tensor") {
+TEST_CASE("a non-finite gradient that must not be skipped ends the run and names step and tensor") {
   const RandomDataset data(11);
   Job job = fp16_job();
-  job.dtype = job.wire_dtype = DType::f32;
+  job.dtype = job.wire_dtype = job.grad_dtype = GENERATE(DType::f32, DType::bf16);
   job.skip_on_overflow = false;
   job.loss_scale = {};
   Rig rig(job, data);
   rig.model.master(rig.plans.train.program.parameters.back()).values.as<float>()[3] =
       std::numeric_limits<float>::quiet_NaN();
+  rig.model.publish_masters();
   CHECK_THROWS_WITH(rig.step(1e-3f), Catch::Contains("step 1") &&
                                          Catch::Contains("token_embedding_table.weight") &&
                                          Catch::Contains("nan"));

@@ -51,10 +51,13 @@ int64_t padded(const RankPlan& rank) {
 }  // namespace
 
 TEST_CASE("model states shrink by the paper's formula") {
-  for (const DType dtype : {DType::f32, DType::bf16})
+  for (const auto& [dtype, sums] :
+       {std::pair{DType::f32, DType::f32}, std::pair{DType::bf16, DType::f32},
+        std::pair{DType::bf16, DType::bf16}, std::pair{DType::f16, DType::f16}})
     for (const int stage : {0, 1, 2, 3}) {
       Job job = job_at(stage);
       job.dtype = job.wire_dtype = dtype;
+      job.grad_dtype = sums;
       const RankPlan rank = plan_of(job);
       const int64_t all = padded(rank), slice = all / job.ranks;
       // Every buffer begins a cache line.
@@ -64,8 +67,25 @@ TEST_CASE("model states shrink by the paper's formula") {
         CHECK(over < 64 * 3 * static_cast<int64_t>(rank.train.program.units.size()));
       };
       holds(MemoryClass::parameters, stage == 3 ? slice : all, size_of(dtype));
-      holds(MemoryClass::gradients, stage >= 2 ? slice : all, 4);
+      holds(MemoryClass::gradients, stage >= 2 ? slice : all, size_of(sums));
       holds(MemoryClass::optimizer, stage >= 1 ? slice : all, dtype == DType::f32 ? 8 : 12);
+    }
+}
+
+TEST_CASE("what 16-bit gradients take besides is one unit's f32 ones, on their way") {
+  for (const int stage : {0, 1, 2, 3})
+    for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+      Job job = job_at(stage);
+      job.model.n_layer = 12;
+      job.dtype = job.wire_dtype = DType::bf16;
+      job.reduce = reduce;
+      const RankPlan wide = plan_of(job);
+      job.grad_dtype = DType::bf16;
+      const RankPlan narrow = plan_of(job);
+      const bool sliced = stage >= 2 && reduce == ReduceMode::micro_batch;
+      const int64_t saved = 2 * padded(narrow) / (sliced ? job.ranks : 1);
+      const int64_t unit = narrow.train.program.units[1].elements * 4;
+      CHECK(narrow.memory.total() <= wide.memory.total() - saved + unit + 4096);
     }
 }
 

@@ -3,7 +3,7 @@
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
 // With state->skip set nothing is touched. Floor in bytes per parameter: 28 (reads g, p, m, v; writes
-// p, m, v), 30 with the 16-bit copy.
+// p, m, v), 30 with the 16-bit copy; a 16-bit gradient saves 2.
 #include "kernels/cpu/simd/bodies.h"
 #include "kernels/cpu/simd/parallel.h"
 
@@ -34,7 +34,7 @@ struct AdamStep {
         decay(a.decoupled_decay ? a.weight_decay : 0.0f) {}
 };
 struct AdamOperands {
-  const float* grad;
+  const void* grad;
   float *master, *m, *v;
   void* param;  // may be null
 };
@@ -55,18 +55,18 @@ constexpr int64_t kAhead = 128;
 struct Nothing {};
 
 // `copy` points to the 16-bit weights, or is a Nothing* where there are none.
-template <class T>
-SIMD_FN void adam_range_of(const AdamStep& s, const AdamOperands& o, T* copy, int64_t begin,
-                           int64_t end) {
+template <class G, class T>
+SIMD_FN void adam_range_of(const AdamStep& s, const AdamOperands& o, const G* grad, T* copy,
+                           int64_t begin, int64_t end) {
   const Pack grad_scale = all(s.grad_scale), l2 = all(s.l2), decay = all(s.decay);
   const Pack beta1 = all(s.beta1), rest1 = all(s.rest1), beta2 = all(s.beta2);
   const Pack rest2 = all(s.rest2), minus_lr = all(-s.lr), eps = all(s.eps);
   const Pack mend1 = all(s.inverse_correction1), mend2 = all(s.inverse_correction2);
   for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
-    __builtin_prefetch(o.grad + i + kAhead);
+    __builtin_prefetch(grad + i + kAhead);
     for (float* stream : {o.master, o.m, o.v}) __builtin_prefetch(stream + i + kAhead, 1);
     const Pack p = load(o.master + i, n);
-    const Pack g = fma(l2, p, load(o.grad + i, n) * grad_scale);
+    const Pack g = fma(l2, p, load(grad + i, n) * grad_scale);
     const Pack m = fma(beta1, load(o.m + i, n), rest1 * g);
     const Pack v = fma(beta2, load(o.v + i, n), rest2 * g * g);
     const Pack step = (m * mend1) / (square_root(v * mend2) + eps);
@@ -78,10 +78,14 @@ SIMD_FN void adam_range_of(const AdamStep& s, const AdamOperands& o, T* copy, in
   });
 }
 
-void adam_range(const AdamStep& s, const AdamOperands& o, DType dtype, int64_t begin, int64_t end) {
-  if (!o.param) return adam_range_of(s, o, static_cast<Nothing*>(nullptr), begin, end);
-  with_type(dtype, [&](auto t) SIMD_INLINE {
-    adam_range_of(s, o, static_cast<decltype(t)*>(o.param), begin, end);
+void adam_range(const AdamStep& s, const AdamOperands& o, DType grad, DType param, int64_t begin,
+                int64_t end) {
+  with_type(grad, [&](auto g) SIMD_INLINE {
+    const auto* gradient = static_cast<const decltype(g)*>(o.grad);
+    if (!o.param) return adam_range_of(s, o, gradient, static_cast<Nothing*>(nullptr), begin, end);
+    with_type(param, [&](auto t) SIMD_INLINE {
+      adam_range_of(s, o, gradient, static_cast<decltype(t)*>(o.param), begin, end);
+    });
   });
 }
 
@@ -97,13 +101,14 @@ HWY_EXPORT(adam_range);
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec) {
   return kernel_of(
       [threads = spec.threads, n = elements(spec.in[0]), attrs = spec.attrs,
-       dtype = present(spec.out, 3) ? spec.out[3].dtype : DType::f32](const KernelCall& call) {
+       grad = spec.in[0].dtype,
+       param = present(spec.out, 3) ? spec.out[3].dtype : DType::f32](const KernelCall& call) {
         if (call.state->skip) return;
         const AdamStep step(*call.state, attrs);
-        const AdamOperands o{data<const float>(call.in, 0), data<float>(call.out, 0),
-                             data<float>(call.out, 1), data<float>(call.out, 2), data(call.out, 3)};
+        const AdamOperands o{data(call.in, 0), data<float>(call.out, 0), data<float>(call.out, 1),
+                             data<float>(call.out, 2), data(call.out, 3)};
         parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(adam_range)(step, o, dtype, begin, end);
+          HWY_DYNAMIC_DISPATCH(adam_range)(step, o, grad, param, begin, end);
         });
       });
 }

@@ -1,5 +1,7 @@
 // cast, accumulate and round_wire: conversions along flat ranges. Values round to nearest, ties to even.
-// Floor in bytes per element: cast s_in + s_out, accumulate s + 4 (s + 8 when it adds), round_wire 8.
+// accumulate adds in f32 and rounds each sum once to its output's dtype.
+// Floor in bytes per element: cast s_in + s_out, accumulate the same and s_out more when it adds,
+// round_wire 8.
 #include "kernels/cpu/simd/bodies.h"
 #include "kernels/cpu/simd/parallel.h"
 
@@ -24,11 +26,14 @@ void cast_range(DType from, DType to, const void* x, void* y, int64_t begin, int
   });
 }
 
-void accumulate_range(DType from, const void* x, float* y, int64_t begin, int64_t end) {
+void accumulate_range(DType from, DType to, const void* x, void* y, int64_t begin, int64_t end) {
   with_type(from, [=](auto s) SIMD_INLINE {
-    const auto* p = static_cast<const decltype(s)*>(x);
-    for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
-      store(load(y + i, n) + load(p + i, n), y + i, n);
+    with_type(to, [=](auto t) SIMD_INLINE {
+      const auto* p = static_cast<const decltype(s)*>(x);
+      auto* q = static_cast<decltype(t)*>(y);
+      for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+        store(load(q + i, n) + load(p + i, n), q + i, n);
+      });
     });
   });
 }
@@ -65,14 +70,15 @@ std::unique_ptr<Kernel> make_cast(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec) {
-  return kernel_of([threads = spec.threads, n = elements(spec.out[0]),
-                    from = spec.in[0].dtype](const KernelCall& call) {
+  return kernel_of([threads = spec.threads, n = elements(spec.out[0]), from = spec.in[0].dtype,
+                    to = spec.out[0].dtype](const KernelCall& call) {
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      auto* y = data<float>(call.out, 0);
+      const void* x = data(call.in, 0);
+      void* y = data(call.out, 0);
       if (call.accumulate)
-        HWY_DYNAMIC_DISPATCH(accumulate_range)(from, data(call.in, 0), y, begin, end);
+        HWY_DYNAMIC_DISPATCH(accumulate_range)(from, to, x, y, begin, end);
       else
-        HWY_DYNAMIC_DISPATCH(cast_range)(from, DType::f32, data(call.in, 0), y, begin, end);
+        HWY_DYNAMIC_DISPATCH(cast_range)(from, to, x, y, begin, end);
     });
   });
 }

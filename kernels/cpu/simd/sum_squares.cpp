@@ -1,7 +1,7 @@
 // sum_squares: the fp64 sum of squares, by blocks of 4096 elements and then the blocks in order. In a
 // block element i belongs to chain i mod 32; a chain adds in order, the chains are added as a tree. The
 // square of an f32 is exact in fp64, so every instruction set and any number of threads give the
-// same bits. Floor in bytes: 4 per element.
+// same bits. Floor in bytes per element: its size, 4 or 2.
 #include "kernels/cpu/simd/bodies.h"
 #include "kernels/cpu/simd/parallel.h"
 
@@ -10,6 +10,15 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
 
+#ifndef DSTRAIN_SIMD_SUM_SQUARES_ONCE
+#define DSTRAIN_SIMD_SUM_SQUARES_ONCE
+namespace dstrain::simd {
+namespace {
+constexpr int64_t kBlock = 4096;
+}  // namespace
+}  // namespace dstrain::simd
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
 namespace HWY_NAMESPACE {
@@ -17,7 +26,7 @@ namespace {
 
 constexpr int kChains = 32;
 
-double square_block(const float* x, int64_t n) {
+double square_floats(const float* x, int64_t n) {
   using DD = hn::CappedTag<double, 8>;
   constexpr int kWide = static_cast<int>(hn::MaxLanes(DD()));
   const hn::Rebind<float, DD> narrow;
@@ -46,6 +55,19 @@ double square_block(const float* x, int64_t n) {
   return lane[0];
 }
 
+// Elements [begin, begin + n) of `values`; 16-bit ones are widened first.
+double square_block(DType dtype, const void* values, int64_t begin, int64_t n) {
+  if (dtype == DType::f32) return square_floats(static_cast<const float*>(values) + begin, n);
+  alignas(64) float wide[kBlock];
+  with_type(dtype, [&](auto t) SIMD_INLINE {
+    const auto* from = static_cast<const decltype(t)*>(values) + begin;
+    for_packs(0, n, [&](int64_t i, auto lanes) SIMD_INLINE {
+      store(load(from + i, lanes), wide + i, lanes);
+    });
+  });
+  return square_floats(wide, n);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
@@ -56,7 +78,6 @@ namespace dstrain::simd {
 HWY_EXPORT(square_block);
 
 namespace {
-constexpr int64_t kBlock = 4096;
 int64_t block_count(int64_t n) {
   return (n + kBlock - 1) / kBlock;
 }
@@ -67,13 +88,13 @@ int64_t sum_squares_workspace(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec) {
-  return kernel_of([threads = spec.threads, n = elements(spec.in[0])](const KernelCall& call) {
-    const float* x = data<float>(call.in, 0);
+  return kernel_of([threads = spec.threads, n = elements(spec.in[0]),
+                    dtype = spec.in[0].dtype](const KernelCall& call) {
     auto* sums = call.workspace.as<double>();
     parallel_ranges(threads, block_count(n), 4, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b)
-        sums[b] =
-            HWY_DYNAMIC_DISPATCH(square_block)(x + b * kBlock, std::min(kBlock, n - b * kBlock));
+        sums[b] = HWY_DYNAMIC_DISPATCH(square_block)(dtype, data(call.in, 0), b * kBlock,
+                                                     std::min(kBlock, n - b * kBlock));
     });
     double total = 0;
     for (int64_t b = 0; b < block_count(n); ++b) total += sums[b];

@@ -19,11 +19,15 @@ constexpr Rule kReduceOp{
     "mean: no_effect; sum: refused"};
 
 constexpr Rule kAccumulation{
-    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-      if (one_of("fp32|float32|float", lower_case(value.text))) return {};
-      return {State::not_yet, "gradients are accumulated in fp32 for now: use \"fp32\""};
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      const std::string name = lower_case(value.text);
+      if (one_of("fp32|float32|float", name)) return {};
+      if (one_of("fp16|float16|half", name) ? facts.fp16 : facts.bf16) return {};
+      if (facts.fp16) return {State::refused, "the run is fp16: use \"fp16\" or \"fp32\""};
+      if (facts.bf16) return {State::refused, "the run is bf16: use \"bf16\" or \"fp32\""};
+      return {State::refused, "an fp32 run adds its gradients in fp32: use \"fp32\""};
     },
-    "fp32: honoured; others: not_yet"};
+    "fp32 and the run's type: honoured; others: refused"};
 
 constexpr Rule kManaged{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
@@ -77,6 +81,8 @@ std::vector<KeySpec> training() {
       {.key = "data_types", .type = Type::section},
       {.key = "data_types.grad_accum_dtype",
        .type = Type::choice,
+       .fallback = "\"fp32\"",
+       .note = "what gradients are accumulated and held in, over micro-batches",
        .rule = &kAccumulation,
        .choices = kFloatTypes},
       {.key = "data_types.param_dtype",

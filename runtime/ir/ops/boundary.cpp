@@ -4,11 +4,16 @@
 namespace dstrain::ops {
 namespace {
 
+// A sum of gradients is kept in f32 or in the run's dtype.
+void expect_sum(const Operands& o, const Buffer& sum) {
+  o.expect(sum.dtype == DType::f32 || sum.dtype == o.run(), "a sum is f32 or of the run's dtype");
+}
+
 void check_update(const Program& p, const Instruction& op, size_t slots) {
   const Operands o(p, op);
   o.count(1, 1, 1, slots + 1);
   const int64_t n = o.in(0).shape.elements();
-  o.expect(o.in(0), n, DType::f32);
+  expect_sum(o, o.in(0));
   for (size_t i = 0; i < slots; ++i)
     if (o.has_out(i)) o.expect(o.out(i), n, DType::f32);
   if (o.has_out(slots)) o.expect(o.out(slots), n, p.dtype);
@@ -44,7 +49,8 @@ const OpRule accumulate{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
-          o.expect(o.out(0), o.in(0).shape.elements(), DType::f32);
+          o.expect(o.in(0).shape.elements() == o.out(0).shape.elements(), "element counts differ");
+          expect_sum(o, o.out(0));
           o.no_alias();
         },
 };
@@ -66,7 +72,7 @@ const OpRule sum_squares{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
-          o.expect(o.in(0).dtype == DType::f32, "sums f32");
+          expect_sum(o, o.in(0));
           o.expect(o.out(0), 1, DType::f64);
         },
 };

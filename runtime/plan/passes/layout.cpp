@@ -35,6 +35,7 @@ void layout(Program& program, Place place, const Residency& residency) {
     const BufferId gradients =
         trained ? program.add_buffer({.name = "grads:" + unit.name,
                                       .shape = {residency.gradients ? slice : unit.elements},
+                                      .dtype = residency.grad_dtype,
                                       .memory = MemoryClass::gradients,
                                       .lifetime = Lifetime::persistent,
                                       .shared = place.ranks > 1 && !residency.gradients})
@@ -45,7 +46,7 @@ void layout(Program& program, Place place, const Residency& residency) {
         program.at(p.value).parent = values;
         program.at(p.value).parent_offset = p.offset;
       }
-      if (p.gradient == kNone || residency.gradients) continue;
+      if (p.gradient == kNone || residency.gradients || is_16bit(residency.grad_dtype)) continue;
       program.at(p.gradient).parent = gradients;
       program.at(p.gradient).parent_offset = p.offset;
     }

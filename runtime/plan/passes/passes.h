@@ -18,15 +18,17 @@ void backward(Program& program);
 void recompute(Program& program, const Job& job);
 
 // Lays each unit's parameters out as one flat range, padded so that rank r owns the r-th of equal
-// slices: "params:U" in the run's dtype, "grads:U" in f32, whole or the owned slice as the residency
-// says. Every parameter and gradient becomes a view of its unit's where that is whole; else `gather`
-// and `reduce` give it a place.
+// slices: "params:U" in the run's dtype, "grads:U" in the residency's, whole or the owned slice as
+// that says. A parameter or f32 gradient becomes a view of its unit's where those are whole; else
+// `gather` and `reduce` give it a place.
 void layout(Program& program, Place place, const Residency& residency);
 
 // Where ranks add: after the last instruction that writes a unit's gradients, in the last
-// micro-batch (boundary) or in each (micro_batch). Every contribution is rounded once to the wire
-// dtype and the sum once more, also where nothing is sent, so that the numbers do not depend on who
-// holds what. The owner alone gets the sum where the optimizer is sharded.
+// micro-batch (boundary) or in each (micro_batch). Where gradients are held in 16 bits, a
+// micro-batch's f32 ones have a buffer of their own and are added from there, each sum rounded once.
+// Every contribution is rounded once to the wire dtype and the sum once more, also where nothing is
+// sent, so that the numbers do not depend on who holds what. The owner alone gets the sum where the
+// optimizer is sharded.
 void reduce(Program& program, const Job& job, Place place, const Residency& residency);
 
 // The end of the step: norm over owned slices, FinishGradients, one optimizer instruction per run

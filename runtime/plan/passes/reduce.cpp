@@ -9,6 +9,16 @@
 namespace dstrain {
 namespace {
 
+bool each_micro(const Job& job) {
+  return job.reduce == ReduceMode::micro_batch;
+}
+
+// Whether gradients of one micro-batch go to an f32 buffer of their own before they are summed: ranks
+// add them first, or they are rounded on their way to where they are held.
+bool apart(const Job& job) {
+  return each_micro(job) || is_16bit(job.grad_dtype);
+}
+
 // The instructions that reduce one unit, in order.
 class UnitReduction {
  public:
@@ -18,14 +28,15 @@ class UnitReduction {
     gradients_ = program.find("grads:" + unit.name);
   }
 
-  // With `micro_batch`, gradients of one micro-batch go to a buffer of their own before they are
-  // summed.
+  // Where gradients of one micro-batch stand `apart`.
   BufferId micro_gradients() {
+    const bool every = each_micro(job_);
     if (micro_ == kNone)
-      micro_ = program_.add_buffer({.name = "micro_grads:" + unit_.name,
-                                    .shape = {unit_.elements},
-                                    .memory = MemoryClass::communication,
-                                    .shared = place_.ranks > 1 && !narrow()});
+      micro_ = program_.add_buffer(
+          {.name = "micro_grads:" + unit_.name,
+           .shape = {unit_.elements},
+           .memory = every ? MemoryClass::communication : MemoryClass::workspace,
+           .shared = every && place_.ranks > 1 && !narrow()});
     return micro_;
   }
 
@@ -34,29 +45,38 @@ class UnitReduction {
     int64_t used = 0;
     for (int index : unit_.parameters)
       used += program_.parameters[static_cast<size_t>(index)].shape.elements();
-    if (job_.reduce != ReduceMode::micro_batch || used == unit_.elements) return {};
+    if (!apart(job_) || used == unit_.elements) return {};
     return {{.op = OpKind::zero, .writes = {micro_gradients()}, .group = group}};
   }
 
   // After the last write: sends this rank's contribution.
   std::vector<Instruction> send(int32_t group) {
     group_ = group;
-    const bool every = job_.reduce == ReduceMode::micro_batch;
-    when_ = every ? When::every_micro : When::last_micro;
+    when_ = When::every_micro;
+    const bool every = each_micro(job_);
+    if (!every && apart(job_))
+      add({.op = OpKind::accumulate,
+           .accumulate = Accumulate::after_first_micro,
+           .reads = {micro_gradients()},
+           .writes = {gradients_}});
+    if (!every) when_ = When::last_micro;
     travelling_ = every ? micro_gradients() : gradients_;
-    if (place_.ranks == 1) {
+    const DType held = program_.at(travelling_).dtype;
+    const bool alone = place_.ranks == 1;
+    if (alone && held == DType::f32) {
       if (narrow()) in_place(OpKind::round_wire, Queue::compute, travelling_);
       return std::exchange(list_, {});
     }
-    if (narrow()) {
+    if (held != job_.wire_dtype && (!alone || narrow())) {
       const BufferId wire = program_.add_buffer({.name = "wire:" + unit_.name,
                                                  .shape = {unit_.elements},
                                                  .dtype = job_.wire_dtype,
                                                  .memory = MemoryClass::communication,
-                                                 .shared = true});
+                                                 .shared = !alone});
       add({.op = OpKind::cast, .reads = {travelling_}, .writes = {wire}});
       travelling_ = wire;
     }
+    if (alone) return std::exchange(list_, {});
     if (residency_.optimizer)
       add({.op = OpKind::reduce_scatter,
            .queue = Queue::comm,
@@ -70,9 +90,8 @@ class UnitReduction {
   // Once the sum is there: adds it to the step's gradients. Empty where it arrives in their place.
   std::vector<Instruction> land() {
     if (travelling_ == gradients_) return {};
-    const bool every = job_.reduce == ReduceMode::micro_batch;
     add({.op = OpKind::accumulate,
-         .accumulate = every ? Accumulate::after_first_micro : Accumulate::never,
+         .accumulate = each_micro(job_) ? Accumulate::after_first_micro : Accumulate::never,
          .reads = {residency_.optimizer ? owned(travelling_) : travelling_},
          .writes = {residency_.optimizer ? owned(gradients_) : gradients_}});
     return std::exchange(list_, {});
@@ -108,7 +127,7 @@ class UnitReduction {
   const Residency& residency_;
   const Unit& unit_;
   BufferId gradients_ = kNone, micro_ = kNone, travelling_ = kNone;
-  When when_ = When::last_micro;
+  When when_ = When::every_micro;
   int32_t group_ = 0;
   std::vector<Instruction> list_;
 };
@@ -171,7 +190,7 @@ void reduce(Program& program, const Job& job, Place place, const Residency& resi
     last[static_cast<size_t>(unit)] = i;
     first[static_cast<size_t>(unit)] = std::min(first[static_cast<size_t>(unit)], i);
   }
-  if (job.reduce == ReduceMode::micro_batch) {
+  if (apart(job)) {
     for (size_t i = 0; i < program.instructions.size(); ++i)
       if (writes_unit[i] >= 0 &&
           program.instructions[i].accumulate == Accumulate::after_first_micro)

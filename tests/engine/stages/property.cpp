@@ -59,6 +59,7 @@ Job random_job(Dice& dice, int ranks) {
   job.batch.train_batch = job.batch.micro_batch * job.batch.accumulation * ranks;
   job.dtype = dice.one_of({DType::f32, DType::f32, DType::bf16, DType::f16});
   job.wire_dtype = dice.coin() ? job.dtype : dice.one_of({DType::f32, DType::bf16, DType::f16});
+  job.grad_dtype = dice.coin() ? job.dtype : DType::f32;
   if (job.dtype == DType::f16) {
     job.skip_on_overflow = true;
     job.loss_scale = {.dynamic = dice.coin(),

@@ -66,6 +66,51 @@ TEST_CASE("stages, buckets, overlap and reuse never change a bit") {
       }
 }
 
+TEST_CASE("gradients held in 16 bits have the same bits at every stage too") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  Communicator& world = *comm;
+  constexpr int kSteps = 6;
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const DType wire : {dtype, DType::f32})
+      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+        Job job = small_job(world.size(), dtype, 3, reduce);
+        job.loss_scale.initial = 0x1p10;
+        job.wire_dtype = wire;
+        const Outcome wide = run_steps(job, data, world, kSteps);
+        job.grad_dtype = dtype;
+        const Outcome expected = run_steps(job, data, world, kSteps);
+        CHECK(difference(expected, wide, world) != "");
+        CHECK(std::abs(expected.loss.back() / wide.loss.back() - 1) < 0.01);
+        for (const int stage : {0, 1, 2, 3})
+          for (const bool ahead : {false, true}) {
+            job.zero_stage = stage;
+            job.overlap_comm = ahead;
+            job.reduce_bucket_elements = ahead ? 500'000'000 : 1000;
+            job.recompute.mode = ahead ? RecomputeMode::interval : RecomputeMode::none;
+            job.recompute.interval = 1;
+            keep_nothing(job);
+            INFO(describe(job));
+            const Outcome outcome = run_steps(job, data, world, kSteps);
+            CHECK(difference(expected, outcome, world) == "");
+            CHECK(outcome.sent_per_step == outcome.planned_to_send);
+          }
+      }
+}
+
+TEST_CASE("a single micro-batch is rounded once, to the wire or to what holds its gradients") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+      Job job = small_job(comm->size(), dtype, 1, reduce);
+      const Outcome expected = run_steps(job, data, *comm, 4);
+      job.grad_dtype = dtype;
+      INFO(describe(job));
+      CHECK(difference(expected, run_steps(job, data, *comm, 4), *comm) == "");
+    }
+}
+
 TEST_CASE("recompute changes no bit at any stage") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();

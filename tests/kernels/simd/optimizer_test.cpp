@@ -7,15 +7,17 @@ using Values = std::vector<double>;
 
 struct Problem {
   int64_t n;
+  DType grad_dtype;
   Values grad, p, m, v;
 
-  explicit Problem(int64_t count)
+  explicit Problem(int64_t count, DType of_gradient = DType::f32)
       : n(count),
-        grad(rounded(normal_values(n, 1, 100), DType::f32)),
+        grad_dtype(of_gradient),
+        grad(rounded(normal_values(n, 1, 100), grad_dtype)),
         p(rounded(normal_values(n, 2), DType::f32)),
         m(rounded(normal_values(n, 3, 0.1), DType::f32)),
         v(rounded(uniform_values(n, 4, 0, 0.1), DType::f32)) {}
-  Operand in() const { return {Shape{n}, DType::f32, grad}; }
+  Operand in() const { return {Shape{n}, grad_dtype, grad}; }
   Operand state(const Values& x) const { return {Shape{n}, DType::f32, x}; }
 };
 
@@ -32,9 +34,11 @@ StepState adam_state(int t) {
 
 TEST_CASE("adam does one step of AdamW or of Adam with L2, and writes the rounded copy") {
   for (int64_t n : {1, 16, 97, 40000})
-    for (bool decoupled : {true, false})
+    for (const auto& [decoupled, grad] :
+         {std::pair{true, DType::f32}, std::pair{false, DType::f32}, std::pair{true, DType::bf16},
+          std::pair{true, DType::f16}})
       for (DType copy : {DType::f32, DType::bf16, DType::f16}) {  // f32: without a copy
-        Problem o(n);
+        Problem o(n, grad);
         const StepState s = adam_state(3);
         Call call{OpKind::adam};
         call.state = &s;
@@ -121,10 +125,30 @@ TEST_CASE("sgd follows torch over three steps, with every combination of its opt
         }
 }
 
+TEST_CASE("a 16-bit gradient updates as the same values in f32 do") {
+  for (const DType grad : {DType::bf16, DType::f16})
+    for (const OpKind op : {OpKind::adam, OpKind::sgd}) {
+      const Problem narrow(97, grad);
+      const StepState s = adam_state(2);
+      Call call{op};
+      call.state = &s;
+      call.attrs.momentum = 0.9f;
+      std::vector<Operand> states{narrow.state(narrow.p), narrow.state(narrow.m)};
+      if (op == OpKind::adam) states.push_back(narrow.state(narrow.v));
+      states.push_back({Shape{97}, grad});
+      const auto a = run_everywhere(call, {narrow.in()}, states);
+      const auto b = run_everywhere(call, {narrow.state(narrow.grad)}, states);
+      for (size_t i = 0; i < a.size(); ++i)
+        require_same_bits("output " + std::to_string(i), a[i], b[i]);
+    }
+}
+
 TEST_CASE("an element's update has the same bits in every slice") {
-  const Problem o(97);
   const StepState s = adam_state(2);
-  for (DType copy : {DType::bf16, DType::f16}) {
+  for (const auto& [grad, copy] :
+       {std::pair{DType::f32, DType::bf16}, std::pair{DType::f32, DType::f16},
+        std::pair{DType::bf16, DType::bf16}, std::pair{DType::f16, DType::f16}}) {
+    const Problem o(97, grad);
     Call call{OpKind::adam};
     call.state = &s;
     call.attrs.weight_decay = 0.1f;

@@ -18,12 +18,13 @@ double by_definition(const std::vector<double>& x) {
 }
 
 TEST_CASE("sum_squares has the bits of its definition at every size, start and thread count") {
-  for (int64_t n : {1, 31, 32, 33, 97, 4095, 4096, 4097, 100001}) {
-    const auto x = rounded(normal_values(n, 1, 100), DType::f32);
-    const auto s = run_everywhere({OpKind::sum_squares}, {{Shape{n}, DType::f32, x}},
-                                  {{Shape{1}, DType::f64}});
-    CHECK(s[0].values()[0] == by_definition(x));
-  }
+  for (DType dtype : kRunTypes)
+    for (int64_t n : {1, 31, 32, 33, 97, 4095, 4096, 4097, 100001}) {
+      const auto x = rounded(normal_values(n, 1, 100), dtype);
+      const auto s =
+          run_everywhere({OpKind::sum_squares}, {{Shape{n}, dtype, x}}, {{Shape{1}, DType::f64}});
+      CHECK(s[0].values()[0] == by_definition(x));
+    }
 }
 
 TEST_CASE("sum_squares of nothing is zero, of extremes does not overflow, of NaN is NaN") {
