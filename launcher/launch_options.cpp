@@ -123,7 +123,7 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
   line.option("--bind_core_list", "0-3,8-11", "the cores to share out (all)",
               text(options.bind_core_list));
   line.flag("--save_pid", "write the launching process's id into a file", options.save_pid);
-  line.option("--enable_each_rank_log", "DIR", "also write what each rank prints into files",
+  line.option("--enable_each_rank_log", "DIR", "write what each rank prints into a file of its own",
               text(options.rank_log_dir));
   line.flag("--quiet,-q", "print warnings and errors only", options.quiet);
   line.option("--max_restarts", "N", "start again from the newest checkpoint after a failure (0)",
@@ -138,7 +138,7 @@ void refuse_unavailable(const LaunchOptions& o) {
     const char* option;
     bool given;
   };
-  const std::array<Row, 19> rows{{
+  const std::array<Row, 15> rows{{
       {"--hostfile", !o.hosts.hostfile.empty()},
       {"--include", !o.hosts.include.empty()},
       {"--exclude", !o.hosts.exclude.empty()},
@@ -152,10 +152,6 @@ void refuse_unavailable(const LaunchOptions& o) {
       {"--no_ssh_check", o.no_ssh_check},
       {"--force_multi", o.force_multi},
       {"--export", !o.exports.empty()},
-      {"--bind_cores_to_rank", o.bind_cores_to_rank || !o.bind_core_list.empty()},
-      {"--save_pid", o.save_pid},
-      {"--enable_each_rank_log", !o.rank_log_dir.empty()},
-      {"--quiet", o.quiet},
       {"--max_restarts", o.max_restarts != 0 || o.elastic},
       {"--dry_run", o.dry_run},
   }};

@@ -13,9 +13,12 @@
 #include <thread>
 
 #include "launcher/commands.h"
+#include "launcher/core_binding.h"
 #include "launcher/failure.h"
 #include "launcher/mpirun.h"
+#include "launcher/pid_file.h"
 #include "launcher/rank_link.h"
+#include "launcher/rank_log.h"
 #include "launcher/run_input.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
@@ -34,11 +37,31 @@ bool started_by_mpirun() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
 }
 
-// OMP_NUM_THREADS where it is set (the launching process sets it for its ranks), else this rank's
-// share of the cores.
-int take_cores(int rank_on_host, int ranks_on_host) {
+// The cores and threads that the options bind a rank to, or else its share of the cores with
+// OMP_NUM_THREADS threads (the launching process sets it for its ranks), where that is set.
+int take_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host) {
+  const CoreBinding binding(options);
+  if (binding.wanted()) return binding.take(rank_on_host, ranks_on_host);
   const int wanted = std::getenv("OMP_NUM_THREADS") == nullptr ? 0 : ::omp_get_max_threads();
   return take_core_share(rank_on_host, ranks_on_host, wanted);
+}
+
+void say_where(const std::string& log_prefix) {
+  log::info("each rank writes to {}_rank*.log", log_prefix);
+}
+
+// The file that a rank without a launching process writes to, where the options want one.
+std::unique_ptr<RankLog> log_of(const LaunchOptions& options, int rank) {
+  if (options.rank_log_dir.empty()) return nullptr;
+  const std::string prefix = rank_log_prefix(options.rank_log_dir);
+  if (rank == 0) say_where(prefix);
+  return std::make_unique<RankLog>(prefix, rank);
+}
+
+// What only a launching process can do.
+void refuse_without_launcher(const LaunchOptions& options) {
+  if (options.save_pid)
+    fail_user("--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");
 }
 
 std::unique_ptr<Communicator> connect(int threads) {
@@ -76,16 +99,19 @@ int status_of(const RunOutcome& outcome) {
 }
 
 // A rank that a launching dstrain started: its failure goes to the board, its launcher reports it.
-int run_launched_rank(ConfigRequest request) {
+int run_launched_rank(const TrainArguments& arguments) {
+  ConfigRequest request = arguments.request;
   const int rank = world_rank_from_environment();
   const RankBoard board = join_launcher(rank);
+  std::unique_ptr<RankLog> log_file;
   std::unique_ptr<Communicator> comm;
   try {
     const int ranks = board.ranks();
     check(world_size_from_environment() == ranks, "{} processes for {} ranks",
           world_size_from_environment(), ranks);
     request.ranks = ranks;
-    const int threads = take_cores(rank, ranks);
+    log_file = RankLog::from_environment(rank);
+    const int threads = take_cores(arguments.launch, rank, ranks);
     const RunInput input = read_input(request);
     comm = connect(threads);
     train_as(rank, input, *comm, board, threads);
@@ -130,18 +156,21 @@ int run_world_rank(const TrainArguments& arguments) {
   std::optional<RankBoard> board;
   try {
     refuse_unavailable(arguments.launch);
+    refuse_without_launcher(arguments.launch);
     if (request.ranks && *request.ranks != ranks)
       fail_user("--num_gpus is {}, but mpirun started {} ranks: leave --num_gpus out",
                 *request.ranks, ranks);
     request.ranks = ranks;
     request.ranks_origin = "mpirun";
     const int ranks_here = ranks_on_this_host_from_environment();
-    const int threads = take_cores(rank_on_this_host_from_environment(), ranks_here);
+    const int threads =
+        take_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     const RunInput input = read_input(request);
     if (rank == 0) {
       check_surroundings(input.job(), ranks_here);
       announce(input);
     }
+    const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
     comm = connect(threads);
     board.emplace(share_board(*comm));
     const StopSignals signals(*board, StopSignals::Note::none, StopSignals::Second::ends_process);
@@ -159,9 +188,10 @@ int run_world_rank(const TrainArguments& arguments) {
 }
 
 // The whole run in this process, without MPI.
-int run_alone(const RunInput& input) {
+int run_alone(const RunInput& input, const LaunchOptions& options) {
   const RankBoard board = RankBoard::create(1);
-  const int threads = take_cores(0, 1);
+  const int threads = take_cores(options, 0, 1);
+  const std::unique_ptr<RankLog> log_file = log_of(options, 0);
   const std::unique_ptr<Communicator> comm = connect(threads);
   const StopSignals signals(board, StopSignals::Note::on_standard_error,
                             StopSignals::Second::ends_process);
@@ -169,12 +199,17 @@ int run_alone(const RunInput& input) {
 }
 
 // Ranks under mpirun, supervised.
-int launch(int ranks, const std::vector<std::string>& words) {
+int launch(int ranks, const LaunchOptions& options, const std::vector<std::string>& words) {
   std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe").string()};
   program.insert(program.end(), words.begin(), words.end());
   RankBoard board = RankBoard::create(ranks);
   const SessionDirectory session;
-  const RankCommand command = mpirun_command(ranks, program, session.path());
+  RankCommand command = mpirun_command(ranks, program, session.path());
+  if (!options.rank_log_dir.empty()) {
+    const std::string prefix = rank_log_prefix(options.rank_log_dir);
+    say_where(prefix);
+    for (auto& variable : rank_log_environment(prefix)) command.environment.push_back(variable);
+  }
   const RunReport report =
       Supervisor(board, command.words, command.environment, STDERR_FILENO).run();
   if (!report.error.empty()) print_error(report.error);
@@ -184,9 +219,11 @@ int launch(int ranks, const std::vector<std::string>& words) {
 }  // namespace
 
 int run_train(const TrainArguments& arguments, const std::vector<std::string>& words) {
-  if (launched_as_rank()) return run_launched_rank(arguments.request);
+  const LaunchOptions& options = arguments.launch;
+  if (options.quiet) log::set_least(log::Level::warning);
+  if (launched_as_rank()) return run_launched_rank(arguments);
   if (started_by_mpirun()) return run_world_rank(arguments);
-  refuse_unavailable(arguments.launch);
+  refuse_unavailable(options);
   ConfigRequest request = arguments.request;
   if (!request.ranks) {
     request.ranks = 1;
@@ -195,8 +232,15 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const int ranks = static_cast<int>(*request.ranks);
   const RunInput input = read_input(request);
   check_surroundings(input.job(), ranks);
+  if (const CoreBinding binding(options); binding.wanted())
+    binding.cores_of(ranks - 1, ranks, usable_cores());
   announce(input);
-  return ranks == 1 ? run_alone(input) : launch(ranks, words);
+  std::optional<PidFile> pid_file;
+  if (options.save_pid) {
+    pid_file.emplace();
+    log::info("launcher pid: {}", ::getpid());
+  }
+  return ranks == 1 ? run_alone(input, options) : launch(ranks, options, words);
 }
 
 }  // namespace dstrain

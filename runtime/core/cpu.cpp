@@ -1,12 +1,18 @@
 #include "runtime/core/cpu.h"
 
+#include <linux/mempolicy.h>
 #include <omp.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "runtime/core/error.h"
@@ -81,15 +87,72 @@ std::vector<int> cores_of_rank(const std::vector<int>& cores, int rank_on_host, 
   return {first, rank_on_host + 1 == ranks_on_host ? cores.end() : first + share};
 }
 
-int take_core_share(int rank_on_host, int ranks_on_host, int threads) {
-  const std::vector<int> cores = usable_cores();
-  if (threads <= 0) threads = threads_per_rank(ranks_on_host);
+std::optional<std::vector<int>> parse_cores(std::string_view text) {
+  std::vector<int> cores;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&](int& value) {
+    const auto [stop, status] = std::from_chars(at, end, value);
+    at = stop;
+    return status == std::errc() && value >= 0 && value < kMaxCores;
+  };
+  for (bool more = true; more; more = at != end && *at++ == ',') {
+    int first = 0;
+    if (!number(first) || (!cores.empty() && first <= cores.back())) return std::nullopt;
+    int last = first;
+    if (at != end && *at == '-' && (++at, !number(last) || last < first)) return std::nullopt;
+    for (int core = first; core <= last; ++core) cores.push_back(core);
+    if (at == end) return cores;
+  }
+  return std::nullopt;
+}
+
+std::vector<int> physical_cores(const std::vector<int>& cores, const std::filesystem::path& root) {
+  std::vector<int> physical;
+  std::set<std::string> seen;
+  for (const int core : cores) {
+    std::string siblings;
+    std::ifstream file(root / fmt::format("cpu/cpu{}/topology/thread_siblings_list", core));
+    if (!(file >> siblings) || seen.insert(siblings).second) physical.push_back(core);
+  }
+  return physical;
+}
+
+std::optional<int> memory_node_of(const std::vector<int>& cores,
+                                  const std::filesystem::path& root) {
+  std::string text;
+  if (!(std::ifstream(root / "node/online") >> text)) return std::nullopt;
+  const auto nodes = parse_cores(text);
+  if (!nodes || nodes->size() < 2) return std::nullopt;
+  for (const int node : *nodes) {
+    std::ifstream file(root / fmt::format("node/node{}/cpulist", node));
+    const auto there = file >> text ? parse_cores(text) : std::nullopt;
+    if (there && std::includes(there->begin(), there->end(), cores.begin(), cores.end()))
+      return node;
+  }
+  return std::nullopt;
+}
+
+bool prefer_memory_of(int node) {
+  std::array<unsigned long, 16> mask{};  // NOLINT(google-runtime-int): the kernel's type
+  constexpr size_t kBits = 8 * sizeof(mask[0]);
+  const auto bit = static_cast<size_t>(node);
+  if (bit >= mask.size() * kBits) return false;
+  mask[bit / kBits] = 1UL << (bit % kBits);
+  return ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.data(), mask.size() * kBits) == 0;
+}
+
+void bind_to_cores(const std::vector<int>& cores, int threads) {
   CpuSet set;
-  for (int core : cores_of_rank(cores, rank_on_host, ranks_on_host)) set.add(core);
+  for (const int core : cores) set.add(core);
   if (::sched_setaffinity(0, CpuSet::bytes(), set.get()) != 0)
-    fail_run("cannot bind rank {} of this host to its cores: {}", rank_on_host,
-             std::strerror(errno));
+    fail_run("cannot bind a rank to its cores: {}", std::strerror(errno));
   ::omp_set_num_threads(threads);
+}
+
+int take_core_share(int rank_on_host, int ranks_on_host, int threads) {
+  if (threads <= 0) threads = threads_per_rank(ranks_on_host);
+  bind_to_cores(cores_of_rank(usable_cores(), rank_on_host, ranks_on_host), threads);
   return threads;
 }
 

@@ -10,6 +10,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace dstrain {
@@ -30,6 +32,26 @@ int threads_per_rank(int ranks_on_host);
 // The cores of rank `rank_on_host`: contiguous shares of equal size; all of them where
 // ranks_on_host > cores (nobody is pinned then). The last rank also gets the cores left over.
 std::vector<int> cores_of_rank(const std::vector<int>& cores, int rank_on_host, int ranks_on_host);
+
+// "0,2-4" as the kernel and DeepSpeed write cores: numbers and ranges separated by commas, ascending and
+// apart. Nothing for any other text.
+std::optional<std::vector<int>> parse_cores(std::string_view text);
+
+// Those of `cores` that are not a further hardware thread of one before. `root`: of the kernel's files
+// about the machine.
+std::vector<int> physical_cores(const std::vector<int>& cores,
+                                const std::filesystem::path& root = "/sys/devices/system");
+
+// The NUMA node that has all of `cores`; nothing where they span several, or the machine has one node.
+std::optional<int> memory_node_of(const std::vector<int>& cores,
+                                  const std::filesystem::path& root = "/sys/devices/system");
+
+// Lets this process's memory lie on `node` as long as that has some. False where the system refuses.
+bool prefer_memory_of(int node);
+
+// Binds this process to `cores` and sets OpenMP's thread count. Call it once, from the main thread,
+// before any other thread exists. Throws RunError.
+void bind_to_cores(const std::vector<int>& cores, int threads);
 
 // Binds this process to its share and sets OpenMP's thread count; returns the thread count. Call it
 // once, from the main thread, before any other thread exists. `threads` > 0 overrides the count.

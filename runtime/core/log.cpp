@@ -50,6 +50,10 @@ void set_least(Level least) {
   logger().set_level(spd_level(least));
 }
 
+bool shows(Level level) {
+  return logger().should_log(spd_level(level));
+}
+
 void line(Level level, std::string_view text) {
   const std::string_view prefix = level == Level::error     ? "error: "
                                   : level == Level::warning ? "warning: "

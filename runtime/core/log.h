@@ -22,6 +22,8 @@ void set_rank(int rank, std::string_view host = "");
 
 // Lines below `least` are dropped from now on (`info`, the default, drops none).
 void set_least(Level least);
+// Whether lines of this level are written.
+bool shows(Level level);
 
 // Writes one line and flushes it. Safe from any thread.
 void line(Level level, std::string_view text);

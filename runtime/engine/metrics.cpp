@@ -105,7 +105,7 @@ double StepTimes::median() const {
 }
 
 MetricsWriter::MetricsWriter(const MetricsOptions& options)
-    : options_(options), terminal_(::isatty(STDERR_FILENO) == 1) {
+    : options_(options), terminal_(::isatty(STDERR_FILENO) == 1 && log::shows(log::Level::info)) {
   if (options.resumed_step > 0) bytes_ = bytes_through(options.path, options.resumed_step);
   file_ = ::open(options.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0 || ::ftruncate(file_, bytes_) != 0)

@@ -105,5 +105,35 @@ TEST_CASE("taking a share binds the process and sets OpenMP's threads") {
   REQUIRE(WEXITSTATUS(status) == 0);
 }
 
+TEST_CASE("lists of cores are numbers and ranges, ascending and apart") {
+  using Cores = std::vector<int>;
+  CHECK(parse_cores("0") == Cores{0});
+  CHECK(parse_cores("0,2-4,6") == Cores{0, 2, 3, 4, 6});
+  CHECK(parse_cores("5-5") == Cores{5});
+  for (const char* text : {"", ",", "1,", "2,1", "1-", "-1", "3-2", "1-3,3", "1;2", "1 "})
+    CHECK_FALSE(parse_cores(text).has_value());
+}
+
+TEST_CASE("hardware threads of one core count once, and a NUMA node is found by its cores") {
+  FakeCgroup machine;
+  CHECK(physical_cores({0, 1, 2}, machine.root()) == std::vector<int>{0, 1, 2});
+  CHECK_FALSE(memory_node_of({0}, machine.root()).has_value());
+  for (const auto& [core, siblings] :
+       {std::pair{"0", "0,4"}, {"1", "1,5"}, {"4", "0,4"}, {"5", "1,5"}})
+    machine.write(std::string("cpu/cpu") + core + "/topology/thread_siblings_list", siblings);
+  CHECK(physical_cores({0, 1, 4, 5}, machine.root()) == std::vector<int>{0, 1});
+  CHECK(physical_cores({4, 5}, machine.root()) == std::vector<int>{4, 5});
+
+  machine.write("node/online", "0\n");
+  machine.write("node/node0/cpulist", "0-7\n");
+  CHECK_FALSE(memory_node_of({0}, machine.root()).has_value());
+  machine.write("node/online", "0-1\n");
+  machine.write("node/node0/cpulist", "0-1,4-5\n");
+  machine.write("node/node1/cpulist", "2-3,6-7\n");
+  CHECK(memory_node_of({0, 5}, machine.root()) == 0);
+  CHECK(memory_node_of({2, 3}, machine.root()) == 1);
+  CHECK_FALSE(memory_node_of({1, 2}, machine.root()).has_value());
+}
+
 }  // namespace
 }  // namespace dstrain

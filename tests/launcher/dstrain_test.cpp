@@ -10,77 +10,13 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/launcher/processes.h"
+#include "tests/launcher/place.h"
 
 namespace dstrain {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-constexpr const char* kConfig = R"({
-  "train_batch_size": 4, "train_micro_batch_size_per_gpu": 1, "steps_per_print": 1,
-  "dstrain": {
-    "model": {"n_layer": 1, "n_embd": 16, "n_head": 2, "block_size": 8},
-    "data": {"path": "text.txt"}, "steps": 4, "eval_interval": 2, "eval_batches": 2
-  }
-})";
-
-// A directory with a configuration and a text, and the program run in it.
-struct Place {
-  Place() {
-    std::string name = (fs::temp_directory_path() / "dstrain_place_XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    root = name;
-    write("c.json", kConfig);
-    std::string text;
-    for (int i = 0; i < 100; ++i) text += "the quick brown fox jumps over the lazy dog\n";
-    write("text.txt", text);
-    fs::create_directory(root / "tmp");
-  }
-  ~Place() {
-    for (const pid_t pid : processes_with(token())) ::kill(pid, SIGKILL);
-    fs::remove_all(root);
-  }
-  std::string path(const std::string& name) const { return (root / name).string(); }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(root / name) << text;
-  }
-  std::string read(const std::string& name) const {
-    std::ostringstream all;
-    all << std::ifstream(root / name).rdbuf();
-    return all.str();
-  }
-  // Every command line of ours has this word: the processes of this test are found by it.
-  std::string token() const { return "--output=" + path("out"); }
-
-  // Starts `words` by a shell, which enters the directory first.
-  Program start(const std::string& words, const Environment& added = {}) const {
-    Environment all = added;
-    all.emplace_back("TMPDIR", path("tmp"));
-    return Program({"/bin/sh", "-c", "cd " + root.string() + " && exec " + words}, all);
-  }
-  Program train(const std::string& options, const Environment& added = {}) const {
-    return start(std::string(DSTRAIN_PROGRAM) + " --config c.json " + token() + " " + options,
-                 added);
-  }
-  bool nothing_left() const {
-    return processes_with(token()).empty() && fs::is_empty(root / "tmp");
-  }
-  fs::path root;
-};
-
-std::string only_error(const std::string& text) {
-  const std::string prefix = "dstrain: error: ";
-  const size_t at = text.find(prefix);
-  if (at == std::string::npos || text.find(prefix, at + 1) != std::string::npos)
-    return "not one error in: " + text;
-  return text.substr(at + prefix.size(), text.find('\n', at) - at - prefix.size());
-}
-
-int lines_of(const std::string& text) {
-  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
-}
 
 TEST_CASE("a run writes what the contract names, on one rank and on two") {
   const auto ranks = GENERATE("1", "2");
