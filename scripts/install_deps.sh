@@ -7,6 +7,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache
   libopenmpi-dev openmpi-bin                    # processes, hosts, messages
+  libboost-context-dev                          # fibers of the emulated device
   libdnnl-dev libhwy-dev                        # matrix products, SIMD
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
   catch2                                        # tests

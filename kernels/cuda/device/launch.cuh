@@ -1,0 +1,64 @@
+// The side of kernels/cuda/launch.cuh that runs on a GPU.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <type_traits>
+
+#include "runtime/core/dtype.h"
+
+#define DSTRAIN_BACKEND cuda
+
+namespace dstrain::cuda {
+
+inline constexpr char kBackendName[] = "cuda";
+
+struct Grid {
+  dim3 blocks, threads;
+  size_t shared = 0;
+};
+
+// Throws RunError naming the kernel where a call of CUDA failed.
+void check_cuda(cudaError_t status, const char* what);
+
+template <class... P, class... A>
+void launch(cudaStream_t stream, const char* name, const Grid& grid, void (*kernel)(P...), A... a) {
+  kernel<<<grid.blocks, grid.threads, grid.shared, stream>>>(static_cast<P>(a)...);
+  check_cuda(cudaGetLastError(), name);
+}
+
+template <class... P>
+void allow_shared(const char* name, void (*kernel)(P...), size_t bytes) {
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(bytes)),
+             name);
+}
+
+template <class T>
+__device__ T* dynamic_shared() {
+  extern __shared__ uint4 dst_dynamic_shared[];
+  return reinterpret_cast<T*>(dst_dynamic_shared);
+}
+
+template <class T>
+__device__ __forceinline__ T narrow(float x) {
+  if constexpr (std::is_same_v<T, bf16>)
+    return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+  else if constexpr (std::is_same_v<T, f16>)
+    return {__half_as_ushort(__float2half_rn(x))};
+  else
+    return x;
+}
+__device__ __forceinline__ float widen(float x) {
+  return x;
+}
+__device__ __forceinline__ float widen(bf16 x) {
+  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
+}
+__device__ __forceinline__ float widen(f16 x) {
+  return __half2float(__ushort_as_half(x.bits));
+}
+
+}  // namespace dstrain::cuda

@@ -1,0 +1,55 @@
+// The emulated side of kernels/cuda/launch.cuh.
+#pragma once
+
+#include "kernels/cuda/emulation/grid.h"
+#include "kernels/cuda/emulation/intrinsics.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/emulated_stream.h"
+#include "runtime/core/error.h"
+
+#define DSTRAIN_BACKEND emulated
+
+namespace dstrain::emulated {
+
+using cudaStream_t = EmulatedStream*;  // NOLINT(readability-identifier-naming): CUDA's name
+
+inline constexpr char kBackendName[] = "emulated";
+
+struct Grid {
+  dim3 blocks, threads;
+  size_t shared = 0;
+};
+
+template <class... P, class... A>
+void launch(cudaStream_t stream, const char* name, const Grid& grid, void (*kernel)(P...), A... a) {
+  stream->submit([shape = GridShape{name, grid.blocks, grid.threads, grid.shared}, kernel, a...] {
+    run_grid(shape, [&] { kernel(static_cast<P>(a)...); });
+  });
+}
+
+template <class... P>
+void allow_shared(const char* name, void (*)(P...), size_t bytes) {
+  check(bytes <= kMostShared, "kernel {} wants {} bytes of shared memory a block; a GPU has {}",
+        name, bytes, kMostShared);
+}
+
+template <class T>
+T* dynamic_shared() {
+  return static_cast<T*>(dynamic_shared_memory());
+}
+
+template <class T>
+T narrow(float x) {
+  return from_float<T>(x);
+}
+inline float widen(float x) {
+  return x;
+}
+inline float widen(bf16 x) {
+  return to_float(x);
+}
+inline float widen(f16 x) {
+  return to_float(x);
+}
+
+}  // namespace dstrain::emulated

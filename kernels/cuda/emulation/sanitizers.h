@@ -1,0 +1,60 @@
+// What fibers tell the sanitizers. The functions are there only where a program is built with the
+// sanitizer, hence weak.
+#pragma once
+
+#include <cstddef>
+
+extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the sanitizers' names
+[[gnu::weak]] void* __tsan_get_current_fiber();
+[[gnu::weak]] void* __tsan_create_fiber(unsigned flags);
+[[gnu::weak]] void __tsan_destroy_fiber(void* fiber);
+[[gnu::weak]] void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+[[gnu::weak]] void __tsan_acquire(void* address);
+[[gnu::weak]] void __tsan_release(void* address);
+[[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom,
+                                                  size_t size);
+[[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** old_bottom,
+                                                   size_t* old_size);
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+}
+
+namespace dstrain::emulated {
+
+inline bool under_tsan() {
+  return __tsan_create_fiber != nullptr;
+}
+
+// What is before release(at) in one thread is before what follows acquire(at) in another.
+inline void release(void* at) {
+  if (__tsan_release) __tsan_release(at);
+}
+inline void acquire(void* at) {
+  if (__tsan_acquire) __tsan_acquire(at);
+}
+
+// A thread of execution as the sanitizers know it.
+struct SanitizedStack {
+  void* thread = nullptr;        // ThreadSanitizer's
+  const void* bottom = nullptr;  // AddressSanitizer's: the stack, and its fake frames while away
+  size_t size = 0;
+  void* fake_frames = nullptr;
+};
+
+// Right before the switch from one stack to another, and right after arriving on `to`. A switch orders
+// nothing.
+inline void leave(SanitizedStack& from, const SanitizedStack& to) {
+  constexpr unsigned kNoSync = 1;
+  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(to.thread, kNoSync);
+  if (__sanitizer_start_switch_fiber)
+    __sanitizer_start_switch_fiber(&from.fake_frames, to.bottom, to.size);
+}
+inline void arrive(SanitizedStack& to, SanitizedStack* from) {
+  if (!__sanitizer_finish_switch_fiber) return;
+  const void* bottom = nullptr;
+  size_t size = 0;
+  __sanitizer_finish_switch_fiber(to.fake_frames, &bottom, &size);
+  if (from) from->bottom = bottom, from->size = size;
+}
+
+}  // namespace dstrain::emulated

@@ -1,0 +1,59 @@
+// CUDA's vector types, as far as kernels use them.
+#pragma once
+
+#include <cstdint>
+
+namespace dstrain::emulated {
+
+struct dim3 {  // NOLINT(readability-identifier-naming): CUDA's names
+  unsigned x, y, z;
+  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+};
+
+// NOLINTBEGIN(readability-identifier-naming)
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) int2 {
+  int x, y;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(16) double2 {
+  double x, y;
+};
+// NOLINTEND(readability-identifier-naming)
+
+constexpr float2 make_float2(float x, float y) {
+  return {x, y};
+}
+constexpr float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+constexpr int2 make_int2(int x, int y) {
+  return {x, y};
+}
+constexpr int4 make_int4(int x, int y, int z, int w) {
+  return {x, y, z, w};
+}
+constexpr uint2 make_uint2(unsigned x, unsigned y) {
+  return {x, y};
+}
+constexpr uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
+constexpr double2 make_double2(double x, double y) {
+  return {x, y};
+}
+
+}  // namespace dstrain::emulated

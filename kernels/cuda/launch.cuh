@@ -1,0 +1,28 @@
+// What every .cu file stands on: CUDA's execution model, whoever compiles the file. nvcc makes the kernels
+// of namespace dstrain::cuda; a C++ compiler makes those of dstrain::emulated, which run on
+// EmulatedStreams (kernels/cuda/emulation). A .cu file puts everything into `namespace
+// dstrain::DSTRAIN_BACKEND`, and both may be linked into one program.
+//
+// Both sides have:
+//   cudaStream_t            EmulatedStream* on the emulated side
+//   Grid                    blocks, threads, bytes of dynamic shared memory
+//   launch(stream, name, grid, kernel, arguments...)     `name` stands in messages
+//   allow_shared(name, kernel, bytes)     once, before launches with more than 48 KiB
+//   dynamic_shared<T>()     a block's dynamic shared memory, 16-byte aligned
+//   widen(x), narrow<T>(x)  float from float, bf16 or f16 and back, rounded to nearest even
+#pragma once
+
+#ifdef __CUDACC__
+#include "kernels/cuda/device/launch.cuh"
+#else
+#include "kernels/cuda/emulation/launch.h"
+#endif
+
+namespace dstrain::DSTRAIN_BACKEND {
+
+// What the kernels of a library run in.
+struct LaunchContext {
+  cudaStream_t stream = nullptr;
+};
+
+}  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,0 +1,38 @@
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/library.h"
+#include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "runtime/core/error.h"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+class Library final : public KernelLibrary {
+ public:
+  explicit Library(const LaunchContext& context) : context_(context) {}
+
+  int64_t workspace_bytes(const KernelSpec& spec) const override {
+    return memory_bound_workspace_bytes(spec);
+  }
+
+  // The libraries of this device take a weight as it is.
+  int64_t packed_bytes(const KernelSpec&) const override { return 0; }
+
+  std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
+    std::unique_ptr<Kernel> kernel = make_memory_bound(spec, context_);
+    check(kernel != nullptr, "the {} library has no body for {}", kBackendName, name_of(spec.op));
+    return kernel;
+  }
+
+  std::string description() const override { return kBackendName; }
+
+ private:
+  LaunchContext context_;
+};
+
+}  // namespace
+
+std::unique_ptr<KernelLibrary> make_library(cudaStream_t stream) {
+  return std::make_unique<Library>(LaunchContext{stream});
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,0 +1,120 @@
+// activation, activation_grad and add.
+// Floor in bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s.
+#include "kernels/cuda/memory_bound/access.cuh"
+#include "kernels/cuda/memory_bound/memory_bound.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+// GPT-2's gelu(x) = x (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)).
+constexpr float kTwiceRoot = 1.5957691216057308f;  // 2 sqrt(2 / pi)
+constexpr float kCubic = 0.044715f;
+
+__device__ __forceinline__ float minus_two_u(float x) {
+  return -kTwiceRoot * x * fmaf(x * x, kCubic, 1.0f);
+}
+
+struct Relu {
+  __device__ static float value(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays
+  __device__ static float grad(float d_y, float y) { return y > 0.0f ? d_y : 0.0f; }
+};
+
+struct Gelu {
+  __device__ static float value(float x) { return x / (1.0f + __expf(minus_two_u(x))); }
+  __device__ static float grad(float d_y, float x) {
+    const float e = __expf(-fabsf(minus_two_u(x)));
+    const float whole = 1.0f / (1.0f + e), rest = e * whole;  // sigmoid(|2u|) and 1 minus it
+    const float two_du = kTwiceRoot * fmaf(x * x, 3 * kCubic, 1.0f);
+    return d_y * fmaf(x * two_du, whole * rest, x < 0.0f ? rest : whole);
+  }
+};
+
+template <class T, class Curve, int N>
+struct ActivationOf {
+  const T* x;
+  T* y;
+  __device__ void operator()(int64_t at, int64_t n) const {
+    float v[N];
+    load(x, at, n, v);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = Curve::value(v[k]);
+    store(v, y, at, n);
+  }
+};
+
+// d_x may be d_y.
+template <class T, class Curve, int N>
+struct ActivationGradOf {
+  const T *d_y, *ref;
+  T* d_x;
+  __device__ void operator()(int64_t at, int64_t n) const {
+    float g[N], r[N];
+    load(d_y, at, n, g);
+    load(ref, at, n, r);
+#pragma unroll
+    for (int k = 0; k < N; ++k) g[k] = Curve::grad(g[k], r[k]);
+    store(g, d_x, at, n);
+  }
+};
+
+template <class T, int N>
+struct Add {
+  const T *a, *b;
+  T* y;
+  __device__ void operator()(int64_t at, int64_t n) const {
+    float p[N], q[N];
+    load(a, at, n, p);
+    load(b, at, n, q);
+#pragma unroll
+    for (int k = 0; k < N; ++k) p[k] += q[k];
+    store(p, y, at, n);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_activation(const KernelSpec& spec, const LaunchContext& context) {
+  return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
+                    kind = spec.attrs.activation](const KernelCall& call) {
+    with_type(dtype, [&](auto t) {
+      using T = decltype(t);
+      constexpr int kN = pack_of(sizeof(T));
+      const T* x = data<const T>(call.in, 0);
+      T* y = data<T>(call.out, 0);
+      if (kind == Activation::relu)
+        launch_flat<kN>(context, "relu", x, n, ActivationOf<T, Relu, kN>{x, y});
+      else
+        launch_flat<kN>(context, "gelu", x, n, ActivationOf<T, Gelu, kN>{x, y});
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec, const LaunchContext& context) {
+  return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
+                    kind = spec.attrs.activation](const KernelCall& call) {
+    with_type(dtype, [&](auto t) {
+      using T = decltype(t);
+      constexpr int kN = pack_of(sizeof(T));
+      const T *d_y = data<const T>(call.in, 0), *ref = data<const T>(call.in, 1);
+      T* d_x = data<T>(call.out, 0);
+      if (kind == Activation::relu)
+        launch_flat<kN>(context, "relu_grad", d_y, n, ActivationGradOf<T, Relu, kN>{d_y, ref, d_x});
+      else
+        launch_flat<kN>(context, "gelu_grad", d_y, n, ActivationGradOf<T, Gelu, kN>{d_y, ref, d_x});
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_add(const KernelSpec& spec, const LaunchContext& context) {
+  return kernel_of(
+      [context, n = elements(spec.out[0]), dtype = spec.out[0].dtype](const KernelCall& call) {
+        with_type(dtype, [&](auto t) {
+          using T = decltype(t);
+          constexpr int kN = pack_of(sizeof(T));
+          const T *a = data<const T>(call.in, 0), *b = data<const T>(call.in, 1);
+          launch_flat<kN>(context, "add", a, n, Add<T, kN>{a, b, data<T>(call.out, 0)});
+        });
+      });
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND
