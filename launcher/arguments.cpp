@@ -18,6 +18,7 @@ constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_c
   dstrain check    --config FILE                 a verdict for every key of the file
   dstrain estimate --config FILE --num_gpus N    what DeepSpeed's memory estimators say, and the plan
   dstrain generate --run DIR --prompt TEXT       text from a trained model
+  dstrain hosts    --hostfile FILE               the ranks that would be started where
 
 'dstrain COMMAND --help' lists the options of a command; below are those of train.
 Exit status: 0 done; 1 wrong input or configuration; 2 failed while running; 128+n ended by signal n.
@@ -36,12 +37,13 @@ std::vector<int32_t> ids_of(const std::string& option, const std::string& list) 
   return ids;
 }
 
+constexpr const char* kRanksOption = "--num_gpus,--num_accelerators";
+
 // What every command that reads a configuration takes.
 void add_config(CommandLine& line, ConfigRequest& request) {
   line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
               text(request.path));
-  line.option("--num_gpus,--num_accelerators", "N", "ranks on this machine",
-              integer(request.ranks, 1, kMostRanks));
+  line.option(kRanksOption, "N", "ranks on this machine", integer(request.ranks, 1, kMostRanks));
   line.repeated("--set", "path.to.key=value", "set one value of the file; may be repeated",
                 [&request](const std::string& option, const std::string& value) {
                   if (value.find('=') == std::string::npos || value.starts_with('='))
@@ -163,6 +165,16 @@ Arguments parse_generate(const std::vector<std::string>& words) {
   return a;
 }
 
+Arguments parse_hosts(const std::vector<std::string>& words) {
+  HostsArguments a;
+  CommandLine line("hosts", "Prints the ranks that would be started where. Starts nothing.");
+  add_host_options(line, a.hosts);
+  line.option(kRanksOption, "N", "ranks on each host", integer(a.hosts.slots_each, 1, kMostRanks));
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  return a;
+}
+
 }  // namespace
 
 Arguments parse_arguments(const std::vector<std::string>& words) {
@@ -178,9 +190,11 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   if (command == "check") return parse_check(rest);
   if (command == "estimate") return parse_estimate(rest);
   if (command == "generate") return parse_generate(rest);
-  const std::string near = nearest(command, {"train", "plan", "check", "estimate", "generate"});
-  fail_user("unknown command '{}'{} (train, plan, check, estimate or generate)", printable(command),
-            near.empty() ? "" : "; did you mean " + near + "?");
+  if (command == "hosts") return parse_hosts(rest);
+  const std::string near =
+      nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts"});
+  fail_user("unknown command '{}'{} (train, plan, check, estimate, generate or hosts)",
+            printable(command), near.empty() ? "" : "; did you mean " + near + "?");
 }
 
 }  // namespace dstrain

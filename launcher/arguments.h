@@ -35,6 +35,11 @@ struct EstimateArguments {
   int64_t nodes = 1;
 };
 
+struct HostsArguments {
+  HostOptions hosts;
+  bool json = false;
+};
+
 struct GenerateArguments {
   std::string run_dir;
   std::optional<std::string> prompt;
@@ -51,7 +56,7 @@ struct PrintArguments {
 };
 
 using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
-                               GenerateArguments, PrintArguments>;
+                               GenerateArguments, HostsArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError of one line: which
 // word, what was expected, and for an unknown option or command the nearest one.

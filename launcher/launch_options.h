@@ -17,10 +17,10 @@ enum class Front : uint8_t { automatic, local, openmpi, slurm };
 
 // Which of the hosts and slots a run takes; empty or absent: not given.
 struct HostOptions {
-  std::string hostfile;               // --hostfile: a path
-  std::string include, exclude;       // NODE[:slot,slot][@NODE...]
-  std::optional<int64_t> nodes;       // --num_nodes: the first N hosts
-  std::optional<int64_t> slots_each;  // --num_gpus: slots 0 to N-1 of every host
+  std::string hostfile{};               // --hostfile: a path
+  std::string include{}, exclude{};     // NODE[:slot,slot][@NODE...]
+  std::optional<int64_t> nodes{};       // --num_nodes: the first N hosts
+  std::optional<int64_t> slots_each{};  // --num_gpus: slots 0 to N-1 of every host
 };
 
 struct LaunchOptions {

@@ -14,6 +14,7 @@ struct Runner {
   int operator()(const CheckArguments& a) const { return run_check(a); }
   int operator()(const EstimateArguments& a) const { return run_estimate(a); }
   int operator()(const GenerateArguments& a) const { return run_generate(a); }
+  int operator()(const HostsArguments& a) const { return run_hosts(a); }
   int operator()(const PrintArguments& a) const {
     print_result(a.text);
     return 0;

@@ -118,9 +118,9 @@ TEST_CASE("help and version are texts, wherever the command stands") {
   CHECK(std::get<PrintArguments>(parse("--version")).text.starts_with("dstrain "));
   const std::string overview = std::get<PrintArguments>(parse("--help")).text;
   for (const char* part :
-       {"plan", "check", "estimate", "generate", "Exit status", "--num_gpus", "--resume"})
+       {"plan", "check", "estimate", "generate", "hosts", "Exit status", "--num_gpus", "--resume"})
     CHECK(overview.find(part) != std::string::npos);
-  for (const char* command : {"train", "plan", "check", "estimate", "generate"}) {
+  for (const char* command : {"train", "plan", "check", "estimate", "generate", "hosts"}) {
     CAPTURE(command);
     const std::string help = std::get<PrintArguments>(parse(std::string(command) + " --help")).text;
     CHECK(help.find(std::string("dstrain ") + command) != std::string::npos);
@@ -145,9 +145,9 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"--config c more",
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
-       "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate or "
-       "generate)"},
-      {"fly", "unknown command 'fly' (train, plan, check, estimate or generate)"},
+       "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate, "
+       "generate or hosts)"},
+      {"fly", "unknown command 'fly' (train, plan, check, estimate, generate or hosts)"},
       {"--config c --num_gpus 0", "--num_gpus: expected an integer from 1 to 65536, got '0'"},
       {"--config c --num_gpus two", "--num_gpus: expected an integer from 1 to 65536, got 'two'"},
       {"--config c --num_gpus 2.5", "--num_gpus: expected an integer from 1 to 65536, got '2.5'"},

@@ -111,6 +111,17 @@ TEST_CASE("what is not given of the start is absent") {
   CHECK_NOTHROW(refuse_unavailable(o));
 }
 
+TEST_CASE("hosts takes what chooses hosts and slots") {
+  const auto a = std::get<HostsArguments>(parse_arguments(
+      {"hosts", "-H", "f", "-i", "a", "-e", "b", "--num_nodes", "2", "--num_gpus=3", "--json"}));
+  CHECK(a.hosts.hostfile == "f");
+  CHECK(a.hosts.include == "a");
+  CHECK(a.hosts.exclude == "b");
+  CHECK(a.hosts.nodes == 2);
+  CHECK(a.hosts.slots_each == 3);
+  CHECK(a.json);
+}
+
 TEST_CASE("--launcher_args is split at blanks outside quotes, and nothing is expanded") {
   CHECK(parse({"--launcher_args", "--mca btl tcp"}).launch.launcher_args ==
         Words{"--mca", "btl", "tcp"});
