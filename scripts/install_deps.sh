@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that dstrain is built from, those alone that are missing.
-#   scripts/install_deps.sh [--ci]      --ci: also the tools of .ci/run (clang, its format and tidy)
+#   scripts/install_deps.sh [--ci]      --ci: also what .ci/run needs (clang and its tools, an sshd)
 # Says nothing where nothing is missing. Needs root or sudo only where something is.
 set -euo pipefail
 
@@ -14,7 +14,10 @@ packages=(
   libbenchmark-dev libopenblas-openmp-dev       # benchmarks
   bible-kjv                                     # the text of scripts/quickstart.sh
 )
-ci_packages=(clang libclang-rt-14-dev libomp-dev clang-format clang-tidy)
+ci_packages=(
+  clang libclang-rt-14-dev libomp-dev clang-format clang-tidy
+  openssh-server openssh-client iproute2        # tests on several hosts
+)
 
 case "${1:-}" in
   '') ;;

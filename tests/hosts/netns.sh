@@ -1,0 +1,231 @@
+# Several hosts on one machine, for tests that need them: source this file from a bash script.
+#
+# A host is a set of namespaces: network (an address of its own, reached over a bridge), host name,
+# processes (it sees its own alone), mounts (/dev/shm, /etc/hosts, ssh's configuration), with an sshd.
+# Inside one, `ssh node2`, `mpirun --host node2` and everything above them work as on a cluster without
+# further words. Files are shared, as on a cluster with a common file system.
+#
+#   hosts_need_or_skip            ends the script with status 77 and the reason where this cannot work
+#   hosts_up N                    makes node1 ... nodeN; call it once, not from a subshell
+#   hosts_file SLOTS...           prints a hostfile: as many hosts as numbers
+#   hosts_on NODE COMMAND...      runs a command on a host, in the present directory
+#   hosts_pids NODE [WORD]        ids, as this script sees them, of the processes on a host that have WORD
+#                                 in their command line; sshd and the host itself are none of them
+#   hosts_link NODE up|down       the cable
+#   hosts_netem NODE [RULE...]    a bad network (delay 50ms loss 1%), a good one again without a rule
+#   hosts_sshd NODE start|stop    the ssh server, with all sessions it has open
+#
+# $HOSTS_DIR is a scratch directory, removed at the end. $HOSTS_OWN is a directory that each host has
+# for itself under the same path; $HOSTS_DIR/NODE/own is that of NODE as seen from here.
+#
+# Nothing of this has a name or address outside the namespaces, so any number of runs go side by side.
+# The kernel ends a host with the script, however that ends, and a host's processes with it; the
+# script's trap on EXIT does so in order and removes $HOSTS_DIR.
+
+readonly HOSTS_NETWORK=10.77.0
+
+hosts_need_or_skip() {
+  local program
+  ((EUID == 0)) || hosts_skip 'namespaces need root'
+  for program in ip ssh ssh-keygen sshd unshare nsenter setpriv "$@"; do
+    PATH=$PATH:/usr/sbin:/sbin type -P "$program" >/dev/null ||
+      hosts_skip "there is no $program (scripts/install_deps.sh --ci installs what is needed)"
+  done
+  unshare --net --uts --mount --pid --fork --mount-proc true 2>/dev/null ||
+    hosts_skip 'the kernel, or a container around this, allows no namespaces'
+}
+
+hosts_skip() {
+  echo "skipped: $1"
+  exit 77
+}
+
+hosts_up() {
+  PATH=$PATH:/usr/sbin:/sbin
+  HOSTS_DIR=$(mktemp -d "${TMPDIR:-/tmp}/hosts-XXXXXX")
+  HOSTS_OWN=$HOSTS_DIR/own
+  HOSTS_NUMBER=$1
+  HOSTS_PROCESSES=()        # what this script has started, and ends
+  declare -gA HOSTS_INIT=() # by name: the process that is a host, as seen from here
+  trap hosts_down EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  mkdir "$HOSTS_OWN"
+  hosts_write_configuration
+
+  hosts_start_process switch net sleep infinity
+  nsenter -t "${HOSTS_INIT[switch]}" -n ip link add bridge type bridge
+  nsenter -t "${HOSTS_INIT[switch]}" -n ip link set bridge up
+  local i
+  for ((i = 1; i <= HOSTS_NUMBER; ++i)); do hosts_start "$i"; done
+  for ((i = 1; i <= HOSTS_NUMBER; ++i)); do
+    hosts_wait_until "node$i answers to ssh" hosts_on node1 ssh "node$i" true
+  done
+}
+
+hosts_file() {
+  local i=0 slots
+  for slots in "$@"; do echo "node$((++i)) slots=$slots"; done
+}
+
+hosts_on() {
+  local host=$1
+  shift
+  nsenter -t "${HOSTS_INIT[$host]}" --net --uts --mount --pid -- \
+    bash -c 'cd "$1" && shift && exec "$@"' "$host" "$PWD" "$@"
+}
+
+hosts_pids() {
+  local host=$1 word=${2:-} namespace process line
+  namespace=$(readlink "/proc/${HOSTS_INIT[$host]}/ns/pid")
+  for process in /proc/[0-9]*; do
+    [[ $(readlink "$process/ns/pid" 2>/dev/null) == "$namespace" ]] || continue
+    line=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline") || continue
+    [[ -n $line && $line != "$HOSTS_INIT_NAME"* && $line != sshd:* && $line != "sleep infinity "* ]] || continue
+    [[ $line == *"$word"* ]] && echo "${process#/proc/}"
+  done
+  return 0
+}
+
+hosts_link() {
+  nsenter -t "${HOSTS_INIT[$1]}" -n ip link set eth0 "$2"
+}
+
+hosts_netem() {
+  local host=$1
+  shift
+  if (($# > 0)); then
+    nsenter -t "${HOSTS_INIT[$host]}" -n tc qdisc replace dev eth0 root netem "$@"
+  else
+    nsenter -t "${HOSTS_INIT[$host]}" -n tc qdisc del dev eth0 root
+  fi
+}
+
+hosts_sshd() {
+  local process
+  if [[ $2 == start ]]; then
+    hosts_on "$1" "$HOSTS_SSHD" -f "$HOSTS_DIR/sshd_config" -E "$HOSTS_DIR/$1/sshd.log"
+    return
+  fi
+  for process in $(hosts_on "$1" sh -c 'grep -lsz "^sshd: " /proc/[0-9]*/cmdline'); do
+    process=${process#/proc/}
+    hosts_on "$1" kill -KILL "${process%/cmdline}" 2>/dev/null || true
+  done
+}
+
+hosts_down() {
+  trap - EXIT INT TERM
+  local process
+  for process in "${HOSTS_PROCESSES[@]}"; do kill -KILL "$process" 2>/dev/null || true; done
+  wait "${HOSTS_PROCESSES[@]}" 2>/dev/null || true
+  rm -rf "$HOSTS_DIR"
+}
+
+# ---- below: used above alone
+
+# The first words of a host's process 1.
+readonly HOSTS_INIT_NAME='bash -c # a host of a test'
+
+# What process 1 of a host does: its surroundings, then it takes in orphans until it is killed.
+readonly HOSTS_INIT_SCRIPT="${HOSTS_INIT_NAME#bash -c }"'
+  set -e
+  name=$1 directory=$2 own=$3
+  echo "$name" >/proc/sys/kernel/hostname
+  ip link set lo up
+  mount -t tmpfs tmpfs /dev/shm
+  mount --bind "$directory/etc_hosts" /etc/hosts
+  mount --bind "$directory/ssh_config" /etc/ssh/ssh_config
+  mount --bind "$directory/$name/own" "$own"
+  mkdir -p /run/sshd
+  touch "$directory/$name/ready"
+  while true; do
+    sleep infinity &
+    wait
+  done
+'
+
+hosts_write_configuration() {
+  HOSTS_SSHD=$(type -P sshd)
+  local i
+  ssh-keygen -q -t ed25519 -N '' -f "$HOSTS_DIR/host_key"
+  ssh-keygen -q -t ed25519 -N '' -f "$HOSTS_DIR/user_key"
+  echo '127.0.0.1 localhost' >"$HOSTS_DIR/etc_hosts"
+  for ((i = 1; i <= HOSTS_NUMBER; ++i)); do
+    echo "$HOSTS_NETWORK.$i node$i" >>"$HOSTS_DIR/etc_hosts"
+    mkdir -p "$HOSTS_DIR/node$i/own"
+  done
+  cat >"$HOSTS_DIR/ssh_config" <<END
+IdentityFile $HOSTS_DIR/user_key
+IdentitiesOnly yes
+StrictHostKeyChecking no
+UserKnownHostsFile /dev/null
+LogLevel ERROR
+END
+  cat >"$HOSTS_DIR/sshd_config" <<END
+Port ${HOSTS_SSH_PORT:-22}
+HostKey $HOSTS_DIR/host_key
+AuthorizedKeysFile $HOSTS_DIR/user_key.pub
+StrictModes no
+PermitRootLogin prohibit-password
+PidFile none
+MaxStartups 1000
+MaxSessions 1000
+UseDNS no
+END
+  [[ ${HOSTS_SSH_PORT:-22} == 22 ]] || echo "Port $HOSTS_SSH_PORT" >>"$HOSTS_DIR/ssh_config"
+}
+
+# hosts_start_process NAME NAMESPACES COMMAND...: the first process of new namespaces. It dies with
+# this script, and takes along what lives in its process namespace.
+hosts_start_process() {
+  local name=$1 namespaces=$2
+  shift 2
+  if [[ $namespaces == net ]]; then
+    setpriv --pdeathsig KILL unshare --net -- "$@" &
+    HOSTS_PROCESSES+=("$!")
+    HOSTS_INIT[$name]=$!
+    hosts_wait_until "$name has a network" hosts_has_own_network "$!"
+  else
+    setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc \
+      -- "$@" &
+    HOSTS_PROCESSES+=("$!")
+    hosts_wait_until "$name has begun" hosts_take_child "$name" "$!"
+  fi
+}
+
+# Notes the only child of a process as the host NAME; fails where it has none yet.
+hosts_take_child() {
+  local child
+  read -r child <"/proc/$2/task/$2/children"
+  [[ -n $child ]] && HOSTS_INIT[$1]=$child
+}
+
+hosts_has_own_network() {
+  [[ $(readlink "/proc/$1/ns/net") != $(readlink /proc/self/ns/net) ]]
+}
+
+hosts_start() {
+  local name=node$1
+  hosts_start_process "$name" all bash -c "$HOSTS_INIT_SCRIPT" host "$name" "$HOSTS_DIR" "$HOSTS_OWN"
+  hosts_wait_until "$name is set up" test -e "$HOSTS_DIR/$name/ready"
+  local port="${HOSTS_INIT[switch]}" host="${HOSTS_INIT[$name]}"
+  ip link add "$name" netns "$port" type veth peer name eth0 netns "$host"
+  nsenter -t "$port" -n ip link set "$name" master bridge up
+  nsenter -t "$host" -n ip addr add "$HOSTS_NETWORK.$1/24" dev eth0
+  nsenter -t "$host" -n ip link set eth0 up
+  hosts_sshd "$name" start
+}
+
+# hosts_wait_until WHAT COMMAND...: until the command succeeds, at most 30 s.
+hosts_wait_until() {
+  local what=$1 end=$((SECONDS + 30))
+  shift
+  until "$@" 2>/dev/null; do
+    if ((SECONDS >= end)); then
+      echo "hosts: waited 30 s in vain: $what" >&2
+      cat "$HOSTS_DIR"/node*/sshd.log >&2 2>/dev/null || true
+      exit 1
+    fi
+    sleep 0.05
+  done
+}

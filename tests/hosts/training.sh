@@ -1,0 +1,36 @@
+# A small training run for tests on several hosts, sourced beside netns.sh; all works in the present
+# directory.
+
+# c.json and text.txt: a GPT-lite of two layers, some steps of accumulated micro-batches.
+training_files() {
+  cat >c.json <<'END'
+{
+  "train_batch_size": 16, "train_micro_batch_size_per_gpu": 2, "steps_per_print": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
+  "dstrain": {
+    "model": {"n_layer": 2, "n_embd": 64, "n_head": 4, "block_size": 32},
+    "data": {"path": "text.txt"}, "steps": 5
+  }
+}
+END
+  local i
+  for ((i = 0; i < 200; ++i)); do echo "$i the quick brown fox jumps over the lazy dog $((i * i))"; done >text.txt
+}
+
+# training_reference DSTRAIN STAGE: four ranks on one host, into one$STAGE.
+training_reference() {
+  hosts_on node1 "$1" --config c.json --num_gpus 4 --output "one$2" \
+    --set "zero_optimization.stage=$2" >"one$2.log" 2>&1 || fail "stage $2 on one host" "one$2.log"
+}
+
+# same_weights STAGE RUN: the weights of a run are those of the reference, to the bit.
+same_weights() {
+  cmp "one$1/model.safetensors" "$2/model.safetensors" || fail "stage $1: other weights" "$2.log"
+  echo "stage $1: $2 has the weights of four ranks on one host"
+}
+
+fail() {
+  echo "FAILED: $1" >&2
+  cat "$2" >&2
+  exit 1
+}
