@@ -152,7 +152,7 @@ void refuse_unavailable(const LaunchOptions& o) {
       {"--no_ssh_check", o.no_ssh_check},
       {"--force_multi", o.force_multi},
       {"--export", !o.exports.empty()},
-      {"--max_restarts", o.max_restarts != 0 || o.elastic},
+      {"--elastic", o.elastic},
       {"--dry_run", o.dry_run},
   }};
   for (const Row& row : rows)

@@ -36,10 +36,9 @@ RankCommand mpirun_command(int ranks, const std::vector<std::string>& program,
   const std::string mpirun = find_on_path("mpirun");
   if (mpirun.empty())
     fail_user(
-        "mpirun is not on PATH, and {} ranks need it: install Open MPI (Debian: openmpi-bin), or "
-        "use "
-        "--num_gpus 1",
-        ranks);
+        "mpirun is not on PATH, and {} rank{} it: install Open MPI (Debian: openmpi-bin), or {}",
+        ranks, ranks == 1 ? " that can be started again needs" : "s need",
+        ranks == 1 ? "leave --max_restarts out" : "use --num_gpus 1");
   RankCommand command;
   command.words = {mpirun, "--bind-to", "none", "--oversubscribe", "-np", std::to_string(ranks)};
   command.words.insert(command.words.end(), program.begin(), program.end());

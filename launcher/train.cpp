@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "launcher/commands.h"
 #include "launcher/core_binding.h"
@@ -19,6 +20,7 @@
 #include "launcher/pid_file.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_log.h"
+#include "launcher/restart.h"
 #include "launcher/run_input.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
@@ -62,6 +64,10 @@ std::unique_ptr<RankLog> log_of(const LaunchOptions& options, int rank) {
 void refuse_without_launcher(const LaunchOptions& options) {
   if (options.save_pid)
     fail_user("--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");
+  if (options.max_restarts > 0)
+    fail_user(
+        "--max_restarts needs a launching dstrain, and mpirun started the ranks: start dstrain "
+        "without mpirun, or leave it out");
 }
 
 std::unique_ptr<Communicator> connect(int threads) {
@@ -198,8 +204,9 @@ int run_alone(const RunInput& input, const LaunchOptions& options) {
   return status_of(train_as(0, input, *comm, board, threads));
 }
 
-// Ranks under mpirun, supervised.
-int launch(int ranks, const LaunchOptions& options, const std::vector<std::string>& words) {
+// Ranks under mpirun, supervised, once.
+StartOutcome start_ranks(int ranks, const LaunchOptions& options,
+                         const std::vector<std::string>& words) {
   std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe").string()};
   program.insert(program.end(), words.begin(), words.end());
   RankBoard board = RankBoard::create(ranks);
@@ -210,10 +217,17 @@ int launch(int ranks, const LaunchOptions& options, const std::vector<std::strin
     say_where(prefix);
     for (auto& variable : rank_log_environment(prefix)) command.environment.push_back(variable);
   }
-  const RunReport report =
-      Supervisor(board, command.words, command.environment, STDERR_FILENO).run();
-  if (!report.error.empty()) print_error(report.error);
-  return report.exit_status;
+  RunReport report = Supervisor(board, command.words, command.environment, STDERR_FILENO).run();
+  return {std::move(report), board.stop_request() != 0};
+}
+
+int launch(const Job& job, const LaunchOptions& options, const std::vector<std::string>& words) {
+  if (options.max_restarts > 0 && job.save_interval == 0)
+    log::warn("--max_restarts without --save_interval: every restart begins from the beginning");
+  const RestartOptions restarts{.most = options.max_restarts, .output = job.output};
+  return run_with_restarts(restarts, [&](const std::string& resume) {
+    return start_ranks(static_cast<int>(job.ranks), options, words_resuming(words, resume));
+  });
 }
 
 }  // namespace
@@ -240,7 +254,9 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     pid_file.emplace();
     log::info("launcher pid: {}", ::getpid());
   }
-  return ranks == 1 ? run_alone(input, options) : launch(ranks, options, words);
+  // Only a rank in a process of its own can be started again.
+  if (ranks == 1 && options.max_restarts == 0) return run_alone(input, options);
+  return launch(input.job(), options, words);
 }
 
 }  // namespace dstrain

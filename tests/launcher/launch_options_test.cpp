@@ -180,8 +180,7 @@ TEST_CASE("what this version cannot do is refused by name") {
       {{"--no_ssh_check"}, "--no_ssh_check"},
       {{"--force_multi"}, "--force_multi"},
       {{"--export", "A=1"}, "--export"},
-      {{"--max_restarts", "1"}, "--max_restarts"},
-      {{"--elastic"}, "--max_restarts"},
+      {{"--elastic"}, "--elastic"},
       {{"--dry_run"}, "--dry_run"},
   }));
   const LaunchOptions options = parse(words).launch;
