@@ -18,6 +18,7 @@ EmulatedStream::~EmulatedStream() {
 void EmulatedStream::submit(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
+    if (capturing_) return captured_.push_back(std::move(work));
     queue_.push_back(std::move(work));
   }
   changed_.notify_all();
@@ -27,6 +28,17 @@ void EmulatedStream::synchronize() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
   if (failure_) std::rethrow_exception(failure_);
+}
+
+void EmulatedStream::begin_capture() {
+  const std::lock_guard lock(mutex_);
+  capturing_ = true;
+}
+
+std::vector<std::function<void()>> EmulatedStream::end_capture() {
+  const std::lock_guard lock(mutex_);
+  capturing_ = false;
+  return std::exchange(captured_, {});
 }
 
 void EmulatedStream::run() {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace dstrain {
 
@@ -26,12 +27,18 @@ class EmulatedStream {
   // Returns when everything submitted before is done; throws what the first failing work threw.
   void synchronize();
 
+  // Between the two calls submitted work is only noted down, to be submitted later as often as wanted.
+  void begin_capture();
+  std::vector<std::function<void()>> end_capture();
+
  private:
   void run();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
+  std::vector<std::function<void()>> captured_;
+  bool capturing_ = false;
   bool busy_ = false;
   bool closing_ = false;
   std::exception_ptr failure_;

@@ -73,6 +73,14 @@ Memory Memory::open_peer(int64_t pid, int fd, int64_t bytes) {
   return m;
 }
 
+Memory Memory::adopt(std::byte* data, int64_t bytes, std::function<void()> release) {
+  Memory m;
+  m.data_ = data;
+  m.bytes_ = bytes;
+  m.release_ = std::move(release);
+  return m;
+}
+
 void Memory::populate(int threads, const std::string& what) const {
   constexpr int64_t kChunk = 32 << 20;
   const int64_t chunks = (bytes_ + kChunk - 1) / kChunk;
@@ -101,7 +109,10 @@ std::weak_ptr<const void> Memory::watch() {
 }
 
 Memory::~Memory() {
-  if (data_) ::munmap(data_, static_cast<size_t>(bytes_));
+  if (release_)
+    release_();
+  else if (data_)
+    ::munmap(data_, static_cast<size_t>(bytes_));
   if (fd_ >= 0) ::close(fd_);
 }
 

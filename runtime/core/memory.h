@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,12 +23,16 @@ class Memory {
   // the operating system refuses, or where the memfd is smaller than `bytes`.
   static Memory open_peer(int64_t pid, int fd, int64_t bytes);
 
+  // Owns `bytes` at `data`, which a device or a library reserved and `release` gives back.
+  static Memory adopt(std::byte* data, int64_t bytes, std::function<void()> release);
+
   Memory(Memory&& other) noexcept { *this = std::move(other); }
   Memory& operator=(Memory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(fd_, other.fd_);
     std::swap(life_, other.life_);
+    std::swap(release_, other.release_);
     return *this;
   }
   Memory(const Memory&) = delete;
@@ -49,6 +54,7 @@ class Memory {
   int64_t bytes_ = 0;
   int fd_ = -1;
   std::shared_ptr<const void> life_;
+  std::function<void()> release_;  // empty: pages of our own
 };
 
 }  // namespace dstrain
