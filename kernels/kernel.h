@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/core/step_state.h"
+#include "runtime/core/step_rules.h"
 #include "runtime/core/tensor.h"
 #include "runtime/ir/op.h"
 
@@ -47,6 +47,19 @@ class Kernel {
   virtual void run(const KernelCall& call) const = 0;
 };
 
+// finish_gradients on a device, so that the step goes on without the host: two kernels, between which
+// ranks may exchange what the first one wrote.
+class FinishKernels {
+ public:
+  virtual ~FinishKernels() = default;
+  // mine f64 (3) = {sum of `square_sums` f64 (units) in order, `loss` f64 (1), state->stop}.
+  virtual void collect(Tensor square_sums, Tensor loss, const StepState* state,
+                       Tensor mine) const = 0;
+  // Adds `all` f64 (ranks, 3) in rank order into the state's sums; stop: whether any rank says so;
+  // then finish_step.
+  virtual void finish(Tensor all, StepState* state) const = 0;
+};
+
 class KernelLibrary {
  public:
   virtual ~KernelLibrary() = default;
@@ -57,6 +70,8 @@ class KernelLibrary {
   virtual int64_t packed_bytes(const KernelSpec& spec) const = 0;
   // Throws InternalError where the library has no body for the op and dtypes.
   virtual std::unique_ptr<Kernel> make(const KernelSpec& spec) const = 0;
+  // Null where finish_gradients is the host's work.
+  virtual std::unique_ptr<FinishKernels> make_finish(const FinishRule&) const { return nullptr; }
   virtual std::string description() const = 0;  // "cpu with amx"
 };
 

@@ -43,7 +43,8 @@ constexpr const char* kRanksOption = "--num_gpus,--num_accelerators";
 void add_config(CommandLine& line, ConfigRequest& request) {
   line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
               text(request.path));
-  line.option(kRanksOption, "N", "ranks on this machine", integer(request.ranks, 1, kMostRanks));
+  line.option(kRanksOption, "N", "ranks on this machine (with CUDA: its GPUs)",
+              integer(request.ranks, 1, kMostRanks));
   line.repeated("--set", "path.to.key=value", "set one value of the file; may be repeated",
                 [&request](const std::string& option, const std::string& value) {
                   if (value.find('=') == std::string::npos || value.starts_with('='))
@@ -54,7 +55,8 @@ void add_config(CommandLine& line, ConfigRequest& request) {
 
 // What train, plan and estimate take of the run itself.
 void add_run(CommandLine& line, ConfigRequest& request) {
-  line.option("--device", "auto|cpu|cuda", "where to run", text(request.device));
+  line.option("--device", "auto|cpu|cuda", "where to run (auto: on GPUs where there are any)",
+              text(request.device));
   line.option("--model", "NAME|FILE", "gptlite, benchmark or a model file", text(request.model));
   line.option("--data", "PATH", "the training text or token file", text(request.data));
   line.option("--steps", "N", "optimizer steps", integer(request.steps, 0));

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/cpu_library.h"
 #include "launcher/commands.h"
 #include "launcher/failure.h"
 #include "launcher/run_input.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
+#include "runtime/engine/backend.h"
 #include "runtime/plan/print.h"
 
 namespace dstrain {
@@ -42,11 +42,12 @@ int run_estimate(const EstimateArguments& arguments) {
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
   Job& job = loaded.job;
-  settle_device(job);
+  settle_device(job, false);
   settle_vocabulary(job);
 
-  const RankPlan plan = make_rank_plan(job, {.rank = 0, .ranks = job.ranks}, *make_cpu_library(),
-                                       threads_per_rank(static_cast<int>(cluster.gpus_per_node)));
+  const RankPlan plan =
+      make_rank_plan(job, {.rank = 0, .ranks = job.ranks}, *make_planning_library(job.device),
+                     threads_per_rank(static_cast<int>(cluster.gpus_per_node)));
   const ModelSize model = model_size(plan.train.program);
   const auto total = static_cast<double>(plan.memory.total());
   print_result(

@@ -9,13 +9,13 @@ namespace dstrain {
 
 int run_plan(const PlanArguments& arguments) {
   ConfigRequest request = arguments.request;
-  if (!request.ranks) request.ranks = 1;
+  settle_ranks(request);
   if (arguments.rank >= *request.ranks)
     fail_user("--rank: expected 0 to {}, as there are {} ranks, got {}", *request.ranks - 1,
               *request.ranks, arguments.rank);
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
-  settle_device(loaded.job);
+  settle_device(loaded.job, false);
   settle_vocabulary(loaded.job);
   const int rank = static_cast<int>(arguments.rank);
   print_result(arguments.json ? plan_json(loaded.job, rank) : plan_text(loaded.job, rank));

@@ -11,6 +11,7 @@
 
 #include "launcher/machine.h"
 #include "models/model.h"
+#include "runtime/core/device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/run.h"
@@ -52,13 +53,18 @@ constexpr double kLeastBytesPerWeight = 8;
 
 }  // namespace
 
-void settle_device(Job& job) {
-  if (job.device == "cuda")
-    fail_user(
-        "--device cuda: this version of dstrain has no CUDA backend yet; use --device cpu, or "
-        "leave "
-        "--device out");
-  job.device = "cpu";
+void settle_device(Job& job, bool run) {
+  if (job.device == "auto") job.device = cuda_devices() > 0 ? "cuda" : "cpu";
+  if (job.device != "cuda" || cuda_devices() > 0 || (has_cuda_backend() && !run)) return;
+  throw UserError(cuda_problem());
+}
+
+void settle_ranks(ConfigRequest& request) {
+  if (request.ranks) return;
+  const std::string device = request.device.value_or("auto");
+  const int gpus = device == "auto" || device == "cuda" ? cuda_devices() : 0;
+  request.ranks = std::max(gpus, 1);
+  request.ranks_origin = gpus > 0 ? "the GPUs of this machine" : "no --num_gpus";
 }
 
 void settle_vocabulary(Job& job) {

@@ -16,8 +16,12 @@ struct RunInput {
   const Job& job() const { return loaded.job; }
 };
 
-// Chooses the device: this build runs on CPUs. Throws UserError for `cuda`.
-void settle_device(Job& job);
+// Chooses the device where the job leaves it open: CUDA where there is a GPU, else the CPU. Throws
+// UserError where it names one that this build does not have, or, if it is to `run`, this machine.
+void settle_device(Job& job, bool run = true);
+
+// The ranks of a run that does not say: one for each GPU that it would use, else one.
+void settle_ranks(ConfigRequest& request);
 
 // The vocabulary's size, from the data where the configuration leaves it open. Throws UserError where
 // there is no data either.

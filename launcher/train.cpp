@@ -25,6 +25,7 @@
 #include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
 #include "runtime/core/cpu.h"
+#include "runtime/core/device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/engine/run.h"
@@ -93,6 +94,7 @@ RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const R
   context.stop_signal = [&board] { return board.stop_request(); };
   context.resolved_config = resolved_config_json(input.loaded);
   context.threads = threads;
+  context.gpu = rank_on_this_host_from_environment() % std::max(cuda_devices(), 1);
   const RunOutcome outcome = train(input.job(), *input.dataset, context);
   if (outcome.stop_signal != 0) board.set_stopped(outcome.stop_signal);
   comm.finish();
@@ -239,10 +241,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   if (started_by_mpirun()) return run_world_rank(arguments);
   refuse_unavailable(options);
   ConfigRequest request = arguments.request;
-  if (!request.ranks) {
-    request.ranks = 1;
-    request.ranks_origin = "no --num_gpus";
-  }
+  settle_ranks(request);
   const int ranks = static_cast<int>(*request.ranks);
   const RunInput input = read_input(request);
   check_surroundings(input.job(), ranks);

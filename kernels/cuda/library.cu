@@ -1,6 +1,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library.h"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/step/finish.cuh"
 #include "runtime/core/error.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
@@ -21,6 +22,10 @@ class Library final : public KernelLibrary {
     std::unique_ptr<Kernel> kernel = make_memory_bound(spec, context_);
     check(kernel != nullptr, "the {} library has no body for {}", kBackendName, name_of(spec.op));
     return kernel;
+  }
+
+  std::unique_ptr<FinishKernels> make_finish(const FinishRule& rule) const override {
+    return make_finish_kernels(rule, context_);
   }
 
   std::string description() const override { return kBackendName; }

@@ -18,6 +18,19 @@
 namespace dstrain {
 
 class Communicator;
+class Stream;
+
+// Collectives that become part of a stream's work instead of the host's: nobody waits for them but
+// the work that follows in the stream.
+class StreamCollectives {
+ public:
+  virtual ~StreamCollectives() = default;
+  virtual void all_reduce(Tensor inout, Stream& stream) = 0;
+  virtual void reduce_scatter(Tensor in, Tensor out, Stream& stream) = 0;
+  virtual void all_gather(Tensor in, Tensor out, Stream& stream) = 0;
+  // Throws RunError where one of them was given up, once its stream has been synchronized.
+  virtual void check_failure() = 0;
+};
 
 // A handle on an operation under way; copying it copies nothing else. poll() makes progress without
 // blocking (one core per rank has no helper thread: the compute thread polls at instruction
@@ -83,6 +96,9 @@ class Communicator {
   // destructor does the same where it can do so soon, and never hangs; after a failure it leaves
   // MPI alone, so that a process then ends with its own exit status.
   virtual void finish() = 0;
+
+  // Null where the host drives the collectives.
+  virtual StreamCollectives* on_stream() { return nullptr; }
 };
 
 inline bool Work::poll() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/core/dtype.h"
+#include "runtime/core/step_rules.h"
 
 namespace dstrain {
 
@@ -49,16 +50,6 @@ struct ScheduleConfig {  // DeepSpeed's names; each kind reads its own
   bool cycle_momentum = true;
   double cycle_min_mom = 0.8, cycle_max_mom = 0.9, decay_mom_rate = 0;
   bool operator==(const ScheduleConfig&) const = default;
-};
-
-struct LossScaleConfig {  // fp16 only
-  bool dynamic = false;
-  double initial = 1;  // 2^initial_scale_power, or the static scale
-  int64_t window = 1000;
-  int hysteresis = 2;
-  bool consecutive_hysteresis = false;
-  double minimum = 1;
-  bool operator==(const LossScaleConfig&) const = default;
 };
 
 enum class ModelKind { gptlite, benchmark };
@@ -102,9 +93,13 @@ struct RecomputeConfig {
   bool operator==(const RecomputeConfig&) const = default;
 };
 
+// Whether a device replays the step as one graph instead of launching its kernels one by one.
+enum class GraphMode { automatic, on, off };
+
 struct Job {
   int ranks = 1;
-  std::string device = "auto";
+  std::string device = "cpu";  // cpu, cuda, emulated; auto until the launcher settles it
+  GraphMode graph = GraphMode::automatic;
   BatchConfig batch;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;

@@ -107,6 +107,10 @@ void solve_run(Job& job, Values& values, Problems& problems, const Facts& facts,
     solve_benchmark(job.model, values, problems);
   solve_data(job, values, problems, need_data);
   job.recompute = solve_recompute(values, problems);
+  const std::string graph = values.text("dstrain.cuda_graph");
+  job.graph = graph == "on"    ? GraphMode::on
+              : graph == "off" ? GraphMode::off
+                               : GraphMode::automatic;
   job.steps = values.integer("dstrain.steps");
   job.seed = static_cast<uint64_t>(values.integer("dstrain.seed"));
   job.eval_interval = values.integer("dstrain.eval_interval");

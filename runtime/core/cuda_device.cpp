@@ -157,6 +157,10 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
+bool has_cuda_backend() {
+  return true;
+}
+
 int cuda_devices() {
   int count = 0;
   if (::cudaGetDeviceCount(&count) == cudaSuccess) return count;

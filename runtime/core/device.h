@@ -92,6 +92,8 @@ std::unique_ptr<Device> make_emulated_device();
 // GPU `index` of this process. Throws UserError with cuda_problem() where there is none.
 std::unique_ptr<Device> make_cuda_device(int index);
 
+// Whether this build can plan for GPUs, be there one or not.
+bool has_cuda_backend();
 // GPUs that this process can use; 0 where this build has no CUDA, or the machine no driver.
 int cuda_devices();
 // Why there are none, and what to do about it; empty where there are.

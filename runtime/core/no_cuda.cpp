@@ -8,6 +8,10 @@ std::unique_ptr<Device> make_cuda_device(int) {
   throw UserError(cuda_problem());
 }
 
+bool has_cuda_backend() {
+  return false;
+}
+
 int cuda_devices() {
   return 0;
 }

@@ -26,6 +26,7 @@ struct StepState {
   int32_t hysteresis = 1;
   int64_t last_overflow = -1;  // iteration of the newest overflow
   int64_t scaler_iteration = 0;
+  int32_t scale_exhausted = 0;  // 1: an overflow at the smallest loss scale; the run cannot go on
 
   // Sums over the step; local first, then over all ranks.
   double loss_sum = 0;         // unscaled loss summed over targets
@@ -37,6 +38,7 @@ struct StepState {
   float grad_norm = 0;   // unscaled, before clipping
   float grad_scale = 1;  // clip coefficient / loss_scale: multiplies every gradient element
   int32_t skip = 0;      // 1: the optimizer and what follows it leave everything as it is
+  int32_t stop = 0;      // before: this rank was asked to stop; after: some rank was
 };
 
 }  // namespace dstrain

@@ -2,15 +2,16 @@
 
 namespace dstrain {
 
-Arenas::Arenas(const MemoryTable& table, Communicator& comm, int threads) {
+Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads)
+    : device_(device) {
   const auto& bytes = table.region_bytes;
-  regions_[static_cast<size_t>(Region::persistent)] = Memory::anonymous(
-      bytes[static_cast<size_t>(Region::persistent)], "parameters and their state");
-  regions_[static_cast<size_t>(Region::transient)] = Memory::anonymous(
-      bytes[static_cast<size_t>(Region::transient)], "activations and workspaces");
+  regions_[static_cast<size_t>(Region::persistent)] =
+      device.allocate(bytes[static_cast<size_t>(Region::persistent)], "parameters and their state");
+  regions_[static_cast<size_t>(Region::transient)] =
+      device.allocate(bytes[static_cast<size_t>(Region::transient)], "activations and workspaces");
   regions_[static_cast<size_t>(Region::registered)] =
       comm.allocate(bytes[static_cast<size_t>(Region::registered)], "gradients that peers read");
-  for (const Memory& region : regions_) region.populate(threads, "the plan");
+  for (const Memory& region : regions_) device.populate(region, threads);
 }
 
 Tensor Arenas::tensor(const Plan& plan, BufferId id, int micro) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "runtime/core/error.h"
 #include "runtime/optim/loss_scaler.h"
@@ -13,7 +12,11 @@ namespace dstrain {
 namespace {
 
 constexpr size_t kMostOperands = 8;
-constexpr double kClipEps = 1e-6;  // as in torch.nn.utils.clip_grad_norm_ and DeepSpeed
+constexpr int64_t kFinishValues = 3;  // of a rank: square sum, loss, stop
+
+bool begins_on_host(OpKind op) {
+  return op == OpKind::load_batch || op == OpKind::reduce_counts;
+}
 
 float value_at(const Tensor& t, int64_t i) {
   if (t.dtype == DType::bf16) return to_float(t.as<const bf16>()[i]);
@@ -23,64 +26,132 @@ float value_at(const Tensor& t, int64_t i) {
 
 }  // namespace
 
-Executor::Executor(const Plan& plan, const Arenas& arenas, const KernelLibrary& library,
-                   const Job& job, Communicator& comm, RankSlot* slot)
-    : plan_(plan), arenas_(arenas), job_(job), comm_(comm), slot_(slot) {
-  gathered_.resize(3 * static_cast<size_t>(comm.size()));
-  const Program& program = plan.program;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& op = program.instructions[i];
-    Bound bound;
-    bound.first = operands_.size();
-    bound.reads = op.reads.size();
-    bound.writes = op.writes.size();
-    check(bound.reads <= kMostOperands && bound.writes <= kMostOperands, "{} has too many operands",
-          name_of(op.op));
-    for (const auto* list : {&op.reads, &op.writes})
-      for (BufferId id : *list)
-        operands_.push_back(id == kNone
-                                ? Operand{}
-                                : Operand{arenas.tensor(plan, id),
-                                          plan.address[static_cast<size_t>(id)].micro_stride});
-    if (has_kernel(op.op)) {
-      bound.kernel = library.make(SpecStorage(program, op, plan.threads).get());
-      if (plan.workspace_bytes[i] > 0)
-        bound.workspace = {arenas.at(plan.workspace[i]), {plan.workspace_bytes[i]}, DType::u8};
-    }
-    bound_.push_back(std::move(bound));
-  }
+Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
+                   Communicator& comm, RankSlot* slot)
+    : plan_(plan),
+      arenas_(arenas),
+      backend_(backend),
+      job_(job),
+      comm_(comm),
+      slot_(slot),
+      feed_(plan, arenas, backend),
+      device_state_(backend) {
+  const auto ranks = static_cast<size_t>(comm.size());
+  gathered_.resize(kFinishValues * ranks);
+  sums_.resize(plan.program.units.size());
+  for (size_t i = 0; i < plan.program.instructions.size(); ++i)
+    bind(plan.program.instructions[i], i);
+  while (body_ < plan.order.size() && begins_on_host(op_of(plan.order[body_]))) ++body_;
+  for (size_t i = body_; i < plan.order.size(); ++i)
+    check(!begins_on_host(op_of(plan.order[i])), "{} is not at the beginning of the step",
+          name_of(op_of(plan.order[i])));
   collectives_ = count_collectives(plan);
-  const bool own_thread =
-      job.overlap_comm && comm.size() > 1 && plan.threads > 1 && collectives_ > 0;
+  const bool own_thread = job.overlap_comm && comm.size() > 1 && collectives_ > 0 &&
+                          (plan.threads > 1 || !backend.device->is_host());
   if (own_thread) comm.set_threads(1);
-  queue_ = make_comm_queue(comm, static_cast<size_t>(collectives_), own_thread);
+  queue_ = make_comm_queue(comm, backend, static_cast<size_t>(collectives_), own_thread);
+  if (comm.size() == 1 || comm.on_stream())
+    finish_ =
+        backend.library->make_finish({.clip = job.gradient_clipping, .loss_scale = job.loss_scale});
+  if (finish_) {
+    const int64_t mine = kFinishValues * static_cast<int64_t>(sizeof(double));
+    finish_memory_ = backend.device->allocate(mine * (1 + comm.size()), "the end of a step");
+    finish_all_ = {finish_memory_.data(), {comm.size(), kFinishValues}, DType::f64};
+    finish_mine_ = {finish_memory_.data() + (comm.size() > 1 ? mine * comm.size() : 0),
+                    {kFinishValues},
+                    DType::f64};
+  }
+  settle_graph();
 }
 
-void Executor::run(StepContext& context) const {
+void Executor::bind(const Instruction& op, size_t index) {
+  Bound bound;
+  bound.first = operands_.size();
+  bound.reads = op.reads.size();
+  bound.writes = op.writes.size();
+  check(bound.reads <= kMostOperands && bound.writes <= kMostOperands, "{} has too many operands",
+        name_of(op.op));
+  for (const auto* list : {&op.reads, &op.writes})
+    for (BufferId id : *list)
+      operands_.push_back(id == kNone
+                              ? Operand{}
+                              : Operand{arenas_.tensor(plan_, id),
+                                        plan_.address[static_cast<size_t>(id)].micro_stride});
+  if (has_kernel(op.op)) {
+    bound.kernel = backend_.library->make(SpecStorage(plan_.program, op, plan_.threads).get());
+    if (plan_.workspace_bytes[index] > 0)
+      bound.workspace = {
+          arenas_.at(plan_.workspace[index]), {plan_.workspace_bytes[index]}, DType::u8};
+  }
+  bound_.push_back(std::move(bound));
+}
+
+void Executor::settle_graph() {
+  if (job_.graph == GraphMode::off) return;
+  std::string reason;
+  if (backend_.device->is_host())
+    reason = "the CPU has no graphs";
+  else if (comm_.size() > 1 && !comm_.on_stream())
+    reason =
+        "gradients travel through the host: it needs one rank, or a GPU for each rank and NCCL";
+  else if (!finish_)
+    reason = fmt::format("{} ends a step on the host", backend_.library->description());
+  use_graph_ = reason.empty();
+  if (job_.graph == GraphMode::on && !use_graph_)
+    fail_user("dstrain.cuda_graph is on, and a step cannot be a graph: {}; use auto", reason);
+}
+
+void Executor::run(StepContext& context) {
   const bool timed = !context.seconds.empty() || context.trace;
   const int64_t begin = timed ? monotonic_ns() : 0;
-  const auto wait = [&](int32_t collectives, size_t place) {
-    const int64_t before = context.trace ? monotonic_ns() : 0;
-    queue_->wait(collectives);
-    if (context.trace) context.trace->waits[place] = {before, monotonic_ns()};
-  };
-  for (size_t i = 0; i < plan_.order.size(); ++i) {
+  run_issues(0, body_, context);
+  device_state_.upload(*context.state);
+  if (!use_graph_ || timed || !warm_)
+    run_issues(body_, plan_.order.size(), context);
+  else
+    run_body(context);
+  if (context.next.dataset) feed_.read_ahead(context.next);
+  const int64_t before = context.trace ? monotonic_ns() : 0;
+  queue_->wait(collectives_);
+  if (context.trace) context.trace->waits[plan_.order.size()] = {before, monotonic_ns()};
+  device_state_.download(*context.state);
+  if (context.trace) record(*context.trace, begin);
+  queue_->restart();
+  warm_ = true;
+  if (finish_) check_finish(*context.state);
+}
+
+void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
+  const bool timed = !context.seconds.empty() || context.trace;
+  for (size_t i = begin; i < end; ++i) {
     const Issue& issue = plan_.order[i];
     const auto index = static_cast<size_t>(issue.instruction);
     if (slot_) slot_->publish(issue.instruction);
     queue_->poll();
-    wait(plan_.waits[i], i);
+    const int64_t start = context.trace ? monotonic_ns() : 0;
+    queue_->wait(plan_.waits[i]);
     const int64_t before = timed ? monotonic_ns() : 0;
+    if (context.trace) context.trace->waits[i] = {start, before};
     run_one(bound_[index], issue, context);
     if (!timed) continue;
+    backend_.compute->synchronize();
     const int64_t after = monotonic_ns();
     if (context.trace) context.trace->issues[i] = {before, after};
     if (!context.seconds.empty())
       context.seconds[index] += static_cast<double>(after - before) * 1e-9;
   }
-  wait(collectives_, plan_.order.size());
-  if (context.trace) record(*context.trace, begin);
-  queue_->restart();
+}
+
+// The body as a graph, captured where it is not yet.
+void Executor::run_body(StepContext& context) {
+  if (!graph_) {
+    check(backend_.compute->begin_capture(), "{} has no graphs", backend_.device->name());
+    run_issues(body_, plan_.order.size(), context);
+    queue_->wait(collectives_);
+    graph_ = backend_.compute->end_capture();
+  }
+  if (slot_ && body_ < plan_.order.size()) slot_->publish(plan_.order[body_].instruction);
+  graph_->launch(*backend_.compute);
 }
 
 void Executor::record(StepTrace& trace, int64_t begin_ns) const {
@@ -90,14 +161,13 @@ void Executor::record(StepTrace& trace, int64_t begin_ns) const {
     if (is_collective(op_of(plan_.order[i]))) trace.issues[i] = queue_->times(next++);
 }
 
-void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) const {
+void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) {
   switch (op_of(issue)) {
     case OpKind::load_batch:
-      return load_batch(bound, context);
+      return load_batch(context);
     case OpKind::zero: {
       const Tensor t = operand(bound, 0, issue.micro);
-      std::memset(t.data, 0, static_cast<size_t>(t.bytes()));
-      return;
+      return backend_.compute->zero(t.data, t.bytes());
     }
     case OpKind::reduce_counts:
       return reduce_counts(context);
@@ -131,32 +201,18 @@ void Executor::run_kernel(const Bound& bound, const Issue& issue,
       {.in = {in.data(), bound.reads},
        .out = {out.data(), bound.writes},
        .workspace = bound.workspace,
-       .state = context.state,
+       .state = device_state_.address(context.state),
        .sample_offset = place * job_.batch.micro_batch,
        .accumulate = op.accumulate == Accumulate::always ||
                      (op.accumulate == Accumulate::after_first_micro && issue.micro > 0)});
 }
 
-void Executor::load_batch(const Bound& bound, StepContext& context) const {
-  int64_t targets = 0;
-  for (int m = 0; m < static_cast<int>(plan_.micro_batches); ++m) {
-    const Tensor inputs = operand(bound, 0, m), labels = operand(bound, 1, m);
-    if (!context.dataset) {
-      check(context.ids.size() == static_cast<size_t>(inputs.elements()),
-            "decoding needs {} ids, got {}", inputs.elements(), context.ids.size());
-      std::copy(context.ids.begin(), context.ids.end(), inputs.as<int32_t>());
-      continue;
-    }
-    const int64_t count = inputs.shape[0];
-    const int64_t place = (m * plan_.place.ranks + plan_.place.rank) * count;
-    context.dataset->read(context.split, context.first + place, count, inputs, labels);
-    const auto* ids = labels.as<const int32_t>();
-    targets += std::count_if(ids, ids + labels.elements(), [](int32_t id) { return id >= 0; });
-  }
-  context.state->targets = targets;
+void Executor::load_batch(StepContext& context) {
+  if (!context.batch.dataset) return feed_.load_ids(context.ids);
+  context.state->targets = feed_.load(context.batch);
 }
 
-void Executor::reduce_counts(StepContext& context) const {
+void Executor::reduce_counts(StepContext& context) {
   StepState& s = *context.state;
   const double mine = static_cast<double>(s.targets);
   const std::span<double> all(gathered_.data(), static_cast<size_t>(comm_.size()));
@@ -168,36 +224,42 @@ void Executor::reduce_counts(StepContext& context) const {
   s.d_loss = static_cast<float>(static_cast<double>(s.loss_scale) / total);
 }
 
-void Executor::finish_gradients(const Bound& bound, StepContext& context) const {
+void Executor::finish_gradients(const Bound& bound, StepContext& context) {
+  const Tensor units = operand(bound, 0, 0), loss = operand(bound, 1, 0);
+  StepState* const there = device_state_.address(context.state);
+  if (finish_) {
+    finish_->collect(units, loss, there, finish_mine_);
+    if (comm_.size() > 1)
+      comm_.on_stream()->all_gather(finish_mine_, finish_all_, *backend_.compute);
+    return finish_->finish(finish_all_, there);
+  }
   StepState& s = *context.state;
-  const Tensor units = operand(bound, 0, 0);
-  std::array<double, 3> mine{};
-  for (int64_t u = 0; u < units.elements(); ++u) mine[0] += units.as<const double>()[u];
-  mine[1] = *operand(bound, 1, 0).as<const double>();
-  mine[2] = context.stop_requested ? 1 : 0;
+  Device& device = *backend_.device;
+  backend_.compute->synchronize();
+  device.download(sums_.data(), units.data, units.bytes());
+  std::array<double, kFinishValues> mine{};
+  for (const double sum : sums_) mine[0] += sum;
+  mine[1] = first_value<double>(device, loss);
+  mine[2] = s.stop;
   comm_.gather_values(mine, gathered_);
   s.grad_square_sum = s.loss_sum = 0;
-  context.stop_agreed = false;
-  for (size_t r = 0; r < gathered_.size(); r += 3) {  // in rank order
+  s.stop = 0;
+  for (size_t r = 0; r < gathered_.size(); r += kFinishValues) {  // in rank order
     s.grad_square_sum += gathered_[r];
     s.loss_sum += gathered_[r + 1];
-    context.stop_agreed = context.stop_agreed || gathered_[r + 2] != 0;
+    if (gathered_[r + 2] != 0) s.stop = 1;
   }
-
-  const double scale = s.loss_scale;
-  const double norm = std::sqrt(s.grad_square_sum) / scale;
-  s.grad_norm = static_cast<float>(norm);
-  const bool finite = std::isfinite(s.grad_square_sum) && std::isfinite(s.loss_sum);
-  if (!finite && !job_.skip_on_overflow) report_non_finite(context);
-  s.skip = finite ? 0 : 1;
-  const double clip = job_.gradient_clipping;
-  const double coefficient = finite && clip > 0 ? std::min(1.0, clip / (norm + kClipEps)) : 1.0;
-  s.grad_scale = static_cast<float>(coefficient / scale);
-  update_loss_scale(s, job_.loss_scale, !finite);
+  finish_step(s, {.clip = job_.gradient_clipping, .loss_scale = job_.loss_scale});
+  check_finish(s);
+  device_state_.upload(s);
 }
 
-void Executor::report_non_finite(const StepContext& context) const {
-  const StepState& s = *context.state;
+void Executor::check_finish(const StepState& s) {
+  if (s.skip && !job_.skip_on_overflow) report_non_finite(s);
+  check_loss_scale(s, job_.loss_scale);
+}
+
+void Executor::report_non_finite(const StepState& s) {
   const Program& program = plan_.program;
   // The first parameter of which any rank holds a non-finite sum, its element and the value.
   const auto count = static_cast<double>(program.parameters.size());
@@ -211,13 +273,15 @@ void Executor::report_non_finite(const StepContext& context) const {
     const int64_t held = range_of(program.at(id), unit, plan_.place).begin;
     const int64_t begin = std::max(owned.begin, p.offset);
     const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
-    const Tensor sums = arenas_.tensor(plan_, id);
-    for (int64_t e = begin; e < end; ++e) {
-      const float value = value_at(sums, e - held);
-      if (std::isfinite(value)) continue;
-      mine = {static_cast<double>(i), static_cast<double>(e - p.offset), value};
-      break;
-    }
+    if (begin >= end) continue;
+    Tensor part = arenas_.tensor(plan_, id);
+    part.data = part.as<std::byte>() + (begin - held) * size_of(part.dtype);
+    part.shape = {end - begin};
+    on_host(*backend_.device, part, HostAccess::read, [&](int64_t at, const Tensor& values) {
+      for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)
+        if (const float v = value_at(values, e); !std::isfinite(v))
+          mine = {static_cast<double>(i), static_cast<double>(begin + at + e - p.offset), v};
+    });
   }
   comm_.gather_values(mine, gathered_);
   size_t first = 0;

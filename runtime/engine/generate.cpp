@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "kernels/cpu/cpu_library.h"
+#include "runtime/comm/device_comm.h"
 #include "runtime/comm/self_comm.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
@@ -24,10 +24,11 @@ constexpr int64_t kShortestPlan = 64;
 class Decoder {
  public:
   Decoder(const Job& job, const GenerateRequest& request, int64_t seq_len)
-      : library_(make_cpu_library()),
-        plans_(make_decode_plan(job, seq_len, *library_, request.threads)),
-        arenas_(plans_.memory, comm_, request.threads),
-        executor_(plans_.validate, arenas_, *library_, job, comm_, nullptr),
+      : backend_(make_backend(job.device)),
+        comm_(make_device_communicator(self_, *backend_.device)),
+        plans_(make_decode_plan(job, seq_len, *backend_.library, request.threads)),
+        arenas_(plans_.memory, *backend_.device, comm(), request.threads),
+        executor_(plans_.validate, arenas_, backend_, job, comm(), nullptr),
         ids_(static_cast<size_t>(seq_len)) {
     load(job, request);
   }
@@ -43,7 +44,11 @@ class Decoder {
     const int64_t vocab = all.shape[-1];
     const int64_t begin = (static_cast<int64_t>(context.size()) - 1) * vocab;
     row_.resize(static_cast<size_t>(vocab));
-    for (int64_t v = 0; v < vocab; ++v) row_[static_cast<size_t>(v)] = at(all, begin + v);
+    const Tensor row{all.as<std::byte>() + begin * size_of(all.dtype), {vocab}, all.dtype};
+    on_host(*backend_.device, row, HostAccess::read, [&](int64_t first, const Tensor& values) {
+      for (int64_t v = 0; v < values.elements(); ++v)
+        row_[static_cast<size_t>(first + v)] = at(values, v);
+    });
     return row_;
   }
 
@@ -64,11 +69,14 @@ class Decoder {
     check(plan.program.dtype == DType::f32, "generation runs in f32, not in {}",
           name_of(job.dtype));
     load_weights(request.run_dir + "/model.safetensors",
-                 ModelState(plan, arenas_, comm_, request.threads).weights());
+                 ModelState(plan, arenas_, comm(), request.threads).weights());
   }
 
-  SelfComm comm_;
-  std::unique_ptr<KernelLibrary> library_;
+  Communicator& comm() { return comm_ ? *comm_ : self_; }
+
+  Backend backend_;
+  SelfComm self_;
+  std::unique_ptr<Communicator> comm_;
   RankPlan plans_;
   Arenas arenas_;
   Executor executor_;

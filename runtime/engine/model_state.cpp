@@ -65,23 +65,29 @@ ModelState::Piece ModelState::piece(std::string_view unit_buffer, const Paramete
 
 void ModelState::initialize(uint64_t seed) const {
   for (const Parameter& p : plan_.program.parameters) {
-    const auto [first, t] = master(p);
+    const Piece held = master(p);
+    const int64_t first = held.begin;
+    const Tensor& t = held.values;
     if (!t) continue;
     const PhiloxKey key = stream_key(seed, hash_name(p.name));
-    switch (p.init) {
-      case Init::zeros:
-        std::fill_n(t.as<float>(), t.elements(), 0.0f);
-        break;
-      case Init::ones:
-        std::fill_n(t.as<float>(), t.elements(), 1.0f);
-        break;
-      case Init::normal:
-        fill_normal(t.as<float>(), first, t.elements(), p.init_scale, key, threads_);
-        break;
-      case Init::uniform:
-        fill_uniform(t.as<float>(), first, t.elements(), p.init_scale, key, threads_);
-        break;
-    }
+    on_host(arenas_.device(), t, HostAccess::write, [&](int64_t at, const Tensor& values) {
+      auto* const v = values.as<float>();
+      const int64_t n = values.elements();
+      switch (p.init) {
+        case Init::zeros:
+          std::fill_n(v, n, 0.0f);
+          break;
+        case Init::ones:
+          std::fill_n(v, n, 1.0f);
+          break;
+        case Init::normal:
+          fill_normal(v, first + at, n, p.init_scale, key, threads_);
+          break;
+        case Init::uniform:
+          fill_uniform(v, first + at, n, p.init_scale, key, threads_);
+          break;
+      }
+    });
   }
   publish_masters();
 }
@@ -99,17 +105,26 @@ void ModelState::publish(const Unit& unit) const {
   const Range to = range_of(program.at(params_id), unit, plan_.place);
   const DType dtype = program.dtype;
   const Tensor params = arenas_.tensor(plan_, params_id);
-  const auto* values = arenas_.tensor(plan_, master_id).as<const float>();
   Tensor mine{static_cast<std::byte*>(params.data) + (from.begin - to.begin) * size_of(dtype),
               {from.size()},
               dtype};
+  Device& device = arenas_.device();
+  const auto round = [&](const Tensor& masters, const Tensor& narrow) {
+    const auto* values = masters.as<const float>();
 #pragma omp parallel for num_threads(threads_) schedule(static)
-  for (int64_t i = 0; i < from.size(); ++i) {
-    if (dtype == DType::bf16)
-      mine.as<bf16>()[i] = to_bf16(values[i]);
-    else
-      mine.as<f16>()[i] = to_f16(values[i]);
-  }
+    for (int64_t i = 0; i < masters.elements(); ++i) {
+      if (dtype == DType::bf16)
+        narrow.as<bf16>()[i] = to_bf16(values[i]);
+      else
+        narrow.as<f16>()[i] = to_f16(values[i]);
+    }
+  };
+  on_host(device, arenas_.tensor(plan_, master_id), HostAccess::read,
+          [&](int64_t at, const Tensor& masters) {
+            const Tensor part{mine.as<std::byte>() + at * size_of(dtype), masters.shape, dtype};
+            on_host(device, part, HostAccess::write,
+                    [&](int64_t, const Tensor& narrow) { round(masters, narrow); });
+          });
   if (from.size() < to.size()) comm_.all_gather(mine, params).wait();
 }
 
@@ -126,7 +141,8 @@ void ModelState::append(std::string_view unit_buffer, std::string_view slot,
                     .global_shape = p.shape,
                     .begin = begin,
                     .local = values ? values : Tensor{nullptr, {0}, DType::f32},
-                    .owner = !whole || plan_.place.rank == 0});
+                    .owner = !whole || plan_.place.rank == 0,
+                    .device = arenas_.device().is_host() ? nullptr : &arenas_.device()});
   }
 }
 
@@ -159,24 +175,30 @@ void ModelState::collect_weights(
         take(p, from - p.offset, {values.as<float>() + (from - begin), {to - from}, DType::f32});
     }
   };
-  std::vector<float> buffer;
+  Device& device = arenas_.device();
+  Memory buffer;
   for (const Unit& unit : program.units) {
     const BufferId id = program.find(fmt::format("{}:{}", master_name(), unit.name));
     const Tensor held = arenas_.tensor(plan_, id);
     if (held.elements() == unit.elements) {
-      if (root) hand_out(unit, 0, held);
+      if (root)
+        on_host(device, held, HostAccess::read,
+                [&](int64_t at, const Tensor& values) { hand_out(unit, at, values); });
       continue;
     }
     const int64_t slice = held.elements(), window = std::min(slice, kBufferElements / ranks);
-    buffer.resize(static_cast<size_t>(window * ranks));
+    if (buffer.bytes() < window * ranks * size_of(DType::f32))
+      buffer = device.allocate(window * ranks * size_of(DType::f32), "weights on their way");
     for (int64_t at = 0; at < slice; at += window) {
       const int64_t n = std::min(window, slice - at);
-      comm_
-          .all_gather({held.as<float>() + at, {n}, DType::f32},
-                      {buffer.data(), {n * ranks}, DType::f32})
-          .wait();
+      const auto gathered = [&](int64_t r, int64_t count) {
+        return Tensor{reinterpret_cast<float*>(buffer.data()) + r * n, {count}, DType::f32};
+      };
+      comm_.all_gather({held.as<float>() + at, {n}, DType::f32}, gathered(0, n * ranks)).wait();
       for (int64_t r = 0; root && r < ranks; ++r)
-        hand_out(unit, r * slice + at, {buffer.data() + r * n, {n}, DType::f32});
+        on_host(device, gathered(r, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
+          hand_out(unit, r * slice + at + first, values);
+        });
     }
   }
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cpu/cpu_library.h"
 #include "runtime/core/cpu.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/plan/print.h"
@@ -11,7 +10,8 @@ namespace dstrain {
 namespace {
 
 RankPlan plan_of(const Job& job, int rank) {
-  return make_rank_plan(job, {rank, job.ranks}, *make_cpu_library(), threads_per_rank(job.ranks));
+  return make_rank_plan(job, {rank, job.ranks}, *make_planning_library(job.device),
+                        threads_per_rank(job.ranks));
 }
 
 }  // namespace

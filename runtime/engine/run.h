@@ -20,6 +20,7 @@ struct RunContext {
   std::function<int()> stop_signal;  // 0, or the number of the signal that asked the run to stop
   std::string resolved_config;       // text of resolved_config.json, written by rank 0
   int threads = 1;                   // OpenMP threads of this rank
+  int gpu = 0;                       // which of this process's GPUs, where the job runs on them
 };
 
 struct RunOutcome {

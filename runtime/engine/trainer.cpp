@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/cpu_library.h"
+#include "runtime/comm/device_comm.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/core/text.h"
@@ -42,19 +42,24 @@ std::vector<std::string> instruction_names(const Plan& plan) {
 }  // namespace
 
 Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx)
+    : Trainer(job, dataset, ctx, make_backend(job.device, ctx.gpu)) {}
+
+Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backend backend)
     : job_(job),
       dataset_(dataset),
       ctx_(ctx),
-      library_(make_cpu_library()),
-      plans_(make_rank_plan(job, {ctx.comm->rank(), ctx.comm->size()}, *library_, ctx.threads)),
-      arenas_(plans_.memory, *ctx.comm, ctx.threads),
-      model_(plans_.train, arenas_, *ctx.comm, ctx.threads),
-      train_(plans_.train, arenas_, *library_, job, *ctx.comm, ctx.slot) {
+      backend_(std::move(backend)),
+      device_comm_(make_device_communicator(*ctx.comm, *backend_.device)),
+      comm_(device_comm_ ? *device_comm_ : *ctx.comm),
+      plans_(make_rank_plan(job, {comm_.rank(), comm_.size()}, *backend_.library, ctx.threads)),
+      arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
+      model_(plans_.train, arenas_, comm_, ctx.threads),
+      train_(plans_.train, arenas_, backend_, job, comm_, ctx.slot) {
   if (job.eval_interval > 0)
-    validate_.emplace(plans_.validate, arenas_, *library_, job, *ctx.comm, nullptr);
+    validate_.emplace(plans_.validate, arenas_, backend_, job, comm_, nullptr);
   if (ctx.slot) ctx.slot->add_names(instruction_names(plans_.train));
   if (root())
-    log::info("{}, {} rank{} of {} thread{}, {} a rank", library_->description(), job.ranks,
+    log::info("{}, {} rank{} of {} thread{}, {} a rank", backend_.library->description(), job.ranks,
               job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",
               bytes_text(static_cast<double>(plans_.memory.total())));
   peak_bytes_ =
@@ -84,6 +89,7 @@ void Trainer::prepare_state() {
   ++s.step;
   s.first_sample = (s.step - 1) * job_.batch.train_batch;
   s.loss_scale = s.next_loss_scale;
+  s.stop = ctx_.stop_signal && ctx_.stop_signal() != 0 ? 1 : 0;
   const Rate rate = rate_at(job_.schedule, job_.optimizer, s.applied_steps);
   s.lr = static_cast<float>(rate.lr);
   s.beta1 = static_cast<float>(rate.beta1);
@@ -96,11 +102,8 @@ void Trainer::prepare_state() {
 void Trainer::step() {
   prepare_state();
   if (ctx_.slot) ctx_.slot->begin_step(state_.step);
-  StepContext context{.state = &state_,
-                      .dataset = &dataset_,
-                      .split = Split::train,
-                      .first = state_.first_sample,
-                      .stop_requested = ctx_.stop_signal && ctx_.stop_signal() != 0};
+  StepContext context{.state = &state_, .batch = batch_of(state_.step)};
+  if (state_.step < job_.steps) context.next = batch_of(state_.step + 1);
   if (!job_.trace.empty() && traces_.size() < kTracedSteps) {
     traces_.emplace_back().step = state_.step;
     traces_.back().prepare(plans_.train);
@@ -109,7 +112,7 @@ void Trainer::step() {
   train_.run(context);
   if (!state_.skip) ++state_.applied_steps;
   // The signal itself is known where it arrived; elsewhere any number says that the run stops.
-  if (context.stop_agreed) stop_signal_ = -1;
+  if (state_.stop) stop_signal_ = -1;
 }
 
 RunOutcome Trainer::run() {
@@ -117,9 +120,9 @@ RunOutcome Trainer::run() {
   open_output();
   while (state_.step < job_.steps && stop_signal_ == 0) {
     const auto start = Clock::now();
-    const int64_t sent = ctx_.comm->wire_bytes();
+    const int64_t sent = comm_.wire_bytes();
     step();
-    record(seconds_since(start), ctx_.comm->wire_bytes() - sent);
+    record(seconds_since(start), comm_.wire_bytes() - sent);
     const bool last = state_.step == job_.steps;
     if (validate_ && (due(job_.eval_interval) || last)) validate();
     if (due(job_.save_interval) || stop_signal_ != 0) save_checkpoint();
@@ -150,7 +153,7 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
 
 void Trainer::validate() {
   const Plan& plan = plans_.validate;
-  Communicator& comm = *ctx_.comm;
+  Communicator& comm = comm_;
   StepState state = state_;
   std::array<double, 2> sum{};  // loss, targets
   for (int64_t batch = 0; batch < job_.eval_batches; batch += comm.size()) {
@@ -159,12 +162,10 @@ void Trainer::validate() {
     const bool counts = batch + comm.rank() < job_.eval_batches;
     if (!counts && count_collectives(plan) == 0) break;
     StepContext context{.state = &state,
-                        .dataset = &dataset_,
-                        .split = Split::validation,
-                        .first = batch * job_.batch.micro_batch};
+                        .batch = {&dataset_, Split::validation, batch * job_.batch.micro_batch}};
     validate_->run(context);
     if (!counts) break;
-    sum[0] += *arenas_.tensor(plan, plan.program.loss).as<const double>();
+    sum[0] += first_value<double>(*backend_.device, arenas_.tensor(plan, plan.program.loss));
     sum[1] += static_cast<double>(state.targets);
   }
   std::vector<double> all(2 * static_cast<size_t>(comm.size()));

@@ -17,6 +17,8 @@ class Trainer {
  public:
   // Reserves all memory and makes all kernels; collective. job, dataset and ctx outlive the trainer.
   Trainer(const Job& job, const Dataset& dataset, RunContext& ctx);
+  // The same on a device and with kernels of the caller's.
+  Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backend backend);
 
   // Weights from the job: fresh, from --init_weights, or a checkpoint. Collective.
   void load();
@@ -32,6 +34,7 @@ class Trainer {
   const MemoryTable& memory() const { return plans_.memory; }
   const Arenas& arenas() const { return arenas_; }
   const ModelState& model() const { return model_; }
+  const Communicator& communicator() const { return comm_; }  // of the device's memory
 
  private:
   void open_output();
@@ -42,11 +45,16 @@ class Trainer {
   void write_weights();
   void write_traces();
   bool root() const { return ctx_.comm->rank() == 0; }
+  BatchRequest batch_of(int64_t step) const {
+    return {&dataset_, Split::train, (step - 1) * job_.batch.train_batch};
+  }
 
   const Job& job_;
   const Dataset& dataset_;
   RunContext& ctx_;
-  std::unique_ptr<KernelLibrary> library_;
+  Backend backend_;
+  std::unique_ptr<Communicator> device_comm_;  // where the device's memory is not the host's
+  Communicator& comm_;                         // of the device's memory
   RankPlan plans_;
   Arenas arenas_;
   ModelState model_;

@@ -151,9 +151,22 @@ int64_t load_checkpoint(const std::string& dir, StateRegister& state, Communicat
   check_all_used(found, used, comm);
   together(comm, "read its part of the checkpoint", [&] {
     SliceReader reader(found);
-    for (size_t i = 0; i < state.size(); ++i)
-      reader.read(found.manifest.tensors[used[i]], state[i].begin, state[i].local.elements(),
-                  state[i].local.as<std::byte>());
+    std::vector<std::byte> buffer;  // on the way to a device
+    for (size_t i = 0; i < state.size(); ++i) {
+      const StateEntry& entry = state[i];
+      const CheckpointTensor& tensor = found.manifest.tensors[used[i]];
+      const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
+      if (!entry.device) {
+        reader.read(tensor, entry.begin, n, entry.local.as<std::byte>());
+        continue;
+      }
+      buffer.resize(static_cast<size_t>(kChecksumBlock));
+      for (int64_t at = 0; at < n; at += kChecksumBlock / size) {
+        const int64_t count = std::min(kChecksumBlock / size, n - at);
+        reader.read(tensor, entry.begin + at, count, buffer.data());
+        entry.device->upload(entry.local.as<std::byte>() + at * size, buffer.data(), count * size);
+      }
+    }
   });
   return found.manifest.step;
 }

@@ -77,6 +77,7 @@ void write_rank(const std::string& dir, int rank, const StateRegister& state) {
        .bytes = tensors.empty() ? static_cast<int64_t>(head.size()) : tensors.back().end});
   File file = File::create(dir + "/" + part.files[0].name);
   file.write_at(head.data(), static_cast<int64_t>(head.size()), 0);
+  std::vector<std::byte> block;  // of a device's memory
   for (size_t i = 0; i < owned.size(); ++i) {
     const StateEntry& entry = *owned[i];
     CheckpointSlice slice{.begin = entry.begin,
@@ -84,11 +85,16 @@ void write_rank(const std::string& dir, int rank, const StateRegister& state) {
                           .file = 0,
                           .offset = tensors[i].begin,
                           .checksums = {}};
-    const auto* bytes = entry.local.as<const std::byte>();
     for (int64_t done = 0; done < entry.local.bytes(); done += kChecksumBlock) {
       const int64_t n = std::min(kChecksumBlock, entry.local.bytes() - done);
-      slice.checksums.push_back(checksum_of(bytes + done, n));
-      file.write_at(bytes + done, n, slice.offset + done);
+      const std::byte* bytes = entry.local.as<const std::byte>() + done;
+      if (entry.device) {
+        block.resize(static_cast<size_t>(kChecksumBlock));
+        entry.device->download(block.data(), bytes, n);
+        bytes = block.data();
+      }
+      slice.checksums.push_back(checksum_of(bytes, n));
+      file.write_at(bytes, n, slice.offset + done);
     }
     part.tensors.push_back(
         {entry.name, entry.slot, entry.dtype, entry.global_shape, {std::move(slice)}});

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/device.h"
 #include "runtime/core/tensor.h"
 
 namespace dstrain {
@@ -20,6 +21,7 @@ struct StateEntry {
   int64_t begin = 0;
   Tensor local = {};  // one-dimensional view of the live bytes
   bool owner = true;  // this rank writes the slice (replicas hold it, the first of them writes)
+  Device* device = nullptr;  // whose memory `local` is; null: the host's
 };
 
 using StateRegister = std::vector<StateEntry>;

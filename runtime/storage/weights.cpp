@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kMostProblemsShown = 20;
 constexpr int64_t kWidenedAtOnce = 1 << 18;  // elements
+constexpr int64_t kSentAtOnce = 1 << 20;     // elements
 
 std::vector<int64_t> dims_of(const Shape& shape) {
   return {shape.dims.begin(), shape.dims.begin() + shape.rank};
@@ -73,6 +74,7 @@ void load_weights(const std::string& path, const StateRegister& want) {
   const SafetensorsHeader header = read_safetensors_header(file);
   check_header(header, want, path);
   std::vector<uint16_t> scratch;
+  std::vector<float> buffer;  // on the way to a device
   for (const StateEntry& entry : want) {
     const SafetensorsTensor& t = *header.find(entry.name);
     const int64_t count = entry.local.elements();
@@ -80,11 +82,23 @@ void load_weights(const std::string& path, const StateRegister& want) {
           entry.name, name_of(entry.local.dtype));
     check(entry.begin >= 0 && entry.begin + count <= entry.global_shape.elements(),
           "slice [{}, {}) of {} is outside of it", entry.begin, entry.begin + count, entry.name);
-    const int64_t at = t.begin + entry.begin * t.type.bytes;
-    if (t.type.bytes == 4)
-      file.read_at(entry.local.data, 4 * count, at);
-    else
-      read_widened(file, t.type.name == "BF16", at, entry.local.as<float>(), count, scratch);
+    const auto read = [&](int64_t from, int64_t elements, float* to) {
+      const int64_t at = t.begin + (entry.begin + from) * t.type.bytes;
+      if (t.type.bytes == 4)
+        file.read_at(to, 4 * elements, at);
+      else
+        read_widened(file, t.type.name == "BF16", at, to, elements, scratch);
+    };
+    if (!entry.device) {
+      read(0, count, entry.local.as<float>());
+      continue;
+    }
+    buffer.resize(static_cast<size_t>(kSentAtOnce));
+    for (int64_t done = 0; done < count; done += kSentAtOnce) {
+      const int64_t n = std::min(kSentAtOnce, count - done);
+      read(done, n, buffer.data());
+      entry.device->upload(entry.local.as<float>() + done, buffer.data(), 4 * n);
+    }
   }
 }
 

@@ -71,7 +71,7 @@ TEST_CASE("load: options out of range name themselves") {
   CHECK(a.error() == "--steps: dstrain.steps: expected an integer of at least 0, found -3");
   a = ask(trains_with(""));
   a.request.device = "gpu";
-  CHECK(a.error() == "--device gpu: expected auto, cpu or cuda");
+  CHECK(a.error() == "--device gpu: expected auto, cpu or cuda (or emulated, a device for tests)");
   a = ask(trains_with(""), {}, 1);
   a.request.ranks = 0;
   CHECK(a.error() == "--num_gpus 0: expected from 1 to 1048576 ranks");

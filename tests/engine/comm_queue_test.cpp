@@ -21,7 +21,8 @@ Tensor tensor(std::vector<float>& values) {
 TEST_CASE("collectives complete in order, and what they wrote is there when they do") {
   const bool own_thread = GENERATE(false, true);
   SelfComm comm;
-  const auto queue = make_comm_queue(comm, kCollectives, own_thread);
+  const Backend backend = make_backend("cpu");
+  const auto queue = make_comm_queue(comm, backend, kCollectives, own_thread);
   std::vector<std::vector<float>> to(kCollectives, std::vector<float>(1000));
   std::vector<float> from(1000);
   std::iota(from.begin(), from.end(), 1.0f);
@@ -47,7 +48,8 @@ TEST_CASE("collectives complete in order, and what they wrote is there when they
 TEST_CASE("what the communicator throws comes out where it is waited for") {
   const bool own_thread = GENERATE(false, true);
   SelfComm comm;
-  const auto queue = make_comm_queue(comm, 2, own_thread);
+  const Backend backend = make_backend("cpu");
+  const auto queue = make_comm_queue(comm, backend, 2, own_thread);
   std::vector<float> values(10);
   comm.abort("the disk is full");
   CHECK_THROWS_WITH(
@@ -62,7 +64,8 @@ TEST_CASE("a queue that is left in the middle of a step ends") {
   SelfComm comm;
   std::vector<float> values(1000);
   for (const bool own_thread : {false, true}) {
-    const auto queue = make_comm_queue(comm, 10, own_thread);
+    const Backend backend = make_backend("cpu");
+    const auto queue = make_comm_queue(comm, backend, 10, own_thread);
     for (int i = 0; i < 10; ++i) queue->post(OpKind::all_reduce, tensor(values), tensor(values));
   }
   SUCCEED();
@@ -71,7 +74,8 @@ TEST_CASE("a queue that is left in the middle of a step ends") {
 TEST_CASE("a step may only end when its collectives have") {
   SelfComm comm;
   std::vector<float> values(10);
-  const auto queue = make_comm_queue(comm, 1, false);
+  const Backend backend = make_backend("cpu");
+  const auto queue = make_comm_queue(comm, backend, 1, false);
   queue->post(OpKind::all_reduce, tensor(values), tensor(values));
   CHECK_THROWS_AS(queue->restart(), InternalError);
 }

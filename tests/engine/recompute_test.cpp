@@ -30,7 +30,7 @@ Trace run(Job job, RecomputeConfig recompute) {
     state.step = step + 1;
     state.lr = 1e-2f;
     state.first_sample = step * job.batch.train_batch;
-    StepContext context{.state = &state, .dataset = &data, .first = state.first_sample};
+    StepContext context{.state = &state, .batch = {&data, Split::train, state.first_sample}};
     rig.executor.run(context);
     trace.losses.push_back(state.loss_sum);
     trace.norms.push_back(state.grad_norm);

@@ -3,7 +3,6 @@
 
 #include <random>
 
-#include "kernels/cpu/cpu_library.h"
 #include "runtime/comm/self_comm.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/model_state.h"
@@ -46,11 +45,11 @@ class Rig {
   Rig(Job job_in, const Dataset& data_in, int threads = 1)
       : job(std::move(job_in)),
         data(data_in),
-        library(make_cpu_library()),
-        plans(make_rank_plan(job, {0, 1}, *library, threads)),
-        arenas(plans.memory, comm, threads),
+        backend(make_backend("cpu")),
+        plans(make_rank_plan(job, {0, 1}, *backend.library, threads)),
+        arenas(plans.memory, *backend.device, comm, threads),
         model(plans.train, arenas, comm, threads),
-        executor(plans.train, arenas, *library, job, comm, nullptr) {
+        executor(plans.train, arenas, backend, job, comm, nullptr) {
     state.seed = job.seed;
     model.initialize(job.seed);
   }
@@ -59,7 +58,7 @@ class Rig {
   double step(float lr, std::span<double> seconds = {}) {
     state.step = 1;
     state.lr = lr;
-    StepContext context{.state = &state, .dataset = &data, .first = 0, .seconds = seconds};
+    StepContext context{.state = &state, .batch = {&data, Split::train, 0}, .seconds = seconds};
     executor.run(context);
     return state.loss_sum / static_cast<double>(state.targets);
   }
@@ -67,7 +66,7 @@ class Rig {
   Job job;
   const Dataset& data;
   SelfComm comm;
-  std::unique_ptr<KernelLibrary> library;
+  Backend backend;
   RankPlan plans;
   Arenas arenas;
   ModelState model;

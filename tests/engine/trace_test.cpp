@@ -28,7 +28,7 @@ TEST_CASE("every instruction of a traced step has its time, one after the other,
   StepTrace trace;
   trace.prepare(rig.plans.train);
   rig.state.step = 1;
-  StepContext context{.state = &rig.state, .dataset = &data, .trace = &trace};
+  StepContext context{.state = &rig.state, .batch = {&data, Split::train, 0}, .trace = &trace};
   rig.executor.run(context);
   REQUIRE(trace.issues.size() == rig.plans.train.order.size());
   int64_t before = trace.whole.begin_ns;
@@ -52,7 +52,8 @@ TEST_CASE("the file is one event per instruction, on the track of its queue") {
   for (size_t i = 0; i < traces.size(); ++i) {
     traces[i].step = static_cast<int64_t>(i) + 7;
     traces[i].prepare(rig.plans.train);
-    StepContext context{.state = &rig.state, .dataset = &data, .trace = &traces[i]};
+    StepContext context{
+        .state = &rig.state, .batch = {&data, Split::train, 0}, .trace = &traces[i]};
     rig.executor.run(context);
   }
   const auto path = std::filesystem::temp_directory_path() /

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "launcher/failure.h"
+#include "runtime/core/device.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -29,9 +30,15 @@ TEST_CASE("the device is settled once") {
   Job job;
   job.device = "auto";
   settle_device(job);
-  CHECK(job.device == "cpu");
+  CHECK(job.device == (cuda_devices() > 0 ? "cuda" : "cpu"));
+  job.device = "emulated";
+  settle_device(job);
+  CHECK(job.device == "emulated");
   job.device = "cuda";
-  CHECK_THROWS_WITH(settle_device(job), Catch::Contains("--device cpu"));
+  if (cuda_devices() == 0)
+    CHECK_THROWS_WITH(settle_device(job), Catch::Contains("--device cpu"));
+  else
+    settle_device(job);
 }
 
 TEST_CASE("an output directory is made with its parents and left empty") {

@@ -117,6 +117,12 @@ std::vector<KeySpec> dstrain() {
       {.key = "dstrain.trace",
        .type = Type::string,
        .note = "file for the times of the first six steps, for Perfetto; unset: none"},
+      {.key = "dstrain.cuda_graph",
+       .type = Type::choice,
+       .fallback = "\"auto\"",
+       .note =
+           "replay a step as one graph; auto: on a device, where no part of the step is the host's",
+       .choices = "auto|on|off"},
       {.key = "dstrain.sharding",
        .type = Type::choice,
        .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP 2, FULL_SHARD 3",

@@ -23,23 +23,28 @@ std::string first_difference(std::string_view what, const std::vector<T>& a,
 }  // namespace
 
 Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads) {
+  return run_steps(job, data, comm, steps, threads, make_backend(job.device));
+}
+
+Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads,
+                  Backend backend) {
   RunContext context;
   context.comm = &comm;
   context.threads = threads;
-  Trainer trainer(job, data, context);
+  Trainer trainer(job, data, context, std::move(backend));
   trainer.load();
   Outcome outcome;
   outcome.planned_bytes = trainer.memory().total();
   outcome.planned_to_send = wire_bytes(trainer.plan());
   for (int i = 0; i < steps; ++i) {
-    const int64_t before = comm.wire_bytes();
+    const int64_t before = trainer.communicator().wire_bytes();
     trainer.step();
     const StepState& s = trainer.state();
     outcome.loss.push_back(s.loss_sum);
     outcome.norm.push_back(s.grad_norm);
     outcome.skipped.push_back(s.skip);
     outcome.scale.push_back(s.loss_scale);
-    outcome.sent_per_step = comm.wire_bytes() - before;
+    outcome.sent_per_step = trainer.communicator().wire_bytes() - before;
   }
   std::map<std::string, std::vector<float>> weights;  // the pieces come in no particular order
   trainer.model().collect_weights([&](const Parameter& p, int64_t begin, const Tensor& values) {

@@ -6,6 +6,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/config/job.h"
 #include "runtime/data/dataset.h"
+#include "runtime/engine/backend.h"
 
 namespace dstrain {
 
@@ -23,6 +24,9 @@ struct Outcome {
 // Fresh weights, then `steps` steps of `job` on the ranks of `comm`. Collective.
 Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps,
                   int threads = 1);
+// The same on a device and with kernels of the caller's.
+Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads,
+                  Backend backend);
 
 // "" where the two have the same bits, else what differs first. Collective: every rank learns it.
 std::string difference(const Outcome& a, const Outcome& b, Communicator& comm);

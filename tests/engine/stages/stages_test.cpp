@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
+#include "kernels/cpu/cpu_library.h"
 #include "tests/engine/rig.h"
 #include "tests/engine/stages/outcome.h"
 

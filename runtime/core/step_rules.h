@@ -1,0 +1,90 @@
+// Step rules: how the end of a step changes the step state, written once for the host and for a kernel
+// on a device: norm, clipping, the finite check and DeepSpeed's dynamic loss scale (its ZeRO 1-3
+// behaviour, held at every stage).
+// Invariant: loss_scale is the scale that this step's backward used and stays untouched, because the
+// gradients are unscaled by it; the new value goes to next_loss_scale, which the trainer moves over
+// before the next step. (DeepSpeed updates first, and so divides by the wrong scale on a step where it
+// grows.)
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "runtime/core/step_state.h"
+
+#ifdef __CUDACC__
+#define DSTRAIN_HOST_DEVICE __host__ __device__
+#else
+#define DSTRAIN_HOST_DEVICE
+#endif
+
+namespace dstrain {
+
+struct LossScaleConfig {  // fp16 only
+  bool dynamic = false;
+  double initial = 1;  // 2^initial_scale_power, or the static scale
+  int64_t window = 1000;
+  int hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double minimum = 1;
+  bool operator==(const LossScaleConfig&) const = default;
+};
+
+// Constants of a run.
+struct FinishRule {
+  double clip = 0;  // of the gradient's norm; 0: off
+  LossScaleConfig loss_scale;
+};
+
+DSTRAIN_HOST_DEVICE inline bool is_number(double x) {
+  return x - x == 0;
+}
+
+// Advances the scaler by one step whose gradients did (`overflow`) or did not hold an inf or nan; writes
+// next_loss_scale, hysteresis, last_overflow and scaler_iteration. A static scale never moves. At an
+// overflow when the scale is already at its minimum the state stays as it is but for scale_exhausted.
+DSTRAIN_HOST_DEVICE inline void advance_loss_scale(StepState& state, const LossScaleConfig& config,
+                                                   bool overflow) {
+  state.scale_exhausted = 0;
+  float next = state.loss_scale;
+  if (config.dynamic && overflow) {
+    if (config.hysteresis > 1 && state.hysteresis > 1) {
+      --state.hysteresis;
+    } else if (static_cast<double>(state.loss_scale) <= config.minimum) {
+      state.scale_exhausted = 1;
+      return;
+    } else {
+      const double half = static_cast<double>(state.loss_scale) / 2;
+      next = static_cast<float>(half > config.minimum ? half : config.minimum);
+    }
+  } else if (config.dynamic) {
+    if (config.consecutive_hysteresis) state.hysteresis = config.hysteresis;
+    const int64_t clean = state.scaler_iteration - state.last_overflow - 1;
+    if (clean > 0 && clean % config.window == 0) {
+      state.hysteresis = config.hysteresis;
+      // A run whose gradients are all zero never overflows; its scale must stay a number.
+      if (is_number(state.loss_scale * 2)) next = state.loss_scale * 2;
+    }
+  }
+  state.next_loss_scale = next;
+  if (overflow) state.last_overflow = state.scaler_iteration;
+  ++state.scaler_iteration;
+}
+
+// The end of a step whose sums over all ranks are in the state: norm, skip flag, gradient scale, loss
+// scale.
+DSTRAIN_HOST_DEVICE inline void finish_step(StepState& s, const FinishRule& rule) {
+  constexpr double kClipEps = 1e-6;  // as in torch.nn.utils.clip_grad_norm_ and DeepSpeed
+  const double scale = s.loss_scale;
+  const double norm = std::sqrt(s.grad_square_sum) / scale;
+  s.grad_norm = static_cast<float>(norm);
+  const bool finite = is_number(s.grad_square_sum) && is_number(s.loss_sum);
+  s.skip = finite ? 0 : 1;
+  double coefficient = 1;
+  if (finite && rule.clip > 0 && rule.clip / (norm + kClipEps) < 1)
+    coefficient = rule.clip / (norm + kClipEps);
+  s.grad_scale = static_cast<float>(coefficient / scale);
+  advance_loss_scale(s, rule.loss_scale, !finite);
+}
+
+}  // namespace dstrain

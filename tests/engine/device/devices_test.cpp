@@ -1,0 +1,94 @@
+// Started by mpirun: what surrounds the kernels on a device: streams, events, staging, step state,
+// collectives through the host, graphs. The kernels are the CPU's, on a stream, so a device has to give
+// the CPU's bits.
+#include <catch2/catch.hpp>
+
+#include "tests/engine/device/submitted_library.h"
+#include "tests/engine/rig.h"
+#include "tests/engine/stages/outcome.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job small_job(int ranks, DType dtype, int64_t accumulation) {
+  Job job;
+  job.ranks = ranks;
+  job.model = {
+      .n_layer = 2, .n_embd = 30, .n_head = 2, .block_size = 7, .dropout = 0.1, .vocab_size = 13};
+  job.batch = {accumulation * 2 * job.ranks, 2, accumulation};
+  job.dtype = job.wire_dtype = dtype;
+  job.optimizer.weight_decay = 0.1;
+  if (dtype == DType::f16) {  // too large a scale: the first steps are skipped
+    job.skip_on_overflow = true;
+    job.loss_scale = {.dynamic = true, .initial = 0x1p24, .window = 100, .hysteresis = 1};
+  }
+  job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("a device of its own changes no bit, at any stage") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  constexpr int kSteps = 4;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 3})
+      for (const int stage : {0, 1, 2, 3}) {
+        Job job = small_job(comm->size(), dtype, accumulation);
+        job.zero_stage = stage;
+        job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
+        const Outcome expected = run_steps(job, data, *comm, kSteps);
+        for (const bool overlap : {false, true}) {
+          job.overlap_comm = overlap;
+          INFO(describe(job));
+          const Outcome outcome = run_steps(job, data, *comm, kSteps, 1, submitted_backend());
+          CHECK(difference(expected, outcome, *comm) == "");
+          CHECK(outcome.sent_per_step == expected.sent_per_step);
+        }
+      }
+}
+
+TEST_CASE("a step ends the same on the host and on the device, replayed as a graph or not") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  if (comm->size() > 1) return;
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    Job job = small_job(1, dtype, 2);
+    const Outcome expected = run_steps(job, data, *comm, 5);
+    for (const bool finish_on_device : {false, true})
+      for (const GraphMode graph : {GraphMode::automatic, GraphMode::off}) {
+        job.graph = graph;
+        const Outcome outcome =
+            run_steps(job, data, *comm, 5, 1, submitted_backend(finish_on_device));
+        CHECK(difference(expected, outcome, *comm) == "");
+      }
+  }
+}
+
+TEST_CASE("a graph that cannot be is refused with the reason") {
+  const RandomDataset data(13);
+  const auto comm = make_communicator();
+  Job job = small_job(comm->size(), DType::f32, 1);
+  job.graph = GraphMode::on;
+  CHECK_THROWS_WITH(run_steps(job, data, *comm, 1), Catch::Contains("the CPU has no graphs"));
+  if (comm->size() > 1)
+    CHECK_THROWS_WITH(run_steps(job, data, *comm, 1, 1, submitted_backend()),
+                      Catch::Contains("travel through the host"));
+  else
+    CHECK_THROWS_WITH(run_steps(job, data, *comm, 1, 1, submitted_backend(false)),
+                      Catch::Contains("ends a step on the host"));
+}
+
+TEST_CASE("a gradient that is not finite is found on a device, too") {
+  const RandomDataset data(13);
+  const auto comm = make_communicator();
+  Job job = small_job(comm->size(), DType::f32, 1);
+  job.optimizer.lr = 1e30;
+  job.schedule.kind = ScheduleKind::constant;
+  CHECK_THROWS_WITH(run_steps(job, data, *comm, 5), Catch::Contains("non-finite"));
+  for (const bool finish_on_device : {false, true})
+    CHECK_THROWS_WITH(run_steps(job, data, *comm, 5, 1, submitted_backend(finish_on_device)),
+                      Catch::Contains("non-finite"));
+}

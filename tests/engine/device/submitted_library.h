@@ -1,0 +1,98 @@
+// The CPU's kernels as a device's: each run is submitted to an emulated stream, with operands and step
+// state by address, so that whatever runs on a device can be tested apart from the device's kernels.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cpu/cpu_library.h"
+#include "runtime/core/emulated_stream.h"
+#include "runtime/engine/backend.h"
+
+namespace dstrain {
+
+class SubmittedKernel final : public Kernel {
+ public:
+  SubmittedKernel(EmulatedStream& stream, std::shared_ptr<const Kernel> body)
+      : stream_(stream), body_(std::move(body)) {}
+  void run(const KernelCall& call) const override {
+    stream_.submit([body = body_, call, in = std::vector<Tensor>(call.in.begin(), call.in.end()),
+                    out = std::vector<Tensor>(call.out.begin(), call.out.end())] {
+      KernelCall mine = call;
+      mine.in = in;
+      mine.out = out;
+      body->run(mine);
+    });
+  }
+
+ private:
+  EmulatedStream& stream_;
+  std::shared_ptr<const Kernel> body_;
+};
+
+class SubmittedFinish final : public FinishKernels {
+ public:
+  SubmittedFinish(EmulatedStream& stream, const FinishRule& rule) : stream_(stream), rule_(rule) {}
+  void collect(Tensor square_sums, Tensor loss, const StepState* state,
+               Tensor mine) const override {
+    stream_.submit([=] {
+      auto* out = mine.as<double>();
+      out[0] = 0;
+      for (int64_t u = 0; u < square_sums.elements(); ++u) out[0] += square_sums.as<double>()[u];
+      out[1] = *loss.as<double>();
+      out[2] = state->stop;
+    });
+  }
+  void finish(Tensor all, StepState* state) const override {
+    stream_.submit([all, state, rule = rule_] {
+      state->grad_square_sum = state->loss_sum = 0;
+      state->stop = 0;
+      for (const auto* v = all.as<double>(); v < all.as<double>() + all.elements(); v += 3) {
+        state->grad_square_sum += v[0];
+        state->loss_sum += v[1];
+        if (v[2] != 0) state->stop = 1;
+      }
+      finish_step(*state, rule);
+    });
+  }
+
+ private:
+  EmulatedStream& stream_;
+  FinishRule rule_;
+};
+
+class SubmittedLibrary final : public KernelLibrary {
+ public:
+  // `finish_on_device`: whether the step can end without the host.
+  SubmittedLibrary(EmulatedStream& stream, bool finish_on_device)
+      : stream_(stream), finish_on_device_(finish_on_device), cpu_(make_cpu_library()) {}
+  int64_t workspace_bytes(const KernelSpec& spec) const override {
+    return cpu_->workspace_bytes(spec);
+  }
+  int64_t packed_bytes(const KernelSpec& spec) const override { return cpu_->packed_bytes(spec); }
+  std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
+    return std::make_unique<SubmittedKernel>(stream_, cpu_->make(spec));
+  }
+  std::unique_ptr<FinishKernels> make_finish(const FinishRule& rule) const override {
+    if (!finish_on_device_) return nullptr;
+    return std::make_unique<SubmittedFinish>(stream_, rule);
+  }
+  std::string description() const override { return "the CPU's kernels on a stream"; }
+
+ private:
+  EmulatedStream& stream_;
+  bool finish_on_device_;
+  std::unique_ptr<KernelLibrary> cpu_;
+};
+
+// A device with streams of its own and the CPU's numbers.
+inline Backend submitted_backend(bool finish_on_device = true) {
+  Backend backend;
+  backend.device = make_emulated_device();
+  backend.compute = backend.device->make_stream();
+  backend.copies = backend.device->make_stream();
+  backend.library = std::make_unique<SubmittedLibrary>(
+      *static_cast<EmulatedStream*>(backend.compute->native()), finish_on_device);
+  return backend;
+}
+
+}  // namespace dstrain
