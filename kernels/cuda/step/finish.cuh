@@ -1,0 +1,14 @@
+// The end of a step on the device: a few hundred bytes, so latency is all; one block each.
+#pragma once
+
+#include <memory>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/kernel.h"
+
+namespace dstrain::DSTRAIN_BACKEND {
+
+std::unique_ptr<FinishKernels> make_finish_kernels(const FinishRule& rule,
+                                                   const LaunchContext& context);
+
+}  // namespace dstrain::DSTRAIN_BACKEND
