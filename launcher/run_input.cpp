@@ -14,6 +14,7 @@
 #include "runtime/core/device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
+#include "runtime/engine/fit.h"
 #include "runtime/engine/run.h"
 #include "runtime/storage/checkpoint.h"
 #include "runtime/storage/weights.h"
@@ -93,25 +94,32 @@ void check_surroundings(const Job& job, int ranks_here) {
     check_weights(job.init_weights, weights_of(job.model));
   }
   const MemoryOffer offer = available_memory();
-  // A plan of a model that is far too large would itself take its time.
-  const double least = weight_count(job.model) * kLeastBytesPerWeight;
-  if (least > static_cast<double>(offer.bytes))
-    check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes, offer.source,
-                 true);
-  check_memory(planned_bytes(job) + kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
+  if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
+    check_memory(kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
+  } else {
+    // A plan of a model that is far too large would itself take its time.
+    const double least = weight_count(job.model) * kLeastBytesPerWeight;
+    if (least > static_cast<double>(offer.bytes))
+      check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes,
+                   offer.source, true);
+    const int64_t needed = planned_bytes(job) + kProcessOverheadBytes;
+    const int64_t each = offer.bytes / ranks_here;
+    check_memory(needed, ranks_here, offer.bytes, offer.source, false,
+                 needed > each ? advice_to_fit(job, each - kProcessOverheadBytes) : "");
+  }
   check_output_directory(job.output);
 }
 
 void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,
-                  bool lower_bound) {
+                  bool lower_bound, const std::string& advice) {
   if (needed <= offered / ranks_here) return;
   fail_user(
-      "the run needs {}{} ({} rank{} x {}), and this machine offers {} ({}): use fewer ranks, a "
-      "smaller "
-      "micro-batch, block_size or model; 'dstrain plan' shows what takes the memory",
+      "the run needs {}{} ({} rank{} x {}), and this machine offers {} ({}): {}; 'dstrain plan' "
+      "shows what takes the memory",
       lower_bound ? "at least " : "", bytes_text(static_cast<double>(needed) * ranks_here),
       ranks_here, ranks_here == 1 ? "" : "s", bytes_text(static_cast<double>(needed)),
-      bytes_text(static_cast<double>(offered)), source);
+      bytes_text(static_cast<double>(offered)), source,
+      advice.empty() ? "use fewer ranks, a smaller micro-batch, block_size or model" : advice);
 }
 
 void check_output_directory(const std::string& directory) {

@@ -36,9 +36,9 @@ void check_surroundings(const Job& job, int ranks_here);
 
 // The part of check_surroundings that compares `needed` bytes for each of `ranks_here` ranks with what
 // is offered. `lower_bound`: the run needs that and more. Throws UserError with both numbers and what to
-// do.
+// do (`advice`, where there is better than the usual).
 void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,
-                  bool lower_bound = false);
+                  bool lower_bound = false, const std::string& advice = "");
 
 // Makes the directory where it is missing and proves that files can be made in it. Throws UserError.
 void check_output_directory(const std::string& directory);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "runtime/core/cpu.h"
+#include "runtime/engine/backend.h"
+#include "runtime/engine/fit.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/plan/print.h"
 
@@ -27,7 +29,8 @@ int64_t planned_bytes(const Job& job) {
 }
 
 std::string plan_text(const Job& job, int rank) {
-  return plan_to_text(plan_of(job, rank), fmt::format("rank {} of {}", rank, job.ranks));
+  return plan_to_text(plan_of(job, rank), fmt::format("rank {} of {}", rank, job.ranks)) + "\n" +
+         changes_text(job);
 }
 
 std::string plan_json(const Job& job, int rank) {

@@ -7,6 +7,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/core/text.h"
+#include "runtime/engine/fit.h"
 #include "runtime/optim/adam_corrections.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/lr_schedule.h"
@@ -39,6 +40,14 @@ std::vector<std::string> instruction_names(const Plan& plan) {
   return names;
 }
 
+RankPlan plan_that_fits(const Job& job, const Backend& backend, Communicator& host, int threads) {
+  RankPlan plans = make_rank_plan(job, {host.rank(), host.size()}, *backend.library, threads);
+  const int gpus = std::max(cuda_devices(), 1);
+  check_device_memory(job, plans.memory, *backend.device,
+                      (ranks_on_this_host_from_environment() + gpus - 1) / gpus, host);
+  return plans;
+}
+
 }  // namespace
 
 Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx)
@@ -51,7 +60,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       backend_(std::move(backend)),
       device_comm_(make_device_communicator(*ctx.comm, *backend_.device)),
       comm_(device_comm_ ? *device_comm_ : *ctx.comm),
-      plans_(make_rank_plan(job, {comm_.rank(), comm_.size()}, *backend_.library, ctx.threads)),
+      plans_(plan_that_fits(job, backend_, *ctx.comm, ctx.threads)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
       model_(plans_.train, arenas_, comm_, ctx.threads),
       train_(plans_.train, arenas_, backend_, job, comm_, ctx.slot) {

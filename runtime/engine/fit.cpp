@@ -1,0 +1,204 @@
+#include "runtime/engine/fit.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "runtime/core/cpu.h"
+#include "runtime/core/error.h"
+#include "runtime/core/text.h"
+#include "runtime/engine/backend.h"
+#include "runtime/ir/rule.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int kMostHalvings = 4;
+
+struct Change {
+  std::string settings;
+  std::function<void(Job&)> apply;
+};
+using Axis = std::vector<Change>;
+
+ReduceMode usual_reduce(int stage) {
+  return stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
+}
+
+Axis stages(const Job& job) {
+  Axis axis;
+  for (int stage = job.zero_stage + 1; stage <= 3 && job.ranks > 1; ++stage)
+    axis.push_back({fmt::format("--set zero_optimization.stage={}", stage), [stage](Job& j) {
+                      if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
+                      j.zero_stage = stage;
+                    }});
+  return axis;
+}
+
+Axis recomputes(const Job& job) {
+  Axis axis;
+  const RecomputeConfig every_layer{RecomputeMode::interval, 1};
+  if (job.recompute.mode == RecomputeMode::none)
+    axis.push_back({"--set dstrain.recompute=selective", [](Job& j) {
+                      j.recompute = {RecomputeMode::selective, 0};
+                    }});
+  if (job.recompute != every_layer)
+    axis.push_back({"--set dstrain.recompute=1", [=](Job& j) { j.recompute = every_layer; }});
+  return axis;
+}
+
+Axis micro_batches(const Job& job) {
+  Axis axis;
+  BatchConfig batch = job.batch;
+  for (int i = 0; i < kMostHalvings && batch.micro_batch % 2 == 0; ++i) {
+    batch.micro_batch /= 2;
+    batch.accumulation *= 2;
+    axis.push_back({fmt::format("--set train_micro_batch_size_per_gpu={} --set "
+                                "gradient_accumulation_steps={}",
+                                batch.micro_batch, batch.accumulation),
+                    [batch](Job& j) { j.batch = batch; }});
+  }
+  return axis;
+}
+
+// Seconds of a step on a machine of the device's kind; rough, but enough to put variants in order.
+double step_seconds(const Plan& plan, const std::string& device) {
+  const bool gpu = device == "cuda";
+  const double flops = (gpu ? 3e14 : 5e11) / (plan.program.dtype == DType::f32 ? 2 : 1);
+  const double traffic = gpu ? 2e12 : 2e10, wire = gpu ? 1e11 : 5e9;
+  double seconds = static_cast<double>(wire_bytes(plan)) / wire;
+  for (const Issue& issue : plan.order) {
+    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    const Cost cost = cost_of(plan.program, op);
+    if (!is_collective(op.op)) seconds += std::max(cost.flops / flops, cost.bytes / traffic);
+  }
+  return seconds;
+}
+
+class Planner {
+ public:
+  explicit Planner(const Job& job)
+      : job_(job), library_(make_planning_library(job.device)), seconds_(plan(job).seconds) {}
+
+  Variant variant(const std::vector<const Change*>& changes) const {
+    Job job = job_;
+    std::vector<std::string_view> settings;
+    for (const Change* change : changes) {
+      change->apply(job);
+      settings.push_back(change->settings);
+    }
+    const Planned planned = plan(job);
+    return {fmt::format("{}", fmt::join(settings, " ")), planned.bytes, planned.seconds / seconds_};
+  }
+
+ private:
+  struct Planned {
+    int64_t bytes;
+    double seconds;
+  };
+  Planned plan(const Job& job) const {
+    const RankPlan planned =
+        make_rank_plan(job, {0, job.ranks}, *library_, threads_per_rank(job.ranks));
+    return {planned.memory.total(), step_seconds(planned.train, job.device)};
+  }
+
+  const Job& job_;
+  std::unique_ptr<KernelLibrary> library_;
+  double seconds_;
+};
+
+// All choices of exactly `count` axes, with one change of each.
+std::vector<std::vector<const Change*>> combinations(const std::vector<Axis>& axes, size_t count) {
+  std::vector<std::vector<const Change*>> all{{}};
+  for (const Axis& axis : axes) {
+    const size_t before = all.size();
+    for (size_t i = 0; i < before; ++i)
+      for (const Change& change : axis) {
+        all.push_back(all[i]);
+        all.back().push_back(&change);
+      }
+  }
+  std::erase_if(all, [count](const auto& choice) { return choice.size() != count; });
+  return all;
+}
+
+std::vector<Axis> axes_of(const Job& job) {
+  return {stages(job), recomputes(job), micro_batches(job)};
+}
+
+void cheapest_first(std::vector<Variant>& variants) {
+  std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
+    return a.slowdown != b.slowdown ? a.slowdown < b.slowdown : a.bytes < b.bytes;
+  });
+}
+
+}  // namespace
+
+std::vector<Variant> single_changes(const Job& job) {
+  const Planner planner(job);
+  const std::vector<Axis> axes = axes_of(job);
+  std::vector<Variant> variants;
+  for (const auto& choice : combinations(axes, 1)) variants.push_back(planner.variant(choice));
+  cheapest_first(variants);
+  return variants;
+}
+
+std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, size_t most) {
+  const Planner planner(job);
+  const std::vector<Axis> axes = axes_of(job);
+  std::vector<Variant> fitting;
+  for (size_t count = 1; count <= axes.size() && fitting.size() < most; ++count) {
+    std::vector<Variant> more;
+    for (const auto& choice : combinations(axes, count)) more.push_back(planner.variant(choice));
+    std::erase_if(more, [offered](const Variant& v) { return v.bytes > offered; });
+    cheapest_first(more);
+    fitting.insert(fitting.end(), more.begin(), more.end());
+  }
+  cheapest_first(fitting);
+  fitting.resize(std::min(fitting.size(), most));
+  return fitting;
+}
+
+std::string advice_to_fit(const Job& job, int64_t offered) {
+  std::vector<std::string> ways;
+  for (const Variant& v : ways_to_fit(job, offered))
+    ways.push_back(fmt::format("{} ({})", v.settings, bytes_text(static_cast<double>(v.bytes))));
+  if (ways.empty())
+    return "no ZeRO stage, recompute or smaller micro-batch makes it fit: use a smaller model or "
+           "block_size, or more machines";
+  return fmt::format("to fit, add {}", fmt::join(ways, ", or "));
+}
+
+std::string changes_text(const Job& job) {
+  const std::vector<Variant> variants = single_changes(job);
+  if (variants.empty()) return {};
+  std::string text = "with other settings, cheapest in estimated time first\n";
+  for (const Variant& v : variants)
+    text += fmt::format("  {:>10}  {:.2f} x the time  {}\n",
+                        bytes_text(static_cast<double>(v.bytes)), v.slowdown, v.settings);
+  return text;
+}
+
+void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
+                         int sharing, Communicator& host) {
+  const DeviceBytes has = device.memory();
+  // Nobody reserves anything before everybody has looked.
+  const std::array<double, 1> lacks{has.total > 0 && memory.total() > has.free / sharing ? 1.0 : 0};
+  std::vector<double> all(static_cast<size_t>(host.size()));
+  host.gather_values(lacks, all);
+  if (lacks[0] != 0)
+    fail_user(
+        "the run needs {} on each GPU ({} rank{} x {}), and {} are free of {}'s {}: {}; "
+        "'dstrain plan' shows what takes the memory",
+        bytes_text(static_cast<double>(memory.total()) * sharing), sharing, sharing == 1 ? "" : "s",
+        bytes_text(static_cast<double>(memory.total())), bytes_text(static_cast<double>(has.free)),
+        device.name(), bytes_text(static_cast<double>(has.total)),
+        advice_to_fit(job, has.free / sharing));
+  for (size_t r = 0; r < all.size(); ++r)
+    if (all[r] != 0)
+      fail_user("rank {}'s GPU has too little free memory; its own message says more", r);
+}
+
+}  // namespace dstrain
