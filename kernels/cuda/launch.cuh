@@ -12,6 +12,8 @@
 //   widen(x), narrow<T>(x)  float from float, bf16 or f16 and back, rounded to nearest even
 #pragma once
 
+#include <memory>
+
 #ifdef __CUDACC__
 #include "kernels/cuda/device/launch.cuh"
 #else
@@ -20,9 +22,14 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
+// What products share on a device (products/): null on the emulated one.
+class ProductState;
+
 // What the kernels of a library run in.
 struct LaunchContext {
   cudaStream_t stream = nullptr;
+  std::shared_ptr<ProductState> products = nullptr;
+  bool tf32 = false;  // f32 products may round their operands to TF32
 };
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,3 +1,4 @@
+#include "kernels/cuda/families.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library.h"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
@@ -7,19 +8,52 @@
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
+enum class Family { product, attention, memory_bound };
+
+Family family_of(OpKind op) {
+  switch (op) {
+    case OpKind::linear:
+    case OpKind::linear_input_grad:
+    case OpKind::linear_weight_grad:
+      return Family::product;
+    case OpKind::attention:
+    case OpKind::attention_grad:
+      return Family::attention;
+    default:
+      return Family::memory_bound;
+  }
+}
+
 class Library final : public KernelLibrary {
  public:
   explicit Library(const LaunchContext& context) : context_(context) {}
 
   int64_t workspace_bytes(const KernelSpec& spec) const override {
-    return memory_bound_workspace_bytes(spec);
+    switch (family_of(spec.op)) {
+      case Family::product:
+        return product_workspace_bytes(spec);
+      case Family::attention:
+        return attention_workspace_bytes(spec);
+      default:
+        return memory_bound_workspace_bytes(spec);
+    }
   }
 
   // The libraries of this device take a weight as it is.
   int64_t packed_bytes(const KernelSpec&) const override { return 0; }
 
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
-    std::unique_ptr<Kernel> kernel = make_memory_bound(spec, context_);
+    std::unique_ptr<Kernel> kernel;
+    switch (family_of(spec.op)) {
+      case Family::product:
+        kernel = make_product(spec, context_);
+        break;
+      case Family::attention:
+        kernel = make_attention(spec, context_);
+        break;
+      default:
+        kernel = make_memory_bound(spec, context_);
+    }
     check(kernel != nullptr, "the {} library has no body for {}", kBackendName, name_of(spec.op));
     return kernel;
   }
@@ -37,7 +71,7 @@ class Library final : public KernelLibrary {
 }  // namespace
 
 std::unique_ptr<KernelLibrary> make_library(cudaStream_t stream) {
-  return std::make_unique<Library>(LaunchContext{stream});
+  return std::make_unique<Library>(LaunchContext{stream, make_product_state()});
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -66,7 +66,7 @@ struct DropoutRule {
         scale(static_cast<float>(65536.0 / (65536.0 - threshold))) {}
 };
 
-inline uint32_t dropout_bits(PhiloxKey key, uint64_t sample, uint64_t element) {
+constexpr uint32_t dropout_bits(PhiloxKey key, uint64_t sample, uint64_t element) {
   const uint64_t block = element / 8;
   const PhiloxBlock r =
       philox(key, {static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32),

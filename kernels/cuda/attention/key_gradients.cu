@@ -1,0 +1,145 @@
+// d_k and d_v of attention on tensor cores: rows are keys and columns queries, so that both sums stay with
+// the warp that owns the key (formulas: query_gradient.cu). d_v = c (M P)^T d_y, d_k = dS^T q / sqrt(D).
+// The queries of the next step travel while this one computes.
+//
+// Floors, per head of T keys: 4 D T^2 FLOPs (the causal half of four products); 12 T D + 8 T bytes.
+#include "kernels/cuda/attention/kernels.cuh"
+#include "kernels/cuda/attention/rows.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+// d_weights <- dS / c.
+template <int kTiles>
+__device__ __forceinline__ void score_gradients(float (&d_weights)[kTiles][4],
+                                                const float (&weights)[kTiles][4],
+                                                const float* delta, const Lane& lane) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      d_weights[n][i] = weights[n][i] * (d_weights[n][i] - delta[lane.column(n, i)]);
+}
+
+template <class T, int kWidth, int kRowTiles, int kColumns, int kPart>
+__global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArguments a) {
+  constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
+  T* const key_tile = dynamic_shared<T>();
+  T* const value_tile = key_tile + kRows * kWidth;
+  T* const stages =
+      value_tile + kRows * kWidth;  // two of queries and d_y, then of their statistics
+  float* const statistics = reinterpret_cast<float*>(stages + 2 * kStage);
+
+  const HeadOfBlock head(a);
+  const T* const qkv = static_cast<const T*>(a.qkv);
+  const HeadRows<const T> queries = head.part(qkv, 0),
+                          d_y = head.rows(static_cast<const T*>(a.d_y));
+  const DropoutSource dropout = head.dropout();
+  const Lane lane;
+  const int thread = static_cast<int>(threadIdx.x), warp_row = thread / 32 * kWarpRows;
+  const int64_t first_row =
+      static_cast<int64_t>(blockIdx.x) * kRows;  // seen by the most queries: first
+
+  float d_keys[kRowTiles][kWidth / 8][4] = {}, d_values[kRowTiles][kWidth / 8][4] = {};
+
+  // lse in units of log2, and delta, of kColumns queries: [2][kColumns].
+  const auto load_stage = [&](int stage, int64_t column) {
+    T* const to = stages + stage * kStage;
+    load_tile<kColumns, kWidth>(to, queries, column);
+    load_tile<kColumns, kWidth>(to + kColumns * kWidth, d_y, column);
+    if (thread >= kColumns) return;
+    const int64_t query = column + thread, at = head.statistics() + query;
+    float* const pair = statistics + stage * 2 * kColumns;
+    // The weights of queries past the end are 2^-infinity.
+    pair[thread] = query < a.seq ? a.lse[at] * kLog2e : INFINITY;
+    pair[kColumns + thread] = query < a.seq ? a.delta[at] : 0;
+  };
+  load_tile<kRows, kWidth>(key_tile, head.part(qkv, 1), first_row);
+  load_tile<kRows, kWidth>(value_tile, head.part(qkv, 2), first_row);
+  load_stage(0, first_row);
+  int now = 0;
+  for (int64_t column = first_row; column < a.seq; column += kColumns, now ^= 1) {
+    wait_copies();
+    __syncthreads();
+    if (column + kColumns < a.seq) load_stage(now ^ 1, column + kColumns);
+      // In parts, so that the fragments of a part fit in registers beside both sums.
+#pragma unroll 1
+    for (int part = 0; part < kColumns; part += kPart) {
+      const T* const query_tile = stages + now * kStage + part * kWidth;
+      const T* const d_y_tile = query_tile + kColumns * kWidth;
+      const float* const shift = statistics + now * 2 * kColumns + part;
+      const float* const delta = shift + kColumns;
+      const int64_t query = column + part;
+
+      uint32_t active = 0;  // row tiles that any of these queries sees
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+        active |= (query + kPart > first_row + r * kRowStep + warp_row ? 1u : 0u) << r;
+      float weights[kRowTiles][kPart / 8][4] = {}, d_weights[kRowTiles][kPart / 8][4] = {};
+      add_scores<kRowTiles, kPart, kWidth>(weights, key_tile, warp_row, query_tile, active);
+      add_scores<kRowTiles, kPart, kWidth>(d_weights, value_tile, warp_row, d_y_tile, active);
+
+      uint32_t rounded[kRowTiles][kPart / 16][4], d_scores[kRowTiles][kPart / 16][4];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        if ((active >> r & 1u) == 0) continue;
+        const int64_t row = first_row + r * kRowStep + warp_row;
+        if (query < row + kWarpRows) hide_past_queries(weights[r], row, query, lane);
+#pragma unroll
+        for (int n = 0; n < kPart / 8; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            weights[r][n][i] =
+                exp2_of(fmaf(weights[r][n][i], a.exponent_scale, -shift[lane.column(n, i)]));
+        }
+        if (dropout.threshold != 0) {
+          const KeptQueries<kPart> kept(dropout, row, query, lane);
+          clear_dropped(d_weights[r], kept, lane);
+          score_gradients(d_weights[r], weights[r], delta, lane);
+          clear_dropped(weights[r], kept, lane);
+        } else {
+          score_gradients(d_weights[r], weights[r], delta, lane);
+        }
+        pack_weights<T>(rounded[r], weights[r]);
+        pack_weights<T>(d_scores[r], d_weights[r]);
+      }
+      add_product<kRowTiles, kPart, kWidth>(d_values, rounded, d_y_tile, active);
+      add_product<kRowTiles, kPart, kWidth>(d_keys, d_scores, query_tile, active);
+    }
+  }
+
+  __syncthreads();
+  const float factor = a.drop_scale * a.score_scale;
+  T* const d_qkv = static_cast<T*>(a.d_qkv);
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) {
+    const int row = r * kRowStep + warp_row;
+    store_fragments<kWidth>(d_keys[r], factor, factor, key_tile, row, head.part(d_qkv, 1),
+                            first_row + row);
+    store_fragments<kWidth>(d_values[r], a.drop_scale, a.drop_scale, value_tile, row,
+                            head.part(d_qkv, 2), first_row + row);
+  }
+}
+
+template <class T, int kWidth, int kRowTiles, int kColumns, int kPart>
+void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
+  constexpr int kRows = kRowTiles * kRowStep;
+  constexpr size_t kShared =
+      sizeof(T) * kWidth * (2 * kRows + 4 * kColumns) + sizeof(float) * 4 * kColumns;
+  const auto kernel = key_gradients_kernel<T, kWidth, kRowTiles, kColumns, kPart>;
+  allow_shared("attention d_k, d_v", kernel, kShared);
+  launch(context.stream, "attention d_k, d_v", grid_of<kRows>(a, samples, kShared), kernel, a);
+}
+
+}  // namespace
+
+template <class T>
+void launch_key_gradients(const AttentionArguments& a, int64_t samples,
+                          const LaunchContext& context) {
+  if (a.head_size <= 64) return launch_tiles<T, 64, 2, 64, 16>(a, samples, context);
+  launch_tiles<T, 128, 1, 32, 32>(a, samples, context);
+}
+template void launch_key_gradients<bf16>(const AttentionArguments&, int64_t, const LaunchContext&);
+template void launch_key_gradients<f16>(const AttentionArguments&, int64_t, const LaunchContext&);
+
+}  // namespace dstrain::DSTRAIN_BACKEND

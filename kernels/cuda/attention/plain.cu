@@ -1,0 +1,203 @@
+// Attention without tensor cores: any head size, any dtype, sums in f32 by ordinary multiply-adds. The path
+// of f32 and of heads of more than 128 numbers. A warp owns one row (a query, or in the pass of d_k and
+// d_v a key) and walks over the rows it meets, 32 at a time: first a lane makes the score of one of them,
+// then a lane adds up some of the head's numbers.
+//
+// Floor, per head of T rows: FLOPs as on tensor cores, at the rate of ordinary multiply-adds; operands of
+// scores are read with a stride, from the cache.
+#include "kernels/cuda/attention/kernels.cuh"
+#include "kernels/cuda/attention/rows.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+inline constexpr int kLaneSums = 4;  // of a head's numbers in one walk: 128 by a warp
+
+// What the lanes of a warp tell each other: the 32 weights of a step.
+struct StepWeights {
+  float weights[kWarps][32], d_scores[kWarps][32];
+};
+
+template <class T>
+__device__ float dot(const T* a, const T* b, int n) {
+  float sum = 0;
+  for (int d = 0; d < n; ++d) sum += widen(a[d]) * widen(b[d]);
+  return sum;
+}
+
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int m = 16; m > 0; m /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, m));
+  return x;
+}
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int m = 16; m > 0; m /= 2) x += __shfl_xor_sync(~0u, x, m);
+  return x;
+}
+
+// sums[i] += sum over the step's rows of weights[c] * rows[first + c][lane + 32 i].
+template <class T>
+__device__ __forceinline__ void add_rows(float (&sums)[kLaneSums], const float* weights,
+                                         const HeadRows<const T>& rows, int64_t first, int count,
+                                         int from, int lane) {
+  for (int c = 0; c < count; ++c) {
+    const T* row = rows.at + (first + c) * rows.stride;
+#pragma unroll
+    for (int i = 0; i < kLaneSums; ++i) {
+      const int d = from + lane + 32 * i;
+      if (d < rows.width) sums[i] += weights[c] * widen(row[d]);
+    }
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void write_sums(const float (&sums)[kLaneSums], float factor,
+                                           const HeadRows<T>& to, int64_t row, int from, int lane) {
+#pragma unroll
+  for (int i = 0; i < kLaneSums; ++i) {
+    const int d = from + lane + 32 * i;
+    if (d < to.width) to.at[row * to.stride + d] = narrow<T>(sums[i] * factor);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArguments a) {
+  __shared__ StepWeights step;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
+  if (row >= a.seq) return;
+  const HeadOfBlock head(a);
+  const T* const qkv = static_cast<const T*>(a.qkv);
+  const HeadRows<const T> queries = head.part(qkv, 0), keys = head.part(qkv, 1),
+                          values = head.part(qkv, 2);
+  const DropoutSource dropout = head.dropout();
+  const T* const query = queries.at + row * queries.stride;
+  float* const weights = step.weights[warp];
+  // To base 2; -infinity where the query does not see the key.
+  const auto exponent = [&](int64_t key) {
+    return key > row ? -INFINITY
+                     : dot(query, keys.at + key * keys.stride, a.head_size) * a.exponent_scale;
+  };
+
+  float max = -INFINITY, total = 0;  // the total: of this lane
+  for (int64_t first = 0; first <= row; first += 32) {
+    const float e = exponent(first + lane);
+    const float new_max = fmaxf(max, warp_max(e));
+    total = total * exp2_of(max - new_max) + exp2_of(e - new_max);
+    max = new_max;
+  }
+  total = warp_sum(total);
+  if (lane == 0) a.lse[head.statistics() + row] = (max + log2f(total)) * kLn2;
+
+  for (int from = 0; from < a.head_size; from += 32 * kLaneSums) {
+    float sums[kLaneSums] = {};
+    for (int64_t first = 0; first <= row; first += 32) {
+      const int64_t key = first + lane;
+      float weight = exp2_of(exponent(key) - max);
+      if (dropout.threshold != 0 && !dropout.keeps(dropout.element(row, key))) weight = 0;
+      __syncwarp();
+      weights[lane] = weight;
+      __syncwarp();
+      const int64_t left = row + 1 - first;
+      add_rows(sums, weights, values, first, left < 32 ? static_cast<int>(left) : 32, from, lane);
+    }
+    write_sums(sums, a.drop_scale / total, head.rows(static_cast<T*>(a.y)), row, from, lane);
+  }
+}
+
+// d_q (kKeys = false) or d_k and d_v (true) of one row. Formulas: query_gradient.cu.
+template <class T, bool kKeys>
+__global__ void __launch_bounds__(kThreads) plain_gradient_kernel(AttentionArguments a) {
+  __shared__ StepWeights step;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
+  if (row >= a.seq) return;
+  const HeadOfBlock head(a);
+  const T* const qkv = static_cast<const T*>(a.qkv);
+  const HeadRows<const T> queries = head.part(qkv, 0), keys = head.part(qkv, 1),
+                          values = head.part(qkv, 2), d_y = head.rows(static_cast<const T*>(a.d_y));
+  const DropoutSource dropout = head.dropout();
+  const float* const lse = a.lse + head.statistics();
+  const float* const delta = a.delta + head.statistics();
+  const int64_t begin = kKeys ? row : 0, end = kKeys ? a.seq : row + 1;
+  T* const d_qkv = static_cast<T*>(a.d_qkv);
+  const float factor = a.drop_scale * a.score_scale;
+
+  for (int from = 0; from < a.head_size; from += 32 * kLaneSums) {
+    float d_row[kLaneSums] = {}, d_value[kLaneSums] = {};
+    for (int64_t first = begin; first < end; first += 32) {
+      const int64_t other = first + lane;
+      const int64_t i = kKeys ? other : row, j = kKeys ? row : other;
+      float weight = 0, d_score = 0;
+      if (other < end) {
+        const float score =
+            dot(queries.at + i * queries.stride, keys.at + j * keys.stride, a.head_size);
+        weight = exp2_of(score * a.exponent_scale - lse[i] * kLog2e);
+        const bool kept = dropout.threshold == 0 || dropout.keeps(dropout.element(i, j));
+        const float d_weight =
+            kept ? dot(d_y.at + i * d_y.stride, values.at + j * values.stride, a.head_size) : 0;
+        d_score = weight * (d_weight - delta[i]);
+        if (!kept) weight = 0;
+      }
+      __syncwarp();
+      step.weights[warp][lane] = weight;
+      step.d_scores[warp][lane] = d_score;
+      __syncwarp();
+      const int count = end - first < 32 ? static_cast<int>(end - first) : 32;
+      add_rows(d_row, step.d_scores[warp], kKeys ? queries : keys, first, count, from, lane);
+      if constexpr (kKeys) add_rows(d_value, step.weights[warp], d_y, first, count, from, lane);
+    }
+    write_sums(d_row, factor, head.part(d_qkv, kKeys ? 1 : 0), row, from, lane);
+    if constexpr (kKeys) write_sums(d_value, a.drop_scale, head.part(d_qkv, 2), row, from, lane);
+  }
+}
+
+// One warp per row of a head.
+template <class T>
+__global__ void __launch_bounds__(kThreads) delta_kernel(AttentionArguments a) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
+  if (row >= a.seq) return;
+  const HeadOfBlock head(a);
+  const HeadRows<const T> d_y = head.rows(static_cast<const T*>(a.d_y));
+  const HeadRows<const T> y = head.rows(static_cast<const T*>(a.y));
+  float sum = 0;
+  for (int d = lane; d < a.head_size; d += 32)
+    sum += widen(d_y.at[row * d_y.stride + d]) * widen(y.at[row * y.stride + d]);
+  sum = warp_sum(sum);
+  if (lane == 0) a.delta[head.statistics() + row] = sum / a.drop_scale;
+}
+
+}  // namespace
+
+template <class T>
+void launch_delta(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
+  launch(context.stream, "attention delta", grid_of<kWarps>(a, samples), delta_kernel<T>, a);
+}
+
+template <class T>
+void launch_plain_forward(const AttentionArguments& a, int64_t samples,
+                          const LaunchContext& context) {
+  launch(context.stream, "plain attention", grid_of<kWarps>(a, samples), plain_forward_kernel<T>,
+         a);
+}
+
+template <class T>
+void launch_plain_gradients(const AttentionArguments& a, int64_t samples,
+                            const LaunchContext& context) {
+  const Grid grid = grid_of<kWarps>(a, samples);
+  launch(context.stream, "plain attention d_q", grid, plain_gradient_kernel<T, false>, a);
+  launch(context.stream, "plain attention d_k, d_v", grid, plain_gradient_kernel<T, true>, a);
+}
+
+#define DSTRAIN_ATTENTION_OF(T)                                                                    \
+  template void launch_delta<T>(const AttentionArguments&, int64_t, const LaunchContext&);         \
+  template void launch_plain_forward<T>(const AttentionArguments&, int64_t, const LaunchContext&); \
+  template void launch_plain_gradients<T>(const AttentionArguments&, int64_t, const LaunchContext&);
+DSTRAIN_ATTENTION_OF(float)
+DSTRAIN_ATTENTION_OF(bf16)
+DSTRAIN_ATTENTION_OF(f16)
+#undef DSTRAIN_ATTENTION_OF
+
+}  // namespace dstrain::DSTRAIN_BACKEND

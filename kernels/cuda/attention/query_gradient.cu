@@ -1,0 +1,116 @@
+// d_q of attention on tensor cores: rows are queries, as in the forward pass. With P = exp(score - lse),
+// M the kept weights and c their scale: dS = P (c M (d_y v^T) - sum(d_y y)), d_q = dS k / sqrt(D). c is
+// taken out of the block products: dS / c is what they see, and c joins the final factor. The keys and values of
+// the next step travel while this one computes.
+//
+// Floors, per head of T queries: 3 D T^2 FLOPs (the causal half of three products); 10 T D + 8 T bytes.
+// d_k and d_v are a pass of their own (key_gradients.cu), so that every sum has one owner and a fixed
+// order: scores are made twice, 7 products instead of 5.
+#include "kernels/cuda/attention/kernels.cuh"
+#include "kernels/cuda/attention/rows.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+template <class T, int kWidth, int kRowTiles, int kColumns>
+__global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionArguments a) {
+  constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
+  T* const query_tile = dynamic_shared<T>();
+  T* const d_y_tile = query_tile + kRows * kWidth;
+  T* const stages = d_y_tile + kRows * kWidth;  // two of keys and values
+
+  const HeadOfBlock head(a);
+  const T* const qkv = static_cast<const T*>(a.qkv);
+  const HeadRows<const T> keys = head.part(qkv, 1), values = head.part(qkv, 2);
+  const DropoutSource dropout = head.dropout();
+  const Lane lane;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * kWarpRows;
+  const int64_t first_row = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int64_t end = first_row + kRows < a.seq ? first_row + kRows : a.seq;
+
+  float shift[kRowTiles][2], delta[kRowTiles][2];
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int64_t row = first_row + r * kRowStep + warp_row + lane.g + half * 8;
+      // The weights of queries past the end are 2^-infinity.
+      shift[r][half] = row < a.seq ? a.lse[head.statistics() + row] * kLog2e : INFINITY;
+      delta[r][half] = row < a.seq ? a.delta[head.statistics() + row] : 0;
+    }
+  }
+  float sums[kRowTiles][kWidth / 8][4] = {};
+
+  const auto load_stage = [&](T* stage, int64_t column) {
+    load_tile<kColumns, kWidth>(stage, keys, column);
+    load_tile<kColumns, kWidth>(stage + kColumns * kWidth, values, column);
+  };
+  load_tile<kRows, kWidth>(query_tile, head.part(qkv, 0), first_row);
+  load_tile<kRows, kWidth>(d_y_tile, head.rows(static_cast<const T*>(a.d_y)), first_row);
+  load_stage(stages, 0);
+  int now = 0;
+  for (int64_t column = 0; column < end; column += kColumns, now ^= 1) {
+    wait_copies();
+    __syncthreads();
+    if (column + kColumns < end) load_stage(stages + (now ^ 1) * kStage, column + kColumns);
+    const T* const key_tile = stages + now * kStage;
+    const T* const value_tile = key_tile + kColumns * kWidth;
+
+    uint32_t active = 0;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+      active |= (column <= first_row + r * kRowStep + warp_row ? 1u : 0u) << r;
+    float scores[kRowTiles][kColumns / 8][4] = {}, d_weights[kRowTiles][kColumns / 8][4] = {};
+    add_scores<kRowTiles, kColumns, kWidth>(scores, query_tile, warp_row, key_tile, active);
+    add_scores<kRowTiles, kColumns, kWidth>(d_weights, d_y_tile, warp_row, value_tile, active);
+
+    uint32_t d_scores[kRowTiles][kColumns / 16][4];
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      if ((active >> r & 1u) == 0) continue;
+      const int64_t row = first_row + r * kRowStep + warp_row;
+      if (column + kColumns > row) hide_future_keys(scores[r], row, column, lane);
+      if (dropout.threshold != 0)
+        clear_dropped(d_weights[r], KeptKeys<kColumns>(dropout, row, column, lane), lane);
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          d_weights[r][n][i] = exp2_of(fmaf(scores[r][n][i], a.exponent_scale, -shift[r][i / 2])) *
+                               (d_weights[r][n][i] - delta[r][i / 2]);
+      }
+      pack_weights<T>(d_scores[r], d_weights[r]);
+    }
+    add_product<kRowTiles, kColumns, kWidth>(sums, d_scores, key_tile, active);
+  }
+
+  const float factor = a.drop_scale * a.score_scale;
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) {
+    const int row = r * kRowStep + warp_row;
+    store_fragments<kWidth>(sums[r], factor, factor, query_tile, row,
+                            head.part(static_cast<T*>(a.d_qkv), 0), first_row + row);
+  }
+}
+
+template <class T, int kWidth, int kRowTiles, int kColumns>
+void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
+  constexpr int kRows = kRowTiles * kRowStep;
+  constexpr size_t kShared = sizeof(T) * kWidth * (2 * kRows + 4 * kColumns);
+  const auto kernel = query_gradient_kernel<T, kWidth, kRowTiles, kColumns>;
+  allow_shared("attention d_q", kernel, kShared);
+  launch(context.stream, "attention d_q", grid_of<kRows>(a, samples, kShared), kernel, a);
+}
+
+}  // namespace
+
+template <class T>
+void launch_query_gradient(const AttentionArguments& a, int64_t samples,
+                           const LaunchContext& context) {
+  if (a.head_size <= 64) return launch_tiles<T, 64, 2, 32>(a, samples, context);
+  launch_tiles<T, 128, 1, 32>(a, samples, context);
+}
+template void launch_query_gradient<bf16>(const AttentionArguments&, int64_t, const LaunchContext&);
+template void launch_query_gradient<f16>(const AttentionArguments&, int64_t, const LaunchContext&);
+
+}  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,0 +1,136 @@
+// What attention's kernels do with the fragments of a warp: sums over a row, the causal diagonal, masks of
+// kept weights, rounding to operands of the next product.
+#pragma once
+
+#include "kernels/cuda/attention/dropout.cuh"
+#include "kernels/cuda/attention/tiles.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+
+inline constexpr float kLog2e = 1.44269504088896341f;
+inline constexpr float kLn2 = 0.69314718055994531f;
+
+struct Lane {
+  int g, q;  // lane = 4 g + q: rows g and g + 8, columns 2q and 2q + 1 of every 8
+  __device__ Lane()
+      : g(static_cast<int>(threadIdx.x) % 32 / 4), q(static_cast<int>(threadIdx.x) % 4) {}
+  // Row and column of element i of column tile n in a 16-row fragment.
+  __device__ int row(int i) const { return g + i / 2 * 8; }
+  __device__ int column(int n, int i) const { return n * 8 + q * 2 + i % 2; }
+};
+
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Scores of queries row.. (fragment rows) with keys column.. after them count for nothing.
+template <int kTiles>
+__device__ __forceinline__ void hide_future_keys(float (&scores)[kTiles][4], int64_t row,
+                                                 int64_t column, const Lane& lane) {
+  const auto ahead = static_cast<int>(column - row);
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (ahead + lane.column(n, i) > lane.row(i)) scores[n][i] = -INFINITY;
+}
+
+// The same for fragments whose rows are keys and columns queries.
+template <int kTiles>
+__device__ __forceinline__ void hide_past_queries(float (&scores)[kTiles][4], int64_t row,
+                                                  int64_t column, const Lane& lane) {
+  const auto ahead = static_cast<int>(column - row);
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (ahead + lane.column(n, i) < lane.row(i)) scores[n][i] = -INFINITY;
+}
+
+// Kept weights of 16 queries x kColumns keys, as fragments whose rows are queries.
+template <int kColumns>
+class KeptKeys {
+ public:
+  // The four lanes of a row make a byte each and join them.
+  __device__ __forceinline__ KeptKeys(const DropoutSource& source, int64_t row, int64_t column,
+                                      const Lane& lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint64_t first = source.element(row + lane.g + half * 8, column);
+#pragma unroll
+      for (int w = 0; w < kColumns / 32; ++w) {
+        uint32_t bits = source.kept_byte(first + static_cast<uint64_t>(w * 32 + lane.q * 8))
+                        << (lane.q * 8);
+        bits |= __shfl_xor_sync(~0u, bits, 1);
+        words_[half][w] = bits | __shfl_xor_sync(~0u, bits, 2);
+      }
+    }
+  }
+  __device__ __forceinline__ bool kept(int n, int i, const Lane& lane) const {
+    const int column = lane.column(n, i);
+    return (words_[i / 2][n / 4] >> (column % 32) & 1u) != 0;
+  }
+
+ private:
+  uint32_t words_[2][kColumns / 32];  // bit: column, of rows g and g + 8
+};
+
+// Kept weights of 16 keys x kColumns queries, as fragments whose rows are keys.
+template <int kColumns>
+class KeptQueries {
+ public:
+  // For every 16 queries each lane makes the byte of one query and 8 of the 16 keys.
+  __device__ __forceinline__ KeptQueries(const DropoutSource& source, int64_t row, int64_t column,
+                                         const Lane& lane) {
+    const int id = lane.g * 4 + lane.q, query = id % 16, upper = id / 16;
+#pragma unroll
+    for (int w = 0; w < kColumns / 16; ++w) {
+      const uint32_t mine =
+          source.kept_byte(source.element(column + w * 16 + query, row + upper * 8));
+      const uint32_t other = __shfl_xor_sync(~0u, mine, 16);
+      const uint32_t keys = upper != 0 ? other | mine << 8 : mine | other << 8;
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const uint32_t even = __shfl_sync(~0u, keys, n * 8 + lane.q * 2);
+        const uint32_t odd = __shfl_sync(~0u, keys, n * 8 + lane.q * 2 + 1);
+        words_[2 * w + n] = even | odd << 16;
+      }
+    }
+  }
+  __device__ __forceinline__ bool kept(int n, int i, const Lane& lane) const {
+    return (words_[n] >> (i % 2 * 16 + lane.row(i)) & 1u) != 0;
+  }
+
+ private:
+  uint32_t words_[kColumns / 8];  // bits: 16 keys of query 2q, then of 2q + 1, of every 8 queries
+};
+
+template <class Kept, int kTiles>
+__device__ __forceinline__ void clear_dropped(float (&weights)[kTiles][4], const Kept& kept,
+                                              const Lane& lane) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (!kept.kept(n, i, lane)) weights[n][i] = 0;
+}
+
+// The C fragments of two neighbouring column tiles are the A operand of a product over their columns.
+template <class T, int kSteps>
+__device__ __forceinline__ void pack_weights(uint32_t (&a)[kSteps][4],
+                                             const float (&c)[2 * kSteps][4]) {
+#pragma unroll
+  for (int s = 0; s < kSteps; ++s) {
+    a[s][0] = pack<T>(c[2 * s][0], c[2 * s][1]);
+    a[s][1] = pack<T>(c[2 * s][2], c[2 * s][3]);
+    a[s][2] = pack<T>(c[2 * s + 1][0], c[2 * s + 1][1]);
+    a[s][3] = pack<T>(c[2 * s + 1][2], c[2 * s + 1][3]);
+  }
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,0 +1,146 @@
+// Tiles of 16-bit numbers in shared memory and the block products on them.
+//
+// A tile has kWidth (64 or 128) numbers in a row; chunks of 8 numbers (16 bytes) of row r are stored
+// at chunk ^ (r % 8), so that the 8 rows that one ldmatrix reads lie in 8 different bank groups.
+// Everything past the ends of the operand (rows past T, columns past the head size) is zero.
+#pragma once
+
+#include "kernels/cuda/attention/mma.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+
+inline constexpr int kWarps = 4;
+inline constexpr int kThreads = kWarps * 32;
+inline constexpr int kWarpRows = 16;                 // of one row tile
+inline constexpr int kRowStep = kWarps * kWarpRows;  // from one row tile of a warp to the next
+
+// Rows of one head in global memory.
+template <class T>
+struct HeadRows {
+  T* at;           // row 0
+  int64_t stride;  // elements from one row to the next
+  int64_t rows;    // T
+  int width;       // head size
+  bool vector;     // every chunk of 8 is 16-byte aligned and whole
+};
+
+template <int kWidth>
+__device__ __forceinline__ int tile_at(int row, int chunk) {
+  return row * kWidth + ((chunk ^ (row & 7)) << 3);
+}
+
+// Starts to load kRows rows from `first` on; done after wait_copies() and __syncthreads().
+template <int kRows, int kWidth, class T>
+__device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from, int64_t first) {
+  constexpr int kChunks = kWidth / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunks; i += kThreads) {
+    const int row = i / kChunks, chunk = i % kChunks;
+    const int left =
+        first + row < from.rows ? from.width - chunk * 8 : 0;  // numbers to read, from 8 on all
+    const T* source = left > 0 ? from.at + (first + row) * from.stride + chunk * 8 : from.at;
+    T* to = tile + tile_at<kWidth>(row, chunk);
+    if (from.vector) {
+      copy_async(to, source, left > 0);
+      continue;
+    }
+    for (int e = 0; e < 8; ++e) to[e] = e < left ? source[e] : T{};
+  }
+}
+
+// Writes the 16 rows of a warp at tile row `row` to global rows `first`...: what store_fragments left.
+template <int kWidth, class T>
+__device__ __forceinline__ void write_rows(const T* tile, int row, const HeadRows<T>& to,
+                                           int64_t first) {
+  constexpr int kChunks = kWidth / 8;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int i = lane; i < kWarpRows * kChunks; i += 32) {
+    const int r = i / kChunks, chunk = i % kChunks;
+    const int left = first + r < to.rows ? to.width - chunk * 8 : 0;
+    if (left <= 0) continue;
+    const T* source = tile + tile_at<kWidth>(row + r, chunk);
+    T* target = to.at + (first + r) * to.stride + chunk * 8;
+    if (to.vector) {
+      *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source);
+      continue;
+    }
+    for (int e = 0; e < 8 && e < left; ++e) target[e] = source[e];
+  }
+}
+
+// Rounds a warp's 16 x kWidth sums, times a factor per row half, into rows row.. of a tile that no
+// other warp reads, and writes them out.
+template <int kWidth, class T>
+__device__ __forceinline__ void store_fragments(const float (&sums)[kWidth / 8][4],
+                                                float low_factor, float high_factor, T* tile,
+                                                int row, const HeadRows<T>& to, int64_t first) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, q = lane % 4;
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; ++n) {
+    uint32_t* low = reinterpret_cast<uint32_t*>(tile + tile_at<kWidth>(row + g, n)) + q;
+    uint32_t* high = reinterpret_cast<uint32_t*>(tile + tile_at<kWidth>(row + g + 8, n)) + q;
+    *low = pack<T>(sums[n][0] * low_factor, sums[n][1] * low_factor);
+    *high = pack<T>(sums[n][2] * high_factor, sums[n][3] * high_factor);
+  }
+  __syncwarp();
+  write_rows<kWidth>(tile, row, to, first);
+}
+
+// Rows row .. row+15, columns 16 step .. 16 step + 15 of a tile, as an A operand.
+template <int kWidth, class T>
+__device__ __forceinline__ void load_a(uint32_t (&a)[4], const T* tile, int row, int step) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  ldmatrix(a, tile + tile_at<kWidth>(row + lane % 16, 2 * step + lane / 16));
+}
+
+// scores[r][n] += rows of `left` (row tile r) times rows of `right` (8n..8n+7), over the width.
+// Row tiles whose bit in `active` is 0 are left alone.
+template <int kRowTiles, int kColumns, int kWidth, class T>
+__device__ __forceinline__ void add_scores(float (&scores)[kRowTiles][kColumns / 8][4],
+                                           const T* left, int left_row, const T* right,
+                                           uint32_t active) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int step = 0; step < kWidth / 16; ++step) {
+    uint32_t a[kRowTiles][4];
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) load_a<kWidth>(a[r], left, left_row + r * kRowStep, step);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; n += 2) {
+      uint32_t b[4];
+      ldmatrix(b,
+               right + tile_at<kWidth>(n * 8 + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        if ((active >> r & 1) == 0) continue;
+        mma<T>(scores[r][n], a[r], b[0], b[1]);
+        mma<T>(scores[r][n + 1], a[r], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// sums[r] (16 x kWidth) += weights[r] (16 x kColumns, as packed A operands) times `right` (kColumns x
+// kWidth).
+template <int kRowTiles, int kColumns, int kWidth, class T>
+__device__ __forceinline__ void add_product(float (&sums)[kRowTiles][kWidth / 8][4],
+                                            const uint32_t (&weights)[kRowTiles][kColumns / 16][4],
+                                            const T* right, uint32_t active) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int step = 0; step < kColumns / 16; ++step) {
+#pragma unroll
+    for (int n = 0; n < kWidth / 8; n += 2) {
+      uint32_t b[4];
+      ldmatrix_trans(b, right + tile_at<kWidth>(step * 16 + lane % 16, n + lane / 16));
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        if ((active >> r & 1) == 0) continue;
+        mma<T>(sums[r][n], weights[r][step], b[0], b[1]);
+        mma<T>(sums[r][n + 1], weights[r][step], b[2], b[3]);
+      }
+    }
+  }
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,0 +1,22 @@
+// Matrix products of the linear layer on GPUs: linear (with bias and relu), linear_input_grad and
+// linear_weight_grad in f32, bf16 and f16, sums in f32. Stands on kernels/kernel.h.
+#pragma once
+
+#include <memory>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/kernel.h"
+
+namespace dstrain::DSTRAIN_BACKEND {
+
+// What the products of one library share (LaunchContext::products).
+std::shared_ptr<ProductState> make_product_state();
+
+// Bytes of scratch memory a product of `spec` needs.
+int64_t product_workspace_bytes(const KernelSpec& spec);
+
+// The kernel of one of the three ops; weights come as they are (packed_bytes is 0). Throws
+// InternalError for other ops or dtypes.
+std::unique_ptr<Kernel> make_product(const KernelSpec& spec, const LaunchContext& context);
+
+}  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,0 +1,134 @@
+// Floor: 2 m n k FLOPs at the rate of ordinary f32 multiply-adds. A block of 64 threads makes 32 x 32 numbers
+// of the result, a thread 4 x 4 of them; operands are widened on their way into shared memory.
+// Invariant: a number is one chain of multiply-adds over ascending k, wherever it lies.
+#include "kernels/cuda/products/tiled_product.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+inline constexpr int kTile = 32;   // rows and columns of a block
+inline constexpr int kDepth = 16;  // of k at a time
+inline constexpr int kSide = 4;    // rows and columns of a thread
+inline constexpr int kAcross = kTile / kSide;
+inline constexpr int kBlock = kAcross * kAcross;
+
+// Element (i, j) of an operand is at[i * row + j * column]; one of the strides is 1.
+template <class T>
+struct Operand {
+  const T* at;
+  int64_t row, column;
+};
+
+template <class T, class Out>
+struct Arguments {
+  int64_t m, n, k;
+  Operand<T> a, b;  // (m,k), (k,n)
+  const T* bias;    // (n), or null
+  Out* c;           // (m,n), row-major
+  bool relu, accumulate;
+};
+
+// to[r][d] = element (first + r, depth + d) of an operand of `rows` x `depths`, 0 past its ends.
+// Neighbouring threads read neighbouring addresses.
+template <class T>
+__device__ void load_panel(float (&to)[kTile][kDepth + 1], const Operand<T>& from, int64_t first,
+                           int64_t rows, int64_t depth, int64_t depths) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kDepth; i += kBlock) {
+    const bool along_depth = from.column == 1;
+    const int r = along_depth ? i / kDepth : i % kTile, d = along_depth ? i % kDepth : i / kTile;
+    const bool inside = first + r < rows && depth + d < depths;
+    to[r][d] = inside ? widen(from.at[(first + r) * from.row + (depth + d) * from.column]) : 0.0f;
+  }
+}
+
+template <class T, class Out>
+__global__ void __launch_bounds__(kBlock) tiled_product_kernel(Arguments<T, Out> p) {
+  __shared__ float left[kTile][kDepth + 1], right[kTile][kDepth + 1];
+  const int row = static_cast<int>(threadIdx.x) / kAcross * kSide,
+            column = static_cast<int>(threadIdx.x) % kAcross * kSide;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile,
+                first_column = static_cast<int64_t>(blockIdx.x) * kTile;
+  const Operand<T> columns{p.b.at, p.b.column, p.b.row};  // b transposed
+
+  float sums[kSide][kSide] = {};
+  for (int64_t depth = 0; depth < p.k; depth += kDepth) {
+    __syncthreads();
+    load_panel(left, p.a, first_row, p.m, depth, p.k);
+    load_panel(right, columns, first_column, p.n, depth, p.k);
+    __syncthreads();
+#pragma unroll
+    for (int d = 0; d < kDepth; ++d)
+#pragma unroll
+      for (int r = 0; r < kSide; ++r)
+#pragma unroll
+        for (int c = 0; c < kSide; ++c) sums[r][c] += left[row + r][d] * right[column + c][d];
+  }
+
+#pragma unroll
+  for (int r = 0; r < kSide; ++r) {
+#pragma unroll
+    for (int c = 0; c < kSide; ++c) {
+      const int64_t i = first_row + row + r, j = first_column + column + c;
+      if (i >= p.m || j >= p.n) continue;
+      float x = sums[r][c];
+      if (p.bias) x += widen(p.bias[j]);
+      if (p.relu && x < 0) x = 0;
+      Out* const to = p.c + i * p.n + j;
+      if constexpr (std::is_same_v<Out, float>) {
+        if (p.accumulate) x += *to;
+      }
+      *to = narrow<Out>(x);
+    }
+  }
+}
+
+template <class T, class Out>
+void launch_of(const Product& product, const KernelCall& call, const LaunchContext& context) {
+  const int64_t in = product.in_features, out = product.out_features;
+  const auto* const first = call.in[0].as<const T>();
+  const auto* const second = call.in[1].as<const T>();
+  Arguments<T, Out> p{product.m(),
+                      product.n(),
+                      product.k(),
+                      {first, 0, 0},
+                      {second, 0, 0},
+                      product.bias ? call.in[2].as<const T>() : nullptr,
+                      call.out[0].as<Out>(),
+                      product.relu,
+                      call.accumulate && product.op == OpKind::linear_weight_grad};
+  switch (product.op) {
+    case OpKind::linear:  // x (R,K), weight (N,K) transposed
+      p.a.row = in, p.a.column = 1, p.b.row = 1, p.b.column = in;
+      break;
+    case OpKind::linear_input_grad:  // d_y (R,N), weight (N,K)
+      p.a.row = out, p.a.column = 1, p.b.row = in, p.b.column = 1;
+      break;
+    default:  // d_y (R,N) transposed, x (R,K)
+      p.a.row = 1, p.a.column = out, p.b.row = in, p.b.column = 1;
+  }
+  const auto blocks = [](int64_t n) { return static_cast<unsigned>((n + kTile - 1) / kTile); };
+  launch(context.stream, "tiled product", {dim3(blocks(p.n), blocks(p.m)), dim3(kBlock)},
+         tiled_product_kernel<T, Out>, p);
+}
+
+template <class T>
+void launch_dtype(const Product& product, const KernelCall& call, const LaunchContext& context) {
+  if (product.op == OpKind::linear_weight_grad) return launch_of<T, float>(product, call, context);
+  launch_of<T, T>(product, call, context);
+}
+
+}  // namespace
+
+void launch_tiled_product(const Product& product, const KernelCall& call,
+                          const LaunchContext& context) {
+  switch (product.dtype) {
+    case DType::bf16:
+      return launch_dtype<bf16>(product, call, context);
+    case DType::f16:
+      return launch_dtype<f16>(product, call, context);
+    default:
+      return launch_dtype<float>(product, call, context);
+  }
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND
