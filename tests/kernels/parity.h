@@ -11,6 +11,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -19,6 +20,7 @@
 
 #include "kernels/kernel.h"
 #include "runtime/core/philox.h"
+#include "tests/kernels/backend.h"
 
 namespace dstrain::parity {
 
@@ -120,6 +122,11 @@ class Guarded {
   void* data() const { return storage_.get() + start_; }
   Tensor tensor() const { return {data(), shape_, dtype_}; }
   TensorSpec spec() const { return {shape_, dtype_}; }
+  // The operand as kernels of a backend see it, guards and all.
+  Tensor enter(const Backend& on) const {
+    auto* start = static_cast<unsigned char*>(on.enter(storage_.get(), total_));
+    return {start + start_, shape_, dtype_};
+  }
 
   void set(const std::vector<double>& values) {
     REQUIRE(static_cast<int64_t>(values.size()) == elements());
@@ -160,12 +167,6 @@ class Guarded {
 
 // --- running ---------------------------------------------------------------------------------
 
-// Where kernels come from: the two functions of a family (make_product, product_workspace_bytes).
-struct Bodies {
-  std::unique_ptr<Kernel> (*make)(const KernelSpec&);
-  int64_t (*workspace_bytes)(const KernelSpec&);
-};
-
 struct Call {
   OpKind op{};
   OpAttrs attrs{};
@@ -178,30 +179,39 @@ struct Call {
 // Makes the kernel of `call` for these operands (null: absent), runs it once in scratch memory of
 // exactly the size it asked for, and requires that no guard changed. The same operand may be among
 // the inputs and the outputs.
-inline void run_kernel(const Bodies& bodies, const Call& call,
-                       const std::vector<const Guarded*>& in, const std::vector<Guarded*>& out) {
+inline void run_kernel(const Backend& on, const Call& call, const std::vector<const Guarded*>& in,
+                       const std::vector<Guarded*>& out) {
+  std::map<const Guarded*, Tensor> entered;
+  const auto tensor_of = [&](const Guarded* g) {
+    if (!g) return Tensor{};
+    const auto [at, is_new] = entered.try_emplace(g);
+    if (is_new) at->second = g->enter(on);
+    return at->second;
+  };
   std::vector<TensorSpec> in_specs, out_specs;
   std::vector<Tensor> in_tensors, out_tensors;
   for (const Guarded* g : in) {
     in_specs.push_back(g ? g->spec() : TensorSpec{});
-    in_tensors.push_back(g ? g->tensor() : Tensor{});
+    in_tensors.push_back(tensor_of(g));
   }
   for (const Guarded* g : out) {
     out_specs.push_back(g ? g->spec() : TensorSpec{});
-    out_tensors.push_back(g ? g->tensor() : Tensor{});
+    out_tensors.push_back(tensor_of(g));
   }
   const KernelSpec spec{call.op, call.attrs, in_specs, out_specs, call.threads};
-  const Guarded workspace(Shape{bodies.workspace_bytes(spec)}, DType::u8);
-  const std::unique_ptr<Kernel> kernel = bodies.make(spec);
+  const Guarded workspace(Shape{on.workspace_bytes(spec)}, DType::u8);
+  const std::unique_ptr<Kernel> kernel = on.make(spec);
   REQUIRE(kernel != nullptr);
+  StepState state = call.state ? *call.state : StepState{};
   KernelCall run;
   run.in = in_tensors;
   run.out = out_tensors;
-  run.workspace = workspace.tensor();
-  run.state = call.state;
+  run.workspace = workspace.enter(on);
+  run.state = call.state ? static_cast<StepState*>(on.enter(&state, sizeof(state))) : nullptr;
   run.sample_offset = call.sample_offset;
   run.accumulate = call.accumulate;
   kernel->run(run);
+  on.finish();
   REQUIRE(workspace.guards_intact());
   for (size_t i = 0; i < in.size(); ++i) {
     INFO("guards of input " << i);

@@ -3,7 +3,7 @@
 // Floor in bytes: s R N.
 #include "kernels/cpu/simd/bodies.h"
 #include "kernels/cpu/simd/parallel.h"
-#include "kernels/cpu/simd/row_blocks.h"
+#include "kernels/row_blocks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/sum_rows.cpp"

@@ -43,12 +43,12 @@ class WorkerList {
   void clear() { first_ = past_ = 0; }
   bool empty() const { return first_ == past_; }
   unsigned size() const { return past_ - first_; }
-  void push(Worker* worker) { list_[past_++ % kMostThreads] = worker; }
-  Worker* pop() { return list_[first_++ % kMostThreads]; }
+  void push(Worker* worker) { list_[past_++ % kMostBlockThreads] = worker; }
+  Worker* pop() { return list_[first_++ % kMostBlockThreads]; }
 
  private:
   unsigned first_ = 0, past_ = 0;  // they wrap around together
-  Worker* list_[kMostThreads];
+  Worker* list_[kMostBlockThreads];
 };
 
 bool same_text(const char* a, const char* b) {
@@ -304,12 +304,12 @@ void run_blocks(const GridShape& shape, const std::function<void()>& body, const
 
 void check_shape(const GridShape& s) {
   const uint64_t threads = uint64_t{s.threads.x} * s.threads.y * s.threads.z;
-  check(threads >= 1 && threads <= kMostThreads,
+  check(threads >= 1 && threads <= kMostBlockThreads,
         "emulated kernel {}: {} threads a block, expected 1 to {}", s.kernel, threads,
-        kMostThreads);
-  check(s.shared <= kMostShared,
+        kMostBlockThreads);
+  check(s.shared <= kMostBlockShared,
         "emulated kernel {}: {} bytes of shared memory, expected at most {}", s.kernel, s.shared,
-        kMostShared);
+        kMostBlockShared);
   check(
       s.blocks.x > 0 && s.blocks.y > 0 && s.blocks.z > 0 && s.blocks.x < 0x80000000u &&
           s.blocks.y < 65536 && s.blocks.z < 65536,

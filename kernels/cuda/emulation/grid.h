@@ -16,8 +16,8 @@
 namespace dstrain::emulated {
 
 inline constexpr int kWarp = 32;
-inline constexpr unsigned kMostThreads = 1024;     // of a block
-inline constexpr size_t kMostShared = 227 * 1024;  // bytes of a block
+inline constexpr unsigned kMostBlockThreads = 1024;     // of a block
+inline constexpr size_t kMostBlockShared = 227 * 1024;  // bytes of a block
 
 struct GridShape {
   const char* kernel;  // its name, for messages

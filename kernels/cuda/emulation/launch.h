@@ -29,8 +29,9 @@ void launch(cudaStream_t stream, const char* name, const Grid& grid, void (*kern
 
 template <class... P>
 void allow_shared(const char* name, void (*)(P...), size_t bytes) {
-  check(bytes <= kMostShared, "kernel {} wants {} bytes of shared memory a block; a GPU has {}",
-        name, bytes, kMostShared);
+  check(bytes <= kMostBlockShared,
+        "kernel {} wants {} bytes of shared memory a block; a GPU has {}", name, bytes,
+        kMostBlockShared);
 }
 
 template <class T>

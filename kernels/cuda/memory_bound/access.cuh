@@ -18,6 +18,36 @@ __device__ __forceinline__ bool aligned(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % alignof(Packed<T, N>) == 0;
 }
 
+// How many elements more load_between may read on either side.
+template <class T, int N>
+constexpr int kAround = static_cast<int>(alignof(Packed<T, N>) / sizeof(T));
+
+// Moves everything kBit places down where `past` has that bit.
+template <int kBit, int M>
+__device__ __forceinline__ void shift_where(int past, float (&all)[M]) {
+#pragma unroll
+  for (int k = 0; k + kBit < M; ++k) all[k] = (past & kBit) != 0 ? all[k + kBit] : all[k];
+}
+
+// A pack of N elements at any element's address, from aligned accesses.
+template <int N, class T>
+__device__ __forceinline__ void load_between(const T* p, float (&v)[N]) {
+  constexpr int kStep = kAround<T, N>;
+  const auto past = static_cast<int>(reinterpret_cast<uintptr_t>(p) / sizeof(T) % kStep);
+  float all[N + kStep];
+#pragma unroll
+  for (int i = 0; i < N + kStep; i += kStep) {
+    const auto chunk = *reinterpret_cast<const Packed<T, kStep>*>(p - past + i);
+#pragma unroll
+    for (int k = 0; k < kStep; ++k) all[i + k] = widen(chunk.v[k]);
+  }
+  if constexpr (kStep > 4) shift_where<4>(past, all);
+  if constexpr (kStep > 2) shift_where<2>(past, all);
+  if constexpr (kStep > 1) shift_where<1>(past, all);
+#pragma unroll
+  for (int k = 0; k < N; ++k) v[k] = all[k];
+}
+
 // v[k] = p[at + k], 0 where that is outside of [0, n).
 template <int N, class T>
 __device__ __forceinline__ void load(const T* p, int64_t at, int64_t n, float (&v)[N]) {
@@ -27,6 +57,7 @@ __device__ __forceinline__ void load(const T* p, int64_t at, int64_t n, float (&
     for (int k = 0; k < N; ++k) v[k] = widen(pack.v[k]);
     return;
   }
+  if (at >= kAround<T, N> && at + N + kAround<T, N> <= n) return load_between(p + at, v);
 #pragma unroll
   for (int k = 0; k < N; ++k) v[k] = at + k >= 0 && at + k < n ? widen(p[at + k]) : 0.0f;
 }
@@ -44,6 +75,12 @@ __device__ __forceinline__ void store(const float (&v)[N], T* p, int64_t at, int
 #pragma unroll
   for (int k = 0; k < N; ++k)
     if (at + k >= 0 && at + k < n) p[at + k] = narrow<T>(v[k]);
+}
+
+// Where packs of a range that starts at p begin (0 or less), so that all but the ends are aligned.
+template <int N, class T>
+__host__ __device__ __forceinline__ int64_t pack_start(const T* p) {
+  return -static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) / sizeof(T) % N);
 }
 
 // Elements of a pack where the widest operand has `bytes` bytes an element.
@@ -66,10 +103,9 @@ template <int N, class T, class F>
 void launch_flat(const LaunchContext& context, const char* name, const T* anchor, int64_t n,
                  const F& f) {
   if (n == 0) return;
-  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(anchor) / sizeof(T) % N);
-  const int64_t packs = (n + past + N - 1) / N;
+  const int64_t first = pack_start<N>(anchor), packs = (n - first + N - 1) / N;
   const Grid grid{static_cast<unsigned>((packs + kFlatThreads - 1) / kFlatThreads), kFlatThreads};
-  launch(context.stream, name, grid, flat_kernel<N, F>, f, -past, n);
+  launch(context.stream, name, grid, flat_kernel<N, F>, f, first, n);
 }
 
 // f(T{}) with the run dtype's element type.

@@ -19,9 +19,35 @@ int64_t memory_bound_workspace_bytes(const KernelSpec& spec);
 // The kernel of `spec`, or null where this family has no body for the op.
 std::unique_ptr<Kernel> make_memory_bound(const KernelSpec& spec, const LaunchContext& context);
 
-// By op, one source file for each few of them.
+// By op, a source file for each few of them.
+std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec,
+                                                 const LaunchContext& context);
+std::unique_ptr<Kernel> make_layer_norm(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_layer_norm_input_grad(const KernelSpec& spec,
+                                                   const LaunchContext& context);
+std::unique_ptr<Kernel> make_layer_norm_weight_grad(const KernelSpec& spec,
+                                                    const LaunchContext& context);
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_add(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_add_dropout(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_dropout_grad(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_cast(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_round_wire(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec, const LaunchContext& context);
+
+// Scratch bytes of the kernels that need some.
+int64_t embed_token_grad_workspace(const KernelSpec& spec);
+int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
+int64_t cross_entropy_workspace(const KernelSpec& spec);
+int64_t sum_rows_workspace(const KernelSpec& spec);
+int64_t sum_squares_workspace(const KernelSpec& spec);
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,6 +1,6 @@
 #include "kernels/cpu/simd/init_weights.h"
 
-#include "tests/kernels/simd/fixture.h"
+#include "tests/kernels/ops/fixture.h"
 
 namespace dstrain::parity {
 namespace {

@@ -2,8 +2,9 @@
 
 #include "hwy/targets.h"
 #include "kernels/cpu/simd/init_weights.h"
+#include "kernels/cpu/simd/simd.h"
 #include "runtime/core/error.h"
-#include "tests/kernels/simd/fixture.h"
+#include "tests/kernels/ops/fixture.h"
 
 namespace dstrain::parity {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace dstrain::simd {
+namespace dstrain {
 
 // A function of the number of rows alone: blocks of 64 rows, or at most 256 longer blocks.
 struct RowBlocks {
@@ -17,4 +17,4 @@ struct RowBlocks {
   int64_t end(int64_t b) const { return std::min(rows, (b + 1) * block); }
 };
 
-}  // namespace dstrain::simd
+}  // namespace dstrain

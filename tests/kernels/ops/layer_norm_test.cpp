@@ -1,4 +1,4 @@
-#include "tests/kernels/simd/fixture.h"
+#include "tests/kernels/ops/fixture.h"
 
 namespace dstrain::parity {
 namespace {

@@ -1,4 +1,4 @@
-// What the tests of the SIMD kernels share: an operand described by shape, dtype and values, and a run
+// What the tests of single ops share: an operand described by shape, dtype and values, and a run
 // of a kernel at several starts and thread counts whose outputs must agree bit for bit.
 #pragma once
 
@@ -6,12 +6,10 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/simd/simd.h"
 #include "tests/kernels/parity.h"
 
 namespace dstrain::parity {
 
-inline const Bodies kSimd{make_simd, simd_workspace_bytes};
 inline constexpr DType kRunTypes[] = {DType::f32, DType::bf16, DType::f16};
 
 struct Operand {
@@ -26,7 +24,8 @@ inline Operand absent() {
 
 // Runs once with operand k starting (start + k) mod 4 elements (0 for start 0) past a 64-byte boundary.
 inline std::vector<Guarded> run_at(const Call& call, const std::vector<Operand>& in,
-                                   const std::vector<Operand>& out, int64_t start) {
+                                   const std::vector<Operand>& out, int64_t start,
+                                   const Backend& on = backend()) {
   std::vector<Guarded> inputs, outputs;
   const auto make = [&](const Operand& o, size_t k) {
     const int64_t offset = start == 0 ? 0 : (start + static_cast<int64_t>(k)) % 4;
@@ -42,7 +41,7 @@ inline std::vector<Guarded> run_at(const Call& call, const std::vector<Operand>&
     writes.push_back(outputs[i].elements() == 0 ? nullptr
                      : out[i].same_as >= 0      ? &inputs[static_cast<size_t>(out[i].same_as)]
                                                 : &outputs[i]);
-  run_kernel(kSimd, call, reads, writes);
+  run_kernel(on, call, reads, writes);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (out[i].same_as >= 0) outputs[i] = std::move(inputs[static_cast<size_t>(out[i].same_as)]);
   return outputs;

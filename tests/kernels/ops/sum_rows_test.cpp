@@ -1,5 +1,4 @@
-#include "kernels/cpu/simd/row_blocks.h"
-#include "tests/kernels/simd/fixture.h"
+#include "tests/kernels/ops/fixture.h"
 
 namespace dstrain::parity {
 namespace {
@@ -34,20 +33,6 @@ TEST_CASE("sum_rows of a hundred thousand rows with an offset keeps six digits")
   std::vector<double> expected(n);
   for (size_t i = 0; i < d_y.size(); ++i) expected[i % n] += d_y[i];
   require_close("d_bias", out[0].values(), expected, {1e-6, 0});
-}
-
-TEST_CASE("row blocks cover every row once and are at most 256") {
-  for (int64_t r : {0, 1, 63, 64, 65, 16384, 16385, 100000}) {
-    const simd::RowBlocks blocks(r);
-    CHECK(blocks.count <= 256);
-    int64_t next = 0;
-    for (int64_t b = 0; b < blocks.count; ++b) {
-      CHECK(blocks.begin(b) == next);
-      CHECK(blocks.end(b) > blocks.begin(b));
-      next = blocks.end(b);
-    }
-    CHECK(next == r);
-  }
 }
 
 }  // namespace

@@ -1,0 +1,72 @@
+// sum_squares: the fp64 sum of squares, by blocks of 4096 elements and then the blocks in order. In a
+// block element i belongs to chain i mod 32, which is a lane of a warp; a chain adds in order, the chains
+// are added as a tree. The square of an f32 is exact in fp64: the bits of kernels/cpu/simd/sum_squares.cpp.
+// A warp's load is 32 elements in a row, at any offset. Floor in bytes per element: its size, 4 or 2.
+#include "kernels/cuda/memory_bound/access.cuh"
+#include "kernels/cuda/memory_bound/memory_bound.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+constexpr int64_t kBlock = 4096;
+constexpr int kWarps = 4, kTile = 1024;
+
+int64_t block_count(int64_t n) {
+  return (n + kBlock - 1) / kBlock;
+}
+
+template <class T>
+__global__ void __launch_bounds__(32 * kWarps) square_blocks(const T* x, int64_t n, double* sums) {
+  const int64_t block = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y;
+  const int64_t begin = block * kBlock, end = min(n, begin + kBlock);
+  if (begin >= n) return;
+  double chain = 0;
+#pragma unroll 8
+  for (int64_t i = begin + threadIdx.x; i < end; i += 32) {
+    const auto wide = static_cast<double>(widen(x[i]));
+    chain = fma(wide, wide, chain);
+  }
+  for (int half = 16; half > 0; half /= 2) chain += __shfl_down_sync(~0u, chain, half);
+  if (threadIdx.x == 0) sums[block] = chain;
+}
+
+__global__ void __launch_bounds__(kTile / 4)
+    sum_in_order(const double* sums, int64_t count, double* out) {
+  __shared__ double tile[kTile];
+  double total = 0;
+  for (int64_t first = 0; first < count; first += kTile) {
+    const int here = static_cast<int>(min(int64_t{kTile}, count - first));
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < here; i += kTile / 4) tile[i] = sums[first + i];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+#pragma unroll 16
+      for (int i = 0; i < here; ++i) total += tile[i];
+    }
+  }
+  if (threadIdx.x == 0) *out = total;
+}
+
+}  // namespace
+
+int64_t sum_squares_workspace(const KernelSpec& spec) {
+  return block_count(elements(spec.in[0])) * size_of(DType::f64);
+}
+
+std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec, const LaunchContext& context) {
+  return kernel_of(
+      [context, n = elements(spec.in[0]), dtype = spec.in[0].dtype](const KernelCall& call) {
+        auto* sums = call.workspace.as<double>();
+        const int64_t count = block_count(n);
+        with_type(dtype, [&](auto t) {
+          if (count > 0)
+            launch(context.stream, "sum_squares",
+                   Grid{static_cast<unsigned>((count + kWarps - 1) / kWarps), dim3(32, kWarps)},
+                   square_blocks<decltype(t)>, data<const decltype(t)>(call.in, 0), n, sums);
+        });
+        launch(context.stream, "sum_squares (blocks in order)", Grid{1, kTile / 4}, sum_in_order,
+               sums, count, data<double>(call.out, 0));
+      });
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,0 +1,182 @@
+// embed_token_grad without float atomics: rows are sorted by id, stably, so that a warp adds all rows of
+// an id in their order; the bits of kernels/cpu/simd/embed.cpp.
+// Floor in bytes: s R C + 8 R C (a row is read, added, written) and 4 V C where the table is cleared; the
+// sort moves some 20 R.
+#include <bit>
+
+#include "kernels/cuda/memory_bound/access.cuh"
+#include "kernels/cuda/memory_bound/memory_bound.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+constexpr int kDigits = 256, kDigitBits = 8;
+constexpr int kChunk = 1024;  // rows that a block sorts
+constexpr int kScanThreads = 1024;
+constexpr int kRowsOfBlock = 8, kColumnsOfWarp = 128;
+
+int64_t chunk_count(int64_t rows) {
+  return (rows + kChunk - 1) / kChunk;
+}
+
+// The rows in the order so far: order[i], or i at first.
+__device__ __forceinline__ int32_t row_at(const int32_t* order, int64_t i) {
+  return order ? order[i] : static_cast<int32_t>(i);
+}
+
+// counts[digit][chunk] = how many rows of the chunk have the digit.
+__global__ void __launch_bounds__(kDigits) count_digits(const int32_t* ids, const int32_t* order,
+                                                        int64_t rows, int shift, int32_t* counts) {
+  __shared__ int histogram[kDigits];
+  histogram[threadIdx.x] = 0;
+  __syncthreads();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kChunk;
+  for (int64_t i = first + threadIdx.x; i < min(rows, first + kChunk); i += kDigits)
+    atomicAdd(&histogram[ids[row_at(order, i)] >> shift & (kDigits - 1)], 1);
+  __syncthreads();
+  counts[threadIdx.x * gridDim.x + blockIdx.x] = histogram[threadIdx.x];
+}
+
+// counts[i] = the sum of those before i. One block.
+__global__ void __launch_bounds__(kScanThreads) scan_counts(int32_t* counts, int64_t n) {
+  __shared__ int32_t warp_sums[kScanThreads / 32];
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int32_t before = 0;
+  for (int64_t first = 0; first < n; first += kScanThreads) {
+    const int64_t i = first + threadIdx.x;
+    const int32_t count = i < n ? counts[i] : 0;
+    int32_t sum = count;
+    for (unsigned d = 1; d < 32; d *= 2) {
+      const int32_t other = __shfl_up_sync(~0u, sum, d);
+      if (lane >= d) sum += other;
+    }
+    if (lane == 31) warp_sums[warp] = sum;
+    __syncthreads();
+    int32_t earlier_warps = 0, all = 0;
+    for (unsigned w = 0; w < kScanThreads / 32; ++w) {
+      if (w < warp) earlier_warps += warp_sums[w];
+      all += warp_sums[w];
+    }
+    if (i < n) counts[i] = before + earlier_warps + sum - count;
+    before += all;
+    __syncthreads();
+  }
+}
+
+// Puts the chunk's rows where their digit wants them, in their order: thread d those of digit d.
+__global__ void __launch_bounds__(kDigits)
+    place_rows(const int32_t* ids, const int32_t* order, int64_t rows, int shift,
+               const int32_t* starts, int32_t* to) {
+  __shared__ int32_t row[kChunk];
+  __shared__ uint8_t digit[kChunk];
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kChunk;
+  const int here = static_cast<int>(min(rows - first, int64_t{kChunk}));
+  for (int i = static_cast<int>(threadIdx.x); i < here; i += kDigits) {
+    row[i] = row_at(order, first + i);
+    digit[i] = static_cast<uint8_t>(ids[row[i]] >> shift & (kDigits - 1));
+  }
+  __syncthreads();
+  int32_t at = starts[threadIdx.x * gridDim.x + blockIdx.x];
+  for (int i = 0; i < here; ++i)
+    if (digit[i] == threadIdx.x) to[at++] = row[i];
+}
+
+struct Clear {
+  float* y;
+  __device__ void operator()(int64_t at, int64_t n) const {
+    const float zeros[4] = {};
+    store(zeros, y, at, n);
+  }
+};
+
+// A warp for each sorted row and 128 columns; it works where an id begins, and then for all rows of it.
+template <class T>
+__global__ void __launch_bounds__(32 * kRowsOfBlock)
+    add_rows(const T* d_x, const int32_t* ids, const int32_t* order, int64_t rows, int64_t c,
+             float* d_token) {
+  constexpr int kN = 4, kAhead = 4;
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.y;
+  if (begin >= rows) return;
+  const int32_t id = ids[order[begin]];
+  if (begin > 0 && ids[order[begin - 1]] == id) return;
+  float* to = d_token + id * c;
+  const int64_t at = pack_start<kN>(to) + static_cast<int64_t>(blockIdx.y) * kColumnsOfWarp +
+                     kN * static_cast<int64_t>(threadIdx.x);
+  float total[kN];
+  load(to, at, c, total);
+  for (int64_t i = begin; i < rows; i += 32) {
+    // The lanes find the next 32 rows of the id.
+    const int64_t mine = i + threadIdx.x;
+    const int32_t row = mine < rows ? order[mine] : 0;
+    const int count = __popc(__ballot_sync(~0u, mine < rows && ids[row] == id));
+    for (int k = 0; k < count; k += kAhead) {
+      float v[kAhead][kN];
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) {
+        const int32_t r = __shfl_sync(~0u, row, min(k + j, count - 1));
+        load(d_x + r * c, at, k + j < count ? c : 0, v[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) {
+        if (k + j >= count) break;
+#pragma unroll
+        for (int e = 0; e < kN; ++e) total[e] += v[j][e];
+      }
+    }
+    if (count < 32) break;
+  }
+  store(total, to, at, c);
+}
+
+struct Workspace {
+  int32_t *order[2], *counts;
+  Workspace(void* at, int64_t rows) {
+    auto* words = static_cast<int32_t*>(at);
+    order[0] = words;
+    order[1] = words + rows;
+    counts = words + 2 * rows;
+  }
+};
+
+}  // namespace
+
+int64_t embed_token_grad_workspace(const KernelSpec& spec) {
+  const int64_t r = elements(spec.in[1]);
+  return (2 * r + kDigits * chunk_count(r)) * size_of(DType::i32);
+}
+
+std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec,
+                                              const LaunchContext& context) {
+  const int64_t r = elements(spec.in[1]), c = columns(spec.out[0]), v = rows(spec.out[0]);
+  const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(v - 1))));
+  const auto chunks = static_cast<unsigned>(chunk_count(r));
+  const Grid rows_grid{dim3(static_cast<unsigned>((r + kRowsOfBlock - 1) / kRowsOfBlock),
+                            static_cast<unsigned>((c + 3 + kColumnsOfWarp - 1) / kColumnsOfWarp)),
+                       dim3(32, kRowsOfBlock)};
+  return kernel_of([=, dtype = spec.in[0].dtype](const KernelCall& call) {
+    const auto* ids = data<const int32_t>(call.in, 1);
+    auto* d_token = data<float>(call.out, 0);
+    if (!call.accumulate)
+      launch_flat<4>(context, "embed_token_grad (clear)", d_token, v * c, Clear{d_token});
+    if (r == 0) return;
+    const Workspace w(call.workspace.data, r);
+    const int32_t* order = nullptr;
+    for (int shift = 0, pass = 0; shift < bits; shift += kDigitBits, ++pass) {
+      int32_t* next = w.order[pass % 2];
+      launch(context.stream, "embed_token_grad (count)", Grid{chunks, kDigits}, count_digits, ids,
+             order, r, shift, w.counts);
+      launch(context.stream, "embed_token_grad (scan)", Grid{1, kScanThreads}, scan_counts,
+             w.counts, int64_t{kDigits} * chunks);
+      launch(context.stream, "embed_token_grad (place)", Grid{chunks, kDigits}, place_rows, ids,
+             order, r, shift, w.counts, next);
+      order = next;
+    }
+    with_type(dtype, [&](auto t) {
+      using T = decltype(t);
+      launch(context.stream, "embed_token_grad (add)", rows_grid, add_rows<T>,
+             data<const T>(call.in, 0), ids, order, r, c, d_token);
+    });
+  });
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND
