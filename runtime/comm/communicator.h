@@ -116,8 +116,11 @@ struct CommOptions {
 };
 
 // The communicator of all ranks: of the world that mpirun started, or of this process alone (no MPI
-// is touched then). DSTRAIN_COMM=mpi forces messages where shared memory would do. Throws RunError
-// where the peers cannot be reached.
+// is touched then). Ranks of one machine share memory, machines exchange messages. The environment
+// variable DSTRAIN_COMM changes that, for tests: "mpi" uses messages between all ranks; "hosts:2" takes
+// the first half of the ranks and the second for two machines (any number, in even blocks);
+// "hosts:0,1,0" names the pretended machine of each rank. The results are the same bits in every case.
+// Throws RunError where the peers cannot be reached.
 std::unique_ptr<Communicator> make_communicator(const CommOptions& options = {});
 
 // What mpirun says about this process, without initialising MPI; 1, 0, 1, 0 outside of mpirun.

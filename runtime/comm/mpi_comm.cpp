@@ -1,14 +1,9 @@
 #include "runtime/comm/mpi_comm.h"
 
-#include <sched.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "runtime/comm/sums.h"
@@ -24,35 +19,15 @@ void nap(int64_t microseconds) {
   ::nanosleep(&time, nullptr);
 }
 
-// Names this boot of this machine and this process's pid namespace. Host names will not do: clones of
-// one machine may share theirs.
-std::array<char, 64> this_process_space() {
-  std::array<char, 64> name{};
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
-  std::error_code error;
-  boot += std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
-  std::copy_n(boot.begin(), std::min(boot.size(), name.size() - 1), name.begin());
-  return name;
-}
-
 }  // namespace
 
-MpiComm::MpiComm(std::unique_ptr<MpiSession> mpi, const CommOptions& options)
-    : OrderedCommunicator(mpi->rank(), mpi->size(), options), mpi_(std::move(mpi)) {
+MpiComm::MpiComm(std::unique_ptr<MpiSession> mpi, Peers peers, const CommOptions& options)
+    : OrderedCommunicator(mpi->rank(), mpi->size(), options),
+      mpi_(std::move(mpi)),
+      peers_(std::move(peers)) {
   const auto ranks = static_cast<size_t>(size());
   check_mpi(MPI_Comm_dup(mpi_->comm(), &abort_comm_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(abort_comm_, MPI_ERRORS_RETURN);
-  PeerInfo mine;
-  int length = 0;
-  MPI_Get_processor_name(mine.host.data(), &length);
-  mine.process_space = this_process_space();
-  mine.pid = ::getpid();
-  peers_ = mpi_->gather(mine);
-  for (const PeerInfo& peer : peers_)
-    processes_.push_back(peer.process_space == mine.process_space ? PeerProcess(peer.pid)
-                                                                  : PeerProcess());
   requests_.assign(2 * ranks, MPI_REQUEST_NULL);
   abort_requests_.assign(ranks, MPI_REQUEST_NULL);
   headers_.resize(ranks);
@@ -243,18 +218,6 @@ int MpiComm::waited_rank() {
     if (!done) return i % size();
   }
   return -1;
-}
-
-bool MpiComm::peer_alive(int peer) {
-  const PeerProcess& process = processes_[static_cast<size_t>(peer)];
-  return process.pid() == 0 || process.alive();
-}
-
-std::string MpiComm::peer_name(int peer) {
-  const PeerInfo& info = peers_[static_cast<size_t>(peer)];
-  if (processes_[static_cast<size_t>(peer)].pid() != 0)
-    return fmt::format("rank {} (pid {})", peer, info.pid);
-  return fmt::format("rank {} (pid {} on {})", peer, info.pid, info.host.data());
 }
 
 void MpiComm::raise_abort(const std::string& reason) {

@@ -1,6 +1,6 @@
-// MpiComm: collectives by MPI messages, for ranks on several machines and where memory cannot be
-// shared. The same rank-order sums as SharedComm, so the same bits: each rank receives every peer's
-// part of its share, adds, and sends the result back, window by window through one scratch buffer.
+// MpiComm: collectives by MPI messages between all ranks, for where memory cannot be shared. The same
+// rank-order sums as SharedComm, so the same bits: each rank receives every peer's part of its share,
+// adds, and sends the result back, window by window through one scratch buffer.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 #include "runtime/comm/mpi_session.h"
 #include "runtime/comm/ordered.h"
-#include "runtime/comm/peer_process.h"
+#include "runtime/comm/peers.h"
 #include "runtime/core/memory.h"
 
 namespace dstrain {
 
 class MpiComm final : public OrderedCommunicator {
  public:
-  MpiComm(std::unique_ptr<MpiSession> mpi, const CommOptions& options);
+  MpiComm(std::unique_ptr<MpiSession> mpi, Peers peers, const CommOptions& options);
   ~MpiComm() override;
   Memory allocate(int64_t bytes, const std::string& what) override;
 
@@ -25,8 +25,9 @@ class MpiComm final : public OrderedCommunicator {
   Step advance(Operation& op) override;
   void sleep() override;
   int waited_rank() override;
-  bool peer_alive(int peer) override;
-  std::string peer_name(int peer) override;
+  bool peer_alive(int peer) override { return peers_.alive(peer); }
+  std::string peer_name(int peer) override { return peers_.name(peer); }
+  double grace(int) override { return 0; }
   void raise_abort(const std::string& reason) override;
   bool abort_raised(Abort& abort) override;
   void leave() override;
@@ -38,11 +39,6 @@ class MpiComm final : public OrderedCommunicator {
   struct Header {
     OpKey key;
     std::array<double, kMaxValueBytes / sizeof(double)> values{};
-  };
-  struct PeerInfo {
-    std::array<char, MPI_MAX_PROCESSOR_NAME> host{};
-    std::array<char, 64> process_space{};  // equal where process numbers mean the same
-    int64_t pid = 0;
   };
   // Progress of the operation at the head of the queue.
   enum class Stage { announce, meet, exchange, contribute, deliver };
@@ -60,9 +56,8 @@ class MpiComm final : public OrderedCommunicator {
 
   std::unique_ptr<MpiSession> mpi_;
   MPI_Comm abort_comm_ = MPI_COMM_NULL;
-  std::vector<PeerInfo> peers_;
-  std::vector<PeerProcess> processes_;  // pid 0: on another host
-  std::vector<MPI_Request> requests_;   // receives by rank, then sends by rank
+  Peers peers_;
+  std::vector<MPI_Request> requests_;  // receives by rank, then sends by rank
   std::vector<Header> headers_;
   std::vector<OpKey> keys_;
   std::vector<const std::byte*> sources_;  // of a sum, by rank

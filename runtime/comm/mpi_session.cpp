@@ -27,11 +27,6 @@ MpiSession::MpiSession() {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
-  MPI_Comm host = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
-            "MPI_Comm_split_type");
-  MPI_Comm_size(host, &ranks_on_host_);
-  MPI_Comm_free(&host);
 }
 
 MpiSession::~MpiSession() = default;

@@ -26,7 +26,6 @@ class MpiSession {
   int rank() const { return rank_; }
   int size() const { return size_; }
   MPI_Comm comm() const { return comm_; }
-  bool one_host() const { return ranks_on_host_ == size_; }
 
   // Collective: `mine` of every rank, by rank.
   template <class Record>
@@ -48,7 +47,6 @@ class MpiSession {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  int ranks_on_host_ = 1;
   bool initialised_here_ = false;
 };
 

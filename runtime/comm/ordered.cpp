@@ -180,7 +180,7 @@ void OrderedCommunicator::check_waited_rank(Clock::time_point idle_since) {
   if (peer < 0) return;
   const bool alive = peer_alive(peer);
   const double seconds = std::chrono::duration<double>(Clock::now() - idle_since).count();
-  if (alive && seconds < deadline_seconds_) return;
+  if (alive && seconds < deadline_seconds_ + grace(peer)) return;
   // What it did last may have arrived between the two looks.
   if (progress() != Step::blocked) return;
   const std::string op = to_string(queue_.front().key);

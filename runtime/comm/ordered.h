@@ -95,6 +95,9 @@ class OrderedCommunicator : public Communicator {
   virtual int waited_rank() = 0;
   virtual bool peer_alive(int peer) = 0;
   virtual std::string peer_name(int peer) = 0;  // "rank 1 (pid 4711)"
+  // Seconds beyond the deadline that a peer is waited for, so that one that only waits itself can say for
+  // whom first.
+  virtual double grace(int peer) = 0;
   // Raises and reads the group's abort flag; raising never blocks and is called at most once.
   virtual void raise_abort(const std::string& reason) = 0;
   virtual bool abort_raised(Abort& abort) = 0;

@@ -29,10 +29,11 @@ bool has_tensor(Collective kind) {
 
 }  // namespace
 
-SharedComm::SharedComm(std::unique_ptr<MpiSession> mpi, std::unique_ptr<SharedGroup> group,
-                       const CommOptions& options)
+SharedComm::SharedComm(std::unique_ptr<MpiSession> mpi, Peers peers,
+                       std::unique_ptr<SharedGroup> group, const CommOptions& options)
     : OrderedCommunicator(mpi->rank(), mpi->size(), options),
       mpi_(std::move(mpi)),
+      peers_(std::move(peers)),
       group_(std::move(group)) {
   active_.sources.resize(static_cast<size_t>(size()));
   active_.staged.resize(static_cast<size_t>(size()));
@@ -44,44 +45,11 @@ SharedComm::~SharedComm() {
 }
 
 Memory SharedComm::allocate(int64_t bytes, const std::string& what) {
-  const auto ranks = static_cast<size_t>(size());
-  Memory mine;
-  std::string error;
   try {
-    mine = Memory::shared(bytes, what);
-  } catch (const RunError& e) {
-    error = e.what();
+    return regions_.allocate(*this, *group_, peers_, bytes, what);
+  } catch (const RunError& error) {
+    fail(error.what());
   }
-  const std::array<double, 2> offer{error.empty() ? mine.fd() : -2.0,
-                                    static_cast<double>(mine.bytes())};
-  std::vector<double> offers(2 * ranks);
-  gather_values(offer, offers);
-  Region region;
-  region.mapped.resize(ranks);
-  region.bases.resize(ranks);
-  region.bytes = mine.bytes();
-  if (mine.data()) region.life = mine.watch();
-  for (size_t r = 0; r < ranks && error.empty(); ++r) {
-    const int fd = static_cast<int>(offers[2 * r]);
-    const auto peer_bytes = static_cast<int64_t>(offers[2 * r + 1]);
-    region.bases[r] = mine.data();
-    if (static_cast<int>(r) == rank() || peer_bytes == 0) continue;
-    try {
-      const int64_t pid = group_->process(static_cast<int>(r)).pid();
-      region.mapped[r] = Memory::open_peer(pid, fd, peer_bytes);
-      region.bases[r] = region.mapped[r].data();
-    } catch (const RunError& e) {
-      error = e.what();
-    }
-  }
-  const std::array<double, 1> failed{error.empty() ? 0.0 : 1.0};
-  std::vector<double> failures(ranks);
-  gather_values(failed, failures);
-  if (!error.empty()) fail(error);
-  for (size_t r = 0; r < ranks; ++r)
-    if (failures[r] != 0) fail(fmt::format("rank {} got no shared memory for {}", r, what));
-  regions_.push_back(std::move(region));
-  return mine;
 }
 
 Place SharedComm::place_of(const Operation& op) const {
@@ -90,13 +58,7 @@ Place SharedComm::place_of(const Operation& op) const {
       key.elements * size_of(key.dtype) * (key.kind == Collective::reduce_scatter ? size() : 1);
   if (!has_tensor(key.kind) || bytes == 0) return {};
   if (key.kind == Collective::broadcast && key.root != rank()) return {};
-  for (size_t i = 0; i < regions_.size(); ++i) {
-    const Region& region = regions_[i];
-    const std::byte* base = region.bases[static_cast<size_t>(rank())];
-    if (region.life.expired() || op.in < base || op.in + bytes > base + region.bytes) continue;
-    return {static_cast<int64_t>(i), op.in - base};
-  }
-  return {Place::kStaged, 0};
+  return regions_.place_of(op.in, bytes);
 }
 
 void SharedComm::announce(const Operation& op) {
@@ -122,9 +84,7 @@ void SharedComm::meet(const Operation& op) {
     active_.keys[i] = posting.key;
     active_.staged[i] = place.region == Place::kStaged;
     any_staged = any_staged || active_.staged[i];
-    active_.sources[i] = place.region >= 0
-                             ? regions_[static_cast<size_t>(place.region)].bases[i] + place.offset
-                             : nullptr;
+    active_.sources[i] = place.region >= 0 ? regions_.address(place, r) : nullptr;
   }
   compare_keys(active_.keys);
   if (!any_staged) {
@@ -280,18 +240,10 @@ OrderedCommunicator::Step SharedComm::advance(Operation& op) {
   return Step::blocked;
 }
 
-bool SharedComm::peer_alive(int peer) {
-  return group_->process(peer).alive();
-}
-
-std::string SharedComm::peer_name(int peer) {
-  return fmt::format("rank {} (pid {})", peer, group_->process(peer).pid());
-}
-
 bool SharedComm::abort_raised(Abort& abort) {
-  const int r = group_->aborting_rank();
-  if (r < 0) return false;
-  abort = {r, group_->abort_reason(r)};
+  if (!group_->aborted()) return false;
+  const SharedGroup::Abort first = group_->abort();
+  abort = {first.rank, first.reason};
   return true;
 }
 

@@ -9,34 +9,30 @@
 
 #include "runtime/comm/ordered.h"
 #include "runtime/comm/shared_group.h"
+#include "runtime/comm/shared_regions.h"
 
 namespace dstrain {
 
 class SharedComm final : public OrderedCommunicator {
  public:
-  SharedComm(std::unique_ptr<MpiSession> mpi, std::unique_ptr<SharedGroup> group,
+  // All ranks of the world are in `group`.
+  SharedComm(std::unique_ptr<MpiSession> mpi, Peers peers, std::unique_ptr<SharedGroup> group,
              const CommOptions& options);
   ~SharedComm() override;
   Memory allocate(int64_t bytes, const std::string& what) override;
 
  protected:
   Step advance(Operation& op) override;
-  void sleep() override { group_->sleep(); }
-  int waited_rank() override { return group_->lagging_rank(); }
-  bool peer_alive(int peer) override;
-  std::string peer_name(int peer) override;
-  void raise_abort(const std::string& reason) override { group_->raise_abort(reason); }
+  void sleep() override { group_->sleep(std::chrono::milliseconds(100)); }
+  int waited_rank() override { return group_->lagging(); }
+  bool peer_alive(int peer) override { return peers_.alive(peer); }
+  std::string peer_name(int peer) override { return peers_.name(peer); }
+  double grace(int) override { return 0; }
+  void raise_abort(const std::string& reason) override { group_->raise_abort(rank(), reason); }
   bool abort_raised(Abort& abort) override;
   void leave() override;
 
  private:
-  // One allocation: where every rank's part of it is mapped here.
-  struct Region {
-    std::weak_ptr<const void> life;  // of this rank's part
-    int64_t bytes = 0;               // of this rank's part
-    std::vector<std::byte*> bases;   // by rank
-    std::vector<Memory> mapped;
-  };
   // Progress of the operation at the head of the queue: per chunk, announce (arrive), wait for all,
   // work, arrive, wait for all, collect.
   enum class Stage { announce, gather, work, settle };
@@ -64,8 +60,9 @@ class SharedComm final : public OrderedCommunicator {
   void work_range(const Operation& op, int64_t from, int64_t to);
 
   std::unique_ptr<MpiSession> mpi_;
+  Peers peers_;
   std::unique_ptr<SharedGroup> group_;
-  std::vector<Region> regions_;
+  SharedRegions regions_;
   Active active_;
 };
 

@@ -1,22 +1,25 @@
-// SharedGroup: the ranks of one machine, joined by shared memory. Each rank owns one segment (a memfd
-// which the peers map): a control block (a count of arrivals, a doorbell, flags, postings) and a
-// bounce buffer. All synchronisation is one growing count per rank: "rank r has arrived n times".
+// SharedGroup: the ranks of one machine, joined by shared memory and numbered from 0 in it. Each owns
+// one segment (a memfd which the others map): a control block (a count of arrivals, a doorbell, flags,
+// postings) and a bounce buffer. All synchronisation is one growing count per rank: "rank i has arrived
+// n times".
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/mpi_session.h"
 #include "runtime/comm/ordered.h"
-#include "runtime/comm/peer_process.h"
+#include "runtime/comm/peers.h"
 #include "runtime/core/memory.h"
 
 namespace dstrain {
 
-inline constexpr int kMaxRanks = 256;  // on one machine; the processes of a larger world use MPI
+inline constexpr int kMaxRanks = 256;  // on one machine; with more, all ranks use messages
 
 // Where a rank's tensor lies.
 struct Place {
@@ -38,9 +41,12 @@ struct alignas(64) ControlBlock {
   alignas(64) std::atomic<uint64_t> arrived{0};
   alignas(64) std::atomic<uint32_t> doorbell{0};
   std::atomic<uint32_t> sleeping{0};
-  alignas(64) std::atomic<int32_t> first_abort{
-      0};  // in rank 0's block: rank + 1 of the first to abort
+  // In the first block: index + 1 of the block that tells of the first abort; and what it tells.
+  alignas(64) std::atomic<int32_t> first_abort{0};
+  int32_t abort_rank = 0;
   std::array<char, 1000> abort_reason{};
+  // The rank of another machine that this one waits for, or -1.
+  std::atomic<int32_t> waits_for{-1};
   // Two, used in turn: a rank writes the next one while a peer may still read the last.
   alignas(64) std::array<Posting, 2> postings{};
 };
@@ -49,44 +55,56 @@ class SharedGroup {
  public:
   static constexpr int64_t kBounceBytes = int64_t{1} << 20;
 
-  // Collective. Where any rank cannot map a peer, every rank gets nullptr and `why` says the first
+  // Collective over all ranks of `mpi`; joins those of this rank's host, each with a bounce buffer of
+  // `bounce_bytes`. Where any rank cannot map a peer, every rank gets nullptr and `why` says the first
   // reason known to this rank.
-  static std::unique_ptr<SharedGroup> open(MpiSession& mpi, std::string& why);
+  static std::unique_ptr<SharedGroup> open(MpiSession& mpi, const Peers& peers,
+                                           int64_t bounce_bytes, std::string& why);
 
-  int rank() const { return rank_; }
+  int index() const { return index_; }
   int size() const { return static_cast<int>(blocks_.size()); }
+  int world_rank(int i) const { return world_ranks_[static_cast<size_t>(i)]; }
 
-  Posting& posting(int64_t sequence) { return block(rank_).postings[sequence & 1]; }
-  const Posting& posting(int r, int64_t sequence) { return block(r).postings[sequence & 1]; }
-  std::byte* bounce(int r) const { return bounces_[static_cast<size_t>(r)]; }
+  Posting& posting(int64_t sequence) { return block(index_).postings[sequence & 1]; }
+  const Posting& posting(int i, int64_t sequence) { return block(i).postings[sequence & 1]; }
+  std::byte* bounce(int i) const { return bounces_[static_cast<size_t>(i)]; }
+  int64_t bounce_bytes() const { return bounce_bytes_; }
 
   // Counts one more arrival of this rank, publishing all it wrote before; wakes sleepers.
   void arrive();
   // Whether every rank has arrived as often as this one. What they wrote before is then visible.
-  bool all_here() { return lagging_rank() < 0; }
-  int lagging_rank();
-  // Sleeps until all are here, an abort, or a tenth of a second.
-  void sleep();
+  bool all_here() { return lagging() < 0; }
+  // One that has not, or -1.
+  int lagging();
+  // Sleeps until all are here, an abort, or the time is over.
+  void sleep(std::chrono::microseconds most);
 
-  const PeerProcess& process(int r) const { return processes_[static_cast<size_t>(r)]; }
+  // A rank of another machine that a rank of this one waits for; -1: none.
+  void set_waits_for(int rank) { block(index_).waits_for.store(rank, std::memory_order_relaxed); }
+  int waits_for(int i) { return block(i).waits_for.load(std::memory_order_relaxed); }
 
-  void raise_abort(const std::string& reason);
-  // Rank of the first abort, or -1.
-  int aborting_rank();
-  std::string abort_reason(int r);
+  struct Abort {
+    int rank = 0;  // in the world
+    std::string reason;
+  };
+  // The first of the group counts. At most once by each rank.
+  void raise_abort(int rank, const std::string& reason);
+  bool aborted() { return block(0).first_abort.load(std::memory_order_seq_cst) != 0; }
+  Abort abort();
 
  private:
   SharedGroup() = default;
-  ControlBlock& block(int r) { return *blocks_[static_cast<size_t>(r)]; }
-  void ring(int r);
+  ControlBlock& block(int i) { return *blocks_[static_cast<size_t>(i)]; }
+  void ring(int i);
 
-  int rank_ = 0;
+  int index_ = 0;
+  int64_t bounce_bytes_ = 0;
   uint64_t arrivals_ = 0;
+  std::vector<int> world_ranks_;
   Memory own_;
   std::vector<Memory> mapped_;
   std::vector<ControlBlock*> blocks_;
   std::vector<std::byte*> bounces_;
-  std::vector<PeerProcess> processes_;
 };
 
 }  // namespace dstrain

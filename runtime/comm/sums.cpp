@@ -96,67 +96,109 @@ struct F16 {
   }
 };
 
-// Raw pointers only: a standard template instantiated here could leave its code, compiled for one
-// instruction set, to the whole program.
-template <class Type>
-void sum_as(const std::byte* const* sources, size_t ranks, std::byte* const* destinations,
-            size_t copies, int64_t n) {
+// One sum: raw pointers only, since a standard template instantiated here could leave its code,
+// compiled for one instruction set, to the whole program.
+struct Job {
+  const std::byte* before;
+  const std::byte* const* sources;
+  size_t ranks;
+  std::byte* const* destinations;
+  size_t copies;
+  int64_t n;
+};
+
+// Adds elements of Type in lanes of Running, whose own elements come before them; writes Out's.
+template <class Type, class Running, class Out>
+void sum_as(const Job& job) {
   using Element = typename Type::Element;
   const typename Type::Wide d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto from = [&](size_t r) { return reinterpret_cast<const Element*>(sources[r]); };
-  const auto to = [&](size_t c) { return reinterpret_cast<Element*>(destinations[c]); };
+  const size_t ranks = job.ranks, copies = job.copies;
+  const int64_t n = job.n;
+  const auto from = [&](size_t r) { return reinterpret_cast<const Element*>(job.sources[r]); };
+  const auto* before = reinterpret_cast<const typename Running::Element*>(job.before);
+  const auto to = [&](size_t c) {
+    return reinterpret_cast<typename Out::Element*>(job.destinations[c]);
+  };
+  const size_t next = before ? 0 : 1;  // the first source that is added to something
   int64_t i = 0;
   // Several vectors at once: the pointers are loaded once for all of them.
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const Element* p = from(0) + i;
-    auto s0 = Type::load(p), s1 = Type::load(p + lanes);
-    auto s2 = Type::load(p + 2 * lanes), s3 = Type::load(p + 3 * lanes);
-    for (size_t r = 1; r < ranks; ++r) {
-      p = from(r) + i;
+    const auto first = [&](int64_t at) {
+      return before ? Running::load(before + at) : Type::load(from(0) + at);
+    };
+    auto s0 = first(i), s1 = first(i + lanes);
+    auto s2 = first(i + 2 * lanes), s3 = first(i + 3 * lanes);
+    for (size_t r = next; r < ranks; ++r) {
+      const Element* p = from(r) + i;
       s0 = hn::Add(s0, Type::load(p));
       s1 = hn::Add(s1, Type::load(p + lanes));
       s2 = hn::Add(s2, Type::load(p + 2 * lanes));
       s3 = hn::Add(s3, Type::load(p + 3 * lanes));
     }
     for (size_t c = 0; c < copies; ++c) {
-      Element* q = to(c) + i;
-      Type::store(s0, q);
-      Type::store(s1, q + lanes);
-      Type::store(s2, q + 2 * lanes);
-      Type::store(s3, q + 3 * lanes);
+      auto* q = to(c) + i;
+      Out::store(s0, q);
+      Out::store(s1, q + lanes);
+      Out::store(s2, q + 2 * lanes);
+      Out::store(s3, q + 3 * lanes);
     }
   }
   // The tail goes through a full vector too, so that every element sees the same instructions.
   HWY_ALIGN Element buffer[HWY_MAX_BYTES / sizeof(float)] = {};
+  HWY_ALIGN typename Running::Element running[HWY_MAX_BYTES / sizeof(float)] = {};
+  HWY_ALIGN typename Out::Element result[HWY_MAX_BYTES / sizeof(float)] = {};
   for (; i < n; i += lanes) {
-    const size_t bytes = sizeof(Element) * static_cast<size_t>(n - i < lanes ? n - i : lanes);
-    auto sum = hn::Zero(d);
+    const auto count = static_cast<size_t>(n - i < lanes ? n - i : lanes);
+    if (before) std::memcpy(running, before + i, count * sizeof(*running));
+    auto sum = Running::load(running);
     for (size_t r = 0; r < ranks; ++r) {
-      std::memcpy(buffer, from(r) + i, bytes);
-      sum = r == 0 ? Type::load(buffer) : hn::Add(sum, Type::load(buffer));
+      std::memcpy(buffer, from(r) + i, count * sizeof(Element));
+      sum = r < next ? Type::load(buffer) : hn::Add(sum, Type::load(buffer));
     }
-    Type::store(sum, buffer);
-    for (size_t c = 0; c < copies; ++c) std::memcpy(to(c) + i, buffer, bytes);
+    Out::store(sum, result);
+    for (size_t c = 0; c < copies; ++c) std::memcpy(to(c) + i, result, count * sizeof(*result));
   }
 }
 
-void sum(DType dtype, const std::byte* const* sources, size_t ranks, std::byte* const* destinations,
-         size_t copies, int64_t n) {
+void rounded(DType dtype, const Job& job) {
   switch (dtype) {
     case DType::f32:
-      return sum_as<F32>(sources, ranks, destinations, copies, n);
+      return sum_as<F32, F32, F32>(job);
     case DType::bf16:
-      return sum_as<BF16>(sources, ranks, destinations, copies, n);
+      return sum_as<BF16, F32, BF16>(job);
     case DType::f16:
-      return sum_as<F16>(sources, ranks, destinations, copies, n);
+      return sum_as<F16, F32, F16>(job);
     case DType::f64:
-      return sum_as<F64>(sources, ranks, destinations, copies, n);
+      return sum_as<F64, F64, F64>(job);
     case DType::i32:
-      return sum_as<I32>(sources, ranks, destinations, copies, n);
+      return sum_as<I32, I32, I32>(job);
     case DType::u8:
       return;
   }
+}
+
+void unrounded(DType dtype, const Job& job) {
+  switch (dtype) {
+    case DType::bf16:
+      return sum_as<BF16, F32, F32>(job);
+    case DType::f16:
+      return sum_as<F16, F32, F32>(job);
+    case DType::f32:
+    case DType::f64:
+    case DType::i32:
+    case DType::u8:
+      return rounded(dtype, job);
+  }
+}
+
+void sum(DType dtype, bool round, const std::byte* before, const std::byte* const* sources,
+         size_t ranks, std::byte* const* destinations, size_t copies, int64_t n) {
+  const Job job{before, sources, ranks, destinations, copies, n};
+  if (round)
+    rounded(dtype, job);
+  else
+    unrounded(dtype, job);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -169,10 +211,17 @@ namespace dstrain {
 HWY_EXPORT(sum);
 
 void sum_in_order(DType dtype, std::span<const std::byte* const> sources,
-                  std::span<std::byte* const> destinations, int64_t n) {
+                  std::span<std::byte* const> destinations, int64_t n, const std::byte* before) {
   check(dtype != DType::u8, "no sum of {}", name_of(dtype));
   HWY_DYNAMIC_DISPATCH(sum)
-  (dtype, sources.data(), sources.size(), destinations.data(), destinations.size(), n);
+  (dtype, true, before, sources.data(), sources.size(), destinations.data(), destinations.size(),
+   n);
+}
+
+void running_sum(DType dtype, std::span<const std::byte* const> sources, std::byte* running,
+                 int64_t n, const std::byte* before) {
+  check(dtype != DType::u8, "no sum of {}", name_of(dtype));
+  HWY_DYNAMIC_DISPATCH(sum)(dtype, false, before, sources.data(), sources.size(), &running, 1, n);
 }
 
 }  // namespace dstrain

@@ -1,5 +1,6 @@
 // Every collective, dtype and size against an oracle that adds in rank order on this rank alone; run
-// by mpirun with 2, 3 and 4 ranks, through shared memory and (DSTRAIN_COMM=mpi) through messages.
+// by mpirun with 2, 3 and 4 ranks, through shared memory, through messages, and with ranks of several
+// machines, real or (DSTRAIN_COMM=hosts:...) pretended.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
@@ -194,7 +195,7 @@ TEST_CASE("a large all-reduce has the oracle's bits in any memory, with one thre
   CommOptions options = quick();
   options.threads = GENERATE(1, 2);
   auto comm = make_communicator(options);
-  const int64_t n = 1000003;
+  const int64_t n = 2500009;
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const Bytes expected = sum_of(dtype, comm->size(), n);
   for (Lies lies : {Lies::inside, Lies::outside}) {
@@ -235,6 +236,59 @@ TEST_CASE("operations complete in the order they were started") {
   comm->barrier();
   REQUIRE(equal(tensors[7], expected));
   REQUIRE(works[6].poll());
+}
+
+TEST_CASE("many operations of all kinds, under way together, do not mix") {
+  auto comm = make_communicator(quick());
+  const int ranks = comm->size(), me = comm->rank();
+  constexpr int64_t kMost = 70000;
+  constexpr int kOperations = 48;
+  struct Case {
+    std::unique_ptr<Place> place;
+    Tensor result;
+    Bytes expected;
+    Work work;
+  };
+  std::vector<Case> cases;
+  const Oracle oracle(DType::bf16, ranks, kMost * ranks);
+  for (uint64_t k = 0; k < kOperations; ++k) {
+    const uint64_t random = mix64(k);
+    const auto n = static_cast<int64_t>(random % kMost) >> (random >> 20) % 12;
+    const bool sliced = k % 4 == 1 || k % 4 == 2;
+    Case c{
+        std::make_unique<Place>(*comm, k % 3 == 0 ? Lies::mixed : Lies::inside, kMost * 2 * ranks),
+        {},
+        {},
+        {}};
+    const Tensor whole = tensor_in(c.place->data(), DType::bf16, sliced ? n * ranks : n);
+    const Tensor part{whole.as<std::byte>() + me * n * 2, {n}, DType::bf16};
+    fill(whole, oracle.part(me, whole.elements()));
+    const Bytes sum = oracle.sum(whole.elements());
+    c.result = k % 4 == 1 ? part : whole;
+    if (k % 4 == 0) {
+      c.expected = sum;
+      c.work = comm->all_reduce(whole);
+    } else if (k % 4 == 1) {
+      c.expected = slice_of(sum, me, ranks);
+      c.work = comm->reduce_scatter(whole, part);
+    } else if (k % 4 == 2) {
+      for (int r = 0; r < ranks; ++r) {
+        const Bytes slice = slice_of(oracle.part(r, whole.elements()), r, ranks);
+        c.expected.insert(c.expected.end(), slice.begin(), slice.end());
+      }
+      c.work = comm->all_gather(part, whole);
+    } else {
+      const int root = static_cast<int>(random >> 40) % ranks;
+      c.expected = oracle.part(root, n);
+      c.work = comm->broadcast(whole, root);
+    }
+    cases.push_back(std::move(c));
+  }
+  for (size_t k = 0; k < cases.size(); ++k) {
+    CAPTURE(k);
+    cases[k].work.wait();
+    REQUIRE(equal(cases[k].result, cases[k].expected));
+  }
 }
 
 TEST_CASE("values are gathered in rank order, the largest message included") {

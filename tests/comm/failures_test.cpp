@@ -7,6 +7,8 @@
 #include <future>
 #include <regex>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -41,11 +43,16 @@ Outcome run(const std::string& how, const std::string& transport) {
   return outcome;
 }
 
-// With shared memory and with messages, at the same time.
-std::array<Outcome, 2> run_both(const std::string& how) {
-  auto shared = std::async(std::launch::async, run, how, "auto");
-  Outcome messages = run(how, "mpi");
-  return {shared.get(), std::move(messages)};
+// With shared memory, with messages, and with the last rank on another pretended machine, alone there or
+// not; two at a time.
+std::vector<Outcome> run_all(const std::string& how) {
+  std::vector<Outcome> all;
+  for (const auto& [one, other] : {std::pair("auto", "mpi"), std::pair("hosts:2", "hosts:0,1,1")}) {
+    auto first = std::async(std::launch::async, run, how, one);
+    all.push_back(run(how, other));
+    all.push_back(first.get());
+  }
+  return all;
 }
 
 void check_line(const Outcome& outcome, int r, const std::string& pattern) {
@@ -57,7 +64,7 @@ void check_line(const Outcome& outcome, int r, const std::string& pattern) {
 }  // namespace
 
 TEST_CASE("the others name a rank that was killed, within five seconds") {
-  for (const Outcome& outcome : run_both("killed")) {
+  for (const Outcome& outcome : run_all("killed")) {
     for (int r : {0, 1}) {
       check_line(outcome, r,
                  "(rank [01] stopped the run: )?rank 2 \\(pid \\d+\\) died while rank [01] "
@@ -72,7 +79,7 @@ TEST_CASE("every rank names both sides where sizes or kinds differ") {
   const std::string first =
       "(rank \\d stopped the run: )?the ranks do not do the same: "
       "rank 0 is at all_reduce #4 \\(16 bytes of f32\\), ";
-  for (const Outcome& size : run_both("size")) {
+  for (const Outcome& size : run_all("size")) {
     for (int r : {0, 1, 2})
       check_line(size, r, first + "rank 2 at all_reduce #4 \\(20 bytes of f32\\)");
   }
@@ -81,14 +88,14 @@ TEST_CASE("every rank names both sides where sizes or kinds differ") {
 }
 
 TEST_CASE("an abort from another thread reaches every rank with its reason") {
-  for (const Outcome& outcome : run_both("abort")) {
+  for (const Outcome& outcome : run_all("abort")) {
     for (int r : {0, 1, 2})
       check_line(outcome, r, "rank 2 stopped the run: no space left on the disk");
   }
 }
 
 TEST_CASE("a rank that unwinds stops the others") {
-  for (const Outcome& outcome : run_both("exception")) {
+  for (const Outcome& outcome : run_all("exception")) {
     for (int r : {0, 1})
       check_line(outcome, r,
                  "rank 2 stopped the run: an error on that rank, which its own message tells");
@@ -97,13 +104,19 @@ TEST_CASE("a rank that unwinds stops the others") {
 }
 
 TEST_CASE("a wait ends at the deadline, naming the rank and the operation") {
-  for (const Outcome& outcome : run_both("deadline")) {
+  for (const Outcome& outcome : run_all("deadline")) {
     for (int r : {0, 1})
       check_line(
           outcome, r,
           "(rank [01] stopped the run: )?rank [01] waited [0-9.]+ s for rank 2 \\(pid \\d+\\) "
           "in all_reduce #4 \\(16 bytes of f32\\): the deadline is 0\\.4 s");
   }
+}
+
+TEST_CASE("where the ranks of one machine cannot share memory, all use messages") {
+  const Outcome outcome = run("refused", "hosts:2");
+  check_line(outcome, 0, "sum 3, 1 warnings the ranks cannot share memory.*Permission denied");
+  check_line(outcome, 2, "sum 3, 0 warnings ");
 }
 
 TEST_CASE("where a peer's memory cannot be opened messages are used, with one warning") {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/core/philox.h"
 
 namespace dstrain {
 namespace {
@@ -82,6 +83,41 @@ TEST_CASE("a sum is made in the order of the sources, once rounded, at every len
         parts.push_back(bytes_of(part));
       }
       REQUIRE(sum(DType::f32, parts, n) == bytes_of(expected));
+    }
+  });
+}
+
+// As two machines share a sum: the ranks of the first before those of the second.
+TEST_CASE("a sum handed on unrounded has the bits of one made in one place") {
+  with_every_target([] {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32}) {
+      for (int64_t n : {0, 1, 7, 64, 131, 1000}) {
+        std::vector<std::vector<std::byte>> parts;
+        std::vector<const std::byte*> sources;
+        for (uint64_t r = 0; r < 5; ++r) {
+          std::vector<std::byte> part(static_cast<size_t>(n * size_of(dtype)));
+          for (size_t i = 0; i < part.size(); ++i)
+            part[i] = static_cast<std::byte>(mix64(r << 32 | i));
+          // Small exponents: two NaNs may add to either, in any order.
+          const auto element = static_cast<size_t>(size_of(dtype));
+          for (size_t i = element - 1; i < part.size(); i += element) part[i] &= std::byte{0xbf};
+          parts.push_back(std::move(part));
+        }
+        for (const auto& part : parts) sources.push_back(part.data());
+        const auto whole = sum(dtype, parts, n);
+        for (size_t first = 1; first < 5; ++first) {
+          const std::span all(sources);
+          std::vector<std::byte> running(static_cast<size_t>(n * size_of(running_dtype(dtype))));
+          std::vector<std::byte> result(whole.size());
+          std::byte* const to = result.data();
+          running_sum(dtype, all.first(1), running.data(), n, nullptr);
+          if (first > 1)
+            running_sum(dtype, all.subspan(1, first - 1), running.data(), n, running.data());
+          sum_in_order(dtype, all.subspan(first), {&to, 1}, n, running.data());
+          CAPTURE(name_of(dtype), n, first);
+          REQUIRE(result == whole);
+        }
+      }
     }
   });
 }

@@ -1,0 +1,325 @@
+#include "runtime/comm/host_comm.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int kHeaderTag = 1, kAbortTag = 2;
+
+void nap(int64_t microseconds) {
+  const timespec time{0, microseconds * 1000};
+  ::nanosleep(&time, nullptr);
+}
+
+bool has_tensor(Collective kind) {
+  return kind != Collective::barrier && kind != Collective::gather_values;
+}
+
+// Ranks of other hosts with which this one shares a lane.
+std::vector<int> partners_of(const HostMap& hosts, int rank) {
+  std::set<int> partners;
+  const int own = hosts.host_of(rank);
+  for (int lane = 0; lane < hosts.lanes(); ++lane)
+    for (int h = 0; h < hosts.hosts() && hosts.lane_rank(own, lane) == rank; ++h)
+      if (h != own) partners.insert(hosts.lane_rank(h, lane));
+  return {partners.begin(), partners.end()};
+}
+
+}  // namespace
+
+HostComm::HostComm(std::unique_ptr<MpiSession> mpi, Peers peers, std::unique_ptr<SharedGroup> group,
+                   const CommOptions& options)
+    : OrderedCommunicator(mpi->rank(), mpi->size(), options),
+      mpi_(std::move(mpi)),
+      peers_(std::move(peers)),
+      hosts_(peers_.hosts()),
+      host_(hosts_.host_of(rank())),
+      group_(std::move(group)),
+      exchange_(*mpi_, hosts_),
+      partners_(partners_of(hosts_, rank())) {
+  headers_.resize(partners_.size() + 1);
+  for (size_t i = 0; i < headers_.size(); ++i) {
+    const int host = i < partners_.size() ? hosts_.host_of(partners_[i]) : host_;
+    headers_[i].resize(sizeof(Header) +
+                       static_cast<size_t>(hosts_.ranks_on(host)) * kMaxValueBytes);
+  }
+  header_requests_.assign(2 * partners_.size(), MPI_REQUEST_NULL);
+  keys_.resize(static_cast<size_t>(size()));
+  tensors_.wholes.resize(static_cast<size_t>(group_->size()));
+  abort_requests_.assign(static_cast<size_t>(size()), MPI_REQUEST_NULL);
+}
+
+HostComm::~HostComm() {
+  close();
+  // An abort may still be on its way: give it a moment, the process is about to end.
+  for (int i = 0, done = 0; sent_ && !done && i < 200; ++i) {
+    MPI_Testall(size(), abort_requests_.data(), &done, MPI_STATUSES_IGNORE);
+    if (!done) nap(1000);
+  }
+}
+
+Memory HostComm::allocate(int64_t bytes, const std::string& what) {
+  try {
+    return regions_.allocate(*this, *group_, peers_, bytes, what);
+  } catch (const RunError& error) {
+    fail(error.what());
+  }
+}
+
+void HostComm::announce(const Operation& op) {
+  const OpKey& key = op.key;
+  Posting& posting = group_->posting(key.sequence);
+  posting.key = key;
+  posting.place = {};
+  const bool scatter = key.kind == Collective::reduce_scatter;
+  const bool gather = key.kind == Collective::all_gather;
+  // A scatter's slice is written, a gather's read by its own rank alone.
+  const std::byte* whole = gather ? op.out : op.in;
+  const int64_t bytes = key.elements * size_of(key.dtype) * (scatter || gather ? size() : 1);
+  if (has_tensor(key.kind) && bytes > 0) posting.place = regions_.place_of(whole, bytes);
+  std::copy(op.values.begin(), op.values.end(), posting.values.begin());
+  group_->arrive();
+}
+
+// All ranks of this machine are here: tells the other hosts what they do.
+void HostComm::exchange_headers(const Operation& op) {
+  Header header;
+  header.first = group_->posting(0, op.key.sequence).key;
+  for (int i = 1; i < group_->size() && header.other_rank < 0; ++i) {
+    const OpKey& key = group_->posting(i, op.key.sequence).key;
+    if (key == header.first) continue;
+    header.other = key;
+    header.other_rank = group_->world_rank(i);
+  }
+  std::vector<std::byte>& own = headers_.back();
+  std::memcpy(own.data(), &header, sizeof header);
+  const size_t values = op.values.size_bytes();
+  for (int i = 0; i < group_->size() && values > 0; ++i)
+    std::memcpy(own.data() + sizeof header + static_cast<size_t>(i) * values,
+                group_->posting(i, op.key.sequence).values.data(), values);
+  const size_t bytes = sizeof header + static_cast<size_t>(group_->size()) * values;
+  for (size_t i = 0; i < partners_.size(); ++i) {
+    check_mpi(MPI_Irecv(headers_[i].data(), static_cast<int>(headers_[i].size()), MPI_BYTE,
+                        partners_[i], kHeaderTag, mpi_->comm(), &header_requests_[i]),
+              "MPI_Irecv");
+    check_mpi(MPI_Isend(own.data(), static_cast<int>(bytes), MPI_BYTE, partners_[i], kHeaderTag,
+                        mpi_->comm(), &header_requests_[partners_.size() + i]),
+              "MPI_Isend");
+  }
+}
+
+bool HostComm::headers_done() {
+  int done = 0;
+  check_mpi(MPI_Testall(static_cast<int>(header_requests_.size()), header_requests_.data(), &done,
+                        MPI_STATUSES_IGNORE),
+            "MPI_Testall");
+  return done != 0;
+}
+
+// What every host does is known.
+void HostComm::meet(const Operation& op) {
+  const size_t n = op.values.size();
+  for (size_t i = 0; i < headers_.size(); ++i) {
+    Header header;
+    std::memcpy(&header, headers_[i].data(), sizeof header);
+    const int host = i < partners_.size() ? hosts_.host_of(partners_[i]) : host_;
+    for (const int r : hosts_.ranks_of(host)) keys_[static_cast<size_t>(r)] = header.first;
+    if (header.other_rank >= 0) keys_[static_cast<size_t>(header.other_rank)] = header.other;
+  }
+  compare_keys(keys_);
+  for (size_t i = 0; i < headers_.size() && n > 0; ++i) {
+    const int host = i < partners_.size() ? hosts_.host_of(partners_[i]) : host_;
+    const std::byte* values = headers_[i].data() + sizeof(Header);
+    for (const int r : hosts_.ranks_of(host)) {
+      std::memcpy(op.all_values.data() + static_cast<size_t>(r) * n, values, n * sizeof(double));
+      values += n * sizeof(double);
+    }
+  }
+}
+
+// Where the tensors of this machine lie.
+void HostComm::lay_out(const Operation& op) {
+  const OpKey& key = op.key;
+  any_staged_ = false;
+  for (int i = 0; i < group_->size(); ++i) {
+    const Place place = group_->posting(i, key.sequence).place;
+    LocalTensors::Whole& whole = tensors_.wholes[static_cast<size_t>(i)];
+    whole.staged = place.region == Place::kStaged;
+    whole.base = whole.staged ? group_->bounce(i) : regions_.address(place, i);
+    any_staged_ = any_staged_ || whole.staged;
+  }
+  tensors_.slice = key.kind == Collective::all_gather ? op.in : op.out;
+  tensors_.element = size_of(key.dtype);
+  tensors_.elements = key.elements;
+  tensors_.chunk = key.elements;
+  if (any_staged_) {
+    const bool slices =
+        key.kind == Collective::reduce_scatter || key.kind == Collective::all_gather;
+    const int64_t most = group_->bounce_bytes() / tensors_.element / (slices ? size() : 1);
+    const int64_t window = exchange_.window_elements(key);
+    tensors_.chunk = most / window * window;
+  }
+  tensors_.end = 0;
+  exchange_.begin(key);
+}
+
+void HostComm::next_chunk(const Operation& op) {
+  tensors_.begin = tensors_.end;
+  tensors_.end = std::min(tensors_.elements, tensors_.begin + tensors_.chunk);
+  if (staged_here()) stage_in(op);
+  if (any_staged_) group_->arrive();
+  stage_ = any_staged_ ? Stage::ready : Stage::work;
+  if (!any_staged_) exchange_.run(tensors_);
+}
+
+bool HostComm::staged_here() const {
+  return tensors_.wholes[static_cast<size_t>(group_->index())].staged;
+}
+
+void HostComm::stage_in(const Operation& op) {
+  const Collective kind = op.key.kind;
+  if (kind == Collective::all_gather || (kind == Collective::broadcast && op.key.root != rank()))
+    return;
+  const int slices = kind == Collective::reduce_scatter ? size() : 1;
+  for (int s = 0; s < slices; ++s)
+    std::memcpy(tensors_.in_whole(group_->index(), s, tensors_.begin),
+                op.in + (s * tensors_.elements + tensors_.begin) * tensors_.element,
+                static_cast<size_t>((tensors_.end - tensors_.begin) * tensors_.element));
+}
+
+void HostComm::stage_out(const Operation& op) {
+  const Collective kind = op.key.kind;
+  if (kind == Collective::reduce_scatter ||
+      (kind == Collective::broadcast && op.key.root == rank()))
+    return;
+  const int slices = kind == Collective::all_gather ? size() : 1;
+  for (int s = 0; s < slices; ++s)
+    std::memcpy(op.out + (s * tensors_.elements + tensors_.begin) * tensors_.element,
+                tensors_.in_whole(group_->index(), s, tensors_.begin),
+                static_cast<size_t>((tensors_.end - tensors_.begin) * tensors_.element));
+}
+
+OrderedCommunicator::Step HostComm::advance(Operation& op) {
+  const bool blocked = local_stage()           ? !group_->all_here()
+                       : stage_ == Stage::meet ? !headers_done()
+                       : stage_ == Stage::work ? !exchange_.advance() && !exchange_.done()
+                                               : false;
+  if (blocked) return Step::blocked;
+  if (sleeps_ > 0) group_->set_waits_for(-1);
+  sleeps_ = 0;
+  switch (stage_) {
+    case Stage::announce:
+      announce(op);
+      stage_ = Stage::gather;
+      break;
+    case Stage::gather:
+      exchange_headers(op);
+      stage_ = Stage::meet;
+      break;
+    case Stage::meet:
+      meet(op);
+      if (!has_tensor(op.key.kind) || op.key.elements == 0) {
+        stage_ = Stage::announce;
+        return Step::done;
+      }
+      lay_out(op);
+      next_chunk(op);
+      break;
+    case Stage::ready:
+      exchange_.run(tensors_);
+      stage_ = Stage::work;
+      break;
+    case Stage::work:
+      if (!exchange_.done()) break;
+      group_->arrive();
+      stage_ = Stage::settle;
+      break;
+    case Stage::settle:
+      if (staged_here()) stage_out(op);
+      if (tensors_.end == tensors_.elements) {
+        stage_ = Stage::announce;
+        return Step::done;
+      }
+      next_chunk(op);
+      break;
+  }
+  return Step::moved;
+}
+
+// Whether this rank waits for ranks of its own machine.
+bool HostComm::local_stage() const {
+  return stage_ == Stage::gather || stage_ == Stage::ready || stage_ == Stage::settle;
+}
+
+// Messages need to be asked for, so no sleep is long: their arrival, and an abort's, wakes nobody.
+void HostComm::sleep() {
+  constexpr int64_t kShortest = 20, kLongest = 500;  // microseconds
+  const int64_t time = std::min(kLongest, kShortest * (1 + sleeps_++ / 8));
+  if (local_stage()) {
+    group_->sleep(std::chrono::microseconds(2 * kLongest));
+    return;
+  }
+  if (sleeps_ % 64 == 0) group_->set_waits_for(waited_rank());
+  nap(time);
+}
+
+int HostComm::waited_rank() {
+  if (local_stage()) {
+    const int lagging = group_->lagging();
+    if (lagging < 0) return -1;
+    // It may only wait itself.
+    const int behind = group_->waits_for(lagging);
+    return behind >= 0 ? behind : group_->world_rank(lagging);
+  }
+  if (stage_ == Stage::work) return exchange_.waited_rank();
+  for (size_t i = 0; i < header_requests_.size(); ++i)
+    if (header_requests_[i] != MPI_REQUEST_NULL) return partners_[i % partners_.size()];
+  return -1;
+}
+
+void HostComm::raise_abort(const std::string& reason) {
+  const std::lock_guard lock(abort_mutex_);
+  if (!raised_here_) group_->raise_abort(rank(), reason);
+  raised_here_ = true;
+  std::copy_n(reason.begin(), std::min(reason.size(), abort_reason_.size() - 1),
+              abort_reason_.begin());
+  sent_ = true;
+  for (int r = 0; r < size(); ++r)
+    if (hosts_.host_of(r) != host_)
+      MPI_Isend(abort_reason_.data(), static_cast<int>(abort_reason_.size()), MPI_CHAR, r,
+                kAbortTag, mpi_->comm(), &abort_requests_[static_cast<size_t>(r)]);
+}
+
+bool HostComm::abort_raised(Abort& abort) {
+  int there = 0;
+  MPI_Status status;
+  if (!group_->aborted())
+    check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, kAbortTag, mpi_->comm(), &there, &status), "MPI_Iprobe");
+  if (there) {
+    // For all ranks of this machine, of which some may sleep.
+    Reason reason{};
+    check_mpi(MPI_Recv(reason.data(), static_cast<int>(reason.size()), MPI_CHAR, status.MPI_SOURCE,
+                       kAbortTag, mpi_->comm(), MPI_STATUS_IGNORE),
+              "MPI_Recv");
+    const std::lock_guard lock(abort_mutex_);
+    if (!raised_here_) group_->raise_abort(status.MPI_SOURCE, reason.data());
+    raised_here_ = true;
+  }
+  if (!group_->aborted()) return false;
+  const SharedGroup::Abort first = group_->abort();
+  abort = {first.rank, first.reason};
+  return true;
+}
+
+void HostComm::leave() {
+  mpi_->leave();
+}
+
+}  // namespace dstrain
