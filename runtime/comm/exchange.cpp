@@ -25,7 +25,7 @@ bool sliced(Collective kind) {
 
 // A window is held from its first hop to its last one.
 int slots_for(const HostMap& hosts) {
-  return std::clamp(2 * hosts.hosts() + 4, 8, 24);
+  return std::clamp(2 * hosts.hosts() + 4, 16, 24);
 }
 
 int64_t window_bytes_for(const HostMap& hosts) {
