@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "runtime/comm/mpi_settings.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -18,6 +19,7 @@ MpiSession::MpiSession() {
   int initialised = 0;
   MPI_Initialized(&initialised);
   if (!initialised) {
+    prepare_mpi_settings();
     int provided = 0;
     // abort() may send from any thread.
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init");
