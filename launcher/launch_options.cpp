@@ -138,14 +138,13 @@ void refuse_unavailable(const LaunchOptions& o) {
     const char* option;
     bool given;
   };
-  const std::array<Row, 15> rows{{
+  const std::array<Row, 14> rows{{
       {"--hostfile", !o.hosts.hostfile.empty()},
       {"--include", !o.hosts.include.empty()},
       {"--exclude", !o.hosts.exclude.empty()},
       {"--num_nodes", o.hosts.nodes.value_or(1) != 1},
       {"--launcher openmpi", o.front == Front::openmpi},
-      {"--launcher slurm", o.front == Front::slurm},
-      {"--launcher_args", !o.launcher_args.empty()},
+      {"--launcher_args", !o.launcher_args.empty() && o.front != Front::slurm},
       {"--master_addr", !o.master_addr.empty()},
       {"--master_port", o.master_port.has_value()},
       {"--ssh_port", o.ssh_port.has_value()},

@@ -47,6 +47,7 @@ RankCommand mpirun_command(int ranks, const std::vector<std::string>& program,
       // One machine: no remote start, no network devices to look for (a tenth of the start-up time),
       // no copying by ptrace, which containers forbid with a complaint for each message.
       {"OMPI_MCA_plm", "isolated"},
+      {"OMPI_MCA_ras", "^slurm"},  // inside a job of Slurm too
       {"OMPI_MCA_pml", "ob1"},
       {"OMPI_MCA_btl", "self,vader"},
       {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},

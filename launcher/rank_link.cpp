@@ -29,7 +29,7 @@ bool launched_as_rank() {
 RankBoard join_launcher(int rank) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // SIGTTOU: a terminal with `tostop` would stop a rank that writes, as it is in the background.
-  for (int number : {SIGINT, SIGTERM, SIGTTOU}) std::signal(number, SIG_IGN);
+  for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGTTOU}) std::signal(number, SIG_IGN);
   log::set_rank(rank);
 
   const char* address = std::getenv(kBoard);

@@ -10,12 +10,15 @@
 namespace dstrain {
 namespace {
 
+constexpr int64_t kSameSignalNs = 1'000'000'000;
+
 // All that a signal handler can find.
 struct HandlerState {
   std::atomic<const RankBoard*> board{nullptr};
   std::atomic<bool> note{false};
-  std::atomic<bool> remember{false};
+  std::atomic<StopSignals::Second> on_second{StopSignals::Second::ends_process};
   std::atomic<int> second{0};
+  std::atomic<int64_t> first_ns{0};
 };
 
 HandlerState& handler_state() {
@@ -26,10 +29,17 @@ HandlerState& handler_state() {
 extern "C" void on_stop_signal(int number) {
   HandlerState& state = handler_state();
   const RankBoard* board = state.board.load();
-  const bool first = board != nullptr && board->stop_request() == 0;
-  if (!first && !state.remember.load()) ::_exit(128 + number);
-  if (!first) {
-    state.second.store(number);
+  if (board == nullptr) ::_exit(128 + number);
+  // The first of this process: ranks may share a board, and each gets the signal.
+  int64_t first_ns = 0;
+  const int64_t now = monotonic_ns();
+  if (!state.first_ns.compare_exchange_strong(first_ns, now)) {
+    const StopSignals::Second on_second = state.on_second.load();
+    if (on_second == StopSignals::Second::is_remembered) {
+      state.second.store(number);
+    } else if (on_second == StopSignals::Second::ends_process || now - first_ns > kSameSignalNs) {
+      ::_exit(128 + number);
+    }
     return;
   }
   board->request_stop(number);
@@ -46,19 +56,18 @@ StopSignals::StopSignals(const RankBoard& board, Note note, Second second) {
   HandlerState& state = handler_state();
   check(state.board.exchange(&board) == nullptr, "two holders of the stop signals");
   state.note.store(note == Note::on_standard_error);
-  state.remember.store(second == Second::is_remembered);
+  state.on_second.store(second);
   state.second.store(0);
+  state.first_ns.store(0);
   struct sigaction action {};
   action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, &old_interrupt_);
-  ::sigaction(SIGTERM, &action, &old_terminate_);
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &before_[i]);
 }
 
 StopSignals::~StopSignals() {
-  ::sigaction(SIGINT, &old_interrupt_, nullptr);
-  ::sigaction(SIGTERM, &old_terminate_, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   handler_state().board.store(nullptr);
 }
 

@@ -1,9 +1,11 @@
-// StopSignals: SIGINT and SIGTERM, for as long as it lives. The first asks the run to stop after its
+// StopSignals: SIGINT, SIGTERM and SIGUSR1 (with which schedulers say that a job's time is nearly
+// over), for as long as it lives. The first asks the run to stop after its
 // step; a second one ends this process at once, or is remembered for a supervisor to act on. Handlers,
 // not a signal mask: other threads (OpenMP's) would not have the mask. Stands on the board. Invariant:
 // at most one exists at a time; the handlers of before are back when it goes.
 #pragma once
 
+#include <array>
 #include <csignal>
 
 #include "runtime/core/rank_board.h"
@@ -13,7 +15,9 @@ namespace dstrain {
 class StopSignals {
  public:
   enum class Note { none, on_standard_error };  // whether the first signal is answered with a line
-  enum class Second { ends_process, is_remembered };
+  // ends_process_later: as ends_process, but one that comes within a second of the first is the first
+  // again. Who starts ranks may signal a process and the group it is in.
+  enum class Second { ends_process, ends_process_later, is_remembered };
 
   StopSignals(const RankBoard& board, Note note, Second second);
   StopSignals(const StopSignals&) = delete;
@@ -24,8 +28,8 @@ class StopSignals {
   int second() const;
 
  private:
-  struct sigaction old_interrupt_ {};
-  struct sigaction old_terminate_ {};
+  static constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGUSR1};
+  std::array<struct sigaction, kSignals.size()> before_{};
 };
 
 }  // namespace dstrain

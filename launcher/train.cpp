@@ -22,6 +22,8 @@
 #include "launcher/rank_log.h"
 #include "launcher/restart.h"
 #include "launcher/run_input.h"
+#include "launcher/slurm.h"
+#include "launcher/slurm_front.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
 #include "runtime/core/cpu.h"
@@ -40,11 +42,22 @@ bool started_by_mpirun() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
 }
 
+// Binds this rank as far as it is known which of the visible cores are its own.
+int take_cores_of(const SlurmJob& job, int rank_on_host, int ranks_on_host) {
+  const std::vector<int> cores = usable_cores();
+  const CoreUse use = core_use(job, rank_on_host, ranks_on_host, static_cast<int>(cores.size()));
+  if (use.bound) return take_core_share(use.rank_on_host, use.ranks_on_host, use.threads);
+  bind_to_cores(cores, use.threads);
+  return use.threads;
+}
+
 // The cores and threads that the options bind a rank to, or else its share of the cores with
 // OMP_NUM_THREADS threads (the launching process sets it for its ranks), where that is set.
 int take_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host) {
   const CoreBinding binding(options);
   if (binding.wanted()) return binding.take(rank_on_host, ranks_on_host);
+  if (const std::optional<SlurmJob> job = slurm_job())
+    return take_cores_of(*job, rank_on_host, ranks_on_host);
   const int wanted = std::getenv("OMP_NUM_THREADS") == nullptr ? 0 : ::omp_get_max_threads();
   return take_core_share(rank_on_host, ranks_on_host, wanted);
 }
@@ -62,13 +75,15 @@ std::unique_ptr<RankLog> log_of(const LaunchOptions& options, int rank) {
 }
 
 // What only a launching process can do.
-void refuse_without_launcher(const LaunchOptions& options) {
+void refuse_without_launcher(const LaunchOptions& options, const std::string& starter) {
   if (options.save_pid)
-    fail_user("--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");
+    fail_user("--save_pid names a launching dstrain, and {} started the ranks: leave it out",
+              starter);
   if (options.max_restarts > 0)
     fail_user(
-        "--max_restarts needs a launching dstrain, and mpirun started the ranks: start dstrain "
-        "without mpirun, or leave it out");
+        "--max_restarts needs a launching dstrain, and {} started the ranks: start dstrain "
+        "without {}, or leave it out",
+        starter, starter);
 }
 
 std::unique_ptr<Communicator> connect(int threads) {
@@ -153,38 +168,66 @@ RankBoard share_board(Communicator& comm) {
   return board;
 }
 
-// A rank that a user's own mpirun started. There is no launching process: rank 0 speaks for the input,
-// and whoever fails first for the run.
-int run_world_rank(const TrainArguments& arguments) {
+// The lowest rank that has failed; nothing where none has. Collective.
+std::optional<int> first_failed(Communicator& comm, bool failed) {
+  const double mine = failed ? 1 : 0;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  const auto first = std::ranges::find(all, 1.0);
+  if (first == all.end()) return std::nullopt;
+  return static_cast<int>(first - all.begin());
+}
+
+// A rank of srun's could not read its input. Slurm lets the other tasks live, so ranks tell each other:
+// one error, and all end.
+int fail_with_peers(const Failure& failure, int rank) {
+  const std::unique_ptr<Communicator> comm = connect(1);
+  if (first_failed(*comm, true) == rank) print_error(log::rank_mark(rank) + failure.text);
+  comm->finish();
+  return failure.exit_status();
+}
+
+// A rank that a user's own mpirun or srun (then `job`) started. There is no launching process: rank 0
+// speaks for the input, and whoever fails first for the run.
+int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob>& job) {
   ConfigRequest request = arguments.request;
   const int rank = world_rank_from_environment();
   const int ranks = world_size_from_environment();
+  const std::string starter = job ? "srun" : "mpirun";
   log::set_rank(rank);
   std::unique_ptr<Communicator> comm;
   std::optional<RankBoard> board;
   try {
     refuse_unavailable(arguments.launch);
-    refuse_without_launcher(arguments.launch);
+    refuse_without_launcher(arguments.launch, starter);
     if (request.ranks && *request.ranks != ranks)
-      fail_user("--num_gpus is {}, but mpirun started {} ranks: leave --num_gpus out",
-                *request.ranks, ranks);
+      fail_user("--num_gpus is {}, but {} started {} ranks: leave --num_gpus out", *request.ranks,
+                starter, ranks);
     request.ranks = ranks;
-    request.ranks_origin = "mpirun";
+    request.ranks_origin = starter;
+    const std::string requeued = job ? resume_after_requeue(*job, request) : "";
     const int ranks_here = ranks_on_this_host_from_environment();
     const int threads =
         take_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     const RunInput input = read_input(request);
     if (rank == 0) {
       check_surroundings(input.job(), ranks_here);
+      if (!requeued.empty()) log::info("{}", requeued);
       announce(input);
     }
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
     comm = connect(threads);
+    if (job && first_failed(*comm, false)) {
+      comm->finish();
+      return 1;
+    }
     board.emplace(share_board(*comm));
-    const StopSignals signals(*board, StopSignals::Note::none, StopSignals::Second::ends_process);
+    const StopSignals signals(*board, StopSignals::Note::none,
+                              StopSignals::Second::ends_process_later);
     return status_of(train_as(rank, input, *comm, *board, threads));
   } catch (...) {
     const Failure failure = current_failure();
+    if (job && !comm) return fail_with_peers(failure, rank);
     const bool first = board ? board->fail(rank, failure.kind, failure.text) : rank == 0;
     if (comm) comm->abort(failure.text);
     // Without a board all ranks fail alike over the input; where this one alone does, rank 0 lives on.
@@ -238,15 +281,30 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const LaunchOptions& options = arguments.launch;
   if (options.quiet) log::set_least(log::Level::warning);
   if (launched_as_rank()) return run_launched_rank(arguments);
-  if (started_by_mpirun()) return run_world_rank(arguments);
+  const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);
+  if (job && is_rank_of_srun(*job)) {
+    if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 says it
+    take_place_in_world(*job->task);
+    return run_world_rank(arguments, job);
+  }
+  if (started_by_mpirun()) return run_world_rank(arguments, job);
   refuse_unavailable(options);
   ConfigRequest request = arguments.request;
+  std::vector<std::string> rank_words = words;
+  if (job) {
+    settle_ranks(*job, request);
+    const std::string requeued = resume_after_requeue(*job, request);
+    if (!requeued.empty()) log::info("{}", requeued);
+    rank_words = words_resuming(words, request.resume.value_or(""));
+  }
   settle_ranks(request);
   const int ranks = static_cast<int>(*request.ranks);
   const RunInput input = read_input(request);
+  if (job && needs_srun(*job, options)) launch_by_srun(*job, options, ranks, words);
   check_surroundings(input.job(), ranks);
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());
+  if (job) log::info("Slurm job {}: {} rank{} on this node", job->id, ranks, ranks == 1 ? "" : "s");
   announce(input);
   std::optional<PidFile> pid_file;
   if (options.save_pid) {
@@ -255,7 +313,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   }
   // Only a rank in a process of its own can be started again.
   if (ranks == 1 && options.max_restarts == 0) return run_alone(input, options);
-  return launch(input.job(), options, words);
+  return launch(input.job(), options, rank_words);
 }
 
 }  // namespace dstrain

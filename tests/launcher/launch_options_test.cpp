@@ -172,7 +172,6 @@ TEST_CASE("what this version cannot do is refused by name") {
       {{"--exclude", "h"}, "--exclude"},
       {{"--num_nodes", "2"}, "--num_nodes"},
       {{"--launcher", "openmpi"}, "--launcher openmpi"},
-      {{"--launcher", "slurm"}, "--launcher slurm"},
       {{"--launcher_args", "x"}, "--launcher_args"},
       {{"--master_addr", "h"}, "--master_addr"},
       {{"--master_port", "1"}, "--master_port"},

@@ -1,6 +1,7 @@
 // What the options of a start do, seen from outside: files for ranks, the launcher's id, cores, silence.
 #include <signal.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
@@ -102,6 +103,26 @@ TEST_CASE("ranks run on the cores that they are bound to") {
   CHECK(two.wait() == 1);
   CHECK(only_error(two.text()) == "--bind_core_list: 1 core (" + core +
                                       ") for 2 ranks on a host: each rank needs one at least");
+}
+
+TEST_CASE("ranks that all get the signal, and get it twice, stop after their step") {
+  const auto number = GENERATE(SIGUSR1, SIGTERM);
+  const Place place;
+  Program program =
+      place.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
+                  " --config c.json --steps 100000000 " +
+                      place.token(),
+                  {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+  auto processes = processes_with(place.token());
+  std::sort(processes.begin(), processes.end());
+  REQUIRE(processes.size() == 3);  // the first one is mpirun
+  for (size_t i = 1; i < processes.size(); ++i)
+    for (int times = 0; times < 2; ++times) ::kill(processes[i], number);
+  CHECK(program.wait() == 128 + number);
+  CHECK_FALSE(program.wrote("dstrain: error"));
+  CHECK(fs::exists(place.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
 }
 
 TEST_CASE("what needs a launching process is refused under a user's mpirun") {
