@@ -18,27 +18,6 @@ namespace {
 
 constexpr int kCannotStart = 127;
 
-// The environment as exec takes it, `added` over the present one.
-std::vector<std::string> merged_environment(const Environment& added) {
-  std::map<std::string, std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  for (const auto& [name, value] : added) all[name] = value;
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : all) lines.push_back(fmt::format("{}={}", name, value));
-  return lines;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> list;
-  for (std::string& text : texts) list.push_back(text.data());
-  list.push_back(nullptr);
-  return list;
-}
-
 // In the new process, where only async-signal-safe calls are allowed.
 [[noreturn]] void become(char* const* argv, char* const* envp, int output, pid_t parent) {
   ::setpgid(0, 0);
@@ -57,6 +36,26 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
+std::vector<std::string> merged_environment(const Environment& added) {
+  std::map<std::string, std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos) all[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  for (const auto& [name, value] : added) all[name] = value;
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : all) lines.push_back(fmt::format("{}={}", name, value));
+  return lines;
+}
+
+std::vector<char*> exec_pointers(std::vector<std::string>& texts) {
+  std::vector<char*> list;
+  for (std::string& text : texts) list.push_back(text.data());
+  list.push_back(nullptr);
+  return list;
+}
+
 Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
@@ -73,7 +72,7 @@ Pipe::Pipe() {
 Child::Child(const std::vector<std::string>& command, const Environment& added) {
   std::vector<std::string> words = command;
   std::vector<std::string> environment = merged_environment(added);
-  const std::vector<char*> argv = pointers(words), envp = pointers(environment);
+  const std::vector<char*> argv = exec_pointers(words), envp = exec_pointers(environment);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) fail_run("cannot start {}: {}", command.front(), std::strerror(errno));

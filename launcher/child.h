@@ -39,6 +39,12 @@ struct Pipe {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
+// This process's variables, those of `added` over them, as exec takes them ("NAME=VALUE").
+std::vector<std::string> merged_environment(const Environment& added);
+
+// Addresses of the texts and a null, as exec takes them. Valid as long as the texts are.
+std::vector<char*> exec_pointers(std::vector<std::string>& texts);
+
 class Child {
  public:
   // Starts `command` (the first word is a path) with this process's environment and `added`, which

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "launcher/option_readers.h"
+#include "launcher/rank_environment.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -68,17 +69,10 @@ std::vector<std::string> words_of(const std::string& option, const std::string& 
   return words;
 }
 
-bool letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
 void read_export(std::vector<std::string>& exports, const std::string& option,
                  const std::string& value) {
   const std::string name = value.substr(0, value.find('='));
-  const bool valid = !name.empty() && letter(name[0]) && std::ranges::all_of(name, [](char c) {
-    return letter(c) || (c >= '0' && c <= '9');
-  });
-  if (!valid)
+  if (!is_variable_name(name))
     fail_user("{}: expected NAME or NAME=VALUE with a name of letters, digits and _, got '{}'",
               option, printable(value));
   exports.push_back(value);
@@ -138,7 +132,7 @@ void refuse_unavailable(const LaunchOptions& o) {
     const char* option;
     bool given;
   };
-  const std::array<Row, 14> rows{{
+  const auto rows = std::to_array<Row>({
       {"--hostfile", !o.hosts.hostfile.empty()},
       {"--include", !o.hosts.include.empty()},
       {"--exclude", !o.hosts.exclude.empty()},
@@ -150,10 +144,9 @@ void refuse_unavailable(const LaunchOptions& o) {
       {"--ssh_port", o.ssh_port.has_value()},
       {"--no_ssh_check", o.no_ssh_check},
       {"--force_multi", o.force_multi},
-      {"--export", !o.exports.empty()},
       {"--elastic", o.elastic},
       {"--dry_run", o.dry_run},
-  }};
+  });
   for (const Row& row : rows)
     if (row.given)
       fail_user("{} is not available in this version of dstrain: leave it out", row.option);

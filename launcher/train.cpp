@@ -18,6 +18,7 @@
 #include "launcher/failure.h"
 #include "launcher/mpirun.h"
 #include "launcher/pid_file.h"
+#include "launcher/rank_environment.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_log.h"
 #include "launcher/restart.h"
@@ -257,6 +258,8 @@ StartOutcome start_ranks(int ranks, const LaunchOptions& options,
   RankBoard board = RankBoard::create(ranks);
   const SessionDirectory session;
   RankCommand command = mpirun_command(ranks, program, session.path());
+  for (auto& variable : rank_environment(environment_sources(options.exports)).variables)
+    command.environment.push_back(std::move(variable));
   if (!options.rank_log_dir.empty()) {
     const std::string prefix = rank_log_prefix(options.rank_log_dir);
     say_where(prefix);
@@ -299,6 +302,9 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   }
   settle_ranks(request);
   const int ranks = static_cast<int>(*request.ranks);
+  const RankEnvironment environment = rank_environment(environment_sources(options.exports));
+  if (ranks == 1) take_environment(environment.variables, words);
+  for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   const RunInput input = read_input(request);
   if (job && needs_srun(*job, options)) launch_by_srun(*job, options, ranks, words);
   check_surroundings(input.job(), ranks);

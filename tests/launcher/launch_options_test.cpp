@@ -178,7 +178,6 @@ TEST_CASE("what this version cannot do is refused by name") {
       {{"--ssh_port", "1"}, "--ssh_port"},
       {{"--no_ssh_check"}, "--no_ssh_check"},
       {{"--force_multi"}, "--force_multi"},
-      {{"--export", "A=1"}, "--export"},
       {{"--elastic"}, "--elastic"},
       {{"--dry_run"}, "--dry_run"},
   }));
