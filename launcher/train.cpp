@@ -303,10 +303,11 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   settle_ranks(request);
   const int ranks = static_cast<int>(*request.ranks);
   const RankEnvironment environment = rank_environment(environment_sources(options.exports));
-  if (ranks == 1) take_environment(environment.variables, words);
+  const bool becomes_srun = job && needs_srun(*job, options);
+  if (ranks == 1 || becomes_srun) take_environment(environment.variables, words);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   const RunInput input = read_input(request);
-  if (job && needs_srun(*job, options)) launch_by_srun(*job, options, ranks, words);
+  if (becomes_srun) launch_by_srun(*job, options, ranks, words);
   check_surroundings(input.job(), ranks);
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());

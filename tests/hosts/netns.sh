@@ -12,7 +12,8 @@
 #   hosts_pids NODE [WORD]        ids, as this script sees them, of the processes on a host that have WORD
 #                                 in their command line; sshd and the host itself are none of them
 #   hosts_link NODE up|down       the cable
-#   hosts_netem NODE [RULE...]    a bad network (delay 50ms loss 1%), a good one again without a rule
+#   hosts_bad_link NODE MS PERCENT  a bad cable from now on: each frame is that late, each way, and so
+#                                 many are lost (needs the program $HOSTS_BAD_LINK, which ctest names)
 #   hosts_sshd NODE start|stop    the ssh server, with all sessions it has open
 #
 # $HOSTS_DIR is a scratch directory, removed at the end. $HOSTS_OWN is a directory that each host has
@@ -53,9 +54,7 @@ hosts_up() {
   mkdir "$HOSTS_OWN"
   hosts_write_configuration
 
-  hosts_start_process switch net sleep infinity
-  nsenter -t "${HOSTS_INIT[switch]}" -n ip link add bridge type bridge
-  nsenter -t "${HOSTS_INIT[switch]}" -n ip link set bridge up
+  hosts_start_switch
   local i
   for ((i = 1; i <= HOSTS_NUMBER; ++i)); do hosts_start "$i"; done
   for ((i = 1; i <= HOSTS_NUMBER; ++i)); do
@@ -81,7 +80,7 @@ hosts_pids() {
   for process in /proc/[0-9]*; do
     [[ $(readlink "$process/ns/pid" 2>/dev/null) == "$namespace" ]] || continue
     line=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline") || continue
-    [[ -n $line && $line != "$HOSTS_INIT_NAME"* && $line != sshd:* && $line != "sleep infinity "* ]] || continue
+    [[ -n $line && $line != "$HOSTS_INIT_NAME"* && $line != sshd:* && $line != 'sleep infinity '* ]] || continue
     [[ $line == *"$word"* ]] && echo "${process#/proc/}"
   done
   return 0
@@ -91,14 +90,14 @@ hosts_link() {
   nsenter -t "${HOSTS_INIT[$1]}" -n ip link set eth0 "$2"
 }
 
-hosts_netem() {
-  local host=$1
-  shift
-  if (($# > 0)); then
-    nsenter -t "${HOSTS_INIT[$host]}" -n tc qdisc replace dev eth0 root netem "$@"
-  else
-    nsenter -t "${HOSTS_INIT[$host]}" -n tc qdisc del dev eth0 root
-  fi
+hosts_bad_link() {
+  local switch=${HOSTS_INIT[switch]}
+  nsenter -t "${HOSTS_INIT[$1]}" -n "$HOSTS_BAD_LINK" eth0
+  nsenter -t "$switch" -n ip link set "$1" nomaster
+  setpriv --pdeathsig KILL nsenter -t "$switch" -n "$HOSTS_BAD_LINK" "$1" "bad$1" "$2" "$3" &
+  HOSTS_PROCESSES+=("$!")
+  hosts_wait_until "$1 has a bad link" \
+    nsenter -t "$switch" -n ip link set "bad$1" master bridge up
 }
 
 hosts_sshd() {
@@ -175,42 +174,29 @@ END
   [[ ${HOSTS_SSH_PORT:-22} == 22 ]] || echo "Port $HOSTS_SSH_PORT" >>"$HOSTS_DIR/ssh_config"
 }
 
-# hosts_start_process NAME NAMESPACES COMMAND...: the first process of new namespaces. It dies with
-# this script, and takes along what lives in its process namespace.
-hosts_start_process() {
-  local name=$1 namespaces=$2
-  shift 2
-  if [[ $namespaces == net ]]; then
-    setpriv --pdeathsig KILL unshare --net -- "$@" &
-    HOSTS_PROCESSES+=("$!")
-    HOSTS_INIT[$name]=$!
-    hosts_wait_until "$name has a network" hosts_has_own_network "$!"
-  else
-    setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc \
-      -- "$@" &
-    HOSTS_PROCESSES+=("$!")
-    hosts_wait_until "$name has begun" hosts_take_child "$name" "$!"
-  fi
+# The bridge that joins the hosts, in a network namespace of its own. As a host does, it says itself when
+# it is ready, so that nothing is done to the surroundings by mistake.
+hosts_start_switch() {
+  setpriv --pdeathsig KILL unshare --net -- sh -c \
+    'ip link add bridge type bridge && ip link set bridge up && touch "$0" && exec sleep infinity' \
+    "$HOSTS_DIR/switch_is_ready" &
+  HOSTS_PROCESSES+=("$!")
+  HOSTS_INIT[switch]=$!
+  hosts_wait_until 'the switch is set up' test -e "$HOSTS_DIR/switch_is_ready"
 }
 
-# Notes the only child of a process as the host NAME; fails where it has none yet.
-hosts_take_child() {
-  local child
-  read -r child <"/proc/$2/task/$2/children"
-  [[ -n $child ]] && HOSTS_INIT[$1]=$child
-}
-
-hosts_has_own_network() {
-  [[ $(readlink "/proc/$1/ns/net") != $(readlink /proc/self/ns/net) ]]
-}
-
+# hosts_start NUMBER: the first process of a host dies with this script, and takes all others along.
 hosts_start() {
   local name=node$1
-  hosts_start_process "$name" all bash -c "$HOSTS_INIT_SCRIPT" host "$name" "$HOSTS_DIR" "$HOSTS_OWN"
+  setpriv --pdeathsig KILL \
+    unshare --net --uts --mount --pid --fork --kill-child --mount-proc -- \
+    bash -c "$HOSTS_INIT_SCRIPT" host "$name" "$HOSTS_DIR" "$HOSTS_OWN" &
+  HOSTS_PROCESSES+=("$!")
   hosts_wait_until "$name is set up" test -e "$HOSTS_DIR/$name/ready"
-  local port="${HOSTS_INIT[switch]}" host="${HOSTS_INIT[$name]}"
-  ip link add "$name" netns "$port" type veth peer name eth0 netns "$host"
-  nsenter -t "$port" -n ip link set "$name" master bridge up
+  HOSTS_INIT[$name]=$(tr -d ' ' <"/proc/$!/task/$!/children")
+  local switch=${HOSTS_INIT[switch]} host=${HOSTS_INIT[$name]}
+  ip link add "$name" netns "$switch" type veth peer name eth0 netns "$host"
+  nsenter -t "$switch" -n ip link set "$name" master bridge up
   nsenter -t "$host" -n ip addr add "$HOSTS_NETWORK.$1/24" dev eth0
   nsenter -t "$host" -n ip link set eth0 up
   hosts_sshd "$name" start
