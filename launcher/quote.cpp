@@ -26,8 +26,12 @@ std::string in_quotes(const std::string& word) {
 
 }  // namespace
 
+bool safe_without_quotes(const std::string& word) {
+  return !word.empty() && std::ranges::all_of(word, untouched);
+}
+
 std::string shell_quoted(const std::string& word) {
-  return !word.empty() && std::ranges::all_of(word, untouched) ? word : in_quotes(word);
+  return safe_without_quotes(word) ? word : in_quotes(word);
 }
 
 std::string shell_command(const std::vector<std::string>& words) {

@@ -11,6 +11,10 @@ namespace dstrain {
 // in a command). Words that no shell would touch stay as they are.
 std::string shell_quoted(const std::string& word);
 
+// Whether a shell leaves `word` as it is without quotes: what may go through programs that quote badly
+// or not at all.
+bool safe_without_quotes(const std::string& word);
+
 // A command line that a POSIX shell runs as exactly these words, the first one being the program: never
 // a keyword or an assignment.
 std::string shell_command(const std::vector<std::string>& words);

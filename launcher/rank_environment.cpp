@@ -12,6 +12,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "launcher/quote.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -99,6 +100,22 @@ RankEnvironment rank_environment(const EnvironmentSources& sources) {
   }
   result.variables.assign(all.begin(), all.end());
   return result;
+}
+
+void check_for_ssh(const Environment& variables, const std::vector<std::string>& mpirun_words) {
+  constexpr const char* reason =
+      "mpirun hands it to other hosts' shells as it is: expected letters, digits and / . , : ^ = @ "
+      "+ _ -";
+  const auto safe = [](std::string text) {
+    // Open MPI's lists begin with '^' and its settings hold '='; no POSIX shell minds within a word.
+    std::erase_if(text, [](char c) { return c == '^' || c == '='; });
+    return text.empty() || safe_without_quotes(text);
+  };
+  for (const auto& [name, value] : variables)
+    if (name.starts_with("OMPI_MCA_") && !safe(value))
+      fail_user("{} is '{}', and {}", name, printable(value), reason);
+  for (const std::string& word : mpirun_words)
+    if (!safe(word)) fail_user("--launcher_args has '{}', and {}", printable(word), reason);
 }
 
 EnvironmentSources environment_sources(std::vector<std::string> exports) {

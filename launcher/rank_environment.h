@@ -35,6 +35,11 @@ bool is_variable_name(std::string_view name);
 // Pure. Throws UserError: a bad line of a file (file and line), an exported name that has no value.
 RankEnvironment rank_environment(const EnvironmentSources& sources);
 
+// Open MPI's own settings (OMPI_MCA_*) and further words for mpirun stand unquoted in the commands that
+// mpirun gives to ssh: throws UserError for one that a shell would not leave as it is. For runs on other
+// hosts.
+void check_for_ssh(const Environment& variables, const std::vector<std::string>& mpirun_words);
+
 // This process's variables and its .deepspeed_env files ($DS_ENV_FILE is another name for them, or a
 // path). Throws UserError where one cannot be read.
 EnvironmentSources environment_sources(std::vector<std::string> exports);

@@ -84,6 +84,23 @@ TEST_CASE("an exported name without a value is one of the launching process") {
         "--export A: there is no such variable here: set it, or use --export A=VALUE");
 }
 
+TEST_CASE("what mpirun would hand to a shell unquoted is refused for other hosts") {
+  CHECK_NOTHROW(
+      check_for_ssh({{"OMPI_MCA_btl", "^openib"}, {"NCCL_X", "$(id)"}, {"OMPI_MCA_x", ""}},
+                    {"--mca", "btl_tcp_if_include", "10.0.0.0/8,eth0", "a=b"}));
+  for (const std::string text : {"$(id)", "a b", "`id`", "a;id", "a\"b", "'", "a\nb", "*", "~"}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(check_for_ssh({{"OMPI_MCA_x", text}}, {}), UserError);
+    CHECK_THROWS_AS(check_for_ssh({}, {"--mca", "x", text}), UserError);
+  }
+  CHECK_THROWS_WITH(check_for_ssh({{"OMPI_MCA_x", "$(id)"}}, {}),
+                    "OMPI_MCA_x is '$(id)', and mpirun hands it to other hosts' shells as it is: "
+                    "expected letters, digits and / . , : ^ = @ + _ -");
+  CHECK_THROWS_WITH(check_for_ssh({}, {"a b"}),
+                    "--launcher_args has 'a b', and mpirun hands it to other hosts' shells as it "
+                    "is: expected letters, digits and / . , : ^ = @ + _ -");
+}
+
 // Sets a variable for its life.
 class Setting {
  public:
