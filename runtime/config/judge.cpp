@@ -210,7 +210,7 @@ void Problems::say(std::string_view key, State state, const std::string& message
   v.state = state;
   v.message = message;
   std::string_view section = key;
-  Place place = root_.place;
+  SourcePlace place = root_.place;
   while (section.find('.') != std::string_view::npos) {
     section = section.substr(0, section.rfind('.'));
     if (const Member* m = find(root_, section)) {

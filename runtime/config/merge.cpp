@@ -13,9 +13,9 @@
 namespace dstrain {
 namespace {
 
-constexpr Place kCommandLine{Source::command_line, 0, 0};
+constexpr SourcePlace kCommandLine{Source::command_line, 0, 0};
 
-Node text_node(std::string text, Place place) {
+Node text_node(std::string text, SourcePlace place) {
   Node node;
   node.kind = Node::Kind::string;
   node.text = std::move(text);
@@ -23,7 +23,7 @@ Node text_node(std::string text, Place place) {
   return node;
 }
 
-Node integer_node(int64_t value, Place place) {
+Node integer_node(int64_t value, SourcePlace place) {
   Node node;
   node.kind = Node::Kind::integer;
   node.integer = value;
@@ -39,7 +39,7 @@ void put_or_fail(Node& root, std::string_view option, std::string_view path, Nod
 
 // A word that no JSON value starts like is taken as a string: --set optimizer.type=SGD.
 Node set_value(const std::string& set, std::string text) {
-  const Place place{Source::set, 0, 0};
+  const SourcePlace place{Source::set, 0, 0};
   try {
     Node node = read_value(text, Source::set);
     node.place = place;
@@ -94,7 +94,7 @@ Node model_section(const std::string& model, SourceNames& names) {
 
 }  // namespace
 
-std::string where(const SourceNames& names, const Place& place, std::string_view key) {
+std::string where(const SourceNames& names, const SourcePlace& place, std::string_view key) {
   if (place.source == Source::set) return "--set";
   if (place.source == Source::command_line) {
     if (key.substr(0, 13) == "dstrain.model") return "--model";

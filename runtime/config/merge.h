@@ -16,7 +16,7 @@ struct SourceNames {
 };
 
 // "ds_config.json:12:5", "--set", "--steps": where the value of `key` at `place` was written.
-std::string where(const SourceNames& names, const Place& place, std::string_view key);
+std::string where(const SourceNames& names, const SourcePlace& place, std::string_view key);
 
 // Puts `value` at the dotted `path`, making sections on the way; what stood there goes. False, and
 // nothing done, where something on the way is neither a section nor true, false or null.

@@ -53,7 +53,7 @@ class Parser {
   }
 
   // Places are asked for in ascending order but for errors, so counting goes on where it stopped.
-  Place place_of(size_t offset) {
+  SourcePlace place_of(size_t offset) {
     if (offset < counted_) {
       counted_ = 0;
       line_ = column_ = 1;
@@ -69,11 +69,11 @@ class Parser {
     }
     return {source_, line_, column_};
   }
-  Place place() { return place_of(at_); }
+  SourcePlace place() { return place_of(at_); }
 
   template <class... Args>
   [[noreturn]] void fail_at(size_t offset, fmt::format_string<Args...> format, Args&&... args) {
-    const Place p = place_of(offset);
+    const SourcePlace p = place_of(offset);
     throw SyntaxError(p.line, p.column, fmt::format(format, std::forward<Args>(args)...));
   }
   template <class... Args>
@@ -156,7 +156,7 @@ class Parser {
   }
 
   // After an element: true where the container goes on. `closer` may be kEnd.
-  bool goes_on(int closer, const Place& open, std::string_view what) {
+  bool goes_on(int closer, const SourcePlace& open, std::string_view what) {
     const bool newline = skip_space();
     if (peek() == ',') {
       ++at_;
@@ -175,8 +175,8 @@ class Parser {
     fail_here("expected ',' or '{}', found {}", static_cast<char>(closer), found());
   }
 
-  void members(Node& node, int depth, int closer, const Place& open) {
-    std::unordered_map<std::string, Place> seen;
+  void members(Node& node, int depth, int closer, const SourcePlace& open) {
+    std::unordered_map<std::string, SourcePlace> seen;
     skip_space();
     bool more = peek() != closer;
     while (more) {
@@ -202,7 +202,7 @@ class Parser {
   }
 
   void items(Node& node, int depth) {
-    const Place open = node.place;
+    const SourcePlace open = node.place;
     skip_space();
     bool more = peek() != ']';
     while (more) {

@@ -173,6 +173,7 @@ void solve_schedule(Job& job, Values& v, Problems& problems, const Facts& facts)
 
 void solve_zero(Job& job, Values& v) {
   job.zero_stage = static_cast<int>(v.integer("zero_optimization.stage"));
+  if (v.given("dstrain.sharding")) v.text("dstrain.sharding", "", "");
   // "auto" is what Hugging Face derives from the model's width.
   const int64_t width =
       job.model.kind == ModelKind::gptlite ? job.model.n_embd : job.model.hidden_size;

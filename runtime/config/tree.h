@@ -14,7 +14,7 @@ inline constexpr int kMaxDepth = 64;
 
 enum class Source : uint8_t { file, model_file, set, command_line };
 
-struct Place {
+struct SourcePlace {
   Source source = Source::file;
   int line = 0, column = 0;  // from 1, columns in characters; 0: not from a file
 };
@@ -30,7 +30,7 @@ struct Node {
   std::string text;             // a string's value; a number as written
   std::vector<Node> items;      // array
   std::vector<Member> members;  // object, in the order of the file
-  Place place;
+  SourcePlace place;
 
   bool is(Kind k) const { return kind == k; }
   bool is_auto() const { return kind == Kind::string && text == "auto"; }
@@ -39,9 +39,9 @@ struct Node {
 
 struct Member {
   std::string key;
-  Place place;  // of the key
+  SourcePlace place;  // of the key
   Node value;
-  Place first{};  // where the key stood before in the same object; line 0: nowhere
+  SourcePlace first{};  // where the key stood before in the same object; line 0: nowhere
 };
 
 // The value at a dotted path below `root`, or null.

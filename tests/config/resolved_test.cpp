@@ -47,6 +47,21 @@ TEST_CASE("resolved configuration: holds every value with its origin") {
   CHECK_FALSE(values.contains("dstrain.model.vocab_size"));
 }
 
+TEST_CASE(
+    "resolved configuration: FSDP's name of a stage stands beside the stage, where it was given") {
+  const LoadedConfig loaded =
+      ask("{\n\"train_batch_size\": 8, \"dstrain\": {\n \"sharding\": \"FULL_SHARD\"}}", {}, 2)
+          .load();
+  const std::string text = resolved_config_json(loaded);
+  const auto values = nlohmann::json::parse(text)["values"];
+  CHECK(values["dstrain.sharding"]["value"] == "FULL_SHARD");
+  CHECK(values["dstrain.sharding"]["origin"] == "c.json:3:2");
+  CHECK(values["zero_optimization.stage"]["value"] == 3);
+  CHECK(job_from_resolved(text) == loaded.job);
+  const std::string without = resolved_config_json(ask("{\"train_batch_size\": 8}", {}, 2).load());
+  CHECK_FALSE(nlohmann::json::parse(without)["values"].contains("dstrain.sharding"));
+}
+
 TEST_CASE("resolved configuration: the job has the last word on what is settled after loading") {
   LoadedConfig loaded = ask(trains_with("")).load();
   loaded.job.model.vocab_size = 77;
