@@ -16,6 +16,7 @@
 #include "runtime/core/text.h"
 #include "runtime/engine/fit.h"
 #include "runtime/engine/run.h"
+#include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint.h"
 #include "runtime/storage/weights.h"
 
@@ -49,10 +50,27 @@ double weight_count(ModelConfig model) {
   return two + static_cast<double>(layers - 2) * (count(3) - two);
 }
 
-// Of every weight a rank holds at least the value and the gradient, in fp32.
-constexpr double kLeastBytesPerWeight = 8;
+// Proves that the trace can be written: it is, after the last step.
+void check_trace_file(const std::string& path) {
+  if (path.empty()) return;
+  if (std::filesystem::is_directory(path))
+    fail_user("dstrain.trace {} is a directory: name a file", path);
+  try {
+    const NewFile probe(path);  // leaves nothing behind
+  } catch (const RunError& e) {
+    fail_user("dstrain.trace: {} (--set dstrain.trace=FILE names another one)", e.what());
+  }
+}
 
 }  // namespace
+
+double least_bytes(const Job& job) {
+  // Of every weight there are at least the value and, in 8 bytes with it, its gradient or state.
+  const auto value = static_cast<double>(size_of(job.dtype));
+  const double ranks = job.ranks;
+  const double rest = (8 - value) / (job.zero_stage >= 1 ? ranks : 1);
+  return weight_count(job.model) * (job.zero_stage >= 3 ? value / ranks + rest : value + rest);
+}
 
 void settle_device(Job& job, bool run) {
   if (job.device == "auto") job.device = cuda_devices() > 0 ? "cuda" : "cpu";
@@ -98,8 +116,8 @@ void check_surroundings(const Job& job, int ranks_here) {
     check_memory(kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
   } else {
     // A plan of a model that is far too large would itself take its time.
-    const double least = weight_count(job.model) * kLeastBytesPerWeight;
-    if (least > static_cast<double>(offer.bytes))
+    const double least = least_bytes(job);
+    if (least * ranks_here > static_cast<double>(offer.bytes))
       check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes,
                    offer.source, true);
     const int64_t needed = planned_bytes(job) + kProcessOverheadBytes;
@@ -108,6 +126,7 @@ void check_surroundings(const Job& job, int ranks_here) {
                  needed > each ? advice_to_fit(job, each - kProcessOverheadBytes) : "");
   }
   check_output_directory(job.output);
+  check_trace_file(job.trace);
 }
 
 void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,

@@ -31,8 +31,12 @@ void settle_vocabulary(Job& job);
 RunInput read_input(const ConfigRequest& request);
 
 // What the launching process checks once, before anything is started or allocated: initial weights or
-// checkpoint, memory for `ranks_here` ranks on this machine, the output directory. Throws UserError.
+// checkpoint, memory for `ranks_here` ranks on this machine, the output directory, the trace's file.
+// Throws UserError.
 void check_surroundings(const Job& job, int ranks_here);
+
+// A lower bound of what a rank of the job needs, without planning it: cheap for an absurdly large model.
+double least_bytes(const Job& job);
 
 // The part of check_surroundings that compares `needed` bytes for each of `ranks_here` ranks with what
 // is offered. `lower_bound`: the run needs that and more. Throws UserError with both numbers and what to

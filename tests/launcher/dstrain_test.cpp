@@ -62,6 +62,9 @@ TEST_CASE("wrong input is one error and status 1, before anything is started") {
        "the run needs at least [0-9.]+ TB \\(2 ranks x .*this machine offers .*"},
       {"--set train_batch_size=3", ".*train_batch_size 3.*"},
       {"--set dstrain.model.vocab_size=3", "dstrain\\.model\\.vocab_size is 3.*"},
+      {"--set dstrain.trace=nowhere/t.json",
+       "dstrain\\.trace: .*nowhere/t\\.json.*No such file.*dstrain\\.trace=FILE.*"},
+      {"--set dstrain.trace=tmp", "dstrain\\.trace tmp is a directory: name a file"},
   }));
   CAPTURE(mistake.options);
   const Place place;
@@ -130,6 +133,34 @@ TEST_CASE("a full disk while writing is one error and status 2") {
   CHECK(error.find("File too large") != std::string::npos);
   for (const auto& entry : fs::directory_iterator(place.root / "out"))
     CHECK(entry.path().filename().string().find("model") == std::string::npos);
+}
+
+TEST_CASE("at stage 3 a model trains that is larger than what a rank may hold") {
+  // 14.2 million weights in 16 bits, of 18 bytes each with gradient and state: 255 MB.
+  const std::string options =
+      " --num_gpus 4 --steps 2 --set bf16.enabled=true --set dstrain.reduce=micro_batch"
+      " --set dstrain.model.n_embd=384 --set dstrain.model.n_layer=8 --set dstrain.eval_interval=0"
+      " --set dstrain.model.block_size=8 --set zero_optimization.stage3_max_reuse_distance=0"
+      " --set zero_optimization.stage3_param_persistence_threshold=0";
+  const Place place;
+  // Kilobytes of private writable memory that each process may have; what peers read is not in it.
+  const auto train = [&](int64_t limit, const std::string& stage) {
+    return place.start("/bin/sh -c 'ulimit -d " + std::to_string(limit) +
+                           "; exec " DSTRAIN_PROGRAM " --config c.json " + place.token() + options +
+                           " --set zero_optimization.stage=" + stage + "'",
+                       {{"OMP_NUM_THREADS", "1"}});
+  };
+  constexpr int64_t kLimit = 180'000;
+  Program whole = train(kLimit, "0");
+  CHECK(whole.wait() == 2);
+  CHECK_FALSE(fs::exists(place.root / "out/model.safetensors"));
+  Program sharded = train(kLimit, "3");
+  CHECK(sharded.wait() == 0);
+  CAPTURE(sharded.text());
+  const std::string steps = place.read("out/metrics.jsonl");
+  CHECK(lines_of(steps) == 2);
+  CHECK(json::parse(steps.substr(0, steps.find('\n')))["peak_bytes"] < kLimit * 1024);
+  CHECK(fs::file_size(place.root / "out/model.safetensors") > 14'200'000 * 4);
 }
 
 TEST_CASE("under a user's mpirun the program is one rank of it") {
@@ -216,6 +247,23 @@ TEST_CASE(
         "offload_param=cpu , offload_optimizer=cpu , zero_init=1", "plan of each of 4 ranks",
         "activations", "model states alone"})
     CHECK(estimate.wrote(part));
+  CHECK_FALSE(estimate.wrote("not available"));
+}
+
+TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
+  const Place place;
+  Program estimate = place.start(std::string(DSTRAIN_PROGRAM) +
+                                 " estimate --config c.json --num_gpus 2 --set "
+                                 "zero_optimization.stage=2 --set zero_optimization.zenflow={} "
+                                 "--set zero_optimization.zero_hpz_partition_size=2");
+  CHECK(estimate.wait() == 0);
+  CAPTURE(estimate.text());
+  CHECK(estimate.wrote(
+      "ZeRO stage 2 without zenflow, zero_hpz_partition_size, not available yet, f32"));
+  Program wrong = place.start(std::string(DSTRAIN_PROGRAM) +
+                              " estimate --config c.json --num_gpus 2 --set "
+                              "zero_optimization.zenflow={} --set pipeline.stages=2");
+  CHECK(wrong.wait() == 1);
 }
 
 TEST_CASE("generate continues a prompt, the same for the same seed") {

@@ -6,6 +6,7 @@
 #include "launcher/failure.h"
 #include "runtime/core/device.h"
 #include "runtime/core/error.h"
+#include "runtime/engine/run.h"
 
 namespace dstrain {
 namespace {
@@ -24,6 +25,27 @@ TEST_CASE("a run that fits is no error, one byte more is") {
   CHECK_THROWS_WITH(check_memory(2000, 1, 1000, "x", true),
                     Catch::StartsWith("the run needs at least 2.00 kB (1 rank x 2.00 kB)"));
   CHECK_THROWS_AS(check_memory(int64_t{1} << 62, 65536, int64_t{1} << 40, "x"), UserError);
+}
+
+TEST_CASE(
+    "what a run needs at least is no more than its plan, and most of it where nothing is sharded") {
+  Job job;
+  job.model = {.n_layer = 9, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
+  job.batch = {4, 1, 1};
+  job.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0};
+  const double alone = least_bytes(job);
+  CHECK(alone > 0.5 * static_cast<double>(planned_bytes(job)));
+  job.ranks = 4;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int stage : {0, 1, 2, 3}) {
+      job.dtype = job.wire_dtype = job.grad_dtype = dtype;
+      job.zero_stage = stage;
+      job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
+      job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+      CHECK(least_bytes(job) <= static_cast<double>(planned_bytes(job)));
+    }
+  CHECK(least_bytes(job) ==
+        alone / 4);  // a model of which no rank has room for more than its share
 }
 
 TEST_CASE("the device is settled once") {

@@ -89,6 +89,18 @@ TEST_CASE("what 16-bit gradients take besides is one unit's f32 ones, on their w
     }
 }
 
+TEST_CASE("of a micro-batch's gradients only the padding is zeroed") {
+  Job job = job_at(2, 3);
+  job.model.n_embd = 30;
+  const Program program = plan_of(job).train.program;
+  int64_t zeroed = 0, parameters = 0;
+  for (const Instruction& op : program.instructions)
+    if (op.op == OpKind::zero) zeroed += program.at(op.writes[0]).shape.elements();
+  for (const Parameter& p : program.parameters) parameters += p.shape.elements();
+  CHECK(zeroed > 0);
+  CHECK(zeroed + parameters == padded(plan_of(job)));
+}
+
 TEST_CASE("gradients that are added once per step are whole until then, at every stage") {
   Job job = job_at(2);
   job.reduce = ReduceMode::boundary;

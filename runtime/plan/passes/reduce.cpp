@@ -42,11 +42,23 @@ class UnitReduction {
 
   // Before the first write of a micro-batch: padding between parameters must not hold old bytes.
   std::vector<Instruction> before(int32_t group) {
-    int64_t used = 0;
-    for (int index : unit_.parameters)
-      used += program_.parameters[static_cast<size_t>(index)].shape.elements();
-    if (!apart(job_) || used == unit_.elements) return {};
-    return {{.op = OpKind::zero, .writes = {micro_gradients()}, .group = group}};
+    std::vector<Instruction> list;
+    if (!apart(job_)) return list;
+    int64_t at = 0;
+    const auto zero_until = [&](int64_t end) {
+      if (at < end)
+        list.push_back({.op = OpKind::zero,
+                        .writes = {program_.view(micro_gradients(), at, end - at)},
+                        .group = group});
+    };
+    for (int index : unit_.parameters) {
+      const Parameter& p = program_.parameters[static_cast<size_t>(index)];
+      if (p.gradient == kNone) continue;
+      zero_until(p.offset);
+      at = p.offset + p.shape.elements();
+    }
+    zero_until(unit_.elements);
+    return list;
   }
 
   // After the last write: sends this rank's contribution.
