@@ -58,12 +58,12 @@ struct Fixture {
   }
   void run_forward(int threads = 2) {
     const StepState s = state();
-    parity::run_kernel({make_attention, attention_workspace_bytes},
+    parity::run_kernel(parity::Bodies(make_attention, attention_workspace_bytes),
                        call(OpKind::attention, threads, s), {&qkv}, {&y, &lse});
   }
   void run_backward(int threads = 2) {
     const StepState s = state();
-    parity::run_kernel({make_attention, attention_workspace_bytes},
+    parity::run_kernel(parity::Bodies(make_attention, attention_workspace_bytes),
                        call(OpKind::attention_grad, threads, s), {&d_y, &qkv, &y, &lse}, {&d_qkv});
   }
 };

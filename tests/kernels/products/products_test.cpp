@@ -12,7 +12,7 @@ using parity::Guarded;
 using Values = std::vector<double>;
 
 constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
-constexpr parity::Bodies kBodies{make_product, product_workspace_bytes};
+const parity::Bodies kBodies{make_product, product_workspace_bytes};
 
 struct Size {
   int64_t rows, in, out;
