@@ -3,11 +3,13 @@
 namespace dstrain::attention_test {
 namespace {
 
-// f32 and f16: rounding of sums, then of the result. bf16: on tiles the weights and the gradient of
-// the scores are rounded to bf16 before their products, 2^-9 of each term; the terms of one sum
-// grow with d_y and v, hence the scale.
+// Rounding of sums, then of the result. Where weights and gradients of scores are rounded before their
+// products, half a unit in the last place of each term; the terms of one sum grow with d_y and v,
+// hence the scale.
 parity::Tolerance backward_tolerance(DType dtype, double scale) {
   if (dtype == DType::bf16) return {0x1p-8, 0x1p-8 * scale};
+  if (dtype == DType::f16 && parity::limits().rounds_between(dtype))
+    return {0x1p-11 + 1e-5, 0x1p-11 * scale};
   if (dtype == DType::f16) return {0x1p-11 + 1e-5, 1e-5 * scale};
   return {1e-5, 5e-6 * scale};
 }
@@ -22,7 +24,7 @@ void check_backward(const Case& c, int64_t offset = 0) {
   parity::require_close("d_qkv", f.d_qkv.values(), expected,
                         backward_tolerance(c.dtype, largest(expected)));
   const double norm_error = parity::relative_norm_error(f.d_qkv.values(), expected);
-  REQUIRE(norm_error < (c.dtype == DType::f32 ? 2e-6 : c.dtype == DType::f16 ? 3e-4 : 4e-3));
+  REQUIRE(norm_error < (c.dtype == DType::f32 ? 2e-6 : c.dtype == DType::f16 ? 4e-4 : 4e-3));
 }
 
 TEST_CASE("attention_grad equals its definition at odd and even sizes in every dtype") {
@@ -81,7 +83,7 @@ TEST_CASE("attention_grad is the derivative of attention by finite differences")
 TEST_CASE("attention_grad stays finite with scores in the thousands") {
   for (DType dtype : {DType::f32, DType::bf16}) {
     Case c;
-    c.dtype = dtype, c.seq = 150, c.heads = 2, c.head_size = 64, c.dropout = 0.1f;
+    c.dtype = dtype, c.seq = affordable(150, 128), c.heads = 2, c.head_size = 64, c.dropout = 0.1f;
     INFO(describe(c));
     Fixture f(c, 4000);
     f.run_forward();
@@ -102,7 +104,7 @@ TEST_CASE("attention_grad gives the same bits for any number of threads and in e
       one.run_forward(1);
       many.run_forward(1);
       one.run_backward(1);
-      for (int threads : {1, 2, 3, 7}) {
+      for (int threads : parity::limits().threads) {
         many.run_backward(threads);
         parity::require_same_bits("d_qkv", many.d_qkv, one.d_qkv);
       }

@@ -5,11 +5,13 @@
 namespace dstrain::attention_test {
 namespace {
 
-// f32: rounding of sums of up to T terms. f16: the same, then one rounding. bf16: on tiles the
-// weights are rounded to bf16 before the second product: each of the terms of a row may be off by
-// 2^-9 of itself, so y by 2^-9 of the largest |v| at worst, beside its own rounding.
+// f32: rounding of sums of up to T terms. 16 bits: the same, then one rounding. Where weights are rounded
+// before the second product, each of the terms of a row may be off by half a unit in its last place,
+// so y by as much of the largest |v| at worst, beside its own rounding.
 parity::Tolerance forward_tolerance(DType dtype, double scale) {
   if (dtype == DType::bf16) return {0x1p-8, 0x1p-9 * scale};
+  if (dtype == DType::f16 && parity::limits().rounds_between(dtype))
+    return {0x1p-11 + 1e-5, 0x1p-12 * scale};
   if (dtype == DType::f16) return {0x1p-11 + 1e-5, 1e-5 * scale};
   return {1e-5, 2e-6 * scale};
 }
@@ -59,7 +61,7 @@ TEST_CASE("attention takes operands at any alignment of elements") {
 TEST_CASE("attention stays finite and right with scores in the thousands") {
   for (DType dtype : {DType::f32, DType::bf16}) {
     Case c;
-    c.dtype = dtype, c.seq = 150, c.heads = 2, c.head_size = 64;
+    c.dtype = dtype, c.seq = affordable(150, 128), c.heads = 2, c.head_size = 64;
     INFO(describe(c));
     Fixture f(c, 4000);  // scores of about +-1e4: one weight of a row outgrows all others
     f.run_forward();
@@ -76,7 +78,8 @@ TEST_CASE("attention follows a maximum that rises by much from one key block to 
   for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (float dropout : {0.0f, 0.2f}) {
       Case c;
-      c.dtype = dtype, c.seq = 700, c.heads = 1, c.head_size = 64, c.dropout = dropout;
+      c.dtype = dtype, c.seq = affordable(700, 64), c.heads = 1, c.head_size = 64,
+      c.dropout = dropout;
       check_forward(c, 15);
     }
   }
@@ -107,7 +110,7 @@ TEST_CASE("attention gives the same bits for any number of threads and in every 
       INFO(describe(c));
       Fixture one(c), many(c);
       one.run_forward(1);
-      for (int threads : {1, 2, 3, 7}) {
+      for (int threads : parity::limits().threads) {
         many.run_forward(threads);
         parity::require_same_bits("y", many.y, one.y);
         parity::require_same_bits("lse", many.lse, one.lse);
@@ -132,25 +135,6 @@ TEST_CASE("attention gives a sample the same bits in any micro-batch") {
     const auto bytes = static_cast<size_t>(g.y.bytes());
     REQUIRE(f.y.raw().substr(bytes) == g.y.raw());
   }
-}
-
-TEST_CASE("attention names the spec it has no body for") {
-  const TensorSpec qkv{{8, 24}, DType::f32};
-  KernelSpec spec{.op = OpKind::attention, .attrs = {}, .in = {&qkv, 1}, .out = {}};
-  spec.attrs.heads = 3;
-  spec.attrs.seq_len = 5;
-  REQUIRE_THROWS_WITH(make_attention(spec),
-                      "attention expects qkv (B*T, 3*heads*D), came (8, 24) with heads = 3, T = 5");
-  spec.attrs.seq_len = 8;
-  spec.op = OpKind::linear;
-  REQUIRE_THROWS_WITH(make_attention(spec), "attention kernels have no body for the op linear");
-  spec.op = OpKind::attention_grad;
-  REQUIRE_THROWS_WITH(make_attention(spec), "attention_grad came with 1 inputs, expected 4");
-  const TensorSpec ids{{8, 24}, DType::i32};
-  spec.op = OpKind::attention;
-  spec.in = {&ids, 1};
-  REQUIRE_THROWS_WITH(make_attention(spec),
-                      "attention has bodies for f32, bf16 and f16, not for i32");
 }
 
 }  // namespace

@@ -1,0 +1,79 @@
+// What only the products of the CPU promise.
+#include <omp.h>
+
+#include "kernels/cpu/products/products.h"
+#include "runtime/core/error.h"
+#include "tests/kernels/products/fixture.h"
+
+namespace dstrain::products_test {
+namespace {
+
+const parity::Bodies kBodies{make_product, product_workspace_bytes};
+
+TEST_CASE("an element has the same bits in operands at any alignment") {
+  const Size s{130, 200, 70};
+  for (const DType dtype : kDTypes) {
+    const Values x = gaussian(s.rows * s.in, 1), w = gaussian(s.out * s.in, 2);
+    Guarded aligned({s.rows, s.out}, dtype);
+    const Guarded x0({s.rows, s.in}, dtype, x), w0({s.out, s.in}, dtype, w);
+    parity::run_kernel(kBodies, call_of(OpKind::linear, 2), {&x0, &w0}, {&aligned});
+    for (const int64_t offset : {1, 7, 16}) {
+      Guarded shifted({s.rows, s.out}, dtype, offset);
+      const Guarded x1({s.rows, s.in}, dtype, x, offset), w1({s.out, s.in}, dtype, w, offset);
+      parity::run_kernel(kBodies, call_of(OpKind::linear, 2), {&x1, &w1}, {&shifted});
+      parity::require_same_bits(describe("linear", dtype, s), aligned, shifted);
+    }
+  }
+}
+
+TEST_CASE("a product leaves the process's thread count alone") {
+  const int before = omp_get_max_threads();
+  const Size s{40, 40, 40};
+  for (const DType dtype : kDTypes) {
+    const Operands o(s, dtype, integers);
+    Guarded y({s.rows, s.out}, dtype);
+    parity::run_kernel(kBodies, call_of(OpKind::linear, before + 1), {&o.x, &o.w}, {&y});
+    REQUIRE(omp_get_max_threads() == before);
+  }
+}
+
+TEST_CASE("a packed weight gives the same bits as a plain one") {
+  for (const DType dtype : kDTypes) {
+    for (const Size& s : sizes()) {
+      const Operands o(s, dtype, gaussian);
+      for (const bool backward : {false, true}) {
+        const OpKind op = backward ? OpKind::linear_input_grad : OpKind::linear;
+        const Guarded& a = backward ? o.d_y : o.x;
+        std::vector<const Guarded*> in = {&a, &o.w, nullptr};
+        if (!backward) in.push_back(nullptr);
+        std::vector<TensorSpec> specs;
+        for (const Guarded* g : in) specs.push_back(g ? g->spec() : TensorSpec{});
+        const Shape shape{s.rows, backward ? s.in : s.out};
+        Guarded plain(shape, dtype), packed(shape, dtype);
+        const TensorSpec out = plain.spec();
+        const int64_t bytes = product_packed_bytes({op, {}, specs, {&out, 1}, 2});
+        if (bytes == 0) continue;
+        Guarded buffer({bytes}, DType::u8);
+        parity::Call pack = call_of(OpKind::pack_weight, 2);
+        pack.attrs.rows = s.rows;
+        pack.attrs.for_input_grad = backward;
+        parity::run_kernel(kBodies, pack, {&o.w}, {&buffer});
+        parity::run_kernel(kBodies, call_of(op, 2), in, {&plain});
+        in.back() = &buffer;
+        parity::run_kernel(kBodies, call_of(op, 2), in, {&packed});
+        parity::require_same_bits(describe("packed", dtype, s), plain, packed);
+      }
+    }
+  }
+}
+
+TEST_CASE("other ops are refused") {
+  const TensorSpec m{{4, 4}, DType::f32};
+  const TensorSpec in[] = {m, m};
+  REQUIRE_THROWS_AS(make_product({OpKind::add, {}, in, {&m, 1}, 1}), InternalError);
+  REQUIRE_THROWS_AS(product_packed_bytes({OpKind::linear_weight_grad, {}, in, {&m, 1}, 1}),
+                    InternalError);
+}
+
+}  // namespace
+}  // namespace dstrain::products_test
