@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "runtime/core/dtype.h"
@@ -19,7 +20,8 @@ struct Limits {
   }
 };
 
-// Every CUDA thread is emulated, and sanitizers look at every access: that takes its time.
+// Every CUDA thread is emulated, and sanitizers look at every access: that takes its time. The environment
+// variable DSTRAIN_PARITY_BUDGET sets another budget (compute-sanitizer on a GPU).
 inline const Limits& limits() {
 #if !defined(DSTRAIN_PARITY_EMULATED)
   constexpr int64_t kBudget = int64_t{1} << 40;
@@ -28,10 +30,12 @@ inline const Limits& limits() {
 #else
   constexpr int64_t kBudget = 1'250'000;
 #endif
+  const char* asked = std::getenv("DSTRAIN_PARITY_BUDGET");
+  const int64_t budget = asked ? std::atoll(asked) : kBudget;
 #if defined(DSTRAIN_PARITY_EMULATED) || defined(DSTRAIN_PARITY_CUDA)
-  static const Limits device{{1}, kBudget, true};
+  static const Limits device{{1}, budget, true};
 #else
-  static const Limits device{{1, 2, 3, 7}, kBudget, false};
+  static const Limits device{{1, 2, 3, 7}, budget, false};
 #endif
   return device;
 }
