@@ -17,6 +17,7 @@ packages=(
 ci_packages=(
   clang libclang-rt-14-dev libomp-dev clang-format clang-tidy
   openssh-server openssh-client iproute2        # tests on several hosts
+  iperf3                                        # benchmarks/comm/two_hosts.py
   slurm-wlm munge                               # tests in a Slurm
 )
 
