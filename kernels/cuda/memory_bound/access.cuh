@@ -48,7 +48,7 @@ __device__ __forceinline__ void load_between(const T* p, float (&v)[N]) {
   for (int k = 0; k < N; ++k) v[k] = all[k];
 }
 
-// v[k] = p[at + k], 0 where that is outside of [0, n).
+// v[k] = p[at + k], 0 where that is outside of [0, n). Reads no other element.
 template <int N, class T>
 __device__ __forceinline__ void load(const T* p, int64_t at, int64_t n, float (&v)[N]) {
   if (at >= 0 && at + N <= n && aligned<N>(p + at)) {
@@ -57,9 +57,18 @@ __device__ __forceinline__ void load(const T* p, int64_t at, int64_t n, float (&
     for (int k = 0; k < N; ++k) v[k] = widen(pack.v[k]);
     return;
   }
-  if (at >= kAround<T, N> && at + N + kAround<T, N> <= n) return load_between(p + at, v);
 #pragma unroll
   for (int k = 0; k < N; ++k) v[k] = at + k >= 0 && at + k < n ? widen(p[at + k]) : 0.0f;
+}
+
+// The same of an operand in [0, n) of which no thread of the launch writes at that time: quick where
+// packs are not aligned, too, by reading neighbours.
+template <int N, class T>
+__device__ __forceinline__ void load_constant(const T* p, int64_t at, int64_t n, float (&v)[N]) {
+  if (!aligned<N>(p + at) && at >= kAround<T, N> && at + N + kAround<T, N> <= n)
+    load_between(p + at, v);
+  else
+    load(p, at, n, v);
 }
 
 // p[at + k] = v[k], rounded, where that is inside of [0, n).

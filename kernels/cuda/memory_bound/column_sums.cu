@@ -31,12 +31,12 @@ __global__ void __launch_bounds__(32 * kWarps) sum_block(SumsIn<T> in, float* pa
 #pragma unroll 4
     for (int64_t r = begin + threadIdx.y; r < end; r += kWarps) {
       float g[kN];
-      load(in.d_y + r * c, at, c, g);
+      load_constant(in.d_y + r * c, at, c, g);
 #pragma unroll
       for (int k = 0; k < kN; ++k) plain[k] += g[k];
       if (kNorm) {
         float x[kN];
-        load(in.x + r * c, at, c, x);
+        load_constant(in.x + r * c, at, c, x);
         const float mean = in.mean[r], rstd = in.rstd[r];
 #pragma unroll
         for (int k = 0; k < kN; ++k) normal[k] = fmaf(g[k], (x[k] - mean) * rstd, normal[k]);

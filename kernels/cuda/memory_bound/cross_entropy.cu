@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kMostThreads)
   Peak mine{-INFINITY, 0};
   for (int64_t at = mine_begin; at < v; at += step) {
     float x[kN];
-    load(row, at, v, x);
+    load_constant(row, at, v, x);
     float top = mine.top;
 #pragma unroll
     for (int k = 0; k < kN; ++k)

@@ -22,10 +22,10 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock)
   for (int64_t at = pack_start<kN>(to) + kN * static_cast<int64_t>(threadIdx.x); at < c;
        at += kN * 32) {
     float v[kN];
-    load(from, at, c, v);
+    load_constant(from, at, c, v);
     if (beside) {
       float p[kN];
-      load(beside, at, c, p);
+      load_constant(beside, at, c, p);
 #pragma unroll
       for (int k = 0; k < kN; ++k) v[k] += p[k];
     }
@@ -46,7 +46,7 @@ struct PositionGrad {
 #pragma unroll 4
     for (int64_t b = 0; b < samples; ++b) {
       float v[kN];
-      load(d_x + b * n, at, n, v);
+      load_constant(d_x + b * n, at, n, v);
 #pragma unroll
       for (int k = 0; k < kN; ++k) total[k] += v[k];
     }

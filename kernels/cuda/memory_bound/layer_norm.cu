@@ -18,14 +18,14 @@ __global__ void __launch_bounds__(kRowThreads)
   float held[kHeld > 0 ? kHeld : 1][kRowPack];
   float sum = 0;
   for_row_packs<kHeld>(c, [&](int k, int64_t at) {
-    load(row, at, c, held[k]);
+    load_constant(row, at, c, held[k]);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) sum += held[k][e];
   });
   const float centre = group_sum(sum) * inverse;
   float square = 0;
   for_row_packs<kHeld>(c, [&](int k, int64_t at) {
-    if (kHeld == 0) load(row, at, c, held[k]);
+    if (kHeld == 0) load_constant(row, at, c, held[k]);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) {
       const float d = held[k][e] - centre;
@@ -34,10 +34,10 @@ __global__ void __launch_bounds__(kRowThreads)
   });
   const float scale = 1.0f / sqrtf(group_sum(square) * inverse + eps);
   for_row_packs<kHeld>(c, [&](int k, int64_t at) {
-    if (kHeld == 0) load(row, at, c, held[k]);
+    if (kHeld == 0) load_constant(row, at, c, held[k]);
     float w[kRowPack], b[kRowPack];
-    load(weight, at, c, w);
-    load(bias, at, c, b);
+    load_constant(weight, at, c, w);
+    load_constant(bias, at, c, b);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) b[e] = fmaf((held[k][e] - centre) * scale, w[e], b[e]);
     store(b, y + r * c, at, c);
@@ -66,9 +66,9 @@ __global__ void __launch_bounds__(kRowThreads)
   float g[kHeld > 0 ? kHeld : 1][kRowPack], normal[kHeld > 0 ? kHeld : 1][kRowPack];
   const auto read = [&](int k, int64_t at) {
     float w[kRowPack];
-    load(d_y, at, c, g[k]);
-    load(x, at, c, normal[k]);
-    load(static_cast<const T*>(o.weight), at, c, w);
+    load_constant(d_y, at, c, g[k]);
+    load_constant(x, at, c, normal[k]);
+    load_constant(static_cast<const T*>(o.weight), at, c, w);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) {
       g[k][e] *= w[e];  // zero beyond the row's end, and so is the product below

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock)
 #pragma unroll
       for (int j = 0; j < kAhead; ++j) {
         const int32_t r = __shfl_sync(~0u, row, min(k + j, count - 1));
-        load(d_x + r * c, at, k + j < count ? c : 0, v[j]);
+        load_constant(d_x + r * c, at, k + j < count ? c : 0, v[j]);
       }
 #pragma unroll
       for (int j = 0; j < kAhead; ++j) {
