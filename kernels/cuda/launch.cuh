@@ -9,6 +9,7 @@
 //   launch(stream, name, grid, kernel, arguments...)     `name` stands in messages
 //   allow_shared(name, kernel, bytes)     once, before launches with more than 48 KiB
 //   dynamic_shared<T>()     a block's dynamic shared memory, 16-byte aligned
+//   store_whole(to, value)  *to = value in 16-byte accesses, for an aligned struct
 //   widen(x), narrow<T>(x)  float from float, bf16 or f16 and back, rounded to nearest even
 #pragma once
 

@@ -42,6 +42,20 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(dst_dynamic_shared);
 }
 
+// *to = value in accesses of 16 bytes (8 where P has 8, 4 where it has 4): left to itself the compiler
+// sometimes takes them apart.
+template <class P>
+__device__ __forceinline__ void store_whole(P* to, const P& value) {
+  using Word = std::conditional_t<sizeof(P) % 16 == 0, uint4,
+                                  std::conditional_t<sizeof(P) == 8, uint2, unsigned>>;
+  static_assert(sizeof(P) % sizeof(Word) == 0 && alignof(P) >= alignof(Word));
+  Word words[sizeof(P) / sizeof(Word)];
+  memcpy(words, &value, sizeof(P));
+#pragma unroll
+  for (size_t i = 0; i < sizeof(P) / sizeof(Word); ++i)
+    __stwb(reinterpret_cast<Word*>(to) + i, words[i]);
+}
+
 template <class T>
 __device__ __forceinline__ T narrow(float x) {
   if constexpr (std::is_same_v<T, bf16>)

@@ -39,6 +39,11 @@ T* dynamic_shared() {
   return static_cast<T*>(dynamic_shared_memory());
 }
 
+template <class P>
+void store_whole(P* to, const P& value) {
+  *to = value;
+}
+
 template <class T>
 T narrow(float x) {
   return from_float<T>(x);

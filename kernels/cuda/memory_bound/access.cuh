@@ -78,7 +78,7 @@ __device__ __forceinline__ void store(const float (&v)[N], T* p, int64_t at, int
     Packed<T, N> pack;
 #pragma unroll
     for (int k = 0; k < N; ++k) pack.v[k] = narrow<T>(v[k]);
-    *reinterpret_cast<Packed<T, N>*>(p + at) = pack;
+    store_whole(reinterpret_cast<Packed<T, N>*>(p + at), pack);
     return;
   }
 #pragma unroll
