@@ -138,6 +138,8 @@ Arguments parse_generate(const std::vector<std::string>& words) {
   bool tokens_given = false;
   CommandLine line("generate", "Continues a prompt with a trained model.");
   line.option("--run", "DIR", "the output directory of a run", text(a.run_dir));
+  line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
+              text(a.device));
   line.option("--prompt", "TEXT", "the text to continue",
               [&a](const std::string&, const std::string& value) { a.prompt = value; });
   line.option("--prompt_ids", "1,2,3", "the token ids to continue",

@@ -42,6 +42,7 @@ struct HostsArguments {
 
 struct GenerateArguments {
   std::string run_dir;
+  std::string device = "auto";
   std::optional<std::string> prompt;
   std::optional<std::vector<int32_t>> prompt_ids;
   int64_t tokens = 0;

@@ -52,6 +52,7 @@ int run_generate(const GenerateArguments& arguments) {
       job_from_resolved(read_file(job_file, "resolved configuration", kLargestFile), job_file);
   if (job.model.kind != ModelKind::gptlite)
     fail_user("{} holds a benchmark model, which has no text to generate", arguments.run_dir);
+  job.device = arguments.device;  // whatever it was trained on
   settle_device(job);
   const std::string vocabulary_file = arguments.run_dir + "/vocab.json";
   const Vocabulary vocabulary =

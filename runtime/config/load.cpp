@@ -26,9 +26,7 @@ void solve_command_line(Job& job, Values& values, const ConfigRequest& request) 
     return value.value_or(fallback);
   };
   job.device = option(request.device, "device", "auto");
-  if (!one_of("auto|cpu|cuda|emulated", job.device))
-    fail_user("--device {}: expected auto, cpu or cuda (or emulated, a device for tests)",
-              job.device);
+  check_device_name(job.device);
   const std::string stem = std::filesystem::path(request.path).stem().string();
   job.output = option(request.output, "output", "runs/" + stem);
   if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
@@ -78,6 +76,11 @@ std::string reasons(const LoadedConfig& loaded) {
 }
 
 }  // namespace
+
+void check_device_name(const std::string& device) {
+  if (!one_of("auto|cpu|cuda|emulated", device))
+    fail_user("--device {}: expected auto, cpu or cuda (or emulated, a device for tests)", device);
+}
 
 LoadedConfig load_config(const ConfigRequest& request) {
   ConfigRequest with_ranks = request;

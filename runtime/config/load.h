@@ -59,6 +59,9 @@ struct LoadedConfig {
   std::vector<std::string> warnings;  // for rank 0 to print once
 };
 
+// Throws UserError where there is no device of that name.
+void check_device_name(const std::string& device);
+
 // The job that `request` asks for. Throws one UserError with every reason why it cannot train, a
 // line each ("ds_config.json:12:5: zero_optimization.stage: ...").
 LoadedConfig load_config(const ConfigRequest& request);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -80,7 +81,9 @@ Run train(const Case& golden, const json& config, const Scratch& scratch, const 
 
   const std::string program = DSTRAIN_BINARY_DIR "/bin/dstrain";
   const fs::path weights = golden.folder / "init.safetensors";
-  std::vector<std::string> words = {program, "--device", "cpu"};
+  std::vector<std::string> words = {program};
+  if (std::find(arguments.begin(), arguments.end(), "--device") == arguments.end())
+    words.insert(words.end(), {"--device", "cpu"});
   words.insert(words.end(), {"--config", (folder / "config.json").string()});
   words.insert(words.end(), {"--init_weights", weights.string()});
   words.insert(words.end(), {"--output", run.output.string()});
