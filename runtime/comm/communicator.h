@@ -30,6 +30,8 @@ class StreamCollectives {
   virtual void all_gather(Tensor in, Tensor out, Stream& stream) = 0;
   // Throws RunError where one of them was given up, once its stream has been synchronized.
   virtual void check_failure() = 0;
+  // Gives up those under way, so that their streams end, because this rank does not go on.
+  virtual void abandon() = 0;
 };
 
 // A handle on an operation under way; copying it copies nothing else. poll() makes progress without

@@ -11,6 +11,23 @@ namespace {
 constexpr int64_t kHalfBytes = int64_t{4} << 20;
 constexpr int64_t kLine = 64;
 
+// Whatever happens, no copy is left behind that uses the caller's memory.
+class Settled {
+ public:
+  explicit Settled(Stream& stream) : stream_(stream) {}
+  Settled(const Settled&) = delete;
+  Settled& operator=(const Settled&) = delete;
+  ~Settled() {
+    try {
+      stream_.synchronize();
+    } catch (...) {  // the operation has thrown it already
+    }
+  }
+
+ private:
+  Stream& stream_;
+};
+
 }  // namespace
 
 StagedComm::StagedComm(Communicator& host, Device& device)
@@ -38,6 +55,7 @@ void StagedComm::pass(int64_t elements, int64_t most,
     fetched_[static_cast<size_t>(i % 2)]->record(*stream_);
   };
   const int64_t windows = (elements + most - 1) / most;
+  const Settled settled(*stream_);
   if (windows > 0) begin(0);
   for (int64_t i = 0; i < windows; ++i) {
     // Its half of the memory is free in the stream's order: window i - 1 was given to it before.

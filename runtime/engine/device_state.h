@@ -19,10 +19,10 @@ class DeviceState {
   StepState* address(StepState* state) const {
     return there_.data() ? reinterpret_cast<StepState*>(there_.data()) : state;
   }
-  // Work given to the compute stream from now on sees `state`.
+  // Work given to the compute stream from now on sees `state`. The stream has been synchronized since
+  // the last upload.
   void upload(const StepState& state) {
     if (!there_.data()) return;
-    backend_.compute->synchronize();  // an earlier upload may still read the pinned copy
     *reinterpret_cast<StepState*>(here_.data()) = state;
     backend_.compute->copy(there_.data(), here_.data(), sizeof(StepState));
   }

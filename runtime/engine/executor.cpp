@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <exception>
 
 #include "runtime/core/error.h"
 #include "runtime/optim/loss_scaler.h"
@@ -62,6 +63,16 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
                     DType::f64};
   }
   settle_graph();
+}
+
+Executor::~Executor() {
+  if (std::uncaught_exceptions() > 0 && comm_.on_stream()) comm_.on_stream()->abandon();
+  try {
+    backend_.copies->synchronize();
+    backend_.compute->synchronize();
+  } catch (
+      ...) {  // a stream that failed runs nothing any more, and run() has thrown what it failed with
+  }
 }
 
 void Executor::bind(const Instruction& op, size_t index) {

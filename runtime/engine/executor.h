@@ -35,6 +35,9 @@ class Executor {
   // Throws UserError where the job wants a graph that cannot be.
   Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
            Communicator& comm, RankSlot* slot);
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  ~Executor();  // after a failure: waits for what the device still does with the arenas
 
   // Runs one step; complete on return. On a device, steps that are timed or traced run instruction by
   // instruction. Throws RunError: a lost rank, a non-finite gradient where the run does not skip such

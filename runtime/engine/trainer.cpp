@@ -40,6 +40,13 @@ std::vector<std::string> instruction_names(const Plan& plan) {
   return names;
 }
 
+// "cpu with amx"; "cuda on NVIDIA H200".
+std::string device_text(const Backend& backend) {
+  const std::string kernels = backend.library->description();
+  if (backend.device->kind() != DeviceKind::cuda) return kernels;
+  return fmt::format("{} on {}", kernels, backend.device->name());
+}
+
 RankPlan plan_that_fits(const Job& job, const Backend& backend, Communicator& host, int threads) {
   RankPlan plans = make_rank_plan(job, {host.rank(), host.size()}, *backend.library, threads);
   const int gpus = std::max(cuda_devices(), 1);
@@ -68,7 +75,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
     validate_.emplace(plans_.validate, arenas_, backend_, job, comm_, nullptr);
   if (ctx.slot) ctx.slot->add_names(instruction_names(plans_.train));
   if (root())
-    log::info("{}, {} rank{} of {} thread{}, {} a rank", backend_.library->description(), job.ranks,
+    log::info("{}, {} rank{} of {} thread{}, {} a rank", device_text(backend_), job.ranks,
               job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",
               bytes_text(static_cast<double>(plans_.memory.total())));
   peak_bytes_ =
