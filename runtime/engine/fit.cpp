@@ -16,6 +16,8 @@ namespace dstrain {
 namespace {
 
 constexpr int kMostHalvings = 4;
+// What CUDA and its libraries take of a GPU beside the plan once their kernels are loaded; generous.
+constexpr int64_t kCudaReserveBytes = int64_t{512} << 20;
 
 struct Change {
   std::string settings;
@@ -185,17 +187,19 @@ void check_device_memory(const Job& job, const MemoryTable& memory, const Device
                          int sharing, Communicator& host) {
   const DeviceBytes has = device.memory();
   // Nobody reserves anything before everybody has looked.
-  const std::array<double, 1> lacks{has.total > 0 && memory.total() > has.free / sharing ? 1.0 : 0};
+  const int64_t reserve = device.kind() == DeviceKind::cuda ? kCudaReserveBytes : 0;
+  const int64_t needed = memory.total() + reserve;
+  const std::array<double, 1> lacks{has.total > 0 && needed > has.free / sharing ? 1.0 : 0};
   std::vector<double> all(static_cast<size_t>(host.size()));
   host.gather_values(lacks, all);
   if (lacks[0] != 0)
     fail_user(
         "the run needs {} on each GPU ({} rank{} x {}), and {} are free of {}'s {}: {}; "
         "'dstrain plan' shows what takes the memory",
-        bytes_text(static_cast<double>(memory.total()) * sharing), sharing, sharing == 1 ? "" : "s",
-        bytes_text(static_cast<double>(memory.total())), bytes_text(static_cast<double>(has.free)),
+        bytes_text(static_cast<double>(needed) * sharing), sharing, sharing == 1 ? "" : "s",
+        bytes_text(static_cast<double>(needed)), bytes_text(static_cast<double>(has.free)),
         device.name(), bytes_text(static_cast<double>(has.total)),
-        advice_to_fit(job, has.free / sharing));
+        advice_to_fit(job, has.free / sharing - reserve));
   for (size_t r = 0; r < all.size(); ++r)
     if (all[r] != 0)
       fail_user("rank {}'s GPU has too little free memory; its own message says more", r);
