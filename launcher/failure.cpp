@@ -16,6 +16,8 @@ Failure current_failure() {
     throw;
   } catch (const UserError& e) {
     return {FailureKind::user, e.what()};
+  } catch (const PeerError& e) {
+    return {FailureKind::peer, e.what()};
   } catch (const RunError& e) {
     return {FailureKind::run, e.what()};
   } catch (const std::bad_alloc&) {

@@ -9,15 +9,16 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "launcher/machine.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_output.h"
-#include "launcher/rank_watch.h"
 #include "launcher/stop_signals.h"
+#include "launcher/supervise/board_view.h"
+#include "launcher/supervise/rank_watch.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -59,12 +60,10 @@ std::string signal_text(int number) {
 class Watch {
  public:
   Watch(RankBoard& board, const std::vector<std::string>& command, Environment environment,
-        int output)
+        int output, const Patience& patience)
       : signals_(board, StopSignals::Note::on_standard_error, StopSignals::Second::is_remembered),
-        board_(board),
-        ranks_(board),
-        output_(board.ranks(), {}, output),
-        kills_before_(out_of_memory_kills()) {
+        ranks_(views(board), patience),
+        output_(board.ranks(), {}, output) {
     for (auto& variable : link_environment(board, output_.address()))
       environment.push_back(std::move(variable));
     command_.emplace(command, environment);
@@ -91,6 +90,12 @@ class Watch {
   }
 
  private:
+  static std::vector<std::unique_ptr<HostView>> views(const RankBoard& board) {
+    std::vector<std::unique_ptr<HostView>> all;
+    all.push_back(std::make_unique<BoardView>(board, first_ranks(board.ranks())));
+    return all;
+  }
+
   void wait() const {
     std::array<pollfd, 2> doors{{{output_.ready(), POLLIN, 0}, {command_->output(), POLLIN, 0}}};
     // A pipe whose writers have gone is always ready: it has nothing more to say.
@@ -140,14 +145,9 @@ class Watch {
     if (WIFSIGNALED(status) && !asked_to_end_)
       return {2, fmt::format("{} was ended by {}; its ranks were stopped", name_,
                              signal_text(WTERMSIG(status)))};
-    if (ranks_.has_culprit()) {
-      std::string text = ranks_.report(ending(status));
-      if (ranks_.culprit_vanished() && out_of_memory_kills() > kills_before_)
-        text += "; the kernel killed a process at that time because memory ran out";
-      return {ranks_.exit_status(), text};
-    }
+    if (ranks_.culprit()) return {ranks_.exit_status(), ranks_.report(ending(status))};
     if (ranks_.all_done() && status == 0) {
-      const int stopped = board_.stopped();
+      const int stopped = ranks_.stopped();
       return {stopped == 0 ? 0 : 128 + stopped, ""};
     }
     const std::string unfinished = ranks_.first_unfinished();
@@ -161,8 +161,9 @@ class Watch {
   // rank that ended badly, and where that may be one that we stopped, its text names the rank.
   std::string ending(int status) const {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    const bool surely = !killed_ranks_ ||
-                        said_.find(fmt::format("rank {} ", ranks_.culprit())) != std::string::npos;
+    const bool surely =
+        !killed_ranks_ ||
+        said_.find(fmt::format("rank {} ", ranks_.culprit()->rank.rank)) != std::string::npos;
     if (code > 128 && code < 128 + NSIG && surely)
       return "was killed by " + signal_text(code - 128);
     if (code > 0 && code <= 128) return fmt::format("ended by itself with exit status {}", code);
@@ -170,10 +171,8 @@ class Watch {
   }
 
   StopSignals signals_;
-  RankBoard& board_;
   RankWatch ranks_;
   RankOutput output_;
-  int64_t kills_before_;
   std::optional<Child> command_;
   std::string name_;
   std::string said_;  // what the command itself wrote
@@ -187,14 +186,15 @@ class Watch {
 }  // namespace
 
 Supervisor::Supervisor(RankBoard& board, std::vector<std::string> command, Environment environment,
-                       int output)
+                       int output, const Patience& patience)
     : board_(board),
       command_(std::move(command)),
       environment_(std::move(environment)),
-      output_(output) {}
+      output_(output),
+      patience_(patience) {}
 
 RunReport Supervisor::run() {
-  return Watch(board_, command_, environment_, output_).run();
+  return Watch(board_, command_, environment_, output_, patience_).run();
 }
 
 }  // namespace dstrain

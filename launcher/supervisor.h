@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/child.h"
+#include "launcher/supervise/culprit.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
@@ -20,9 +21,9 @@ struct RunReport {
 class Supervisor {
  public:
   // `command` starts the ranks (mpirun and its words), each of which joins the board. `output`: the
-  // descriptor that gets what ranks write.
+  // descriptor that gets what ranks write. `patience`: how long ranks may be silent.
   Supervisor(RankBoard& board, std::vector<std::string> command, Environment environment,
-             int output);
+             int output, const Patience& patience = {});
 
   // Answers SIGINT and SIGTERM while it runs: a first signal asks the ranks to stop after their step, a
   // second one stops them at once. Throws RunError where the command cannot be started.
@@ -33,6 +34,7 @@ class Supervisor {
   std::vector<std::string> command_;
   Environment environment_;
   int output_;
+  Patience patience_;
 };
 
 }  // namespace dstrain

@@ -87,9 +87,11 @@ void refuse_without_launcher(const LaunchOptions& options, const std::string& st
         starter, starter);
 }
 
-std::unique_ptr<Communicator> connect(int threads) {
+std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot) {
   CommOptions options;
   options.threads = threads;
+  options.deadline_seconds = static_cast<double>(job.timeout_s);
+  options.slot = slot;
   options.warn = [](const std::string& text) { log::warn("{}", text); };
   return make_communicator(options);
 }
@@ -137,7 +139,7 @@ int run_launched_rank(const TrainArguments& arguments) {
     log_file = RankLog::from_environment(rank);
     const int threads = take_cores(arguments.launch, rank, ranks);
     const RunInput input = read_input(request);
-    comm = connect(threads);
+    comm = connect(threads, input.job(), &board.slot(rank));
     train_as(rank, input, *comm, board, threads);
     return 0;
   } catch (...) {
@@ -217,7 +219,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       announce(input);
     }
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
-    comm = connect(threads);
+    comm = connect(threads, input.job(), nullptr);
     if (job && first_failed(*comm, false)) {
       comm->finish();
       return 1;
@@ -244,15 +246,16 @@ int run_alone(const RunInput& input, const LaunchOptions& options) {
   const RankBoard board = RankBoard::create(1);
   const int threads = take_cores(options, 0, 1);
   const std::unique_ptr<RankLog> log_file = log_of(options, 0);
-  const std::unique_ptr<Communicator> comm = connect(threads);
+  const std::unique_ptr<Communicator> comm = connect(threads, input.job(), nullptr);
   const StopSignals signals(board, StopSignals::Note::on_standard_error,
                             StopSignals::Second::ends_process);
   return status_of(train_as(0, input, *comm, board, threads));
 }
 
 // Ranks under mpirun, supervised, once.
-StartOutcome start_ranks(int ranks, const LaunchOptions& options,
+StartOutcome start_ranks(const Job& job, const LaunchOptions& options,
                          const std::vector<std::string>& words) {
+  const int ranks = job.ranks;
   std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe").string()};
   program.insert(program.end(), words.begin(), words.end());
   RankBoard board = RankBoard::create(ranks);
@@ -265,7 +268,9 @@ StartOutcome start_ranks(int ranks, const LaunchOptions& options,
     say_where(prefix);
     for (auto& variable : rank_log_environment(prefix)) command.environment.push_back(variable);
   }
-  RunReport report = Supervisor(board, command.words, command.environment, STDERR_FILENO).run();
+  RunReport report = Supervisor(board, command.words, command.environment, STDERR_FILENO,
+                                {.instruction = job.timeout_s * 1'000'000'000})
+                         .run();
   return {std::move(report), board.stop_request() != 0};
 }
 
@@ -274,7 +279,7 @@ int launch(const Job& job, const LaunchOptions& options, const std::vector<std::
     log::warn("--max_restarts without --save_interval: every restart begins from the beginning");
   const RestartOptions restarts{.most = options.max_restarts, .output = job.output};
   return run_with_restarts(restarts, [&](const std::string& resume) {
-    return start_ranks(static_cast<int>(job.ranks), options, words_resuming(words, resume));
+    return start_ranks(job, options, words_resuming(words, resume));
   });
 }
 

@@ -2,7 +2,8 @@
 // in fp32 and rounded once to the tensor's dtype, for all-reduce and reduce-scatter alike, so a sum
 // never depends on bucket size, stage or transport. On return from Work::wait() the operation is
 // complete on this rank and no peer still reads this rank's source. Every wait has a deadline and
-// throws RunError naming the rank that was waited for; after abort() every wait throws at once.
+// throws PeerError (a RunError) naming the rank that was waited for; after abort() every wait throws it
+// at once.
 // One thread at a time uses a communicator; only abort() may be called from another one.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "runtime/core/memory.h"
+#include "runtime/core/rank_board.h"
 #include "runtime/core/tensor.h"
 
 namespace dstrain {
@@ -113,6 +115,8 @@ inline void Work::wait() {
 struct CommOptions {
   double deadline_seconds = 600;
   int threads = 1;  // OpenMP threads that add and copy
+  // Where it says which rank it waits for, and that it gets on; null: nowhere. Outlives it.
+  RankSlot* slot = nullptr;
   // Called on rank 0, once, where a slower transport must be used; empty: a line on standard error.
   std::function<void(const std::string&)> warn;
 };

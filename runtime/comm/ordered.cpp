@@ -58,6 +58,7 @@ OrderedCommunicator::OrderedCommunicator(int rank, int size, const CommOptions& 
       threads_(std::max(1, options.threads)),
       deadline_seconds_(options.deadline_seconds),
       crowded_(ranks_on_this_host_from_environment() > ::get_nprocs()),
+      slot_(options.slot),
       exceptions_at_start_(std::uncaught_exceptions()) {
   queue_.reserve(64);  // so that starting an operation does not allocate
 }
@@ -135,6 +136,7 @@ OrderedCommunicator::Step OrderedCommunicator::progress() {
   if (step != Step::done) return step;
   completed_ = queue_.front().key.sequence;
   queue_.erase(queue_.begin());
+  if (slot_ != nullptr) slot_->note_progress();
   return Step::moved;
 }
 
@@ -153,6 +155,7 @@ void OrderedCommunicator::wait_for(int64_t sequence) {
   bool idle = false;
   while (completed_ < sequence) {
     if (progress() == Step::moved) {
+      if (idle) say_whom(-1);
       idle = false;
       continue;
     }
@@ -175,27 +178,34 @@ void OrderedCommunicator::wait_for(int64_t sequence) {
   }
 }
 
+void OrderedCommunicator::say_whom(int peer) {
+  if (slot_ != nullptr) slot_->waits_for.store(peer, std::memory_order_relaxed);
+}
+
 void OrderedCommunicator::check_waited_rank(Clock::time_point idle_since) {
   const int peer = waited_rank();
   if (peer < 0) return;
+  say_whom(peer);
   const bool alive = peer_alive(peer);
   const double seconds = std::chrono::duration<double>(Clock::now() - idle_since).count();
   if (alive && seconds < deadline_seconds_ + grace(peer)) return;
   // What it did last may have arrived between the two looks.
   if (progress() != Step::blocked) return;
   const std::string op = to_string(queue_.front().key);
-  if (!alive)
-    fail(fmt::format("{} died while rank {} waited for it in {}", peer_name(peer), rank_, op));
-  fail(fmt::format("rank {} waited {:.3g} s for {} in {}: the deadline is {:.3g} s", rank_, seconds,
-                   peer_name(peer), op, deadline_seconds_));
+  failure_ =
+      alive ? fmt::format("rank {} waited {:.3g} s for {} in {}: the deadline is {:.3g} s", rank_,
+                          seconds, peer_name(peer), op, deadline_seconds_)
+            : fmt::format("{} died while rank {} waited for it in {}", peer_name(peer), rank_, op);
+  abort(failure_);
+  throw PeerError(failure_);
 }
 
 void OrderedCommunicator::throw_if_stopped() {
-  if (!failure_.empty()) throw RunError(failure_);
+  if (!failure_.empty()) throw PeerError(failure_);
   Abort abort;
   if (!abort_raised(abort)) return;
   failure_ = fmt::format("rank {} stopped the run: {}", abort.rank, abort.reason);
-  throw RunError(failure_);
+  throw PeerError(failure_);
 }
 
 void OrderedCommunicator::fail(const std::string& message) {

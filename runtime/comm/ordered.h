@@ -80,7 +80,7 @@ class OrderedCommunicator : public Communicator {
   OrderedCommunicator(int rank, int size, const CommOptions& options);
   // Each transport's destructor calls this first, while its own parts still stand.
   void close();
-  // Stops the group and throws RunError(message), here and at every later call.
+  // Stops the group and throws RunError(message), here; PeerError here at every later call.
   [[noreturn]] void fail(const std::string& message);
   // Throws on every rank, naming the first rank whose operation differs from rank 0's.
   void compare_keys(std::span<const OpKey> keys);
@@ -112,6 +112,7 @@ class OrderedCommunicator : public Communicator {
   Step progress();
   void throw_if_stopped();
   void check_waited_rank(Clock::time_point idle_since);
+  void say_whom(int peer);
   void finish_within(double seconds);
 
   int rank_ = 0;
@@ -123,6 +124,7 @@ class OrderedCommunicator : public Communicator {
   int64_t completed_ = 0;
   int64_t wire_bytes_ = 0;
   bool finished_ = false;
+  RankSlot* slot_;
   int exceptions_at_start_;
   std::string failure_;
   std::mutex abort_mutex_;

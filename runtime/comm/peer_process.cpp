@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <string>
 
 namespace dstrain {
 
@@ -22,13 +21,22 @@ bool PeerProcess::alive() const {
     pollfd ended{fd_, POLLIN, 0};
     return ::poll(&ended, 1, 0) <= 0;
   }
+  const char now = state();
+  return now != 'Z' && now != 'X';
+}
+
+bool PeerProcess::stopped() const {
+  return alive() && state() == 'T';
+}
+
+// 'X' where there is no such process.
+char PeerProcess::state() const {
   // "pid (name) state ...": the name may hold anything, so the state follows the last parenthesis.
   std::ifstream file(fmt::format("/proc/{}/stat", pid_));
   std::string line;
-  if (!std::getline(file, line)) return false;
+  if (!std::getline(file, line)) return 'X';
   const size_t name_end = line.rfind(')');
-  const char state = name_end + 2 < line.size() ? line[name_end + 2] : 'X';
-  return state != 'Z' && state != 'X';
+  return name_end + 2 < line.size() ? line[name_end + 2] : 'X';
 }
 
 }  // namespace dstrain

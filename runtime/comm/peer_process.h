@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 namespace dstrain {
@@ -24,8 +25,12 @@ class PeerProcess {
 
   int64_t pid() const { return pid_; }
   bool alive() const;
+  // Whether it lives but is stopped (SIGSTOP); one that a debugger holds is not.
+  bool stopped() const;
 
  private:
+  char state() const;
+
   int64_t pid_ = 0;
   int fd_ = -1;
 };

@@ -116,6 +116,7 @@ void solve_run(Job& job, Values& values, Problems& problems, const Facts& facts,
   job.eval_interval = values.integer("dstrain.eval_interval");
   job.eval_batches = values.integer("dstrain.eval_batches");
   job.save_interval = values.integer("dstrain.save_interval");
+  job.timeout_s = values.integer("dstrain.timeout_s");
   if (values.given("dstrain.trace")) job.trace = values.text("dstrain.trace", "", "");
   if (const Member* exclude = values.given("dstrain.weight_decay_exclude")) {
     for (const Node& pattern : exclude->value.items)

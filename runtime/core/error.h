@@ -23,6 +23,12 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A RunError whose cause is another rank: it died, hung, or stopped the run. Exit status 2.
+class PeerError : public RunError {
+ public:
+  using RunError::RunError;
+};
+
 // A broken promise inside dstrain itself (a bug, never the user's doing). Exit status 2.
 class InternalError : public std::logic_error {
  public:
@@ -37,6 +43,11 @@ template <class... Args>
 template <class... Args>
 [[noreturn]] void fail_run(fmt::format_string<Args...> format, Args&&... args) {
   throw RunError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+[[noreturn]] void fail_peer(fmt::format_string<Args...> format, Args&&... args) {
+  throw PeerError(fmt::format(format, std::forward<Args>(args)...));
 }
 
 // Checks an internal invariant in every build type; throws InternalError with the message.

@@ -47,10 +47,12 @@ int64_t monotonic_ns() {
 
 void RankSlot::begin_step(int64_t number) noexcept {
   step.store(number, std::memory_order_relaxed);
+  note_progress();
   heartbeat_ns.store(monotonic_ns(), std::memory_order_relaxed);
 }
 
 void RankSlot::set_state(RankState value) noexcept {
+  note_progress();
   heartbeat_ns.store(monotonic_ns(), std::memory_order_relaxed);
   state.store(value, std::memory_order_release);
 }
@@ -72,7 +74,15 @@ int64_t RankSlot::add_names(std::span<const std::string> instruction_names) {
 }
 
 std::string RankSlot::current_instruction() const {
-  const int64_t index = instruction.load(std::memory_order_relaxed);
+  return name_at(instruction.load(std::memory_order_relaxed));
+}
+
+std::string RankSlot::awaited_instruction() const {
+  const int64_t index = awaited.load(std::memory_order_relaxed);
+  return index < 0 ? current_instruction() : name_at(index);
+}
+
+std::string RankSlot::name_at(int64_t index) const {
   if (index < 0) return "";
   const auto bytes = std::clamp<int64_t>(name_bytes.load(std::memory_order_acquire), 0,
                                          static_cast<int64_t>(names.size()));
@@ -165,6 +175,7 @@ bool RankBoard::fail(int rank, FailureKind kind, std::string_view message) const
   std::copy_n(message.begin(), bytes, mine.message.begin());
   mine.message_bytes.store(static_cast<int64_t>(bytes));
   mine.failure_kind.store(kind);
+  mine.failure_ns.store(monotonic_ns());
   const int32_t order = header().failures.fetch_add(1) + 1;
   mine.failure_order.store(order);
   mine.set_state(RankState::failed);

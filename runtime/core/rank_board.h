@@ -20,8 +20,8 @@ namespace dstrain {
 
 enum class RankState : int32_t { absent, starting, running, saving, done, failed };
 
-// Decides the exit status: user 1, the others 2.
-enum class FailureKind : int32_t { none, user, run, internal };
+// Decides the exit status: user 1, the others 2. `peer`: a run error that another rank caused.
+enum class FailureKind : int32_t { none, user, run, internal, peer };
 
 // Nanoseconds of the clock that all processes of a machine share (CLOCK_MONOTONIC).
 int64_t monotonic_ns();
@@ -32,9 +32,13 @@ struct alignas(64) RankSlot {
   std::atomic<RankState> state{RankState::absent};
   std::atomic<int64_t> step{0};                  // the step under way, from 1; 0 before the first
   std::atomic<int64_t> instruction{-1};          // index into the names; -1: between instructions
+  std::atomic<int64_t> progress{0};              // grows with every sign of life
   std::atomic<int64_t> heartbeat_ns{0};          // last change of step or state
   std::atomic<int64_t> first_instruction_ns{0};  // 0: none yet
-  std::atomic<int32_t> failure_order{0};         // 1: this rank failed first; 0: it has not failed
+  std::atomic<int64_t> awaited{-1};       // the collective being waited for, as `instruction`
+  std::atomic<int32_t> waits_for{-1};     // the rank being waited for; -1: none for long
+  std::atomic<int32_t> failure_order{0};  // 1: this rank failed first; 0: it has not failed
+  std::atomic<int64_t> failure_ns{0};
   std::atomic<FailureKind> failure_kind{FailureKind::none};
   std::atomic<int64_t> message_bytes{0};
   std::atomic<int64_t> name_bytes{0};
@@ -42,12 +46,17 @@ struct alignas(64) RankSlot {
   std::array<char, 4096> message;   // of the failure, not terminated
   std::array<char, 1 << 20> names;  // a line per instruction; untouched pages cost nothing
 
-  // The rank begins instruction `index`: one relaxed store.
+  // The rank begins instruction `index`: two relaxed stores.
   void publish(int64_t index) noexcept {
     instruction.store(index, std::memory_order_relaxed);
+    note_progress();
     if (first_instruction_ns.load(std::memory_order_relaxed) == 0) [[unlikely]] {
       first_instruction_ns.store(monotonic_ns(), std::memory_order_relaxed);
     }
+  }
+  // The rank gets on within what it is doing.
+  void note_progress() noexcept {
+    progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   void begin_step(int64_t number) noexcept;
   void set_state(RankState value) noexcept;
@@ -59,7 +68,12 @@ struct alignas(64) RankSlot {
 
   // "linear blocks.0.f0", "instruction 7" where it has no name, "" between instructions.
   std::string current_instruction() const;
+  // The collective that it waits for; the current instruction where it waits for none by name.
+  std::string awaited_instruction() const;
   std::string failure_text() const;  // "" where it has not failed
+
+ private:
+  std::string name_at(int64_t index) const;
 };
 
 // The mapped board.

@@ -28,13 +28,14 @@ float value_at(const Tensor& t, int64_t i) {
 }  // namespace
 
 Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
-                   Communicator& comm, RankSlot* slot)
+                   Communicator& comm, RankSlot* slot, int64_t first_name)
     : plan_(plan),
       arenas_(arenas),
       backend_(backend),
       job_(job),
       comm_(comm),
       slot_(slot),
+      first_name_(first_name),
       feed_(plan, arenas, backend),
       device_state_(backend) {
   const auto ranks = static_cast<size_t>(comm.size());
@@ -47,6 +48,8 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
     check(!begins_on_host(op_of(plan.order[i])), "{} is not at the beginning of the step",
           name_of(op_of(plan.order[i])));
   collectives_ = count_collectives(plan);
+  for (const Issue& issue : plan.order)
+    if (is_collective(op_of(issue))) collective_instructions_.push_back(issue.instruction);
   const bool own_thread = job.overlap_comm && comm.size() > 1 && collectives_ > 0 &&
                           (plan.threads > 1 || !backend.device->is_host());
   if (own_thread) comm.set_threads(1);
@@ -73,6 +76,15 @@ Executor::~Executor() {
   } catch (
       ...) {  // a stream that failed runs nothing any more, and run() has thrown what it failed with
   }
+}
+
+void Executor::wait_for(int32_t collectives) const {
+  if (slot_ && collectives > 0)
+    slot_->awaited.store(
+        first_name_ + collective_instructions_[static_cast<size_t>(collectives - 1)],
+        std::memory_order_relaxed);
+  queue_->wait(collectives);
+  if (slot_) slot_->awaited.store(-1, std::memory_order_relaxed);
 }
 
 void Executor::bind(const Instruction& op, size_t index) {
@@ -123,7 +135,7 @@ void Executor::run(StepContext& context) {
     run_body(context);
   if (context.next.dataset) feed_.read_ahead(context.next);
   const int64_t before = context.trace ? monotonic_ns() : 0;
-  queue_->wait(collectives_);
+  wait_for(collectives_);
   if (context.trace) context.trace->waits[plan_.order.size()] = {before, monotonic_ns()};
   device_state_.download(*context.state);
   if (context.trace) record(*context.trace, begin);
@@ -137,10 +149,10 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
   for (size_t i = begin; i < end; ++i) {
     const Issue& issue = plan_.order[i];
     const auto index = static_cast<size_t>(issue.instruction);
-    if (slot_) slot_->publish(issue.instruction);
+    if (slot_) slot_->publish(first_name_ + issue.instruction);
     queue_->poll();
     const int64_t start = context.trace ? monotonic_ns() : 0;
-    queue_->wait(plan_.waits[i]);
+    wait_for(plan_.waits[i]);
     const int64_t before = timed ? monotonic_ns() : 0;
     if (context.trace) context.trace->waits[i] = {start, before};
     run_one(bound_[index], issue, context);
@@ -158,10 +170,11 @@ void Executor::run_body(StepContext& context) {
   if (!graph_) {
     check(backend_.compute->begin_capture(), "{} has no graphs", backend_.device->name());
     run_issues(body_, plan_.order.size(), context);
-    queue_->wait(collectives_);
+    wait_for(collectives_);
     graph_ = backend_.compute->end_capture();
   }
-  if (slot_ && body_ < plan_.order.size()) slot_->publish(plan_.order[body_].instruction);
+  if (slot_ && body_ < plan_.order.size())
+    slot_->publish(first_name_ + plan_.order[body_].instruction);
   graph_->launch(*backend_.compute);
 }
 

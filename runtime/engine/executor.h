@@ -31,10 +31,11 @@ struct StepContext {
 
 class Executor {
  public:
-  // All but `slot` outlive the executor; `comm` is that of the backend's device. `slot` may be null.
+  // All but `slot` outlive the executor; `comm` is that of the backend's device. `slot` may be null;
+  // the names of the plan's instructions begin there at `first_name`.
   // Throws UserError where the job wants a graph that cannot be.
   Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
-           Communicator& comm, RankSlot* slot);
+           Communicator& comm, RankSlot* slot, int64_t first_name = 0);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();  // after a failure: waits for what the device still does with the arenas
@@ -45,6 +46,8 @@ class Executor {
   void run(StepContext& context);
 
  private:
+  // Waits for the first `collectives` of the step; the slot says for which.
+  void wait_for(int32_t collectives) const;
   struct Operand {
     Tensor tensor;
     int64_t micro_stride = 0;
@@ -79,6 +82,8 @@ class Executor {
   const Job& job_;
   Communicator& comm_;
   RankSlot* slot_;
+  int64_t first_name_;
+  std::vector<int32_t> collective_instructions_;  // of a step, as they are posted
   std::vector<Bound> bound_;
   std::vector<Operand> operands_;
   size_t body_ = 0;  // the first issue of the order that is not the host's beginning of a step

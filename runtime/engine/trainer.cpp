@@ -32,12 +32,14 @@ double max_over_ranks(Communicator& comm, double mine) {
   return *std::max_element(all.begin(), all.end());
 }
 
-std::vector<std::string> instruction_names(const Plan& plan) {
+// Tells the slot the names of a plan's instructions, `prefix` before each; returns where they begin.
+int64_t add_names(RankSlot* slot, const Plan& plan, const std::string& prefix) {
+  if (slot == nullptr) return 0;
   std::vector<std::string> names;
   for (const Instruction& op : plan.program.instructions)
-    names.push_back(
-        fmt::format("{} {}", name_of(op.op), plan.program.groups[static_cast<size_t>(op.group)]));
-  return names;
+    names.push_back(fmt::format("{}{} {}", prefix, name_of(op.op),
+                                plan.program.groups[static_cast<size_t>(op.group)]));
+  return slot->add_names(names);
 }
 
 // "cpu with amx"; "cuda on NVIDIA H200".
@@ -70,10 +72,11 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       plans_(plan_that_fits(job, backend_, *ctx.comm, ctx.threads)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
       model_(plans_.train, arenas_, comm_, ctx.threads),
-      train_(plans_.train, arenas_, backend_, job, comm_, ctx.slot) {
+      train_(plans_.train, arenas_, backend_, job, comm_, ctx.slot,
+             add_names(ctx.slot, plans_.train, "")) {
   if (job.eval_interval > 0)
-    validate_.emplace(plans_.validate, arenas_, backend_, job, comm_, nullptr);
-  if (ctx.slot) ctx.slot->add_names(instruction_names(plans_.train));
+    validate_.emplace(plans_.validate, arenas_, backend_, job, comm_, ctx.slot,
+                      add_names(ctx.slot, plans_.validate, "validation's "));
   if (root())
     log::info("{}, {} rank{} of {} thread{}, {} a rank", device_text(backend_), job.ranks,
               job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",

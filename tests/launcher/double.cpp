@@ -64,9 +64,15 @@ int play(const RankBoard& board, int rank, const std::string& part, int player) 
     slot.set_state(RankState::done);
     return 0;
   }
-  if (rank != player) return wait_for_stop(board, slot);
+  if (rank != player) {
+    slot.awaited.store(0);
+    slot.waits_for.store(player);
+    return wait_for_stop(board, slot);
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   if (part == "killed") ::raise(SIGKILL);
+  if (part == "stops") ::raise(SIGSTOP);
+  while (part == "hangs") rest();
   if (part == "crash") std::abort();
   if (part == "exit3") std::_Exit(3);
   if (part == "exit0") std::_Exit(0);
@@ -84,8 +90,10 @@ int launch(const std::vector<std::string>& words) {
     while (true) rest();
   }).detach();
   RankCommand command = mpirun_command(ranks, words, session.path());
+  Patience patience;
+  if (words[3] == "hangs") patience.instruction = 1'000'000'000;
   const RunReport report =
-      Supervisor(board, command.words, command.environment, STDERR_FILENO).run();
+      Supervisor(board, command.words, command.environment, STDERR_FILENO, patience).run();
   if (!report.error.empty()) fmt::print(stderr, "error: {}\n", report.error);
   return report.exit_status;
 }

@@ -105,6 +105,8 @@ std::vector<KeySpec> dstrain() {
       count("dstrain.eval_interval", "0", 0, kMaxCount, "steps between two validations; 0: never"),
       count("dstrain.eval_batches", "20", 1, size, "micro-batches of a validation, over all ranks"),
       count("dstrain.save_interval", "0", 0, kMaxCount, "steps between two checkpoints; 0: never"),
+      count("dstrain.timeout_s", "600", 1, 1e6,
+            "seconds that one instruction, or a wait for another rank, may last"),
       {.key = "dstrain.weight_decay_exclude",
        .type = Type::strings,
        .fallback = "[]",

@@ -1,0 +1,88 @@
+#include "launcher/supervise/board_view.h"
+
+#include <signal.h>
+
+#include <numeric>
+#include <utility>
+
+#include "launcher/machine.h"
+
+namespace dstrain {
+namespace {
+
+// Between two looks at whether processes are stopped, which costs a file read for each.
+constexpr int64_t kStateInterval = 250'000'000;
+
+}  // namespace
+
+std::vector<int> first_ranks(int count) {
+  std::vector<int> ranks(static_cast<size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+BoardView::BoardView(const RankBoard& board, std::span<const int> ranks, std::string name)
+    : board_(board),
+      name_(std::move(name)),
+      reports_(ranks.size()),
+      processes_(ranks.size()),
+      progress_(ranks.size(), -1),
+      kills_before_(dstrain::out_of_memory_kills()) {
+  for (size_t i = 0; i < ranks.size(); ++i) reports_[i].rank = ranks[i];
+}
+
+void BoardView::look(bool closely) {
+  const int64_t now = monotonic_ns();
+  look_at_states_ = closely || now - last_state_look_ns_ >= kStateInterval;
+  if (look_at_states_) last_state_look_ns_ = now;
+  for (size_t i = 0; i < reports_.size(); ++i) {
+    look_at(i, now);
+    if (!closely) continue;
+    RankReport& report = reports_[i];
+    const RankSlot& slot = board_.slot(report.rank);
+    report.instruction = slot.current_instruction();
+    report.waits_in = report.waits_for < 0 ? "" : slot.awaited_instruction();
+  }
+  last_look_ns_ = now;
+}
+
+void BoardView::look_at(size_t i, int64_t now) {
+  RankReport& report = reports_[i];
+  PeerProcess& process = processes_[i];
+  const RankSlot& slot = board_.slot(report.rank);
+  if (!report.joined() && slot.pid.load() != 0) {
+    report.pid = slot.pid.load();
+    report.moved_ns = now;
+    process = PeerProcess(report.pid);
+  }
+  if (!report.joined() || report.gone) return;
+  report.gone = !process.alive();
+  // It may have ended right after the last look.
+  report.alive_ns = report.gone ? last_look_ns_ : now;
+  // Read after its end, where it has ended: nothing follows.
+  report.state = slot.state.load();
+  report.step = slot.step.load();
+  report.waits_for = slot.waits_for.load();
+  const int64_t progress = slot.progress.load();
+  const bool suspended = look_at_states_ ? process.stopped() : report.suspended_since != 0;
+  if (!suspended)
+    report.suspended_since = 0;
+  else if (report.suspended_since == 0)
+    report.suspended_since = now;
+  if (std::exchange(progress_[i], progress) != progress) report.moved_ns = now;
+  if (report.failed() || slot.failure_order.load() == 0) return;
+  report.failure_kind = slot.failure_kind.load();
+  report.failure_ns = slot.failure_ns.load();
+  report.failure = slot.failure_text();
+}
+
+void BoardView::kill_all() {
+  for (size_t i = 0; i < reports_.size(); ++i)
+    if (reports_[i].joined() && processes_[i].alive()) ::kill(reports_[i].pid, SIGKILL);
+}
+
+int64_t BoardView::out_of_memory_kills() const {
+  return dstrain::out_of_memory_kills() - kills_before_;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,183 @@
+#include "launcher/supervise/culprit.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "launcher/output_lines.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using Kind = Culprit::Kind;
+
+struct Candidate {
+  const HostReport* host;
+  const RankReport* rank;  // null: the host itself
+  Kind kind;
+  int64_t since;
+};
+
+bool finished(const RankReport& r) {
+  return r.gone || r.state == RankState::done;
+}
+
+// Those that are in trouble for reasons of their own.
+std::vector<Candidate> own_troubles(std::span<const HostReport> hosts, const Patience& patience,
+                                    int64_t now) {
+  std::vector<Candidate> found;
+  for (const HostReport& host : hosts) {
+    if (!host.lost.empty()) found.push_back({&host, nullptr, Kind::host_lost, host.lost_ns});
+    for (const RankReport& r : host.ranks) {
+      if (r.failed() && r.failure_kind != FailureKind::peer)
+        found.push_back({&host, &r, Kind::failed, r.failure_ns});
+      else if (r.vanished())
+        found.push_back({&host, &r, Kind::vanished, r.alive_ns});
+      else if (!finished(r) && r.suspended_since != 0 &&
+               now - r.suspended_since >= patience.suspended)
+        found.push_back({&host, &r, Kind::suspended, r.suspended_since});
+    }
+  }
+  return found;
+}
+
+// Those that wait, or complain about another rank, for too long.
+std::vector<Candidate> other_troubles(std::span<const HostReport> hosts, const Patience& patience,
+                                      int64_t now) {
+  std::vector<Candidate> found;
+  for (const HostReport& host : hosts)
+    for (const RankReport& r : host.ranks) {
+      if (r.failure_kind == FailureKind::peer)
+        found.push_back({&host, &r, Kind::failed, r.failure_ns});
+      else if (r.joined() && !finished(r) && !r.failed() &&
+               now - r.moved_ns >= patience.instruction)
+        found.push_back({&host, &r, Kind::hung, r.moved_ns});
+    }
+  return found;
+}
+
+const Candidate& earliest(const std::vector<Candidate>& all) {
+  return *std::min_element(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.since < b.since;
+  });
+}
+
+std::vector<Culprit::Waiting> waiting_for(std::span<const HostReport> hosts,
+                                          const std::set<int>& culprits) {
+  std::map<std::string, std::vector<int>> by_place;
+  for (const HostReport& host : hosts)
+    for (const RankReport& r : host.ranks)
+      if (culprits.contains(r.waits_for) && !culprits.contains(r.rank))
+        by_place[r.waits_in].push_back(r.rank);
+  std::vector<Culprit::Waiting> waiting;
+  for (auto& [place, ranks] : by_place) {
+    std::sort(ranks.begin(), ranks.end());
+    waiting.push_back({place, ranks});
+  }
+  return waiting;
+}
+
+// "at step 5, in linear blocks.0"
+std::string place_of(const RankReport& r) {
+  if (r.step == 0) return "before the first step";
+  if (r.state == RankState::saving) return fmt::format("while saving at step {}", r.step);
+  return r.instruction.empty() ? fmt::format("at step {}", r.step)
+                               : fmt::format("at step {}, in {}", r.step, r.instruction);
+}
+
+std::string waits_text(const Culprit& culprit) {
+  std::string text;
+  for (const Culprit::Waiting& group : culprit.waiting)
+    text += fmt::format("{}rank{} {} waited for it{}", text.empty() ? " (" : ", ",
+                        group.ranks.size() == 1 ? "" : "s", rank_ranges(group.ranks),
+                        group.in.empty() ? "" : " in " + group.in);
+  return text.empty() ? "" : text + ")";
+}
+
+}  // namespace
+
+bool any_trouble(std::span<const HostReport> hosts, const Patience& patience, int64_t now) {
+  return !own_troubles(hosts, patience, now).empty() ||
+         !other_troubles(hosts, patience, now).empty();
+}
+
+std::optional<Culprit> find_culprit(std::span<const HostReport> hosts, const Patience& patience,
+                                    int64_t now) {
+  std::map<int, std::pair<const HostReport*, const RankReport*>> by_rank;
+  for (const HostReport& host : hosts)
+    for (const RankReport& r : host.ranks) by_rank[r.rank] = {&host, &r};
+
+  const std::vector<Candidate> own = own_troubles(hosts, patience, now);
+  const std::vector<Candidate> others = other_troubles(hosts, patience, now);
+  if (own.empty() && others.empty()) return std::nullopt;
+  Candidate chosen = earliest(own.empty() ? others : own);
+  // Up the chain of waits: among ranks in trouble of their own; where there are none, among all.
+  std::set<int> visited;
+  while (chosen.rank != nullptr && visited.insert(chosen.rank->rank).second) {
+    const int next = chosen.rank->waits_for;
+    const auto place = by_rank.find(next);
+    if (place == by_rank.end() || visited.contains(next)) break;
+    const auto [host, rank] = place->second;
+    const auto find = [next](const std::vector<Candidate>& list) {
+      return std::find_if(list.begin(), list.end(), [next](const Candidate& c) {
+        return c.rank != nullptr && c.rank->rank == next;
+      });
+    };
+    if (const auto i = find(own); i != own.end())
+      chosen = *i;
+    else if (!own.empty())
+      break;
+    else if (const auto other = find(others); other != others.end())
+      chosen = *other;
+    else
+      chosen = {host, rank, rank->suspended_since != 0 ? Kind::suspended : Kind::hung,
+                rank->suspended_since != 0 ? rank->suspended_since : rank->moved_ns};
+  }
+
+  Culprit culprit;
+  culprit.kind = chosen.kind;
+  culprit.host = chosen.host->name;
+  culprit.lost = chosen.host->lost;
+  culprit.seconds = static_cast<double>(now - chosen.since) * 1e-9;
+  std::set<int> ranks;
+  if (chosen.rank != nullptr) {
+    culprit.rank = *chosen.rank;
+    ranks.insert(chosen.rank->rank);
+  } else {
+    for (const RankReport& r : chosen.host->ranks) ranks.insert(r.rank);
+  }
+  culprit.waiting = waiting_for(hosts, ranks);
+  return culprit;
+}
+
+std::string name_of(const RankReport& rank, const std::string& host) {
+  const std::string on = host.empty() ? "" : " on " + host;
+  if (rank.pid == 0) return fmt::format("rank {}{}", rank.rank, on);
+  return fmt::format("rank {} (pid {}{})", rank.rank, rank.pid, on);
+}
+
+std::string describe(const Culprit& culprit, const std::string& ending) {
+  const std::string waits = waits_text(culprit);
+  if (culprit.kind == Kind::host_lost)
+    return fmt::format("{} was lost: {}{}", culprit.host, culprit.lost, waits);
+  const RankReport& rank = culprit.rank;
+  const std::string name = name_of(rank, culprit.host);
+  const std::string place = place_of(rank) + waits;
+  switch (culprit.kind) {
+    case Kind::vanished:
+      return fmt::format("{} {} {}", name, ending, place);
+    case Kind::suspended:
+      return fmt::format("{} is stopped (as by SIGSTOP) {}", name, place);
+    case Kind::hung:
+      return fmt::format("{} has not moved for {:.3g} s {} (dstrain.timeout_s is the limit)", name,
+                         culprit.seconds, place);
+    default:
+      if (rank.failure_kind == FailureKind::user)
+        return culprit.host.empty() ? rank.failure
+                                    : fmt::format("{}: {}", culprit.host, rank.failure);
+      return fmt::format("{} failed {}: {}", name, place, rank.failure);
+  }
+}
+
+}  // namespace dstrain

@@ -1,0 +1,59 @@
+// HostView: what one host of a run looks like from the process that supervises: its ranks, what they
+// do, whether the host itself still answers. Behind it stands a rank board of this machine, or an agent
+// that watches one elsewhere. All times are monotonic_ns() of the supervising process.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "runtime/core/rank_board.h"
+
+namespace dstrain {
+
+// One rank as it was last seen.
+struct RankReport {
+  int rank = 0;       // in the world
+  int pid = 0;        // 0: it has not joined
+  bool gone = false;  // its process has ended
+  RankState state = RankState::absent;
+  int64_t step = 0;
+  std::string instruction;      // "" between two
+  int waits_for = -1;           // the rank that it waits for
+  std::string waits_in;         // the collective in which it does
+  int64_t moved_ns = 0;         // when it last did something
+  int64_t alive_ns = 0;         // when it was last seen alive
+  int64_t suspended_since = 0;  // since when its process is stopped; 0: it is not
+  FailureKind failure_kind = FailureKind::none;
+  int64_t failure_ns = 0;
+  std::string failure;  // its own words
+
+  bool joined() const { return pid != 0; }
+  bool failed() const { return failure_kind != FailureKind::none; }
+  // Ended without being done and without a word.
+  bool vanished() const { return gone && state != RankState::done && !failed(); }
+};
+
+class HostView {
+ public:
+  virtual ~HostView() = default;
+
+  // For messages: "node2"; empty: this machine, the only one of the run.
+  virtual const std::string& name() const = 0;
+  // Brings the report up to date. `closely`: instructions and messages too, which takes longer.
+  virtual void look(bool closely) = 0;
+  virtual std::span<const RankReport> ranks() const = 0;
+  // Why the host does not answer any more ("no word from it for 5 s"), and since when; empty: it does.
+  virtual const std::string& lost() const = 0;
+  virtual int64_t lost_since() const = 0;
+
+  // Asks the host's ranks to stop after a step, because of `signal`; kills them (SIGKILL).
+  virtual void request_stop(int signal) = 0;
+  virtual void kill_all() = 0;
+  // The signal for which the run ended early, its files written; 0: it did not.
+  virtual int stopped() const = 0;
+  // Processes that the kernel has killed since the run began because memory ran out.
+  virtual int64_t out_of_memory_kills() const = 0;
+};
+
+}  // namespace dstrain

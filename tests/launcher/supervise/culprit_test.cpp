@@ -1,0 +1,165 @@
+#include "launcher/supervise/culprit.h"
+
+#include <catch2/catch.hpp>
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kS = 1'000'000'000;
+constexpr int64_t kNow = 1000 * kS;
+constexpr Patience kPatience{.instruction = 60 * kS, .suspended = 2 * kS};
+
+// A world of `count` ranks that move.
+struct World {
+  explicit World(int count) : ranks(static_cast<size_t>(count)) {
+    for (int r = 0; r < count; ++r) {
+      RankReport& rank = at(r);
+      rank.rank = r;
+      rank.pid = 100 + r;
+      rank.state = RankState::running;
+      rank.step = 7;
+      rank.instruction = "linear blocks." + std::to_string(r);
+      rank.moved_ns = rank.alive_ns = kNow;
+    }
+  }
+  RankReport& at(int r) { return ranks[static_cast<size_t>(r)]; }
+  void waits(int r, int whom, int64_t since = kNow) {
+    at(r).waits_for = whom;
+    at(r).waits_in = "all_reduce blocks.3";
+    at(r).moved_ns = since;
+  }
+  void vanishes(int r, int64_t when) {
+    at(r).gone = true;
+    at(r).alive_ns = when;
+  }
+  void fails(int r, FailureKind kind, int64_t when, const std::string& text = "no space") {
+    at(r).failure_kind = kind;
+    at(r).failure_ns = when;
+    at(r).failure = text;
+    at(r).state = RankState::failed;
+  }
+  // Ranks 0 ... first-1 on "node1", the others on "node2"; all on a nameless machine where first is 0.
+  std::vector<HostReport> hosts() {
+    if (first == 0) return {{"", "", 0, ranks}};
+    const std::span<const RankReport> all = ranks;
+    const auto n = static_cast<size_t>(first);
+    return {{"node1", "", 0, all.first(n)}, {"node2", lost, lost_ns, all.subspan(n)}};
+  }
+  bool trouble() { return any_trouble(hosts(), kPatience, kNow); }
+  std::string report() {
+    const auto culprit = find_culprit(hosts(), kPatience, kNow);
+    return culprit ? describe(*culprit, "was killed by signal 9 (Killed)") : "nobody";
+  }
+
+  std::vector<RankReport> ranks;
+  int first = 0;
+  std::string lost;
+  int64_t lost_ns = 0;
+};
+
+TEST_CASE("nobody is the culprit of a run that goes well, slow or done") {
+  World world(3);
+  CHECK_FALSE(world.trouble());
+  world.at(0).moved_ns = kNow - 59 * kS;  // long, within the limit
+  world.at(1).state = RankState::done;
+  world.vanishes(1, kNow - 100 * kS);
+  world.at(2).suspended_since = kNow - kS;
+  CHECK_FALSE(world.trouble());
+  CHECK(world.report() == "nobody");
+}
+
+TEST_CASE("a rank that vanished comes before those that fail for its sake, whoever spoke first") {
+  World world(4);
+  world.vanishes(1, kNow - 1 * kS);
+  for (const int r : {0, 2, 3}) world.waits(r, 1);
+  world.fails(0, FailureKind::peer, kNow - 2 * kS, "rank 1 died");
+  CHECK(world.trouble());
+  CHECK(world.report() ==
+        "rank 1 (pid 101) was killed by signal 9 (Killed) at step 7, in linear blocks.1 "
+        "(ranks 0,2-3 waited for it in all_reduce blocks.3)");
+}
+
+TEST_CASE("of two that have troubles of their own the earlier began it") {
+  World world(3);
+  world.fails(2, FailureKind::run, kNow - 3 * kS);
+  world.vanishes(0, kNow - 2 * kS);
+  CHECK(world.report() == "rank 2 (pid 102) failed at step 7, in linear blocks.2: no space");
+}
+
+TEST_CASE("a rank that vanished while it waited for another one that did is not the culprit") {
+  World world(3);
+  world.vanishes(0, kNow - 2 * kS);
+  world.vanishes(2, kNow - 1 * kS);
+  world.waits(0, 2);
+  CHECK(world.report() ==
+        "rank 2 (pid 102) was killed by signal 9 (Killed) at step 7, in linear blocks.2 "
+        "(rank 0 waited for it in all_reduce blocks.3)");
+}
+
+TEST_CASE("a user's mistake is told in its own words") {
+  World world(2);
+  world.fails(1, FailureKind::user, kNow, "input.txt: no such file");
+  CHECK(world.report() == "input.txt: no such file");
+}
+
+TEST_CASE("who hangs is found at the end of the waits") {
+  World world(4);
+  world.at(3).moved_ns = kNow - 70 * kS;
+  world.waits(0, 1, kNow - 65 * kS);
+  world.waits(1, 3, kNow - 65 * kS);
+  world.waits(2, 3, kNow - 66 * kS);
+  CHECK(world.trouble());
+  const std::string expected =
+      "rank 3 (pid 103) has not moved for 70 s at step 7, in linear blocks.3 "
+      "(ranks 1-2 waited for it in all_reduce blocks.3) (dstrain.timeout_s is the limit)";
+  CHECK(world.report() == expected);
+  SECTION("also where a waiting rank has given up") {
+    world.fails(0, FailureKind::peer, kNow, "rank 0 waited 60 s for rank 1");
+    CHECK(world.report() == expected);
+  }
+  SECTION("and waits in a circle end") {
+    world.waits(3, 0, kNow - 70 * kS);
+    CHECK(world.report().find("has not moved") != std::string::npos);
+  }
+}
+
+TEST_CASE("a stopped process is named after two seconds") {
+  World world(2);
+  world.at(1).suspended_since = kNow - 2 * kS;
+  world.waits(0, 1);
+  CHECK(world.report() ==
+        "rank 1 (pid 101) is stopped (as by SIGSTOP) at step 7, in linear blocks.1 "
+        "(rank 0 waited for it in all_reduce blocks.3)");
+}
+
+TEST_CASE("places: before the first step, while saving") {
+  World world(1);
+  world.fails(0, FailureKind::run, kNow);
+  world.at(0).state = RankState::saving;
+  CHECK(world.report() == "rank 0 (pid 100) failed while saving at step 7: no space");
+  world.at(0).step = 0;
+  CHECK(world.report() == "rank 0 (pid 100) failed before the first step: no space");
+}
+
+TEST_CASE("hosts are named where there are several, and can be the culprits themselves") {
+  World world(4);
+  world.first = 2;
+  for (const int r : {0, 1}) world.waits(r, 3);
+  SECTION("a rank of one") {
+    world.vanishes(3, kNow);
+    CHECK(world.report() ==
+          "rank 3 (pid 103 on node2) was killed by signal 9 (Killed) at step 7, in linear "
+          "blocks.3 (ranks 0-1 waited for it in all_reduce blocks.3)");
+  }
+  SECTION("a host that is silent, before its peers complain") {
+    world.lost = "no word from it for 5 s";
+    world.lost_ns = kNow;
+    world.fails(0, FailureKind::peer, kNow - kS);
+    CHECK(world.report() ==
+          "node2 was lost: no word from it for 5 s "
+          "(ranks 0-1 waited for it in all_reduce blocks.3)");
+  }
+}
+
+}  // namespace
+}  // namespace dstrain
