@@ -14,12 +14,12 @@
 #include <string>
 
 #include "runtime/core/memory.h"
-#include "runtime/core/rank_board.h"
 #include "runtime/core/tensor.h"
 
 namespace dstrain {
 
 class Communicator;
+struct RankSlot;
 class Stream;
 
 // Collectives that become part of a stream's work instead of the host's: nobody waits for them but

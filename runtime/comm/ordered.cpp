@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "runtime/core/error.h"
+#include "runtime/core/rank_board.h"
 
 namespace dstrain {
 namespace {
