@@ -19,6 +19,7 @@ constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_c
   dstrain estimate --config FILE --num_gpus N    what DeepSpeed's memory estimators say, and the plan
   dstrain generate --run DIR --prompt TEXT       text from a trained model
   dstrain hosts    --hostfile FILE               the ranks that would be started where
+  dstrain doctor   --hostfile FILE               are the hosts ready for a run?
 
 'dstrain COMMAND --help' lists the options of a command; below are those of train.
 Exit status: 0 done; 1 wrong input or configuration; 2 failed while running; 128+n ended by signal n.
@@ -179,6 +180,22 @@ Arguments parse_hosts(const std::vector<std::string>& words) {
   return a;
 }
 
+Arguments parse_doctor(const std::vector<std::string>& words) {
+  DoctorArguments a;
+  ConfigRequest request;
+  CommandLine line(
+      "doctor",
+      "Looks whether hosts are ready for a run: ssh, dstrain, memory, clocks, network, "
+      "and with --config the input. Starts no rank.");
+  add_config(line, request);
+  add_run(line, request);
+  add_launch_options(line, a.launch);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  a.launch.hosts.slots_each = request.ranks;
+  if (!request.path.empty()) a.words = words;
+  return a;
+}
+
 }  // namespace
 
 Arguments parse_arguments(const std::vector<std::string>& words) {
@@ -195,9 +212,11 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   if (command == "estimate") return parse_estimate(rest);
   if (command == "generate") return parse_generate(rest);
   if (command == "hosts") return parse_hosts(rest);
+  if (command == "doctor") return parse_doctor(rest);
+  if (command == "host_agent" && rest.empty()) return HostAgentArguments{};
   const std::string near =
-      nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts"});
-  fail_user("unknown command '{}'{} (train, plan, check, estimate, generate or hosts)",
+      nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor"});
+  fail_user("unknown command '{}'{} (train, plan, check, estimate, generate, hosts or doctor)",
             printable(command), near.empty() ? "" : "; did you mean " + near + "?");
 }
 

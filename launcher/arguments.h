@@ -51,13 +51,22 @@ struct GenerateArguments {
   uint64_t seed = 1337;
 };
 
+struct DoctorArguments {
+  LaunchOptions launch;
+  std::vector<std::string> words;  // of a run to look at; empty: none
+};
+
+// Internal: the launching process's hand on a host.
+struct HostAgentArguments {};
+
 // --help and --version: the text to print.
 struct PrintArguments {
   std::string text;
 };
 
 using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
-                               GenerateArguments, HostsArguments, PrintArguments>;
+                               GenerateArguments, HostsArguments, DoctorArguments,
+                               HostAgentArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError of one line: which
 // word, what was expected, and for an unknown option or command the nearest one.

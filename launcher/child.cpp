@@ -19,13 +19,14 @@ namespace {
 constexpr int kCannotStart = 127;
 
 // In the new process, where only async-signal-safe calls are allowed.
-[[noreturn]] void become(char* const* argv, char* const* envp, int output, pid_t parent) {
+[[noreturn]] void become(char* const* argv, char* const* envp, std::array<int, 3> streams,
+                         pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kCannotStart);  // it ended before the line above
-  const int null = ::open("/dev/null", O_RDONLY);
-  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0 ||
-      ::dup2(output, STDERR_FILENO) < 0)
+  const int input = streams[0] >= 0 ? streams[0] : ::open("/dev/null", O_RDONLY);
+  if (input < 0 || ::dup2(input, STDIN_FILENO) < 0 || ::dup2(streams[1], STDOUT_FILENO) < 0 ||
+      ::dup2(streams[2], STDERR_FILENO) < 0)
     ::_exit(kCannotStart);
   ::execve(argv[0], argv, envp);
   const char* reason = std::strerror(errno);
@@ -69,16 +70,24 @@ Pipe::Pipe() {
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
 }
 
-Child::Child(const std::vector<std::string>& command, const Environment& added) {
+Child::Child(const std::vector<std::string>& command, const Environment& added, Pipes pipes) {
   std::vector<std::string> words = command;
   std::vector<std::string> environment = merged_environment(added);
   const std::vector<char*> argv = exec_pointers(words), envp = exec_pointers(environment);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) fail_run("cannot start {}: {}", command.front(), std::strerror(errno));
-  if (pid_ == 0) become(argv.data(), envp.data(), output_.write.get(), parent);
+  const bool three = pipes == Pipes::three;
+  if (pid_ == 0)
+    become(argv.data(), envp.data(),
+           {three ? input_.read.get() : -1, output_.write.get(),
+            three ? errors_.write.get() : output_.write.get()},
+           parent);
   ::setpgid(pid_, pid_);  // whichever of the two comes first; it may have been exec'ed already
   output_.write = Descriptor();
+  errors_.write = Descriptor();
+  input_.read = Descriptor();
+  ::fcntl(input_.write.get(), F_SETFL, O_NONBLOCK);
 }
 
 Child::~Child() {

@@ -1,6 +1,6 @@
 // Child: a program that this process starts and answers for. It leads a process group of its own (a
-// terminal's Ctrl-C does not reach it), reads nothing, writes into a pipe, and is killed by the kernel
-// when this process ends in whatever way. Invariant: no Child outlives its object.
+// terminal's Ctrl-C does not reach it), reads nothing or a pipe, writes into pipes, and is killed by the
+// kernel when this process ends in whatever way. Invariant: no Child outlives its object.
 #pragma once
 
 #include <sys/types.h>
@@ -47,16 +47,23 @@ std::vector<char*> exec_pointers(std::vector<std::string>& texts);
 
 class Child {
  public:
+  // `one`: it reads nothing, standard output and error are one pipe; `three`: a pipe for each.
+  enum class Pipes { one, three };
+
   // Starts `command` (the first word is a path) with this process's environment and `added`, which
   // wins. Throws RunError where it cannot be started.
-  Child(const std::vector<std::string>& command, const Environment& added);
+  Child(const std::vector<std::string>& command, const Environment& added,
+        Pipes pipes = Pipes::one);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   ~Child();
 
   pid_t pid() const { return pid_; }
-  // What it writes to standard output and error. Non-blocking.
+  // What it writes to standard output (and error, where there is one pipe). Non-blocking.
   int output() const { return output_.read.get(); }
+  // With three pipes: what it reads, and what it writes to standard error. Non-blocking.
+  int input() const { return input_.write.get(); }
+  int errors() const { return errors_.read.get(); }
   // Its wait status once it has ended. Does not block.
   std::optional<int> ended();
   // Sends a signal to its process group; nothing once it has ended.
@@ -64,7 +71,7 @@ class Child {
 
  private:
   pid_t pid_ = -1;
-  Pipe output_;
+  Pipe output_, input_, errors_;
   std::optional<int> status_;
 };
 

@@ -16,6 +16,8 @@ int run_check(const CheckArguments& arguments);
 int run_estimate(const EstimateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
 int run_hosts(const HostsArguments& arguments);
+int run_doctor(const DoctorArguments& arguments);
+int run_host_agent();
 
 // The whole program behind main(): runs the command that `words` ask for and returns the exit status
 // of the contract. Throws nothing; errors are lines on standard error.

@@ -133,19 +133,9 @@ void refuse_unavailable(const LaunchOptions& o) {
     bool given;
   };
   const auto rows = std::to_array<Row>({
-      {"--hostfile", !o.hosts.hostfile.empty()},
-      {"--include", !o.hosts.include.empty()},
-      {"--exclude", !o.hosts.exclude.empty()},
-      {"--num_nodes", o.hosts.nodes.value_or(1) != 1},
-      {"--launcher openmpi", o.front == Front::openmpi},
-      {"--launcher_args", !o.launcher_args.empty() && o.front != Front::slurm},
       {"--master_addr", !o.master_addr.empty()},
       {"--master_port", o.master_port.has_value()},
-      {"--ssh_port", o.ssh_port.has_value()},
-      {"--no_ssh_check", o.no_ssh_check},
-      {"--force_multi", o.force_multi},
       {"--elastic", o.elastic},
-      {"--dry_run", o.dry_run},
   });
   for (const Row& row : rows)
     if (row.given)

@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+}  // namespace
+
 std::string find_on_path(const std::string& name) {
   const char* path = std::getenv("PATH");
   const std::string all = path == nullptr ? "" : path;
@@ -29,7 +31,11 @@ std::string find_on_path(const std::string& name) {
   return "";
 }
 
-}  // namespace
+std::vector<std::string> own_command(const std::vector<std::string>& words) {
+  std::vector<std::string> all = {fs::read_symlink("/proc/self/exe").string()};
+  all.insert(all.end(), words.begin(), words.end());
+  return all;
+}
 
 RankCommand mpirun_command(int ranks, const std::vector<std::string>& program,
                            const fs::path& session) {

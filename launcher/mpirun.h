@@ -10,6 +10,12 @@
 
 namespace dstrain {
 
+// The executable `name` of a directory of PATH; empty where there is none.
+std::string find_on_path(const std::string& name);
+
+// This program and `words`.
+std::vector<std::string> own_command(const std::vector<std::string>& words);
+
 struct RankCommand {
   std::vector<std::string> words;  // [0] is mpirun's path
   Environment environment;         // what it needs besides this process's environment

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "launcher/hosts/run_place.h"
 #include "launcher/rank_output.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
@@ -16,6 +17,15 @@ namespace {
 constexpr const char* kBoard = "DSTRAIN_BOARD";    // RankBoard::address()
 constexpr const char* kOutput = "DSTRAIN_OUTPUT";  // RankOutput::address()
 
+// From the launching process itself, or from the agent on this host.
+RunAddresses addresses_here() {
+  if (const char* run = std::getenv(kRunVariable)) return read_addresses(run);
+  const char* board = std::getenv(kBoard);
+  const char* output = std::getenv(kOutput);
+  check(board != nullptr && output != nullptr, "joining a launcher that left no address");
+  return {board, output};
+}
+
 }  // namespace
 
 Environment link_environment(const RankBoard& board, const std::string& output) {
@@ -23,7 +33,7 @@ Environment link_environment(const RankBoard& board, const std::string& output) 
 }
 
 bool launched_as_rank() {
-  return std::getenv(kBoard) != nullptr;
+  return std::getenv(kBoard) != nullptr || std::getenv(kRunVariable) != nullptr;
 }
 
 RankBoard join_launcher(int rank) {
@@ -32,11 +42,9 @@ RankBoard join_launcher(int rank) {
   for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGTTOU}) std::signal(number, SIG_IGN);
   log::set_rank(rank);
 
-  const char* address = std::getenv(kBoard);
-  const char* output = std::getenv(kOutput);
-  check(address != nullptr && output != nullptr, "joining a launcher that left no address");
-  RankBoard board = RankBoard::attach(address);
-  open_rank_output(output, rank);
+  const RunAddresses addresses = addresses_here();
+  RankBoard board = RankBoard::attach(addresses.board);
+  open_rank_output(addresses.output, rank);
 
   RankSlot& slot = board.slot(rank);
   slot.pid.store(::getpid());

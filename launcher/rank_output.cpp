@@ -50,14 +50,14 @@ OutputLines::Options options_of(int ranks, std::vector<std::string> hosts, bool 
 }  // namespace
 
 RankOutput::RankOutput(int ranks, std::vector<std::string> hosts, int output)
-    : pipes_(static_cast<size_t>(ranks)),
+    : pipes_(hosts.empty() ? static_cast<size_t>(ranks) : 0),
       ready_(::epoll_create1(EPOLL_CLOEXEC)),
       lines_(options_of(ranks, std::move(hosts), is_shared_terminal(output)),
              [output](std::string_view text) { write_all(output, text); }) {
   if (ready_.get() < 0) fail_run("cannot watch the ranks' output: {}", std::strerror(errno));
   const bool terminal = is_shared_terminal(output);
   address_ = std::to_string(::getpid());
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < static_cast<int>(pipes_.size()); ++rank) {
     const Pipe& pipe = pipes_[static_cast<size_t>(rank)];
     epoll_event event{};
     event.events = EPOLLIN;

@@ -14,8 +14,8 @@ namespace dstrain {
 
 class RankOutput {
  public:
-  // `output`: the descriptor that gets the lines. `hosts`: of each rank; empty: one machine. Throws
-  // RunError where the system refuses a pipe.
+  // `output`: the descriptor that gets the lines. `hosts`: of each rank, whose bytes then come by take()
+  // alone; empty: one machine. Throws RunError where the system refuses a pipe.
   RankOutput(int ranks, std::vector<std::string> hosts, int output);
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;

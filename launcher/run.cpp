@@ -15,6 +15,8 @@ struct Runner {
   int operator()(const EstimateArguments& a) const { return run_estimate(a); }
   int operator()(const GenerateArguments& a) const { return run_generate(a); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
+  int operator()(const DoctorArguments& a) const { return run_doctor(a); }
+  int operator()(const HostAgentArguments&) const { return run_host_agent(); }
   int operator()(const PrintArguments& a) const {
     print_result(a.text);
     return 0;

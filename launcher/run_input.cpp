@@ -112,6 +112,12 @@ void check_surroundings(const Job& job, int ranks_here) {
   } else if (!job.init_weights.empty()) {
     check_weights(job.init_weights, weights_of(job.model));
   }
+  if (ranks_here > 0) check_memory_here(job, ranks_here);
+  check_output_directory(job.output);
+  check_trace_file(job.trace);
+}
+
+void check_memory_here(const Job& job, int ranks_here) {
   const MemoryOffer offer = available_memory();
   if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
     check_memory(kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
@@ -126,8 +132,6 @@ void check_surroundings(const Job& job, int ranks_here) {
     check_memory(needed, ranks_here, offer.bytes, offer.source, false,
                  needed > each ? advice_to_fit(job, each - kProcessOverheadBytes) : "");
   }
-  check_output_directory(job.output);
-  check_trace_file(job.trace);
 }
 
 void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,

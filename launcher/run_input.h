@@ -31,9 +31,12 @@ void settle_vocabulary(Job& job);
 RunInput read_input(const ConfigRequest& request);
 
 // What the launching process checks once, before anything is started or allocated: initial weights or
-// checkpoint, memory for `ranks_here` ranks on this machine, the output directory, the trace's file.
-// Throws UserError.
+// checkpoint, memory for `ranks_here` ranks on this machine (0: not looked at), the output directory,
+// the trace's file. Throws UserError.
 void check_surroundings(const Job& job, int ranks_here);
+
+// Its part that looks at this machine's memory. Throws UserError.
+void check_memory_here(const Job& job, int ranks_here);
 
 // A lower bound of what a rank of the job needs, without planning it: cheap for an absurdly large model.
 double least_bytes(const Job& job);

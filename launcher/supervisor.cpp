@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <string_view>
 #include <utility>
 
@@ -28,10 +29,12 @@ constexpr int kTickMs = 20;
 constexpr int64_t kMs = 1'000'000;
 // After the first sign of trouble: other signs of the same trouble come in.
 constexpr int64_t kSettle = 150 * kMs;
+constexpr int64_t kSettleOfHosts = 1200 * kMs;  // each reports once a second
 // After the culprit is known: ranks may end by themselves, mpirun learns what happened; then force.
 constexpr int64_t kKillRanks = 1000 * kMs;
 constexpr int64_t kEndCommand = 4000 * kMs;
 constexpr int64_t kKillCommand = 6000 * kMs;
+constexpr int64_t kLettingGo = 6000 * kMs;
 constexpr size_t kKeptOutput = 8192;  // newest bytes of what the command itself says
 
 // All that can be read without blocking.
@@ -59,15 +62,18 @@ std::string signal_text(int number) {
 
 class Watch {
  public:
-  Watch(RankBoard& board, const std::vector<std::string>& command, Environment environment,
-        int output, const Patience& patience)
-      : signals_(board, StopSignals::Note::on_standard_error, StopSignals::Second::is_remembered),
-        ranks_(views(board), patience),
-        output_(board.ranks(), {}, output) {
-    for (auto& variable : link_environment(board, output_.address()))
-      environment.push_back(std::move(variable));
-    command_.emplace(command, environment);
-    name_ = command.front().substr(command.front().rfind('/') + 1);
+  explicit Watch(SupervisedRun& run)
+      : signals_(run.board, StopSignals::Note::on_standard_error,
+                 StopSignals::Second::is_remembered),
+        board_(run.board),
+        several_hosts_(!run.hosts.empty()),
+        ranks_(several_hosts_ ? std::move(run.hosts) : this_machine(run.board), run.patience),
+        output_(run.board.ranks(), run.host_of_rank, run.output) {
+    if (!several_hosts_)
+      for (auto& variable : link_environment(run.board, output_.address()))
+        run.environment.push_back(std::move(variable));
+    command_.emplace(run.command, run.environment);
+    name_ = run.command.front().substr(run.command.front().rfind('/') + 1);
   }
 
   RunReport run() {
@@ -83,17 +89,27 @@ class Watch {
       }
       react();
     }
-    forward();
-    output_.finish();
     ranks_.choose_culprit();
+    let_go();
+    output_.finish();
     return report();
   }
 
  private:
-  static std::vector<std::unique_ptr<HostView>> views(const RankBoard& board) {
+  static std::vector<std::unique_ptr<HostView>> this_machine(const RankBoard& board) {
     std::vector<std::unique_ptr<HostView>> all;
     all.push_back(std::make_unique<BoardView>(board, first_ranks(board.ranks())));
     return all;
+  }
+
+  // Until nothing of the run is left on any host, and all that ranks wrote is here.
+  void let_go() {
+    ranks_.end();
+    const int64_t end = monotonic_ns() + kLettingGo;
+    do {
+      ranks_.look();
+      forward();
+    } while (!ranks_.ended() && monotonic_ns() < end && ::poll(nullptr, 0, kTickMs) == 0);
   }
 
   void wait() const {
@@ -104,6 +120,8 @@ class Watch {
   }
 
   void take_signals() {
+    if (several_hosts_ && board_.stop_request() != 0 && !std::exchange(stop_passed_on_, true))
+      ranks_.request_stop(board_.stop_request());
     if (stopped_by_ != 0 || signals_.second() == 0) return;
     stopped_by_ = signals_.second();
     ranks_.choose_culprit();  // whoever ends from here on ends because of us
@@ -111,6 +129,7 @@ class Watch {
   }
 
   void forward() {
+    ranks_.take_output([this](int rank, std::string_view text) { output_.take(rank, text); });
     output_.forward();
     drain(command_->output(), [this](std::string_view text) {
       said_ += text;
@@ -125,7 +144,7 @@ class Watch {
     const int64_t now = monotonic_ns();
     if (stop_ns_ == 0 && (ranks_.trouble() || ended_ns_ != 0)) {
       if (trouble_ns_ == 0) trouble_ns_ = now;
-      if (now - trouble_ns_ < kSettle) return;
+      if (now - trouble_ns_ < (several_hosts_ ? kSettleOfHosts : kSettle)) return;
       ranks_.choose_culprit();
       stop_ns_ = now;
     }
@@ -145,6 +164,7 @@ class Watch {
     if (WIFSIGNALED(status) && !asked_to_end_)
       return {2, fmt::format("{} was ended by {}; its ranks were stopped", name_,
                              signal_text(WTERMSIG(status)))};
+    if (const std::string early = ended_unseen(); !early.empty()) return {2, early};
     if (ranks_.culprit()) return {ranks_.exit_status(), ranks_.report(ending(status))};
     if (ranks_.all_done() && status == 0) {
       const int stopped = ranks_.stopped();
@@ -155,6 +175,18 @@ class Watch {
                            unfinished.empty() ? "after all ranks were done"
                                               : fmt::format("before {} was done", unfinished),
                            said_.empty() ? "" : ":", indented(said_))};
+  }
+
+  // Where the command says that a rank ended which had not joined yet: that, in its words. Ranks that
+  // vanish then do so because the command stops them.
+  std::string ended_unseen() const {
+    static const std::regex ended(
+        R"(process rank (\d+) with PID \d+ on node \S+ exited on signal \d+ \([^)]*\))");
+    std::smatch match;
+    if (ranks_.culprit() && !ranks_.culprit_vanished()) return "";
+    if (!std::regex_search(said_, match, ended) || ranks_.has_joined(std::stoi(match[1])))
+      return "";
+    return fmt::format("{} before it had begun", match[0].str().substr(std::strlen("process ")));
   }
 
   // How a rank that vanished has ended, as far as the command tells: its status is that of the first
@@ -171,6 +203,8 @@ class Watch {
   }
 
   StopSignals signals_;
+  RankBoard& board_;
+  bool several_hosts_;
   RankWatch ranks_;
   RankOutput output_;
   std::optional<Child> command_;
@@ -179,22 +213,15 @@ class Watch {
   bool output_closed_ = false;
   bool asked_to_end_ = false;
   bool killed_ranks_ = false;
+  bool stop_passed_on_ = false;
   int stopped_by_ = 0;  // the signal of the second request
   int64_t trouble_ns_ = 0, stop_ns_ = 0, ended_ns_ = 0;
 };
 
 }  // namespace
 
-Supervisor::Supervisor(RankBoard& board, std::vector<std::string> command, Environment environment,
-                       int output, const Patience& patience)
-    : board_(board),
-      command_(std::move(command)),
-      environment_(std::move(environment)),
-      output_(output),
-      patience_(patience) {}
-
 RunReport Supervisor::run() {
-  return Watch(board_, command_, environment_, output_, patience_).run();
+  return Watch(run_).run();
 }
 
 }  // namespace dstrain

@@ -1,10 +1,12 @@
-// Supervisor: starts the ranks of a run with one command and watches them until all are gone. It
+// Supervisor: starts the ranks of a run with one command and watches them, on all hosts, until all are gone. It
 // forwards what they write, turns SIGINT and SIGTERM into a stop request on the board, and when a rank
 // fails or vanishes stops everything and names the first culprit. Stands on child.h, rank_link.h and
 // the board. Invariant: when run() returns, no process that it started is alive.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/child.h"
@@ -18,23 +20,28 @@ struct RunReport {
   std::string error;    // who failed, where and why; empty: nobody
 };
 
+// What a supervisor is given.
+struct SupervisedRun {
+  // Takes stop requests; where there are no `hosts` all ranks run here and join it.
+  RankBoard& board;
+  std::vector<std::unique_ptr<HostView>> hosts;
+  std::vector<std::string> host_of_rank;  // with `hosts`: where each rank runs
+  std::vector<std::string> command;       // starts the ranks (mpirun and its words)
+  Environment environment;                // what it needs besides this process's
+  int output = 2;                         // the descriptor that gets what ranks write
+  Patience patience;                      // how long ranks may be silent
+};
+
 class Supervisor {
  public:
-  // `command` starts the ranks (mpirun and its words), each of which joins the board. `output`: the
-  // descriptor that gets what ranks write. `patience`: how long ranks may be silent.
-  Supervisor(RankBoard& board, std::vector<std::string> command, Environment environment,
-             int output, const Patience& patience = {});
+  explicit Supervisor(SupervisedRun run) : run_(std::move(run)) {}
 
   // Answers SIGINT and SIGTERM while it runs: a first signal asks the ranks to stop after their step, a
-  // second one stops them at once. Throws RunError where the command cannot be started.
+  // second one stops them at once. Throws RunError where the command cannot be started. Called once.
   RunReport run();
 
  private:
-  RankBoard& board_;
-  std::vector<std::string> command_;
-  Environment environment_;
-  int output_;
-  Patience patience_;
+  SupervisedRun run_;
 };
 
 }  // namespace dstrain

@@ -16,6 +16,7 @@
 #include "launcher/commands.h"
 #include "launcher/core_binding.h"
 #include "launcher/failure.h"
+#include "launcher/hosts/launch.h"
 #include "launcher/mpirun.h"
 #include "launcher/pid_file.h"
 #include "launcher/rank_environment.h"
@@ -137,7 +138,8 @@ int run_launched_rank(const TrainArguments& arguments) {
           world_size_from_environment(), ranks);
     request.ranks = ranks;
     log_file = RankLog::from_environment(rank);
-    const int threads = take_cores(arguments.launch, rank, ranks);
+    const int threads = take_cores(arguments.launch, rank_on_this_host_from_environment(),
+                                   ranks_on_this_host_from_environment());
     const RunInput input = read_input(request);
     comm = connect(threads, input.job(), &board.slot(rank));
     train_as(rank, input, *comm, board, threads);
@@ -214,6 +216,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
         take_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     const RunInput input = read_input(request);
     if (rank == 0) {
+      log::info("inside mpirun: {} ranks, {} of them on this machine", ranks, ranks_here);
       check_surroundings(input.job(), ranks_here);
       if (!requeued.empty()) log::info("{}", requeued);
       announce(input);
@@ -256,11 +259,9 @@ int run_alone(const RunInput& input, const LaunchOptions& options) {
 StartOutcome start_ranks(const Job& job, const LaunchOptions& options,
                          const std::vector<std::string>& words) {
   const int ranks = job.ranks;
-  std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  program.insert(program.end(), words.begin(), words.end());
   RankBoard board = RankBoard::create(ranks);
   const SessionDirectory session;
-  RankCommand command = mpirun_command(ranks, program, session.path());
+  RankCommand command = mpirun_command(ranks, own_command(words), session.path());
   for (auto& variable : rank_environment(environment_sources(options.exports)).variables)
     command.environment.push_back(std::move(variable));
   if (!options.rank_log_dir.empty()) {
@@ -268,19 +269,62 @@ StartOutcome start_ranks(const Job& job, const LaunchOptions& options,
     say_where(prefix);
     for (auto& variable : rank_log_environment(prefix)) command.environment.push_back(variable);
   }
-  RunReport report = Supervisor(board, command.words, command.environment, STDERR_FILENO,
-                                {.instruction = job.timeout_s * 1'000'000'000})
+  RunReport report = Supervisor({.board = board,
+                                 .hosts = {},
+                                 .host_of_rank = {},
+                                 .command = command.words,
+                                 .environment = command.environment,
+                                 .output = STDERR_FILENO,
+                                 .patience = {.instruction = job.timeout_s * 1'000'000'000}})
                          .run();
   return {std::move(report), board.stop_request() != 0};
 }
 
-int launch(const Job& job, const LaunchOptions& options, const std::vector<std::string>& words) {
+// Starts the ranks, and again as often as --max_restarts allows.
+int launch(const Job& job, const LaunchOptions& options, const std::vector<std::string>& words,
+           const std::function<StartOutcome(const std::vector<std::string>& words)>& start) {
   if (options.max_restarts > 0 && job.save_interval == 0)
     log::warn("--max_restarts without --save_interval: every restart begins from the beginning");
   const RestartOptions restarts{.most = options.max_restarts, .output = job.output};
-  return run_with_restarts(restarts, [&](const std::string& resume) {
-    return start_ranks(job, options, words_resuming(words, resume));
-  });
+  return run_with_restarts(
+      restarts, [&](const std::string& resume) { return start(words_resuming(words, resume)); });
+}
+
+// The command line without what only shows what would be done.
+std::vector<std::string> to_start(std::vector<std::string> words) {
+  std::erase(words, "--dry_run");
+  return words;
+}
+
+int show(const RankCommand& command) {
+  print_result(command_text(command));
+  return 0;
+}
+
+// Whether ranks are started as on several hosts: there are several, or the one is another machine.
+bool on_hosts(const Placement& placement, const LaunchOptions& options) {
+  if (options.front == Front::local) {
+    if (placement.hosts.size() > 1)
+      fail_user(
+          "--launcher local starts ranks on this machine, and {} names {} hosts: use "
+          "--launcher openmpi",
+          placement.hostfile, placement.hosts.size());
+    return false;
+  }
+  return placement.hosts.size() > 1 || options.force_multi || options.front == Front::openmpi ||
+         !is_this_machine(placement.hosts.front().host);
+}
+
+int run_on_hosts(const Placement& placement, const TrainArguments& arguments, const RunInput& input,
+                 const std::vector<std::string>& words) {
+  const LaunchOptions& options = arguments.launch;
+  log::info("launcher openmpi: {} ranks on {} hosts{}, started by ssh and mpirun",
+            placement.ranks(), placement.hosts.size(),
+            placement.hostfile.empty() ? "" : " of " + placement.hostfile);
+  const HostsRun run(placement, arguments, input);
+  if (options.dry_run) return show(run.command(to_start(words)));
+  return launch(input.job(), options, words,
+                [&](const std::vector<std::string>& all) { return run.start(all); });
 }
 
 }  // namespace
@@ -297,6 +341,8 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   }
   if (started_by_mpirun()) return run_world_rank(arguments, job);
   refuse_unavailable(options);
+  const Placement placement = place_ranks(options.hosts, local_slots());
+  for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   ConfigRequest request = arguments.request;
   std::vector<std::string> rank_words = words;
   if (job) {
@@ -305,13 +351,25 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     if (!requeued.empty()) log::info("{}", requeued);
     rank_words = words_resuming(words, request.resume.value_or(""));
   }
-  settle_ranks(request);
-  const int ranks = static_cast<int>(*request.ranks);
+  int ranks = placement.ranks();
+  if (placement.hostfile.empty()) {
+    settle_ranks(request);
+    ranks = static_cast<int>(*request.ranks);
+  } else {
+    request.ranks = ranks;
+    request.ranks_origin = placement.hostfile;
+  }
   const RankEnvironment environment = rank_environment(environment_sources(options.exports));
   const bool becomes_srun = job && needs_srun(*job, options);
-  if (ranks == 1 || becomes_srun) take_environment(environment.variables, words);
+  const bool several = on_hosts(placement, options);
+  if (!several && (ranks == 1 || becomes_srun)) take_environment(environment.variables, words);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   const RunInput input = read_input(request);
+  if (several) {
+    check_surroundings(input.job(), 0);
+    announce(input);
+    return run_on_hosts(placement, arguments, input, rank_words);
+  }
   if (becomes_srun) launch_by_srun(*job, options, ranks, words);
   check_surroundings(input.job(), ranks);
   if (const CoreBinding binding(options); binding.wanted())
@@ -324,8 +382,15 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     log::info("launcher pid: {}", ::getpid());
   }
   // Only a rank in a process of its own can be started again.
-  if (ranks == 1 && options.max_restarts == 0) return run_alone(input, options);
-  return launch(input.job(), options, rank_words);
+  const bool alone = ranks == 1 && options.max_restarts == 0;
+  if (options.dry_run)
+    return show(alone ? RankCommand{own_command(to_start(rank_words)), {}}
+                      : mpirun_command(ranks, own_command(to_start(rank_words)), "SESSION"));
+  if (alone) return run_alone(input, options);
+  log::info("launcher local: {} ranks on this machine, started by mpirun", ranks);
+  return launch(input.job(), options, rank_words, [&](const std::vector<std::string>& all) {
+    return start_ranks(input.job(), options, all);
+  });
 }
 
 }  // namespace dstrain

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "runtime/core/rank_board.h"
 
@@ -54,6 +56,14 @@ class HostView {
   virtual int stopped() const = 0;
   // Processes that the kernel has killed since the run began because memory ran out.
   virtual int64_t out_of_memory_kills() const = 0;
+
+  // What ranks wrote, where it comes through the view; nothing where it has a way of its own.
+  using OutputTaker = std::function<void(int rank, std::string_view bytes)>;
+  virtual void take_output(const OutputTaker&) {}
+  // Begins to let go of the host: nothing of the run is left there once ended() says so, after some
+  // more looks.
+  virtual void end() {}
+  virtual bool ended() const { return true; }
 };
 
 }  // namespace dstrain

@@ -48,6 +48,13 @@ void RankWatch::choose_culprit() {
   culprit_ = find_culprit(reports(), patience(), monotonic_ns());
 }
 
+bool RankWatch::has_joined(int rank) const {
+  for (const auto& host : hosts_)
+    for (const RankReport& r : host->ranks())
+      if (r.rank == rank) return r.joined();
+  return false;
+}
+
 bool RankWatch::any_alive() const {
   return std::any_of(hosts_.begin(), hosts_.end(), [](const auto& host) {
     const auto ranks = host->ranks();
@@ -62,6 +69,18 @@ void RankWatch::kill_all() const {
 
 void RankWatch::request_stop(int signal) const {
   for (const auto& host : hosts_) host->request_stop(signal);
+}
+
+void RankWatch::take_output(const HostView::OutputTaker& take) const {
+  for (const auto& host : hosts_) host->take_output(take);
+}
+
+void RankWatch::end() const {
+  for (const auto& host : hosts_) host->end();
+}
+
+bool RankWatch::ended() const {
+  return std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host->ended(); });
 }
 
 std::string RankWatch::first_unfinished() const {

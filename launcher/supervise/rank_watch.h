@@ -24,9 +24,14 @@ class RankWatch {
   // Chooses the culprit from a close look, if there is one yet.
   void choose_culprit();
 
+  bool has_joined(int rank) const;
   bool any_alive() const;
   void kill_all() const;  // SIGKILL
   void request_stop(int signal) const;
+  void take_output(const HostView::OutputTaker& take) const;
+  // Lets go of all hosts; ended() says when that is done.
+  void end() const;
+  bool ended() const;
 
   // Whether each rank has said that it is done.
   bool all_done() const { return first_unfinished().empty(); }

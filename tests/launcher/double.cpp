@@ -92,8 +92,14 @@ int launch(const std::vector<std::string>& words) {
   RankCommand command = mpirun_command(ranks, words, session.path());
   Patience patience;
   if (words[3] == "hangs") patience.instruction = 1'000'000'000;
-  const RunReport report =
-      Supervisor(board, command.words, command.environment, STDERR_FILENO, patience).run();
+  const RunReport report = Supervisor({.board = board,
+                                       .hosts = {},
+                                       .host_of_rank = {},
+                                       .command = command.words,
+                                       .environment = command.environment,
+                                       .output = STDERR_FILENO,
+                                       .patience = patience})
+                               .run();
   if (!report.error.empty()) fmt::print(stderr, "error: {}\n", report.error);
   return report.exit_status;
 }

@@ -167,19 +167,9 @@ TEST_CASE("a wrong option of the start is one line that says what to do") {
 
 TEST_CASE("what this version cannot do is refused by name") {
   const auto [words, option] = GENERATE(table<Words, std::string>({
-      {{"--hostfile", "h"}, "--hostfile"},
-      {{"--include", "h"}, "--include"},
-      {{"--exclude", "h"}, "--exclude"},
-      {{"--num_nodes", "2"}, "--num_nodes"},
-      {{"--launcher", "openmpi"}, "--launcher openmpi"},
-      {{"--launcher_args", "x"}, "--launcher_args"},
       {{"--master_addr", "h"}, "--master_addr"},
       {{"--master_port", "1"}, "--master_port"},
-      {{"--ssh_port", "1"}, "--ssh_port"},
-      {{"--no_ssh_check"}, "--no_ssh_check"},
-      {{"--force_multi"}, "--force_multi"},
       {{"--elastic"}, "--elastic"},
-      {{"--dry_run"}, "--dry_run"},
   }));
   const LaunchOptions options = parse(words).launch;
   CHECK_THROWS_WITH(refuse_unavailable(options),

@@ -1,0 +1,238 @@
+#include "launcher/hosts/agent.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "launcher/child.h"
+#include "launcher/failure.h"
+#include "launcher/hosts/channel.h"
+#include "launcher/hosts/messages.h"
+#include "launcher/hosts/pair_check.h"
+#include "launcher/hosts/preflight.h"
+#include "launcher/hosts/run_place.h"
+#include "launcher/machine.h"
+#include "launcher/supervise/board_view.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kTickMs = 20;
+constexpr size_t kMostUnsent = size_t{1} << 20;  // more output of ranks waits in their pipes
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+// The ranks of this host, once they are watched.
+class Ranks {
+ public:
+  Ranks(const std::string& run, int world, const std::vector<int>& ranks)
+      : place_(run), board_(RankBoard::create(world)), view_(board_, ranks), pipes_(ranks.size()) {
+    std::string output = std::to_string(::getpid());
+    size_t mine = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      const bool here = mine < ranks.size() && ranks[mine] == rank;
+      output += fmt::format(":{}", here ? pipes_[mine++].write.get() : -1);
+    }
+    place_.publish(board_.address(), output);
+  }
+
+  const RankBoard& board() const { return board_; }
+
+  // Sends what has changed, and everything once a second.
+  void report(LineChannel& channel) {
+    const int64_t now = monotonic_ns();
+    view_.look(false);
+    const std::string state = summary();
+    if (state == sent_ && now - sent_ns_ < kHeartbeat) return;
+    sent_ = state;
+    sent_ns_ = now;
+    view_.look(true);
+    json list = json::array();
+    for (const RankReport& rank : view_.ranks()) list.push_back(to_message(rank, now));
+    channel.send({{"say", "ranks"},
+                  {"ranks", list},
+                  {"stopped", view_.stopped()},
+                  {"kills", view_.out_of_memory_kills()}});
+  }
+
+  void forward(LineChannel& channel) {
+    std::array<char, 8192> buffer;
+    for (size_t i = 0; i < pipes_.size(); ++i)
+      while (channel.unsent() < kMostUnsent) {
+        const ssize_t n = ::read(pipes_[i].read.get(), buffer.data(), buffer.size());
+        if (n <= 0) break;
+        channel.send({{"say", "output"},
+                      {"rank", view_.ranks()[i].rank},
+                      {"text", to_json_text({buffer.data(), static_cast<size_t>(n)})}});
+      }
+  }
+
+  void kill() { view_.kill_all(); }
+
+ private:
+  // What the launching process must learn of at once.
+  std::string summary() const {
+    std::string text;
+    for (const RankReport& r : view_.ranks())
+      text += fmt::format("{} {} {} {} {};", r.pid, r.gone, static_cast<int>(r.state),
+                          static_cast<int>(r.failure_kind), r.suspended_since != 0);
+    return text;
+  }
+
+  RunPlace place_;
+  RankBoard board_;
+  BoardView view_;
+  std::vector<Pipe> pipes_;  // what ranks write, in their order
+  std::string sent_;
+  int64_t sent_ns_ = 0;
+};
+
+class Agent {
+ public:
+  explicit Agent(const AgentHooks& hooks) : hooks_(hooks), channel_(STDIN_FILENO, STDOUT_FILENO) {}
+
+  int run() {
+    std::string why;
+    try {
+      serve();
+    } catch (...) {
+      why = current_failure().text;
+      channel_.send({{"say", "fault"}, {"text", to_json_text(why)}});
+    }
+    if (!run_.empty()) kill_run(run_);
+    if (ranks_) ranks_->forward(channel_);
+    ranks_.reset();
+    if (ended_) channel_.send({{"say", "bye"}});
+    for (int i = 0; i < 100 && channel_.unsent() > 0; ++i) {
+      channel_.flush();
+      ::poll(nullptr, 0, kTickMs);
+    }
+    return why.empty() ? 0 : 2;
+  }
+
+ private:
+  void serve() {
+    int64_t last_word = monotonic_ns();
+    while (!ended_) {
+      pollfd door{STDIN_FILENO, POLLIN, 0};
+      ::poll(&door, 1, kTickMs);
+      const bool open = channel_.receive();
+      while (auto message = channel_.take()) {
+        last_word = monotonic_ns();
+        obey(*message);
+      }
+      if (!open || monotonic_ns() - last_word > kLongestSilence) return;
+      answer_late();
+      if (!ranks_ && monotonic_ns() - last_alive_ns_ >= kHeartbeat) {
+        last_alive_ns_ = monotonic_ns();
+        channel_.send({{"say", "alive"}});
+      }
+      if (ranks_) {
+        ranks_->report(channel_);
+        ranks_->forward(channel_);
+      }
+      channel_.flush();
+    }
+  }
+
+  void obey(const json& m) {
+    const std::string what = m.at("do").get<std::string>();
+    if (what == "hello") {
+      hello(m);
+    } else if (what == "input") {
+      late_ = std::make_shared<Late>();
+      const AgentInput input{m.at("words").get<std::vector<std::string>>(),
+                             m.at("directory").get<std::string>(), m.at("ranks").get<int64_t>()};
+      std::thread([late = late_, read = hooks_.read_input, input] {
+        json answer;
+        try {
+          answer = read(input);
+        } catch (...) {
+          answer = {{"error", to_json_text(current_failure().text)}};
+        }
+        answer["say"] = "input";
+        const std::lock_guard lock(late->mutex);
+        late->answer = std::move(answer);
+      }).detach();
+    } else if (what == "listen") {
+      listener_.emplace();
+      channel_.send(
+          {{"say", "listening"}, {"port", listener_->port()}, {"addresses", own_addresses()}});
+    } else if (what == "meet") {
+      check(listener_.has_value(), "an agent that does not listen was told to meet others");
+      listener_->meet(m.at("peers").get<std::vector<PeerAddress>>());
+    } else if (what == "watch") {
+      ranks_.emplace(run_, m.at("world").get<int>(), m.at("ranks").get<std::vector<int>>());
+      channel_.send({{"say", "watching"}});
+    } else if (what == "stop") {
+      if (ranks_) ranks_->board().request_stop(m.at("signal").get<int>());
+    } else if (what == "kill") {
+      if (ranks_) ranks_->kill();
+    } else if (what == "end") {
+      ended_ = true;
+    }  // "alive" needs no answer
+  }
+
+  void hello(const json& m) {
+    run_ = m.at("run").get<std::string>();
+    const MemoryOffer offer = available_memory();
+    channel_.send({{"say", "hello"},
+                   {"version", DSTRAIN_VERSION},
+                   {"program", file_checksum("/proc/self/exe")},
+                   {"host", to_json_text(host_name())},
+                   {"time", static_cast<double>(std::time(nullptr))},
+                   {"memory", offer.bytes},
+                   {"memory_source", offer.source},
+                   {"cores", std::thread::hardware_concurrency()}});
+  }
+
+  // Answers that took their time.
+  void answer_late() {
+    if (late_) {
+      const std::lock_guard lock(late_->mutex);
+      if (!late_->answer.is_null()) channel_.send(std::exchange(late_->answer, nullptr));
+    }
+    if (!listener_) return;
+    if (const auto failed = listener_->serve())
+      channel_.send({{"say", "met"}, {"failed", *failed}});
+  }
+
+  struct Late {
+    std::mutex mutex;
+    json answer;
+  };
+
+  const AgentHooks& hooks_;
+  LineChannel channel_;
+  std::string run_;
+  std::shared_ptr<Late> late_;
+  std::optional<PairCheck> listener_;
+  std::optional<Ranks> ranks_;
+  int64_t last_alive_ns_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+int run_agent(const AgentHooks& hooks) {
+  for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);
+  return Agent(hooks).run();
+}
+
+}  // namespace dstrain

@@ -1,0 +1,146 @@
+#include "launcher/hosts/agent_view.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "launcher/hosts/messages.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kKeptErrors = 4096;
+// A pause between two looks that only a suspension of this process explains.
+constexpr int64_t kLongPause = 2'000'000'000;
+
+}  // namespace
+
+AgentView::AgentView(std::string name, const std::vector<std::string>& command,
+                     std::vector<int> ranks)
+    : name_(std::move(name)),
+      own_ranks_(std::move(ranks)),
+      child_(command, {}, Child::Pipes::three),
+      channel_(child_.output(), child_.input()),
+      reports_(own_ranks_.size()),
+      last_word_ns_(monotonic_ns()) {
+  for (size_t i = 0; i < own_ranks_.size(); ++i) reports_[i].rank = own_ranks_[i];
+}
+
+void AgentView::ask(const json& question, const std::string& answer) {
+  awaited_ = answer;
+  answer_.reset();
+  channel_.send(question);
+}
+
+std::optional<json> AgentView::take_answer() {
+  return std::exchange(answer_, std::nullopt);
+}
+
+std::string AgentView::complaint() const {
+  std::string text = errors_;
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  const size_t line = text.rfind('\n');
+  return line == std::string::npos ? text : text.substr(line + 1);
+}
+
+void AgentView::lose(const std::string& why) {
+  if (ended_) return;
+  ended_ = true;
+  if (ending_) return;
+  lost_ = why;
+  lost_since_ = std::min(last_word_ns_, monotonic_ns());
+}
+
+void AgentView::look(bool) {
+  const int64_t now = monotonic_ns();
+  if (last_look_ns_ != 0 && now - last_look_ns_ > kLongPause) last_word_ns_ = now;
+  last_look_ns_ = now;
+  if (ended_) return;
+  read();
+  if (ended_) return;
+  if (answered_ && now - last_word_ns_ > kLongestSilence)
+    return lose(fmt::format("no word from it for {} s", kLongestSilence / 1'000'000'000));
+  if (now - last_sent_ns_ >= kHeartbeat) {
+    last_sent_ns_ = now;
+    channel_.send({{"do", "alive"}});
+  }
+  channel_.flush();
+}
+
+void AgentView::read() {
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = ::read(child_.errors(), buffer.data(), buffer.size())) > 0;) {
+    errors_.append(buffer.data(), static_cast<size_t>(n));
+    if (errors_.size() > kKeptErrors) errors_.erase(0, errors_.size() - kKeptErrors);
+  }
+  const bool open = channel_.receive();
+  while (const auto message = channel_.take()) {
+    last_word_ns_ = monotonic_ns();
+    answered_ = true;
+    try {
+      take_message(*message);
+    } catch (const json::exception& e) {
+      return lose(fmt::format("its agent spoke nonsense: {}", e.what()));
+    }
+  }
+  if (!channel_.fault().empty())
+    return lose(
+        fmt::format("its agent cannot be understood: {} (start-up files of shells there "
+                    "must print nothing)",
+                    channel_.fault()));
+  if (open || !child_.ended()) return;
+  const int status = *child_.ended();
+  const std::string said = complaint();
+  lose(fmt::format("the connection to it ended{}{}",
+                   WIFEXITED(status) ? fmt::format(" (exit status {})", WEXITSTATUS(status)) : "",
+                   said.empty() ? "" : ": " + said));
+}
+
+void AgentView::take_message(const json& m) {
+  const std::string what = m.at("say").get<std::string>();
+  if (what == "ranks") {
+    const int64_t now = monotonic_ns();
+    std::vector<RankReport> reports;
+    for (const json& rank : m.at("ranks")) reports.push_back(rank_report_of(rank, now));
+    const bool same =
+        std::equal(reports.begin(), reports.end(), own_ranks_.begin(), own_ranks_.end(),
+                   [](const RankReport& r, int rank) { return r.rank == rank; });
+    if (!same) return lose("its agent reports other ranks than its own");
+    reports_ = std::move(reports);
+    stopped_ = m.at("stopped").get<int>();
+    kills_ = m.at("kills").get<int64_t>();
+  } else if (what == "output") {
+    output_.emplace_back(m.at("rank").get<int>(), from_json_text(m.at("text").get<std::string>()));
+  } else if (what == "fault") {
+    lose(from_json_text(m.at("text").get<std::string>()));
+  } else if (what == "bye") {
+    ended_ = true;
+  } else if (what == awaited_) {
+    answer_ = m;
+  }
+}
+
+void AgentView::request_stop(int signal) {
+  channel_.send({{"do", "stop"}, {"signal", signal}});
+}
+
+void AgentView::kill_all() {
+  channel_.send({{"do", "kill"}});
+}
+
+void AgentView::take_output(const OutputTaker& take) {
+  for (const auto& [rank, text] : std::exchange(output_, {})) take(rank, text);
+}
+
+void AgentView::end() {
+  if (std::exchange(ending_, true) || ended_) return;
+  channel_.send({{"do", "end"}});
+}
+
+}  // namespace dstrain

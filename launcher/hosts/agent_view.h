@@ -1,0 +1,67 @@
+// AgentView: a host of the run through the agent on it. Stands on channel.h and messages.h. The agent is
+// started by ssh, or directly where the host is this machine. Invariant: no ssh outlives its view.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/child.h"
+#include "launcher/hosts/channel.h"
+#include "launcher/supervise/host_view.h"
+
+namespace dstrain {
+
+class AgentView final : public HostView {
+ public:
+  // `name`: for messages. `command`: starts the agent. `ranks`: those of the host.
+  AgentView(std::string name, const std::vector<std::string>& command, std::vector<int> ranks);
+
+  // Sends a question; the answer is the next message that says `answer`.
+  void ask(const nlohmann::json& question, const std::string& answer);
+  // The answer to the last question, once it has come.
+  std::optional<nlohmann::json> take_answer();
+  // What the command that started the agent wrote on standard error, one line.
+  std::string complaint() const;
+
+  const std::string& name() const override { return name_; }
+  void look(bool closely) override;
+  std::span<const RankReport> ranks() const override { return reports_; }
+  const std::string& lost() const override { return lost_; }
+  int64_t lost_since() const override { return lost_since_; }
+  void request_stop(int signal) override;
+  void kill_all() override;
+  int stopped() const override { return stopped_; }
+  int64_t out_of_memory_kills() const override { return kills_; }
+  void take_output(const OutputTaker& take) override;
+  void end() override;
+  bool ended() const override { return ended_; }
+
+ private:
+  void read();
+  void take_message(const nlohmann::json& message);
+  void lose(const std::string& why);
+
+  std::string name_;
+  std::vector<int> own_ranks_;
+  Child child_;
+  LineChannel channel_;
+  std::vector<RankReport> reports_;
+  std::string errors_;  // what came on standard error
+  std::string lost_;
+  int64_t lost_since_ = 0;
+  int stopped_ = 0;
+  int64_t kills_ = 0;
+  int64_t last_word_ns_;      // from the agent
+  int64_t last_sent_ns_ = 0;  // to it
+  int64_t last_look_ns_ = 0;
+  std::string awaited_;  // what the answer to the last question says
+  std::optional<nlohmann::json> answer_;
+  std::vector<std::pair<int, std::string>> output_;
+  bool answered_ = false;  // the agent has said anything yet
+  bool ending_ = false, ended_ = false;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,160 @@
+#include "launcher/hosts/launch.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "launcher/hosts/run_place.h"
+#include "launcher/rank_environment.h"
+#include "launcher/supervisor.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+#include "runtime/engine/run.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::vector<int> ranks_of(const HostRanks& host) {
+  std::vector<int> ranks;
+  for (int i = 0; i < host.ranks(); ++i) ranks.push_back(host.first_rank + i);
+  return ranks;
+}
+
+// What Open MPI leaves on this machine, and processes of the run here, go with it.
+class LocalTraces {
+ public:
+  explicit LocalTraces(const std::string& run) : run_(run) {
+    ::mkdir(mpi_directory(run_).c_str(), 0700);
+  }
+  LocalTraces(const LocalTraces&) = delete;
+  LocalTraces& operator=(const LocalTraces&) = delete;
+  ~LocalTraces() {
+    kill_run(run_);
+    std::error_code none;
+    fs::remove_all(mpi_directory(run_), none);
+  }
+
+ private:
+  std::string run_;
+};
+
+void judge(const PreflightResult& result, size_t hosts) {
+  std::vector<Finding> fatal;
+  for (const Finding& f : result.findings)
+    if (f.fatal)
+      fatal.push_back(f);
+    else
+      log::warn("{}: {}", f.host, f.text);
+  if (result.good()) return;
+  std::vector<std::string> names;
+  for (const Finding& f : fatal)
+    if (std::find(names.begin(), names.end(), f.host) == names.end()) names.push_back(f.host);
+  fail_user("{} of {} hosts {} not ready:{}", names.size(), hosts, names.size() == 1 ? "is" : "are",
+            findings_text(fatal));
+}
+
+// OpenMP threads of a rank: the least that any host has for one.
+int threads_on(const std::vector<HostRanks>& hosts, const std::vector<HostFacts>& facts) {
+  int64_t least = 1024;
+  for (const HostRanks& host : hosts)
+    for (const HostFacts& f : facts)
+      if (f.host == host.host) least = std::min(least, f.cores / host.ranks());
+  return static_cast<int>(std::max<int64_t>(1, least));
+}
+
+}  // namespace
+
+SshOptions ssh_options(const LaunchOptions& options) {
+  SshOptions ssh;
+  ssh.port = options.ssh_port;
+  return ssh;
+}
+
+std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
+                                                     const SshOptions& ssh) {
+  std::vector<std::unique_ptr<AgentView>> agents;
+  for (const HostRanks& host : hosts)
+    agents.push_back(std::make_unique<AgentView>(
+        host.host, agent_command(host.host, ssh, own_command({}).front()), ranks_of(host)));
+  return agents;
+}
+
+json input_files(const RunInput& input, const std::string& config) {
+  const Job& job = input.job();
+  json files = json::array();
+  for (const std::string& path : {config, job.data.path, job.init_weights})
+    if (!path.empty()) files.push_back({{"path", path}, {"hash", file_checksum(path)}});
+  return files;
+}
+
+PreflightQuestions questions_about(const RunInput& input, const std::string& config,
+                                   const std::vector<std::string>& words) {
+  PreflightQuestions questions;
+  questions.program_checksum = file_checksum("/proc/self/exe");
+  questions.words = words;
+  questions.world = input.job().ranks;
+  questions.files = input_files(input, config);
+  const int64_t needed = planned_bytes(input.job()) + kProcessOverheadBytes;
+  questions.check_memory = [needed](int ranks, int64_t bytes, const std::string& source) {
+    check_memory(needed, ranks, bytes, source);
+  };
+  return questions;
+}
+
+HostsStart HostsRun::plan_start() const {
+  HostsStart start;
+  start.run = new_run_name();
+  start.ssh = ssh_options(arguments_.launch);
+  start.launcher_args = arguments_.launch.launcher_args;
+  start.exported = rank_environment(environment_sources(arguments_.launch.exports)).variables;
+  start.directory = fs::current_path().string();
+  return start;
+}
+
+RankCommand HostsRun::command(const std::vector<std::string>& words) const {
+  return mpirun_on_hosts(placement_.hosts, plan_start(), own_command(words));
+}
+
+StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
+  const std::vector<HostRanks>& hosts = placement_.hosts;
+  HostsStart start = plan_start();
+  std::vector<std::unique_ptr<AgentView>> agents = start_agents(hosts, start.ssh);
+  PreflightQuestions questions = questions_about(input_, arguments_.request.path, words);
+  questions.run = start.run;
+  questions.first_contact_only = arguments_.launch.no_ssh_check;
+  const PreflightResult result = preflight(agents, questions);
+  judge(result, hosts.size());
+  start.threads = threads_on(hosts, result.facts);
+
+  const int world = placement_.ranks();
+  const auto ready = ask_all(agents, "watching", questions.seconds, [&](size_t i) {
+    return json{{"do", "watch"}, {"world", world}, {"ranks", ranks_of(hosts[i])}};
+  });
+  for (size_t i = 0; i < hosts.size(); ++i)
+    if (ready[i].is_null())
+      fail_run("{} cannot watch its ranks: {}", hosts[i].host,
+               agents[i]->lost().empty() ? "its agent does not answer" : agents[i]->lost());
+
+  const LocalTraces traces(start.run);
+  const RankCommand command = mpirun_on_hosts(hosts, start, own_command(words));
+  RankBoard requests = RankBoard::create(world);
+  SupervisedRun run{.board = requests,
+                    .hosts = {},
+                    .host_of_rank = {},
+                    .command = command.words,
+                    .environment = command.environment,
+                    .output = STDERR_FILENO,
+                    .patience = {.instruction = input_.job().timeout_s * 1'000'000'000}};
+  for (const HostRanks& host : hosts)
+    run.host_of_rank.insert(run.host_of_rank.end(), static_cast<size_t>(host.ranks()), host.host);
+  for (auto& agent : agents) run.hosts.push_back(std::move(agent));
+  RunReport report = Supervisor(std::move(run)).run();
+  return {std::move(report), requests.stop_request() != 0};
+}
+
+}  // namespace dstrain

@@ -1,0 +1,55 @@
+// Starting a run on the hosts of a placement: agents, preflight, mpirun, supervision. Stands on
+// everything else in this folder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/arguments.h"
+#include "launcher/hosts/preflight.h"
+#include "launcher/hosts/start.h"
+#include "launcher/launch_options.h"
+#include "launcher/resources.h"
+#include "launcher/restart.h"
+#include "launcher/run_input.h"
+
+namespace dstrain {
+
+// What --ssh_port and --launcher_args say about ssh and mpirun.
+SshOptions ssh_options(const LaunchOptions& options);
+
+// An agent on every host, being started.
+std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
+                                                     const SshOptions& ssh);
+
+// Preflight's questions about a run: its input as this process has read it, its memory. The input
+// outlives them.
+PreflightQuestions questions_about(const RunInput& input, const std::string& config,
+                                   const std::vector<std::string>& words);
+
+// The checksums of what a run reads, its configuration file too: [{"path", "hash"}].
+nlohmann::json input_files(const RunInput& input, const std::string& config);
+
+// A run on the hosts of a placement. What it is made from outlives it.
+class HostsRun {
+ public:
+  HostsRun(const Placement& placement, const TrainArguments& arguments, const RunInput& input)
+      : placement_(placement), arguments_(arguments), input_(input) {}
+
+  // What starts the ranks with the command line `words`, as --dry_run shows it.
+  RankCommand command(const std::vector<std::string>& words) const;
+
+  // Asks the hosts whether they are ready, starts the ranks there and supervises them until all are
+  // gone. Throws UserError where the hosts are not ready.
+  StartOutcome start(const std::vector<std::string>& words) const;
+
+ private:
+  HostsStart plan_start() const;
+
+  const Placement& placement_;
+  const TrainArguments& arguments_;
+  const RunInput& input_;
+};
+
+}  // namespace dstrain

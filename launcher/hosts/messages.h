@@ -1,0 +1,31 @@
+// What the launching process and an agent tell each other, as JSON. A message to the agent has "do", an
+// answer or report "say". Times travel as ages, since clocks differ from host to host.
+//
+//   do                                            say
+//   hello {version, run}                          hello {version, program, host, time, memory, cores},
+//                                                 then alive once a second
+//   input {words, directory, ranks}               input {error} or {files: [{path, hash}]}
+//   listen                                        listening {port, addresses}
+//   meet {peers: [{name, port, addresses}]}       met {failed: [{name, why}]}
+//   watch {world, ranks}                          watching, then ranks {ranks, stopped, kills} whenever
+//                                                 they change and once a second; output {rank, text}
+//   alive, at least once a second                 fault {text}, then it ends
+//   stop {signal}, kill
+//   end                                           bye, when nothing of the run is left
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/supervise/host_view.h"
+
+namespace dstrain {
+
+nlohmann::json to_message(const RankReport& report, int64_t now_ns);
+// Throws nlohmann::json::exception where something is missing.
+RankReport rank_report_of(const nlohmann::json& message, int64_t now_ns);
+
+// How long one end may be silent before the other takes it for lost.
+inline constexpr int64_t kLongestSilence = 5'000'000'000;
+inline constexpr int64_t kHeartbeat = 1'000'000'000;
+
+}  // namespace dstrain

@@ -1,0 +1,227 @@
+#include "launcher/hosts/preflight.h"
+
+#include <poll.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "launcher/hosts/pair_check.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+using Hosts = std::span<const std::unique_ptr<AgentView>>;
+
+constexpr double kClockTolerance = 2;  // seconds
+
+class Round {
+ public:
+  Round(Hosts hosts, const PreflightQuestions& questions) : hosts_(hosts), questions_(questions) {}
+
+  PreflightResult run() {
+    first_contact();
+    if (!questions_.first_contact_only) {
+      compare_input();
+      meet();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void find(size_t host, const std::string& check, const std::string& text, bool fatal = true) {
+    const std::string& name = hosts_[host]->name();
+    result_.findings.push_back({name, check, fatal, text});
+    if (fatal) bad_.insert(host);
+  }
+
+  // Whether the host answered; a finding where it did not.
+  bool answered(size_t host, const json& answer, const std::string& check,
+                const std::string& advice) {
+    if (!answer.is_null()) return true;
+    if (!bad_.contains(host))
+      find(host, check,
+           hosts_[host]->lost().empty()
+               ? fmt::format("no answer within {} s; {}", questions_.seconds, advice)
+               : fmt::format("{}; {}", hosts_[host]->lost(), advice));
+    return false;
+  }
+
+  void first_contact() {
+    const auto answers = ask_all(hosts_, "hello", questions_.seconds, [this](size_t) {
+      return json{{"do", "hello"}, {"version", DSTRAIN_VERSION}, {"run", questions_.run}};
+    });
+    const auto now = static_cast<double>(std::time(nullptr));
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (!answered(i, answers[i], "ssh",
+                    fmt::format("'ssh {}' must work without a password, and this dstrain be "
+                                "installed there at the same path",
+                                hosts_[i]->name())))
+        continue;
+      const json& a = answers[i];
+      HostFacts facts{hosts_[i]->name(),
+                      a.at("version").get<std::string>(),
+                      a.at("cores").get<int64_t>(),
+                      a.at("memory").get<int64_t>(),
+                      a.at("memory_source").get<std::string>(),
+                      a.at("time").get<double>() - now};
+      if (facts.version != DSTRAIN_VERSION)
+        find(i, "version",
+             fmt::format("dstrain {} there, {} here: install the same on all hosts", facts.version,
+                         DSTRAIN_VERSION));
+      else if (a.at("program").get<std::string>() != questions_.program_checksum)
+        find(i, "version",
+             fmt::format("another build of dstrain {} there: install the same file on all hosts",
+                         facts.version));
+      if (std::abs(facts.clock_ahead_s) > kClockTolerance)
+        find(i, "clock",
+             fmt::format("its clock is {:.0f} s {} this machine's: let both follow a time server",
+                         std::abs(facts.clock_ahead_s),
+                         facts.clock_ahead_s > 0 ? "ahead of" : "behind"),
+             false);
+      if (questions_.check_memory) try {
+          questions_.check_memory(static_cast<int>(hosts_[i]->ranks().size()), facts.memory_bytes,
+                                  facts.memory_source);
+        } catch (const UserError& e) {
+          find(i, "memory", e.what());
+        }
+      result_.facts.push_back(std::move(facts));
+    }
+  }
+
+  void compare_input() {
+    if (questions_.words.empty()) return;
+    const std::string directory = std::filesystem::current_path().string();
+    const auto answers = ask_all(hosts_, "input", 4 * questions_.seconds, [&](size_t i) {
+      if (bad_.contains(i)) return json();
+      return json{{"do", "input"},
+                  {"words", questions_.words},
+                  {"directory", directory},
+                  {"ranks", questions_.world}};
+    });
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) ||
+          !answered(i, answers[i], "input", "reading the configuration and the data took too long"))
+        continue;
+      if (answers[i].contains("error")) {
+        find(i, "input", from_json_text(answers[i]["error"].get<std::string>()));
+        continue;
+      }
+      const json& theirs = answers[i].at("files");
+      for (const json& file : questions_.files)
+        if (std::find(theirs.begin(), theirs.end(), file) == theirs.end())
+          find(i, "input",
+               fmt::format("{} is not the same there as here: copy it, or use a shared directory",
+                           file.at("path").get<std::string>()));
+    }
+  }
+
+  // One round of messages between all pairs of the hosts that are well so far.
+  void meet() {
+    const auto doors = ask_all(hosts_, "listening", questions_.seconds, [this](size_t i) {
+      return bad_.contains(i) ? json() : json{{"do", "listen"}};
+    });
+    std::vector<PeerAddress> peers;
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) || !answered(i, doors[i], "network", "it cannot listen for others"))
+        continue;
+      peers.push_back({hosts_[i]->name(), doors[i].at("port").get<int>(),
+                       doors[i].at("addresses").get<std::vector<std::string>>()});
+    }
+    const auto answers = ask_all(hosts_, "met", questions_.seconds, [&](size_t i) {
+      if (bad_.contains(i)) return json();
+      json others = json::array();
+      for (const PeerAddress& peer : peers)
+        if (peer.name != hosts_[i]->name()) others.push_back(peer);
+      return json{{"do", "meet"}, {"peers", others}};
+    });
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) || !answered(i, answers[i], "network", "it did not reach the others"))
+        continue;
+      for (const auto& peer : answers[i].at("failed").get<std::vector<Unreached>>())
+        find(i, "network",
+             fmt::format("cannot reach {} ({}): hosts must reach each other at any TCP port",
+                         peer.name, peer.why));
+    }
+  }
+
+  Hosts hosts_;
+  const PreflightQuestions& questions_;
+  PreflightResult result_;
+  std::set<size_t> bad_;
+};
+
+}  // namespace
+
+bool PreflightResult::good() const {
+  return std::none_of(findings.begin(), findings.end(), [](const Finding& f) { return f.fatal; });
+}
+
+PreflightResult preflight(Hosts hosts, const PreflightQuestions& questions) {
+  return Round(hosts, questions).run();
+}
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  size_t host = 0, check = 0;
+  for (const Finding& f : findings) {
+    host = std::max(host, f.host.size());
+    check = std::max(check, f.check.size());
+  }
+  std::string text;
+  for (const Finding& f : findings)
+    text += fmt::format("\n  {:<{}}  {:<{}}  {}", f.host, host, f.check, check, f.text);
+  return text;
+}
+
+std::vector<json> ask_all(Hosts hosts, const std::string& answer, double seconds,
+                          const std::function<json(size_t host)>& question) {
+  std::vector<json> answers(hosts.size());
+  std::set<size_t> waiting;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const json words = hosts[i]->lost().empty() ? question(i) : json();
+    if (words.is_null()) continue;
+    hosts[i]->ask(words, answer);
+    waiting.insert(i);
+  }
+  const int64_t end = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
+  while (!waiting.empty() && monotonic_ns() < end) {
+    ::poll(nullptr, 0, 5);
+    for (const auto& host : hosts) host->look(false);
+    std::erase_if(waiting, [&](size_t i) {
+      if (auto said = hosts[i]->take_answer()) answers[i] = std::move(*said);
+      return !answers[i].is_null() || !hosts[i]->lost().empty();
+    });
+  }
+  return answers;
+}
+
+std::string file_checksum(const std::string& path) {
+  constexpr int64_t kWhole = int64_t{256} << 20, kPieces = 64, kPiece = int64_t{1} << 20;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) fail_user("cannot read {}: {}", path, std::strerror(errno));
+  const auto size = static_cast<int64_t>(file.tellg());
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  XXH3_64bits_update(state.get(), &size, sizeof size);
+  std::vector<char> buffer(kPiece);
+  const int64_t stride = size <= kWhole ? kPiece : (size - kPiece) / (kPieces - 1);
+  for (int64_t at = 0; at < size; at += stride) {
+    file.clear();
+    file.seekg(at);
+    file.read(buffer.data(), std::min(kPiece, size - at));
+    XXH3_64bits_update(state.get(), buffer.data(), static_cast<size_t>(file.gcount()));
+  }
+  return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
+}
+
+}  // namespace dstrain

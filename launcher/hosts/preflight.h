@@ -1,0 +1,64 @@
+// Preflight: what is asked of all hosts before ranks start, each question of all hosts at once and with
+// a deadline. Stands on AgentView. Invariant: a host that does not answer costs its deadline once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/hosts/agent_view.h"
+
+namespace dstrain {
+
+struct Finding {
+  std::string host;
+  std::string check;  // "ssh", "version", "input", "memory", "clock", "network"
+  bool fatal = true;
+  std::string text;  // what is wrong, and what to do
+};
+
+// What is known of a host that answered.
+struct HostFacts {
+  std::string host;
+  std::string version;
+  int64_t cores = 0;
+  int64_t memory_bytes = 0;
+  std::string memory_source;
+  double clock_ahead_s = 0;  // of this machine's
+};
+
+struct PreflightQuestions {
+  std::string run;                 // its name
+  std::string program_checksum;    // of the dstrain here
+  std::vector<std::string> words;  // the command line; empty: input is not looked at
+  int64_t world = 1;               // ranks of the run
+  nlohmann::json files;            // what it reads here: [{"path", "hash"}]
+  // Whether `ranks` ranks fit into the memory of a host; throws UserError where they do not.
+  std::function<void(int ranks, int64_t bytes, const std::string& source)> check_memory;
+  bool first_contact_only = false;  // ask for no more than an answer and the version
+  double seconds = 15;              // the deadline of each question
+};
+
+struct PreflightResult {
+  std::vector<HostFacts> facts;
+  std::vector<Finding> findings;
+  bool good() const;
+};
+
+PreflightResult preflight(std::span<const std::unique_ptr<AgentView>> hosts,
+                          const PreflightQuestions& questions);
+
+// A line for each finding, two blanks before it: host, check, text.
+std::string findings_text(const std::vector<Finding>& findings);
+
+// Sends each host that is not lost its question (null: none) and waits until all have answered or are
+// lost, or `seconds` are over. Null: no answer.
+std::vector<nlohmann::json> ask_all(std::span<const std::unique_ptr<AgentView>> hosts,
+                                    const std::string& answer, double seconds,
+                                    const std::function<nlohmann::json(size_t host)>& question);
+
+// Of a file's bytes; of one above 256 MiB its size and 64 pieces of it. Throws UserError.
+std::string file_checksum(const std::string& path);
+
+}  // namespace dstrain

@@ -1,0 +1,109 @@
+#include "launcher/hosts/preflight.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <fstream>
+
+#include "launcher/hosts/pair_check.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+// Agents that are shell scripts, all started at once.
+std::vector<std::unique_ptr<AgentView>> agents(int count, const std::string& script) {
+  std::vector<std::unique_ptr<AgentView>> all;
+  for (int i = 0; i < count; ++i)
+    all.push_back(std::make_unique<AgentView>("node" + std::to_string(i + 1),
+                                              std::vector<std::string>{"/bin/sh", "-c", script},
+                                              std::vector<int>{i}));
+  return all;
+}
+
+TEST_CASE("ten hosts that do not answer cost one deadline, each is named") {
+  const auto hosts = agents(10, "sleep 60");
+  PreflightQuestions questions;
+  questions.seconds = 0.5;
+  const auto begin = std::chrono::steady_clock::now();
+  const PreflightResult result = preflight(hosts, questions);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(4));
+  CHECK_FALSE(result.good());
+  REQUIRE(result.findings.size() == 10);
+  CHECK(result.findings[9].host == "node10");
+  CHECK(result.findings[9].check == "ssh");
+  CHECK(result.findings[9].text.find("no answer within 0.5 s") == 0);
+}
+
+TEST_CASE("what ssh says is told") {
+  const auto hosts = agents(1, "echo 'ssh: Could not resolve hostname' >&2; exit 255");
+  const PreflightResult result = preflight(hosts, {});
+  REQUIRE(result.findings.size() == 1);
+  CHECK(result.findings[0].text.find("the connection to it ended (exit status 255): ssh: Could not "
+                                     "resolve hostname; 'ssh node1' must work") == 0);
+}
+
+TEST_CASE("an agent that speaks nonsense is no agent") {
+  const auto hosts = agents(1, "echo 'Welcome to node1'; exec sleep 60");
+  PreflightQuestions questions;
+  questions.seconds = 1;
+  CHECK_FALSE(preflight(hosts, questions).good());
+}
+
+TEST_CASE("another version, another build, too little memory, a wrong clock") {
+  const auto hosts = agents(
+      1,
+      R"(read -r line; echo '{"say": "hello", "version": "0.0.1", "program": "ff", "host": "x", )"
+      R"("time": 1, "memory": 5, "memory_source": "m", "cores": 2}'; exec sleep 60)");
+  PreflightQuestions questions;
+  questions.first_contact_only = true;
+  questions.check_memory = [](int ranks, int64_t bytes, const std::string&) {
+    fail_user("{} ranks, {} bytes", ranks, bytes);
+  };
+  const PreflightResult result = preflight(hosts, questions);
+  REQUIRE(result.findings.size() == 3);
+  CHECK(result.findings[0].check == "version");
+  CHECK(result.findings[1].check == "clock");
+  CHECK_FALSE(result.findings[1].fatal);
+  CHECK(result.findings[2].text == "1 ranks, 5 bytes");
+  const std::string text = findings_text(result.findings);
+  CHECK(text.find("\n  node1  version  dstrain 0.0.1 there") != std::string::npos);
+}
+
+TEST_CASE("checksums tell files apart") {
+  const std::string base = std::string(DSTRAIN_BINARY_DIR) + "/checksum";
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(base + name) << text;
+    return file_checksum(base + name);
+  };
+  const std::string one = write("1", "abc");
+  CHECK(one == write("2", "abc"));
+  CHECK(one != write("3", "abd"));
+  CHECK(one != write("4", "abc\n"));
+  CHECK_THROWS_AS(file_checksum(base + "none"), UserError);
+}
+
+TEST_CASE("pairs that listen meet, a closed port is told") {
+  PairCheck a, b;
+  const std::vector<std::string> here = {"127.0.0.1"};
+  int closed = 0;
+  { closed = PairCheck().port(); }
+  a.meet({{"b", b.port(), here}, {"c", closed, here}});
+  b.meet({{"a", a.port(), here}});
+  std::optional<std::vector<Unreached>> of_a, of_b;
+  for (int i = 0; i < 2000 && !(of_a && of_b); ++i) {
+    if (auto failed = a.serve()) of_a = failed;
+    if (auto failed = b.serve()) of_b = failed;
+    ::usleep(1000);
+  }
+  REQUIRE(of_a);
+  REQUIRE(of_b);
+  CHECK(of_b->empty());
+  REQUIRE(of_a->size() == 1);
+  CHECK((*of_a)[0].name == "c");
+  CHECK((*of_a)[0].why == "127.0.0.1: Connection refused");
+}
+
+}  // namespace
+}  // namespace dstrain

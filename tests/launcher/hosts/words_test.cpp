@@ -1,0 +1,67 @@
+// The words that leave this machine: for ssh, for the shell behind it, for mpirun.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "launcher/hosts/start.h"
+#include "launcher/quote.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+bool has_pair(const std::vector<std::string>& words, const std::string& a, const std::string& b) {
+  for (size_t i = 0; i + 1 < words.size(); ++i)
+    if (words[i] == a && words[i + 1] == b) return true;
+  return false;
+}
+
+TEST_CASE("ssh never asks, and a host is never an option") {
+  SshOptions options;
+  options.port = 2222;
+  const auto words = ssh_command(options, "node1", {"/opt/a b/dstrain", "host_agent"});
+  CHECK(std::find(words.begin(), words.end(), "-oBatchMode=yes") != words.end());
+  CHECK(std::find(words.begin(), words.end(), "-oPort=2222") != words.end());
+  CHECK(has_pair(words, "--", "node1"));
+  CHECK(words.back() == shell_command({"/opt/a b/dstrain", "host_agent"}));
+  CHECK_THROWS_AS(ssh_command(options, "-oProxyCommand=x", {"x"}), InternalError);
+  CHECK_THROWS_AS(ssh_command(options, "", {"x"}), InternalError);
+}
+
+TEST_CASE("mpirun gets hosts, slots, settings and the environment as words of their own") {
+  HostsStart start;
+  start.run = "/tmp/dstrain-0123";
+  start.exported = {{"NAME", "a value; $(x)"}, {"OMP_NUM_THREADS", "7"}};
+  start.launcher_args = {"--tag-output"};
+  start.directory = "/work dir";
+  start.threads = 1;
+  const std::vector<HostRanks> hosts = {{"node1", {0, 1}, 0}, {"node2", {3}, 2}};
+  const RankCommand command = mpirun_on_hosts(hosts, start, {"/bin/dstrain", "--config", "c.json"});
+  CHECK(has_pair(command.words, "--host", "node1:2,node2:1"));
+  CHECK(has_pair(command.words, "-np", "3"));
+  CHECK(has_pair(command.words, "--wdir", "/work dir"));
+  CHECK(has_pair(command.words, "-x", "NAME"));
+  CHECK(has_pair(command.words, "-x", "DSTRAIN_RUN"));
+  CHECK(has_pair(command.words, "orte_tmpdir_base", "/tmp/dstrain-0123.mpi"));
+  const std::vector<std::string> end(command.words.end() - 4, command.words.end());
+  CHECK(end == std::vector<std::string>{"--tag-output", "/bin/dstrain", "--config", "c.json"});
+  const auto& added = command.environment;
+  const auto is = [](const char* name, const char* value) {
+    return std::pair<std::string, std::string>(name, value);
+  };
+  CHECK(std::find(added.begin(), added.end(), is("NAME", "a value; $(x)")) != added.end());
+  CHECK(std::find(added.begin(), added.end(), is("OMP_NUM_THREADS", "7")) != added.end());
+  CHECK(std::find(added.begin(), added.end(), is("OMP_NUM_THREADS", "1")) == added.end());
+  CHECK(command_text(command).find("NAME='a value; $(x)' ") != std::string::npos);
+
+  start.ssh.words = {"-oProxyCommand=ssh gate"};
+  CHECK_THROWS_WITH(mpirun_on_hosts(hosts, start, {"x"}),
+                    Catch::Contains("with a blank or quote in it: '-oProxyCommand=ssh gate'"));
+}
+
+TEST_CASE("this machine is known by its own names alone") {
+  CHECK(is_this_machine("localhost"));
+  CHECK_FALSE(is_this_machine("no-such-host"));
+}
+
+}  // namespace
+}  // namespace dstrain
