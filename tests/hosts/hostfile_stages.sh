@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# A hostfile of two hosts with two ranks each: at every ZeRO stage the weights are bitwise those of four
+# ranks on one host, nothing is left behind; and hosts that are not ready are told before anything starts.
+#   tests/hosts/hostfile_stages.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+
+hosts_up 2
+cd "$HOSTS_DIR"
+training_files
+hosts_file 2 2 >hosts
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+
+hosts_on node1 "$dstrain" doctor --hostfile hosts --config c.json >doctor.log 2>&1 || fail doctor doctor.log
+grep -q '^node2: dstrain .* 2 ranks' doctor.log || fail 'doctor does not tell about node2' doctor.log
+
+for stage in 0 1 2 3; do
+  training_reference "$dstrain" "$stage"
+  hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "two$stage" \
+    --set "zero_optimization.stage=$stage" >"two$stage.log" 2>&1 || fail "stage $stage" "two$stage.log"
+  same_weights "$stage" "two$stage"
+  [[ -z $(hosts_pids node1)$(hosts_pids node2) ]] || fail 'processes are left' "two$stage.log"
+done
+
+# A signal ends the run after its step, on both hosts.
+hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output stopped --steps 100000 >stopped.log 2>&1 &
+run=$!
+hosts_wait_until 'three steps are done' grep -q '^step=3 ' stopped.log
+kill -TERM "$(hosts_pids node1 "$dstrain --hostfile" | sort -n | head -n 1)"
+status=0
+wait "$run" || status=$?
+((status == 143)) && [[ -e stopped/model.safetensors ]] || fail "SIGTERM: status $status" stopped.log
+
+# A host that does not answer, and one that has another configuration.
+status=0
+hosts_link node2 down
+hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output no >silent.log 2>&1 || status=$?
+hosts_link node2 up
+((status == 1)) && grep -q '1 of 2 hosts is not ready:' silent.log && grep -q '^  node2  ssh ' silent.log ||
+  fail "a silent host: status $status" silent.log
+echo "hosts that are not ready are told"
