@@ -17,9 +17,9 @@
 
 #include "launcher/rank_link.h"
 #include "launcher/rank_output.h"
+#include "launcher/rank_watch.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervise/board_view.h"
-#include "launcher/supervise/rank_watch.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

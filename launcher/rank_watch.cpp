@@ -1,4 +1,4 @@
-#include "launcher/supervise/rank_watch.h"
+#include "launcher/rank_watch.h"
 
 #include <algorithm>
 #include <limits>
