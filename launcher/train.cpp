@@ -186,7 +186,7 @@ std::optional<int> first_failed(Communicator& comm, bool failed) {
 // A rank of srun's could not read its input. Slurm lets the other tasks live, so ranks tell each other:
 // one error, and all end.
 int fail_with_peers(const Failure& failure, int rank) {
-  const std::unique_ptr<Communicator> comm = connect(1);
+  const std::unique_ptr<Communicator> comm = connect(1, Job{}, nullptr);
   if (first_failed(*comm, true) == rank) print_error(log::rank_mark(rank) + failure.text);
   comm->finish();
   return failure.exit_status();
