@@ -146,7 +146,7 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate, "
-       "generate or hosts)"},
+       "generate, hosts or doctor)"},
       {"fly", "unknown command 'fly' (train, plan, check, estimate, generate, hosts or doctor)"},
       {"--config c --num_gpus 0", "--num_gpus: expected an integer from 1 to 65536, got '0'"},
       {"--config c --num_gpus two", "--num_gpus: expected an integer from 1 to 65536, got 'two'"},
