@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Paths and values that a shell would run, in a run over ssh: they arrive as they are, or are refused.
+#   tests/hosts/hostile.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+
+hosts_up 2
+# A shell that runs the command leaves a file where it is, or in the home directory, where ssh's begin.
+mark=hosts_ran_$$
+name="it's \$(touch $mark) \`touch $mark\`; touch $mark; \"x\" & * -y"
+mkdir "$HOSTS_DIR/$name"
+cd "$HOSTS_DIR/$name"
+training_files
+mv c.json "$name.json"
+mv text.txt "$name.txt"
+hosts_file 1 1 >hosts
+printf 'FROM_FILE=%s\n' "$name" >.deepspeed_env
+export OMP_NUM_THREADS=1 NCCL_HOSTILE=$name
+
+run() {
+  hosts_on node1 "$dstrain" --hostfile hosts --config "$name.json" --data "$name.txt" \
+    --output "$name out" --export "VALUE=$name" "$@" >log 2>&1
+}
+
+run --steps 2 || fail 'a run with hostile paths and values' log
+[[ -e "$name out/model.safetensors" ]] || fail 'the weights are not where they belong' log
+echo 'hostile paths and values are data'
+
+# While it runs: every rank has the values, on the other host too.
+run --steps 100000000 &
+launcher=$!
+hosts_wait_until 'the run has begun' grep -q 'step=1 ' log
+for host in node1 node2; do
+  seen=0
+  for process in $(hosts_pids "$host" "$name.json"); do
+    tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -q '^OMPI_COMM_WORLD_RANK=' || continue
+    seen=$((seen + 1))
+    for variable in "VALUE=$name" "FROM_FILE=$name" "NCCL_HOSTILE=$name"; do
+      grep -Fxzq "$variable" "/proc/$process/environ" || fail "a rank on $host lacks ${variable%%=*}" log
+    done
+  done
+  ((seen == 1)) || fail "$seen ranks on $host" log
+  echo "$host: the values have arrived"
+done
+for process in $(hosts_pids node1 "$name.json"); do kill -KILL "$process" 2>/dev/null || true; done
+wait "$launcher" || true
+
+for words in "--launcher_args=--mca x \"\$(touch $mark)\"" "--export=OMPI_MCA_x=\$(touch $mark)"; do
+  status=0
+  run --steps 2 "$words" || status=$?
+  ((status == 1)) || fail "status $status of $words" log
+  grep -q "hands it to other hosts' shells" log || fail "$words is not refused" log
+  echo "refused: ${words%%=*} with a command for a shell"
+done
+
+[[ -z $(find "$HOSTS_DIR" ~ -maxdepth 3 -name "$mark") ]] ||
+  fail 'a shell has run a name, a path or a value' log
+echo 'no shell has run anything'
