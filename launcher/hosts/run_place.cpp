@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <sstream>
 #include <system_error>
 #include <thread>
 
@@ -34,9 +35,11 @@ fs::path run_directory(const std::string& run) {
   return fmt::format("{}-{}", run, host_name());
 }
 
+// What can be read of it: a process may end while its file is read.
 std::string read_whole(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream text;
+  text << std::ifstream(file, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 bool has_ended(const fs::path& process) {

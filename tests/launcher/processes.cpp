@@ -55,17 +55,12 @@ std::vector<pid_t> processes_with(const std::string& token) {
     pid_t pid = 0;
     const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (status != std::errc() || *end != '\0') continue;
+    // A process may end while its file is read, which is an end of file to getline().
     std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    std::string word;
-    for (const char c : std::string(std::istreambuf_iterator<char>(file), {})) {
-      if (c != '\0') {
-        word += c;
-      } else if (word == token) {
-        found.push_back(pid);
-        break;
-      } else {
-        word.clear();
-      }
+    for (std::string word; std::getline(file, word, '\0');) {
+      if (word != token) continue;
+      found.push_back(pid);
+      break;
     }
   }
   return found;
