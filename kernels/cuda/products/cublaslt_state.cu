@@ -31,12 +31,13 @@ void check_cublas(cublasStatus_t status, const char* what) {
     fail_run("{}: {} ({})", what, cublasLtGetStatusString(status), cublasLtGetStatusName(status));
 }
 
-ProductState::ProductState() {
-  check_cublas(cublasLtCreate(&handle_), "cuBLASLt");
+ProductState::~ProductState() {
+  if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
-ProductState::~ProductState() {
-  cublasLtDestroy(handle_);
+cublasLtHandle_t ProductState::handle() {
+  if (handle_ == nullptr) check_cublas(cublasLtCreate(&handle_), "cuBLASLt");
+  return handle_;
 }
 
 std::optional<cublasLtMatmulAlgo_t> ProductState::algorithm(const Product& p,
@@ -46,7 +47,7 @@ std::optional<cublasLtMatmulAlgo_t> ProductState::algorithm(const Product& p,
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle_, matmul.desc.get(), matmul.a.get(), matmul.b.get(), matmul.d.get(), matmul.d.get(),
+      handle(), matmul.desc.get(), matmul.a.get(), matmul.b.get(), matmul.d.get(), matmul.d.get(),
       our_preference().get(), 1, &best, &found);
   std::optional<cublasLtMatmulAlgo_t> choice;
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) {

@@ -41,12 +41,13 @@ struct Matmul {
 
 class ProductState {
  public:
-  ProductState();
+  ProductState() = default;
   ProductState(const ProductState&) = delete;
   ProductState& operator=(const ProductState&) = delete;
   ~ProductState();
 
-  cublasLtHandle_t handle() const { return handle_; }
+  // Made when a kernel first needs it: sizes are known without a GPU.
+  cublasLtHandle_t handle();
   // The algorithm the library's heuristic puts first for this product, asked once per product; nothing
   // where it has none.
   std::optional<cublasLtMatmulAlgo_t> algorithm(const Product& product, const Matmul& matmul);
