@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -231,6 +232,8 @@ class Agent {
 }  // namespace
 
 int run_agent(const AgentHooks& hooks) {
+  // Started on the launching machine itself it is a Child, and would die before it had tidied up.
+  ::prctl(PR_SET_PDEATHSIG, 0);
   for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);
   return Agent(hooks).run();
 }

@@ -31,7 +31,8 @@ training_files
 hosts_file 2 2 >hosts
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 sed 's/"lr": 1e-3/"lr": 2e-3/' c.json >other.json
-mkdir out empty
+mkdir out empty tmp
+export TMPDIR=$HOSTS_DIR/tmp  # for the run's own files, so that what is left can be told
 group=/sys/fs/cgroup/memory/dstrain-faults-$$
 
 # The newest rank of a host, as this script sees it, and as its own host does.
@@ -54,7 +55,7 @@ strike_exception() {
       detects 'node2: .*text\.txt'
       nsenter -t "${HOSTS_INIT[node2]}" --mount mount --bind "$HOSTS_DIR/empty" "$HOSTS_DIR/text.txt"
       ;;
-    step) detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*not finite' ;;
+    step) detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*non-finite' ;;
     save)
       r=$(newest_rank node2)
       detects "rank [0-3] \(pid [0-9]+ on node[12]\) failed .*Too many open files"
@@ -127,14 +128,13 @@ await() {
 left() {
   hosts_pids node1
   hosts_pids node2
-  local node
-  for node in node1 node2; do hosts_on "$node" sh -c 'ls -d /tmp/dstrain-????????????????-* 2>/dev/null' || true; done
+  find "$TMPDIR" -mindepth 1 -maxdepth 1 -name 'dstrain-*'
 }
 
 # run FAULT MOMENT: one cell once; appends "NAMED LEFT MILLISECONDS STATUS" to results.
 run() {
   local fault=$1 moment=$2 job begin end status=0 named=yes count waited
-  rm -rf out/* log expected
+  rm -rf out/* tmp/* log expected
   local options=(--steps 100000 --save_interval 40)
   [[ $fault/$moment != exception/step ]] || options=(--steps 100000 --set optimizer.params.lr=1e30)
   [[ $fault != config ]] || strike_config
