@@ -26,7 +26,7 @@ void together(Communicator& comm, std::string_view what, Action&& action) {
   comm.gather_values({&failed, 1}, all);
   if (error) std::rethrow_exception(error);
   for (size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] != 0) fail_run("rank {} could not {}; its own message says why", rank, what);
+    if (all[rank] != 0) fail_peer("rank {} could not {}; its own message says why", rank, what);
 }
 
 }  // namespace dstrain

@@ -31,7 +31,8 @@ training_files
 hosts_file 2 2 >hosts
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 sed 's/"lr": 1e-3/"lr": 2e-3/' c.json >other.json
-mkdir out empty tmp
+for node in node1 node2; do cp c.json "$node/own/c.json"; done  # each host has its own
+mkdir out tmp
 export TMPDIR=$HOSTS_DIR/tmp  # for the run's own files, so that what is left can be told
 group=/sys/fs/cgroup/memory/dstrain-faults-$$
 
@@ -39,22 +40,24 @@ group=/sys/fs/cgroup/memory/dstrain-faults-$$
 newest_rank() { hosts_pids "$1" "$dstrain --hostfile" | sort -n | tail -n 1; }
 ranks_of() { hosts_pids "$1" "$dstrain --hostfile" | wc -l; }
 pid_there() { sed -n 's/^NSpid:.*\t//p' "/proc/$1/status"; }
-launcher() { hosts_pids node1 "$dstrain --hostfile" | sort -n | head -n 1; }
+launcher() {
+  local process
+  for process in $(hosts_pids node1 "$dstrain --hostfile" | sort -n); do
+    [[ $(tr '\0' ' ' <"/proc/$process/cmdline") == "$dstrain "* ]] && echo "$process" && return
+  done
+}
 detects() { printf '%s' "$1" >expected; }
 
 # Each fault strikes, and says by which regular expression the report must name it.
 strike_kill() { local r; r=$(newest_rank node2); detects "(rank [23] \(pid $(pid_there "$r") on node2\) was killed by|rank [23] with PID .* exited on) signal 9 \(Killed\)"; kill -KILL "$r"; }
 strike_stop() { local r; r=$(newest_rank node2); detects "rank [23] \(pid $(pid_there "$r") on node2\) is stopped"; kill -STOP "$r"; }
 strike_abort() { local r; r=$(newest_rank node1); detects "(rank [01] \(pid $(pid_there "$r") on node1\) was killed by|rank [01] with PID .* exited on) signal 6 \(Aborted\)"; kill -ABRT "$r"; }
-# At the start the data of one host cannot be read; in a step numbers become infinite (run() sees to that);
-# while saving no further file can be opened.
+# At the start ranks refuse a variable that only they get, in a step numbers become infinite (run() sees to
+# both); while saving no further file can be opened.
 strike_exception() {
   local r
   case $1 in
-    start)
-      detects 'node2: .*text\.txt'
-      nsenter -t "${HOSTS_INIT[node2]}" --mount mount --bind "$HOSTS_DIR/empty" "$HOSTS_DIR/text.txt"
-      ;;
+    start) detects 'the environment variable DSTRAIN_COMM is .broken.' ;;
     step) detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*non-finite' ;;
     save)
       r=$(newest_rank node2)
@@ -80,7 +83,7 @@ strike_disk() {
   detects 'rank [01] \(pid [0-9]+ on node1\) failed .*(No space left on device|File too large)'
   for r in $(hosts_pids node1 "$dstrain --hostfile" | sort -n | tail -n 2); do prlimit --pid "$r" --fsize=1; done
 }
-strike_config() { detects 'node2 +input +c\.json is not the same there'; nsenter -t "${HOSTS_INIT[node2]}" --mount mount --bind "$HOSTS_DIR/other.json" "$HOSTS_DIR/c.json"; }
+strike_config() { detects 'node2 +input +.*c\.json is not the same there'; cp other.json node2/own/c.json; }
 strike_link() { detects 'node2 was lost: no word from it'; hosts_link node2 down; }
 strike_sshd() { detects 'node2 was lost: the connection to it ended'; hosts_sshd node2 stop; }
 strike_launcher() { detects ''; kill -KILL "$(launcher)"; }
@@ -88,8 +91,7 @@ strike_launcher() { detects ''; kill -KILL "$(launcher)"; }
 mend() {
   hosts_link node2 up
   [[ $1 != sshd ]] || hosts_sshd node2 start
-  [[ $1 != config ]] || nsenter -t "${HOSTS_INIT[node2]}" --mount umount "$HOSTS_DIR/c.json"
-  nsenter -t "${HOSTS_INIT[node2]}" --mount umount "$HOSTS_DIR/text.txt" 2>/dev/null || true
+  cp c.json node2/own/c.json
   [[ ! -d $group ]] || rmdir "$group" 2>/dev/null || true
 }
 
@@ -115,7 +117,6 @@ possible() {
 await() {
   local end=$((SECONDS + 40))
   until case $1 in
-    files) [[ -n $(hosts_pids node2 orted) ]] ;;
     start) (($(ranks_of node2) >= 2)) ;;
     first) grep -q ' a rank$' log ;;
     step) grep -q '^step=[3-9]' log ;;
@@ -136,15 +137,15 @@ run() {
   local fault=$1 moment=$2 job begin end status=0 named=yes count waited
   rm -rf out/* tmp/* log expected
   local options=(--steps 100000 --save_interval 40)
+  [[ $fault/$moment != exception/start ]] || options+=(--export DSTRAIN_COMM=broken)
   [[ $fault/$moment != exception/step ]] || options=(--steps 100000 --set optimizer.params.lr=1e30)
   [[ $fault != config ]] || strike_config
   begin=$(date +%s%N)
-  (hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output out "${options[@]}" >log 2>&1) &
+  (hosts_on node1 timeout --foreground 90 "$dstrain" --hostfile hosts --config "$HOSTS_OWN/c.json" --output out "${options[@]}" >log 2>&1) &
   job=$!
   if [[ $fault != config ]]; then
     touch log
     case $fault/$moment in
-      exception/start) await files "$job" ;;  # between the preflight and the ranks
       exception/step) await first "$job" ;;
       exception/save) await step "$job" ;;
       *) await "$moment" "$job" ;;
