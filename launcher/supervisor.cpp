@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <string_view>
 #include <utility>
 
@@ -180,13 +180,16 @@ class Watch {
   // Where the command says that a rank ended which had not joined yet: that, in its words. Ranks that
   // vanish then do so because the command stops them.
   std::string ended_unseen() const {
-    static const std::regex ended(
-        R"(process rank (\d+) with PID \d+ on node \S+ exited on signal \d+ \([^)]*\))");
-    std::smatch match;
-    if (ranks_.culprit() && !ranks_.culprit_vanished()) return "";
-    if (!std::regex_search(said_, match, ended) || ranks_.has_joined(std::stoi(match[1])))
+    // "process rank 3 with PID 4711 on node n2 exited on signal 9 (Killed)", as Open MPI says it.
+    constexpr std::string_view kBegin = "process rank ";
+    const size_t begin = said_.find(kBegin), end = said_.find(')', begin);
+    if (end == std::string::npos || (ranks_.culprit() && !ranks_.culprit_vanished())) return "";
+    const std::string said = said_.substr(begin, end + 1 - begin);
+    const int rank = std::atoi(said.c_str() + kBegin.size());
+    if (said.find(" exited on signal ") == std::string::npos || rank >= board_.ranks() ||
+        ranks_.has_joined(rank))
       return "";
-    return fmt::format("{} before it had begun", match[0].str().substr(std::strlen("process ")));
+    return fmt::format("{} before it had begun", said.substr(std::strlen("process ")));
   }
 
   // How a rank that vanished has ended, as far as the command tells: its status is that of the first
