@@ -28,6 +28,7 @@ struct HostFacts {
   double clock_ahead_s = 0;  // of this machine's
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): an empty json allocates nothing
 struct PreflightQuestions {
   std::string run;                 // its name
   std::string program_checksum;    // of the dstrain here
