@@ -142,4 +142,11 @@ void refuse_unavailable(const LaunchOptions& o) {
       fail_user("{} is not available in this version of dstrain: leave it out", row.option);
 }
 
+void refuse_on_hosts(const LaunchOptions& options) {
+  if (!options.rank_log_dir.empty())
+    fail_user(
+        "--enable_each_rank_log is not available for ranks on several hosts in this version of "
+        "dstrain: leave it out");
+}
+
 }  // namespace dstrain

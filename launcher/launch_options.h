@@ -52,5 +52,7 @@ void add_launch_options(CommandLine& line, LaunchOptions& options);
 
 // Refuses what this version cannot do yet, by the name of the option. Throws UserError.
 void refuse_unavailable(const LaunchOptions& options);
+// Likewise what it cannot do for ranks on several hosts.
+void refuse_on_hosts(const LaunchOptions& options);
 
 }  // namespace dstrain

@@ -318,6 +318,7 @@ bool on_hosts(const Placement& placement, const LaunchOptions& options) {
 int run_on_hosts(const Placement& placement, const TrainArguments& arguments, const RunInput& input,
                  const std::vector<std::string>& words) {
   const LaunchOptions& options = arguments.launch;
+  refuse_on_hosts(options);
   log::info("launcher openmpi: {} ranks on {} hosts{}, started by ssh and mpirun",
             placement.ranks(), placement.hosts.size(),
             placement.hostfile.empty() ? "" : " of " + placement.hostfile);
@@ -365,22 +366,22 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   if (!several && (ranks == 1 || becomes_srun)) take_environment(environment.variables, words);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   const RunInput input = read_input(request);
-  if (several) {
-    check_surroundings(input.job(), 0);
-    announce(input);
-    return run_on_hosts(placement, arguments, input, rank_words);
-  }
-  if (becomes_srun) launch_by_srun(*job, options, ranks, words);
-  check_surroundings(input.job(), ranks);
-  if (const CoreBinding binding(options); binding.wanted())
-    binding.cores_of(ranks - 1, ranks, usable_cores());
-  if (job) log::info("Slurm job {}: {} rank{} on this node", job->id, ranks, ranks == 1 ? "" : "s");
-  announce(input);
+  if (!several && becomes_srun) launch_by_srun(*job, options, ranks, words);
   std::optional<PidFile> pid_file;
   if (options.save_pid) {
     pid_file.emplace();
     log::info("launcher pid: {}", ::getpid());
   }
+  if (several) {
+    check_surroundings(input.job(), 0);
+    announce(input);
+    return run_on_hosts(placement, arguments, input, rank_words);
+  }
+  check_surroundings(input.job(), ranks);
+  if (const CoreBinding binding(options); binding.wanted())
+    binding.cores_of(ranks - 1, ranks, usable_cores());
+  if (job) log::info("Slurm job {}: {} rank{} on this node", job->id, ranks, ranks == 1 ? "" : "s");
+  announce(input);
   // Only a rank in a process of its own can be started again.
   const bool alone = ranks == 1 && options.max_restarts == 0;
   if (options.dry_run)

@@ -176,5 +176,11 @@ TEST_CASE("what this version cannot do is refused by name") {
                     option + " is not available in this version of dstrain: leave it out");
 }
 
+TEST_CASE("logs of ranks on several hosts are refused, not left out in silence") {
+  CHECK_THROWS_WITH(refuse_on_hosts(parse({"--enable_each_rank_log", "logs"}).launch),
+                    Catch::StartsWith("--enable_each_rank_log is not available for ranks on "));
+  CHECK_NOTHROW(refuse_on_hosts(parse({"--save_pid", "--bind_cores_to_rank"}).launch));
+}
+
 }  // namespace
 }  // namespace dstrain
