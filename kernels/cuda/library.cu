@@ -1,7 +1,8 @@
-#include "kernels/cuda/families.cuh"
+#include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library.h"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/step/finish.cuh"
 #include "runtime/core/error.h"
 

@@ -1,7 +1,7 @@
 #include <cstring>
 
-#include "runtime/core/device.h"
 #include "runtime/core/error.h"
+#include "runtime/core/host_memory_device.h"
 
 namespace dstrain {
 namespace {
@@ -25,30 +25,12 @@ class CpuStream final : public Stream {
   std::unique_ptr<Graph> end_capture() override { throw InternalError("the CPU has no graphs"); }
 };
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostMemoryDevice {
  public:
   DeviceKind kind() const override { return DeviceKind::cpu; }
   std::string name() const override { return "cpu"; }
-  DeviceBytes memory() const override { return {}; }
-  Memory allocate(int64_t bytes, const std::string& what) override {
-    return Memory::anonymous(bytes, what);
-  }
-  Memory pinned(int64_t bytes, const std::string& what) override {
-    return Memory::anonymous(bytes, what);
-  }
-  std::shared_ptr<void> pin(std::byte*, int64_t) override { return nullptr; }
-  void populate(const Memory& memory, int threads) const override {
-    memory.populate(threads, "the plan");
-  }
-  void download(void* host, const void* from, int64_t bytes) override {
-    std::memcpy(host, from, static_cast<size_t>(bytes));
-  }
-  void upload(void* to, const void* host, int64_t bytes) override {
-    std::memcpy(to, host, static_cast<size_t>(bytes));
-  }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
-  void attach_thread() override {}
 };
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/device.h"
 #include "runtime/core/emulated_stream.h"
 #include "runtime/core/error.h"
+#include "runtime/core/host_memory_device.h"
 
 namespace dstrain {
 namespace {
@@ -108,30 +108,12 @@ class ThreadStream final : public Stream {
   EmulatedStream thread_;
 };
 
-class EmulatedDevice final : public Device {
+class EmulatedDevice final : public HostMemoryDevice {
  public:
   DeviceKind kind() const override { return DeviceKind::emulated; }
   std::string name() const override { return "emulated"; }
-  DeviceBytes memory() const override { return {}; }
-  Memory allocate(int64_t bytes, const std::string& what) override {
-    return Memory::anonymous(bytes, what);
-  }
-  Memory pinned(int64_t bytes, const std::string& what) override {
-    return Memory::anonymous(bytes, what);
-  }
-  std::shared_ptr<void> pin(std::byte*, int64_t) override { return nullptr; }
-  void populate(const Memory& memory, int threads) const override {
-    memory.populate(threads, "the plan");
-  }
-  void download(void* host, const void* from, int64_t bytes) override {
-    std::memcpy(host, from, static_cast<size_t>(bytes));
-  }
-  void upload(void* to, const void* host, int64_t bytes) override {
-    std::memcpy(to, host, static_cast<size_t>(bytes));
-  }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<ThreadStream>(); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<EmulatedEvent>(); }
-  void attach_thread() override {}
 };
 
 }  // namespace
