@@ -63,11 +63,11 @@ TEST_CASE("attention stays finite and right with scores in the thousands") {
     Case c;
     c.dtype = dtype, c.seq = affordable(150, 128), c.heads = 2, c.head_size = 64;
     INFO(describe(c));
-    Fixture f(c, 4000);  // scores of about +-1e4: one weight of a row outgrows all others
+    Fixture f(c, 4000);  // scores of about 1e4: one weight of a row outgrows all others
     f.run_forward();
     const Values qkv = f.qkv.values();
     const Forward expected = oracle_forward(c, qkv);
-    REQUIRE(largest(expected.lse) > 1e4);
+    REQUIRE(largest(expected.lse) > 5e3);
     parity::require_close("lse", f.lse.values(), expected.lse, {1e-6, 1e-6});
     // Scores round to 2^-24 of 1e4 and a few times that: weights are off by about 2e-3.
     parity::require_close("y", f.y.values(), expected.y, {1e-2, 1e-2 * largest(qkv)});
