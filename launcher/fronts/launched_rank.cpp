@@ -1,0 +1,35 @@
+#include "launcher/failure.h"
+#include "launcher/fronts/fronts.h"
+#include "launcher/fronts/rank_run.h"
+#include "launcher/rank_link.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+int run_launched_rank(const TrainArguments& arguments) {
+  ConfigRequest request = arguments.request;
+  const int rank = world_rank_from_environment();
+  const RankBoard board = join_launcher(rank);
+  std::unique_ptr<RankLog> log_file;
+  std::unique_ptr<Communicator> comm;
+  try {
+    const int ranks = board.ranks();
+    check(world_size_from_environment() == ranks, "{} processes for {} ranks",
+          world_size_from_environment(), ranks);
+    request.ranks = ranks;
+    log_file = RankLog::from_environment(rank);
+    const int threads = take_cores(arguments.launch, rank_on_this_host_from_environment(),
+                                   ranks_on_this_host_from_environment());
+    const RunInput input = read_input(request);
+    comm = connect(threads, input.job(), &board.slot(rank));
+    train_as(rank, input, *comm, board, threads);
+    return 0;
+  } catch (...) {
+    const Failure failure = current_failure();
+    board.fail(rank, failure.kind, failure.text);  // first, so that a peer's failure comes after it
+    if (comm) comm->abort(failure.text);
+    return failure.exit_status();
+  }
+}
+
+}  // namespace dstrain

@@ -1,0 +1,85 @@
+#include "launcher/fronts/rank_run.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "launcher/core_binding.h"
+#include "launcher/slurm.h"
+#include "runtime/core/cpu.h"
+#include "runtime/core/device.h"
+#include "runtime/core/log.h"
+
+namespace dstrain {
+namespace {
+
+// Binds this rank as far as it is known which of the visible cores are its own.
+int take_cores_of(const SlurmJob& job, int rank_on_host, int ranks_on_host) {
+  const std::vector<int> cores = usable_cores();
+  const CoreUse use = core_use(job, rank_on_host, ranks_on_host, static_cast<int>(cores.size()));
+  if (use.bound) return take_core_share(use.rank_on_host, use.ranks_on_host, use.threads);
+  bind_to_cores(cores, use.threads);
+  return use.threads;
+}
+
+}  // namespace
+
+int take_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host) {
+  const CoreBinding binding(options);
+  if (binding.wanted()) return binding.take(rank_on_host, ranks_on_host);
+  if (const std::optional<SlurmJob> job = slurm_job())
+    return take_cores_of(*job, rank_on_host, ranks_on_host);
+  const int wanted = std::getenv("OMP_NUM_THREADS") == nullptr ? 0 : ::omp_get_max_threads();
+  return take_core_share(rank_on_host, ranks_on_host, wanted);
+}
+
+void say_where(const std::string& log_prefix) {
+  log::info("each rank writes to {}_rank*.log", log_prefix);
+}
+
+std::unique_ptr<RankLog> log_of(const LaunchOptions& options, int rank) {
+  if (options.rank_log_dir.empty()) return nullptr;
+  const std::string prefix = rank_log_prefix(options.rank_log_dir);
+  if (rank == 0) say_where(prefix);
+  return std::make_unique<RankLog>(prefix, rank);
+}
+
+std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot) {
+  CommOptions options;
+  options.threads = threads;
+  options.deadline_seconds = static_cast<double>(job.timeout_s);
+  options.slot = slot;
+  options.warn = [](const std::string& text) { log::warn("{}", text); };
+  return make_communicator(options);
+}
+
+void announce(const RunInput& input) {
+  for (const std::string& warning : input.loaded.warnings) log::warn("{}", warning);
+  log::info("{}", input.dataset->summary());
+}
+
+RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const RankBoard& board,
+                    int threads) {
+  RankSlot& slot = board.slot(rank);
+  slot.set_state(RankState::running);
+  RunContext context;
+  context.comm = &comm;
+  context.slot = &slot;
+  context.stop_signal = [&board] { return board.stop_request(); };
+  context.resolved_config = resolved_config_json(input.loaded);
+  context.threads = threads;
+  context.gpu = rank_on_this_host_from_environment() % std::max(cuda_devices(), 1);
+  const RunOutcome outcome = train(input.job(), *input.dataset, context);
+  if (outcome.stop_signal != 0) board.set_stopped(outcome.stop_signal);
+  comm.finish();
+  slot.set_state(RankState::done);
+  return outcome;
+}
+
+int status_of(const RunOutcome& outcome) {
+  return outcome.stop_signal == 0 ? 0 : 128 + outcome.stop_signal;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "launcher/failure.h"
+#include "launcher/fronts/fronts.h"
+#include "launcher/fronts/rank_run.h"
+#include "launcher/slurm_front.h"
+#include "launcher/stop_signals.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+
+namespace dstrain {
+namespace {
+
+// How long a rank waits for rank 0 to report an error that both have, and for mpirun to act on it.
+constexpr std::chrono::seconds kPatience{2};
+
+// What only a launching process can do.
+void refuse_without_launcher(const LaunchOptions& options, const std::string& starter) {
+  if (options.save_pid)
+    fail_user("--save_pid names a launching dstrain, and {} started the ranks: leave it out",
+              starter);
+  if (options.max_restarts > 0)
+    fail_user(
+        "--max_restarts needs a launching dstrain, and {} started the ranks: start dstrain "
+        "without {}, or leave it out",
+        starter, starter);
+}
+
+// Rank 0's board, opened by every rank of a world on one machine, so that one failure is told once;
+// elsewhere a board of its own for each. Collective.
+RankBoard share_board(Communicator& comm) {
+  RankBoard own = RankBoard::create(comm.size());
+  if (ranks_on_this_host_from_environment() != comm.size()) return own;
+  std::array<double, 64> mine{};  // the address, a character in each
+  const std::string address = own.address();
+  std::copy(address.begin(), address.end(), mine.begin());
+  std::vector<double> all(mine.size() * static_cast<size_t>(comm.size()));
+  comm.gather_values(mine, all);
+  if (comm.rank() == 0) {
+    comm.barrier();
+    return own;
+  }
+  std::string of_root;
+  for (size_t i = 0; i < mine.size() && all[i] != 0; ++i) of_root += static_cast<char>(all[i]);
+  RankBoard board = RankBoard::attach(of_root);
+  comm.barrier();
+  return board;
+}
+
+// The lowest rank that has failed; nothing where none has. Collective.
+std::optional<int> first_failed(Communicator& comm, bool failed) {
+  const double mine = failed ? 1 : 0;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  const auto first = std::ranges::find(all, 1.0);
+  if (first == all.end()) return std::nullopt;
+  return static_cast<int>(first - all.begin());
+}
+
+// A rank of srun's could not read its input. Slurm lets the other tasks live, so ranks tell each other:
+// one error, and all end.
+int fail_with_peers(const Failure& failure, int rank) {
+  const std::unique_ptr<Communicator> comm = connect(1, Job{}, nullptr);
+  if (first_failed(*comm, true) == rank) print_error(log::rank_mark(rank) + failure.text);
+  comm->finish();
+  return failure.exit_status();
+}
+
+}  // namespace
+
+int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob>& job) {
+  ConfigRequest request = arguments.request;
+  const int rank = world_rank_from_environment();
+  const int ranks = world_size_from_environment();
+  const std::string starter = job ? "srun" : "mpirun";
+  log::set_rank(rank);
+  std::unique_ptr<Communicator> comm;
+  std::optional<RankBoard> board;
+  try {
+    refuse_unavailable(arguments.launch);
+    refuse_without_launcher(arguments.launch, starter);
+    if (request.ranks && *request.ranks != ranks)
+      fail_user("--num_gpus is {}, but {} started {} ranks: leave --num_gpus out", *request.ranks,
+                starter, ranks);
+    request.ranks = ranks;
+    request.ranks_origin = starter;
+    const std::string requeued = job ? resume_after_requeue(*job, request) : "";
+    const int ranks_here = ranks_on_this_host_from_environment();
+    const int threads =
+        take_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
+    const RunInput input = read_input(request);
+    if (rank == 0) {
+      log::info("inside mpirun: {} ranks, {} of them on this machine", ranks, ranks_here);
+      check_surroundings(input.job(), ranks_here);
+      if (!requeued.empty()) log::info("{}", requeued);
+      announce(input);
+    }
+    const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
+    comm = connect(threads, input.job(), nullptr);
+    if (job && first_failed(*comm, false)) {
+      comm->finish();
+      return 1;
+    }
+    board.emplace(share_board(*comm));
+    const StopSignals signals(*board, StopSignals::Note::none,
+                              StopSignals::Second::ends_process_later);
+    return status_of(train_as(rank, input, *comm, *board, threads));
+  } catch (...) {
+    const Failure failure = current_failure();
+    if (job && !comm) return fail_with_peers(failure, rank);
+    const bool first = board ? board->fail(rank, failure.kind, failure.text) : rank == 0;
+    if (comm) comm->abort(failure.text);
+    // Without a board all ranks fail alike over the input; where this one alone does, rank 0 lives on.
+    if (!first && !board) std::this_thread::sleep_for(kPatience);
+    if (first || !board)
+      print_error(rank == 0 ? failure.text : fmt::format("[rank {}] {}", rank, failure.text));
+    return failure.exit_status();
+  }
+}
+
+}  // namespace dstrain
