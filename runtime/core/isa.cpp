@@ -15,7 +15,7 @@
 namespace dstrain {
 namespace {
 
-constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512", "amx"};
+constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
 
 #if defined(__x86_64__)
 // Linux hands out the tile registers on request only.
@@ -26,11 +26,12 @@ bool request_tiles() {
 
 // Features that not every compiler's __builtin_cpu_supports knows by name.
 struct Cpuid {
-  bool f16c = false, amx_tile = false, amx_bf16 = false;
+  bool f16c = false, avx512_bf16 = false, amx_tile = false, amx_bf16 = false;
 };
 
 Cpuid read_cpuid() {
   constexpr unsigned kF16c = 1u << 29, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  constexpr unsigned kAvx512Bf16 = 1u << 5;
   Cpuid found;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d)) found.f16c = c & kF16c;
@@ -38,6 +39,7 @@ Cpuid read_cpuid() {
     found.amx_bf16 = d & kAmxBf16;
     found.amx_tile = d & kAmxTile;
   }
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) found.avx512_bf16 = a & kAvx512Bf16;
   return found;
 }
 
@@ -51,7 +53,8 @@ Isa offered() {
       !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") ||
       !__builtin_cpu_supports("avx512vl"))
     return Isa::avx2;
-  if (!cpuid.amx_tile || !cpuid.amx_bf16 || !request_tiles()) return Isa::avx512;
+  if (!cpuid.avx512_bf16) return Isa::avx512;
+  if (!cpuid.amx_tile || !cpuid.amx_bf16 || !request_tiles()) return Isa::avx512_bf16;
   return Isa::amx;
 }
 #else
@@ -69,7 +72,8 @@ std::string_view name_of(Isa isa) {
 Isa isa_named(std::string_view name) {
   const auto* at = std::find(std::begin(kNames), std::end(kNames), name);
   if (at == std::end(kNames))
-    fail_user("DSTRAIN_MAX_ISA is \"{}\"; expected one of baseline, avx2, avx512, amx", name);
+    fail_user("DSTRAIN_MAX_ISA is \"{}\"; expected one of baseline, avx2, avx512, avx512_bf16, amx",
+              name);
   return static_cast<Isa>(at - std::begin(kNames));
 }
 

@@ -9,10 +9,11 @@
 namespace dstrain {
 
 // Each level includes the ones before it. avx2: AVX2 with FMA and F16C; avx512: F, BW, CD, DQ and
-// VL; amx: AVX-512 and bf16 tiles that the operating system lets this process use.
-enum class Isa : uint8_t { baseline, avx2, avx512, amx };
+// VL; avx512_bf16: dot products of bf16 pairs; amx: bf16 tiles that the operating system lets this
+// process use.
+enum class Isa : uint8_t { baseline, avx2, avx512, avx512_bf16, amx };
 
-std::string_view name_of(Isa isa);  // as DSTRAIN_MAX_ISA takes it: "avx512"
+std::string_view name_of(Isa isa);  // as DSTRAIN_MAX_ISA takes it: "avx512_bf16"
 
 // The name's level; throws UserError, listing the names, where there is none.
 Isa isa_named(std::string_view name);

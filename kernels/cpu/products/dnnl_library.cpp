@@ -24,8 +24,10 @@ bool set_limit() {
     check_dnnl(dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41), "limiting it to SSE4.1");
   } else if (max_isa() == Isa::avx2) {
     check_dnnl(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2), "limiting it to AVX2");
-  } else if (max_isa() == Isa::avx512 || !tells_tile_palettes()) {
-    check_dnnl(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16), "limiting it to AVX-512");
+  } else if (max_isa() == Isa::avx512) {
+    check_dnnl(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core), "limiting it to AVX-512");
+  } else if (max_isa() == Isa::avx512_bf16 || !tells_tile_palettes()) {
+    check_dnnl(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16), "limiting it to AVX512_BF16");
   }
   return true;
 }

@@ -12,12 +12,14 @@ namespace {
 TEST_CASE("instruction sets are named, ordered, and an unknown name lists them") {
   CHECK(isa_named("baseline") < isa_named("avx2"));
   CHECK(isa_named("avx2") < isa_named("avx512"));
-  CHECK(isa_named("avx512") < isa_named("amx"));
-  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::amx})
+  CHECK(isa_named("avx512") < isa_named("avx512_bf16"));
+  CHECK(isa_named("avx512_bf16") < isa_named("amx"));
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
     CHECK(isa_named(name_of(isa)) == isa);
   CHECK_THROWS_AS(isa_named("sse9"), UserError);
-  CHECK_THROWS_WITH(isa_named("sse9"),
-                    "DSTRAIN_MAX_ISA is \"sse9\"; expected one of baseline, avx2, avx512, amx");
+  CHECK_THROWS_WITH(
+      isa_named("sse9"),
+      "DSTRAIN_MAX_ISA is \"sse9\"; expected one of baseline, avx2, avx512, avx512_bf16, amx");
 }
 
 TEST_CASE("kernels keep to the limit in the environment") {
