@@ -104,7 +104,7 @@ class Bench {
     const auto clock = [this] { return now(); };
     Times t;
     for (int i = -1; i < repetitions_; ++i) {  // the first round warms up
-      const double peak = dtype == DType::bf16 ? tile_seconds(threads_, flops, clock) : 0;
+      const double peak = dtype == DType::bf16 ? register_seconds(threads_, flops, clock) : 0;
       const double ours = seconds([&] { kernel->run(call); });
       const double theirs = seconds(rival);
       if (i < 0) continue;

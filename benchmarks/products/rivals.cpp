@@ -6,7 +6,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "kernels/cpu/products/amx_gemm.h"
+#include "kernels/cpu/products/amx_block.h"
 #include "kernels/cpu/products/dnnl_library.h"
 #include "runtime/core/isa.h"
 
@@ -39,13 +39,32 @@ memory matrix(int64_t rows, int64_t columns, bool transposed, memory::data_type 
   return memory({{rows, columns}, type, strides}, engine(), const_cast<void*>(data));
 }
 
-__attribute__((target("amx-tile,amx-bf16"))) void multiply_registers(int64_t rounds) {
+constexpr double kFlopsPerTileRound = 4 * 2.0 * 16 * 16 * 32;
+
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles(int64_t rounds) {
+  const BlockScope scope(amx_block());
   for (int64_t i = 0; i < rounds; ++i) {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
+}
+
+// As many sums as keep the multipliers busy whatever an instruction's latency is.
+constexpr int kDotSums = 16;
+constexpr double kFlopsPerDotRound = kDotSums * 2.0 * 16 * 2;
+
+__attribute__((target("avx512f,avx512bf16"))) void multiply_dots(int64_t rounds) {
+  __m512 sums[kDotSums] = {};
+  __m512bh a = (__m512bh)_mm512_setzero_si512(), b = a;
+  asm volatile("" : "+v"(a), "+v"(b));
+  for (__m512& sum : sums) asm volatile("" : "+v"(sum));  // the compiler must not see them equal
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 16
+    for (__m512& sum : sums) sum = _mm512_dpbf16_ps(sum, a, b);
+  }
+  for (__m512& sum : sums) asm volatile("" : "+v"(sum));
 }
 
 }  // namespace
@@ -98,15 +117,14 @@ std::string blas_name() {
   return fmt::format("OpenBLAS sgemm ({})", openblas_get_corename());
 }
 
-double tile_seconds(int threads, double flops, const std::function<double()>& now) {
-  if (max_isa() != Isa::amx) return 0;
-  constexpr double kFlopsPerRound = 4 * 2.0 * 16 * 16 * 32;
+double register_seconds(int threads, double flops, const std::function<double()>& now) {
+  if (max_isa() < Isa::avx512_bf16) return 0;
+  const bool tiles = max_isa() == Isa::amx;
+  const auto rounds =
+      static_cast<int64_t>(flops / (tiles ? kFlopsPerTileRound : kFlopsPerDotRound));
   const double begin = now();
 #pragma omp parallel num_threads(threads)
-  {
-    const TileScope tiles;
-    multiply_registers(static_cast<int64_t>(flops / kFlopsPerRound));
-  }
+  (tiles ? multiply_tiles : multiply_dots)(rounds);
   return now() - begin;
 }
 

@@ -28,8 +28,8 @@ std::function<void()> blas_sgemm(OpKind op, int64_t rows, int64_t in, int64_t ou
 std::string dnnl_name();
 std::string blas_name();
 
-// Seconds for `flops` of AMX bf16 work on registers alone on each of `threads` threads; 0 where the
-// CPU has no AMX.
-double tile_seconds(int threads, double flops, const std::function<double()>& now);
+// Seconds for `flops` of bf16 work on registers alone (AMX tiles, or AVX512_BF16 without them) on each
+// of `threads` threads; 0 where the CPU has neither.
+double register_seconds(int threads, double flops, const std::function<double()>& now);
 
 }  // namespace dstrain::bench

@@ -1,8 +1,8 @@
 #include "kernels/cpu/products/products.h"
 
-#include "kernels/cpu/products/amx_product.h"
 #include "kernels/cpu/products/dnnl_product.h"
 #include "kernels/cpu/products/f32_product.h"
+#include "kernels/cpu/products/panel_product.h"
 #include "kernels/cpu/products/wide_product.h"
 #include "kernels/problems/product.h"
 #include "runtime/core/error.h"
@@ -11,11 +11,11 @@
 namespace dstrain {
 namespace {
 
-enum class Body { f32, amx, dnnl, wide };
+enum class Body { f32, panels, dnnl, wide };
 
 Body body_of(const Product& p) {
   if (p.dtype == DType::f32) return Body::f32;
-  if (p.dtype == DType::bf16 && max_isa() == Isa::amx) return Body::amx;
+  if (p.dtype == DType::bf16 && max_isa() >= Isa::avx512_bf16) return Body::panels;
   if (max_isa() >= Isa::avx512 && dnnl_handles(p)) return Body::dnnl;
   return Body::wide;
 }
@@ -28,8 +28,8 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
   switch (body_of(p)) {
     case Body::f32:
       return 0;
-    case Body::amx:
-      return amx_product_workspace_bytes(p);
+    case Body::panels:
+      return panel_product_workspace_bytes(p);
     case Body::dnnl:
       return dnnl_product_workspace_bytes(p);
     case Body::wide:
@@ -41,22 +41,22 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
 int64_t product_packed_bytes(const KernelSpec& spec) {
   const Product p = product_of(spec);
   check(p.op != OpKind::linear_weight_grad, "{} reads no weight", name_of(p.op));
-  return body_of(p) == Body::amx ? amx_product_packed_bytes(p) : 0;
+  return body_of(p) == Body::panels ? panel_product_packed_bytes(p) : 0;
 }
 
 std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
   if (spec.op == OpKind::pack_weight) {
     const Product p = product_of_pack(spec);
-    check(body_of(p) == Body::amx, "pack_weight: {} of {} reads the plain weight", name_of(p.op),
+    check(body_of(p) == Body::panels, "pack_weight: {} of {} reads the plain weight", name_of(p.op),
           name_of(p.dtype));
-    return make_amx_pack(p);
+    return make_panel_pack(p);
   }
   const Product p = product_of(spec);
   switch (body_of(p)) {
     case Body::f32:
       return make_f32_product(p);
-    case Body::amx:
-      return make_amx_product(p);
+    case Body::panels:
+      return make_panel_product(p);
     case Body::dnnl:
       return make_dnnl_product(p);
     case Body::wide:

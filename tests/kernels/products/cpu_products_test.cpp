@@ -1,8 +1,11 @@
 // What only the products of the CPU promise.
 #include <omp.h>
 
+#include <limits>
+
 #include "kernels/cpu/products/products.h"
 #include "runtime/core/error.h"
+#include "runtime/core/isa.h"
 #include "tests/kernels/products/fixture.h"
 
 namespace dstrain::products_test {
@@ -65,6 +68,64 @@ TEST_CASE("a packed weight gives the same bits as a plain one") {
       }
     }
   }
+}
+
+// Products of our own; a library's may split sums among threads.
+bool own(DType dtype) {
+  return dtype == DType::bf16 && max_isa() >= Isa::avx512_bf16;
+}
+
+TEST_CASE("bf16 products are our own where the processor multiplies bf16") {
+  for (const DType dtype : kDTypes) {
+    const TensorSpec x{{64, 64}, dtype};
+    const TensorSpec in[] = {x, x};
+    for (const OpKind op : {OpKind::linear, OpKind::linear_input_grad}) {
+      REQUIRE((product_packed_bytes({op, {}, in, {&x, 1}, 1}) > 0) == own(dtype));
+    }
+  }
+}
+
+TEST_CASE("bf16 products of our own have the same bits with any number of threads and rows") {
+  if (!own(DType::bf16)) return;
+  for (const Size& s : sizes()) {
+    const Operands o(s, DType::bf16, gaussian);
+    Guarded y({s.rows, s.out}, DType::bf16), d_x({s.rows, s.in}, DType::bf16);
+    Guarded d_w({s.out, s.in}, DType::f32);
+    const auto run = [&](int threads, Guarded& to_y, Guarded& to_d_x, Guarded& to_d_w) {
+      parity::run_kernel(kBodies, relu_call(threads), {&o.x, &o.w, &o.bias}, {&to_y});
+      parity::run_kernel(kBodies, call_of(OpKind::linear_input_grad, threads), {&o.d_y, &o.w},
+                         {&to_d_x});
+      parity::run_kernel(kBodies, call_of(OpKind::linear_weight_grad, threads), {&o.d_y, &o.x},
+                         {&to_d_w});
+    };
+    run(1, y, d_x, d_w);
+    for (const int threads : {2, 3, 7}) {
+      Guarded again({s.rows, s.out}, DType::bf16), d_x_again({s.rows, s.in}, DType::bf16);
+      Guarded d_w_again({s.out, s.in}, DType::f32);
+      run(threads, again, d_x_again, d_w_again);
+      parity::require_same_bits(describe("linear", DType::bf16, s), y, again);
+      parity::require_same_bits(describe("input grad", DType::bf16, s), d_x, d_x_again);
+      parity::require_same_bits(describe("weight grad", DType::bf16, s), d_w, d_w_again);
+    }
+    Values first_row = o.x.values();
+    first_row.resize(static_cast<size_t>(s.in));
+    const Guarded x({1, s.in}, DType::bf16, first_row);
+    Guarded alone({1, s.out}, DType::bf16);
+    parity::run_kernel(kBodies, relu_call(), {&x, &o.w, &o.bias}, {&alone});
+    REQUIRE(alone.raw() == y.raw().substr(0, alone.raw().size()));
+  }
+}
+
+TEST_CASE("what is no number stays none through a bf16 product, and nothing else is touched") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Size s{33, 40, 35};
+  Values x(static_cast<size_t>(s.rows * s.in), 1), w(static_cast<size_t>(s.out * s.in), 1);
+  x[static_cast<size_t>(32 * s.in + 39)] = std::numeric_limits<double>::quiet_NaN();
+  x[static_cast<size_t>(7 * s.in)] = kInfinity;
+  const Guarded in0({s.rows, s.in}, DType::bf16, x), in1({s.out, s.in}, DType::bf16, w);
+  Guarded y({s.rows, s.out}, DType::bf16);
+  parity::run_kernel(kBodies, call_of(OpKind::linear), {&in0, &in1}, {&y});
+  parity::require_close("not numbers", y.values(), multiply(s, x, w), {});
 }
 
 TEST_CASE("other ops are refused") {

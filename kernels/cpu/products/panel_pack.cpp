@@ -1,4 +1,4 @@
-#include "kernels/cpu/products/amx_pack.h"
+#include "kernels/cpu/products/panel_pack.h"
 
 #include <immintrin.h>
 

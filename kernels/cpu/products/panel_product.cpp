@@ -1,22 +1,28 @@
-#include "kernels/cpu/products/amx_product.h"
+#include "kernels/cpu/products/panel_product.h"
 
 #include <omp.h>
 
 #include <algorithm>
 
-#include "kernels/cpu/products/amx_gemm.h"
-#include "kernels/cpu/products/amx_pack.h"
+#include "kernels/cpu/products/amx_block.h"
+#include "kernels/cpu/products/dot_block.h"
+#include "kernels/cpu/products/panel_gemm.h"
+#include "kernels/cpu/products/panel_pack.h"
+#include "runtime/core/isa.h"
 
 namespace dstrain {
 namespace {
 
-constexpr int64_t kChunkDepth = 128;      // blocks of k multiplied before sums go to memory
-constexpr int64_t kChunkPanels = 128;     // panels of B packed at a time
-constexpr int64_t kABytes = 1000 * 1024;  // of A that a thread keeps in its second-level cache
+constexpr int64_t kChunkDepth = 128;   // blocks of k multiplied before sums go to memory
+constexpr int64_t kChunkPanels = 128;  // panels of B packed at a time
 constexpr int64_t kMaxAPanels = 64;
 constexpr int64_t kPackPanels = 4;  // of B, packed by a thread in one go
 constexpr int64_t kPackDepth = 16;
 constexpr int64_t kMaxRowsPacked = 512;  // with more rows the packing is lost in the product
+
+const BlockKernel& block_kernel() {
+  return max_isa() == Isa::amx ? amx_block() : dot_block();
+}
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -47,7 +53,8 @@ struct Cut {
     chunk_depth = ceil_div(depth, k_chunks);
     choose_grid(p.threads);
     const int64_t share = ceil_div(m_panels, m_threads);
-    const int64_t most = std::clamp<int64_t>(kABytes / (chunk_depth * kBlockBytes), 1, kMaxAPanels);
+    const int64_t most =
+        std::clamp<int64_t>(block_kernel().a_bytes / (chunk_depth * kBlockBytes), 1, kMaxAPanels);
     a_panels = ceil_div(share, ceil_div(share, most));
   }
 
@@ -109,15 +116,15 @@ void pack_b_together(const TileSource& source, const PanelRange& range, char* to
   }
 }
 
-class AmxProduct final : public Kernel {
+class PanelProduct final : public Kernel {
  public:
-  explicit AmxProduct(const Product& product)
+  explicit PanelProduct(const Product& product)
       : p_(product), cut_(product), scratch_(product, cut_) {}
 
   void run(const KernelCall& call) const override {
 #pragma omp parallel num_threads(p_.threads)
     {
-      const TileScope tiles;
+      const BlockScope scope(kernel_);
       for (int64_t n = 0; n < cut_.n_panels; n += cut_.chunk_panels) {
         for (int64_t k = 0; k < cut_.depth; k += cut_.chunk_depth) {
           const PanelRange b{n, std::min(cut_.chunk_panels, cut_.n_panels - n), k,
@@ -168,7 +175,7 @@ class AmxProduct final : public Kernel {
       block.a_panels = std::min(cut_.a_panels, rows.count - done);
       pack_a(a, {block.first_a_panel, block.a_panels, b.first_block, b.block_count}, own,
              b.block_count * kBlockBytes);
-      multiply_panels(block, epilogue, reinterpret_cast<float*>(own + scratch_.a));
+      multiply_panels(kernel_, block, epilogue, reinterpret_cast<float*>(own + scratch_.a));
     }
   }
 
@@ -198,13 +205,14 @@ class AmxProduct final : public Kernel {
   }
 
   Product p_;
+  const BlockKernel& kernel_ = block_kernel();
   Cut cut_;
   Scratch scratch_;
 };
 
-class AmxPack final : public Kernel {
+class PanelPack final : public Kernel {
  public:
-  explicit AmxPack(const Product& product) : p_(product) {}
+  explicit PanelPack(const Product& product) : p_(product) {}
 
   void run(const KernelCall& call) const override {
     const int64_t depth = depth_blocks_of(p_.k());
@@ -219,21 +227,21 @@ class AmxPack final : public Kernel {
 
 }  // namespace
 
-int64_t amx_product_workspace_bytes(const Product& product) {
+int64_t panel_product_workspace_bytes(const Product& product) {
   return Scratch(product, Cut(product)).bytes(product.threads);
 }
 
-int64_t amx_product_packed_bytes(const Product& product) {
+int64_t panel_product_packed_bytes(const Product& product) {
   if (product.op == OpKind::linear_weight_grad || product.rows > kMaxRowsPacked) return 0;
   return panels_of(product.n()) * depth_blocks_of(product.k()) * kBlockBytes;
 }
 
-std::unique_ptr<Kernel> make_amx_product(const Product& product) {
-  return std::make_unique<AmxProduct>(product);
+std::unique_ptr<Kernel> make_panel_product(const Product& product) {
+  return std::make_unique<PanelProduct>(product);
 }
 
-std::unique_ptr<Kernel> make_amx_pack(const Product& product) {
-  return std::make_unique<AmxPack>(product);
+std::unique_ptr<Kernel> make_panel_pack(const Product& product) {
+  return std::make_unique<PanelPack>(product);
 }
 
 }  // namespace dstrain

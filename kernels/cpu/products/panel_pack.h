@@ -1,5 +1,5 @@
-// The order in which AMX products read their operands: tiles of 16 x 64 bytes, zero where the
-// matrix ends. Needs AVX-512 (max_isa() == amx).
+// The order in which bf16 products of our own read their operands: tiles of 16 x 64 bytes, zero where
+// the matrix ends. Needs max_isa() >= avx512.
 //
 // An operand of a product is `extent` long in m or n and `depth` long in k. It is cut into panels of
 // 32 along its extent; a panel holds, for each block of 32 in k, two tiles of 16 along the extent:

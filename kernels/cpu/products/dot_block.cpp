@@ -1,0 +1,97 @@
+#include "kernels/cpu/products/dot_block.h"
+
+#include <immintrin.h>
+
+#include <cstring>
+
+#define DST_BF16 __attribute__((target("avx512f,avx512bf16")))
+
+namespace dstrain {
+namespace {
+
+constexpr int kRows = 8;    // of A, by the 32 columns of B: their sums fill 16 registers
+constexpr int kLine = 64;   // bytes: the 16 pairs of a row of A, or a pair of 16 columns of B
+constexpr int kPairs = 16;  // of a block of k
+constexpr int kStrips = kPanel / kRows;
+
+DST_BF16 inline __m512 add_dots(__m512 sums, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(sums, (__m512bh)a, (__m512bh)b);
+}
+
+// A pair of one row of A, in all lanes.
+DST_BF16 inline __m512i spread(const char* pair) {
+  int32_t bits;
+  std::memcpy(&bits, pair, sizeof(bits));
+  return _mm512_set1_epi32(bits);
+}
+
+// Fetches the lines that fall to a strip and one block of k.
+DST_BF16 inline void fetch_lines(Fetch& fetch) {
+  for (int64_t line = 0; line < fetch.b_lines; ++line, fetch.b += kLine) {
+    _mm_prefetch(fetch.b, _MM_HINT_T1);
+  }
+  for (int64_t row = 0; row < fetch.out_rows; ++row, fetch.out += fetch.out_stride) {
+    for (int64_t at = 0; at < fetch.out_bytes; at += kLine) __builtin_prefetch(fetch.out + at, 1);
+  }
+}
+
+// Eight rows of the block. The A of the next block of k is fetched, and `next` at the end.
+DST_BF16 inline void multiply_strip(const char* a, const char* b, int64_t blocks, const float* from,
+                                    float* to, const char* next, Fetch& fetch) {
+  __m512 left[kRows], right[kRows];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    left[i] = from != nullptr ? _mm512_load_ps(from + i * 16) : _mm512_setzero_ps();
+    right[i] = from != nullptr ? _mm512_load_ps(from + kTileFloats + i * 16) : _mm512_setzero_ps();
+  }
+  for (int64_t block = 0; block < blocks; ++block, a += kBlockBytes, b += kBlockBytes) {
+    const char* a_next = block + 1 < blocks ? a + kBlockBytes : next;
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) _mm_prefetch(a_next + i * kLine, _MM_HINT_T0);
+    fetch_lines(fetch);
+#pragma GCC unroll 16
+    for (int pair = 0; pair < kPairs; ++pair) {
+      const __m512i b_left = _mm512_load_si512(b + pair * kLine);
+      const __m512i b_right = _mm512_load_si512(b + kTileBytes + pair * kLine);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        const __m512i both = spread(a + i * kLine + pair * 4);
+        left[i] = add_dots(left[i], both, b_left);
+        right[i] = add_dots(right[i], both, b_right);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    _mm512_store_ps(to + i * 16, left[i]);
+    _mm512_store_ps(to + kTileFloats + i * 16, right[i]);
+  }
+}
+
+DST_BF16 void multiply(const char* a, const char* b, int64_t blocks, const float* from, float* to,
+                       Fetch fetch) {
+  const int64_t b_lines = fetch.b_lines;
+  fetch.out_rows = (fetch.out_rows + kStrips - 1) / kStrips;
+  for (int strip = 0; strip < kStrips; ++strip) {
+    fetch.b_lines = (b_lines + kStrips - 1 - strip) / kStrips;
+    const int64_t at = strip / 2 * 2 * kTileFloats + strip % 2 * kRows * 16;
+    const char* rows = a + strip * kRows * kLine;
+    multiply_strip(rows, b, blocks, from != nullptr ? from + at : nullptr, to + at,
+                   strip + 1 < kStrips ? rows + kRows * kLine : a + blocks * kBlockBytes, fetch);
+  }
+}
+
+void nothing() {}
+
+}  // namespace
+
+const BlockKernel& dot_block() {
+  static constexpr BlockKernel kernel{.multiply = multiply,
+                                      .begin = nothing,
+                                      .end = nothing,
+                                      .part_blocks = 8,  // 16 KiB
+                                      .a_bytes = 768 * 1024};
+  return kernel;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,10 @@
+// Blocks of a product on AVX512_BF16's dot products of pairs. Needs max_isa() >= avx512_bf16.
+#pragma once
+
+#include "kernels/cpu/products/panel_gemm.h"
+
+namespace dstrain {
+
+const BlockKernel& dot_block();
+
+}  // namespace dstrain
