@@ -1,5 +1,7 @@
 #include "runtime/plan/estimate.h"
 
+#include <fmt/format.h>
+
 #include <set>
 
 #include "launcher/commands.h"

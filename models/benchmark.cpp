@@ -1,6 +1,6 @@
 // The benchmark DNN: n_layer linear layers with ReLU after each, the last one included, trained
 // with cross-entropy on samples made up by a counter-based generator (contract, section dstrain).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 

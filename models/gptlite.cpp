@@ -1,7 +1,7 @@
 // GPT-lite: token + position embedding, pre-norm blocks (x += attn(ln1(x)); x += mlp(ln2(x))),
 // final norm, language-model head. With gelu, qkv_bias and tied_head it is GPT-2 (Radford et al.,
 // 2019).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 

@@ -7,7 +7,7 @@
 //   dropout       E / 8 Philox4x32-10 calls forward and again backward (8 elements a call)
 // "products" below is the time of the floor's products at the probe's rate as a share of the threads'
 // time on their cores: 1 would be a kernel whose exponentials, masks and packing cost nothing.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <omp.h>
 
 #include <algorithm>

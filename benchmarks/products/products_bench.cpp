@@ -5,7 +5,7 @@
 //   products_bench [threads] [repetitions] [bf16|f32]
 //
 // With one thread it counts the thread's own CPU time, which neighbours disturb less.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <omp.h>
 #include <time.h>
 

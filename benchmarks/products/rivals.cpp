@@ -1,7 +1,7 @@
 #include "benchmarks/products/rivals.h"
 
 #include <cblas.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <immintrin.h>
 
 #include <oneapi/dnnl/dnnl.hpp>

@@ -2,7 +2,7 @@
 //   step_profile [--bf16] [--dropout P] [--seq T] [--batch B] [--steps N] [--threads N]
 // GPT-lite of the default size. Prints, per op, the median over steps and its share of the step; the
 // last line is the share outside matrix products (linear and its gradients, packing included).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "runtime/comm/peer_process.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>

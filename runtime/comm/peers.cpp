@@ -1,6 +1,6 @@
 #include "runtime/comm/peers.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

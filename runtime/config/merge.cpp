@@ -1,6 +1,6 @@
 #include "runtime/config/merge.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #include "runtime/config/reader.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <charconv>

@@ -1,6 +1,6 @@
 #include "runtime/config/values.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

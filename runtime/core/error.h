@@ -3,7 +3,7 @@
 // while running). A message says what was expected, what came, where, and what to do.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

@@ -3,7 +3,7 @@
 // Results (plan, check, generate) never pass through here: they go to standard output.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #include "runtime/core/tensor.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace dstrain {
 

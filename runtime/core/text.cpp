@@ -1,6 +1,6 @@
 #include "runtime/core/text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iterator>
 

@@ -1,6 +1,6 @@
 #include "runtime/engine/run.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "runtime/core/cpu.h"
 #include "runtime/engine/backend.h"

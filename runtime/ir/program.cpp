@@ -1,6 +1,6 @@
 #include "runtime/ir/program.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace dstrain {
 

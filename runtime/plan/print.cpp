@@ -1,6 +1,6 @@
 #include "runtime/plan/print.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <set>

@@ -1,5 +1,6 @@
 #include "runtime/storage/checkpoint_places.h"
 
+#include <fmt/format.h>
 #include <stdio.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "runtime/storage/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <limits>

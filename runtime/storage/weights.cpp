@@ -1,5 +1,7 @@
 #include "runtime/storage/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 #include <unordered_set>

@@ -1,5 +1,5 @@
 // What the ranks of a failing run say: three real processes, the last of which misbehaves.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <catch2/catch.hpp>

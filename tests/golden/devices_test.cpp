@@ -1,5 +1,5 @@
 // The whole program on the emulated device, with the kernels of GPUs, against itself on the CPU.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 // The whole program against PyTorch's numbers (README.md in this folder): losses, norms and
 // gradients of three models, in every dtype, on 1 to 4 ranks, repeated and resumed.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 #include "tests/golden/replay.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // A checkpoint holds logical tensors: what was saved at one stage on so many ranks is continued at any
 // other stage on any other number of ranks, with the same bits as if the stage had never changed.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>

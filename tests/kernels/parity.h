@@ -6,7 +6,7 @@
 // Outputs start as NaN (all bits set), so an element that a kernel forgot fails a comparison.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>

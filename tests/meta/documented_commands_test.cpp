@@ -1,6 +1,6 @@
 // What README.md and the other pages tell the reader to type: the files exist, and the program takes
 // the words.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <catch2/catch.hpp>
 #include <regex>

@@ -1,5 +1,5 @@
 // Dependencies point one way: a module includes itself and modules on lower floors.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <catch2/catch.hpp>
 #include <map>

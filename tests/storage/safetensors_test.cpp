@@ -1,6 +1,8 @@
 // Headers, honest and hostile.
 #include "runtime/storage/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"

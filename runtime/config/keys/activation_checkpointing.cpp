@@ -1,6 +1,6 @@
 // Section activation_checkpointing: how DeepSpeed stores what it keeps of the activations. What is kept is
 // said by pipeline.activation_checkpoint_interval or dstrain.recompute.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"

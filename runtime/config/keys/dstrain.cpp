@@ -1,5 +1,5 @@
 // Section dstrain: everything of ours, so that the file stays a DeepSpeed file.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "runtime/config/keys.h"
 

@@ -1,5 +1,5 @@
 // Sections zero_optimization.offload_param and offload_optimizer, and aio (their files).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "runtime/config/keys.h"
 

@@ -1,5 +1,5 @@
 // Section optimizer: which update rule, and its parameters.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"

@@ -1,5 +1,5 @@
 // Section zero_optimization: the stage and what belongs to it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "runtime/config/coerce.h"
 #include "runtime/config/keys.h"

@@ -1,6 +1,6 @@
 #include "tests/engine/stages/outcome.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 #include <map>

@@ -3,7 +3,7 @@
 //   stages_property [--cases N] [--seconds S] [--seed N]
 // Every case has a seed of its own, printed where it fails: --seed N --cases 1 repeats it.
 #define OMPI_SKIP_MPICXX 1
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <mpi.h>
 
 #include <CLI/CLI.hpp>

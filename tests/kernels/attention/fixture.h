@@ -1,7 +1,7 @@
 // Operands of an attention case and the calls of its two kernels. Test support only.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/kernels/attention/oracle.h"
 #include "tests/kernels/limits.h"
