@@ -5,6 +5,7 @@
 
 #include "launcher/command_line.h"
 #include "launcher/option_readers.h"
+#include "launcher/rank_starter.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -213,6 +214,10 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   if (command == "generate") return parse_generate(rest);
   if (command == "hosts") return parse_hosts(rest);
   if (command == "doctor") return parse_doctor(rest);
+  if (command == kRankStarterCommand && rest.size() > 1)
+    return RankStarterArguments{
+        number_of<int64_t>(command, rest.front(), 1, kMostRanks, "the number of ranks"),
+        {rest.begin() + 1, rest.end()}};
   if (command == "host_agent" && rest.empty()) return HostAgentArguments{};
   const std::string near =
       nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor"});

@@ -59,6 +59,12 @@ struct DoctorArguments {
 // Internal: the launching process's hand on a host.
 struct HostAgentArguments {};
 
+// Internal: starts the ranks of one machine where there is no mpirun.
+struct RankStarterArguments {
+  int64_t ranks = 0;
+  std::vector<std::string> words;  // of each rank
+};
+
 // --help and --version: the text to print.
 struct PrintArguments {
   std::string text;
@@ -66,7 +72,7 @@ struct PrintArguments {
 
 using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
                                GenerateArguments, HostsArguments, DoctorArguments,
-                               HostAgentArguments, PrintArguments>;
+                               HostAgentArguments, RankStarterArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError of one line: which
 // word, what was expected, and for an unknown option or command the nearest one.

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "launcher/rank_starter.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 
@@ -15,6 +17,27 @@ namespace dstrain {
 namespace {
 
 namespace fs = std::filesystem;
+
+Environment mpirun_settings(const fs::path& session) {
+  return {
+      // One machine: no remote start, no devices to look for (a quarter of its start-up time),
+      // no copying by ptrace, which containers forbid with a complaint for each message.
+      {"OMPI_MCA_plm", "isolated"},
+      {"OMPI_MCA_ras", "^slurm"},  // inside a job of Slurm too
+      {"OMPI_MCA_pml", "ob1"},
+      {"OMPI_MCA_btl", "self,vader"},
+      {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
+      {"HWLOC_COMPONENTS", "-linuxio,-pci,-opencl,-cuda,-nvml,-rsmi,-levelzero,-gl"},
+      // All files in one place, which is removed even where a crash leaves some.
+      {"OMPI_MCA_orte_tmpdir_base", session.string()},
+      {"OMPI_MCA_btl_vader_backing_directory", session.string()},
+      // A crash is reported by us, without a backtrace of the library.
+      {"OMPI_MCA_opal_signal", ""},
+      {"OMPI_MCA_orte_base_help_aggregate", "1"},
+      {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+  };
+}
 
 }  // namespace
 
@@ -37,42 +60,30 @@ std::vector<std::string> own_command(const std::vector<std::string>& words) {
   return all;
 }
 
-RankCommand mpirun_command(int ranks, const std::vector<std::string>& program,
-                           const fs::path& session) {
-  const std::string mpirun = find_on_path("mpirun");
-  if (mpirun.empty())
-    fail_user(
-        "mpirun is not on PATH, and {} rank{} it: install Open MPI (Debian: openmpi-bin), or {}",
-        ranks, ranks == 1 ? " that can be started again needs" : "s need",
-        ranks == 1 ? "leave --max_restarts out" : "use --num_gpus 1");
-  RankCommand command;
-  command.words = {mpirun, "--bind-to", "none", "--oversubscribe", "-np", std::to_string(ranks)};
-  command.words.insert(command.words.end(), program.begin(), program.end());
+std::string local_starter() {
+  return has_mpi() && !find_on_path("mpirun").empty() ? "mpirun" : kOwnStarter;
+}
 
-  const Environment wanted = {
-      // One machine: no remote start, no network devices to look for (a tenth of the start-up time),
-      // no copying by ptrace, which containers forbid with a complaint for each message.
-      {"OMPI_MCA_plm", "isolated"},
-      {"OMPI_MCA_ras", "^slurm"},  // inside a job of Slurm too
-      {"OMPI_MCA_pml", "ob1"},
-      {"OMPI_MCA_btl", "self,vader"},
-      {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
-      // All files in one place, which is removed even where a crash leaves some.
-      {"OMPI_MCA_orte_tmpdir_base", session.string()},
-      {"OMPI_MCA_btl_vader_backing_directory", session.string()},
-      // A crash is reported by us, without a backtrace of the library.
-      {"OMPI_MCA_opal_signal", ""},
-      {"OMPI_MCA_orte_base_help_aggregate", "1"},
-      {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+RankCommand start_command(int ranks, const std::vector<std::string>& program,
+                          const fs::path& session) {
+  RankCommand command;
+  Environment wanted = {
       // libgomp reads these at start-up only (core/cpu.h).
       {"OMP_NUM_THREADS", std::to_string(threads_per_rank(ranks))},
       {"OMP_PROC_BIND", "false"},
   };
+  if (threads_per_rank(ranks) == 1) wanted.emplace_back("OMP_WAIT_POLICY", "passive");
+  command.words = program;
+  if (local_starter() == kOwnStarter) {
+    command.words.insert(command.words.begin() + 1, {kRankStarterCommand, std::to_string(ranks)});
+  } else {
+    command.words.insert(command.words.begin(), {find_on_path("mpirun"), "--bind-to", "none",
+                                                 "--oversubscribe", "-np", std::to_string(ranks)});
+    const Environment settings = mpirun_settings(session);
+    wanted.insert(wanted.end(), settings.begin(), settings.end());
+  }
   for (const auto& setting : wanted)
     if (std::getenv(setting.first.c_str()) == nullptr) command.environment.push_back(setting);
-  if (threads_per_rank(ranks) == 1 && std::getenv("OMP_WAIT_POLICY") == nullptr)
-    command.environment.emplace_back("OMP_WAIT_POLICY", "passive");
   return command;
 }
 
@@ -82,7 +93,7 @@ SessionDirectory::SessionDirectory() {
   if (none) base = "/tmp";
   std::string name = (base / "dstrain-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr)
-    fail_run("cannot make a directory for mpirun in {}: {} (TMPDIR names another place)",
+    fail_run("cannot make a directory for the run in {}: {} (TMPDIR names another place)",
              base.string(), std::strerror(errno));
   path_ = name;
 }

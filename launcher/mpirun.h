@@ -1,5 +1,5 @@
-// mpirun: the command that starts the ranks of one machine with Open MPI, tuned for a quick start and
-// a quiet log. Stands on child.h and core/cpu.h.
+// mpirun: the command that starts the ranks of one machine: with Open MPI, tuned for a quick start and a
+// quiet log, or without it, by this program itself. Stands on child.h and core/cpu.h.
 #pragma once
 
 #include <filesystem>
@@ -16,15 +16,20 @@ std::string find_on_path(const std::string& name);
 // This program and `words`.
 std::vector<std::string> own_command(const std::vector<std::string>& words);
 
+// What starts the ranks of this machine, as messages call it: "mpirun" where it is on PATH and this build
+// has MPI, else kOwnStarter.
+inline constexpr const char* kOwnStarter = "the rank starter";
+std::string local_starter();
+
 struct RankCommand {
-  std::vector<std::string> words;  // [0] is mpirun's path
+  std::vector<std::string> words;  // [0] is the starter's path
   Environment environment;         // what it needs besides this process's environment
 };
 
-// mpirun starting `ranks` copies of `program`; Open MPI keeps its files in `session`. Settings that
-// the user's environment already has are left alone. Throws UserError where no mpirun is on PATH.
-RankCommand mpirun_command(int ranks, const std::vector<std::string>& program,
-                           const std::filesystem::path& session);
+// local_starter() starting `ranks` copies of `program`, this program and its words; Open MPI keeps its files in `session`. Settings
+// that the user's environment already has are left alone.
+RankCommand start_command(int ranks, const std::vector<std::string>& program,
+                          const std::filesystem::path& session);
 
 // A fresh directory for mpirun's files, removed with the object, whatever is in it.
 class SessionDirectory {

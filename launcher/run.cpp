@@ -3,6 +3,9 @@
 
 #include "launcher/commands.h"
 #include "launcher/failure.h"
+#include "launcher/rank_link.h"
+#include "launcher/rank_starter.h"
+#include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
@@ -17,6 +20,12 @@ struct Runner {
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
   int operator()(const DoctorArguments& a) const { return run_doctor(a); }
   int operator()(const HostAgentArguments&) const { return run_host_agent(); }
+  int operator()(const RankStarterArguments& a) const {
+    if (!launched_as_rank())
+      fail_user("{} is a part of dstrain that it starts itself: use dstrain --num_gpus {}",
+                kRankStarterCommand, a.ranks);
+    return start_ranks_here(static_cast<int>(a.ranks), [&a] { return run(a.words); });
+  }
   int operator()(const PrintArguments& a) const {
     print_result(a.text);
     return 0;

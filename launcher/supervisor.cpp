@@ -73,7 +73,7 @@ class Watch {
       for (auto& variable : link_environment(run.board, output_.address()))
         run.environment.push_back(std::move(variable));
     command_.emplace(run.command, run.environment);
-    name_ = run.command.front().substr(run.command.front().rfind('/') + 1);
+    name_ = run.starter;
   }
 
   RunReport run() {

@@ -27,6 +27,7 @@ struct SupervisedRun {
   std::vector<std::unique_ptr<HostView>> hosts;
   std::vector<std::string> host_of_rank;  // with `hosts`: where each rank runs
   std::vector<std::string> command;       // starts the ranks (mpirun and its words)
+  std::string starter = "mpirun";         // what messages call it
   Environment environment;                // what it needs besides this process's
   int output = 2;                         // the descriptor that gets what ranks write
   Patience patience;                      // how long ranks may be silent

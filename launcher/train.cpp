@@ -84,7 +84,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const bool alone = ranks == 1 && options.max_restarts == 0;
   if (options.dry_run)
     return show(alone ? RankCommand{own_command(to_start(rank_words)), {}}
-                      : mpirun_command(ranks, own_command(to_start(rank_words)), "SESSION"));
+                      : start_command(ranks, own_command(to_start(rank_words)), "SESSION"));
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, options, rank_words);
 }

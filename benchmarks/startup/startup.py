@@ -2,7 +2,7 @@
 """From the command to the first instruction, and the first step beside the others: GPT-lite of 86.7 M
 parameters (T=256, fp32), on one rank and on more.
 
-    python3 benchmarks/startup/startup.py [--ranks 1,2,4,8] [--repeats 5]
+    python3 benchmarks/startup/startup.py [--ranks 1,2,4,8] [--repeats 5] [--without_mpirun]
 
 Times come from the program's own trace, whose clock is this script's. Prints medians, and how long the
 ranks of each size take over one rank alone, started in turns. Writes benchmarks/results/startup.json.
@@ -22,7 +22,7 @@ sys.path.append(str(ROOT / "benchmarks/peers"))
 from contenders import VOCABULARY, processor  # noqa: E402
 
 
-def start(program, layers, ranks, folder):
+def start(program, layers, ranks, folder, variables):
     """Seconds to the first instruction of rank 0, and the first step's time over the others' median."""
     trace = folder / "trace.json"
     config = {
@@ -43,7 +43,7 @@ def start(program, layers, ranks, folder):
     command = [program, "--num_gpus", str(ranks), "--device", "cpu"]
     command += ["--config", folder / "config.json", "--output", folder / "out"]
     before = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=variables)
     if done.returncode != 0:
         sys.exit(done.stderr)
     events = json.loads(trace.read_text())["traceEvents"]
@@ -57,15 +57,17 @@ def main():
     p.add_argument("--ranks", default="1,2,4,8")
     p.add_argument("--repeats", type=int, default=5)
     p.add_argument("--layers", type=int, default=12)
+    p.add_argument("--without_mpirun", action="store_true", help="dstrain starts its ranks itself")
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
     o = p.parse_args()
+    variables = dict(os.environ, **({"PATH": "/nowhere"} if o.without_mpirun else {}))
     sizes = [int(n) for n in o.ranks.split(",")]
     times = {n: [] for n in sizes}
     firsts = {n: [] for n in sizes}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(o.repeats):
             for n in sizes:
-                seconds, first = start(o.program, o.layers, n, pathlib.Path(folder))
+                seconds, first = start(o.program, o.layers, n, pathlib.Path(folder), variables)
                 times[n].append(seconds)
                 firsts[n].append(first)
     rows = []
@@ -73,7 +75,8 @@ def main():
     for n in sizes:
         over = statistics.median(a / b for a, b in zip(times[n], times[sizes[0]]))
         row = {
-            "ranks": n, "layers": o.layers, "first_instruction_s": statistics.median(times[n]),
+            "ranks": n, "layers": o.layers, "mpirun": not o.without_mpirun,
+            "first_instruction_s": statistics.median(times[n]),
             "all_s": times[n], "over_first_size": over,
             "first_step_over_median": statistics.median(firsts[n]),
         }  # fmt: skip

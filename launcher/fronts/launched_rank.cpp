@@ -21,7 +21,7 @@ int run_launched_rank(const TrainArguments& arguments) {
     const int threads = take_cores(arguments.launch, rank_on_this_host_from_environment(),
                                    ranks_on_this_host_from_environment());
     const RunInput input = read_input(request);
-    comm = connect(threads, input.job(), &board.slot(rank));
+    comm = connect(threads, input.job(), &board.slot(rank), &board);
     train_as(rank, input, *comm, board, threads);
     return 0;
   } catch (...) {

@@ -13,13 +13,13 @@
 namespace dstrain {
 namespace {
 
-// Ranks under mpirun, supervised, once.
+// Ranks of this machine, supervised, once.
 StartOutcome start_ranks(const Job& job, const LaunchOptions& options,
                          const std::vector<std::string>& words) {
   const int ranks = job.ranks;
   RankBoard board = RankBoard::create(ranks);
   const SessionDirectory session;
-  RankCommand command = mpirun_command(ranks, own_command(words), session.path());
+  RankCommand command = start_command(ranks, own_command(words), session.path());
   for (auto& variable : rank_environment(environment_sources(options.exports)).variables)
     command.environment.push_back(std::move(variable));
   if (!options.rank_log_dir.empty()) {
@@ -31,6 +31,7 @@ StartOutcome start_ranks(const Job& job, const LaunchOptions& options,
                                  .hosts = {},
                                  .host_of_rank = {},
                                  .command = command.words,
+                                 .starter = local_starter(),
                                  .environment = command.environment,
                                  .output = STDERR_FILENO,
                                  .patience = {.instruction = job.timeout_s * 1'000'000'000}})
@@ -52,7 +53,8 @@ int run_alone(const RunInput& input, const LaunchOptions& options) {
 
 int run_local_ranks(const RunInput& input, const LaunchOptions& options,
                     const std::vector<std::string>& words) {
-  log::info("launcher local: {} ranks on this machine, started by mpirun", input.job().ranks);
+  log::info("launcher local: {} ranks on this machine, started by {}", input.job().ranks,
+            local_starter());
   return start_with_restarts(input.job(), options, words, [&](const std::vector<std::string>& all) {
     return start_ranks(input.job(), options, all);
   });

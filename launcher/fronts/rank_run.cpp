@@ -46,11 +46,13 @@ std::unique_ptr<RankLog> log_of(const LaunchOptions& options, int rank) {
   return std::make_unique<RankLog>(prefix, rank);
 }
 
-std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot) {
+std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot,
+                                      const RankBoard* board) {
   CommOptions options;
   options.threads = threads;
   options.deadline_seconds = static_cast<double>(job.timeout_s);
   options.slot = slot;
+  options.board = board;
   options.warn = [](const std::string& text) { log::warn("{}", text); };
   return make_communicator(options);
 }

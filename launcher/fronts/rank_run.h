@@ -23,8 +23,9 @@ std::unique_ptr<RankLog> log_of(const LaunchOptions& options, int rank);
 // Says where the files of all ranks are.
 void say_where(const std::string& log_prefix);
 
-// This rank's place among the others. Collective.
-std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot);
+// This rank's place among the others. `slot`, `board`: as CommOptions has them. Collective.
+std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot,
+                                      const RankBoard* board = nullptr);
 
 // Says, once for all ranks, what was noticed about the input.
 void announce(const RunInput& input);

@@ -15,17 +15,22 @@ int from_environment(const char* name, int otherwise) {
 
 }  // namespace
 
+bool started_without_mpirun() {
+  return std::getenv(kWorldSizeVariable) != nullptr;
+}
+
+// Ranks that were started without mpirun are all on this machine.
 int world_size_from_environment() {
-  return from_environment("OMPI_COMM_WORLD_SIZE", 1);
+  return from_environment(kWorldSizeVariable, from_environment("OMPI_COMM_WORLD_SIZE", 1));
 }
 int world_rank_from_environment() {
-  return from_environment("OMPI_COMM_WORLD_RANK", 0);
+  return from_environment(kWorldRankVariable, from_environment("OMPI_COMM_WORLD_RANK", 0));
 }
 int ranks_on_this_host_from_environment() {
-  return from_environment("OMPI_COMM_WORLD_LOCAL_SIZE", 1);
+  return from_environment(kWorldSizeVariable, from_environment("OMPI_COMM_WORLD_LOCAL_SIZE", 1));
 }
 int rank_on_this_host_from_environment() {
-  return from_environment("OMPI_COMM_WORLD_LOCAL_RANK", 0);
+  return from_environment(kWorldRankVariable, from_environment("OMPI_COMM_WORLD_LOCAL_RANK", 0));
 }
 
 std::unique_ptr<Communicator> make_communicator(const CommOptions& options) {

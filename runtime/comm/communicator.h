@@ -19,6 +19,7 @@
 namespace dstrain {
 
 class Communicator;
+class RankBoard;
 struct RankSlot;
 class Stream;
 
@@ -117,19 +118,31 @@ struct CommOptions {
   int threads = 1;  // OpenMP threads that add and copy
   // Where it says which rank it waits for, and that it gets on; null: nowhere. Outlives it.
   RankSlot* slot = nullptr;
+  // Of the process that launched all ranks on this machine: they find each other there, without MPI;
+  // null: by MPI. Outlives it.
+  const RankBoard* board = nullptr;
   // Called on rank 0, once, where a slower transport must be used; empty: a line on standard error.
   std::function<void(const std::string&)> warn;
 };
 
-// The communicator of all ranks: of the world that mpirun started, or of this process alone (no MPI
-// is touched then). Ranks of one machine share memory, machines exchange messages. The environment
-// variable DSTRAIN_COMM changes that, for tests: "mpi" uses messages between all ranks; "hosts:2" takes
+// The communicator of all ranks: of the world that mpirun or dstrain itself started, or of this process
+// alone. Ranks of one machine share memory, machines exchange messages; only what has no board touches
+// MPI. The environment variable DSTRAIN_COMM changes that, for tests: "mpi" uses messages between all ranks; "hosts:2" takes
 // the first half of the ranks and the second for two machines (any number, in even blocks);
 // "hosts:0,1,0" names the pretended machine of each rank. The results are the same bits in every case.
 // Throws RunError where the peers cannot be reached.
 std::unique_ptr<Communicator> make_communicator(const CommOptions& options = {});
 
-// What mpirun says about this process, without initialising MPI; 1, 0, 1, 0 outside of mpirun.
+// Whether this build has MPI.
+bool has_mpi();
+
+// What a starter other than mpirun sets for the ranks that it starts, all on one machine.
+inline constexpr const char* kWorldSizeVariable = "DSTRAIN_WORLD_SIZE";
+inline constexpr const char* kWorldRankVariable = "DSTRAIN_WORLD_RANK";
+bool started_without_mpirun();
+
+// What mpirun or another starter says about this process, without initialising MPI; 1, 0, 1, 0 for a
+// process that none started.
 int world_size_from_environment();
 int world_rank_from_environment();
 int ranks_on_this_host_from_environment();

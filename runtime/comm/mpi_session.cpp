@@ -31,17 +31,9 @@ MpiSession::MpiSession() {
   MPI_Comm_size(comm_, &size_);
 }
 
-MpiSession::~MpiSession() = default;
-
 void MpiSession::gather_bytes(const void* mine, void* all, size_t bytes) {
   const int n = static_cast<int>(bytes);
   check_mpi(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm_), "MPI_Allgather");
-}
-
-bool MpiSession::all_agree(bool mine) {
-  int yes = mine ? 1 : 0, all = 0;
-  check_mpi(MPI_Allreduce(&yes, &all, 1, MPI_INT, MPI_MIN, comm_), "MPI_Allreduce");
-  return all == 1;
 }
 
 void MpiSession::leave() {

@@ -4,12 +4,16 @@
 
 namespace dstrain {
 
-std::unique_ptr<Communicator> join_world(const CommOptions&) {
+bool has_mpi() {
+  return false;
+}
+
+std::unique_ptr<Communicator> join_by_mpi(const TransportChoice&, const CommOptions&) {
   fail_user(
-      "this process is one of {} ranks, and this build of dstrain has no MPI, so it can be one "
-      "rank only: "
-      "start it by itself (--num_gpus 1), or build it with -DDSTRAIN_MPI=ON where Open MPI is",
-      world_size_from_environment());
+      "this process is one of {} ranks of mpirun or srun, and this build of dstrain has no MPI: "
+      "let dstrain start its ranks itself (--num_gpus {}), or build it with -DDSTRAIN_MPI=ON where "
+      "Open MPI is",
+      world_size_from_environment(), world_size_from_environment());
 }
 
 }  // namespace dstrain

@@ -21,7 +21,7 @@ std::string this_process_space() {
 
 }  // namespace
 
-std::vector<Peers::Identity> Peers::gather(MpiSession& mpi, int pretended_host) {
+std::vector<Peers::Identity> Peers::gather(Rendezvous& ranks, int pretended_host) {
   Identity mine;
   ::gethostname(mine.host.data(), mine.host.size() - 1);
   const std::string space = this_process_space();
@@ -29,7 +29,7 @@ std::vector<Peers::Identity> Peers::gather(MpiSession& mpi, int pretended_host) 
               mine.process_space.begin());
   mine.pretended_host = pretended_host;
   mine.pid = ::getpid();
-  return mpi.gather(mine);
+  return ranks.gather(mine);
 }
 
 HostMap Peers::map() const {
@@ -44,8 +44,8 @@ HostMap Peers::map() const {
   return HostMap(labels);
 }
 
-Peers::Peers(MpiSession& mpi, int pretended_host)
-    : rank_(mpi.rank()), identities_(gather(mpi, pretended_host)), hosts_(map()) {
+Peers::Peers(Rendezvous& ranks, int pretended_host)
+    : rank_(ranks.rank()), identities_(gather(ranks, pretended_host)), hosts_(map()) {
   for (const Identity& who : identities_)
     processes_.push_back(who.process_space == of(rank_).process_space ? PeerProcess(who.pid)
                                                                       : PeerProcess());

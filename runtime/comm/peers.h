@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "runtime/comm/host_map.h"
-#include "runtime/comm/mpi_session.h"
 #include "runtime/comm/peer_process.h"
+#include "runtime/comm/rendezvous.h"
 
 namespace dstrain {
 
 class Peers {
  public:
   // Collective. Ranks with different `pretended_host` are taken for ranks of different machines.
-  Peers(MpiSession& mpi, int pretended_host);
+  Peers(Rendezvous& ranks, int pretended_host);
 
   // Ranks share a machine where host name, boot and process-number space are the same: then they can
   // reach each other's memory. Neither alone tells: clones of a machine share its name, containers and
@@ -34,7 +34,7 @@ class Peers {
     int64_t pid = 0;
   };
   const Identity& of(int rank) const { return identities_[static_cast<size_t>(rank)]; }
-  static std::vector<Identity> gather(MpiSession& mpi, int pretended_host);
+  static std::vector<Identity> gather(Rendezvous& ranks, int pretended_host);
   HostMap map() const;
 
   int rank_ = 0;

@@ -29,10 +29,10 @@ bool has_tensor(Collective kind) {
 
 }  // namespace
 
-SharedComm::SharedComm(std::unique_ptr<MpiSession> mpi, Peers peers,
+SharedComm::SharedComm(std::unique_ptr<Rendezvous> ranks, Peers peers,
                        std::unique_ptr<SharedGroup> group, const CommOptions& options)
-    : OrderedCommunicator(mpi->rank(), mpi->size(), options),
-      mpi_(std::move(mpi)),
+    : OrderedCommunicator(ranks->rank(), ranks->size(), options),
+      ranks_(std::move(ranks)),
       peers_(std::move(peers)),
       group_(std::move(group)) {
   active_.sources.resize(static_cast<size_t>(size()));
@@ -248,7 +248,7 @@ bool SharedComm::abort_raised(Abort& abort) {
 }
 
 void SharedComm::leave() {
-  mpi_->leave();
+  ranks_->leave();
 }
 
 }  // namespace dstrain

@@ -16,7 +16,7 @@ namespace dstrain {
 class SharedComm final : public OrderedCommunicator {
  public:
   // All ranks of the world are in `group`.
-  SharedComm(std::unique_ptr<MpiSession> mpi, Peers peers, std::unique_ptr<SharedGroup> group,
+  SharedComm(std::unique_ptr<Rendezvous> ranks, Peers peers, std::unique_ptr<SharedGroup> group,
              const CommOptions& options);
   ~SharedComm() override;
   Memory allocate(int64_t bytes, const std::string& what) override;
@@ -59,7 +59,7 @@ class SharedComm final : public OrderedCommunicator {
   bool work(const Operation& op);
   void work_range(const Operation& op, int64_t from, int64_t to);
 
-  std::unique_ptr<MpiSession> mpi_;
+  std::unique_ptr<Rendezvous> ranks_;
   Peers peers_;
   std::unique_ptr<SharedGroup> group_;
   SharedRegions regions_;

@@ -1,15 +1,11 @@
 #include "runtime/comm/shared_group.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <new>
 #include <random>
 
 #include "runtime/core/error.h"
+#include "runtime/core/futex.h"
 
 namespace dstrain {
 namespace {
@@ -21,27 +17,17 @@ struct Invitation {
   uint64_t token = 0;  // proves that the memory found in the process is the one meant
 };
 
-void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::microseconds most) {
-  const timespec timeout{most.count() / 1'000'000, most.count() % 1'000'000 * 1000};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
-}
-
-void futex_wake(std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
-}
-
-static_assert(std::atomic<uint32_t>::is_always_lock_free &&
-              std::atomic<uint64_t>::is_always_lock_free);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 }  // namespace
 
-std::unique_ptr<SharedGroup> SharedGroup::open(MpiSession& mpi, const Peers& peers,
+std::unique_ptr<SharedGroup> SharedGroup::open(Rendezvous& ranks, const Peers& peers,
                                                int64_t bounce_bytes, std::string& why) {
   std::unique_ptr<SharedGroup> group(new SharedGroup);
   const HostMap& hosts = peers.hosts();
-  const std::span<const int> members = hosts.ranks_of(hosts.host_of(mpi.rank()));
+  const std::span<const int> members = hosts.ranks_of(hosts.host_of(ranks.rank()));
   group->world_ranks_.assign(members.begin(), members.end());
-  group->index_ = hosts.index_of(mpi.rank());
+  group->index_ = hosts.index_of(ranks.rank());
   group->bounce_bytes_ = bounce_bytes;
   const int64_t bytes = kControlBytes + bounce_bytes;
   Invitation mine;
@@ -55,12 +41,12 @@ std::unique_ptr<SharedGroup> SharedGroup::open(MpiSession& mpi, const Peers& pee
   } catch (const RunError& error) {
     why = error.what();
   }
-  const std::vector<Invitation> all = mpi.gather(mine);
+  const std::vector<Invitation> all = ranks.gather(mine);
   for (const int r : members) {
     if (!why.empty()) break;
     const Invitation& invitation = all[static_cast<size_t>(r)];
     std::byte* base = group->own_.data();
-    if (r != mpi.rank()) {
+    if (r != ranks.rank()) {
       try {
         group->mapped_.push_back(Memory::open_peer(peers.pid(r), invitation.fd, bytes));
         base = group->mapped_.back().data();
@@ -76,7 +62,7 @@ std::unique_ptr<SharedGroup> SharedGroup::open(MpiSession& mpi, const Peers& pee
     group->blocks_.push_back(block);
     group->bounces_.push_back(base + kControlBytes);
   }
-  if (!mpi.all_agree(why.empty())) return nullptr;
+  if (!ranks.all_agree(why.empty())) return nullptr;
   return group;
 }
 
@@ -89,7 +75,7 @@ void SharedGroup::arrive() {
 
 void SharedGroup::ring(int i) {
   block(i).doorbell.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake(block(i).doorbell);
+  futex_wake(block(i).doorbell, 1);
 }
 
 int SharedGroup::lagging() {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/mpi_session.h"
 #include "runtime/comm/ordered.h"
 #include "runtime/comm/peers.h"
+#include "runtime/comm/rendezvous.h"
 #include "runtime/core/memory.h"
 
 namespace dstrain {
@@ -55,10 +55,10 @@ class SharedGroup {
  public:
   static constexpr int64_t kBounceBytes = int64_t{1} << 20;
 
-  // Collective over all ranks of `mpi`; joins those of this rank's host, each with a bounce buffer of
+  // Collective over all of `ranks`; joins those of this rank's host, each with a bounce buffer of
   // `bounce_bytes`. Where any rank cannot map a peer, every rank gets nullptr and `why` says the first
   // reason known to this rank.
-  static std::unique_ptr<SharedGroup> open(MpiSession& mpi, const Peers& peers,
+  static std::unique_ptr<SharedGroup> open(Rendezvous& ranks, const Peers& peers,
                                            int64_t bounce_bytes, std::string& why);
 
   int index() const { return index_; }

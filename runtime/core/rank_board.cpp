@@ -38,6 +38,7 @@ struct alignas(64) RankBoard::Header {
   std::atomic<int32_t> stop_request{0};
   std::atomic<int32_t> stopped{0};
   std::atomic<int32_t> failures{0};
+  std::atomic<uint32_t> cards_laid{0};
 };
 
 int64_t monotonic_ns() {
@@ -149,6 +150,10 @@ RankSlot& RankBoard::slot_at(int64_t rank) const noexcept {
 RankSlot& RankBoard::slot(int rank) const {
   check(rank >= 0 && rank < ranks(), "slot {} of a board for {} ranks", rank, ranks());
   return slot_at(rank);
+}
+
+std::atomic<uint32_t>& RankBoard::cards_of_all() const noexcept {
+  return header().cards_laid;
 }
 
 void RankBoard::request_stop(int signal) const noexcept {

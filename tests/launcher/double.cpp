@@ -1,5 +1,5 @@
 // A stand-in for dstrain, for the tests of the supervisor: as launcher it supervises copies of itself
-// under mpirun, as rank it plays one part.
+// under mpirun or the rank starter, as rank it plays one part.
 //   launcher_double TOKEN RANKS PART [RANK]
 // TOKEN is ignored: it makes the processes of one test findable. RANK plays the part, others wait.
 #include <signal.h>
@@ -15,6 +15,7 @@
 
 #include "launcher/mpirun.h"
 #include "launcher/rank_link.h"
+#include "launcher/rank_starter.h"
 #include "launcher/supervisor.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
@@ -89,13 +90,14 @@ int launch(const std::vector<std::string>& words) {
   std::thread([] {
     while (true) rest();
   }).detach();
-  RankCommand command = mpirun_command(ranks, words, session.path());
+  RankCommand command = start_command(ranks, words, session.path());
   Patience patience;
   if (words[3] == "hangs") patience.instruction = 1'000'000'000;
   const RunReport report = Supervisor({.board = board,
                                        .hosts = {},
                                        .host_of_rank = {},
                                        .command = command.words,
+                                       .starter = local_starter(),
                                        .environment = command.environment,
                                        .output = STDERR_FILENO,
                                        .patience = patience})
@@ -104,13 +106,13 @@ int launch(const std::vector<std::string>& words) {
   return report.exit_status;
 }
 
-}  // namespace
-}  // namespace dstrain
-
-int main(int argc, char** argv) {
-  using namespace dstrain;
-  const std::vector<std::string> words(argv, argv + argc);
+int run(const std::vector<std::string>& words) {
   try {
+    if (words[1] == kRankStarterCommand) {
+      std::vector<std::string> own = words;
+      own.erase(own.begin() + 1, own.begin() + 3);
+      return start_ranks_here(number(words[2]), [&] { return run(own); });
+    }
     if (words[3] == "never_joins" && launched_as_rank()) {
       fmt::print(stderr, "cannot load a library\n");
       return 7;
@@ -126,4 +128,11 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "error: {}\n", e.what());
     return 2;
   }
+}
+
+}  // namespace
+}  // namespace dstrain
+
+int main(int argc, char** argv) {
+  return dstrain::run(std::vector<std::string>(argv, argv + argc));
 }

@@ -14,14 +14,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Who starts the ranks: mpirun, or where there is none the program itself.
+const std::string kMpirun = "mpirun", kOwn = "the rank starter";
+
 // One supervised run of the stand-in, in a temporary directory of its own.
 struct Run {
-  Run(int ranks, const std::string& part, int player = 0, Environment added = {}) {
+  Run(const std::string& starter, int ranks, const std::string& part, int player = 0) {
     static int runs = 0;
     token = "dstrain_test_" + std::to_string(::getpid()) + "_" + std::to_string(runs++);
     temporary = fs::temp_directory_path() / token;
     fs::create_directory(temporary);
-    added.emplace_back("TMPDIR", temporary.string());
+    Environment added = {{"TMPDIR", temporary.string()}};
+    if (starter == kOwn) added.emplace_back("PATH", "/nowhere");
     program.emplace(std::vector<std::string>{DSTRAIN_DOUBLE, token, std::to_string(ranks), part,
                                              std::to_string(player)},
                     added);
@@ -31,7 +35,6 @@ struct Run {
     fs::remove_all(temporary);
   }
   bool nothing_left() const { return processes_with(token).empty() && fs::is_empty(temporary); }
-  // Ranks alone: neither mpirun nor the launcher.
   bool started(const std::string& word, int times) {
     return wait_until(
         [&] {
@@ -57,8 +60,9 @@ std::vector<std::string> errors(const std::string& text) {
   return lines;
 }
 
-TEST_CASE("a good run ends with 0, with all that ranks wrote and nothing of mpirun's") {
-  Run run(2, "done");
+TEST_CASE("a good run ends with 0, with all that ranks wrote and nothing of who started them") {
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  Run run(starter, 2, "done");
   CHECK(run.program->wait() == 0);
   CHECK(run.program->wrote("hello from 0\n"));
   CHECK(run.program->wrote("[rank 1] hello from 1\n"));
@@ -68,7 +72,8 @@ TEST_CASE("a good run ends with 0, with all that ranks wrote and nothing of mpir
 
 TEST_CASE(
     "what all ranks write is folded, raw text is given its rank, the last words are not lost") {
-  Run run(4, "speaks");
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  Run run(starter, 4, "speaks");
   CHECK(run.program->wait() == 0);
   const std::string& text = run.program->text();
   CAPTURE(text);
@@ -100,9 +105,10 @@ TEST_CASE("the first culprit is named once, with its place, and nothing is left"
       {"fails", 2, " failed" + kPlace + ": the disk is full"},
       {"refuses", 1, "no such file: input\\.txt"},
   }));
-  CAPTURE(mishap.part);
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  CAPTURE(mishap.part, starter);
   const auto begin = std::chrono::steady_clock::now();
-  Run run(3, mishap.part, 1);
+  Run run(starter, 3, mishap.part, 1);
   CHECK(run.program->wait() == mishap.status);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
   CAPTURE(run.program->text());
@@ -114,9 +120,10 @@ TEST_CASE("the first culprit is named once, with its place, and nothing is left"
 }
 
 TEST_CASE("a rank killed from outside is named") {
-  Run run(2, "deaf");
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  Run run(starter, 2, "deaf");
   REQUIRE(run.started("deaf", 2));
-  pid_t victim = 0;  // the newest process is a rank: mpirun is older
+  pid_t victim = 0;  // the newest process is a rank: who started it is older
   for (const pid_t pid : processes_with(run.token)) victim = std::max(victim, pid);
   REQUIRE(victim > 0);
   ::kill(victim, SIGKILL);
@@ -129,7 +136,8 @@ TEST_CASE("a rank killed from outside is named") {
 
 TEST_CASE("a first signal lets the ranks finish") {
   const auto [number, status] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}}));
-  Run run(2, "waits", 9);
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  Run run(starter, 2, "waits", 9);
   REQUIRE(wait_until([&] { return processes_with(run.token).size() == 4; }, 20));
   ::kill(run.program->pid(), number);
   CHECK(run.program->wait() == status);
@@ -139,7 +147,8 @@ TEST_CASE("a first signal lets the ranks finish") {
 }
 
 TEST_CASE("a second signal stops at once") {
-  Run run(2, "deaf");
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  Run run(starter, 2, "deaf");
   REQUIRE(run.started("deaf", 2));
   ::kill(run.program->pid(), SIGINT);
   REQUIRE(wait_until([&] { return run.program->wrote("again to stop at once"); }, 5));
@@ -151,7 +160,8 @@ TEST_CASE("a second signal stops at once") {
 }
 
 TEST_CASE("no process outlives a launcher that is killed") {
-  Run run(3, "deaf");
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  Run run(starter, 3, "deaf");
   REQUIRE(run.started("deaf", 3));
   CHECK(processes_with(run.token).size() == 5);
   ::kill(run.program->pid(), SIGKILL);
@@ -159,33 +169,28 @@ TEST_CASE("no process outlives a launcher that is killed") {
   CHECK(wait_until([&] { return processes_with(run.token).empty(); }, 10));
 }
 
-TEST_CASE("a killed mpirun is named, and its ranks do not outlive it") {
-  Run run(2, "deaf");
+TEST_CASE("a killed starter is named, and its ranks do not outlive it") {
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  Run run(starter, 2, "deaf");
   REQUIRE(run.started("deaf", 2));
-  pid_t mpirun = 0;
-  for (const pid_t pid : processes_with(run.token))
-    if (fs::read_symlink("/proc/" + std::to_string(pid) + "/exe").filename() != "launcher_double")
-      mpirun = pid;
-  REQUIRE(mpirun > 0);
-  ::kill(mpirun, SIGKILL);
+  auto processes = processes_with(run.token);
+  std::sort(processes.begin(), processes.end());
+  REQUIRE(processes.size() == 4);
+  REQUIRE(processes.front() == run.program->pid());
+  ::kill(processes[1], SIGKILL);  // ranks are younger
   CHECK(run.program->wait() == 2);
-  CHECK(
-      run.program->wrote("error: mpirun was ended by signal 9 (Killed); its ranks were stopped\n"));
+  CHECK(run.program->wrote("error: " + starter +
+                           " was ended by signal 9 (Killed); its ranks were stopped\n"));
   CHECK(run.nothing_left());
 }
 
-TEST_CASE("ranks that never join are reported with what mpirun says") {
-  Run run(2, "never_joins");
+TEST_CASE("ranks that never join are reported with what was said") {
+  const std::string starter = GENERATE(kMpirun, kOwn);
+  Run run(starter, 2, "never_joins");
   CHECK(run.program->wait() == 2);
-  CHECK(run.program->wrote("error: mpirun ended with exit status 7 before rank 0 was done:\n  "));
+  CHECK(run.program->wrote("error: " + starter +
+                           " ended with exit status 7 before rank 0 was done:\n  "));
   CHECK(run.program->wrote("\n  cannot load a library\n"));
-  CHECK(run.nothing_left());
-}
-
-TEST_CASE("without mpirun on PATH the error says what to install") {
-  Run run(2, "done", 0, {{"PATH", "/nowhere"}});
-  CHECK(run.program->wait() == 1);
-  CHECK(run.program->wrote("mpirun is not on PATH, and 2 ranks need it: install Open MPI"));
   CHECK(run.nothing_left());
 }
 

@@ -1,0 +1,44 @@
+// Rendezvous: how the ranks of a world tell each other who and where they are while their transport is
+// set up. Two bodies: MPI (mpi_session.h), and the board of the process that launched all of them on
+// this machine (board_rendezvous.h).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+namespace dstrain {
+
+class Rendezvous {
+ public:
+  Rendezvous() = default;
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+  virtual ~Rendezvous() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Collective: `mine` of every rank, by rank. Throws RunError where a rank does not come.
+  template <class Record>
+  std::vector<Record> gather(const Record& mine) {
+    static_assert(std::is_trivially_copyable_v<Record>);
+    std::vector<Record> all(static_cast<size_t>(size()));
+    gather_bytes(&mine, all.data(), sizeof(Record));
+    return all;
+  }
+  // Collective: whether all ranks say yes.
+  bool all_agree(bool mine) {
+    const std::vector<char> all = gather(mine ? '\1' : '\0');
+    return std::find(all.begin(), all.end(), '\0') == all.end();
+  }
+
+  // The end of a good run, once all ranks have met.
+  virtual void leave() = 0;
+
+ private:
+  virtual void gather_bytes(const void* mine, void* all, size_t bytes) = 0;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,87 @@
+// Ranks of one machine where there is no mpirun: the program starts them itself.
+#include <signal.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <regex>
+
+#include "tests/launcher/place.h"
+
+namespace dstrain {
+namespace {
+
+const Environment kNoMpirun = {{"PATH", "/nowhere"}};
+
+TEST_CASE("without mpirun the weights are those of a run with it, to the bit") {
+  const std::string options =
+      GENERATE("--num_gpus 2", "--num_gpus 4 --set zero_optimization.stage=3");
+  std::string weights[2];
+  for (const bool with : {false, true}) {
+    const Place place;
+    Program program = place.train(options, with ? Environment{} : kNoMpirun);
+    CHECK(program.wait() == 0);
+    CAPTURE(program.text());
+    CHECK(program.wrote(with ? ", started by mpirun\n" : ", started by the rank starter\n"));
+    CHECK(program.wrote("step=4 "));
+    CHECK(place.nothing_left());
+    weights[with ? 1 : 0] = place.read("out/model.safetensors");
+  }
+  CHECK(!weights[0].empty());
+  CHECK(weights[0] == weights[1]);
+}
+
+TEST_CASE("a rank that is killed is named the same way without mpirun, and nothing is left") {
+  const bool with = GENERATE(false, true);
+  const Place place;
+  Program program = place.train("--num_gpus 2 --steps 100000000", with ? Environment{} : kNoMpirun);
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+  auto processes = processes_with(place.token());
+  std::sort(processes.begin(), processes.end());
+  REQUIRE(processes.size() == 4);  // the launching process, the starter, the ranks
+  ::kill(processes.back(), SIGKILL);
+  CHECK(program.wait() == 2);
+  CHECK(std::regex_match(only_error(program.text()),
+                         std::regex("rank [01] \\(pid " + std::to_string(processes.back()) +
+                                    "\\) was killed by signal 9 \\(Killed\\) at step \\d+.*")));
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("without mpirun a signal lets the ranks finish, and a restart works") {
+  const Place place;
+  SECTION("a signal") {
+    Program program = place.train("--num_gpus 2 --steps 100000000", kNoMpirun);
+    REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+    ::kill(program.pid(), SIGTERM);
+    CHECK(program.wait() == 143);
+    CHECK_FALSE(program.wrote("dstrain: error"));
+  }
+  SECTION("one rank that can be started again") {
+    Program program = place.train("--max_restarts 1 --save_interval 2", kNoMpirun);
+    CHECK(program.wait() == 0);
+    CHECK(program.wrote("step=4 "));
+  }
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("messages between ranks that mpirun did not start are refused, once") {
+  const Place place;
+  Program program = place.train("--num_gpus 2", {{"PATH", "/nowhere"}, {"DSTRAIN_COMM", "mpi"}});
+  CHECK(program.wait() == 1);
+  CHECK(
+      only_error(program.text()) ==
+      "DSTRAIN_COMM asks for ranks that exchange messages, and these were started without mpirun: "
+      "install Open MPI (Debian: openmpi-bin), or unset DSTRAIN_COMM");
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("the rank starter is no command for people") {
+  const Place place;
+  Program program = place.start(std::string(DSTRAIN_PROGRAM) + " rank_starter 2 --config c.json " +
+                                place.token());
+  CHECK(program.wait() == 1);
+  CHECK(only_error(program.text()) ==
+        "rank_starter is a part of dstrain that it starts itself: use dstrain --num_gpus 2");
+}
+
+}  // namespace
+}  // namespace dstrain
