@@ -77,7 +77,8 @@ const BlockKernel& amx_block() {
                                       .begin = configure_tiles,
                                       .end = release_tiles,
                                       .part_blocks = 16,  // 32 KiB
-                                      .a_bytes = 1000 * 1024};
+                                      .a_bytes = 1000 * 1024,
+                                      .b_past_caches = false};
   return kernel;
 }
 

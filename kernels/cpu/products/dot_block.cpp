@@ -25,8 +25,13 @@ DST_BF16 inline __m512i spread(const char* pair) {
   return _mm512_set1_epi32(bits);
 }
 
-// Fetches the lines that fall to a strip and one block of k.
+// Fetches the lines that fall to eight rows and one block of k.
 DST_BF16 inline void fetch_lines(Fetch& fetch) {
+  if (fetch.a != nullptr) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) _mm_prefetch(fetch.a + i * fetch.a_row, _MM_HINT_T1);
+    fetch.a += fetch.a_block;
+  }
   for (int64_t line = 0; line < fetch.b_lines; ++line, fetch.b += kLine) {
     _mm_prefetch(fetch.b, _MM_HINT_T1);
   }
@@ -35,7 +40,8 @@ DST_BF16 inline void fetch_lines(Fetch& fetch) {
   }
 }
 
-// Eight rows of the block. The A of the next block of k is fetched, and `next` at the end.
+// Eight rows of the block. B is in the first-level cache; the A of the next block of k is fetched, and
+// at the end the first of the `next` eight rows.
 DST_BF16 inline void multiply_strip(const char* a, const char* b, int64_t blocks, const float* from,
                                     float* to, const char* next, Fetch& fetch) {
   __m512 left[kRows], right[kRows];
@@ -71,13 +77,15 @@ DST_BF16 inline void multiply_strip(const char* a, const char* b, int64_t blocks
 DST_BF16 void multiply(const char* a, const char* b, int64_t blocks, const float* from, float* to,
                        Fetch fetch) {
   const int64_t b_lines = fetch.b_lines;
+  const char* source = fetch.a;
   fetch.out_rows = (fetch.out_rows + kStrips - 1) / kStrips;
   for (int strip = 0; strip < kStrips; ++strip) {
     fetch.b_lines = (b_lines + kStrips - 1 - strip) / kStrips;
     const int64_t at = strip / 2 * 2 * kTileFloats + strip % 2 * kRows * 16;
+    if (source != nullptr) fetch.a = source + strip * kRows * fetch.a_row;
     const char* rows = a + strip * kRows * kLine;
     multiply_strip(rows, b, blocks, from != nullptr ? from + at : nullptr, to + at,
-                   strip + 1 < kStrips ? rows + kRows * kLine : a + blocks * kBlockBytes, fetch);
+                   rows + kRows * kLine, fetch);
   }
 }
 
@@ -90,7 +98,8 @@ const BlockKernel& dot_block() {
                                       .begin = nothing,
                                       .end = nothing,
                                       .part_blocks = 8,  // 16 KiB
-                                      .a_bytes = 768 * 1024};
+                                      .a_bytes = 768 * 1024,
+                                      .b_past_caches = true};
   return kernel;
 }
 

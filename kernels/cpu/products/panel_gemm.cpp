@@ -13,7 +13,34 @@ DST_AVX512 inline __m512 widen16(__m256i bits) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-// To nearest even, as to_bf16 does; the conversion instruction would flush subnormals.
+// Sixteen or less of the columns of a row: which, and their bias.
+struct Columns {
+  __mmask16 mask = 0;
+  __m512 bias{};
+};
+
+DST_AVX512 inline Columns columns_at(int64_t column, const Epilogue& e) {
+  const int64_t count = std::clamp<int64_t>(e.n - column, 0, 16);
+  Columns c;
+  c.mask = static_cast<__mmask16>((1u << count) - 1);
+  c.bias = e.bias != nullptr && count > 0
+               ? widen16(_mm256_maskz_loadu_epi16(c.mask, e.bias + column))
+               : _mm512_setzero_ps();
+  return c;
+}
+
+DST_AVX512 inline __m512 finished(__m512 sum, const Columns& c, const float* add,
+                                  const Epilogue& e) {
+  if (add != nullptr) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(c.mask, add));
+  if (e.bias != nullptr) sum = _mm512_add_ps(sum, c.bias);
+  if (e.relu) {
+    const __mmask16 negative = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_LT_OQ);
+    sum = _mm512_mask_mov_ps(sum, negative, _mm512_setzero_ps());
+  }
+  return sum;
+}
+
+// To nearest even, as to_bf16 does, subnormals as well.
 DST_AVX512 inline __m256i round16(__m512 v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i high = _mm512_srli_epi32(bits, 16);
@@ -25,38 +52,66 @@ DST_AVX512 inline __m256i round16(__m512 v) {
   return _mm512_cvtepi32_epi16(result);
 }
 
-// Sixteen columns of `rows` rows out of a tile.
-DST_AVX512 inline void finish_tile(const float* sums, int64_t row, int64_t column,
-                                   const Epilogue& e) {
-  const int64_t rows = std::min<int64_t>(16, e.m - row), columns = e.n - column;
-  if (rows <= 0 || columns <= 0) return;
-  const auto mask = static_cast<__mmask16>(columns >= 16 ? 0xffff : (1 << columns) - 1);
-  const __m512 bias = e.bias != nullptr ? widen16(_mm256_maskz_loadu_epi16(mask, e.bias + column))
-                                        : _mm512_setzero_ps();
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t at = (row + i) * e.stride + column;
-    __m512 v = _mm512_load_ps(sums + i * 16);
-    if (e.add != nullptr) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(mask, e.add + at));
-    if (e.bias != nullptr) v = _mm512_add_ps(v, bias);
-    if (e.relu) {
-      const __mmask16 negative = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ);
-      v = _mm512_mask_mov_ps(v, negative, _mm512_setzero_ps());
-    }
-    if (e.out_f32 != nullptr) {
-      _mm512_mask_storeu_ps(e.out_f32 + at, mask, v);
-    } else {
-      _mm256_mask_storeu_epi16(e.out_bf16 + at, mask, round16(v));
-    }
+// The conversion instruction gives the same bits, but flushes subnormals to zero.
+DST_AVX512 inline __m512i round32(__m512 left, __m512 right) {
+  constexpr int kSubnormal = 0x20;
+  const __mmask16 subnormal =
+      _mm512_fpclass_ps_mask(left, kSubnormal) | _mm512_fpclass_ps_mask(right, kSubnormal);
+  if (__builtin_expect(subnormal != 0, 0)) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(round16(left)), round16(right), 1);
+  }
+  return (__m512i)_mm512_cvtne2ps_pbh(right, left);
+}
+
+// A masked store takes many cycles on some processors, even where its mask is full.
+DST_AVX512 inline void store(float* to, __m512 v, __mmask16 mask) {
+  if (mask == 0xffff) {
+    _mm512_storeu_ps(to, v);
+  } else {
+    _mm512_mask_storeu_ps(to, mask, v);
+  }
+}
+DST_AVX512 inline void store(uint16_t* to, __m512i v, __mmask32 mask) {
+  if (mask == 0xffffffff) {
+    _mm512_storeu_si512(to, v);
+  } else {
+    _mm512_mask_storeu_epi16(to, mask, v);
   }
 }
 
 DST_AVX512 inline void finish_block(const float* sums, int64_t a_panel, int64_t b_panel,
                                     const Epilogue& e) {
   const int64_t row = a_panel * kPanel, column = b_panel * kPanel;
-  finish_tile(sums, row, column, e);
-  finish_tile(sums + kTileFloats, row, column + 16, e);
-  finish_tile(sums + 2 * kTileFloats, row + 16, column, e);
-  finish_tile(sums + 3 * kTileFloats, row + 16, column + 16, e);
+  const Columns left = columns_at(column, e), right = columns_at(column + 16, e);
+  const int64_t rows = std::min(kPanel, e.m - row);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* from = sums + i / 16 * 2 * kTileFloats + i % 16 * 16;
+    const int64_t at = (row + i) * e.stride + column;
+    const float* add = e.add != nullptr ? e.add + at : nullptr;
+    const __m512 l = finished(_mm512_load_ps(from), left, add, e);
+    const __m512 r =
+        finished(_mm512_load_ps(from + kTileFloats), right, add != nullptr ? add + 16 : nullptr, e);
+    if (e.out_f32 != nullptr) {
+      store(e.out_f32 + at, l, left.mask);
+      store(e.out_f32 + at + 16, r, right.mask);
+    } else {
+      store(e.out_bf16 + at, round32(l, r), left.mask | __mmask32{right.mask} << 16);
+    }
+  }
+}
+
+// The A that is packed after the part of panel m from block k on: it may come from far away.
+void fetch_source(const PanelBlock& p, int64_t m, int64_t k, int64_t part_blocks, Fetch& fetch) {
+  const int64_t next_m = m + 1 < p.a_panels ? m + 1 : 0;
+  const int64_t next_k = m + 1 < p.a_panels ? k : k + part_blocks;
+  fetch.a = nullptr;
+  if (next_k >= p.depth_blocks) return;
+  const int64_t at = (p.first_a_panel + next_m) * kPanel;
+  const int64_t depth = (p.first_depth_block + next_k) * kDepthBlock;
+  fetch.a = reinterpret_cast<const char*>(p.a.depth_major ? p.a.data + depth * p.a.stride + at
+                                                          : p.a.data + at * p.a.stride + depth);
+  fetch.a_row = p.a.stride * 2;
+  fetch.a_block = p.a.depth_major ? kDepthBlock * fetch.a_row : kDepthBlock * 2;
 }
 
 DST_AVX512 void multiply(const BlockKernel& kernel, const PanelBlock& p, const Epilogue& epilogue,
@@ -81,7 +136,13 @@ DST_AVX512 void multiply(const BlockKernel& kernel, const PanelBlock& p, const E
       fetch.b = b + blocks * kBlockBytes;
       fetch.out_rows = last ? (kPanel + blocks - 1) / blocks : 0;
       for (int64_t m = 0; m < p.a_panels; ++m) {
-        const char* a = p.a + m * a_panel_bytes + k * kBlockBytes;
+        char* a = p.packed_a + m * a_panel_bytes + k * kBlockBytes;
+        if (n == 0) {
+          pack_a(p.a, {p.first_a_panel + m, 1, p.first_depth_block + k, blocks}, a, a_panel_bytes);
+          fetch_source(p, m, k, part_blocks, fetch);
+        } else {
+          fetch.a = nullptr;
+        }
         float* sums = scratch + m * kBlockFloats;
         fetch.out = out + (p.first_a_panel + m) * kPanel * fetch.out_stride +
                     (p.first_b_panel + n) * fetch.out_bytes;

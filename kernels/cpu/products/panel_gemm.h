@@ -24,22 +24,25 @@ struct Epilogue {
   int64_t m = 0, n = 0;
 };
 
-// Panels of A and B with all of their k, and where their block of the result begins.
+// Panels of A and B over a range of k, and where their block of the result begins.
 struct PanelBlock {
-  const char* a = nullptr;  // a_panels panels, depth_blocks * kBlockBytes apart
+  TileSource a;  // not packed yet
   int64_t a_panels = 0;
-  const char* b = nullptr;  // b_panels panels, b_panel_bytes apart
+  char* packed_a = nullptr;  // a_panels panels, depth_blocks * kBlockBytes apart: written
+  const char* b = nullptr;   // b_panels panels, b_panel_bytes apart
   int64_t b_panels = 0;
   int64_t b_panel_bytes = 0;
-  int64_t depth_blocks = 0;
+  int64_t first_depth_block = 0, depth_blocks = 0;
   int64_t first_a_panel = 0, first_b_panel = 0;  // of the result
 };
 
-// Lines to fetch while a block is multiplied, so many for each block of k.
+// Lines to fetch while a block is multiplied, so many for each block of k. A kernel may leave some.
 struct Fetch {
   const char* b = nullptr;  // of the B that comes next, from farther away
   int64_t b_lines = 0;
-  char* out = nullptr;  // of the result's rows, to be written soon
+  const char* a = nullptr;  // of the A to be packed next, in 32 pieces each; null if it is packed
+  int64_t a_row = 0, a_block = 0;  // bytes from piece to piece, and to the next block of k
+  char* out = nullptr;             // of the result's rows, to be written soon
   int64_t out_stride = 0;
   int64_t out_rows = 0;
   int64_t out_bytes = 0;  // of a row
@@ -58,6 +61,7 @@ struct BlockKernel {
   void (*end)();        // and after
   int64_t part_blocks;  // of k, whose panel of B stays in the first-level cache
   int64_t a_bytes;      // of A that a thread keeps in its second-level cache
+  bool b_past_caches;   // whether B is packed so (panel_pack.h)
 };
 
 // The calling thread may multiply with the kernel while a BlockScope lives.

@@ -43,8 +43,17 @@ DST_AVX512 inline void transpose(__m512i* r) {
   }
 }
 
+template <bool past_caches>
+DST_AVX512 inline void store(char* to, __m512i line) {
+  if constexpr (past_caches) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
+  } else {
+    _mm512_store_si512(to, line);
+  }
+}
+
 // Two tiles out of 32 rows (m or n) of 32 elements of depth.
-template <bool transposed>
+template <bool transposed, bool past_caches>
 DST_AVX512 inline void pack_rows(const TileSource& s, int64_t at, int64_t depth, char* to) {
   constexpr int64_t kAhead = 8 * kDepthBlock;
   const __mmask32 mask = first_lanes(s.depth - depth);
@@ -58,7 +67,7 @@ DST_AVX512 inline void pack_rows(const TileSource& s, int64_t at, int64_t depth,
           i < rows ? _mm512_maskz_loadu_epi16(mask, from + i * s.stride) : _mm512_setzero_si512();
     }
     if constexpr (transposed) transpose(r);
-    for (int i = 0; i < kRows; ++i) _mm512_store_si512(to + i * kTileRow, r[i]);
+    for (int i = 0; i < kRows; ++i) store<past_caches>(to + i * kTileRow, r[i]);
   }
 }
 
@@ -75,6 +84,7 @@ DST_AVX512 inline RowPair load_pair(const uint16_t* from, int64_t stride, int i,
 }
 
 // Two tiles of B: the two elements of a pair of rows side by side, in the order of columns.
+template <bool past_caches>
 DST_AVX512 inline void pack_pairs(const TileSource& s, int64_t at, int64_t depth, char* to) {
   const uint16_t* from = s.data + depth * s.stride + at;
   const __mmask32 mask = first_lanes(s.extent - at);
@@ -87,8 +97,8 @@ DST_AVX512 inline void pack_pairs(const TileSource& s, int64_t at, int64_t depth
     _mm_prefetch(from + (2 * i + kDepthBlock) * s.stride, _MM_HINT_T1);
     _mm_prefetch(from + (2 * i + 1 + kDepthBlock) * s.stride, _MM_HINT_T1);
     char* row = to + i * kTileRow;
-    _mm512_store_si512(row, _mm512_permutex2var_epi64(low, first, high));
-    _mm512_store_si512(row + kTileBytes, _mm512_permutex2var_epi64(low, second, high));
+    store<past_caches>(row, _mm512_permutex2var_epi64(low, first, high));
+    store<past_caches>(row + kTileBytes, _mm512_permutex2var_epi64(low, second, high));
   }
 }
 
@@ -134,11 +144,19 @@ void for_each_block(const TileSource& s, const PanelRange& range, char* to, int6
 
 void pack_a(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes) {
   for_each_block(source, range, to, panel_bytes,
-                 source.depth_major ? pack_pairs_transposed : pack_rows<false>);
+                 source.depth_major ? pack_pairs_transposed : pack_rows<false, false>);
 }
 
-void pack_b(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes) {
-  for_each_block(source, range, to, panel_bytes, source.depth_major ? pack_pairs : pack_rows<true>);
+void pack_b(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes,
+            bool past_caches) {
+  if (past_caches) {
+    for_each_block(source, range, to, panel_bytes,
+                   source.depth_major ? pack_pairs<true> : pack_rows<true, true>);
+    _mm_sfence();  // such stores become visible to other threads in no order of their own
+  } else {
+    for_each_block(source, range, to, panel_bytes,
+                   source.depth_major ? pack_pairs<false> : pack_rows<true, false>);
+  }
 }
 
 }  // namespace dstrain

@@ -37,8 +37,10 @@ struct PanelRange {
   int64_t first_block = 0, block_count = 0;  // blocks of k
 };
 
-// Writes the range's panels one after the other, `panel_bytes` apart, each block after block.
+// Writes the range's panels one after the other, `panel_bytes` apart, each block after block. `to` is
+// 64-byte aligned. With `past_caches` lines go to memory without being read first: for many bytes.
 void pack_a(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes);
-void pack_b(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes);
+void pack_b(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes,
+            bool past_caches);
 
 }  // namespace dstrain

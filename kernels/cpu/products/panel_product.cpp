@@ -103,7 +103,7 @@ TileSource source_b(const Product& p, const Tensor& t) {
 
 // Packs a part of B; called by all threads of a parallel region, which meet at its end.
 void pack_b_together(const TileSource& source, const PanelRange& range, char* to,
-                     int64_t panel_bytes) {
+                     int64_t panel_bytes, bool past_caches) {
   const int64_t groups = ceil_div(range.count, kPackPanels);
   const int64_t depths = ceil_div(range.block_count, kPackDepth);
 #pragma omp for schedule(static)
@@ -112,7 +112,7 @@ void pack_b_together(const TileSource& source, const PanelRange& range, char* to
     const PanelRange part{range.first + panel, std::min(kPackPanels, range.count - panel),
                           range.first_block + block,
                           std::min(kPackDepth, range.block_count - block)};
-    pack_b(source, part, to + panel * panel_bytes + block * kBlockBytes, panel_bytes);
+    pack_b(source, part, to + panel * panel_bytes + block * kBlockBytes, panel_bytes, past_caches);
   }
 }
 
@@ -131,7 +131,7 @@ class PanelProduct final : public Kernel {
                              std::min(cut_.chunk_depth, cut_.depth - k)};
           if (!p_.packed) {
             pack_b_together(source_b(p_, call.in[1]), b, packed_chunk(call),
-                            b.block_count * kBlockBytes);
+                            b.block_count * kBlockBytes, kernel_.b_past_caches);
           }
           for (int64_t worker = omp_get_thread_num(); worker < p_.threads;
                worker += omp_get_num_threads()) {
@@ -156,7 +156,9 @@ class PanelProduct final : public Kernel {
     if (columns.count == 0) return;
     char* own = call.workspace.as<char>() + scratch_.b + (scratch_.a + scratch_.tiles) * worker;
     PanelBlock block;
-    block.a = own;
+    block.a = source_a(p_, call.in[0]);
+    block.packed_a = own;
+    block.first_depth_block = b.first_block;
     block.depth_blocks = b.block_count;
     block.b_panels = columns.count;
     block.first_b_panel = b.first + columns.first;
@@ -168,13 +170,10 @@ class PanelProduct final : public Kernel {
       block.b_panel_bytes = b.block_count * kBlockBytes;
       block.b = packed_chunk(call) + columns.first * block.b_panel_bytes;
     }
-    const TileSource a = source_a(p_, call.in[0]);
     const Epilogue epilogue = epilogue_of(call, b);
     for (int64_t done = 0; done < rows.count; done += cut_.a_panels) {
       block.first_a_panel = rows.first + done;
       block.a_panels = std::min(cut_.a_panels, rows.count - done);
-      pack_a(a, {block.first_a_panel, block.a_panels, b.first_block, b.block_count}, own,
-             b.block_count * kBlockBytes);
       multiply_panels(kernel_, block, epilogue, reinterpret_cast<float*>(own + scratch_.a));
     }
   }
@@ -218,7 +217,7 @@ class PanelPack final : public Kernel {
     const int64_t depth = depth_blocks_of(p_.k());
 #pragma omp parallel num_threads(p_.threads)
     pack_b_together(source_b(p_, call.in[0]), {0, panels_of(p_.n()), 0, depth},
-                    call.out[0].as<char>(), depth * kBlockBytes);
+                    call.out[0].as<char>(), depth * kBlockBytes, block_kernel().b_past_caches);
   }
 
  private:

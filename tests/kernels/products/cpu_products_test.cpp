@@ -128,6 +128,22 @@ TEST_CASE("what is no number stays none through a bf16 product, and nothing else
   parity::require_close("not numbers", y.values(), multiply(s, x, w), {});
 }
 
+TEST_CASE("every bf16 pattern passes through the epilogue of a product of our own") {
+  if (!own(DType::bf16)) return;
+  constexpr int64_t kPatterns = 65536;
+  const Guarded x({1, 1}, DType::bf16, Values{0}),
+      w({kPatterns, 1}, DType::bf16, Values(kPatterns));
+  Guarded bias({kPatterns}, DType::bf16), y({1, kPatterns}, DType::bf16);
+  Guarded expected({1, kPatterns}, DType::bf16);
+  for (int64_t i = 0; i < kPatterns; ++i) {
+    bias.tensor().as<uint16_t>()[i] = static_cast<uint16_t>(i);
+    const float sum = 0.0f + to_float(bias.tensor().as<bf16>()[i]);
+    expected.tensor().as<bf16>()[i] = to_bf16(sum);
+  }
+  parity::run_kernel(kBodies, call_of(OpKind::linear), {&x, &w, &bias}, {&y});
+  parity::require_same_bits("bias", y, expected);
+}
+
 TEST_CASE("other ops are refused") {
   const TensorSpec m{{4, 4}, DType::f32};
   const TensorSpec in[] = {m, m};
