@@ -1,25 +1,37 @@
 #!/usr/bin/env bash
-# Builds dstrain with CUDA and checks it on this machine's GPU; without a GPU it does what can be done
-# without (build, link, the emulated device) and says what it skipped. Needs CUDA's toolkit, CMake 3.25,
-# a C++20 compiler and python3; no network, no MPI.
-#   scripts/gpu_check.sh [--deps FOLDER] [--build FOLDER] [--output FILE]
-#     --deps    headers and libraries as scripts/pack_gpu_deps.sh packs them; absent: the system's
-#     --build   absent: build/gpu
-#     --output  the results as JSON; absent: benchmarks/results/gpu_NAME.json, nothing without a GPU
-# Exit status: 0 where nothing failed, else 1. Under 8 minutes on 16 cores.
+# Builds dstrain with CUDA, checks it on this machine's GPU and measures it; without a GPU it does what can be
+# done without (build, link, the emulated device) and says what it skipped. Needs CUDA's toolkit, CMake 3.25,
+# a C++20 compiler and python3; no network, no MPI. PyTorch, where python3 has it, is measured beside.
+#   scripts/gpu_check.sh [--deps FOLDER] [--build FOLDER] [--output FILE] [--only REGEX] [--seconds N] [--no-mpi]
+#     --deps     headers and libraries as scripts/pack_gpu_deps.sh packs them; absent: the system's
+#     --build    absent: build/gpu
+#     --output   the results as JSON, written after every step; absent: benchmarks/results/gpu_NAME.json,
+#                nothing without a GPU
+#     --only     steps beside the build whose names match this expression
+#     --seconds  when the last figure is begun, counted from the start: 420 where not given
+#     --no-mpi   builds without Open MPI where it is, too
+# Exit status: 0 where nothing failed, else 1. A step that fails is noted, and the check goes on. Under 8
+# minutes on 16 cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-deps='' build=build/gpu output=''
+deps='' build=build/gpu output='' only='' last=420 mpi=yes
 while (($# > 0)); do
   case "$1" in
-    --deps) deps=$(realpath "$2") ;;
-    --build) build=$2 ;;
-    --output) output=$2 ;;
+    --no-mpi) mpi=no && shift && continue ;;
+    --deps | --build | --output | --only | --seconds) ;;
     *)
-      echo "gpu_check.sh: unknown argument '$1'; usage: $0 [--deps FOLDER] [--build FOLDER] [--output FILE]" >&2
+      sed -n 's/^#   \(scripts.*\)/gpu_check.sh: usage: \1/p' "$0" >&2
       exit 1
       ;;
+  esac
+  value=${2:?"gpu_check.sh: $1 needs a value"}
+  case "$1" in
+    --deps) deps=$(realpath "$value") ;;
+    --build) build=$value ;;
+    --output) output=$value ;;
+    --only) only=$value ;;
+    --seconds) last=$value ;;
   esac
   shift 2
 done
@@ -35,42 +47,107 @@ if [[ ! -x $nvcc ]]; then
   exit 1
 fi
 cuda=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-echo "GPU: ${gpu:-none}, driver: ${driver:-none}, CUDA $cuda"
+sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$nvcc")/compute-sanitizer")
+echo "GPU: ${gpu:-none}, driver: ${driver:-none}, CUDA $cuda, $(nproc) cores"
+if [[ -z $output && -n $gpu ]]; then
+  output=benchmarks/results/gpu_$(tr 'A-Z ' 'a-z_' <<<"$gpu" | tr -cd 'a-z0-9_').json
+fi
+device=emulated
+if [[ -n $gpu ]]; then device=cuda; fi
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-steps=$work/steps.jsonl figures=$work/figures.json
+steps=$work/steps.jsonl
+mkdir "$work/logs" "$work/ends" "$work/texts"
 : >"$steps"
-echo '{}' >"$figures"
+write_results() {
+  local facts=("gpu=$gpu" "driver=$driver" "cuda=$cuda" "date=$(date +%F)"
+    "commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)")
+  if [[ -n $output ]]; then facts+=(--output "$output"); fi
+  python3 scripts/gpu_report.py --steps "$steps" --figures "$work/figures.json" \
+    --texts "$work/texts" "${facts[@]}" "$@"
+}
+# However it ends, nothing goes on in the background; what was done has been written.
+descendants() {
+  local child
+  for child in $(pgrep -P "$1"); do
+    descendants "$child"
+    echo "$child"
+  done
+}
+finish() {
+  descendants $$ | xargs -r kill 2>/dev/null || true
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' INT TERM
 
 note() { # name result seconds reason
   python3 -c 'import json, sys
 n, r, s, why = sys.argv[1:]
 print(json.dumps({"name": n, "result": r, "seconds": int(s), **({"reason": why} if why else {})}))' \
     "$1" "$2" "$3" "${4:-}" >>"$steps"
-  printf '==== %-40s %s (%s s)%s\n' "$1" "$2" "$3" "${4:+: $4}"
+  printf '==== %-44s %s (%s s)%s\n' "$1" "$2" "$3" "${4:+: $4}"
+  write_results --quiet || true
 }
-# step NAME COMMAND...: runs it; what fails is noted, and the check goes on.
-step() {
-  local name=$1 from=$SECONDS
+# start NAME COMMAND...: begins a step in the background; its log is "$work/logs/NAME".
+declare -A pid_of began
+start() {
+  local name=$1
   shift
-  if "$@" >"$work/log" 2>&1; then
-    note "$name" passed $((SECONDS - from))
-  else
-    tail -40 "$work/log"
-    note "$name" failed $((SECONDS - from)) "$(tail -1 "$work/log")"
-    return 1
-  fi
+  (
+    trap 'echo $EPOCHSECONDS >"$work/ends/$name"' EXIT
+    set -euo pipefail
+    "$@"
+  ) >"$work/logs/$name" 2>&1 &
+  pid_of[$name]=$!
+  began[$name]=$EPOCHSECONDS
 }
-gpu_step() {
-  if [[ -n $gpu ]]; then step "$@" || true; else note "$1" skipped 0 'no GPU'; fi
+# settle NAME: waits for it and notes what came of it. Status 77: skipped; the last line says why.
+settle() {
+  local status=0 log="$work/logs/$1" why took
+  wait "${pid_of[$1]}" || status=$?
+  took=$(($(cat "$work/ends/$1" || echo "$EPOCHSECONDS") - began[$1]))
+  why=$(grep -v '^\s*$' "$log" | tail -1 | cut -c1-300 || true)
+  case $status in
+    0) note "$1" passed $took ;;
+    77) note "$1" skipped $took "$why" ;;
+    124 | 137) note "$1" failed $took "not done in time; last: $why" ;;
+    *)
+      tail -40 "$log"
+      note "$1" failed $took "$why"
+      ;;
+  esac
+  return $((status == 0 ? 0 : 1))
+}
+# begin NAME COMMAND...: a step; beside others where there are cores for it, until join.
+open=()
+beside=no
+begin() {
+  if [[ ! $1 =~ $only ]]; then
+    note "$1" skipped 0 'not asked for (--only)'
+    return
+  fi
+  start "$@"
+  if [[ $beside == yes ]]; then open+=("$1"); else settle "$1" || true; fi
+}
+join() {
+  local name
+  for name in "${open[@]}"; do settle "$name" || true; done
+  open=()
+}
+gpu_begin() {
+  if [[ -n $gpu ]]; then begin "$@"; else note "$1" skipped 0 'no GPU'; fi
+}
+skip() {
+  echo "$1"
+  exit 77
 }
 
 configure() {
   local options=(-S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DDSTRAIN_CUDA=ON
     -DCMAKE_CUDA_COMPILER="$nvcc" -DDSTRAIN_WARNINGS_AS_ERRORS=OFF)
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
-  if ! command -v mpicc >/dev/null; then options+=(-DDSTRAIN_MPI=OFF); fi
+  if [[ $mpi == no ]] || ! command -v mpicc >/dev/null; then options+=(-DDSTRAIN_MPI=OFF); fi
   if [[ -n $gpu ]]; then
     options+=(-DCMAKE_CUDA_ARCHITECTURES="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)")
   fi
@@ -78,105 +155,214 @@ configure() {
     options+=(-DCMAKE_PREFIX_PATH="$deps/usr" -DBoost_NO_SYSTEM_PATHS=ON
       -DCMAKE_LIBRARY_PATH="$deps/usr/lib/x86_64-linux-gnu" -DCMAKE_INCLUDE_PATH="$deps/usr/include"
       -DCMAKE_CXX_FLAGS="-isystem $deps/usr/include" -DCMAKE_CUDA_FLAGS="-isystem $deps/usr/include")
-    export LD_LIBRARY_PATH=$deps/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   fi
   cmake "${options[@]}"
 }
-programs=(dstrain test_kernels_emulated test_products_emulated test_attention_emulated
-  test_kernels_cuda test_products_cuda test_attention_cuda)
-suite() { (cd "$build" && ctest --output-on-failure -R "$1"); }
+if [[ -n $deps ]]; then
+  export LD_LIBRARY_PATH=$deps/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+programs=(dstrain bench_cuda)
+for family in kernels products attention; do
+  programs+=("test_${family}_cuda")
+  # Where a GPU runs the kernels, nobody needs to emulate them.
+  if [[ -z $gpu ]]; then programs+=("test_${family}_emulated"); fi
+done
 
-# losses DEVICE A B...: a tiny GPT-lite of 50 steps on the CPU and on DEVICE; prints and checks the largest
-# difference of the losses (scripts/compare_losses.py).
-losses() {
-  local device=$1 dtype=$2 steps=$3
-  shift 3
-  python3 -c "import random
-random.seed(1)
-words = [''.join(random.choices('abcdefgh', k=random.randint(2, 6))) for _ in range(200)]
-print(' '.join(random.choices(words, k=20000)))" >"$work/text.txt"
-  local common=(--config configs/quickstart.json --model gptlite --data "$work/text.txt"
-    --num_gpus 1 --steps "$steps" --set dstrain.eval_interval=0 --set train_batch_size=8
-    --set dstrain.model.n_layer=2 --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1
-    --set dstrain.model.block_size=64)
-  if [[ $dtype != fp32 ]]; then common+=(--set "$dtype.enabled=true"); fi
-  "$build/bin/dstrain" "${common[@]}" --device cpu --output "$work/cpu"
-  "$build/bin/dstrain" "${common[@]}" --device "$device" --output "$work/$device"
-  python3 scripts/compare_losses.py "$work/cpu/metrics.jsonl" "$work/$device/metrics.jsonl" "$@"
+suite() { # device
+  timeout -k 5 "$suite_seconds" ctest --test-dir "$build" --output-on-failure --no-tests=error -j 3 \
+    -R "^(kernels|products|attention)_$1\$" | tee "$work/suite_$1"
+  if grep -q 'Skipped' "$work/suite_$1"; then
+    echo 'the tests found no GPU: see the log of one of them'
+    return 1
+  fi
 }
+suite_seconds=$([[ -n $gpu ]] && echo 150 || echo 600)
 
-# sanitized TOOL: the small cases of the parity suite.
-sanitized() {
-  local program
-  for program in test_products_cuda test_attention_cuda; do
-    DSTRAIN_PARITY_BUDGET=20000 compute-sanitizer --tool "$1" --error-exitcode 9 \
-      "$build/bin/$program" '*double-precision*,*same bits*'
+# train NAME DEVICE STEPS WORDS...: a tiny GPT-lite; results in "$work/NAME".
+train() {
+  local name=$1 device=$2 steps=$3
+  shift 3
+  timeout -k 5 120 "$build/bin/dstrain" --config configs/quickstart.json --model gptlite \
+    --data "$work/text.txt" --device "$device" --steps "$steps" --output "$work/$name" \
+    --set dstrain.eval_interval=0 --set train_batch_size=8 --set dstrain.model.n_layer=2 \
+    --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1 --set dstrain.model.block_size=64 "$@"
+}
+dtype_words() {
+  if [[ $1 != fp32 ]]; then echo --set "$1.enabled=true"; fi
+}
+# losses DEVICE DTYPE STEPS LIMITS...: against the CPU's (scripts/compare_losses.py).
+losses() {
+  local device=$1 dtype=$2 steps=$3 words
+  shift 3
+  mapfile -t words < <(dtype_words "$dtype" | tr ' ' '\n')
+  train "cpu_$dtype" cpu "$steps" --num_gpus 1 "${words[@]}"
+  train "${device}_$dtype" "$device" "$steps" --num_gpus 1 "${words[@]}"
+  python3 scripts/compare_losses.py "$work/cpu_$dtype/metrics.jsonl" \
+    "$work/${device}_$dtype/metrics.jsonl" "$@" | tee "$work/texts/losses_${device}_$dtype"
+}
+graphs() { # device steps
+  local mode
+  for mode in on off; do
+    train "graph_$mode" "$1" "$2" --num_gpus 1 --set "dstrain.cuda_graph=$mode" \
+      --set bf16.enabled=true
+  done
+  python3 scripts/compare_losses.py "$work"/graph_{on,off}/metrics.jsonl --within 0
+  cmp "$work"/graph_{on,off}/model.safetensors
+}
+# Two ranks, at every stage the same; where a GPU is, both on it.
+stages_name='ZeRO stages 0-3, two ranks'
+stages() { # device steps
+  if ! train ranks cpu 1 --num_gpus 2; then
+    skip "two ranks do not start here: $(grep -v '^\s*$' "$work/logs/$stages_name" | tail -1)"
+  fi
+  local stage
+  for stage in 0 1 2 3; do
+    train "stage_$stage" "$1" "$2" --num_gpus 2 --set "zero_optimization.stage=$stage" \
+      --set dstrain.reduce=micro_batch --set bf16.enabled=true \
+      --set zero_optimization.stage3_param_persistence_threshold=0 \
+      --set zero_optimization.stage3_max_reuse_distance=0
+    python3 scripts/compare_losses.py "$work/stage_0/metrics.jsonl" \
+      "$work/stage_$stage/metrics.jsonl" --within 0
+    cmp "$work"/stage_{0,"$stage"}/model.safetensors
   done
 }
-
-# The step of GPT-2 124M: tokens per second of the last half of 20 steps, into the figures.
-step_speed() {
+# A micro-batch that no machine holds: the plan says so, before anything is reserved, and what would fit.
+out_of_memory() { # device
+  local status=0
+  tokens
+  timeout -k 5 120 "$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" \
+    --device "$1" --num_gpus 1 --steps 1 --output "$work/large" \
+    --set train_micro_batch_size_per_gpu=4096 --set train_batch_size=4096 \
+    >"$work/texts/out_of_memory" 2>&1 || status=$?
+  cat "$work/texts/out_of_memory"
+  [[ $status == 1 ]]
+  grep -q 'the run needs' "$work/texts/out_of_memory"
+}
+tokens() {
   python3 -c "import random
 import struct
 random.seed(1)
-open('$work/tokens.bin', 'wb').write(struct.pack('<400000H', *(random.randrange(50257) for _ in range(400000))))"
-  "$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" --num_gpus 1 \
-    --device cuda --steps 20 --set train_batch_size=16 --set train_micro_batch_size_per_gpu=16 \
-    --set dstrain.eval_interval=0 --set dstrain.save_interval=0 --output "$work/gpt2"
-  python3 - "$work/gpt2/metrics.jsonl" "$figures" <<'PY'
-import json
-import statistics
-import sys
-steps = [json.loads(line) for line in open(sys.argv[1])]
-steps = [s for s in steps if "loss" in s][len(steps) // 2:]
-figures = json.load(open(sys.argv[2]))
-figures["gpt2_124m_bf16_tokens_per_second"] = statistics.median(s["tokens"] / s["step_ms"] * 1000 for s in steps)
-json.dump(figures, open(sys.argv[2], "w"))
-print(figures)
-PY
+open('$work/tokens.bin', 'wb').write(struct.pack('<40000H', *(random.randrange(50257) for _ in range(40000))))"
 }
 
-built=no
-if step 'configure' configure &&
-  step 'build' cmake --build "$build" --parallel "$(nproc)" --target "${programs[@]}"; then
-  built=yes
-fi
-if [[ $built == yes ]]; then
-  step 'starts without asking for a GPU' "$build/bin/dstrain" --version || true
-  step 'parity suite, emulated device' suite '_emulated$' || true
-  step 'loss curve, emulated device, fp32' losses emulated fp32 2 --within 1e-5 || true
-  gpu_step 'parity suite, GPU' suite '_cuda$'
-  gpu_step 'loss curve, GPU, fp32' losses cuda fp32 50 --within 1e-4
-  gpu_step 'loss curve, GPU, bf16' losses cuda bf16 50 --within 2e-2 --first 5 1e-3
-  if [[ -n $gpu ]] && ! command -v compute-sanitizer >/dev/null; then
-    note 'compute-sanitizer' skipped 0 'not on PATH'
-  else
-    gpu_step 'compute-sanitizer memcheck' sanitized memcheck
-    gpu_step 'compute-sanitizer racecheck' sanitized racecheck
+# sanitized TOOL PROGRAM CASES: small cases of the parity suite, one process of the sanitizer.
+sanitized() {
+  DSTRAIN_PARITY_BUDGET=20000 sanitize "$1" "$build/bin/$2" "$3"
+}
+sanitize() { # tool program words...
+  local tool=$1 status=0
+  shift
+  timeout -k 5 150 "$sanitizer" --tool "$tool" --error-exitcode 9 --target-processes all "$@" ||
+    status=$?
+  if grep -qE 'Device not supported|not supported on this' "$work/logs/"compute-sanitizer*"$tool"*; then
+    skip 'compute-sanitizer does not support this device'
   fi
-  gpu_step 'step of GPT-2 124M, bf16' step_speed
-fi
+  return $status
+}
+sanitized_training() { # tool
+  sanitize "$1" "$build/bin/dstrain" --config configs/quickstart.json --model gptlite \
+    --data "$work/text.txt" --device cuda --num_gpus 1 --steps 2 --output "$work/sanitized_$1" \
+    --set dstrain.eval_interval=0 --set train_batch_size=4 --set dstrain.model.n_layer=1 \
+    --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1 --set dstrain.model.block_size=32 \
+    --set dstrain.model.activation=gelu --set dstrain.model.dropout=0.1 --set bf16.enabled=true
+}
+# Products and attention at small sizes; of the other kernels the cases that the CPU's bits are held against
+# and those with barriers.
+declare -A cases=(
+  [kernels]="*processor*,layer_norm normalises*,layer_norm_weight_grad*,layer_norm_input_grad*,cross_entropy returns*,sum_rows sums*"
+  [products]='*double-precision*,*same bits*'
+  [attention]='attention equals*,attention_grad equals*,attention drops*,attention_grad drops*'
+)
+sanitizers() {
+  local tool family
+  for tool in memcheck racecheck synccheck; do
+    for family in kernels products attention; do
+      begin "compute-sanitizer $tool, $family" sanitized "$tool" "test_${family}_cuda" \
+        "${cases[$family]}"
+    done
+  done
+  begin 'compute-sanitizer memcheck, training' sanitized_training memcheck
+}
 
-if [[ -z $output && -n $gpu ]]; then
-  output=benchmarks/results/gpu_$(tr 'A-Z ' 'a-z_' <<<"$gpu" | tr -cd 'a-z0-9_').json
-fi
-python3 - "$steps" "$figures" "${output:-}" "$gpu" "$driver" "$cuda" \
-  "$(git rev-parse HEAD 2>/dev/null || echo unknown)" "$(date +%F)" <<'PY'
+measure=(python3 benchmarks/cuda/measure.py --build "$build" --output "$work/figures.json")
+# Figures of the emulated device prove the program alone: they are thrown away.
+measured_without_gpu() {
+  timeout -k 5 120 "${measure[@]}" kernels --device emulated --cases '^add C|^attention|^adam'
+  failures_in_figures kernels
+  rm "$work/figures.json"
+}
+failures_in_figures() {
+  python3 - "$work/figures.json" "$1" <<'PY'
 import json
 import sys
-steps, figures, output, gpu, driver, cuda, commit, date = sys.argv[1:]
-steps = [json.loads(line) for line in open(steps)]
-by = lambda result: [s["name"] for s in steps if s["result"] == result]
-if output:
-    with open(output, "w") as out:
-        json.dump({"gpu": gpu or None, "driver": driver, "cuda": cuda, "commit": commit, "date": date,
-                   "steps": steps, "figures": json.load(open(figures))}, out, indent=1)
-        out.write("\n")
-    print("written:", output)
-for result in ("failed", "skipped"):
-    if by(result):
-        print(f"{result}: " + "; ".join(by(result)))
-print(f"{len(by('passed'))} passed, {len(by('failed'))} failed, {len(by('skipped'))} skipped"
-      + ("" if gpu else " (no GPU here: nothing above says that dstrain runs on one)"))
-sys.exit(1 if by("failed") else 0)
+path, kinds = sys.argv[1:]
+figures = json.load(open(path))
+bad = [f"{f['name']}: {f['failed']}" for kind in kinds.split(",") for f in figures.get(kind, []) if "failed" in f]
+if bad:
+    print(f"{len(bad)} figures failed, the first: {bad[0]}")
+    sys.exit(1)
 PY
+}
+# Until nothing new is begun.
+left() { echo $((last > SECONDS + 30 ? last - SECONDS : 30)); }
+kernel_figures() {
+  local seconds
+  seconds=$(left)
+  timeout -k 5 $((seconds + 90)) "${measure[@]}" kernels --seconds "$seconds"
+  failures_in_figures kernels,peers
+}
+step_figures() {
+  local seconds
+  seconds=$(left)
+  timeout -k 5 $((seconds + 90)) "${measure[@]}" steps --seconds "$seconds" --cache "$work/torch"
+  failures_in_figures steps
+}
+# PyTorch's models are compiled while all is checked that measures nothing.
+warm_cache() {
+  timeout -k 5 150 "${measure[@]}" warm --seconds 130 --cache "$work/torch" || true
+}
+
+python3 -c "import random
+random.seed(1)
+words = [''.join(random.choices('abcdefgh', k=random.randint(2, 6))) for _ in range(200)]
+print(' '.join(random.choices(words, k=20000)))" >"$work/text.txt"
+
+build_all() { cmake --build "$build" --parallel "$(nproc)" --target "${programs[@]}"; }
+built=no
+start configure configure
+if settle configure; then
+  start build build_all
+  if settle build; then built=yes; fi
+fi
+if [[ $built == yes ]]; then
+  if [[ -n $gpu && $(nproc) -ge 8 ]]; then beside=yes; fi
+  if [[ -n $gpu && 'step figures' =~ $only ]]; then begin 'step figures, compiling PyTorch' warm_cache; fi
+  begin 'starts without asking for a GPU' "$build/bin/dstrain" --version
+  if [[ -n $gpu ]]; then
+    note 'parity suite, emulated device' skipped 0 'a GPU is here'
+    note 'loss curve, emulated device, fp32' skipped 0 'a GPU is here'
+  else
+    begin 'parity suite, emulated device' suite emulated
+    begin 'loss curve, emulated device, fp32' losses emulated fp32 2 --within 1e-5
+  fi
+  gpu_begin 'parity suite, GPU' suite cuda
+  gpu_begin 'loss curve, GPU, fp32' losses cuda fp32 50 --within 1e-4
+  gpu_begin 'loss curve, GPU, bf16' losses cuda bf16 50 --within 2e-2 --first 5 1e-3
+  many=$([[ -n $gpu ]] && echo 20 || echo 3)
+  begin 'graph on and off' graphs "$device" "$many"
+  begin "$stages_name" stages "$device" "$many"
+  begin 'out of memory is found by the plan' out_of_memory "$device"
+  if [[ -z $gpu ]]; then
+    note 'compute-sanitizer' skipped 0 'no GPU'
+  elif [[ ! -x $sanitizer ]]; then
+    note 'compute-sanitizer' skipped 0 'not on PATH'
+  else
+    sanitizers
+  fi
+  join
+  beside=no
+  if [[ -z $gpu ]]; then begin 'kernel figures, emulated device' measured_without_gpu; fi
+  gpu_begin 'kernel figures' kernel_figures
+  gpu_begin 'step figures' step_figures
+fi
+write_results

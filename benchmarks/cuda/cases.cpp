@@ -1,0 +1,181 @@
+#include "benchmarks/cuda/cases.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace dstrain::bench {
+namespace {
+
+constexpr DType kRun = DType::bf16;
+constexpr float kDropout = 0.1f;
+
+Operand run(Shape shape) {
+  return {.spec = {shape, kRun}};
+}
+Operand f32(Shape shape) {
+  return {.spec = {shape, DType::f32}};
+}
+Operand ids(int64_t rows, int64_t below) {
+  return {.spec = {Shape{rows}, DType::i32}, .below = below};
+}
+Operand updated(Operand o) {
+  o.updated = true;
+  return o;
+}
+Operand in_place(Operand o, int input) {
+  o.same_as = input;
+  return o;
+}
+
+double bytes_of(const Operand& o) {
+  return static_cast<double>(o.spec.shape.elements() * size_of(o.spec.dtype));
+}
+
+// Where every operand moves once, and what is updated twice.
+double bytes_of(const std::vector<Operand>& in, const std::vector<Operand>& out) {
+  double bytes = 0;
+  for (const Operand& o : in) bytes += bytes_of(o);
+  for (const Operand& o : out) bytes += bytes_of(o) * (o.updated ? 2 : 1);
+  return bytes;
+}
+
+class List {
+ public:
+  explicit List(const Shapes& shapes) : shapes_(shapes) {}
+
+  std::vector<Case> make() {
+    for (const Width& w : shapes_.widths) of_width(w);
+    for (const Width& w : shapes_.heads) attention(w);
+    for (const int64_t v : shapes_.vocabularies) of_vocabulary(v);
+    flat();
+    return std::move(cases_);
+  }
+
+ private:
+  void add(std::string name, OpKind op, const OpAttrs& attrs, std::vector<Operand> in,
+           std::vector<Operand> out, double flops = 0) {
+    const double bytes = bytes_of(in, out);
+    cases_.push_back({std::move(name), op, attrs, std::move(in), std::move(out), {bytes, flops}});
+  }
+
+  void of_width(const Width& w) {
+    const int64_t r = w.batch * shapes_.seq, c = w.channels, t = shapes_.seq;
+    const std::string at = fmt::format(" C={}", c);
+    const Operand x = run({r, c}), wide = run({r, 4 * c}), row = run({c}), stat = f32({r});
+    add("layer_norm" + at, OpKind::layer_norm, {}, {x, row, row}, {x, stat, stat});
+    add("layer_norm_input_grad" + at, OpKind::layer_norm_input_grad, {}, {x, x, row, stat, stat, x},
+        {x});
+    add("layer_norm_weight_grad" + at, OpKind::layer_norm_weight_grad, {}, {x, x, stat, stat},
+        {f32({c}), f32({c})});
+    add("gelu" + at, OpKind::activation, {.activation = Activation::gelu}, {wide}, {wide});
+    add("gelu_grad" + at, OpKind::activation_grad, {.activation = Activation::gelu}, {wide, wide},
+        {wide});
+    add("relu" + at, OpKind::activation, {.activation = Activation::relu}, {wide}, {wide});
+    add("sum_rows" + at, OpKind::sum_rows, {}, {wide}, {f32({4 * c})});
+    add("add" + at, OpKind::add, {}, {x, x}, {x});
+    add("add_dropout 0" + at, OpKind::add_dropout, {.seq_len = t}, {x, x}, {x});
+    const OpAttrs dropout{.dropout = kDropout, .seq_len = t};
+    add("add_dropout 0.1" + at, OpKind::add_dropout, dropout, {x, x}, {x});
+    add("dropout_grad 0.1" + at, OpKind::dropout_grad, dropout, {x}, {x});
+    product(r, c, 3 * c);
+    product(r, c, 4 * c);
+    product(r, 4 * c, c);
+  }
+
+  void product(int64_t r, int64_t k, int64_t n) {
+    const std::string at = fmt::format(" K={} N={}", k, n);
+    const double flops =
+        2 * static_cast<double>(r) * static_cast<double>(k) * static_cast<double>(n);
+    const Operand x = run({r, k}), weight = run({n, k}), y = run({r, n});
+    add("linear" + at, OpKind::linear, {}, {x, weight, run({n})}, {y}, flops);
+    add("linear_input_grad" + at, OpKind::linear_input_grad, {}, {y, weight}, {x}, flops);
+    add("linear_weight_grad" + at, OpKind::linear_weight_grad, {}, {y, x}, {f32({n, k})}, flops);
+  }
+
+  void attention(const Width& w) {
+    const int64_t r = w.batch * shapes_.seq, c = w.channels;
+    const Operand qkv = run({r, 3 * c}), y = run({r, c}),
+                  lse = f32({w.batch, w.heads, shapes_.seq});
+    // The causal half of two products of T x T x D a head, and of five in the gradient.
+    const double product =
+        static_cast<double>(r) * static_cast<double>(c) * static_cast<double>(shapes_.seq);
+    for (const float dropout : {0.0f, kDropout}) {
+      const OpAttrs attrs{.dropout = dropout, .heads = w.heads, .seq_len = shapes_.seq};
+      const std::string at = fmt::format(" C={} D={}{}", c, c / w.heads,
+                                         dropout > 0 ? fmt::format(" dropout {:g}", dropout) : "");
+      add("attention" + at, OpKind::attention, attrs, {qkv}, {y, lse}, 2 * product);
+      add("attention_grad" + at, OpKind::attention_grad, attrs, {y, qkv, y, lse}, {qkv},
+          5 * product);
+    }
+  }
+
+  void of_vocabulary(int64_t v) {
+    const Width& w = shapes_.widths.front();
+    const int64_t r = w.batch * shapes_.seq, c = w.channels;
+    const std::string at = fmt::format(" V={}", v);
+    const Operand logits = run({r, v}), loss{.spec = {Shape{1}, DType::f64}};
+    add("cross_entropy" + at, OpKind::cross_entropy, {}, {logits, ids(r, v)},
+        {loss, in_place(logits, 0)});
+    product(r, c, v);
+    if (v != shapes_.vocabularies.front()) return;
+    const OpAttrs attrs{.seq_len = shapes_.seq};
+    const Operand x = run({r, c}), position = run({shapes_.seq, c});
+    add("embed" + at, OpKind::embed, attrs, {ids(r, v), run({v, c}), position}, {x});
+    // Of the table only the rows that the batch names.
+    cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(position) + bytes_of(ids(r, v));
+    add("embed_token_grad" + at, OpKind::embed_token_grad, attrs, {x, ids(r, v)}, {f32({v, c})});
+    add("embed_position_grad", OpKind::embed_position_grad, attrs, {x}, {f32({shapes_.seq, c})});
+  }
+
+  void flat() {
+    const Shape n{shapes_.parameters};
+    const Operand wide = f32(n), narrow = run(n);
+    const OpAttrs decay{.eps = 1e-8f, .weight_decay = 0.1f};
+    const std::vector<Operand> states{updated(wide), updated(wide), updated(wide)};
+    std::vector<Operand> with_copy = states;
+    with_copy.push_back(narrow);
+    add("adam f32", OpKind::adam, decay, {wide}, states);
+    add("adam f32 and bf16 copy", OpKind::adam, decay, {wide}, with_copy);
+    add("sgd momentum and bf16 copy", OpKind::sgd, {.momentum = 0.9f}, {wide},
+        {updated(wide), updated(wide), narrow});
+    add("cast f32 to bf16", OpKind::cast, {}, {wide}, {narrow});
+    add("accumulate bf16 to f32", OpKind::accumulate, {}, {narrow}, {wide});
+    add("round_wire bf16", OpKind::round_wire, {.wire = static_cast<uint8_t>(kRun)}, {wide},
+        {in_place(wide, 0)});
+    add("sum_squares f32", OpKind::sum_squares, {}, {wide}, {{.spec = {Shape{1}, DType::f64}}});
+  }
+
+  const Shapes& shapes_;
+  std::vector<Case> cases_;
+};
+
+}  // namespace
+
+Shapes gpt2_shapes() {
+  return {.vocabularies = {50257, 50304},
+          .widths = {{768, 12, 16}, {1600, 25, 8}},
+          .heads = {{768, 12, 16}, {1600, 25, 8}, {768, 6, 16}, {1536, 12, 8}}};
+}
+
+Shapes tiny_shapes() {
+  return {.seq = 32,
+          .vocabularies = {65, 72},
+          .widths = {{64, 1, 2}, {80, 1, 1}},
+          .heads = {{64, 1, 1}, {128, 1, 1}},
+          .parameters = 5000,
+          .probe_size = 64,
+          .probe_bytes = 1 << 16};
+}
+
+std::vector<Case> cases_of(const Shapes& shapes) {
+  return List(shapes).make();
+}
+
+std::vector<TensorSpec> specs_of(const std::vector<Operand>& operands) {
+  std::vector<TensorSpec> specs;
+  for (const Operand& o : operands) specs.push_back(o.spec);
+  return specs;
+}
+
+}  // namespace dstrain::bench

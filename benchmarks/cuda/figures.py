@@ -1,0 +1,124 @@
+"""The arithmetic of measure.py: models, FLOPs, fractions, ratios. Pure: no GPU, no PyTorch."""
+import statistics
+
+SEQ = 1024
+VOCABULARY = 50304  # GPT-2's 50257 up to a multiple of 128, for both sides
+MODELS = {  # name -> layers, channels, heads
+    "GPT-2 124M": (12, 768, 12),
+    "GPT-2 350M": (24, 1024, 16),
+    "GPT-2 774M": (36, 1280, 20),
+    "GPT-2 1.5B": (48, 1600, 25),
+}
+LARGEST_MICRO_BATCH = 64  # beyond it a step has no more tokens per second
+SHARE_OF_MEMORY = 0.6  # of a GPU's memory, that a micro-batch may take by our plan: PyTorch needs more
+
+# Dense bf16 FLOPs per second of the data sheets, by what a GPU's name begins with.
+PEAKS = {
+    "NVIDIA H200": 989.4e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100 NVL": 835e12,
+    "NVIDIA H100": 989.4e12,
+    "NVIDIA A100": 312e12,
+}
+
+
+def peak_of(gpu):
+    """The data sheet's FLOPs per second, or None for a GPU that is not in the table."""
+    names = [name for name in PEAKS if gpu.startswith(name)]
+    return PEAKS[max(names, key=len)] if names else None
+
+
+def parameters_of(model):
+    """Of GPT-2 with a tied head and VOCABULARY tokens."""
+    layers, c, _ = MODELS[model]
+    return VOCABULARY * c + SEQ * c + layers * (12 * c * c + 13 * c) + 2 * c
+
+
+def settings_of(model, micro_batch):
+    """What is set beside configs/gpt2_124m.json: the model's size, one micro-batch a step, nothing but
+    training."""
+    layers, c, heads = MODELS[model]
+    return {
+        "dstrain.model.n_layer": layers,
+        "dstrain.model.n_embd": c,
+        "dstrain.model.n_head": heads,
+        "dstrain.model.vocab_size": VOCABULARY,
+        "train_batch_size": micro_batch,
+        "train_micro_batch_size_per_gpu": micro_batch,
+        "dstrain.eval_interval": 0,
+        "dstrain.save_interval": 0,
+    }
+
+
+def step_flops(plan):
+    """FLOPs of a step, by `dstrain plan --json`: of products and attention's causal half; nothing of it is
+    recomputed work, as these plans recompute nothing."""
+    return sum(instruction["flops"] for instruction in plan["instructions"])
+
+
+def fitting_micro_batch(bytes_needed, gpu_bytes):
+    """The largest power of two, up to LARGEST_MICRO_BATCH, for which bytes_needed(micro_batch) is within
+    the share of `gpu_bytes`; None where not even one sample is."""
+    micro_batch = LARGEST_MICRO_BATCH
+    while micro_batch >= 1:
+        if bytes_needed(micro_batch) <= SHARE_OF_MEMORY * gpu_bytes:
+            return micro_batch
+        micro_batch //= 2
+    return None
+
+
+def step_figure(micro_batch, step_ms, flops, gemm_tflops, gpu):
+    """Speed of a step from the times of some, in milliseconds. `gemm_tflops` may be None."""
+    seconds = statistics.median(step_ms) * 1e-3
+    peak = peak_of(gpu)
+    return {
+        "micro_batch": micro_batch,
+        "steps": len(step_ms),
+        "step_ms": seconds * 1e3,
+        "lowest_ms": min(step_ms),
+        "highest_ms": max(step_ms),
+        "tokens_per_second": micro_batch * SEQ / seconds,
+        "tflops": flops / seconds * 1e-12,
+        "of_gemm_probe": flops / seconds * 1e-12 / gemm_tflops if gemm_tflops else None,
+        "mfu": flops / seconds / peak if peak else None,
+    }
+
+
+# Peers of kernels: name -> our cases, whose times are added, and PyTorch's cases, the fastest of which
+# counts (torch_kernels.py).
+def peers():
+    table = {}
+    for c, d in ((768, 64), (1600, 64), (768, 128), (1536, 128)):
+        for dropout in ("", " dropout 0.1"):
+            at = f" C={c} D={d}{dropout}"
+            for what, ours in (("forward", ["attention"]), ("forward+backward", ["attention", "attention_grad"])):
+                theirs = [f"sdpa {backend} {what}{at}" for backend in ("flash", "cudnn")]
+                table[f"attention {what}{at}"] = ([case + at for case in ours], theirs)
+    for c in (768, 1600):
+        ours = ["layer_norm", "layer_norm_input_grad", "layer_norm_weight_grad"]
+        theirs = [f"layer_norm {how} forward+backward C={c}" for how in ("eager", "compiled")]
+        table[f"layer_norm forward+backward C={c}"] = ([f"{case} C={c}" for case in ours], theirs)
+    for v in (50257, 50304):
+        theirs = [f"cross_entropy {how} forward+backward V={v}" for how in ("eager", "compiled")]
+        table[f"cross_entropy forward+backward V={v}"] = ([f"cross_entropy V={v}"], theirs)
+    table["AdamW"] = (["adam f32"], ["adamw fused"])
+    for k, n in ((768, 2304), (768, 3072), (3072, 768), (768, 50257), (768, 50304), (1600, 6400)):
+        table[f"linear K={k} N={n}"] = ([f"linear K={k} N={n}"], [f"linear K={k} N={n}"])
+    return table
+
+
+def ratio_figure(name, rounds):
+    """How many times as fast ours is. `rounds`: of each, our times in microseconds and a dict of theirs;
+    the peer's way that is fastest in the median counts."""
+    ways = {way: statistics.median(theirs[way] for _, theirs in rounds) for way in rounds[0][1]}
+    best = min(ways, key=ways.get)
+    ratios = [theirs[best] / sum(ours) for ours, theirs in rounds]
+    return {
+        "name": name,
+        "us": statistics.median(sum(ours) for ours, _ in rounds),
+        "torch_us": ways[best],
+        "torch_way": best,
+        "torch_ways": ways,
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
+    }

@@ -1,0 +1,80 @@
+// The list of what bench_cuda measures: that the kernels take it, that nothing is forgotten, and floors by
+// hand.
+#include "benchmarks/cuda/cases.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "kernels/cuda/library.h"
+#include "runtime/core/emulated_stream.h"
+
+namespace dstrain::bench {
+namespace {
+
+const Case& named(const std::vector<Case>& cases, const std::string& name) {
+  for (const Case& c : cases)
+    if (c.name == name) return c;
+  FAIL("there is no case '" << name << "'");
+  return cases.front();
+}
+
+TEST_CASE("every case has a name of its own, a floor, and operands that its kernel takes") {
+  EmulatedStream stream;
+  const std::unique_ptr<KernelLibrary> library = make_emulated_library(stream);
+  for (const Shapes& shapes : {gpt2_shapes(), tiny_shapes()}) {
+    std::set<std::string> names;
+    for (const Case& c : cases_of(shapes)) {
+      CAPTURE(c.name);
+      CHECK(names.insert(c.name).second);
+      CHECK(c.floor.bytes > 0);
+      const std::vector<TensorSpec> in = specs_of(c.in), out = specs_of(c.out);
+      const KernelSpec spec{.op = c.op, .attrs = c.attrs, .in = in, .out = out};
+      CHECK_NOTHROW(library->workspace_bytes(spec));
+      CHECK_NOTHROW(library->make(spec));
+    }
+  }
+}
+
+TEST_CASE("every op that has a kernel on a GPU is measured") {
+  std::set<OpKind> measured;
+  for (const Case& c : cases_of(gpt2_shapes())) measured.insert(c.op);
+  for (int op = 0; op <= static_cast<int>(OpKind::sgd); ++op) {
+    if (static_cast<OpKind>(op) == OpKind::pack_weight) continue;  // GPUs take a weight as it is
+    CAPTURE(name_of(static_cast<OpKind>(op)));
+    CHECK(measured.contains(static_cast<OpKind>(op)));
+  }
+}
+
+TEST_CASE("floors of kernels that memory limits") {
+  const std::vector<Case> cases = cases_of(gpt2_shapes());
+  const double rows = 16 * 1024, c = 768, v = 50257, n = 124439808;
+  const auto bytes = [&](const std::string& name) { return named(cases, name).floor.bytes; };
+  CHECK(bytes("layer_norm C=768") == 2 * 2 * rows * c + 2 * 2 * c + 2 * 4 * rows);
+  CHECK(bytes("gelu C=768") == 2 * 2 * rows * 4 * c);
+  CHECK(bytes("gelu_grad C=768") == 3 * 2 * rows * 4 * c);
+  CHECK(bytes("add C=768") == 3 * 2 * rows * c);
+  CHECK(bytes("cross_entropy V=50257") == 2 * 2 * rows * v + 4 * rows + 8);
+  CHECK(bytes("embed V=50257") == 2 * 2 * rows * c + 2 * 1024 * c + 4 * rows);
+  CHECK(bytes("embed_token_grad V=50257") == 2 * rows * c + 4 * rows + 4 * v * c);
+  CHECK(bytes("adam f32") == 28 * n);
+  CHECK(bytes("adam f32 and bf16 copy") == 30 * n);
+  CHECK(bytes("sgd momentum and bf16 copy") == 22 * n);
+  CHECK(bytes("round_wire bf16") == 8 * n);
+  CHECK(bytes("sum_squares f32") == 4 * n + 8);
+  CHECK(named(cases, "adam f32").floor.flops == 0);
+}
+
+TEST_CASE("floors of products and attention") {
+  const std::vector<Case> cases = cases_of(gpt2_shapes());
+  const auto flops = [&](const std::string& name) { return named(cases, name).floor.flops; };
+  const double rows = 16 * 1024, c = 768;
+  CHECK(flops("linear K=768 N=3072") == 2 * rows * c * 4 * c);
+  CHECK(flops("linear_weight_grad K=3072 N=768") == 2 * rows * c * 4 * c);
+  CHECK(flops("linear_input_grad K=768 N=50304") == 2 * rows * c * 50304);
+  // 12 heads of 64: the causal half of 2 x 2 T^2 D, of every head of 16 samples.
+  CHECK(flops("attention C=768 D=64") == 0.5 * 16 * 12 * 2 * 2 * 1024.0 * 1024 * 64);
+  CHECK(flops("attention_grad C=768 D=128") == 0.5 * 16 * 6 * 5 * 2 * 1024.0 * 1024 * 128);
+}
+
+}  // namespace
+}  // namespace dstrain::bench
