@@ -48,6 +48,7 @@ if [[ ! -x $nvcc ]]; then
 fi
 cuda=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$nvcc")/compute-sanitizer")
+commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 echo "GPU: ${gpu:-none}, driver: ${driver:-none}, CUDA $cuda, $(nproc) cores"
 if [[ -z $output && -n $gpu ]]; then
   output=benchmarks/results/gpu_$(tr 'A-Z ' 'a-z_' <<<"$gpu" | tr -cd 'a-z0-9_').json
@@ -60,11 +61,10 @@ steps=$work/steps.jsonl
 mkdir "$work/logs" "$work/ends" "$work/texts"
 : >"$steps"
 write_results() {
-  local facts=("gpu=$gpu" "driver=$driver" "cuda=$cuda" "date=$(date +%F)"
-    "commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)")
-  if [[ -n $output ]]; then facts+=(--output "$output"); fi
-  python3 scripts/gpu_report.py --steps "$steps" --figures "$work/figures.json" \
-    --texts "$work/texts" "${facts[@]}" "$@"
+  local words=(--steps "$steps" --figures "$work/figures.json" --texts "$work/texts" "$@")
+  if [[ -n $output ]]; then words+=(--output "$output"); fi
+  python3 scripts/gpu_report.py "${words[@]}" -- "gpu=$gpu" "driver=$driver" "cuda=$cuda" \
+    "date=$(date +%F)" "commit=$commit"
 }
 # However it ends, nothing goes on in the background; what was done has been written.
 descendants() {
@@ -82,12 +82,8 @@ trap finish EXIT
 trap 'exit 1' INT TERM
 
 note() { # name result seconds reason
-  python3 -c 'import json, sys
-n, r, s, why = sys.argv[1:]
-print(json.dumps({"name": n, "result": r, "seconds": int(s), **({"reason": why} if why else {})}))' \
-    "$1" "$2" "$3" "${4:-}" >>"$steps"
   printf '==== %-44s %s (%s s)%s\n' "$1" "$2" "$3" "${4:+: $4}"
-  write_results --quiet || true
+  write_results --quiet --add "$1" "$2" "$3" "${4:-}" || true
 }
 # start NAME COMMAND...: begins a step in the background; its log is "$work/logs/NAME".
 declare -A pid_of began

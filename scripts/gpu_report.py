@@ -26,9 +26,16 @@ def main():
     for name in ("steps", "figures", "texts"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     parser.add_argument("--output", type=pathlib.Path, help="absent: nothing is written")
+    parser.add_argument("--add", nargs=4, metavar=("NAME", "RESULT", "SECONDS", "REASON"),
+                        help="a step, put to the others first")
     parser.add_argument("--quiet", action="store_true", help="write, and say nothing")
     parser.add_argument("facts", nargs="*", metavar="KEY=VALUE")
     o = parser.parse_args()
+    if o.add:
+        name, result, seconds, reason = o.add
+        step = {"name": name, "result": result, "seconds": int(seconds)}
+        with o.steps.open("a") as steps:
+            steps.write(json.dumps(step | ({"reason": reason} if reason else {})) + "\n")
     all_results = results(o.steps, o.figures, o.texts, dict(f.split("=", 1) for f in o.facts))
     if o.output:
         beside = o.output.with_name(o.output.name + ".new")
