@@ -5,6 +5,7 @@
 //                                    with lines of JSON; the first answer, unasked, names device and cases
 //   bench_cuda --device emulated     the same at small sizes on the emulated device: it proves this program
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
