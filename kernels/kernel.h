@@ -68,6 +68,9 @@ class KernelLibrary {
   // Bytes of the layout in which a product of `spec` (linear or linear_input_grad) prefers its
   // weight when packed once per step, or 0 where packing does not pay.
   virtual int64_t packed_bytes(const KernelSpec& spec) const = 0;
+  // Whether `make` has one kernel for the product of `spec` (linear or linear_input_grad) with its gelu,
+  // better than a product and an op for gelu. Asked of sizes alone.
+  virtual bool fuses(const KernelSpec&) const { return false; }
   // Throws InternalError where the library has no body for the op and dtypes.
   virtual std::unique_ptr<Kernel> make(const KernelSpec& spec) const = 0;
   // Null where finish_gradients is the host's work.

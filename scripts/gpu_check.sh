@@ -323,7 +323,12 @@ random.seed(1)
 words = [''.join(random.choices('abcdefgh', k=random.randint(2, 6))) for _ in range(200)]
 print(' '.join(random.choices(words, k=20000)))" >"$work/text.txt"
 
-build_all() { cmake --build "$build" --parallel "$(nproc)" --target "${programs[@]}"; }
+build_all() {
+  if ! cmake --build "$build" --parallel "$(nproc)" --target "${programs[@]}" | tee "$work/build"; then
+    grep -m1 -E 'error[: ]|undefined reference' "$work/build" # the last line: why
+    return 1
+  fi
+}
 built=no
 start configure configure
 if settle configure; then

@@ -4,6 +4,7 @@
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/step/finish.cuh"
+#include "kernels/cuda/unfused.cuh"
 #include "runtime/core/error.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
@@ -43,11 +44,14 @@ class Library final : public KernelLibrary {
   // The libraries of this device take a weight as it is.
   int64_t packed_bytes(const KernelSpec&) const override { return 0; }
 
+  bool fuses(const KernelSpec& spec) const override { return product_fuses(spec); }
+
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
     std::unique_ptr<Kernel> kernel;
     switch (family_of(spec.op)) {
       case Family::product:
         kernel = make_product(spec, context_);
+        if (!kernel) kernel = make_unfused(spec, context_);
         break;
       case Family::attention:
         kernel = make_attention(spec, context_);

@@ -32,6 +32,14 @@ void check_fit(const KernelSpec& spec, bool fit, const char* what) {
         to_string(spec.in[1].shape), what);
 }
 
+// Throws unless `pre` has the product's result's elements and dtype.
+void check_pre(const KernelSpec& spec, const TensorSpec& pre, int64_t rows, int64_t columns,
+               DType dtype) {
+  check(pre.shape.elements() == rows * columns && pre.dtype == dtype,
+        "{}: what gelu sees is {} {}, expected ({}, {}) of {}", name_of(spec.op),
+        name_of(pre.dtype), to_string(pre.shape), rows, columns, name_of(dtype));
+}
+
 void check_size(const Product& p) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   for (const int64_t size : {p.rows, p.in_features, p.out_features}) {
@@ -52,7 +60,6 @@ Product product_of(const KernelSpec& spec) {
   switch (spec.op) {
     case OpKind::linear: {
       const Matrix x = matrix(spec.in, 0, spec), weight = matrix(spec.in, 1, spec);
-      check(spec.attrs.activation != Activation::gelu, "linear: no gelu in the epilogue");
       check_fit(spec, weight.columns == x.columns, "columns");
       p.dtype = x.dtype;
       p.rows = x.rows;
@@ -60,6 +67,9 @@ Product product_of(const KernelSpec& spec) {
       p.out_features = weight.rows;
       p.bias = present(spec.in, 2);
       p.relu = spec.attrs.activation == Activation::relu;
+      p.gelu = spec.attrs.activation == Activation::gelu;
+      p.pre = p.gelu && present(spec.out, kPreOutput);
+      if (p.pre) check_pre(spec, spec.out[kPreOutput], p.rows, p.out_features, p.dtype);
       p.packed = present(spec.in, packed_operand(spec.op));
       break;
     }
@@ -71,6 +81,11 @@ Product product_of(const KernelSpec& spec) {
       p.in_features = weight.columns;
       p.out_features = weight.rows;
       p.packed = present(spec.in, packed_operand(spec.op));
+      p.gelu = p.pre = spec.attrs.activation == Activation::gelu;
+      if (p.gelu) {
+        check(present(spec.in, kPreInput), "{}: what gelu saw is absent", name_of(spec.op));
+        check_pre(spec, spec.in[kPreInput], p.rows, p.in_features, p.dtype);
+      }
       break;
     }
     case OpKind::linear_weight_grad: {

@@ -21,6 +21,8 @@ struct Product {
   int64_t out_features = 0;  // N
   bool bias = false;
   bool relu = false;
+  bool gelu = false;  // linear: gelu behind it; linear_input_grad: times gelu's slope at pre
+  bool pre = false;   // what gelu sees is an operand: linear writes it, linear_input_grad reads it
   bool packed = false;  // the weight comes in the layout of pack_weight
   int threads = 1;
 
@@ -38,6 +40,9 @@ Product product_of(const KernelSpec& spec);
 
 // The product that reads what the pack_weight of `spec` writes.
 Product product_of_pack(const KernelSpec& spec);
+
+// Indices of what gelu sees among the outputs of a linear and the inputs of a linear_input_grad.
+inline constexpr size_t kPreOutput = 1, kPreInput = 3;
 
 // Index of the packed weight among the operands of a linear or linear_input_grad.
 constexpr size_t packed_operand(OpKind op) {

@@ -29,6 +29,7 @@ class PlanningLibrary final : public KernelLibrary {
   int64_t packed_bytes(const KernelSpec& spec) const override {
     return library_->packed_bytes(spec);
   }
+  bool fuses(const KernelSpec& spec) const override { return library_->fuses(spec); }
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
     return library_->make(spec);
   }

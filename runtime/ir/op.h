@@ -16,7 +16,8 @@ enum class OpKind : uint8_t {
   // forward
   embed,          // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
   layer_norm,     // x (R,C), weight (C), bias (C) -> y (R,C), mean f32 (R), rstd f32 (R)
-  linear,         // x (R,K), weight (N,K), bias? (N), packed? -> y (R,N) = act(x w^T + bias)
+  linear,         // x (R,K), weight (N,K), bias? (N), packed? -> y (R,N) = act(x w^T + bias),
+                  //   with gelu also pre? (R,N): what gelu saw
   activation,     // x (R,N) -> y (R,N)
   attention,      // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
   add_dropout,    // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
@@ -26,7 +27,8 @@ enum class OpKind : uint8_t {
   embed_position_grad,     // d_x (R,C) -> d_position f32 (T,C)
   layer_norm_input_grad,   // d_y (R,C), x, weight, mean, rstd, add? (R,C)-> d_x (R,C)  (+ add)
   layer_norm_weight_grad,  // d_y (R,C), x (R,C), mean, rstd -> d_weight f32 (C), d_bias f32 (C)
-  linear_input_grad,       // d_y (R,N), weight (N,K), packed? -> d_x (R,K)
+  linear_input_grad,       // d_y (R,N), weight (N,K), packed?, with gelu pre (R,K) -> d_x (R,K)
+                           //   (with gelu times its slope at pre)
   linear_weight_grad,      // d_y (R,N), x (R,K) -> d_weight f32 (N,K)
   sum_rows,                // d_y (R,N) -> d_bias f32 (N)
   activation_grad,         // d_y (R,N), ref (R,N): relu: y, gelu: x -> d_x, may be d_y
@@ -58,10 +60,11 @@ enum class Activation : uint8_t { none, relu, gelu };  // gelu: GPT-2's tanh for
 
 // Constant arguments of an op; each op reads the ones its line names.
 struct OpAttrs {
-  Activation activation = Activation::none;  // linear (none, relu), activation, activation_grad
-  float dropout = 0;                         // attention, attention_grad, add_dropout, dropout_grad
-  uint32_t site = 0;                         // dropout site, unique in the model (philox.h)
-  int64_t heads = 0;                         // attention
+  // linear and linear_input_grad (gelu only by the pass `fuse`), activation, activation_grad
+  Activation activation = Activation::none;
+  float dropout = 0;            // attention, attention_grad, add_dropout, dropout_grad
+  uint32_t site = 0;            // dropout site, unique in the model (philox.h)
+  int64_t heads = 0;            // attention
   int64_t seq_len = 0;          // T: embed, attention, add_dropout, dropout_grad (rows of a sample)
   float eps = 1e-5f;            // layer_norm, adam
   float weight_decay = 0;       // adam, sgd

@@ -44,6 +44,7 @@ Plan train_plan(const Job& job, Place place, const KernelLibrary& library, int t
   build_model(builder, job.model);
   backward(program);
   recompute(program, job);
+  fuse(program, library, threads);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   reduce(program, job, place, residency);
@@ -59,6 +60,7 @@ Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
   Program program;
   Builder builder(program, options);
   build_model(builder, job.model);
+  fuse(program, library, threads);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   gather(program, job, residency);

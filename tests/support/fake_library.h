@@ -8,8 +8,9 @@ namespace dstrain {
 class FakeLibrary : public KernelLibrary {
  public:
   // Every linear asks for `workspace` bytes; weights of at least 1024 elements are packed where `packs`.
-  explicit FakeLibrary(int64_t workspace = 0, bool packs = false)
-      : workspace_(workspace), packs_(packs) {}
+  // Gelu joins products where `fuses`.
+  explicit FakeLibrary(int64_t workspace = 0, bool packs = false, bool fuses = false)
+      : workspace_(workspace), packs_(packs), fuses_(fuses) {}
   int64_t workspace_bytes(const KernelSpec& spec) const override {
     return spec.op == OpKind::linear ? workspace_ : 0;
   }
@@ -17,12 +18,13 @@ class FakeLibrary : public KernelLibrary {
     const int64_t n = spec.in[1].shape.elements();
     return packs_ && n >= 1024 ? n * size_of(spec.in[1].dtype) : 0;
   }
+  bool fuses(const KernelSpec&) const override { return fuses_; }
   std::unique_ptr<Kernel> make(const KernelSpec&) const override { return nullptr; }
   std::string description() const override { return "sizes only"; }
 
  private:
   int64_t workspace_;
-  bool packs_;
+  bool packs_, fuses_;
 };
 
 }  // namespace dstrain

@@ -52,6 +52,7 @@ std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
     return make_panel_pack(p);
   }
   const Product p = product_of(spec);
+  check(!p.gelu, "{}: gelu is an op of its own on a processor", name_of(p.op));
   switch (body_of(p)) {
     case Body::f32:
       return make_f32_product(p);

@@ -1,32 +1,15 @@
 // activation, activation_grad and add.
 // Floor in bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s.
+#include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-// GPT-2's gelu(x) = x (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)).
-constexpr float kTwiceRoot = 1.5957691216057308f;  // 2 sqrt(2 / pi)
-constexpr float kCubic = 0.044715f;
-
-__device__ __forceinline__ float minus_two_u(float x) {
-  return -kTwiceRoot * x * fmaf(x * x, kCubic, 1.0f);
-}
-
 struct Relu {
   __device__ static float value(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays
   __device__ static float grad(float d_y, float y) { return y > 0.0f ? d_y : 0.0f; }
-};
-
-struct Gelu {
-  __device__ static float value(float x) { return x / (1.0f + __expf(minus_two_u(x))); }
-  __device__ static float grad(float d_y, float x) {
-    const float e = __expf(-fabsf(minus_two_u(x)));
-    const float whole = 1.0f / (1.0f + e), rest = e * whole;  // sigmoid(|2u|) and 1 minus it
-    const float two_du = kTwiceRoot * fmaf(x * x, 3 * kCubic, 1.0f);
-    return d_y * fmaf(x * two_du, whole * rest, x < 0.0f ? rest : whole);
-  }
 };
 
 template <class T, class Curve, int N>

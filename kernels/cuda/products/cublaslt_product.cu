@@ -7,8 +7,11 @@
 //   linear_weight_grad  d_w^T (K,N) = x^T (K,R)             op_T(d_y^T: (N,R))
 // A bias is added along the rows of its result, which are our columns.
 //
-// Floor: 2 R K N FLOPs on tensor cores (f32: ordinary multiply-adds, or TF32 where it is allowed). gelu and
-// its gradient are ops of their own here (op.h), as are bias gradients: they have no epilogue.
+// gelu, GPT-2's tanh form there too, and its slope are epilogues where the plan joined them to a product; the
+// auxiliary matrix is what gelu sees. Bias gradients are ops of their own: an epilogue would round them to 16
+// bits and could not add to those of earlier micro-batches.
+//
+// Floor: 2 R K N FLOPs on tensor cores (f32: ordinary multiply-adds, or TF32 where it is allowed).
 #include "kernels/cuda/products/cublaslt_state.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/tiled_product.cuh"
@@ -36,6 +39,10 @@ void set(const MatmulDesc& desc, cublasLtMatmulDescAttributes_t attribute, const
 }
 
 cublasLtEpilogue_t epilogue_of(const Product& p) {
+  if (p.gelu && p.op == OpKind::linear_input_grad) return CUBLASLT_EPILOGUE_DGELU;
+  if (p.gelu && p.pre)
+    return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (p.gelu) return p.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   if (p.bias) return p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
   return p.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -71,6 +78,11 @@ Matmul matmul_of(const Product& p, bool tf32) {
     // The heuristic looks at the address's alignment alone; run() sets the real one.
     set(m.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<uintptr_t>(kOperandAlignment));
   }
+  if (p.pre) {
+    set(m.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n());
+    set(m.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+        static_cast<uintptr_t>(kOperandAlignment));
+  }
   return m;
 }
 
@@ -86,6 +98,8 @@ class LtProduct final : public Kernel {
         matmul_(matmul_of(product, context.tf32)),
         algorithm_(context.products->algorithm(product, matmul_)) {}
 
+  bool possible() const { return algorithm_.has_value(); }
+
   void run(const KernelCall& call) const override {
     const bool grad = product_.op == OpKind::linear_weight_grad;
     const void* const bias = product_.bias ? call.in[2].data : nullptr;
@@ -93,8 +107,12 @@ class LtProduct final : public Kernel {
     const void* const a = call.in[1].data;
     const void* const b = call.in[0].data;
     void* const d = call.out[0].data;
-    if (!algorithm_ || !aligned(a) || !aligned(b) || !aligned(d) || !aligned(bias))
+    void* const pre = !product_.pre ? nullptr
+                      : product_.op == OpKind::linear ? call.out[kPreOutput].data
+                                                      : call.in[kPreInput].data;
+    if (!algorithm_ || !aligned(a) || !aligned(b) || !aligned(d) || !aligned(bias) || !aligned(pre))
       return launch_tiled_product(product_, call, context_);
+    if (pre) set(matmul_.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pre);
     if (bias) set(matmul_.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
 
     const float alpha = 1, beta = grad && call.accumulate ? 1 : 0;
@@ -124,7 +142,10 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_product(const KernelSpec& spec, const LaunchContext& context) {
-  return std::make_unique<LtProduct>(product_of(spec), context);
+  const Product product = product_of(spec);
+  auto kernel = std::make_unique<LtProduct>(product, context);
+  if (product.gelu && !kernel->possible()) return nullptr;
+  return kernel;
 }
 
 std::shared_ptr<ProductState> make_product_state() {

@@ -42,7 +42,8 @@ cublasLtHandle_t ProductState::handle() {
 
 std::optional<cublasLtMatmulAlgo_t> ProductState::algorithm(const Product& p,
                                                             const Matmul& matmul) {
-  const Key key{p.op, p.dtype, p.rows, p.in_features, p.out_features, p.bias, p.relu};
+  const Key key{p.op, p.dtype, p.rows, p.in_features, p.out_features,
+                p.bias, p.relu, p.gelu, p.pre};
   if (const auto known = chosen_.find(key); known != chosen_.end()) return known->second;
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;

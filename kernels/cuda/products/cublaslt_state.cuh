@@ -53,7 +53,7 @@ class ProductState {
   std::optional<cublasLtMatmulAlgo_t> algorithm(const Product& product, const Matmul& matmul);
 
  private:
-  using Key = std::tuple<OpKind, DType, int64_t, int64_t, int64_t, bool, bool>;
+  using Key = std::tuple<OpKind, DType, int64_t, int64_t, int64_t, bool, bool, bool, bool>;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> chosen_;
 };

@@ -3,6 +3,9 @@
 // Invariant: a number is one chain of multiply-adds over ascending k, wherever it lies.
 #include "kernels/cuda/products/tiled_product.cuh"
 
+#include "kernels/cuda/gelu.cuh"
+#include "kernels/cuda/products/products.cuh"
+
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
@@ -25,7 +28,9 @@ struct Arguments {
   Operand<T> a, b;  // (m,k), (k,n)
   const T* bias;    // (n), or null
   Out* c;           // (m,n), row-major
-  bool relu, accumulate;
+  Out* pre;         // (m,n), written: what gelu sees; or null
+  const Out* at;    // (m,n): where gelu's slope is taken; or null
+  bool relu, gelu, accumulate;
 };
 
 // to[r][d] = element (first + r, depth + d) of an operand of `rows` x `depths`, 0 past its ends.
@@ -73,6 +78,9 @@ __global__ void __launch_bounds__(kBlock) tiled_product_kernel(Arguments<T, Out>
       float x = sums[r][c];
       if (p.bias) x += widen(p.bias[j]);
       if (p.relu && x < 0) x = 0;
+      if (p.pre) p.pre[i * p.n + j] = narrow<Out>(x);
+      if (p.gelu) x = Gelu::value(x);
+      if (p.at) x = Gelu::grad(x, widen(p.at[i * p.n + j]));
       Out* const to = p.c + i * p.n + j;
       if constexpr (std::is_same_v<Out, float>) {
         if (p.accumulate) x += *to;
@@ -94,7 +102,10 @@ void launch_of(const Product& product, const KernelCall& call, const LaunchConte
                       {second, 0, 0},
                       product.bias ? call.in[2].as<const T>() : nullptr,
                       call.out[0].as<Out>(),
+                      nullptr,
+                      nullptr,
                       product.relu,
+                      product.gelu && product.op == OpKind::linear,
                       call.accumulate && product.op == OpKind::linear_weight_grad};
   switch (product.op) {
     case OpKind::linear:  // x (R,K), weight (N,K) transposed
@@ -106,6 +117,9 @@ void launch_of(const Product& product, const KernelCall& call, const LaunchConte
     default:  // d_y (R,N) transposed, x (R,K)
       p.a.row = 1, p.a.column = out, p.b.row = in, p.b.column = 1;
   }
+  if (product.pre && product.op == OpKind::linear) p.pre = call.out[kPreOutput].as<Out>();
+  if (product.pre && product.op == OpKind::linear_input_grad)
+    p.at = call.in[kPreInput].as<const Out>();
   const auto blocks = [](int64_t n) { return static_cast<unsigned>((n + kTile - 1) / kTile); };
   launch(context.stream, "tiled product", {dim3(blocks(p.n), blocks(p.m)), dim3(kBlock)},
          tiled_product_kernel<T, Out>, p);
@@ -118,6 +132,12 @@ void launch_dtype(const Product& product, const KernelCall& call, const LaunchCo
 }
 
 }  // namespace
+
+bool product_fuses(const KernelSpec& spec) {
+  const Product p = product_of(spec);
+  constexpr int64_t kVector = 8;  // numbers of 16 bits in 16 bytes
+  return p.gelu && is_16bit(p.dtype) && p.n() % kVector == 0;
+}
 
 void launch_tiled_product(const Product& product, const KernelCall& call,
                           const LaunchContext& context) {

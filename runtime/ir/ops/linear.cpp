@@ -1,4 +1,5 @@
-// y (R,N) = activation(x (R,K) w (N,K)^T + bias (N)). The relu epilogue is differentiated from y.
+// y (R,N) = activation(x (R,K) w (N,K)^T + bias (N)). The relu epilogue is differentiated from y; gelu joins
+// a product after the backward pass is there (runtime/plan/passes/fuse.cpp).
 #include "runtime/ir/ops/ops.h"
 
 namespace dstrain::ops {
@@ -15,14 +16,15 @@ const OpRule linear{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(2, 4, 1, 1);
+          const bool gelu = op.attrs.activation == Activation::gelu;
+          o.count(2, 4, 1, gelu ? 2 : 1);
           const int64_t r = rows(o.in(0)), k = columns(o.in(0)), n = o.in(1).shape[0];
           o.expect(o.in(0), r * k, o.run());
           o.expect(o.in(1), n * k, o.run());
           if (o.has_in(2)) o.expect(o.in(2), n, o.run());
           o.expect(o.out(0), r * n, o.run());
           o.expect(columns(o.out(0)) == n, "y has the wrong number of columns");
-          o.expect(op.attrs.activation != Activation::gelu, "gelu is an op of its own");
+          if (o.has_out(1)) o.expect(o.out(1), r * n, o.run());
           o.no_alias();
         },
     .flops =
@@ -34,6 +36,7 @@ const OpRule linear{
           const BufferId x = op.reads[0], w = op.reads[1], y = op.writes[0];
           const BufferId bias = op.reads.size() > 2 ? op.reads[2] : kNone;
           BufferId d_y = g.of(y);
+          check(op.attrs.activation != Activation::gelu, "gelu joins products later");
           if (op.attrs.activation != Activation::none) {
             const BufferId d_pre = g.exclusive(d_y) ? d_y : g.like(y);
             g.emit(OpKind::activation_grad, {.activation = op.attrs.activation}, {d_y, y}, {d_pre});
@@ -54,8 +57,10 @@ const OpRule linear_input_grad{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(2, 3, 1, 1);
+          const bool gelu = op.attrs.activation == Activation::gelu;
+          o.count(2, gelu ? 4 : 3, 1, 1);
           const int64_t r = rows(o.in(0)), n = columns(o.in(0)), k = o.in(1).shape[1];
+          if (gelu) o.expect(o.in(3), r * k, o.run());
           o.expect(o.in(0), r * n, o.run());
           o.expect(o.in(1), n * k, o.run());
           o.expect(o.out(0), r * k, o.run());

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <map>
 
+#include "kernels/problems/product.h"
 #include "runtime/plan/kernel_spec.h"
 #include "runtime/plan/passes/passes.h"
 
@@ -13,7 +15,7 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
     const bool product = backward || op.op == OpKind::linear;
     int64_t bytes = 0;
     if (product) {
-      op.reads.resize(backward ? 3 : 4, kNone);
+      op.reads.resize(std::max(op.reads.size(), packed_operand(op.op) + 1), kNone);
       bytes = library.packed_bytes(SpecStorage(program, op, threads).get());
     }
     if (bytes > 0) {
@@ -39,7 +41,7 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
                         .writes = {buffer},
                         .group = op.group});
       }
-      op.reads.back() = buffer;
+      op.reads[packed_operand(op.op)] = buffer;
     }
     (op.when == When::step_begin ? at_start : body).push_back(std::move(op));
   }

@@ -1,5 +1,5 @@
 // The passes: each is a function over a program, in one file. A training plan is
-//   model -> backward -> recompute -> layout -> reduce -> update -> gather -> pack -> place -> verify.
+//   model -> backward -> recompute -> fuse -> layout -> reduce -> update -> gather -> pack -> place -> verify.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -16,6 +16,11 @@ void backward(Program& program);
 // backward ones that read their results, so that these need not be kept (job.recompute). Clones
 // print under groups "re:GROUP" and write buffers "re:NAME"; the numbers of a step do not change.
 void recompute(Program& program, const Job& job);
+
+// Products take the gelu that follows them, and the slope of gelu that their input gradient is multiplied
+// with, where the library has one kernel for both; nothing on a processor. What the product made for gelu
+// is still written where somebody else reads it.
+void fuse(Program& program, const KernelLibrary& library, int threads);
 
 // Lays each unit's parameters out as one flat range, padded so that rank r owns the r-th of equal
 // slices: "params:U" in the run's dtype, "grads:U" in the residency's, whole or the owned slice as

@@ -54,6 +54,20 @@ TEST_CASE("a pack belongs to the product that its attributes name") {
   CHECK((d_x.op == OpKind::linear_input_grad && d_x.n() == 5 && d_x.k() == 7));
 }
 
+TEST_CASE("a product with gelu knows whether gelu's operand is written or read") {
+  OpAttrs gelu;
+  gelu.activation = Activation::gelu;
+  const std::vector<TensorSpec> in{bf16_matrix(6, 5), bf16_matrix(7, 5)};
+  const std::vector<TensorSpec> out{bf16_matrix(6, 7), bf16_matrix(6, 7)};
+  const Product kept = product_of({OpKind::linear, gelu, in, out, 1});
+  CHECK((kept.gelu && kept.pre && !kept.relu));
+  const Product forgotten = product_of({OpKind::linear, gelu, in, std::span(out).first(1), 1});
+  CHECK((forgotten.gelu && !forgotten.pre));
+  const Specs slope{{bf16_matrix(6, 7), bf16_matrix(7, 5), {}, bf16_matrix(6, 5)}, gelu};
+  const Product d_x = slope.product(OpKind::linear_input_grad);
+  CHECK((d_x.gelu && d_x.pre && !d_x.packed));
+}
+
 TEST_CASE("operands that do not fit are refused by name") {
   const Specs columns{{bf16_matrix(6, 5), bf16_matrix(7, 4)}, {}};
   CHECK_THROWS_WITH(columns.product(OpKind::linear),
@@ -69,9 +83,13 @@ TEST_CASE("operands that do not fit are refused by name") {
   const Specs fine{{bf16_matrix(6, 5), bf16_matrix(7, 5)}, {}};
   CHECK_THROWS_WITH(fine.product(OpKind::embed), Contains("embed is no product"));
   CHECK_THROWS_WITH(fine.product(OpKind::linear, 0), Contains("0 threads"));
-  Specs gelu = fine;
-  gelu.attrs.activation = Activation::gelu;
-  CHECK_THROWS_WITH(gelu.product(OpKind::linear), Contains("no gelu"));
+  OpAttrs gelu;
+  gelu.activation = Activation::gelu;
+  const Specs slope{{bf16_matrix(6, 7), bf16_matrix(7, 5), {}, bf16_matrix(6, 7)}, gelu};
+  CHECK_THROWS_WITH(slope.product(OpKind::linear_input_grad),
+                    Contains("what gelu sees is bf16 (6, 7), expected (6, 5)"));
+  const Specs none{{bf16_matrix(6, 7), bf16_matrix(7, 5)}, gelu};
+  CHECK_THROWS_WITH(none.product(OpKind::linear_input_grad), Contains("what gelu saw is absent"));
   const Specs huge{{bf16_matrix(int64_t{1} << 31, 5), bf16_matrix(7, 5)}, {}};
   CHECK_THROWS_AS(huge.product(OpKind::linear), InternalError);
 }

@@ -1,0 +1,83 @@
+// Gelu joins the products beside it where the library says that it has a kernel for both.
+#include <catch2/catch.hpp>
+
+#include "runtime/plan/plan.h"
+#include "tests/support/fake_library.h"
+
+namespace dstrain {
+namespace {
+
+Job gpt2(bool gelu, RecomputeConfig recompute = {}) {
+  Job job;
+  job.model = {.n_layer = 2,
+               .n_embd = 16,
+               .n_head = 2,
+               .block_size = 8,
+               .dropout = 0.1,
+               .gelu = gelu,
+               .vocab_size = 11};
+  job.batch = {4, 2, 2};
+  job.eval_interval = 1;
+  job.recompute = recompute;
+  return job;
+}
+
+RankPlan plan_of(const Job& job, bool fuses, bool packs = false) {
+  return make_rank_plan(job, {0, 1}, FakeLibrary(0, packs, fuses), 1);
+}
+
+std::vector<const Instruction*> all_of(const Plan& plan, OpKind op, bool gelu_only = false) {
+  std::vector<const Instruction*> found;
+  for (const Instruction& i : plan.program.instructions)
+    if (i.op == op && (!gelu_only || i.attrs.activation == Activation::gelu)) found.push_back(&i);
+  return found;
+}
+
+TEST_CASE("both directions of gelu join the products of their layer") {
+  const bool packs = GENERATE(false, true);
+  const RankPlan rank = plan_of(gpt2(true), true, packs);  // planned means verified, too
+  CHECK(all_of(rank.train, OpKind::activation).empty());
+  CHECK(all_of(rank.train, OpKind::activation_grad).empty());
+  const auto forward = all_of(rank.train, OpKind::linear, true);
+  const auto backward = all_of(rank.train, OpKind::linear_input_grad, true);
+  REQUIRE((forward.size() == 2 && backward.size() == 2));
+  for (const Instruction* op : forward) CHECK(op->writes.size() == 2);
+  // The last layer's slope is taken where that layer's product put what gelu saw.
+  CHECK(backward[0]->reads[3] == forward[1]->writes[1]);
+  CHECK(backward[1]->reads[3] == forward[0]->writes[1]);
+  CHECK((backward[0]->reads[2] == kNone) == !packs);
+  // Nobody takes a slope in validation.
+  const auto validation = all_of(rank.validate, OpKind::linear, true);
+  REQUIRE(validation.size() == 2);
+  for (const Instruction* op : validation) CHECK(op->writes.size() == 1);
+}
+
+TEST_CASE("a library without such kernels, and relu, leave the plan as it is") {
+  const RankPlan plain = plan_of(gpt2(true), false);
+  CHECK(all_of(plain.train, OpKind::activation).size() == 2);
+  CHECK(all_of(plain.train, OpKind::activation_grad).size() == 2);
+  const RankPlan relu = plan_of(gpt2(false), true);
+  CHECK(all_of(relu.train, OpKind::linear, true).empty());
+  CHECK(all_of(relu.train, OpKind::activation_grad).size() == 2);
+}
+
+TEST_CASE("less is held where gelu is fused, and nothing of the work is lost") {
+  const RankPlan fused = plan_of(gpt2(true), true), plain = plan_of(gpt2(true), false);
+  CHECK(fused.memory.total() <= plain.memory.total());
+  CHECK(fused.train.program.instructions.size() + 4 == plain.train.program.instructions.size());
+}
+
+TEST_CASE("recomputed layers fuse as the first pass does") {
+  const RankPlan every = plan_of(gpt2(true, {RecomputeMode::interval, 1}), true);
+  CHECK(all_of(every.train, OpKind::activation).empty());
+  for (const Instruction* op : all_of(every.train, OpKind::linear_input_grad, true))
+    CHECK(op->reads[3] != kNone);
+  // Selective recompute computes gelu alone again, from what the product kept for it.
+  const RankPlan selective = plan_of(gpt2(true, {RecomputeMode::selective, 0}), true);
+  const auto again = all_of(selective.train, OpKind::activation);
+  REQUIRE(again.size() == 2);
+  CHECK(again[0]->reads[0] == all_of(selective.train, OpKind::linear, true)[1]->writes[1]);
+}
+
+}  // namespace
+}  // namespace dstrain
