@@ -88,7 +88,8 @@ std::unique_ptr<Bench::Lane> Bench::make_lane() const {
 }
 
 Memory Bench::filled(const TensorSpec& spec, const Operand& like, bool input, Stream& stream) {
-  const int64_t n = std::max<int64_t>(spec.shape.elements(), 1);
+  const int64_t n = spec.shape.elements();
+  if (n == 0) return {};  // an absent operand
   const int64_t total = n * size_of(spec.dtype);
   Memory memory = device_->allocate(total, "an operand");
   const std::vector<std::byte> first = pattern(like, input, std::min(n, kPattern));

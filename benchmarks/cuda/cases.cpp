@@ -81,6 +81,7 @@ class List {
     product(r, c, 3 * c);
     product(r, c, 4 * c);
     product(r, 4 * c, c);
+    gelu_products(r, c, 4 * c);
   }
 
   void product(int64_t r, int64_t k, int64_t n) {
@@ -91,6 +92,18 @@ class List {
     add("linear" + at, OpKind::linear, {}, {x, weight, run({n})}, {y}, flops);
     add("linear_input_grad" + at, OpKind::linear_input_grad, {}, {y, weight}, {x}, flops);
     add("linear_weight_grad" + at, OpKind::linear_weight_grad, {}, {y, x}, {f32({n, k})}, flops);
+  }
+
+  // The products beside gelu, between C and 4C: forward with gelu behind, backward times its slope.
+  void gelu_products(int64_t r, int64_t k, int64_t n) {
+    const double flops =
+        2 * static_cast<double>(r) * static_cast<double>(k) * static_cast<double>(n);
+    const OpAttrs gelu{.activation = Activation::gelu};
+    const Operand x = run({r, k}), wide = run({r, n}), absent{.spec = {}};
+    add(fmt::format("linear gelu K={} N={}", k, n), OpKind::linear, gelu,
+        {x, run({n, k}), run({n})}, {wide, wide}, flops);
+    add(fmt::format("linear_input_grad gelu K={} N={}", n, k), OpKind::linear_input_grad, gelu,
+        {x, run({k, n}), absent, wide}, {wide}, flops);
   }
 
   void attention(const Width& w) {
