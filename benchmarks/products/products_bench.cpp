@@ -2,7 +2,7 @@
 // against the libraries' plain calls, alternating, and prints medians of ratios: absolute rates mean
 // little on a shared machine.
 //
-//   products_bench [threads] [repetitions] [bf16|f32]
+//   products_bench [threads] [repetitions] [bf16|f32] [rows]
 //
 // With one thread it counts the thread's own CPU time, which neighbours disturb less.
 #include <fmt/core.h>
@@ -23,7 +23,6 @@
 namespace dstrain::bench {
 namespace {
 
-constexpr int64_t kRows = 2048;
 constexpr int kBlocks = 12;
 struct Linear {
   const char* name;
@@ -44,11 +43,12 @@ double median(std::vector<double> v) {
 
 class Bench {
  public:
-  Bench(int threads, int repetitions) : threads_(threads), repetitions_(repetitions) {}
+  Bench(int threads, int repetitions, int64_t rows)
+      : threads_(threads), repetitions_(repetitions), rows_(rows) {}
 
   void run(DType dtype) {
-    fmt::print("{} against {}, {} thread(s); ratios are medians of {}\n", name_of(dtype),
-               dtype == DType::bf16 ? dnnl_name() : blas_name(), threads_, repetitions_);
+    fmt::print("{} against {}, {} thread(s), {} rows; ratios are medians of {}\n", name_of(dtype),
+               dtype == DType::bf16 ? dnnl_name() : blas_name(), threads_, rows_, repetitions_);
     fmt::print("{:<10}{:<20}{:>10}{:>12}{:>12}\n", "", "", "TFLOP/s", "x library", "x registers");
     double ours_sum = 0, rival_sum = 0;
     for (const Linear& linear : kLinears) {
@@ -56,7 +56,7 @@ class Bench {
         const Times t = measure(linear, op, dtype);
         ours_sum += linear.count * median(t.ours);
         rival_sum += linear.count * median(t.rival);
-        const double flops = 2.0 * kRows * static_cast<double>(linear.in * linear.out);
+        const double flops = 2.0 * rows_ * static_cast<double>(linear.in * linear.out);
         fmt::print("{:<10}{:<20}{:>10.2f}{:>12.2f}{:>12}\n", linear.name, name_of(op),
                    flops / median(t.ours) * 1e-12, median(t.speedup),
                    t.of_peak.empty() ? "-" : fmt::format("{:.2f}", median(t.of_peak)));
@@ -77,7 +77,7 @@ class Bench {
   }
 
   Times measure(const Linear& linear, OpKind op, DType dtype) const {
-    const Shape x{kRows, linear.in}, w{linear.out, linear.in}, y{kRows, linear.out};
+    const Shape x{rows_, linear.in}, w{linear.out, linear.in}, y{rows_, linear.out};
     const Shape a = op == OpKind::linear ? x : y;
     const Shape b = op == OpKind::linear_weight_grad ? x : w;
     const Shape c = op == OpKind::linear ? y : op == OpKind::linear_input_grad ? x : w;
@@ -98,9 +98,9 @@ class Bench {
     call.accumulate = op == OpKind::linear_weight_grad;
 
     const Operands operands{in0.data(), in1.data(), out.data()};
-    const auto rival = (dtype == DType::bf16 ? dnnl_matmul : blas_sgemm)(op, kRows, linear.in,
+    const auto rival = (dtype == DType::bf16 ? dnnl_matmul : blas_sgemm)(op, rows_, linear.in,
                                                                          linear.out, operands);
-    const double flops = 2.0 * kRows * static_cast<double>(linear.in * linear.out);
+    const double flops = 2.0 * rows_ * static_cast<double>(linear.in * linear.out);
     const auto clock = [this] { return now(); };
     Times t;
     for (int i = -1; i < repetitions_; ++i) {  // the first round warms up
@@ -138,6 +138,7 @@ class Bench {
   }
 
   int threads_, repetitions_;
+  int64_t rows_;
 };
 
 int argument(int argc, char** argv, int i, int otherwise) {
@@ -146,7 +147,8 @@ int argument(int argc, char** argv, int i, int otherwise) {
   const char* end = argv[i] + std::strlen(argv[i]);
   const auto parsed = std::from_chars(argv[i], end, value);
   if (parsed.ptr != end || value < 1) {
-    fmt::print(stderr, "products_bench: \"{}\"; expected [threads] [repetitions] [bf16|f32]\n",
+    fmt::print(stderr,
+               "products_bench: \"{}\"; expected [threads] [repetitions] [bf16|f32] [rows]\n",
                argv[i]);
     std::exit(1);
   }
@@ -160,7 +162,8 @@ int main(int argc, char** argv) {
   using namespace dstrain;
   const int threads = bench::argument(argc, argv, 1, omp_get_max_threads());
   omp_set_num_threads(threads);
-  bench::Bench bench(threads, bench::argument(argc, argv, 2, 15));
+  bench::Bench bench(threads, bench::argument(argc, argv, 2, 15),
+                     bench::argument(argc, argv, 4, 2048));
   const std::string_view only = argc > 3 ? argv[3] : "";
   for (const DType dtype : {DType::bf16, DType::f32}) {
     if (only.empty() || only == name_of(dtype)) bench.run(dtype);

@@ -33,8 +33,8 @@ DST_AMX void release_tiles() {
 }
 
 // A streams past the cache (its load hints so), B stays.
-DST_AMX void multiply(const char* a, const char* b, int64_t blocks, const float* from, float* to,
-                      Fetch fetch) {
+DST_AMX void multiply(const char* a, const char* b, int64_t blocks, int64_t /*rows*/,
+                      const float* from, float* to, Fetch fetch) {
   if (from != nullptr) {
     _tile_loadd(0, from, kTileRow);
     _tile_loadd(1, from + kTileFloats, kTileRow);
@@ -78,6 +78,7 @@ const BlockKernel& amx_block() {
                                       .end = release_tiles,
                                       .part_blocks = 16,  // 32 KiB
                                       .a_bytes = 1000 * 1024,
+                                      .b_bytes = 64 * 1024 * 1024,
                                       .b_past_caches = false};
   return kernel;
 }

@@ -74,18 +74,18 @@ DST_BF16 inline void multiply_strip(const char* a, const char* b, int64_t blocks
   }
 }
 
-DST_BF16 void multiply(const char* a, const char* b, int64_t blocks, const float* from, float* to,
-                       Fetch fetch) {
+DST_BF16 void multiply(const char* a, const char* b, int64_t blocks, int64_t rows,
+                       const float* from, float* to, Fetch fetch) {
   const int64_t b_lines = fetch.b_lines;
   const char* source = fetch.a;
   fetch.out_rows = (fetch.out_rows + kStrips - 1) / kStrips;
-  for (int strip = 0; strip < kStrips; ++strip) {
+  for (int strip = 0; strip * kRows < rows; ++strip) {
     fetch.b_lines = (b_lines + kStrips - 1 - strip) / kStrips;
     const int64_t at = strip / 2 * 2 * kTileFloats + strip % 2 * kRows * 16;
     if (source != nullptr) fetch.a = source + strip * kRows * fetch.a_row;
-    const char* rows = a + strip * kRows * kLine;
-    multiply_strip(rows, b, blocks, from != nullptr ? from + at : nullptr, to + at,
-                   rows + kRows * kLine, fetch);
+    const char* first = a + strip * kRows * kLine;
+    multiply_strip(first, b, blocks, from != nullptr ? from + at : nullptr, to + at,
+                   first + kRows * kLine, fetch);
   }
 }
 
@@ -99,6 +99,7 @@ const BlockKernel& dot_block() {
                                       .end = nothing,
                                       .part_blocks = 8,  // 16 KiB
                                       .a_bytes = 768 * 1024,
+                                      .b_bytes = 256 * 1024,
                                       .b_past_caches = true};
   return kernel;
 }

@@ -137,16 +137,17 @@ DST_AVX512 void multiply(const BlockKernel& kernel, const PanelBlock& p, const E
       fetch.out_rows = last ? (kPanel + blocks - 1) / blocks : 0;
       for (int64_t m = 0; m < p.a_panels; ++m) {
         char* a = p.packed_a + m * a_panel_bytes + k * kBlockBytes;
-        if (n == 0) {
+        if (n == 0 && !p.a_is_packed) {
           pack_a(p.a, {p.first_a_panel + m, 1, p.first_depth_block + k, blocks}, a, a_panel_bytes);
           fetch_source(p, m, k, part_blocks, fetch);
         } else {
           fetch.a = nullptr;
         }
         float* sums = scratch + m * kBlockFloats;
+        const int64_t rows = std::min(kPanel, epilogue.m - (p.first_a_panel + m) * kPanel);
         fetch.out = out + (p.first_a_panel + m) * kPanel * fetch.out_stride +
                     (p.first_b_panel + n) * fetch.out_bytes;
-        kernel.multiply(a, b, blocks, k > 0 ? sums : nullptr, last ? finished : sums, fetch);
+        kernel.multiply(a, b, blocks, rows, k > 0 ? sums : nullptr, last ? finished : sums, fetch);
         fetch.b += fetch.b_lines * blocks * 64;
         if (last) finish_block(finished, p.first_a_panel + m, p.first_b_panel + n, epilogue);
       }

@@ -26,9 +26,10 @@ struct Epilogue {
 
 // Panels of A and B over a range of k, and where their block of the result begins.
 struct PanelBlock {
-  TileSource a;  // not packed yet
+  TileSource a;
   int64_t a_panels = 0;
   char* packed_a = nullptr;  // a_panels panels, depth_blocks * kBlockBytes apart: written
+  bool a_is_packed = false;  // it was written before
   const char* b = nullptr;   // b_panels panels, b_panel_bytes apart
   int64_t b_panels = 0;
   int64_t b_panel_bytes = 0;
@@ -54,14 +55,16 @@ inline constexpr int64_t kBlockFloats = 4 * kTileFloats;
 
 // How an instruction set multiplies a panel of A by a panel of B.
 struct BlockKernel {
-  // sums (+)= a b over `blocks` blocks of k; `from` is null where the sum begins.
-  void (*multiply)(const char* a, const char* b, int64_t blocks, const float* from, float* to,
-                   Fetch fetch);
+  // sums (+)= a b over `blocks` blocks of k; `from` is null where the sum begins. Only the first
+  // `rows` rows of the sums are wanted.
+  void (*multiply)(const char* a, const char* b, int64_t blocks, int64_t rows, const float* from,
+                   float* to, Fetch fetch);
   void (*begin)();      // on a thread, before it multiplies
   void (*end)();        // and after
   int64_t part_blocks;  // of k, whose panel of B stays in the first-level cache
   int64_t a_bytes;      // of A that a thread keeps in its second-level cache
-  bool b_past_caches;   // whether B is packed so (panel_pack.h)
+  int64_t b_bytes;      // of B that is packed at a time where it is used but once
+  bool b_past_caches;   // whether B is packed so (panel_pack.h) where it is used again and again
 };
 
 // The calling thread may multiply with the kernel while a BlockScope lives.

@@ -42,19 +42,26 @@ Part part_of(int64_t size, int64_t i, int64_t n) {
 struct Cut {
   int64_t m_panels, n_panels, depth;  // depth: blocks of k
   int64_t chunk_panels, chunk_depth;  // of B, packed and multiplied at a time
+  bool b_past_caches;
   int64_t k_chunks;
   int64_t m_threads, n_threads;  // the grid of threads over the result
   int64_t a_panels;              // of A, packed by a thread at a time
 
   explicit Cut(const Product& p)
       : m_panels(panels_of(p.m())), n_panels(panels_of(p.n())), depth(depth_blocks_of(p.k())) {
-    chunk_panels = std::min(n_panels, kChunkPanels);
+    const BlockKernel& kernel = block_kernel();
     k_chunks = ceil_div(depth, kChunkDepth);
     chunk_depth = ceil_div(depth, k_chunks);
+    const int64_t most =
+        std::clamp<int64_t>(kernel.a_bytes / (chunk_depth * kBlockBytes), 1, kMaxAPanels);
+    // With few rows B is read once: it is packed right before, as much as stays in the caches.
+    const bool b_used_once = m_panels <= most && !p.packed;
+    const int64_t cached = std::max<int64_t>(1, kernel.b_bytes / (chunk_depth * kBlockBytes));
+    b_past_caches = kernel.b_past_caches && !b_used_once;
+    chunk_panels = std::min(n_panels, kChunkPanels);
+    if (b_used_once) chunk_panels = std::min(chunk_panels, cached * p.threads);
     choose_grid(p.threads);
     const int64_t share = ceil_div(m_panels, m_threads);
-    const int64_t most =
-        std::clamp<int64_t>(block_kernel().a_bytes / (chunk_depth * kBlockBytes), 1, kMaxAPanels);
     a_panels = ceil_div(share, ceil_div(share, most));
   }
 
@@ -125,17 +132,18 @@ class PanelProduct final : public Kernel {
 #pragma omp parallel num_threads(p_.threads)
     {
       const BlockScope scope(kernel_);
+      int64_t holds_a_of = -1;  // the worker whose packed A is all of its rows
       for (int64_t n = 0; n < cut_.n_panels; n += cut_.chunk_panels) {
         for (int64_t k = 0; k < cut_.depth; k += cut_.chunk_depth) {
           const PanelRange b{n, std::min(cut_.chunk_panels, cut_.n_panels - n), k,
                              std::min(cut_.chunk_depth, cut_.depth - k)};
           if (!p_.packed) {
             pack_b_together(source_b(p_, call.in[1]), b, packed_chunk(call),
-                            b.block_count * kBlockBytes, kernel_.b_past_caches);
+                            b.block_count * kBlockBytes, cut_.b_past_caches);
           }
           for (int64_t worker = omp_get_thread_num(); worker < p_.threads;
                worker += omp_get_num_threads()) {
-            multiply_chunk(call, b, worker);
+            multiply_chunk(call, b, worker, holds_a_of);
           }
 #pragma omp barrier
         }
@@ -149,8 +157,10 @@ class PanelProduct final : public Kernel {
   }
 
   // A worker's share of the rows by its share of the chunk's columns. A is packed even where its
-  // rows could be read as they lie: tiles from distant lines cost more than the copy.
-  void multiply_chunk(const KernelCall& call, const PanelRange& b, int64_t worker) const {
+  // rows could be read as they lie: tiles from distant lines cost more than the copy. It is packed
+  // again for each chunk, unless all of the worker's fits: then `holds_a_of` is the worker.
+  void multiply_chunk(const KernelCall& call, const PanelRange& b, int64_t worker,
+                      int64_t& holds_a_of) const {
     const Part rows = part_of(cut_.m_panels, worker / cut_.n_threads, cut_.m_threads);
     const Part columns = part_of(b.count, worker % cut_.n_threads, cut_.n_threads);
     if (columns.count == 0) return;
@@ -171,11 +181,13 @@ class PanelProduct final : public Kernel {
       block.b = packed_chunk(call) + columns.first * block.b_panel_bytes;
     }
     const Epilogue epilogue = epilogue_of(call, b);
+    block.a_is_packed = holds_a_of == worker;
     for (int64_t done = 0; done < rows.count; done += cut_.a_panels) {
       block.first_a_panel = rows.first + done;
       block.a_panels = std::min(cut_.a_panels, rows.count - done);
       multiply_panels(kernel_, block, epilogue, reinterpret_cast<float*>(own + scratch_.a));
     }
+    if (cut_.k_chunks == 1 && rows.count <= cut_.a_panels) holds_a_of = worker;
   }
 
   // Sums of all but the last chunk of k go to f32: the result itself or a part of the workspace.
