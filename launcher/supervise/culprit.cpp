@@ -57,10 +57,31 @@ std::vector<Candidate> other_troubles(std::span<const HostReport> hosts, const P
   return found;
 }
 
+// By how much times of different hosts' reports may be out of order. Shorter than the second that mpirun
+// leaves ranks before it kills those that stay behind one that failed.
+constexpr int64_t kDisorder = 500'000'000;
+
 const Candidate& earliest(const std::vector<Candidate>& all) {
   return *std::min_element(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
     return a.since < b.since;
   });
+}
+
+// Whether `failed` may be in trouble because `gone` vanished, whatever its words are. One that vanishes did
+// not notice others.
+bool may_follow_from(const Candidate& failed, const Candidate& gone) {
+  return failed.kind == Kind::failed && gone.kind == Kind::vanished &&
+         gone.since - failed.since <= kDisorder;
+}
+
+// Who began it, among those in trouble of their own.
+const Candidate& beginner(const std::vector<Candidate>& own) {
+  const Candidate* first = &earliest(own);
+  for (const Candidate& c : own)
+    if (may_follow_from(*first, c) ||
+        (first->kind == Kind::vanished && c.kind == Kind::vanished && c.since < first->since))
+      first = &c;
+  return *first;
 }
 
 std::vector<Culprit::Waiting> waiting_for(std::span<const HostReport> hosts,
@@ -111,7 +132,7 @@ std::optional<Culprit> find_culprit(std::span<const HostReport> hosts, const Pat
   const std::vector<Candidate> own = own_troubles(hosts, patience, now);
   const std::vector<Candidate> others = other_troubles(hosts, patience, now);
   if (own.empty() && others.empty()) return std::nullopt;
-  Candidate chosen = earliest(own.empty() ? others : own);
+  Candidate chosen = own.empty() ? earliest(others) : beginner(own);
   // Up the chain of waits: among ranks in trouble of their own; where there are none, among all.
   std::set<int> visited;
   while (chosen.rank != nullptr && visited.insert(chosen.rank->rank).second) {
@@ -124,7 +145,7 @@ std::optional<Culprit> find_culprit(std::span<const HostReport> hosts, const Pat
         return c.rank != nullptr && c.rank->rank == next;
       });
     };
-    if (const auto i = find(own); i != own.end())
+    if (const auto i = find(own); i != own.end() && !may_follow_from(*i, chosen))
       chosen = *i;
     else if (!own.empty())
       break;

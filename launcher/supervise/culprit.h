@@ -1,7 +1,7 @@
 // Culprit: who began it, when a run comes to grief, found from what all hosts report. Pure. A rank that
 // ended, stopped or failed for a reason of its own comes before those that failed for its sake; among
-// the first kind the earliest, or whom it waited for. Where all only waited too long it is the rank at
-// the end of their waits.
+// the first kind the earliest, or whom it waited for; of those at the same moment one that vanished.
+// Where all only waited too long it is the rank at the end of their waits.
 #pragma once
 
 #include <optional>

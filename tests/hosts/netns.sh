@@ -75,12 +75,14 @@ hosts_on() {
 }
 
 hosts_pids() {
-  local host=$1 word=${2:-} namespace process line
+  local host=$1 word=${2:-} namespace process words line
   namespace=$(readlink "/proc/${HOSTS_INIT[$host]}/ns/pid")
-  for process in /proc/[0-9]*; do
-    [[ $(readlink "$process/ns/pid" 2>/dev/null) == "$namespace" ]] || continue
-    line=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline") || continue
-    [[ -n $line && $line != "$HOSTS_INIT_NAME"* && $line != sshd:* && $line != 'sleep infinity '* ]] || continue
+  # Processes end while they are looked at.
+  for process in $(find /proc/[0-9]*/ns/pid -maxdepth 0 -lname "${namespace//[/\\[}" 2>/dev/null); do
+    process=${process%/ns/pid}
+    mapfile -d '' -t words 2>/dev/null <"$process/cmdline" || continue
+    line="${words[*]} "
+    [[ $line != ' ' && $line != "$HOSTS_INIT_NAME"* && $line != sshd:* && $line != 'sleep infinity '* ]] || continue
     [[ $line == *"$word"* ]] && echo "${process#/proc/}"
   done
   return 0

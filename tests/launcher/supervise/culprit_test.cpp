@@ -86,6 +86,29 @@ TEST_CASE("of two that have troubles of their own the earlier began it") {
   CHECK(world.report() == "rank 2 (pid 102) failed at step 7, in linear blocks.2: no space");
 }
 
+TEST_CASE(
+    "a rank that vanished comes before those that fail at the same moment in their own words") {
+  World world(4);
+  world.vanishes(3, kNow - 1 * kS);
+  world.waits(3, 1);  // when it ended
+  const auto failed = [&](int64_t before) {
+    for (const int r : {0, 1, 2})
+      world.fails(r, FailureKind::run, kNow - 1 * kS - before - r, "cannot read another's memory");
+    return world.report();
+  };
+  CHECK(failed(kS / 5).starts_with("rank 3 (pid 103) was killed by signal 9"));
+  CHECK(failed(-kS / 5).starts_with("rank 3 (pid 103) was killed by signal 9"));
+  // mpirun kills who stays behind a rank that failed, a second later.
+  CHECK(failed(kS).starts_with("rank 2 (pid 102) failed"));
+  // Of several that vanished the first.
+  world.vanishes(0, kNow - 2 * kS);
+  world.at(0).failure_kind = FailureKind::none;
+  world.at(0).state = RankState::running;
+  world.fails(1, FailureKind::run, kNow - 2 * kS - 1);
+  world.fails(2, FailureKind::run, kNow - 2 * kS - 1);
+  CHECK(world.report().starts_with("rank 0 (pid 100) was killed"));
+}
+
 TEST_CASE("a rank that vanished while it waited for another one that did is not the culprit") {
   World world(3);
   world.vanishes(0, kNow - 2 * kS);
