@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "launcher/option_readers.h"
 #include "launcher/rank_environment.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/log.h"
 
 namespace dstrain {
 namespace {
@@ -100,9 +102,9 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
               [&options](const std::string& option, const std::string& value) {
                 options.launcher_args = words_of(option, value);
               });
-  line.option("--master_addr", "ADDRESS", "where other hosts reach this one (found out)",
+  line.option("--master_addr", "ADDRESS", "of the first host: the run stays in its network (any)",
               text(options.master_addr));
-  line.option("--master_port", "PORT", "the port at which they do",
+  line.option("--master_port", "PORT", "the first of the ports at which the run listens (any)",
               integer(options.master_port, 1, kMostPort));
   line.option("--ssh_port", "PORT", "the port of the hosts' ssh servers",
               integer(options.ssh_port, 1, kMostPort));
@@ -127,26 +129,17 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
             options.dry_run);
 }
 
-void refuse_unavailable(const LaunchOptions& o) {
-  struct Row {
-    const char* option;
-    bool given;
-  };
-  const auto rows = std::to_array<Row>({
-      {"--master_addr", !o.master_addr.empty()},
-      {"--master_port", o.master_port.has_value()},
-      {"--elastic", o.elastic},
-  });
-  for (const Row& row : rows)
-    if (row.given)
-      fail_user("{} is not available in this version of dstrain: leave it out", row.option);
+void refuse_contradictions(const LaunchOptions& options) {
+  if (options.elastic && options.max_restarts == 0)
+    fail_user(
+        "--elastic says that a restart may leave out a host that failed: add --max_restarts N, or "
+        "leave --elastic out");
 }
 
-void refuse_on_hosts(const LaunchOptions& options) {
-  if (!options.rank_log_dir.empty())
-    fail_user(
-        "--enable_each_rank_log is not available for ranks on several hosts in this version of "
-        "dstrain: leave it out");
+void note_without_network(const LaunchOptions& options, const std::string& why) {
+  for (const auto& [option, given] : {std::pair{"--master_addr", !options.master_addr.empty()},
+                                      std::pair{"--master_port", options.master_port.has_value()}})
+    if (given) log::info("{} has no effect: {}", option, why);
 }
 
 }  // namespace dstrain

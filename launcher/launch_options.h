@@ -27,8 +27,8 @@ struct LaunchOptions {
   HostOptions hosts;
   Front front = Front::automatic;
   std::vector<std::string> launcher_args;  // words for the command that starts ranks
-  std::string master_addr;                 // empty: found out
-  std::optional<int64_t> master_port;
+  std::string master_addr;                 // of the first host; empty: any of its addresses
+  std::optional<int64_t> master_port;      // the first of those at which a run on hosts listens
   std::optional<int64_t> ssh_port;
   bool no_ssh_check = false;
   bool force_multi = false;  // go through the front of several hosts for one host too
@@ -50,9 +50,10 @@ void add_host_options(CommandLine& line, HostOptions& options);
 // Adds all options of LaunchOptions but --num_gpus.
 void add_launch_options(CommandLine& line, LaunchOptions& options);
 
-// Refuses what this version cannot do yet, by the name of the option. Throws UserError.
-void refuse_unavailable(const LaunchOptions& options);
-// Likewise what it cannot do for ranks on several hosts.
-void refuse_on_hosts(const LaunchOptions& options);
+// Throws UserError for options that say nothing without another one.
+void refuse_contradictions(const LaunchOptions& options);
+
+// Says of the options that choose the network between hosts that they have no effect, and why.
+void note_without_network(const LaunchOptions& options, const std::string& why);
 
 }  // namespace dstrain

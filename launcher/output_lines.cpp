@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kLongestLine = size_t{1} << 16;  // longer ones are broken
 constexpr size_t kMostWaiting = 512;
+constexpr size_t kMostHostsNamed = 4;  // more are counted
 
 struct MarkedLine {
   int rank;
@@ -79,6 +80,21 @@ std::string OutputLines::mark_of(int rank) const {
   return log::rank_mark(rank, index < options_.hosts.size() ? options_.hosts[index] : "");
 }
 
+std::string OutputLines::mark_of(const std::vector<int>& ranks) const {
+  std::vector<std::string_view> hosts;  // ranks ascend, and so each host's follow each other
+  for (const int rank : ranks) {
+    const auto index = static_cast<size_t>(rank);
+    if (index < options_.hosts.size() && (hosts.empty() || hosts.back() != options_.hosts[index]))
+      hosts.push_back(options_.hosts[index]);
+  }
+  std::string where;
+  if (hosts.size() > kMostHostsNamed)
+    where = fmt::format(" on {} hosts", hosts.size());
+  else
+    for (const std::string_view host : hosts) where += fmt::format(" {}", host);
+  return fmt::format("[ranks {}{}] ", rank_ranges(ranks), where);
+}
+
 void OutputLines::fold(int rank, std::string_view mark, std::string_view text, int64_t now_ns) {
   // A line joins one that waits, if none that its rank wrote earlier waits behind that.
   auto candidate = waiting_.end();
@@ -120,9 +136,7 @@ void OutputLines::finish() {
 void OutputLines::write_front() {
   const Waiting line = std::move(waiting_.front());
   waiting_.pop_front();
-  write_line(
-      line.ranks.size() == 1 ? line.mark : fmt::format("[ranks {}] ", rank_ranges(line.ranks)),
-      line.text);
+  write_line(line.ranks.size() == 1 ? line.mark : mark_of(line.ranks), line.text);
 }
 
 void OutputLines::write_line(std::string_view prefix, std::string_view text) {

@@ -1,6 +1,6 @@
 // OutputLines: what the ranks of a run write, made into one text. It cuts each source's bytes into
 // lines, says whose a line is, and folds a line that many ranks write at about the same time:
-//   [rank 3 node2] warning: ...      [ranks 1-7] warning: ...
+//   [rank 3 node2] warning: ...      [ranks 1-3 node1 node2] warning: ...
 // Rank 0's lines pass at once and as they are. Stands on core/log.h alone; does no input, no output and
 // keeps no time. Invariant: a rank's lines keep their order, and every byte that came in goes out.
 #pragma once
@@ -57,6 +57,7 @@ class OutputLines {
   void take_line(int source, std::string_view line, int64_t now_ns);
   void fold(int rank, std::string_view mark, std::string_view text, int64_t now_ns);
   std::string mark_of(int rank) const;
+  std::string mark_of(const std::vector<int>& ranks) const;
   void write_front();
   void write_line(std::string_view prefix, std::string_view text);
   void close_line();

@@ -55,6 +55,13 @@ bool RankWatch::has_joined(int rank) const {
   return false;
 }
 
+std::optional<int> RankWatch::wait_status_of(int rank) const {
+  for (const auto& host : hosts_)
+    for (const RankReport& r : host->ranks())
+      if (r.rank == rank) return r.wait_status;
+  return std::nullopt;
+}
+
 bool RankWatch::any_alive() const {
   return std::any_of(hosts_.begin(), hosts_.end(), [](const auto& host) {
     const auto ranks = host->ranks();
@@ -96,6 +103,13 @@ int RankWatch::stopped() const {
   return 0;
 }
 
+std::vector<std::string> RankWatch::lost_hosts() const {
+  std::vector<std::string> names;
+  for (const auto& host : hosts_)
+    if (!host->lost().empty()) names.push_back(host->name());
+  return names;
+}
+
 int RankWatch::exit_status() const {
   const bool user = culprit_ && culprit_->kind == Culprit::Kind::failed &&
                     culprit_->rank.failure_kind == FailureKind::user;
@@ -104,7 +118,8 @@ int RankWatch::exit_status() const {
 
 std::string RankWatch::report(const std::string& ending) const {
   check(culprit_.has_value(), "a report without a culprit");
-  std::string text = describe(*culprit_, ending);
+  const std::optional<int> status = wait_status_of(culprit_->rank.rank);
+  std::string text = describe(*culprit_, status ? ending_text(*status) : ending);
   for (const auto& host : hosts_)
     if (culprit_vanished() && host->name() == culprit_->host && host->out_of_memory_kills() > 0)
       text += "; the kernel killed a process at that time because memory ran out";

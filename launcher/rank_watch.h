@@ -42,13 +42,15 @@ class RankWatch {
 
   const std::optional<Culprit>& culprit() const { return culprit_; }
   bool culprit_vanished() const { return culprit_ && culprit_->kind == Culprit::Kind::vanished; }
+  std::vector<std::string> lost_hosts() const;
   // Of the contract, for the chosen culprit.
   int exit_status() const;
-  // describe() of the culprit, and whether its host ran out of memory.
+  // describe() of the culprit, with `ending` where nothing better is known, and whether its host ran out of memory.
   std::string report(const std::string& ending) const;
 
  private:
   std::vector<HostReport> reports() const;
+  std::optional<int> wait_status_of(int rank) const;
   Patience patience() const;
 
   std::vector<std::unique_ptr<HostView>> hosts_;

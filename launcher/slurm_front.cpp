@@ -67,6 +67,7 @@ void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks
         "out{}",
         options.save_pid ? "--save_pid" : "--max_restarts",
         options.save_pid ? "" : " and let Slurm requeue the job");
+  note_without_network(options, "srun tells the ranks where the others are");
   log::info("Slurm job {}: {} by srun on {}", job.id, counted(ranks, "rank"),
             counted(job.nodes, "node"));
   std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe").string()};

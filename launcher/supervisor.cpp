@@ -98,7 +98,7 @@ class Watch {
  private:
   static std::vector<std::unique_ptr<HostView>> this_machine(const RankBoard& board) {
     std::vector<std::unique_ptr<HostView>> all;
-    all.push_back(std::make_unique<BoardView>(board, first_ranks(board.ranks())));
+    all.push_back(std::make_unique<BoardView>(board, first_ranks(board.ranks()), board_mark(board)));
     return all;
   }
 
@@ -165,7 +165,8 @@ class Watch {
       return {2, fmt::format("{} was ended by {}; its ranks were stopped", name_,
                              signal_text(WTERMSIG(status)))};
     if (const std::string early = ended_unseen(); !early.empty()) return {2, early};
-    if (ranks_.culprit()) return {ranks_.exit_status(), ranks_.report(ending(status))};
+    if (ranks_.culprit())
+      return {ranks_.exit_status(), ranks_.report(ending(status)), ranks_.lost_hosts()};
     if (ranks_.all_done() && status == 0) {
       const int stopped = ranks_.stopped();
       return {stopped == 0 ? 0 : 128 + stopped, ""};
@@ -199,9 +200,8 @@ class Watch {
     const bool surely =
         !killed_ranks_ ||
         said_.find(fmt::format("rank {} ", ranks_.culprit()->rank.rank)) != std::string::npos;
-    if (code > 128 && code < 128 + NSIG && surely)
-      return "was killed by " + signal_text(code - 128);
-    if (code > 0 && code <= 128) return fmt::format("ended by itself with exit status {}", code);
+    if (code > 128 && code < 128 + NSIG && surely) return ending_text(W_EXITCODE(0, code - 128));
+    if (code > 0 && code <= 128) return ending_text(W_EXITCODE(code, 0));
     return "ended unexpectedly";
   }
 

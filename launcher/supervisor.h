@@ -16,8 +16,9 @@
 namespace dstrain {
 
 struct RunReport {
-  int exit_status = 0;  // as in the contract: 0, 1, 2, or 128 + n
-  std::string error;    // who failed, where and why; empty: nobody
+  int exit_status = 0;                    // as in the contract: 0, 1, 2, or 128 + n
+  std::string error;                      // who failed, where and why; empty: nobody
+  std::vector<std::string> lost_hosts{};  // that did not answer any more
 };
 
 // What a supervisor is given.

@@ -17,6 +17,7 @@
 #include "launcher/rank_link.h"
 #include "launcher/slurm_front.h"
 #include "runtime/core/cpu.h"
+#include "runtime/core/error.h"
 #include "runtime/core/log.h"
 
 namespace dstrain {
@@ -39,7 +40,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     return run_world_rank(arguments, job);
   }
   if (started_by_mpirun()) return run_world_rank(arguments, job);
-  refuse_unavailable(options);
+  refuse_contradictions(options);
   const Placement placement = place_ranks(options.hosts, local_slots());
   for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   ConfigRequest request = arguments.request;
@@ -75,6 +76,10 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     announce(input);
     return run_on_hosts(placement, arguments, input, rank_words);
   }
+  if (options.elastic)
+    fail_user(
+        "--elastic leaves out a host that failed, and all ranks are on this machine: leave it out");
+  note_without_network(options, "ranks on one machine need no network");
   check_surroundings(input.job(), ranks);
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());

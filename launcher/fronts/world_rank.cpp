@@ -29,6 +29,10 @@ void refuse_without_launcher(const LaunchOptions& options, const std::string& st
         starter, starter);
 }
 
+std::string reached_by(const std::string& starter) {
+  return starter + " tells the ranks where the others are";
+}
+
 // Rank 0's board, opened by every rank of a world on one machine, so that one failure is told once;
 // elsewhere a board of its own for each. Collective.
 RankBoard share_board(Communicator& comm) {
@@ -80,7 +84,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
   std::unique_ptr<Communicator> comm;
   std::optional<RankBoard> board;
   try {
-    refuse_unavailable(arguments.launch);
+    refuse_contradictions(arguments.launch);
     refuse_without_launcher(arguments.launch, starter);
     if (request.ranks && *request.ranks != ranks)
       fail_user("--num_gpus is {}, but {} started {} ranks: leave --num_gpus out", *request.ranks,
@@ -96,6 +100,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       log::info("inside mpirun: {} ranks, {} of them on this machine", ranks, ranks_here);
       check_surroundings(input.job(), ranks_here);
       if (!requeued.empty()) log::info("{}", requeued);
+      note_without_network(arguments.launch, reached_by(starter));
       announce(input);
     }
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);

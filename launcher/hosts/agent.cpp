@@ -18,10 +18,12 @@
 #include "launcher/failure.h"
 #include "launcher/hosts/channel.h"
 #include "launcher/hosts/messages.h"
+#include "launcher/hosts/network.h"
 #include "launcher/hosts/pair_check.h"
 #include "launcher/hosts/preflight.h"
 #include "launcher/hosts/run_place.h"
 #include "launcher/machine.h"
+#include "launcher/rank_link.h"
 #include "launcher/supervise/board_view.h"
 #include "runtime/core/error.h"
 
@@ -43,7 +45,10 @@ std::string host_name() {
 class Ranks {
  public:
   Ranks(const std::string& run, int world, const std::vector<int>& ranks)
-      : place_(run), board_(RankBoard::create(world)), view_(board_, ranks), pipes_(ranks.size()) {
+      : place_(run),
+        board_(RankBoard::create(world)),
+        view_(board_, ranks, fmt::format("{}={}", kRunVariable, run)),
+        pipes_(ranks.size()) {
     std::string output = std::to_string(::getpid());
     size_t mine = 0;
     for (int rank = 0; rank < world; ++rank) {
@@ -91,8 +96,9 @@ class Ranks {
   std::string summary() const {
     std::string text;
     for (const RankReport& r : view_.ranks())
-      text += fmt::format("{} {} {} {} {};", r.pid, r.gone, static_cast<int>(r.state),
-                          static_cast<int>(r.failure_kind), r.suspended_since != 0);
+      text += fmt::format("{} {} {} {} {} {};", r.pid, r.gone, r.wait_status.has_value(),
+                          static_cast<int>(r.state), static_cast<int>(r.failure_kind),
+                          r.suspended_since != 0);
     return text;
   }
 
@@ -172,13 +178,13 @@ class Agent {
         late->answer = std::move(answer);
       }).detach();
     } else if (what == "listen") {
-      listener_.emplace();
-      channel_.send(
-          {{"say", "listening"}, {"port", listener_->port()}, {"addresses", own_addresses()}});
+      listener_.emplace(m.at("port").get<int>());
+      channel_.send({{"say", "listening"}, {"port", listener_->port()}});
     } else if (what == "meet") {
       check(listener_.has_value(), "an agent that does not listen was told to meet others");
       listener_->meet(m.at("peers").get<std::vector<PeerAddress>>());
     } else if (what == "watch") {
+      listener_.reset();
       ranks_.emplace(run_, m.at("world").get<int>(), m.at("ranks").get<std::vector<int>>());
       channel_.send({{"say", "watching"}});
     } else if (what == "stop") {
@@ -200,7 +206,8 @@ class Agent {
                    {"time", static_cast<double>(std::time(nullptr))},
                    {"memory", offer.bytes},
                    {"memory_source", offer.source},
-                   {"cores", std::thread::hardware_concurrency()}});
+                   {"cores", std::thread::hardware_concurrency()},
+                   {"addresses", own_addresses()}});
   }
 
   // Answers that took their time.

@@ -1,6 +1,7 @@
 #include "launcher/hosts/channel.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +14,23 @@ namespace dstrain {
 namespace {
 
 constexpr size_t kLongestLine = size_t{64} << 20;
+
+// write() without the signal that ends a process whose reader has gone.
+ssize_t write_quietly(int out, std::string_view text) {
+  sigset_t pipe, before, pending;
+  ::sigemptyset(&pipe);
+  ::sigaddset(&pipe, SIGPIPE);
+  ::sigpending(&pending);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  const ssize_t n = ::write(out, text.data(), text.size());
+  const int error = errno;
+  const timespec none{};
+  if (n < 0 && error == EPIPE && ::sigismember(&pending, SIGPIPE) == 0)
+    ::sigtimedwait(&pipe, nullptr, &none);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return n;
+}
 
 }  // namespace
 
@@ -69,7 +87,7 @@ void LineChannel::send(const nlohmann::json& message) {
 
 void LineChannel::flush() {
   while (!outgoing_.empty()) {
-    const ssize_t n = ::write(out_, outgoing_.data(), outgoing_.size());
+    const ssize_t n = write_quietly(out_, outgoing_);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
     if (n < 0) {  // nobody reads any more; receive() will tell

@@ -8,6 +8,7 @@
 
 #include "launcher/hosts/run_place.h"
 #include "launcher/rank_environment.h"
+#include "launcher/rank_log.h"
 #include "launcher/supervisor.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
@@ -54,8 +55,9 @@ void judge(const PreflightResult& result, size_t hosts) {
   std::vector<std::string> names;
   for (const Finding& f : fatal)
     if (std::find(names.begin(), names.end(), f.host) == names.end()) names.push_back(f.host);
-  fail_user("{} of {} hosts {} not ready:{}", names.size(), hosts, names.size() == 1 ? "is" : "are",
-            findings_text(fatal));
+  throw HostsNotReady(fmt::format("{} of {} hosts {} not ready:{}", names.size(), hosts,
+                                  names.size() == 1 ? "is" : "are", findings_text(fatal)),
+                      names);
 }
 
 // OpenMP threads of a rank: the least that any host has for one.
@@ -65,6 +67,17 @@ int threads_on(const std::vector<HostRanks>& hosts, const std::vector<HostFacts>
     for (const HostFacts& f : facts)
       if (f.host == host.host) least = std::min(least, f.cores / host.ranks());
   return static_cast<int>(std::max<int64_t>(1, least));
+}
+
+int most_ranks(const std::vector<HostRanks>& hosts) {
+  int most = 0;
+  for (const HostRanks& host : hosts) most = std::max(most, host.ranks());
+  return most;
+}
+
+// Numeric; empty where the options leave it open.
+std::string master_address(const LaunchOptions& options) {
+  return options.master_addr.empty() ? "" : address_of("--master_addr", options.master_addr);
 }
 
 }  // namespace
@@ -112,12 +125,21 @@ HostsStart HostsRun::plan_start() const {
   start.ssh = ssh_options(arguments_.launch);
   start.launcher_args = arguments_.launch.launcher_args;
   start.exported = rank_environment(environment_sources(arguments_.launch.exports)).variables;
+  if (!arguments_.launch.rank_log_dir.empty()) {
+    const std::string prefix = rank_log_prefix(arguments_.launch.rank_log_dir);
+    for (auto& variable : rank_log_environment(prefix)) start.exported.push_back(variable);
+  }
   start.directory = fs::current_path().string();
+  if (arguments_.launch.master_port)
+    start.ports = ports_from(*arguments_.launch.master_port, most_ranks(placement_.hosts));
   return start;
 }
 
 RankCommand HostsRun::command(const std::vector<std::string>& words) const {
-  return mpirun_on_hosts(placement_.hosts, plan_start(), own_command(words));
+  HostsStart start = plan_start();
+  if (!arguments_.launch.master_addr.empty())  // the first host knows how large it is
+    start.network = "NETWORK-OF-" + master_address(arguments_.launch);
+  return mpirun_on_hosts(placement_.hosts, start, own_command(words));
 }
 
 StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
@@ -127,9 +149,12 @@ StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
   PreflightQuestions questions = questions_about(input_, arguments_.request.path, words);
   questions.run = start.run;
   questions.first_contact_only = arguments_.launch.no_ssh_check;
+  questions.master_address = master_address(arguments_.launch);
+  questions.ports = start.ports;
   const PreflightResult result = preflight(agents, questions);
   judge(result, hosts.size());
   start.threads = threads_on(hosts, result.facts);
+  start.network = result.network;
 
   const int world = placement_.ranks();
   const auto ready = ask_all(agents, "watching", questions.seconds, [&](size_t i) {

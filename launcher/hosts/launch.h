@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/arguments.h"
@@ -13,6 +14,7 @@
 #include "launcher/resources.h"
 #include "launcher/restart.h"
 #include "launcher/run_input.h"
+#include "runtime/core/error.h"
 
 namespace dstrain {
 
@@ -31,6 +33,17 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
 // The checksums of what a run reads, its configuration file too: [{"path", "hash"}].
 nlohmann::json input_files(const RunInput& input, const std::string& config);
 
+// Hosts are not ready for a run; nothing was started.
+class HostsNotReady : public UserError {
+ public:
+  HostsNotReady(const std::string& text, std::vector<std::string> hosts)
+      : UserError(text), hosts_(std::move(hosts)) {}
+  const std::vector<std::string>& hosts() const { return hosts_; }
+
+ private:
+  std::vector<std::string> hosts_;
+};
+
 // A run on the hosts of a placement. What it is made from outlives it.
 class HostsRun {
  public:
@@ -41,7 +54,7 @@ class HostsRun {
   RankCommand command(const std::vector<std::string>& words) const;
 
   // Asks the hosts whether they are ready, starts the ranks there and supervises them until all are
-  // gone. Throws UserError where the hosts are not ready.
+  // gone. Throws HostsNotReady.
   StartOutcome start(const std::vector<std::string>& words) const;
 
  private:

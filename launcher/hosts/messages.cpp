@@ -23,6 +23,7 @@ nlohmann::json to_message(const RankReport& r, int64_t now) {
   return {{"rank", r.rank},
           {"pid", r.pid},
           {"gone", r.gone},
+          {"wait_status", r.wait_status.value_or(-1)},
           {"state", static_cast<int>(r.state)},
           {"step", r.step},
           {"instruction", to_json_text(r.instruction)},
@@ -41,6 +42,7 @@ RankReport rank_report_of(const nlohmann::json& m, int64_t now) {
   r.rank = m.at("rank").get<int>();
   r.pid = m.at("pid").get<int>();
   r.gone = m.at("gone").get<bool>();
+  if (const int status = m.at("wait_status").get<int>(); status >= 0) r.wait_status = status;
   r.state = static_cast<RankState>(m.at("state").get<int>());
   r.step = m.at("step").get<int64_t>();
   r.instruction = from_json_text(m.at("instruction").get<std::string>());

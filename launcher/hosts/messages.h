@@ -2,10 +2,10 @@
 // answer or report "say". Times travel as ages, since clocks differ from host to host.
 //
 //   do                                            say
-//   hello {version, run}                          hello {version, program, host, time, memory, cores},
-//                                                 then alive once a second
+//   hello {version, run}                          hello {version, program, host, time, memory, cores,
+//                                                 addresses}, then alive once a second
 //   input {words, directory, ranks}               input {error} or {files: [{path, hash}]}
-//   listen                                        listening {port, addresses}
+//   listen {port}                                 listening {port}
 //   meet {peers: [{name, port, addresses}]}       met {failed: [{name, why}]}
 //   watch {world, ranks}                          watching, then ranks {ranks, stopped, kills} whenever
 //                                                 they change and once a second; output {rank, text}

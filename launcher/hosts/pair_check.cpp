@@ -1,8 +1,6 @@
 #include "launcher/hosts/pair_check.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,31 +49,20 @@ void to_json(nlohmann::json& json, const Unreached& peer) {
   json = {{"name", peer.name}, {"why", peer.why}};
 }
 
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> found;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return found;
-  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
-    if ((i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0) continue;
-    std::array<char, INET_ADDRSTRLEN> text{};
-    const auto* address = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
-    if (::inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size()) != nullptr)
-      found.emplace_back(text.data());
-  }
-  ::freeifaddrs(list);
-  return found;
-}
-
-PairCheck::PairCheck() : listener_(open_socket()) {
+PairCheck::PairCheck(int port) : listener_(open_socket()) {
+  // Connections of an earlier check, which wait for their end, are no other program.
+  const int yes = 1;
+  ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in any{};
   any.sin_family = AF_INET;
   any.sin_addr.s_addr = htonl(INADDR_ANY);
+  any.sin_port = htons(static_cast<uint16_t>(port));
   socklen_t size = sizeof any;
   if (::bind(listener_.get(), generic(any), sizeof any) != 0 ||
       ::listen(listener_.get(), SOMAXCONN) != 0 ||
       ::getsockname(listener_.get(), generic(any), &size) != 0)
-    fail_run("cannot listen for other hosts: {}", std::strerror(errno));
+    fail_run("cannot listen for other hosts{}: {}",
+             port == 0 ? "" : fmt::format(" at port {}", port), std::strerror(errno));
   port_ = ntohs(any.sin_port);
 }
 

@@ -21,9 +21,6 @@ struct PeerAddress {
 void from_json(const nlohmann::json& json, PeerAddress& peer);
 void to_json(nlohmann::json& json, const PeerAddress& peer);
 
-// IPv4 addresses of this host that others may reach: of interfaces that are up, without loopback.
-std::vector<std::string> own_addresses();
-
 // Whom this host could not reach, and why.
 struct Unreached {
   std::string name;
@@ -34,8 +31,8 @@ void to_json(nlohmann::json& json, const Unreached& peer);
 
 class PairCheck {
  public:
-  // Listens on a free port. Throws RunError.
-  PairCheck();
+  // Listens at `port`, or where that is 0 at any free one. Throws RunError.
+  explicit PairCheck(int port = 0);
   int port() const { return port_; }
 
   // Begins to connect to all peers; serve() goes on with it.

@@ -24,12 +24,18 @@ using Hosts = std::span<const std::unique_ptr<AgentView>>;
 
 constexpr double kClockTolerance = 2;  // seconds
 
+// Of a time that was told between `asked` and `now`.
+double clock_ahead(double time, double asked, double now) {
+  return time - std::clamp(time, asked, now);
+}
+
 class Round {
  public:
   Round(Hosts hosts, const PreflightQuestions& questions) : hosts_(hosts), questions_(questions) {}
 
   PreflightResult run() {
     first_contact();
+    choose_network();
     if (!questions_.first_contact_only) {
       compare_input();
       meet();
@@ -57,6 +63,7 @@ class Round {
   }
 
   void first_contact() {
+    const auto asked = static_cast<double>(std::time(nullptr));
     const auto answers = ask_all(hosts_, "hello", questions_.seconds, [this](size_t) {
       return json{{"do", "hello"}, {"version", DSTRAIN_VERSION}, {"run", questions_.run}};
     });
@@ -73,7 +80,8 @@ class Round {
                       a.at("cores").get<int64_t>(),
                       a.at("memory").get<int64_t>(),
                       a.at("memory_source").get<std::string>(),
-                      a.at("time").get<double>() - now};
+                      clock_ahead(a.at("time").get<double>(), asked, now),
+                      a.value("addresses", std::vector<InterfaceAddress>())};
       if (facts.version != DSTRAIN_VERSION)
         find(i, "version",
              fmt::format("dstrain {} there, {} here: install the same on all hosts", facts.version,
@@ -96,6 +104,55 @@ class Round {
         }
       result_.facts.push_back(std::move(facts));
     }
+  }
+
+  // The network of --master_addr; every host must be in it.
+  void choose_network() {
+    const std::string& master = questions_.master_address;
+    if (master.empty() || bad_.contains(0)) return;
+    for (const InterfaceAddress& own : facts_of(0).addresses)
+      if (own.address == master) result_.network = network_of(own);
+    if (result_.network.empty())
+      return find(0, "network",
+                  fmt::format("--master_addr {} is no address of this host, the first of the run: "
+                              "it has {}",
+                              master, addresses_text(facts_of(0))));
+    for (size_t i = 1; i < hosts_.size(); ++i)
+      if (!bad_.contains(i) && addresses_in_network(facts_of(i)).empty())
+        find(i, "network",
+             fmt::format("it has no address in {}, the network of --master_addr {}: it has {}",
+                         result_.network, master, addresses_text(facts_of(i))));
+  }
+
+  // Of a host that answered.
+  const HostFacts& facts_of(size_t host) const {
+    const auto found =
+        std::find_if(result_.facts.begin(), result_.facts.end(),
+                     [&](const HostFacts& f) { return f.host == hosts_[host]->name(); });
+    check(found != result_.facts.end(), "{} has not answered", hosts_[host]->name());
+    return *found;
+  }
+
+  static std::string addresses_text(const HostFacts& facts) {
+    std::string text;
+    for (const InterfaceAddress& a : facts.addresses)
+      text += fmt::format("{}{}/{}", text.empty() ? "" : ", ", a.address, a.prefix);
+    return text.empty() ? "none" : text;
+  }
+
+  std::vector<std::string> addresses_in_network(const HostFacts& facts) const {
+    std::vector<std::string> found;
+    for (const InterfaceAddress& a : facts.addresses)
+      if (result_.network.empty() || is_in_network(a.address, result_.network))
+        found.push_back(a.address);
+    return found;
+  }
+
+  std::string ports_text() const {
+    const PortRange& ports = questions_.ports;
+    return ports.first == 0
+               ? "at any TCP port"
+               : fmt::format("at TCP ports {}-{}", ports.first, ports.first + ports.count - 1);
   }
 
   void compare_input() {
@@ -128,14 +185,15 @@ class Round {
   // One round of messages between all pairs of the hosts that are well so far.
   void meet() {
     const auto doors = ask_all(hosts_, "listening", questions_.seconds, [this](size_t i) {
-      return bad_.contains(i) ? json() : json{{"do", "listen"}};
+      if (bad_.contains(i)) return json();
+      return json{{"do", "listen"}, {"port", questions_.ports.first}};
     });
     std::vector<PeerAddress> peers;
     for (size_t i = 0; i < hosts_.size(); ++i) {
       if (bad_.contains(i) || !answered(i, doors[i], "network", "it cannot listen for others"))
         continue;
-      peers.push_back({hosts_[i]->name(), doors[i].at("port").get<int>(),
-                       doors[i].at("addresses").get<std::vector<std::string>>()});
+      peers.push_back(
+          {hosts_[i]->name(), doors[i].at("port").get<int>(), addresses_in_network(facts_of(i))});
     }
     const auto answers = ask_all(hosts_, "met", questions_.seconds, [&](size_t i) {
       if (bad_.contains(i)) return json();
@@ -149,8 +207,8 @@ class Round {
         continue;
       for (const auto& peer : answers[i].at("failed").get<std::vector<Unreached>>())
         find(i, "network",
-             fmt::format("cannot reach {} ({}): hosts must reach each other at any TCP port",
-                         peer.name, peer.why));
+             fmt::format("cannot reach {} ({}): hosts must reach each other {}", peer.name,
+                         peer.why, ports_text()));
     }
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/hosts/agent_view.h"
+#include "launcher/hosts/network.h"
 
 namespace dstrain {
 
@@ -26,6 +27,7 @@ struct HostFacts {
   int64_t memory_bytes = 0;
   std::string memory_source;
   double clock_ahead_s = 0;  // of this machine's
+  std::vector<InterfaceAddress> addresses;
 };
 
 // NOLINTNEXTLINE(bugprone-exception-escape): an empty json allocates nothing
@@ -37,6 +39,8 @@ struct PreflightQuestions {
   nlohmann::json files;            // what it reads here: [{"path", "hash"}]
   // Whether `ranks` ranks fit into the memory of a host; throws UserError where they do not.
   std::function<void(int ranks, int64_t bytes, const std::string& source)> check_memory;
+  std::string master_address;       // numeric, of the first host; empty: hosts meet at any address
+  PortRange ports;                  // where they listen; none: at any
   bool first_contact_only = false;  // ask for no more than an answer and the version
   double seconds = 15;              // the deadline of each question
 };
@@ -44,6 +48,7 @@ struct PreflightQuestions {
 struct PreflightResult {
   std::vector<HostFacts> facts;
   std::vector<Finding> findings;
+  std::string network;  // that of the master_address; empty: any
   bool good() const;
 };
 

@@ -61,6 +61,16 @@ RankCommand mpirun_on_hosts(const std::vector<HostRanks>& hosts, const HostsStar
   // All files below names that are removed on every host, even where a crash leaves some.
   set("orte_tmpdir_base", files);
   set("btl_vader_backing_directory", files);
+  if (!start.network.empty()) {
+    set("oob_tcp_if_include", start.network);
+    set("btl_tcp_if_include", start.network);
+  }
+  if (start.ports.first != 0) {
+    // One: of several mpirun would take all. Static: it may follow a run that has just ended.
+    set("oob_tcp_static_ipv4_ports", std::to_string(start.ports.first));
+    set("btl_tcp_port_min_v4", std::to_string(start.ports.first + 1));
+    set("btl_tcp_port_range_v4", std::to_string(start.ports.count - 1));
+  }
   command.environment = {{"OMPI_MCA_opal_signal", ""},
                          {"OMPI_MCA_orte_base_help_aggregate", "1"},
                          {"OMPI_ALLOW_RUN_AS_ROOT", "1"},

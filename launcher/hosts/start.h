@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/hosts/network.h"
 #include "launcher/hosts/ssh.h"
 #include "launcher/mpirun.h"
 #include "launcher/resources.h"
@@ -18,6 +19,8 @@ struct HostsStart {
   std::vector<std::string> launcher_args;  // further words for mpirun
   std::string directory;                   // where ranks run
   int threads = 1;                         // of a rank
+  std::string network;                     // "10.77.0.0/24": ranks talk there; empty: anywhere
+  PortRange ports;                         // where they listen; none: at any
 };
 
 // mpirun starting `program` on every slot of `hosts`, ranks in their order. Throws UserError where there

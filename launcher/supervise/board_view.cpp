@@ -2,16 +2,20 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "launcher/machine.h"
+#include "launcher/supervise/find_ranks.h"
 
 namespace dstrain {
 namespace {
 
 // Between two looks at whether processes are stopped, which costs a file read for each.
 constexpr int64_t kStateInterval = 250'000'000;
+// Between two searches for ranks that have not joined, which cost a file read for each process.
+constexpr int64_t kSearchInterval = 1'000'000'000;
 
 }  // namespace
 
@@ -21,20 +25,25 @@ std::vector<int> first_ranks(int count) {
   return ranks;
 }
 
-BoardView::BoardView(const RankBoard& board, std::span<const int> ranks, std::string name)
+BoardView::BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark)
     : board_(board),
-      name_(std::move(name)),
+      mark_(std::move(mark)),
       reports_(ranks.size()),
       processes_(ranks.size()),
       progress_(ranks.size(), -1),
+      last_search_ns_(monotonic_ns()),
       kills_before_(dstrain::out_of_memory_kills()) {
-  for (size_t i = 0; i < ranks.size(); ++i) reports_[i].rank = ranks[i];
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    reports_[i].rank = ranks[i];
+    reports_[i].moved_ns = last_search_ns_;
+  }
 }
 
 void BoardView::look(bool closely) {
   const int64_t now = monotonic_ns();
   look_at_states_ = closely || now - last_state_look_ns_ >= kStateInterval;
   if (look_at_states_) last_state_look_ns_ = now;
+  look_for_absent(now);
   for (size_t i = 0; i < reports_.size(); ++i) {
     look_at(i, now);
     if (!closely) continue;
@@ -46,17 +55,31 @@ void BoardView::look(bool closely) {
   last_look_ns_ = now;
 }
 
+void BoardView::meet(size_t i, int64_t pid, int64_t now) {
+  reports_[i].pid = static_cast<int>(pid);
+  reports_[i].moved_ns = now;
+  processes_[i] = PeerProcess(pid);
+}
+
+// Ranks that have not joined for a while are looked for, so that they are watched too.
+void BoardView::look_for_absent(int64_t now) {
+  if (now - last_search_ns_ < kSearchInterval) return;
+  last_search_ns_ = now;
+  if (std::ranges::all_of(reports_, [](const RankReport& r) { return r.joined(); })) return;
+  for (const auto& [rank, pid] : find_ranks(mark_))
+    for (size_t i = 0; i < reports_.size(); ++i)
+      if (reports_[i].rank == rank && !reports_[i].joined()) meet(i, pid, now);
+}
+
 void BoardView::look_at(size_t i, int64_t now) {
   RankReport& report = reports_[i];
   PeerProcess& process = processes_[i];
   const RankSlot& slot = board_.slot(report.rank);
-  if (!report.joined() && slot.pid.load() != 0) {
-    report.pid = slot.pid.load();
-    report.moved_ns = now;
-    process = PeerProcess(report.pid);
-  }
+  if (!report.joined() && slot.pid.load() != 0) meet(i, slot.pid.load(), now);
+  if (report.gone && !report.wait_status) report.wait_status = process.wait_status();
   if (!report.joined() || report.gone) return;
   report.gone = !process.alive();
+  if (report.gone) report.wait_status = process.wait_status();
   // It may have ended right after the last look.
   report.alive_ns = report.gone ? last_look_ns_ : now;
   // Read after its end, where it has ended: nothing follows.

@@ -11,8 +11,9 @@ namespace dstrain {
 
 class BoardView final : public HostView {
  public:
-  // Watches the slots of `ranks`. `board` outlives the view.
-  BoardView(const RankBoard& board, std::span<const int> ranks, std::string name = "");
+  // Watches the slots of `ranks`, and processes of these ranks that have `mark` in their environment (see
+  // find_ranks.h). `board` outlives the view.
+  BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark);
 
   const std::string& name() const override { return name_; }
   void look(bool closely) override;
@@ -25,16 +26,20 @@ class BoardView final : public HostView {
   int64_t out_of_memory_kills() const override;
 
  private:
+  void look_for_absent(int64_t now);
+  void meet(size_t i, int64_t pid, int64_t now);
   void look_at(size_t i, int64_t now);
 
   const RankBoard& board_;
-  std::string name_;
+  std::string mark_;
+  std::string name_;  // this machine needs none
   std::string lost_;  // never: it stays empty
   std::vector<RankReport> reports_;
   std::vector<PeerProcess> processes_;
   std::vector<int64_t> progress_;
   int64_t last_look_ns_ = 0;
   int64_t last_state_look_ns_ = 0;
+  int64_t last_search_ns_;
   bool look_at_states_ = false;
   int64_t kills_before_;
 };

@@ -1,6 +1,9 @@
 #include "launcher/supervise/culprit.h"
 
+#include <sys/wait.h>
+
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -50,7 +53,7 @@ std::vector<Candidate> other_troubles(std::span<const HostReport> hosts, const P
     for (const RankReport& r : host.ranks) {
       if (r.failure_kind == FailureKind::peer)
         found.push_back({&host, &r, Kind::failed, r.failure_ns});
-      else if (r.joined() && !finished(r) && !r.failed() &&
+      else if (r.moved_ns != 0 && !finished(r) && !r.failed() &&
                now - r.moved_ns >= patience.instruction)
         found.push_back({&host, &r, Kind::hung, r.moved_ns});
     }
@@ -178,6 +181,13 @@ std::string name_of(const RankReport& rank, const std::string& host) {
   return fmt::format("rank {} (pid {}{})", rank.rank, rank.pid, on);
 }
 
+std::string ending_text(int wait_status) {
+  if (WIFSIGNALED(wait_status))
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(wait_status),
+                       strsignal(WTERMSIG(wait_status)));
+  return fmt::format("ended by itself with exit status {}", WEXITSTATUS(wait_status));
+}
+
 std::string describe(const Culprit& culprit, const std::string& ending) {
   const std::string waits = waits_text(culprit);
   if (culprit.kind == Kind::host_lost)
@@ -191,6 +201,9 @@ std::string describe(const Culprit& culprit, const std::string& ending) {
     case Kind::suspended:
       return fmt::format("{} is stopped (as by SIGSTOP) {}", name, place);
     case Kind::hung:
+      if (!rank.joined())
+        return fmt::format("{} has not begun within {:.3g} s{} (dstrain.timeout_s is the limit)",
+                           name, culprit.seconds, waits);
       return fmt::format("{} has not moved for {:.3g} s {} (dstrain.timeout_s is the limit)", name,
                          culprit.seconds, place);
     default:

@@ -51,6 +51,9 @@ std::optional<Culprit> find_culprit(std::span<const HostReport> hosts, const Pat
 // "rank 1 (pid 4711 on node2)"
 std::string name_of(const RankReport& rank, const std::string& host);
 
+// "was killed by signal 9 (Killed)", "ended by itself with exit status 3", of what waitpid() says.
+std::string ending_text(int wait_status);
+
 // One line: who, where, why, and who waited for it where. `ending`: how a vanished rank ended ("was
 // killed by signal 9 (Killed)"). A rank's complaint about the user's input stands alone.
 std::string describe(const Culprit& culprit, const std::string& ending);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,15 +16,16 @@ namespace dstrain {
 
 // One rank as it was last seen.
 struct RankReport {
-  int rank = 0;       // in the world
-  int pid = 0;        // 0: it has not joined
-  bool gone = false;  // its process has ended
+  int rank = 0;                    // in the world
+  int pid = 0;                     // 0: nothing is known of it yet
+  bool gone = false;               // its process has ended
+  std::optional<int> wait_status;  // how, as waitpid() says it, where that is known
   RankState state = RankState::absent;
   int64_t step = 0;
   std::string instruction;      // "" between two
   int waits_for = -1;           // the rank that it waits for
   std::string waits_in;         // the collective in which it does
-  int64_t moved_ns = 0;         // when it last did something
+  int64_t moved_ns = 0;         // when it last did something, or was first expected
   int64_t alive_ns = 0;         // when it was last seen alive
   int64_t suspended_since = 0;  // since when its process is stopped; 0: it is not
   FailureKind failure_kind = FailureKind::none;

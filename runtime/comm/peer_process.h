@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,9 @@ class PeerProcess {
   bool alive() const;
   // Whether it lives but is stopped (SIGSTOP); one that a debugger holds is not.
   bool stopped() const;
+  // How it ended, as waitpid() says it, once its parent has collected it and where the kernel tells others
+  // (Linux 6.15).
+  std::optional<int> wait_status() const;
 
  private:
   char state() const;

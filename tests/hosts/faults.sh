@@ -45,56 +45,68 @@ mkdir tmp
 export TMPDIR=$HOSTS_DIR/tmp  # for the run's own files, so that what is left can be told
 group=/sys/fs/cgroup/memory/dstrain-faults-$$
 
-# The newest rank of a host, as this script sees it, and as its own host does.
-newest_rank() { hosts_pids "$1" "$dstrain --hostfile" | sort -n | tail -n 1; }
-ranks_of() { hosts_pids "$1" "$dstrain --hostfile" | wc -l; }
-pid_there() { sed -n 's/^NSpid:.*\t//p' "/proc/$1/status"; }
+# Processes as this script sees them, and as their own host does.
+ranks_of() {
+  local process
+  for process in $(hosts_pids "$1" "$dstrain --hostfile" | sort -n); do
+    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" && echo "$process"
+  done
+  return 0
+}
+pid_there() { [[ -z $1 ]] || sed -n 's/^NSpid:.*\t//p' "/proc/$1/status" 2>/dev/null || true; }
 launcher() {
   local process
   for process in $(hosts_pids node1 "$dstrain --hostfile" | sort -n); do
     [[ $(tr '\0' ' ' <"/proc/$process/cmdline") == "$dstrain "* ]] && echo "$process" && return
   done
 }
+# What will be struck, found ahead of the moment, and the ids that reports give them.
+find_targets() {
+  rank1=$(ranks_of node1 | tail -n 1) there1=$(pid_there "$rank1")
+  rank2=$(ranks_of node2 | tail -n 1) there2=$(pid_there "$rank2")
+  launcher=$(launcher)
+}
 detects() { printf '%s' "$1" >expected; }
 
-# Each fault strikes, and says by which regular expression the report must name it.
-strike_kill() { local r; r=$(newest_rank node2); detects "(rank [23] \(pid $(pid_there "$r") on node2\) was killed by|rank [23] with PID .* exited on) signal 9 \(Killed\)"; kill -KILL "$r"; }
-strike_stop() { local r; r=$(newest_rank node2); detects "rank [23] \(pid $(pid_there "$r") on node2\) is stopped"; kill -STOP "$r"; }
-strike_abort() { local r; r=$(newest_rank node1); detects "(rank [01] \(pid $(pid_there "$r") on node1\) was killed by|rank [01] with PID .* exited on) signal 6 \(Aborted\)"; kill -ABRT "$r"; }
+strikes() { begin=$(date +%s%N); }
+
+# Each fault says by which regular expression the report must name it, and strikes.
+strike_kill() { detects "(rank [23] \(pid $there2 on node2\) was killed by|rank [23] with PID .* exited on) signal 9 \(Killed\)"; strikes; kill -KILL "$rank2"; }
+strike_stop() { detects "rank [23] \(pid $there2 on node2\) is stopped"; strikes; kill -STOP "$rank2"; }
+strike_abort() { detects "(rank [01] \(pid $there1 on node1\) was killed by|rank [01] with PID .* exited on) signal 6 \(Aborted\)"; strikes; kill -ABRT "$rank1"; }
 # At the start ranks refuse a variable that only they get, in a step numbers become infinite (run() sees to
 # both); while saving no further file can be opened.
 strike_exception() {
-  local r
   case $1 in
     start) detects 'the environment variable DSTRAIN_COMM is .broken.' ;;
     step) detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*non-finite' ;;
     save)
-      r=$(newest_rank node2)
       detects "rank [0-3] \(pid [0-9]+ on node[12]\) failed .*Too many open files"
-      prlimit --pid "$r" --nofile=$(($(find "/proc/$r/fd" -printf '%f\n' | sort -n | tail -n 1) + 1))
+      strikes
+      prlimit --pid "$rank2" --nofile=$(($(find "/proc/$rank2/fd" -printf '%f\n' | sort -n | tail -n 1) + 1))
       ;;
   esac
 }
 # The kernel chooses the rank when its group runs out of memory.
 strike_memory() {
-  local r
-  r=$(newest_rank node2)
   detects "rank [23] .*signal 9 .*memory ran out"
-  echo 1000 >"/proc/$r/oom_score_adj"
+  echo 1000 >"/proc/$rank2/oom_score_adj"
   mkdir -p "$group"
   echo $((64 << 20)) >"$group/memory.limit_in_bytes"
-  echo "$r" >"$group/cgroup.procs"
+  echo "$rank2" >"$group/cgroup.procs"
+  strikes
   (echo "$BASHPID" >"$group/cgroup.procs" && head -c 200M /dev/zero | tail -n 1 >tail.out) 2>/dev/null || true
 }
 # The file system that both hosts write to is full.
 strike_disk() {
   detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*No space left on device'
+  strikes
   head -c 1G /dev/zero >out/filler 2>/dev/null || true
 }
 strike_config() { detects 'node2 +input +.*c\.json is not the same there'; cp other.json node2/own/c.json; }
-strike_link() { detects 'node2 was lost: no word from it'; hosts_link node2 down; }
-strike_sshd() { detects 'node2 was lost: the connection to it ended'; hosts_sshd node2 stop; }
-strike_launcher() { detects ''; kill -KILL "$(launcher)"; }
+strike_link() { detects 'node2 was lost: no word from it'; strikes; hosts_link node2 down; }
+strike_sshd() { detects 'node2 was lost: the connection to it ended'; strikes; hosts_sshd node2 stop; }
+strike_launcher() { detects ''; strikes; kill -KILL "$launcher"; }
 
 mend() {
   hosts_link node2 up
@@ -133,7 +145,7 @@ possible() {
 await() {
   local end=$((SECONDS + 40))
   until case $1 in
-    start) (($(ranks_of node2) >= 2)) ;;
+    start) (($(ranks_of node1 | wc -l) == 2 && $(ranks_of node2 | wc -l) == 2)) ;;
     first) grep -q ' a rank$' log ;;
     step) grep -q '^step=[3-9]' log ;;
     save) compgen -G 'out/checkpoints/*.tmp' >/dev/null ;;
@@ -160,7 +172,7 @@ describe_left() {
 # run FAULT MOMENT: one cell once; appends "FAULT MOMENT NAMED LEFT MILLISECONDS MILLISECONDS STATUS" to the
 # rows: until dstrain has ended, and until nothing of it is left.
 run() {
-  local fault=$1 moment=$2 job begin end gone status=0 named=yes count late watcher
+  local fault=$1 moment=$2 job begin end gone rank1 rank2 there1 there2 launcher status=0 named=yes count late watcher
   rm -rf out/* tmp/* log expected late
   local options=(--steps 100000 --save_interval 40)
   [[ $fault/$moment != exception/start ]] || options+=(--export DSTRAIN_COMM=broken)
@@ -171,12 +183,15 @@ run() {
   job=$!
   if [[ $fault != config ]]; then
     touch log
+    await start "$job"
+    find_targets
     case $fault/$moment in
+      */start) ;;
       exception/step) await first "$job" ;;
       exception/save) await step "$job" ;;
       *) await "$moment" "$job" ;;
     esac
-    begin=$(date +%s%N)
+    [[ $fault/$moment == exception/start ]] || strikes  # it strikes as ranks begin
     "strike_$fault" "$moment"
   fi
   late=$((10000 + $(detection_of "$fault")))

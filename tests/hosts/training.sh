@@ -17,10 +17,10 @@ END
   for ((i = 0; i < 200; ++i)); do echo "$i the quick brown fox jumps over the lazy dog $((i * i))"; done >text.txt
 }
 
-# training_reference DSTRAIN STAGE: four ranks on one host, into one$STAGE.
+# training_reference DSTRAIN STAGE [OPTION...]: four ranks on one host, into one$STAGE.
 training_reference() {
   hosts_on node1 "$1" --config c.json --num_gpus 4 --output "one$2" \
-    --set "zero_optimization.stage=$2" >"one$2.log" 2>&1 || fail "stage $2 on one host" "one$2.log"
+    --set "zero_optimization.stage=$2" "${@:3}" >"one$2.log" 2>&1 || fail "stage $2 on one host" "one$2.log"
 }
 
 # same_weights STAGE RUN: the weights of a run are those of the reference, to the bit.

@@ -119,6 +119,7 @@ int run(const std::vector<std::string>& words) {
     }
     if (!launched_as_rank()) return launch(words);
     const int rank = world_rank_from_environment();
+    if (words[3] == "stops_early" && rank == number(words[4])) ::raise(SIGSTOP);
     const RankBoard board = join_launcher(rank);
     return play(board, rank, words[3], words.size() > 4 ? number(words[4]) : 0);
   } catch (const UserError& e) {

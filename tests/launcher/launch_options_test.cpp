@@ -108,7 +108,7 @@ TEST_CASE("what is not given of the start is absent") {
   CHECK_FALSE(o.ssh_port.has_value());
   CHECK(o.exports.empty());
   CHECK(o.max_restarts == 0);
-  CHECK_NOTHROW(refuse_unavailable(o));
+  CHECK_NOTHROW(refuse_contradictions(o));
 }
 
 TEST_CASE("hosts takes what chooses hosts and slots") {
@@ -165,21 +165,12 @@ TEST_CASE("a wrong option of the start is one line that says what to do") {
   CHECK(error_of(words) == message);
 }
 
-TEST_CASE("what this version cannot do is refused by name") {
-  const auto [words, option] = GENERATE(table<Words, std::string>({
-      {{"--master_addr", "h"}, "--master_addr"},
-      {{"--master_port", "1"}, "--master_port"},
-      {{"--elastic"}, "--elastic"},
-  }));
-  const LaunchOptions options = parse(words).launch;
-  CHECK_THROWS_WITH(refuse_unavailable(options),
-                    option + " is not available in this version of dstrain: leave it out");
-}
-
-TEST_CASE("logs of ranks on several hosts are refused, not left out in silence") {
-  CHECK_THROWS_WITH(refuse_on_hosts(parse({"--enable_each_rank_log", "logs"}).launch),
-                    Catch::StartsWith("--enable_each_rank_log is not available for ranks on "));
-  CHECK_NOTHROW(refuse_on_hosts(parse({"--save_pid", "--bind_cores_to_rank"}).launch));
+TEST_CASE("--elastic says what a restart may do, so there must be one") {
+  CHECK_THROWS_WITH(
+      refuse_contradictions(parse({"--elastic"}).launch),
+      "--elastic says that a restart may leave out a host that failed: add --max_restarts N, or "
+      "leave --elastic out");
+  CHECK_NOTHROW(refuse_contradictions(parse({"--elastic", "--max_restarts=1"}).launch));
 }
 
 }  // namespace

@@ -28,6 +28,21 @@ OutputLines::Options four_ranks() {
   return options;
 }
 
+TEST_CASE("folded lines name the hosts of their ranks, many hosts are counted") {
+  const auto folded = [](std::vector<std::string> hosts) {
+    OutputLines::Options options;
+    options.ranks = static_cast<int>(hosts.size());
+    options.hosts = std::move(hosts);
+    Sink sink(options);
+    for (int r = 1; r < options.ranks; ++r) sink.lines.take(r, "x\n", 0);
+    return sink.news();
+  };
+  CHECK(folded({"node1", "node1", "node2", "node2"}) == "[ranks 1-3 node1 node2] x\n");
+  CHECK(folded({"a", "b", "b"}) == "[ranks 1-2 b] x\n");
+  CHECK(folded({"a", "b", "c", "d", "e"}) == "[ranks 1-4 b c d e] x\n");
+  CHECK(folded({"a", "b", "c", "d", "e", "f"}) == "[ranks 1-5 on 5 hosts] x\n");
+}
+
 TEST_CASE("rank 0's lines pass at once as they are, those of others carry rank and host") {
   OutputLines::Options options = four_ranks();
   options.hosts = {"node1", "node1", "node2", "node2"};

@@ -98,7 +98,7 @@ TEST_CASE("the first culprit is named once, with its place, and nothing is left"
       {"killed", 2, " was killed by signal 9 \\(Killed\\)" + kPlace},
       {"crash", 2, " was killed by signal 6 \\(Aborted\\)" + kPlace},
       {"exit3", 2, " ended by itself with exit status 3" + kPlace},
-      {"exit0", 2, " ended unexpectedly" + kPlace},
+      {"exit0", 2, " (ended unexpectedly|ended by itself with exit status 0)" + kPlace},
       {"stops", 2, " is stopped \\(as by SIGSTOP\\)" + kPlace},
       {"hangs", 2,
        " has not moved for [0-9.]+ s" + kPlace + " \\(dstrain.timeout_s is the limit\\)"},
@@ -116,6 +116,17 @@ TEST_CASE("the first culprit is named once, with its place, and nothing is left"
   REQUIRE(reports.size() == 1);
   const std::string name = mishap.part == "refuses" ? "error: " : R"(error: rank 1 \(pid \d+\))";
   CHECK(std::regex_match(reports[0], std::regex(name + mishap.report)));
+  CHECK(run.nothing_left());
+}
+
+TEST_CASE("a rank that is stopped before it has joined is named, and nothing is left") {
+  Run run(2, "stops_early", 1);
+  CHECK(run.program->wait() == 2);
+  CAPTURE(run.program->text());
+  CHECK(std::regex_search(
+      run.program->text(),
+      std::regex(
+          R"(error: rank 1 \(pid \d+\) is stopped \(as by SIGSTOP\) before the first step)")));
   CHECK(run.nothing_left());
 }
 

@@ -63,6 +63,13 @@ TEST_CASE("what is no object closes the channel, with a reason") {
   CHECK(loop.channel.fault().find("expected a JSON object") != std::string::npos);
 }
 
+TEST_CASE("a message to one who has gone harms nobody") {
+  Loop loop;
+  loop.pipe.read = Descriptor();
+  loop.channel.send({{"do", "alive"}});
+  CHECK(loop.channel.unsent() == 0);
+}
+
 TEST_CASE("the end is seen after the last message") {
   Loop loop;
   loop.raw("{\"a\": 1}\n");

@@ -71,6 +71,44 @@ TEST_CASE("another version, another build, too little memory, a wrong clock") {
   CHECK(text.find("\n  node1  version  dstrain 0.0.1 there") != std::string::npos);
 }
 
+TEST_CASE("the network of --master_addr is the first host's, and every host is in it") {
+  // Agents of this version with these addresses.
+  const auto agent = [](const std::string& name, const std::string& addresses) {
+    const std::string script =
+        R"sh(until read -r line; do sleep 0.02; done; )sh"  // the pipe does not block
+        R"sh(version=${line##*'"version":"'}; version=${version%%'"'*}; )sh"
+        R"sh(echo '{"say": "hello", "version": "'$version'", "program": "ff", "host": "x", )sh"
+        R"sh("time": 1, "memory": 5, "memory_source": "m", "cores": 2, "addresses": [)sh" +
+        addresses + "]}'; exec sleep 60";
+    return std::make_unique<AgentView>(name, std::vector<std::string>{"/bin/sh", "-c", script},
+                                       std::vector<int>{0});
+  };
+  const auto ask = [&](const std::string& address) {
+    std::vector<std::unique_ptr<AgentView>> hosts;
+    hosts.push_back(agent("a", R"({"address": "10.1.0.7", "prefix": 16}, )"
+                               R"({"address": "10.2.0.7", "prefix": 24})"));
+    hosts.push_back(agent("b", R"({"address": "10.1.9.8", "prefix": 16})"));
+    PreflightQuestions questions;
+    questions.program_checksum = "ff";
+    questions.first_contact_only = true;
+    questions.master_address = address;
+    return preflight(hosts, questions);
+  };
+  CHECK(ask("").network.empty());
+  const PreflightResult shared = ask("10.1.0.7");
+  CHECK(shared.good());
+  CHECK(shared.network == "10.1.0.0/16");
+  const PreflightResult other = ask("10.2.0.7");
+  CHECK_FALSE(other.good());
+  CHECK(findings_text(other.findings)
+            .find("\n  b  network  it has no address in 10.2.0.0/24, the network of --master_addr "
+                  "10.2.0.7: it has 10.1.9.8/16") != std::string::npos);
+  const PreflightResult none = ask("10.1.9.8");
+  CHECK(findings_text(none.findings)
+            .find("\n  a  network  --master_addr 10.1.9.8 is no address of this host, the first of "
+                  "the run: it has 10.1.0.7/16, 10.2.0.7/24") != std::string::npos);
+}
+
 TEST_CASE("checksums tell files apart") {
   const std::string base = std::string(DSTRAIN_BINARY_DIR) + "/checksum";
   const auto write = [&](const std::string& name, const std::string& text) {
@@ -82,6 +120,17 @@ TEST_CASE("checksums tell files apart") {
   CHECK(one != write("3", "abd"));
   CHECK(one != write("4", "abc\n"));
   CHECK_THROWS_AS(file_checksum(base + "none"), UserError);
+}
+
+TEST_CASE("a port that is taken is told, and is free again afterwards") {
+  int port = 0;
+  {
+    const PairCheck first;
+    port = first.port();
+    CHECK_THROWS_WITH(PairCheck(port), Catch::StartsWith("cannot listen for other hosts at port " +
+                                                         std::to_string(port) + ": "));
+  }
+  CHECK(PairCheck(port).port() == port);
 }
 
 TEST_CASE("pairs that listen meet, a closed port is told") {

@@ -58,6 +58,24 @@ TEST_CASE("mpirun gets hosts, slots, settings and the environment as words of th
                     Catch::Contains("with a blank or quote in it: '-oProxyCommand=ssh gate'"));
 }
 
+TEST_CASE("a network and ports that are chosen are those of mpirun and of the ranks") {
+  HostsStart start;
+  start.run = "/tmp/dstrain-0123";
+  const std::vector<HostRanks> hosts = {{"node1", {0}, 0}, {"node2", {0}, 1}};
+  for (const std::string& word : mpirun_on_hosts(hosts, start, {"x"}).words) {
+    CHECK(word.find("_if_include") == std::string::npos);
+    CHECK(word.find("_port") == std::string::npos);
+  }
+  start.network = "10.77.0.0/24";
+  start.ports = {29500, 64};
+  const auto words = mpirun_on_hosts(hosts, start, {"x"}).words;
+  CHECK(has_pair(words, "oob_tcp_if_include", "10.77.0.0/24"));
+  CHECK(has_pair(words, "btl_tcp_if_include", "10.77.0.0/24"));
+  CHECK(has_pair(words, "oob_tcp_static_ipv4_ports", "29500"));
+  CHECK(has_pair(words, "btl_tcp_port_min_v4", "29501"));
+  CHECK(has_pair(words, "btl_tcp_port_range_v4", "63"));
+}
+
 TEST_CASE("this machine is known by its own names alone") {
   CHECK(is_this_machine("localhost"));
   CHECK_FALSE(is_this_machine("no-such-host"));

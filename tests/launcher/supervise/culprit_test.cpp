@@ -146,6 +146,24 @@ TEST_CASE("who hangs is found at the end of the waits") {
   }
 }
 
+TEST_CASE("a rank that never begins is named when its time is over") {
+  World world(2);
+  world.at(1) = RankReport();
+  world.at(1).rank = 1;
+  world.at(1).moved_ns = kNow - 59 * kS;
+  CHECK_FALSE(world.trouble());
+  world.at(1).moved_ns = kNow - 61 * kS;
+  world.waits(0, 1);
+  CHECK(world.report() ==
+        "rank 1 has not begun within 61 s (rank 0 waited for it in all_reduce blocks.3) "
+        "(dstrain.timeout_s is the limit)");
+}
+
+TEST_CASE("endings are told as waitpid() tells them") {
+  CHECK(ending_text(9) == "was killed by signal 9 (Killed)");
+  CHECK(ending_text(3 << 8) == "ended by itself with exit status 3");
+}
+
 TEST_CASE("a stopped process is named after two seconds") {
   World world(2);
   world.at(1).suspended_since = kNow - 2 * kS;

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Restarts of a run on two hosts with two ranks each. Where a rank was killed the weights are bitwise those of
+# an undisturbed run; with --elastic a run goes on without a host that is gone. The first run also has what
+# else is different on every host: logs of ranks, bound cores, and the network and ports that were chosen.
+#   tests/hosts/restarts.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+(($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
+
+hosts_up 2
+cd "$HOSTS_DIR"
+training_files
+hosts_file 2 2 >hosts
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+options=(--steps 60 --save_interval 10)
+training_reference "$dstrain" 0 "${options[@]}"
+
+# ranks_of NODE: their processes.
+ranks_of() {
+  local process
+  for process in $(hosts_pids "$1" "$dstrain --hostfile"); do
+    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" && echo "$process"
+  done
+  return 0
+}
+begun() { [[ -n $(compgen -G "$1/checkpoints/step_*[0-9]") ]]; }
+steps_once() {
+  [[ $(grep -c '"loss"' "$1/metrics.jsonl") == 60 ]] &&
+    [[ $(grep -o '"step":[0-9]*' "$1/metrics.jsonl" | sort -u | wc -l) == 60 ]]
+}
+
+# The two cores that a host's ranks share.
+usable=$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status | tr ',' '\n' |
+  while IFS=- read -r from to; do seq "$from" "${to:-$from}"; done | head -n 2)
+read -r -d '' core0 core1 <<<"$usable" || true
+
+hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output killed "${options[@]}" --max_restarts 1 \
+  --bind_core_list "$core0,$core1" --enable_each_rank_log "$HOSTS_OWN/logs" \
+  --master_addr node1 --master_port 23400 >killed.log 2>&1 &
+run=$!
+hosts_wait_until 'there is a checkpoint' begun killed
+for host in node1 node2; do
+  cores=$(for rank in $(ranks_of "$host"); do sed -n 's/^Cpus_allowed_list:\t//p' "/proc/$rank/status"; done | sort -n | xargs)
+  [[ $cores == "$core0 $core1" ]] || fail "$host: its ranks run on cores $cores, not $core0 and $core1" killed.log
+  # Of the ports that others can reach: sockets that listen, but sshd's, at any address but 127.0.0.1.
+  ports=$(hosts_on "$host" awk '$4 == "0A" && $2 !~ /^0100007F|:0016$/ { print $2 }' /proc/net/tcp |
+    sed 's/.*://' | while read -r port; do echo $((16#$port)); done | sort -n | xargs)
+  [[ -n $ports ]] || fail "$host: nothing listens" killed.log
+  for port in $ports; do
+    ((port >= 23400 && port < 23464)) || fail "$host: something listens at port $port ($ports)" killed.log
+  done
+done
+kill -KILL "$(ranks_of node2 | tail -n 1)"
+wait "$run" || fail 'the run after a killed rank' killed.log
+grep -q 'on node2) was killed by signal 9' killed.log && grep -q 'restart 1 of 1' killed.log ||
+  fail 'the restart is not said' killed.log
+same_weights 0 killed
+steps_once killed || fail 'steps are missing, or there twice' killed.log
+for rank in 0 1 2 3; do
+  host=node$((rank / 2 + 1))
+  [[ $(compgen -G "$host/own/logs/*_rank$rank.log" | wc -l) == 2 ]] ||
+    fail "rank $rank: its logs of two starts are not on $host" <(ls ./*/own/logs)
+done
+echo 'logs, cores, network and ports are as they were asked for'
+
+hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output elastic "${options[@]}" --max_restarts 1 \
+  --elastic >elastic.log 2>&1 &
+run=$!
+hosts_wait_until 'there is a checkpoint' begun elastic
+hosts_sshd node2 stop
+wait "$run" || fail 'the run without node2' elastic.log
+grep -q 'node2 is left out from now on: 2 ranks on 1 host' elastic.log || fail 'node2 is not left out' elastic.log
+steps_once elastic || fail 'steps are missing, or there twice' elastic.log
+[[ -e elastic/model.safetensors && -z $(hosts_pids node1)$(ranks_of node2) ]] || fail 'it did not end well' elastic.log
+echo 'a run goes on without a host'
