@@ -42,6 +42,10 @@ bool RankWatch::trouble() const {
   return any_trouble(reports(), patience(), monotonic_ns());
 }
 
+bool RankWatch::only_complaints() const {
+  return dstrain::only_complaints(reports(), patience(), monotonic_ns());
+}
+
 void RankWatch::choose_culprit() {
   if (culprit_) return;
   for (const auto& host : hosts_) host->look(true);

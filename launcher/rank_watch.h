@@ -21,6 +21,8 @@ class RankWatch {
 
   // Whether something has gone wrong that a culprit can be chosen for.
   bool trouble() const;
+  // Whether a culprit may well be named better in a moment: see only_complaints().
+  bool only_complaints() const;
   // Chooses the culprit from a close look, if there is one yet.
   void choose_culprit();
 

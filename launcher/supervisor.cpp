@@ -29,7 +29,8 @@ constexpr int kTickMs = 20;
 constexpr int64_t kMs = 1'000'000;
 // After the first sign of trouble: other signs of the same trouble come in.
 constexpr int64_t kSettle = 150 * kMs;
-constexpr int64_t kSettleOfHosts = 1200 * kMs;  // each reports once a second
+constexpr int64_t kSettleOfHosts = 1200 * kMs;       // each reports once a second
+constexpr int64_t kSettleOfComplaints = 3000 * kMs;  // who is complained about ends in his turn
 // After the culprit is known: ranks may end by themselves, mpirun learns what happened; then force.
 constexpr int64_t kKillRanks = 1000 * kMs;
 constexpr int64_t kEndCommand = 4000 * kMs;
@@ -98,7 +99,8 @@ class Watch {
  private:
   static std::vector<std::unique_ptr<HostView>> this_machine(const RankBoard& board) {
     std::vector<std::unique_ptr<HostView>> all;
-    all.push_back(std::make_unique<BoardView>(board, first_ranks(board.ranks()), board_mark(board)));
+    all.push_back(
+        std::make_unique<BoardView>(board, first_ranks(board.ranks()), board_mark(board)));
     return all;
   }
 
@@ -139,12 +141,17 @@ class Watch {
     output_closed_ = ::poll(&door, 1, 0) > 0 && (door.revents & POLLHUP) != 0;
   }
 
+  int64_t settling() const {
+    if (ended_ns_ == 0 && ranks_.only_complaints()) return kSettleOfComplaints;
+    return several_hosts_ ? kSettleOfHosts : kSettle;
+  }
+
   // Moves the stopping on, as far as its time has come.
   void react() {
     const int64_t now = monotonic_ns();
     if (stop_ns_ == 0 && (ranks_.trouble() || ended_ns_ != 0)) {
       if (trouble_ns_ == 0) trouble_ns_ = now;
-      if (now - trouble_ns_ < (several_hosts_ ? kSettleOfHosts : kSettle)) return;
+      if (now - trouble_ns_ < settling()) return;
       ranks_.choose_culprit();
       stop_ns_ = now;
     }

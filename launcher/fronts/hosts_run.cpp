@@ -1,3 +1,8 @@
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
 #include "launcher/failure.h"
 #include "launcher/fronts/elastic.h"
 #include "launcher/fronts/fronts.h"

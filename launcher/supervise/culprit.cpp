@@ -126,6 +126,12 @@ bool any_trouble(std::span<const HostReport> hosts, const Patience& patience, in
          !other_troubles(hosts, patience, now).empty();
 }
 
+bool only_complaints(std::span<const HostReport> hosts, const Patience& patience, int64_t now) {
+  const auto others = other_troubles(hosts, patience, now);
+  return own_troubles(hosts, patience, now).empty() && !others.empty() &&
+         std::ranges::all_of(others, [](const Candidate& c) { return c.kind == Kind::failed; });
+}
+
 std::optional<Culprit> find_culprit(std::span<const HostReport> hosts, const Patience& patience,
                                     int64_t now) {
   std::map<int, std::pair<const HostReport*, const RankReport*>> by_rank;

@@ -44,6 +44,9 @@ struct Culprit {
 // Whether anything is wrong yet.
 bool any_trouble(std::span<const HostReport> hosts, const Patience& patience, int64_t now);
 
+// Whether all that is wrong is that ranks complain about others, who have not been heard of yet.
+bool only_complaints(std::span<const HostReport> hosts, const Patience& patience, int64_t now);
+
 // The culprit; nobody where nothing is wrong.
 std::optional<Culprit> find_culprit(std::span<const HostReport> hosts, const Patience& patience,
                                     int64_t now);

@@ -23,7 +23,12 @@ void together(Communicator& comm, std::string_view what, Action&& action) {
   }
   const double failed = error ? 1 : 0;
   std::vector<double> all(static_cast<size_t>(comm.size()));
-  comm.gather_values({&failed, 1}, all);
+  try {
+    comm.gather_values({&failed, 1}, all);
+  } catch (...) {  // others have given up, perhaps since this rank cannot even tell them
+    if (error) std::rethrow_exception(error);
+    throw;
+  }
   if (error) std::rethrow_exception(error);
   for (size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank] != 0) fail_peer("rank {} could not {}; its own message says why", rank, what);

@@ -120,7 +120,7 @@ TEST_CASE("the first culprit is named once, with its place, and nothing is left"
 }
 
 TEST_CASE("a rank that is stopped before it has joined is named, and nothing is left") {
-  Run run(2, "stops_early", 1);
+  Run run(kMpirun, 2, "stops_early", 1);
   CHECK(run.program->wait() == 2);
   CAPTURE(run.program->text());
   CHECK(std::regex_search(

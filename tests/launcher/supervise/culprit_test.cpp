@@ -146,6 +146,21 @@ TEST_CASE("who hangs is found at the end of the waits") {
   }
 }
 
+TEST_CASE("complaints alone are told from troubles of one's own") {
+  World world(3);
+  const auto complaints = [&] { return only_complaints(world.hosts(), kPatience, kNow); };
+  CHECK_FALSE(complaints());
+  world.fails(0, FailureKind::peer, kNow - kS, "rank 2 could not write");
+  CHECK(complaints());
+  SECTION("whom they are about speaks") {
+    world.fails(2, FailureKind::run, kNow, "no space");
+  }
+  SECTION("somebody waits too long") {
+    world.waits(1, 2, kNow - 61 * kS);
+  }
+  CHECK_FALSE(complaints());
+}
+
 TEST_CASE("a rank that never begins is named when its time is over") {
   World world(2);
   world.at(1) = RankReport();
