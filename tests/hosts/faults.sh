@@ -177,6 +177,7 @@ run() {
   local options=(--steps 100000 --save_interval 40)
   [[ $fault/$moment != exception/start ]] || options+=(--export DSTRAIN_COMM=broken)
   [[ $fault/$moment != exception/step ]] || options=(--steps 100000 --set optimizer.params.lr=1e30)
+  [[ $fault/$moment != exception/save ]] || options=(--steps 100000 --save_interval 10)  # soon after the strike
   [[ $fault != config ]] || strike_config
   begin=$(date +%s%N)
   (hosts_on node1 timeout --foreground 90 "$dstrain" --hostfile hosts --config "$HOSTS_OWN/c.json" --output out "${options[@]}" >log 2>&1) &
