@@ -36,6 +36,7 @@ while (($# > 0)); do
   shift 2
 done
 
+PATH=$PATH:/usr/local/nvidia/bin:/usr/local/cuda/bin
 gpu='' driver=''
 if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; then
   IFS=, read -r gpu driver < <(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
@@ -75,7 +76,9 @@ descendants() {
   done
 }
 finish() {
-  descendants $$ | xargs -r kill 2>/dev/null || true
+  local running
+  running=$(descendants $$)
+  if [[ -n $running ]]; then xargs kill <<<"$running" 2>/dev/null || true; fi
   rm -rf "$work"
 }
 trap finish EXIT
@@ -228,7 +231,7 @@ out_of_memory() { # device
   tokens
   timeout -k 5 120 "$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" \
     --device "$1" --num_gpus 1 --steps 1 --output "$work/large" \
-    --set train_micro_batch_size_per_gpu=4096 --set train_batch_size=4096 \
+    --set train_micro_batch_size_per_gpu=4096 --set train_batch_size=4096 --set dstrain.eval_interval=0 \
     >"$work/texts/out_of_memory" 2>&1 || status=$?
   cat "$work/texts/out_of_memory"
   [[ $status == 1 ]]
@@ -238,7 +241,7 @@ tokens() {
   python3 -c "import random
 import struct
 random.seed(1)
-open('$work/tokens.bin', 'wb').write(struct.pack('<40000H', *(random.randrange(50257) for _ in range(40000))))"
+open('$work/tokens.bin', 'wb').write(struct.pack('<400000H', *random.choices(range(50257), k=400000)))"
 }
 
 # sanitized TOOL PROGRAM CASES: small cases of the parity suite, one process of the sanitizer.
