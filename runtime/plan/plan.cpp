@@ -43,8 +43,8 @@ Plan train_plan(const Job& job, Place place, const KernelLibrary& library, int t
   Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   build_model(builder, job.model);
   backward(program);
-  recompute(program, job);
   fuse(program, library, threads);
+  recompute(program, job);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   reduce(program, job, place, residency);

@@ -72,11 +72,10 @@ TEST_CASE("recomputed layers fuse as the first pass does") {
   CHECK(all_of(every.train, OpKind::activation).empty());
   for (const Instruction* op : all_of(every.train, OpKind::linear_input_grad, true))
     CHECK(op->reads[3] != kNone);
-  // Selective recompute computes gelu alone again, from what the product kept for it.
+  // Gelu alone, over what the product rounded, would give other bits than the two at once.
   const RankPlan selective = plan_of(gpt2(true, {RecomputeMode::selective, 0}), true);
-  const auto again = all_of(selective.train, OpKind::activation);
-  REQUIRE(again.size() == 2);
-  CHECK(again[0]->reads[0] == all_of(selective.train, OpKind::linear, true)[1]->writes[1]);
+  CHECK(all_of(selective.train, OpKind::activation).empty());
+  CHECK(all_of(selective.train, OpKind::linear, true).size() == 2);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The passes: each is a function over a program, in one file. A training plan is
-//   model -> backward -> recompute -> fuse -> layout -> reduce -> update -> gather -> pack -> place -> verify.
+//   model -> backward -> fuse -> recompute -> layout -> reduce -> update -> gather -> pack -> place -> verify.
 #pragma once
 
 #include "kernels/kernel.h"
@@ -12,15 +12,16 @@ namespace dstrain {
 // Appends the backward pass, derived from the rules of the forward ops in reverse order.
 void backward(Program& program);
 
-// Activation checkpointing, right after backward(): clones forward instructions in front of the
+// Products take the gelu that follows them, and the slope of gelu that their input gradient is multiplied
+// with, where the library has one kernel for both; nothing on a processor. What the product made for gelu
+// is still written where somebody else reads it. Before recompute(), so that what is computed again is the
+// same op: gelu alone, over what the product rounded, would give other bits.
+void fuse(Program& program, const KernelLibrary& library, int threads);
+
+// Activation checkpointing, right after fuse(): clones forward instructions in front of the
 // backward ones that read their results, so that these need not be kept (job.recompute). Clones
 // print under groups "re:GROUP" and write buffers "re:NAME"; the numbers of a step do not change.
 void recompute(Program& program, const Job& job);
-
-// Products take the gelu that follows them, and the slope of gelu that their input gradient is multiplied
-// with, where the library has one kernel for both; nothing on a processor. What the product made for gelu
-// is still written where somebody else reads it.
-void fuse(Program& program, const KernelLibrary& library, int threads);
 
 // Lays each unit's parameters out as one flat range, padded so that rank r owns the r-th of equal
 // slices: "params:U" in the run's dtype, "grads:U" in the residency's, whole or the owned slice as
