@@ -123,11 +123,12 @@ status_of() {
   esac
 }
 
-# The milliseconds after which a fault can be told from slowness.
+# The milliseconds after which a fault can be told from slowness; one at the start counts from the launch.
 detection_of() {
   case $1 in
-    stop) echo 2000 ;;
-    link) echo 5000 ;;
+    stop/*) echo 2000 ;;
+    link/*) echo 5000 ;;
+    exception/start) echo 10000 ;;
     *) echo 0 ;;
   esac
 }
@@ -195,7 +196,7 @@ run() {
     [[ $fault/$moment == exception/start ]] || strikes  # it strikes as ranks begin
     "strike_$fault" "$moment"
   fi
-  late=$((10000 + $(detection_of "$fault")))
+  late=$((10000 + $(detection_of "$fault/$moment")))
   (sleep "$((late / 1000))" && { cat log && describe_left; } >late) >/dev/null 2>&1 &
   watcher=$!
   wait "$job" 2>/dev/null || status=$?
