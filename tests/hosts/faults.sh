@@ -57,6 +57,7 @@ pid_there() { [[ -z $1 ]] || sed -n 's/^NSpid:.*\t//p' "/proc/$1/status" 2>/dev/
 launcher() {
   local process
   for process in $(hosts_pids node1 "$dstrain --hostfile" | sort -n); do
+    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" && continue
     [[ $(tr '\0' ' ' <"/proc/$process/cmdline") == "$dstrain "* ]] && echo "$process" && return
   done
 }
