@@ -43,7 +43,7 @@ holds 'which can be seen from outside' test -e "$HOSTS_DIR/node1/own/mine"
 
 number=${RANDOM}5
 hosts_on node1 ssh node2 "sleep $number" 2>/dev/null &
-hosts_wait_until 'node2 sleeps' sleeps_on node2 "$number"
+hosts_wait_until 'node2 sees its processes' sees node2 "$number"
 holds 'a host sees its processes' sees node2 "$number"
 holds 'and those of no other' fails sees node1 "$number"
 

@@ -137,6 +137,8 @@ readonly HOSTS_INIT_SCRIPT="${HOSTS_INIT_NAME#bash -c }"'
   mount --bind "$directory/etc_hosts" /etc/hosts
   mount --bind "$directory/ssh_config" /etc/ssh/ssh_config
   mount --bind "$directory/$name/own" "$own"
+  # A session that is killed while its shell starts leaves locks of what the user starts there.
+  [[ ! -e ~/.bashrc ]] || mount --bind /dev/null ~/.bashrc
   mkdir -p /run/sshd
   touch "$directory/$name/ready"
   while true; do
