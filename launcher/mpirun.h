@@ -26,8 +26,8 @@ struct RankCommand {
   Environment environment;         // what it needs besides this process's environment
 };
 
-// local_starter() starting `ranks` copies of `program`, this program and its words; Open MPI keeps its files in `session`. Settings
-// that the user's environment already has are left alone.
+// local_starter() starting `ranks` copies of `program`, this program and its words; Open MPI keeps its
+// files in `session`. Settings that the user's environment already has are left alone.
 RankCommand start_command(int ranks, const std::vector<std::string>& program,
                           const std::filesystem::path& session);
 

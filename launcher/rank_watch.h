@@ -47,7 +47,8 @@ class RankWatch {
   std::vector<std::string> lost_hosts() const;
   // Of the contract, for the chosen culprit.
   int exit_status() const;
-  // describe() of the culprit, with `ending` where nothing better is known, and whether its host ran out of memory.
+  // describe() of the culprit, with `ending` where nothing better is known, and whether its host ran
+  // out of memory.
   std::string report(const std::string& ending) const;
 
  private:

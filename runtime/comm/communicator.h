@@ -127,10 +127,10 @@ struct CommOptions {
 
 // The communicator of all ranks: of the world that mpirun or dstrain itself started, or of this process
 // alone. Ranks of one machine share memory, machines exchange messages; only what has no board touches
-// MPI. The environment variable DSTRAIN_COMM changes that, for tests: "mpi" uses messages between all ranks; "hosts:2" takes
-// the first half of the ranks and the second for two machines (any number, in even blocks);
-// "hosts:0,1,0" names the pretended machine of each rank. The results are the same bits in every case.
-// Throws RunError where the peers cannot be reached.
+// MPI. The environment variable DSTRAIN_COMM changes that, for tests: "mpi" uses messages between all
+// ranks; "hosts:2" takes the first half of the ranks and the second for two machines (any number, in
+// even blocks); "hosts:0,1,0" names the pretended machine of each rank. The results are the same bits
+// in every case. Throws RunError where the peers cannot be reached.
 std::unique_ptr<Communicator> make_communicator(const CommOptions& options = {});
 
 // Whether this build has MPI.

@@ -9,7 +9,8 @@
 namespace dstrain {
 
 // Null where the host reads the device's memory itself, so that `host` is the one to use. Else NCCL,
-// where this build has it and every rank has a GPU of its own, and otherwise the way through the host. Collective; `host` and `device` outlive the answer.
+// where this build has it and every rank has a GPU of its own, and otherwise the way through the host.
+// Collective; `host` and `device` outlive the answer.
 std::unique_ptr<Communicator> make_device_communicator(Communicator& host, Device& device);
 
 }  // namespace dstrain

@@ -1,5 +1,6 @@
-// MpiSession: this process's membership in MPI, and the rendezvous of ranks that it joins. Initialises MPI
-// where nobody has, and then also finalises it in leave(). Everything MPI throws at us becomes RunError: the communicators return error codes instead of ending the process.
+// MpiSession: this process's membership in MPI, and the rendezvous of ranks that it joins. Initialises
+// MPI where nobody has, and then also finalises it in leave(). Everything MPI throws at us becomes
+// RunError: the communicators return error codes instead of ending the process.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1

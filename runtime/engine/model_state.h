@@ -1,5 +1,6 @@
-// The model's mutable state as it lies in the arenas, on whatever device: fresh weights, and the register
-// that weight files and checkpoints read; values pass the host a bounded piece at a time. Values are held in f32 masters; a 16-bit run keeps a rounded copy beside them.
+// The model's mutable state as it lies in the arenas, on whatever device: fresh weights, and the
+// register that weight files and checkpoints read; values pass the host a bounded piece at a time.
+// Values are held in f32 masters; a 16-bit run keeps a rounded copy beside them.
 #pragma once
 
 #include <array>

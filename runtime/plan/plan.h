@@ -78,8 +78,9 @@ int32_t count_collectives(const Plan& plan);
 // Computes `waits` of a placed plan. Without `overlap` a collective is awaited where it is started.
 void order_communication(Plan& plan, bool overlap);
 
-// Proves a placed plan: operands legal for their op, nothing read before it is written, no bytes
-// reused while somebody still needs them, peers and collectives under way included. Throws InternalError naming the instruction.
+// Proves a placed plan: operands legal for their op, nothing read before it is written, no bytes reused
+// while somebody still needs them, peers and collectives under way included. Throws InternalError
+// naming the instruction.
 void verify(const Plan& plan);
 // The part of it that knows gathers: none is for nothing, and no more parameters are gathered at a
 // time than the plan's limit says.
