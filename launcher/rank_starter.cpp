@@ -88,14 +88,14 @@ class RankStarter {
     return any;
   }
 
+  // The first failure counts; those that follow are of ranks that were asked to end.
   void note_failure(int rank, int status) {
-    const bool killed = WIFSIGNALED(status);
-    if (ending_since_ == 0)
-      fmt::print(stderr, "process rank {} with PID {} exited {} {}{}\n", rank,
-                 ranks_[static_cast<size_t>(rank)].pid, killed ? "on signal" : "with status",
-                 killed ? WTERMSIG(status) : WEXITSTATUS(status),
-                 killed ? fmt::format(" ({})", strsignal(WTERMSIG(status))) : "");
     if (ending_since_ != 0) return;
+    const bool killed = WIFSIGNALED(status);
+    fmt::print(stderr, "process rank {} with PID {} exited {} {}{}\n", rank,
+               ranks_[static_cast<size_t>(rank)].pid, killed ? "on signal" : "with status",
+               killed ? WTERMSIG(status) : WEXITSTATUS(status),
+               killed ? fmt::format(" ({})", strsignal(WTERMSIG(status))) : "");
     note_end(killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
     signal_all(SIGTERM);
   }
