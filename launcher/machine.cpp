@@ -1,6 +1,9 @@
 #include "launcher/machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -74,6 +77,12 @@ std::vector<Cgroup> cgroups(const fs::path& root) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 MemoryOffer available_memory(const fs::path& root) {
   const fs::path meminfo = root / "proc/meminfo";

@@ -18,6 +18,9 @@ struct MemoryOffer {
 // read.
 MemoryOffer available_memory(const std::filesystem::path& root = "/");
 
+// What this machine calls itself.
+std::string host_name();
+
 // How often the kernel has killed a process of this cgroup because its memory ran out; 0 where it
 // does not count.
 int64_t out_of_memory_kills(const std::filesystem::path& root = "/");

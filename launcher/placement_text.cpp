@@ -2,24 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
-namespace {
-
-std::vector<int> ranks_of(const HostRanks& host) {
-  std::vector<int> ranks(host.slots.size());
-  std::iota(ranks.begin(), ranks.end(), host.first_rank);
-  return ranks;
-}
-
-std::string count_text(size_t n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
-}  // namespace
 
 std::string placement_text(const Placement& placement) {
   size_t host_width = 4, slots_width = 5;  // those of the headings
@@ -30,15 +17,16 @@ std::string placement_text(const Placement& placement) {
   std::string text = fmt::format("{:{}}  {:{}}  ranks\n", "host", host_width, "slots", slots_width);
   for (const HostRanks& host : placement.hosts)
     text += fmt::format("{:{}}  {:{}}  {}\n", host.host, host_width, ranges_text(host.slots),
-                        slots_width, ranges_text(ranks_of(host)));
-  return text + fmt::format("{}, {}\n", count_text(placement.hosts.size(), "host"),
-                            count_text(static_cast<size_t>(placement.ranks()), "rank"));
+                        slots_width, ranges_text(host.all_ranks()));
+  return text + fmt::format("{}, {}\n",
+                            counted(static_cast<int64_t>(placement.hosts.size()), "host"),
+                            counted(placement.ranks(), "rank"));
 }
 
 std::string placement_json(const Placement& placement) {
   nlohmann::json list = nlohmann::json::array();
   for (const HostRanks& host : placement.hosts)
-    list.push_back({{"host", host.host}, {"slots", host.slots}, {"ranks", ranks_of(host)}});
+    list.push_back({{"host", host.host}, {"slots", host.slots}, {"ranks", host.all_ranks()}});
   return list.dump() + "\n";
 }
 

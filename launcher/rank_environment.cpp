@@ -37,7 +37,7 @@ std::string trimmed(const std::string& text) {
                                     : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-bool in_quotes(const std::string& value) {
+bool is_quoted(const std::string& value) {
   return value.size() >= 2 && (value.front() == '"' || value.front() == '\'') &&
          value.front() == value.back();
 }
@@ -57,7 +57,7 @@ void read_file(const EnvironmentSources::File& file, Variables& all,
       fail_user("{}:{}: expected NAME=VALUE with a name of letters, digits and _, got '{}'",
                 file.path, number, printable(line));
     const std::string value = trimmed(line.substr(equals + 1));
-    if (in_quotes(value))
+    if (is_quoted(value))
       warnings.push_back(fmt::format("{}:{}: the quotes are part of {}'s value", file.path, number,
                                      printable(name)));
     all[name] = value;

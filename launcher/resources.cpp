@@ -30,10 +30,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-std::string count_text(size_t n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
 // "slots 0 to 3 (hosts:2)".
 std::string slots_text(const Hostfile& pool, const HostEntry& host) {
   const std::string place = host.line == 0 ? "" : fmt::format(" ({}:{})", pool.path, host.line);
@@ -135,7 +131,7 @@ size_t hosts_taken(const Hostfile& pool, const HostOptions& options) {
   const size_t nodes = options.nodes ? static_cast<size_t>(*options.nodes) : pool.hosts.size();
   if (nodes > pool.hosts.size())
     fail_user("--num_nodes {}: {} names {}", nodes, pool.path,
-              count_text(pool.hosts.size(), "host"));
+              counted(static_cast<int64_t>(pool.hosts.size()), "host"));
   for (size_t i = 0; i < nodes; ++i)
     if (options.slots_each.value_or(0) > pool.hosts[i].slots)
       fail_user("--num_gpus {}: host '{}' has {}; --include can take another number of each host",
@@ -166,6 +162,12 @@ Hostfile this_machine(const HostOptions& options, const LocalSlots& local) {
 }
 
 }  // namespace
+
+std::vector<int> HostRanks::all_ranks() const {
+  std::vector<int> all(slots.size());
+  std::iota(all.begin(), all.end(), first_rank);
+  return all;
+}
 
 LocalSlots local_slots() {
   return {.all = usable_core_count(), .by_default = 1};

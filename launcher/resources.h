@@ -17,6 +17,7 @@ struct HostRanks {
   int first_rank = 0;
 
   int ranks() const { return static_cast<int>(slots.size()); }
+  std::vector<int> all_ranks() const;
 };
 
 // What this machine has where no hostfile says it.

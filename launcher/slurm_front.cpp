@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/storage/checkpoint.h"
 
 namespace dstrain {
-namespace {
-
-std::string counted(int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
-}  // namespace
 
 std::optional<SlurmJob> slurm_front(const LaunchOptions& options) {
   const bool forced = options.front == Front::slurm;

@@ -143,7 +143,7 @@ skip() {
 }
 
 configure() {
-  local options=(-S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DDSTRAIN_CUDA=ON
+  local options=(-S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DDSTRAIN_CUDA=ON
     -DCMAKE_CUDA_COMPILER="$nvcc" -DDSTRAIN_WARNINGS_AS_ERRORS=OFF)
   if command -v ninja >/dev/null; then options+=(-G Ninja); fi
   if [[ $mpi == no ]] || ! command -v mpicc >/dev/null; then options+=(-DDSTRAIN_MPI=OFF); fi

@@ -8,19 +8,16 @@
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/launching.h"
 #include "launcher/hosts/launch.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 
 namespace dstrain {
 namespace {
 
-std::string counted(size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string size_of(const Placement& placement) {
-  return fmt::format("{} on {}", counted(static_cast<size_t>(placement.ranks()), "rank"),
-                     counted(placement.hosts.size(), "host"));
+  return fmt::format("{} on {}", counted(placement.ranks(), "rank"),
+                     counted(static_cast<int64_t>(placement.hosts.size()), "host"));
 }
 
 // The starts of one run, each on the hosts that it has then.

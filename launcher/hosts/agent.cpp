@@ -35,12 +35,6 @@ using nlohmann::json;
 constexpr int kTickMs = 20;
 constexpr size_t kMostUnsent = size_t{1} << 20;  // more output of ranks waits in their pipes
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 // The ranks of this host, once they are watched.
 class Ranks {
  public:

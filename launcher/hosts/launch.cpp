@@ -20,12 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::vector<int> ranks_of(const HostRanks& host) {
-  std::vector<int> ranks;
-  for (int i = 0; i < host.ranks(); ++i) ranks.push_back(host.first_rank + i);
-  return ranks;
-}
-
 // What Open MPI leaves on this machine, and processes of the run here, go with it.
 class LocalTraces {
  public:
@@ -93,7 +87,7 @@ std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks
   std::vector<std::unique_ptr<AgentView>> agents;
   for (const HostRanks& host : hosts)
     agents.push_back(std::make_unique<AgentView>(
-        host.host, agent_command(host.host, ssh, own_command({}).front()), ranks_of(host)));
+        host.host, agent_command(host.host, ssh, own_command({}).front()), host.all_ranks()));
   return agents;
 }
 
@@ -158,7 +152,7 @@ StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
 
   const int world = placement_.ranks();
   const auto ready = ask_all(agents, "watching", questions.seconds, [&](size_t i) {
-    return json{{"do", "watch"}, {"world", world}, {"ranks", ranks_of(hosts[i])}};
+    return json{{"do", "watch"}, {"world", world}, {"ranks", hosts[i].all_ranks()}};
   });
   for (size_t i = 0; i < hosts.size(); ++i)
     if (ready[i].is_null())

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include <system_error>
 #include <thread>
 
+#include "launcher/machine.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -24,12 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAddresses = "addresses";
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 fs::path run_directory(const std::string& run) {
   return fmt::format("{}-{}", run, host_name());

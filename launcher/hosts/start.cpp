@@ -1,12 +1,10 @@
 #include "launcher/hosts/start.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 
 #include "launcher/hosts/run_place.h"
+#include "launcher/machine.h"
 #include "launcher/quote.h"
 #include "launcher/rank_environment.h"
 #include "launcher/rank_link.h"
@@ -103,9 +101,7 @@ std::string command_text(const RankCommand& command) {
 }
 
 bool is_this_machine(const std::string& host) {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  const std::string own = name.data();
+  const std::string own = host_name();
   return host == own || host == own.substr(0, own.find('.')) || host == "localhost" ||
          host == "127.0.0.1";
 }

@@ -11,7 +11,8 @@
 namespace dstrain {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{50};  // between two looks at those who are missing
+constexpr std::chrono::milliseconds kBetweenLooks{
+    50};  // between two looks at those who are missing
 
 std::string name_of(int rank, int pid) {
   return pid == 0 ? fmt::format("rank {}, which has not begun", rank)
@@ -49,8 +50,8 @@ void BoardRendezvous::wait_for(uint32_t round) {
   const auto begin = Clock::now();
   auto last_look = begin;
   for (uint32_t now = cards.load(); static_cast<int32_t>(now - wanted) < 0; now = cards.load()) {
-    futex_wait(cards, now, kLook);
-    if (Clock::now() - last_look < kLook) continue;
+    futex_wait(cards, now, kBetweenLooks);
+    if (Clock::now() - last_look < kBetweenLooks) continue;
     last_look = Clock::now();
     look_after(round, begin);
   }

@@ -9,7 +9,6 @@
 namespace dstrain {
 namespace {
 
-constexpr int64_t kLine = 64;
 constexpr int64_t kMostWindowBytes = int64_t{256} << 10;
 constexpr int64_t kLeastWindowBytes = int64_t{16} << 10;
 // What bounds the windows of large worlds, whose finishers may hold a window of every rank.
@@ -74,7 +73,7 @@ int64_t Exchange::window_elements(const OpKey& key) const {
   // A few windows for each lane at least, so that every link is busy soon.
   const int64_t few = sliced(key.kind) ? 4 : 4 * hosts_->lanes();
   const int64_t bytes = std::clamp(key.elements * element / few, kLeastWindowBytes, window_bytes_);
-  return bytes / kLine * kLine / element;
+  return bytes / kCacheLine * kCacheLine / element;
 }
 
 void Exchange::begin(const OpKey& key) {

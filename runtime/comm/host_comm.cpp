@@ -1,26 +1,20 @@
 #include "runtime/comm/host_comm.h"
 
-#include <time.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <thread>
 
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
 
-constexpr int kHeaderTag = 1, kAbortTag = 2;
-
-void nap(int64_t microseconds) {
-  const timespec time{0, microseconds * 1000};
-  ::nanosleep(&time, nullptr);
-}
-
-bool has_tensor(Collective kind) {
-  return kind != Collective::barrier && kind != Collective::gather_values;
-}
+// In a bounce buffer, beyond what a rank gives to a small operation: its slice of a scattered sum.
+constexpr int64_t kResultOffset = SharedGroup::kBounceBytes / 2;
+static_assert(4 * Packets::kMostBytes <= kResultOffset);
 
 // Ranks of other hosts with which this one shares a lane.
 std::vector<int> partners_of(const HostMap& hosts, int rank) {
@@ -43,16 +37,16 @@ HostComm::HostComm(std::unique_ptr<MpiSession> mpi, Peers peers, std::unique_ptr
       host_(hosts_.host_of(rank())),
       group_(std::move(group)),
       exchange_(*mpi_, hosts_),
+      packets_(*mpi_, hosts_, sizeof(Header)),
       partners_(partners_of(hosts_, rank())) {
-  headers_.resize(partners_.size() + 1);
-  for (size_t i = 0; i < headers_.size(); ++i) {
-    const int host = i < partners_.size() ? hosts_.host_of(partners_[i]) : host_;
-    headers_[i].resize(sizeof(Header) +
-                       static_cast<size_t>(hosts_.ranks_on(host)) * kMaxValueBytes);
-  }
+  // Where the ranks do not do the same, a packet may come in a header's place.
+  headers_.assign(partners_.size() + 1, std::vector<std::byte>(packets_.most_bytes()));
   header_requests_.assign(2 * partners_.size(), MPI_REQUEST_NULL);
   keys_.resize(static_cast<size_t>(size()));
-  tensors_.wholes.resize(static_cast<size_t>(group_->size()));
+  const auto here = static_cast<size_t>(group_->size());
+  tensors_.wholes.resize(here);
+  places_.wholes.resize(here);
+  places_.slices.resize(here);
   abort_requests_.assign(static_cast<size_t>(size()), MPI_REQUEST_NULL);
 }
 
@@ -61,7 +55,7 @@ HostComm::~HostComm() {
   // An abort may still be on its way: give it a moment, the process is about to end.
   for (int i = 0, done = 0; sent_ && !done && i < 200; ++i) {
     MPI_Testall(size(), abort_requests_.data(), &done, MPI_STATUSES_IGNORE);
-    if (!done) nap(1000);
+    if (!done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
@@ -84,32 +78,61 @@ void HostComm::announce(const Operation& op) {
   const std::byte* whole = gather ? op.out : op.in;
   const int64_t bytes = key.elements * size_of(key.dtype) * (scatter || gather ? size() : 1);
   if (has_tensor(key.kind) && bytes > 0) posting.place = regions_.place_of(whole, bytes);
-  std::copy(op.values.begin(), op.values.end(), posting.values.begin());
-  group_->arrive();
+  if (key.kind == Collective::gather_values) posting.place = {TensorPlace::kStaged, 0};
+  if (!packets_.carry(key)) {
+    group_->arrive();
+    stage_ = Stage::gather;
+    return;
+  }
+  packets_.give(op, whole_of(group_->index(), key.sequence));
+  if (leads()) {
+    group_->await_others();
+    stage_ = Stage::collect;
+  } else {
+    group_->arrive_at(0);
+    stage_ = Stage::delivery;
+  }
+}
+
+// Where the tensor of this machine's `i`-th rank lies.
+std::byte* HostComm::whole_of(int i, int64_t sequence) {
+  const TensorPlace place = group_->posting(i, sequence).place;
+  return place.region >= 0 ? regions_.address(place, i) : group_->bounce(i);
+}
+
+// All ranks of this machine are here.
+void HostComm::exchange_packets(const Operation& op) {
+  for (int i = 0; i < group_->size(); ++i) {
+    places_.wholes[static_cast<size_t>(i)] = whole_of(i, op.key.sequence);
+    places_.slices[static_cast<size_t>(i)] = group_->bounce(i) + kResultOffset;
+  }
+  const Header header = own_header(op.key);
+  const bool agreed = header.other_rank < 0;  // else what they give has no common size
+  packets_.exchange(op.key, agreed ? &places_ : nullptr, std::as_bytes(std::span(&header, 1)),
+                    kHeaderTag);
+}
+
+HostComm::Header HostComm::own_header(const OpKey& key) {
+  Header header;
+  header.first = group_->posting(0, key.sequence).key;
+  for (int i = 1; i < group_->size() && header.other_rank < 0; ++i) {
+    const OpKey& other = group_->posting(i, key.sequence).key;
+    if (other == header.first) continue;
+    header.other = other;
+    header.other_rank = group_->world_rank(i);
+  }
+  return header;
 }
 
 // All ranks of this machine are here: tells the other hosts what they do.
 void HostComm::exchange_headers(const Operation& op) {
-  Header header;
-  header.first = group_->posting(0, op.key.sequence).key;
-  for (int i = 1; i < group_->size() && header.other_rank < 0; ++i) {
-    const OpKey& key = group_->posting(i, op.key.sequence).key;
-    if (key == header.first) continue;
-    header.other = key;
-    header.other_rank = group_->world_rank(i);
-  }
-  std::vector<std::byte>& own = headers_.back();
-  std::memcpy(own.data(), &header, sizeof header);
-  const size_t values = op.values.size_bytes();
-  for (int i = 0; i < group_->size() && values > 0; ++i)
-    std::memcpy(own.data() + sizeof header + static_cast<size_t>(i) * values,
-                group_->posting(i, op.key.sequence).values.data(), values);
-  const size_t bytes = sizeof header + static_cast<size_t>(group_->size()) * values;
+  const Header own = own_header(op.key);
+  std::memcpy(headers_.back().data(), &own, sizeof own);
   for (size_t i = 0; i < partners_.size(); ++i) {
     check_mpi(MPI_Irecv(headers_[i].data(), static_cast<int>(headers_[i].size()), MPI_BYTE,
                         partners_[i], kHeaderTag, mpi_->comm(), &header_requests_[i]),
               "MPI_Irecv");
-    check_mpi(MPI_Isend(own.data(), static_cast<int>(bytes), MPI_BYTE, partners_[i], kHeaderTag,
+    check_mpi(MPI_Isend(headers_.back().data(), sizeof own, MPI_BYTE, partners_[i], kHeaderTag,
                         mpi_->comm(), &header_requests_[partners_.size() + i]),
               "MPI_Isend");
   }
@@ -123,25 +146,38 @@ bool HostComm::headers_done() {
   return done != 0;
 }
 
+void HostComm::note_keys(int host, const std::byte* bytes) {
+  Header header;
+  std::memcpy(&header, bytes, sizeof header);
+  for (const int r : hosts_.ranks_of(host)) keys_[static_cast<size_t>(r)] = header.first;
+  if (header.other_rank >= 0) keys_[static_cast<size_t>(header.other_rank)] = header.other;
+}
+
 // What every host does is known.
-void HostComm::meet(const Operation& op) {
-  const size_t n = op.values.size();
-  for (size_t i = 0; i < headers_.size(); ++i) {
-    Header header;
-    std::memcpy(&header, headers_[i].data(), sizeof header);
-    const int host = i < partners_.size() ? hosts_.host_of(partners_[i]) : host_;
-    for (const int r : hosts_.ranks_of(host)) keys_[static_cast<size_t>(r)] = header.first;
-    if (header.other_rank >= 0) keys_[static_cast<size_t>(header.other_rank)] = header.other;
-  }
+void HostComm::meet() {
+  for (size_t i = 0; i < headers_.size(); ++i)
+    note_keys(i < partners_.size() ? hosts_.host_of(partners_[i]) : host_, headers_[i].data());
   compare_keys(keys_);
-  for (size_t i = 0; i < headers_.size() && n > 0; ++i) {
-    const int host = i < partners_.size() ? hosts_.host_of(partners_[i]) : host_;
-    const std::byte* values = headers_[i].data() + sizeof(Header);
-    for (const int r : hosts_.ranks_of(host)) {
-      std::memcpy(op.all_values.data() + static_cast<size_t>(r) * n, values, n * sizeof(double));
-      values += n * sizeof(double);
-    }
-  }
+}
+
+void HostComm::take(const Operation& op) {
+  const int own = group_->index();
+  packets_.take(op, whole_of(own, op.key.sequence), group_->bounce(own) + kResultOffset);
+}
+
+// False for a small operation whose result nobody brings, because the first rank of this machine does
+// something else: it will say so.
+bool HostComm::delivered(const Operation& op) {
+  return stage_ != Stage::delivery || group_->posting(0, op.key.sequence).key == op.key;
+}
+
+// What every host does and gives is known.
+void HostComm::finish_small(const Operation& op) {
+  for (int h = 0; h < hosts_.hosts(); ++h) note_keys(h, packets_.header(h));
+  compare_keys(keys_);
+  packets_.unpack(op.key, places_);
+  group_->arrive();
+  take(op);
 }
 
 // Where the tensors of this machine lie.
@@ -149,10 +185,9 @@ void HostComm::lay_out(const Operation& op) {
   const OpKey& key = op.key;
   any_staged_ = false;
   for (int i = 0; i < group_->size(); ++i) {
-    const Place place = group_->posting(i, key.sequence).place;
     LocalTensors::Whole& whole = tensors_.wholes[static_cast<size_t>(i)];
-    whole.staged = place.region == Place::kStaged;
-    whole.base = whole.staged ? group_->bounce(i) : regions_.address(place, i);
+    whole.staged = group_->posting(i, key.sequence).place.region == TensorPlace::kStaged;
+    whole.base = whole_of(i, key.sequence);
     any_staged_ = any_staged_ || whole.staged;
   }
   tensors_.slice = key.kind == Collective::all_gather ? op.in : op.out;
@@ -207,28 +242,36 @@ void HostComm::stage_out(const Operation& op) {
 }
 
 OrderedCommunicator::Step HostComm::advance(Operation& op) {
-  const bool blocked = local_stage()           ? !group_->all_here()
-                       : stage_ == Stage::meet ? !headers_done()
-                       : stage_ == Stage::work ? !exchange_.advance() && !exchange_.done()
-                                               : false;
+  const bool blocked = local_stage()              ? !group_->all_here() || !delivered(op)
+                       : stage_ == Stage::meet    ? !headers_done()
+                       : stage_ == Stage::packets ? !packets_.arrived()
+                       : stage_ == Stage::work    ? !exchange_.advance() && !exchange_.done()
+                                                  : false;
   if (blocked) return Step::blocked;
   if (sleeps_ > 0) group_->set_waits_for(-1);
   sleeps_ = 0;
   switch (stage_) {
     case Stage::announce:
       announce(op);
-      stage_ = Stage::gather;
       break;
+    case Stage::collect:
+      exchange_packets(op);
+      stage_ = Stage::packets;
+      break;
+    case Stage::packets:
+      finish_small(op);
+      stage_ = Stage::announce;
+      return Step::done;
+    case Stage::delivery:
+      take(op);
+      stage_ = Stage::announce;
+      return Step::done;
     case Stage::gather:
       exchange_headers(op);
       stage_ = Stage::meet;
       break;
     case Stage::meet:
-      meet(op);
-      if (!has_tensor(op.key.kind) || op.key.elements == 0) {
-        stage_ = Stage::announce;
-        return Step::done;
-      }
+      meet();
       lay_out(op);
       next_chunk(op);
       break;
@@ -255,19 +298,25 @@ OrderedCommunicator::Step HostComm::advance(Operation& op) {
 
 // Whether this rank waits for ranks of its own machine.
 bool HostComm::local_stage() const {
-  return stage_ == Stage::gather || stage_ == Stage::ready || stage_ == Stage::settle;
+  return stage_ == Stage::gather || stage_ == Stage::ready || stage_ == Stage::settle ||
+         stage_ == Stage::collect || stage_ == Stage::delivery;
 }
 
-// Messages need to be asked for, so no sleep is long: their arrival, and an abort's, wakes nobody.
+// Messages need to be asked for, so no sleep is long: their arrival wakes nobody. Neither does an abort's,
+// but who waits for ranks of this machine is woken by the first of them that learns of it.
 void HostComm::sleep() {
-  constexpr int64_t kShortest = 20, kLongest = 500;  // microseconds
-  const int64_t time = std::min(kLongest, kShortest * (1 + sleeps_++ / 8));
+  constexpr int kYields = 64;
+  constexpr std::chrono::microseconds kShortest{20}, kLongest{500};
   if (local_stage()) {
-    group_->sleep(std::chrono::microseconds(2 * kLongest));
+    group_->sleep(std::chrono::milliseconds(10));
+    ++sleeps_;
     return;
   }
-  if (sleeps_ % 64 == 0) group_->set_waits_for(waited_rank());
-  nap(time);
+  if (++sleeps_ % 64 == 0) group_->set_waits_for(waited_rank());
+  if (sleeps_ <= kYields)
+    ::sched_yield();
+  else
+    std::this_thread::sleep_for(std::min(kLongest, kShortest * (1 + (sleeps_ - kYields) / 8)));
 }
 
 int HostComm::waited_rank() {
@@ -279,6 +328,7 @@ int HostComm::waited_rank() {
     return behind >= 0 ? behind : group_->world_rank(lagging);
   }
   if (stage_ == Stage::work) return exchange_.waited_rank();
+  if (stage_ == Stage::packets) return packets_.waited_rank();
   for (size_t i = 0; i < header_requests_.size(); ++i)
     if (header_requests_[i] != MPI_REQUEST_NULL) return partners_[i % partners_.size()];
   return -1;

@@ -6,6 +6,8 @@
 // to its partners (the ranks it shares lanes with, at least one on every other host) and compares what
 // they do; windows move; the ranks of a machine meet again. Tensors outside allocate()'s memory go
 // through the bounce buffers chunk by chunk.
+// A small one: the ranks of a machine post it and sleep; their first rank exchanges Packets with those of
+// the other hosts, compares what all do, writes the results and wakes them.
 #pragma once
 
 #include <array>
@@ -15,6 +17,7 @@
 
 #include "runtime/comm/exchange.h"
 #include "runtime/comm/ordered.h"
+#include "runtime/comm/packets.h"
 #include "runtime/comm/shared_group.h"
 #include "runtime/comm/shared_regions.h"
 
@@ -40,20 +43,30 @@ class HostComm final : public OrderedCommunicator {
   void leave() override;
 
  private:
-  enum class Stage { announce, gather, meet, ready, work, settle };
-  // What a host is about to do; the values of its ranks follow.
+  enum class Stage { announce, gather, meet, ready, work, settle, collect, packets, delivery };
+  // What a host is about to do.
   struct Header {
     OpKey first;  // of its first rank
     OpKey other;  // of the first of its ranks that differs
     int32_t other_rank = -1;
   };
   using Reason = std::array<char, 1000>;
+  static constexpr int kHeaderTag = 1, kAbortTag = 2;
 
   bool local_stage() const;
+  // Whether this rank speaks for its machine in small operations.
+  bool leads() const { return group_->index() == 0; }
+  std::byte* whole_of(int i, int64_t sequence);
   void announce(const Operation& op);
+  bool delivered(const Operation& op);
+  void take(const Operation& op);
+  void exchange_packets(const Operation& op);
+  Header own_header(const OpKey& key);
   void exchange_headers(const Operation& op);
   bool headers_done();
-  void meet(const Operation& op);
+  void note_keys(int host, const std::byte* header);
+  void meet();
+  void finish_small(const Operation& op);
   void lay_out(const Operation& op);
   void next_chunk(const Operation& op);
   bool staged_here() const;
@@ -67,6 +80,8 @@ class HostComm final : public OrderedCommunicator {
   std::unique_ptr<SharedGroup> group_;
   SharedRegions regions_;
   Exchange exchange_;
+  Packets packets_;
+  Packets::Places places_;
   std::vector<int> partners_;
   std::vector<std::vector<std::byte>> headers_;  // of the partners' hosts, then of this one
   std::vector<MPI_Request> header_requests_;

@@ -1,25 +1,15 @@
 #include "runtime/comm/mpi_comm.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <thread>
 
 #include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
-namespace {
-
-constexpr int kHeaderTag = 1, kDataTag = 2, kAbortTag = 3;
-
-void nap(int64_t microseconds) {
-  const timespec time{0, microseconds * 1000};
-  ::nanosleep(&time, nullptr);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 MpiComm::MpiComm(std::unique_ptr<MpiSession> mpi, Peers peers, const CommOptions& options)
     : OrderedCommunicator(mpi->rank(), mpi->size(), options),
@@ -41,7 +31,7 @@ MpiComm::~MpiComm() {
   // An abort may still be on its way: give it a moment, the process is about to end.
   for (int i = 0, done = 0; own_abort_ && !done && i < 200; ++i) {
     MPI_Testall(size(), abort_requests_.data(), &done, MPI_STATUSES_IGNORE);
-    if (!done) nap(1000);
+    if (!done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
@@ -207,7 +197,7 @@ OrderedCommunicator::Step MpiComm::advance(Operation& op) {
 }
 
 void MpiComm::sleep() {
-  nap(50);
+  std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
 int MpiComm::waited_rank() {

@@ -35,6 +35,7 @@ class MpiComm final : public OrderedCommunicator {
  private:
   static constexpr int64_t kWindowBytes = int64_t{4} << 20;
   static constexpr size_t kReasonBytes = 1000;
+  static constexpr int kHeaderTag = 1, kDataTag = 2, kAbortTag = 3;
 
   struct Header {
     OpKey key;

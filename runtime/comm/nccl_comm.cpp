@@ -16,7 +16,7 @@ namespace dstrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook{200};  // between two looks of the watching thread
+constexpr std::chrono::milliseconds kWatchPause{200};  // between two looks of the watching thread
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -195,7 +195,7 @@ class NcclComm final : public Communicator, public StreamCollectives {
     device_.attach_thread();
     std::unique_lock lock(mutex_);
     while (!closing_) {
-      changed_.wait_for(lock, kLook);
+      changed_.wait_for(lock, kWatchPause);
       if (!failure_.empty() || !comm_) continue;
       ncclResult_t state = ncclSuccess;
       ::ncclCommGetAsyncError(comm_, &state);

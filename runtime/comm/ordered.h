@@ -23,6 +23,10 @@ enum class Collective : int32_t {
   gather_values
 };
 
+inline bool has_tensor(Collective kind) {
+  return kind != Collective::barrier && kind != Collective::gather_values;
+}
+
 // What must be the same on every rank.
 struct OpKey {
   int64_t sequence = 0;  // from 1

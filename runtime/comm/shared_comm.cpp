@@ -10,21 +10,16 @@
 namespace dstrain {
 namespace {
 
-constexpr int64_t kLine = 64;
 constexpr int64_t kPieceBytes = int64_t{1}
                                 << 20;  // work between two looks at the clock, per thread
 constexpr int64_t kParallelBytes = int64_t{1} << 18;
 
 // Elements [first, second) of n that rank `r` of `size` adds: whole cache lines but for the end.
 std::pair<int64_t, int64_t> share_of(int64_t n, int64_t element_bytes, int r, int size) {
-  const int64_t per_line = kLine / element_bytes;
+  const int64_t per_line = kCacheLine / element_bytes;
   const int64_t lines = (n + per_line - 1) / per_line;
   const int64_t share = (lines + size - 1) / size * per_line;
   return {std::min(n, share * r), std::min(n, share * (r + 1))};
-}
-
-bool has_tensor(Collective kind) {
-  return kind != Collective::barrier && kind != Collective::gather_values;
 }
 
 }  // namespace
@@ -52,7 +47,7 @@ Memory SharedComm::allocate(int64_t bytes, const std::string& what) {
   }
 }
 
-Place SharedComm::place_of(const Operation& op) const {
+TensorPlace SharedComm::place_of(const Operation& op) const {
   const OpKey& key = op.key;
   const int64_t bytes =
       key.elements * size_of(key.dtype) * (key.kind == Collective::reduce_scatter ? size() : 1);
@@ -67,9 +62,9 @@ void SharedComm::announce(const Operation& op) {
   posting.key = key;
   posting.place = place_of(op);
   std::copy(op.values.begin(), op.values.end(), posting.values.begin());
-  active_.staged_here = posting.place.region == Place::kStaged;
+  active_.staged_here = posting.place.region == TensorPlace::kStaged;
   const int64_t parts = key.kind == Collective::reduce_scatter ? size() : 1;
-  active_.chunk = SharedGroup::kBounceBytes / size_of(key.dtype) / parts / kLine * kLine;
+  active_.chunk = SharedGroup::kBounceBytes / size_of(key.dtype) / parts / kCacheLine * kCacheLine;
   set_window(op, 0);
   if (active_.staged_here) stage_in(op);
   group_->arrive();
@@ -80,9 +75,9 @@ void SharedComm::meet(const Operation& op) {
   for (int r = 0; r < size(); ++r) {
     const auto i = static_cast<size_t>(r);
     const Posting& posting = group_->posting(r, op.key.sequence);
-    const Place place = posting.place;
+    const TensorPlace place = posting.place;
     active_.keys[i] = posting.key;
-    active_.staged[i] = place.region == Place::kStaged;
+    active_.staged[i] = place.region == TensorPlace::kStaged;
     any_staged = any_staged || active_.staged[i];
     active_.sources[i] = place.region >= 0 ? regions_.address(place, r) : nullptr;
   }
@@ -151,7 +146,7 @@ bool SharedComm::work(const Operation& op) {
     const int64_t end = std::min(limit, begin + kPieceBytes * threads());
     active_.position = end;
     const int64_t parts = end - begin >= kParallelBytes ? threads() : 1;
-    const int64_t part = (end - begin + parts * kLine - 1) / (parts * kLine) * kLine;
+    const int64_t part = (end - begin + parts * kCacheLine - 1) / (parts * kCacheLine) * kCacheLine;
 #pragma omp parallel for num_threads(static_cast <int>(parts)) if (parts > 1) schedule(static)
     for (int64_t p = 0; p < parts; ++p) {
       const int64_t from = std::min(end, begin + p * part);

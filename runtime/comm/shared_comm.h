@@ -48,7 +48,7 @@ class SharedComm final : public OrderedCommunicator {
     std::vector<OpKey> keys;          // by rank
   };
 
-  Place place_of(const Operation& op) const;
+  TensorPlace place_of(const Operation& op) const;
   void announce(const Operation& op);
   void meet(const Operation& op);
   void set_window(const Operation& op, int64_t begin);

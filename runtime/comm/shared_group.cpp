@@ -66,11 +66,25 @@ std::unique_ptr<SharedGroup> SharedGroup::open(Rendezvous& ranks, const Peers& p
   return group;
 }
 
-void SharedGroup::arrive() {
+void SharedGroup::count_arrival() {
+  awaited_ = ++arrivals_;
   // Sequentially consistent, as in sleep(): either the sleeper sees the count or we see it sleeping.
-  block(index_).arrived.store(++arrivals_, std::memory_order_seq_cst);
+  block(index_).arrived.store(arrivals_, std::memory_order_seq_cst);
+}
+
+void SharedGroup::arrive() {
+  count_arrival();
   for (int i = 0; i < size(); ++i)
-    if (i != index_ && block(i).sleeping.load(std::memory_order_seq_cst) != 0) ring(i);
+    if (i != index_) ring_sleeper(i);
+}
+
+void SharedGroup::arrive_at(int i) {
+  count_arrival();
+  ring_sleeper(i);
+}
+
+void SharedGroup::ring_sleeper(int i) {
+  if (block(i).sleeping.load(std::memory_order_seq_cst) != 0) ring(i);
 }
 
 void SharedGroup::ring(int i) {
@@ -80,7 +94,7 @@ void SharedGroup::ring(int i) {
 
 int SharedGroup::lagging() {
   for (int i = 0; i < size(); ++i)
-    if (block(i).arrived.load(std::memory_order_acquire) < arrivals_) return i;
+    if (!is_here(i)) return i;
   return -1;
 }
 
@@ -89,8 +103,7 @@ void SharedGroup::sleep(std::chrono::microseconds most) {
   const uint32_t bell = own.doorbell.load(std::memory_order_seq_cst);
   own.sleeping.store(1, std::memory_order_seq_cst);
   bool here = true;
-  for (int i = 0; i < size() && here; ++i)
-    here = block(i).arrived.load(std::memory_order_seq_cst) >= arrivals_;
+  for (int i = 0; i < size() && here; ++i) here = is_here(i);
   if (!here && !aborted()) futex_wait(own.doorbell, bell, most);
   own.sleeping.store(0, std::memory_order_relaxed);
 }

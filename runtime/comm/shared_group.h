@@ -22,7 +22,7 @@ namespace dstrain {
 inline constexpr int kMaxRanks = 256;  // on one machine; with more, all ranks use messages
 
 // Where a rank's tensor lies.
-struct Place {
+struct TensorPlace {
   static constexpr int64_t kNothing = -1;  // this rank has nothing that others read
   static constexpr int64_t kStaged = -2;   // in its bounce buffer
   int64_t region = kNothing;               // else the index of an allocation
@@ -32,7 +32,7 @@ struct Place {
 // What a rank tells its peers about the operation it has reached.
 struct Posting {
   OpKey key;
-  Place place;
+  TensorPlace place;
   std::array<double, kMaxValueBytes / sizeof(double)> values{};
 };
 
@@ -72,7 +72,12 @@ class SharedGroup {
 
   // Counts one more arrival of this rank, publishing all it wrote before; wakes sleepers.
   void arrive();
-  // Whether every rank has arrived as often as this one. What they wrote before is then visible.
+  // The same, but for rank `i` nobody is woken.
+  void arrive_at(int i);
+  // From here to its next arrival, this rank waits for the others to be as far as that.
+  void await_others() { awaited_ = arrivals_ + 1; }
+  // Whether every rank has arrived as often as this one (or will have, after await_others()). What they
+  // wrote before is then visible.
   bool all_here() { return lagging() < 0; }
   // One that has not, or -1.
   int lagging();
@@ -95,11 +100,17 @@ class SharedGroup {
  private:
   SharedGroup() = default;
   ControlBlock& block(int i) { return *blocks_[static_cast<size_t>(i)]; }
+  bool is_here(int i) {
+    return i == index_ || block(i).arrived.load(std::memory_order_seq_cst) >= awaited_;
+  }
+  void count_arrival();
   void ring(int i);
+  void ring_sleeper(int i);
 
   int index_ = 0;
   int64_t bounce_bytes_ = 0;
   uint64_t arrivals_ = 0;
+  uint64_t awaited_ = 0;  // arrivals of the others
   std::vector<int> world_ranks_;
   Memory own_;
   std::vector<Memory> mapped_;

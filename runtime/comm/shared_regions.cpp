@@ -47,14 +47,14 @@ Memory SharedRegions::allocate(Communicator& comm, const SharedGroup& group, con
   return mine;
 }
 
-Place SharedRegions::place_of(const std::byte* data, int64_t bytes) const {
+TensorPlace SharedRegions::place_of(const std::byte* data, int64_t bytes) const {
   for (size_t i = 0; i < regions_.size(); ++i) {
     const Region& region = regions_[i];
     if (region.life.expired() || data < region.own || data + bytes > region.own + region.bytes)
       continue;
     return {static_cast<int64_t>(i), data - region.own};
   }
-  return {Place::kStaged, 0};
+  return {TensorPlace::kStaged, 0};
 }
 
 }  // namespace dstrain

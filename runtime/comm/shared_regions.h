@@ -20,11 +20,11 @@ class SharedRegions {
   Memory allocate(Communicator& comm, const SharedGroup& group, const Peers& peers, int64_t bytes,
                   const std::string& what);
 
-  // Where `bytes` at `data` lie: a region, or Place::kStaged.
-  Place place_of(const std::byte* data, int64_t bytes) const;
+  // Where `bytes` at `data` lie: a region, or TensorPlace::kStaged.
+  TensorPlace place_of(const std::byte* data, int64_t bytes) const;
 
   // Where the `local`-th rank's `place` is mapped here.
-  std::byte* address(const Place& place, int local) const {
+  std::byte* address(const TensorPlace& place, int local) const {
     return regions_[static_cast<size_t>(place.region)].bases[static_cast<size_t>(local)] +
            place.offset;
   }

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "runtime/comm/ordered.h"
+#include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
 
 constexpr int64_t kHalfBytes = int64_t{4} << 20;
-constexpr int64_t kLine = 64;
 
 // Whatever happens, no copy is left behind that uses the caller's memory.
 class Settled {
@@ -39,7 +39,7 @@ StagedComm::StagedComm(Communicator& host, Device& device)
       fetched_{device.make_event(), device.make_event()} {}
 
 int64_t StagedComm::window_elements(DType dtype, int64_t slices) const {
-  return std::max(kHalfBytes / size_of(dtype) / slices / kLine * kLine, int64_t{1});
+  return std::max(kHalfBytes / size_of(dtype) / slices / kCacheLine * kCacheLine, int64_t{1});
 }
 
 void StagedComm::pass(int64_t elements, int64_t most,

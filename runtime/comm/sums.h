@@ -11,6 +11,9 @@
 
 namespace dstrain {
 
+// Bytes that two ranks or threads had better not share: parts of a sum begin at multiples of it.
+inline constexpr int64_t kCacheLine = 64;
+
 // Writes the sum of the n elements at each of `sources` to all of `destinations`. A destination may
 // be one of the sources, but not overlap it otherwise. Alignment: that of the element. `before`, where
 // it is not null: the running sum of earlier ranks, which comes first.

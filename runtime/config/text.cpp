@@ -1,5 +1,7 @@
 #include "runtime/config/text.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -55,6 +57,10 @@ void append_utf8(std::string& out, uint32_t code) {
     push(0x80 | ((code >> 6) & 0x3f));
     push(0x80 | (code & 0x3f));
   }
+}
+
+std::string counted(int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string lower_case(std::string_view text) {

@@ -21,6 +21,9 @@ bool is_json_number(std::string_view text);
 // `text` fit for a message: at most 60 characters, control characters as '?'.
 std::string printable(std::string_view text);
 
+// "1 rank", "3 ranks".
+std::string counted(int64_t count, std::string_view what);
+
 // Edit distance with transpositions (Damerau-Levenshtein, adjacent), case and '-'/'_' ignored.
 int edit_distance(std::string_view a, std::string_view b);
 

@@ -9,11 +9,10 @@
 #include "runtime/storage/checkpoint.h"
 #include "runtime/storage/checkpoint_places.h"
 #include "runtime/storage/collective.h"
+#include "runtime/storage/problems.h"
 
 namespace dstrain {
 namespace {
-
-constexpr size_t kMostProblemsShown = 20;
 
 // Reads any range of any tensor from the slices that hold it, each block checked before it is used.
 class SliceReader {
@@ -98,16 +97,12 @@ std::vector<size_t> match(const Manifest& manifest, const StateRegister& state,
   return found;
 }
 
-void fail_misfit(const std::string& dir, std::vector<std::string> problems) {
+void fail_misfit(const std::string& dir, const std::vector<std::string>& problems) {
   if (problems.empty()) return;
-  const size_t total = problems.size();
-  problems.resize(std::min(total, kMostProblemsShown));
-  if (total > problems.size())
-    problems.push_back(fmt::format("... and {} more", total - problems.size()));
   fail_user(
       "the checkpoint {} does not fit this run ({} problems); resume with the model and optimizer "
       "it was saved with:\n  {}",
-      dir, total, fmt::join(problems, "\n  "));
+      dir, problems.size(), listed(problems));
 }
 
 // A tensor that no rank asks for would be lost silently. Collective.

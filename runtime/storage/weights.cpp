@@ -7,11 +7,11 @@
 #include <unordered_set>
 
 #include "runtime/core/error.h"
+#include "runtime/storage/problems.h"
 
 namespace dstrain {
 namespace {
 
-constexpr size_t kMostProblemsShown = 20;
 constexpr int64_t kWidenedAtOnce = 1 << 18;  // elements
 constexpr int64_t kSentAtOnce = 1 << 20;     // elements
 
@@ -45,14 +45,10 @@ void check_header(const SafetensorsHeader& header, const StateRegister& want,
       problems.push_back(fmt::format("{} ({}) is not in the model", t.name.substr(0, 120),
                                      fmt::join(t.shape, ", ")));
   if (problems.empty()) return;
-  const size_t total = problems.size();
-  problems.resize(std::min(total, kMostProblemsShown));
-  if (total > problems.size())
-    problems.push_back(fmt::format("... and {} more", total - problems.size()));
   fail_user(
       "the weights in {} do not fit the model ({} problems); give a file of the same model, or "
       "change the model section:\n  {}",
-      path, total, fmt::join(problems, "\n  "));
+      path, problems.size(), listed(problems));
 }
 
 // Reads 16-bit elements from byte `at` on and widens them into `to`.

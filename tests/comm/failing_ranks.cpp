@@ -42,6 +42,9 @@ void go_wrong(const std::string& how, Communicator& comm) {
   } else if (how == "size") {
     if (culprit) data.resize(5);
     add_four(comm, data);
+  } else if (how == "large") {  // the first rank instead
+    if (comm.rank() == 0) data.resize(1 << 20);
+    add_four(comm, data);
   } else if (how == "kind") {
     if (culprit)
       comm.barrier();

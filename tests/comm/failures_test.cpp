@@ -83,6 +83,13 @@ TEST_CASE("every rank names both sides where sizes or kinds differ") {
     for (int r : {0, 1, 2})
       check_line(size, r, first + "rank 2 at all_reduce #4 \\(20 bytes of f32\\)");
   }
+  for (const Outcome& large : run_all("large")) {
+    for (int r : {0, 1, 2})
+      check_line(large, r,
+                 "(rank \\d stopped the run: )?the ranks do not do the same: rank 0 is at "
+                 "all_reduce #4 \\(4194304 bytes of f32\\), rank 1 at all_reduce #4 "
+                 "\\(16 bytes of f32\\)");
+  }
   const Outcome kind = run("kind", "auto");
   for (int r : {0, 1, 2}) check_line(kind, r, first + "rank 2 at barrier #4");
 }

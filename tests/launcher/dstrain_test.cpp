@@ -20,8 +20,8 @@ using nlohmann::json;
 
 TEST_CASE("a run writes what the contract names, on one rank and on two") {
   const auto ranks = GENERATE("1", "2");
-  const Place place;
-  Program program = place.train(std::string("--num_gpus ") + ranks);
+  const RunFolder place;
+  RunningProgram program = place.train(std::string("--num_gpus ") + ranks);
   CHECK(program.wait() == 0);
   CAPTURE(program.text());
   std::istringstream lines(place.read("out/metrics.jsonl"));
@@ -39,8 +39,9 @@ TEST_CASE("a run writes what the contract names, on one rank and on two") {
 }
 
 TEST_CASE("without --output a run is found by its configuration's name") {
-  const Place place;
-  Program program = place.start(std::string(DSTRAIN_PROGRAM) + " train --config c.json --steps 0");
+  const RunFolder place;
+  RunningProgram program =
+      place.start(std::string(DSTRAIN_PROGRAM) + " train --config c.json --steps 0");
   CHECK(program.wait() == 0);
   CHECK(fs::exists(place.root / "runs/c/model.safetensors"));
 }
@@ -67,9 +68,9 @@ TEST_CASE("wrong input is one error and status 1, before anything is started") {
       {"--set dstrain.trace=tmp", "dstrain\\.trace tmp is a directory: name a file"},
   }));
   CAPTURE(mistake.options);
-  const Place place;
+  const RunFolder place;
   place.write("empty.txt", "");
-  Program program = place.train("--num_gpus 2 " + mistake.options);
+  RunningProgram program = place.train("--num_gpus 2 " + mistake.options);
   CHECK(program.wait() == 1);
   const std::string error = only_error(program.text());
   CAPTURE(error);
@@ -79,17 +80,17 @@ TEST_CASE("wrong input is one error and status 1, before anything is started") {
 }
 
 TEST_CASE("an output directory that cannot be is an error before the start") {
-  const Place place;
+  const RunFolder place;
   place.write("file", "");
-  Program program =
+  RunningProgram program =
       place.start(std::string(DSTRAIN_PROGRAM) + " --config c.json --output file/sub");
   CHECK(program.wait() == 1);
   CHECK(only_error(program.text()).starts_with("cannot make the output directory file/sub"));
 }
 
 TEST_CASE("a rank killed with -9 ends the run within 10 s, by name") {
-  const Place place;
-  Program program = place.train("--num_gpus 2 --steps 100000000");
+  const RunFolder place;
+  RunningProgram program = place.train("--num_gpus 2 --steps 100000000");
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
   pid_t rank = 0;  // the newest process is a rank
   for (const pid_t pid : processes_with(place.token())) rank = std::max(rank, pid);
@@ -108,8 +109,8 @@ TEST_CASE("a signal ends a run after its step, with weights and checkpoint") {
   const auto [ranks, number, status] =
       GENERATE(table<std::string, int, int>({{"1", SIGINT, 130}, {"2", SIGTERM, 143}}));
   CAPTURE(ranks);
-  const Place place;
-  Program program = place.train("--steps 100000000 --num_gpus " + ranks);
+  const RunFolder place;
+  RunningProgram program = place.train("--steps 100000000 --num_gpus " + ranks);
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
   ::kill(program.pid(), number);
   CHECK(program.wait() == status);
@@ -121,9 +122,9 @@ TEST_CASE("a signal ends a run after its step, with weights and checkpoint") {
 }
 
 TEST_CASE("a full disk while writing is one error and status 2") {
-  const Place place;
+  const RunFolder place;
   // A limit on file sizes (2 MB) refuses bytes as a full disk does; the weights are 3 MB.
-  Program program =
+  RunningProgram program =
       place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
                   place.token() + " --steps 1 --set dstrain.model.n_embd=256'");
   CHECK(program.wait() == 2);
@@ -142,7 +143,7 @@ TEST_CASE("at stage 3 a model trains that is larger than what a rank may hold") 
       " --set dstrain.model.n_embd=384 --set dstrain.model.n_layer=8 --set dstrain.eval_interval=0"
       " --set dstrain.model.block_size=8 --set zero_optimization.stage3_max_reuse_distance=0"
       " --set zero_optimization.stage3_param_persistence_threshold=0";
-  const Place place;
+  const RunFolder place;
   // Kilobytes of private writable memory that each process may have; what peers read is not in it.
   const auto train = [&](int64_t limit, const std::string& stage) {
     return place.start("/bin/sh -c 'ulimit -d " + std::to_string(limit) +
@@ -151,10 +152,10 @@ TEST_CASE("at stage 3 a model trains that is larger than what a rank may hold") 
                        {{"OMP_NUM_THREADS", "1"}});
   };
   constexpr int64_t kLimit = 180'000;
-  Program whole = train(kLimit, "0");
+  RunningProgram whole = train(kLimit, "0");
   CHECK(whole.wait() == 2);
   CHECK_FALSE(fs::exists(place.root / "out/model.safetensors"));
-  Program sharded = train(kLimit, "3");
+  RunningProgram sharded = train(kLimit, "3");
   CHECK(sharded.wait() == 0);
   CAPTURE(sharded.text());
   const std::string steps = place.read("out/metrics.jsonl");
@@ -164,24 +165,26 @@ TEST_CASE("at stage 3 a model trains that is larger than what a rank may hold") 
 }
 
 TEST_CASE("under a user's mpirun the program is one rank of it") {
-  const Place place;
+  const RunFolder place;
   const Environment root = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                             {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   const std::string mpirun = "mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM " ";
   SECTION("and trains") {
-    Program program = place.start(mpirun + "--config c.json --num_gpus 2 " + place.token(), root);
+    RunningProgram program =
+        place.start(mpirun + "--config c.json --num_gpus 2 " + place.token(), root);
     CHECK(program.wait() == 0);
     CAPTURE(program.text());
     CHECK(lines_of(place.read("out/metrics.jsonl")) == 6);
   }
   SECTION("and reports wrong input once") {
-    Program program =
+    RunningProgram program =
         place.start(mpirun + "--config c.json --data nowhere.txt " + place.token(), root);
     CHECK(program.wait() == 1);
     CHECK(only_error(program.text()).find("nowhere.txt") != std::string::npos);
   }
   SECTION("and refuses another number of ranks once") {
-    Program program = place.start(mpirun + "--config c.json --num_gpus 3 " + place.token(), root);
+    RunningProgram program =
+        place.start(mpirun + "--config c.json --num_gpus 3 " + place.token(), root);
     CHECK(program.wait() == 1);
     CHECK(only_error(program.text()) ==
           "--num_gpus is 3, but mpirun started 2 ranks: leave --num_gpus out");
@@ -190,11 +193,11 @@ TEST_CASE("under a user's mpirun the program is one rank of it") {
 
 TEST_CASE("a checkpoint of another model is refused once, details on lines of their own") {
   const auto ranks = GENERATE("1", "2");
-  const Place place;
+  const RunFolder place;
   REQUIRE(place.train("--save_interval 2").wait() == 0);
-  Program program = place.start(std::string(DSTRAIN_PROGRAM) +
-                                " --config c.json --output again --resume out --num_gpus " + ranks +
-                                " --set dstrain.model.n_embd=32");
+  RunningProgram program = place.start(std::string(DSTRAIN_PROGRAM) +
+                                       " --config c.json --output again --resume out --num_gpus " +
+                                       ranks + " --set dstrain.model.n_embd=32");
   CHECK(program.wait() == 1);
   CAPTURE(program.text());
   CHECK(only_error(program.text()).find("does not fit this run") != std::string::npos);
@@ -202,9 +205,10 @@ TEST_CASE("a checkpoint of another model is refused once, details on lines of th
 }
 
 TEST_CASE("plan and check print to standard output, as text and as JSON") {
-  const Place place;
+  const RunFolder place;
   const std::string program = DSTRAIN_PROGRAM " ";
-  Program plan = place.start(program + "plan --config c.json --num_gpus 2 --rank 1 --json 2>err");
+  RunningProgram plan =
+      place.start(program + "plan --config c.json --num_gpus 2 --rank 1 --json 2>err");
   CHECK(plan.wait() == 0);
   const json object = json::parse(plan.text());
   CHECK(object["ranks"] == 2);
@@ -214,21 +218,21 @@ TEST_CASE("plan and check print to standard output, as text and as JSON") {
     if (name != "total") sum += bytes.get<int64_t>();
   CHECK(sum == object["memory"]["total"]);
 
-  Program text = place.start(program + "plan --config c.json 2>err");
+  RunningProgram text = place.start(program + "plan --config c.json 2>err");
   CHECK(text.wait() == 0);
   CHECK(text.wrote("rank 0 of 1"));
 
-  Program check = place.start(program + "check --config c.json --json 2>err");
+  RunningProgram check = place.start(program + "check --config c.json --json 2>err");
   CHECK(check.wait() == 0);
   CHECK(json::parse(check.text()).is_array());
   CHECK(place.read("err").empty());
 
   place.write("bad.json", R"({"gradient_clipp1ng": 1})");
-  Program bad = place.start(program + "check --config bad.json 2>err");
+  RunningProgram bad = place.start(program + "check --config bad.json 2>err");
   CHECK(bad.wait() == 1);
   CHECK(bad.wrote("gradient_clipping"));
 
-  Program full = place.start(program + "plan --config c.json >/dev/full");
+  RunningProgram full = place.start(program + "plan --config c.json >/dev/full");
   CHECK(full.wait() == 2);
   CHECK(only_error(full.text()) == "cannot write to standard output: No space left on device");
 }
@@ -236,8 +240,8 @@ TEST_CASE("plan and check print to standard output, as text and as JSON") {
 TEST_CASE(
     "estimate prints DeepSpeed's tables and the plan's bytes, whatever ZeRO stage is configured") {
   const auto stage = GENERATE("0", "3");
-  const Place place;
-  Program estimate = place.start(
+  const RunFolder place;
+  RunningProgram estimate = place.start(
       std::string(DSTRAIN_PROGRAM) + " estimate --config c.json --num_gpus 2 --num_nodes 2 --set " +
       "zero_optimization.stage=" + stage + " --set zero_optimization.offload_param.device=none");
   CHECK(estimate.wait() == 0);
@@ -251,45 +255,47 @@ TEST_CASE(
 }
 
 TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
-  const Place place;
-  Program estimate = place.start(std::string(DSTRAIN_PROGRAM) +
-                                 " estimate --config c.json --num_gpus 2 --set "
-                                 "zero_optimization.stage=2 --set zero_optimization.zenflow={} "
-                                 "--set zero_optimization.zero_hpz_partition_size=2");
+  const RunFolder place;
+  RunningProgram estimate =
+      place.start(std::string(DSTRAIN_PROGRAM) +
+                  " estimate --config c.json --num_gpus 2 --set "
+                  "zero_optimization.stage=2 --set zero_optimization.zenflow={} "
+                  "--set zero_optimization.zero_hpz_partition_size=2");
   CHECK(estimate.wait() == 0);
   CAPTURE(estimate.text());
   CHECK(estimate.wrote(
       "ZeRO stage 2 without zenflow, zero_hpz_partition_size, not available yet, f32"));
-  Program wrong = place.start(std::string(DSTRAIN_PROGRAM) +
-                              " estimate --config c.json --num_gpus 2 --set "
-                              "zero_optimization.zenflow={} --set pipeline.stages=2");
+  RunningProgram wrong = place.start(std::string(DSTRAIN_PROGRAM) +
+                                     " estimate --config c.json --num_gpus 2 --set "
+                                     "zero_optimization.zenflow={} --set pipeline.stages=2");
   CHECK(wrong.wait() == 1);
 }
 
 TEST_CASE("generate continues a prompt, the same for the same seed") {
-  const Place place;
+  const RunFolder place;
   REQUIRE(place.train("").wait() == 0);
   const std::string generate = DSTRAIN_PROGRAM " generate --run out --tokens 12 ";
-  Program first = place.start(generate + "--prompt 'the quick' --seed 5 2>err");
+  RunningProgram first = place.start(generate + "--prompt 'the quick' --seed 5 2>err");
   CHECK(first.wait() == 0);
   CHECK(first.text().starts_with("the quick"));
   CHECK(first.text().size() == 9 + 12 + 1);
-  Program again = place.start(generate + "--prompt 'the quick' --seed 5 2>err");
+  RunningProgram again = place.start(generate + "--prompt 'the quick' --seed 5 2>err");
   CHECK(again.wait() == 0);
   CHECK(again.text() == first.text());
 
-  Program greedy = place.start(generate + "--prompt_ids 1,2 --temperature 0");
+  RunningProgram greedy = place.start(generate + "--prompt_ids 1,2 --temperature 0");
   CHECK(greedy.wait() == 0);
-  Program outside = place.start(generate + "--prompt_ids 1,99");
+  RunningProgram outside = place.start(generate + "--prompt_ids 1,99");
   CHECK(outside.wait() == 1);
   CHECK(only_error(outside.text()) == "--prompt_ids: 99 is outside the vocabulary of 28 ids");
-  Program strange = place.start(generate + "--prompt 'the QUICK'");
+  RunningProgram strange = place.start(generate + "--prompt 'the QUICK'");
   CHECK(strange.wait() == 1);
   CHECK(only_error(strange.text()).find("\"Q\"") != std::string::npos);
-  Program empty = place.start(generate + "--prompt ''");
+  RunningProgram empty = place.start(generate + "--prompt ''");
   CHECK(empty.wait() == 1);
   CHECK(only_error(empty.text()).find("empty") != std::string::npos);
-  Program nowhere = place.start(DSTRAIN_PROGRAM " generate --run nowhere --tokens 1 --prompt x");
+  RunningProgram nowhere =
+      place.start(DSTRAIN_PROGRAM " generate --run nowhere --tokens 1 --prompt x");
   CHECK(nowhere.wait() == 1);
   CHECK(only_error(nowhere.text()).find("nowhere/resolved_config.json") != std::string::npos);
 }

@@ -23,7 +23,7 @@ std::string program(const std::vector<std::string>& words) {
   return shell_command(command);
 }
 
-bool nothing_ran(const Place& place) {
+bool nothing_ran(const RunFolder& place) {
   for (const auto& entry : fs::recursive_directory_iterator(place.root))
     if (entry.path().filename() == "ran") return false;
   return true;
@@ -39,11 +39,11 @@ std::vector<std::string> environment_of(pid_t pid) {
 
 TEST_CASE("paths are data, on one rank and on two") {
   const std::string ranks = GENERATE("1", "2");
-  const Place place;
+  const RunFolder place;
   const std::string name = "it's a \"trap\"; touch ran; $(touch ran) `touch ran` \\ * \n-x";
   fs::rename(place.root / "c.json", place.root / (name + ".json"));
   fs::rename(place.root / "text.txt", place.root / (name + ".txt"));
-  Program run =
+  RunningProgram run =
       place.start(program({"--config", name + ".json", "--data", name + ".txt", "--output",
                            name + " out", "--num_gpus", ranks, "--steps", "1"}));
   CHECK(run.wait() == 0);
@@ -54,7 +54,7 @@ TEST_CASE("paths are data, on one rank and on two") {
 
 TEST_CASE("values of variables are data, and reach every rank") {
   const auto ranks = GENERATE(1, 2);
-  const Place place;
+  const RunFolder place;
   place.write(".deepspeed_env", "# ours\nFROM_FILE=$(touch ran) 'x'\nBOTH=file\n");
   std::vector<std::string> words = {
       "--config", "c.json",    place.token(), "--num_gpus",  std::to_string(ranks),
@@ -66,7 +66,7 @@ TEST_CASE("values of variables are data, and reach every rank") {
     expected.push_back("TRAP" + std::to_string(i) + "=" + kTraps[i]);
     words.insert(words.end(), {"--export", expected.back()});
   }
-  Program run = place.start(program(words), {{"OWN", "`touch ran`"}, {"NCCL_DEBUG", "a b"}});
+  RunningProgram run = place.start(program(words), {{"OWN", "`touch ran`"}, {"NCCL_DEBUG", "a b"}});
   REQUIRE(wait_until([&] { return run.wrote("step=3 "); }, 30));
   int seen = 0;  // ranks; with several, the launching process and mpirun have the words too
   for (const pid_t pid : processes_with(place.token())) {
@@ -90,22 +90,22 @@ TEST_CASE("values of variables are data, and reach every rank") {
 }
 
 TEST_CASE("a number of threads that is exported is that of one rank, too") {
-  const Place place;
-  Program run = place.train("--steps 100000000 --export OMP_NUM_THREADS=1");
+  const RunFolder place;
+  RunningProgram run = place.train("--steps 100000000 --export OMP_NUM_THREADS=1");
   REQUIRE(wait_until([&] { return run.wrote("step=3 "); }, 30));
   const std::vector<std::string> variables = environment_of(run.pid());
   CHECK(std::find(variables.begin(), variables.end(), "OMP_NUM_THREADS=1") != variables.end());
 }
 
 TEST_CASE("hostile host names are refused before anything is started, with file and line") {
-  const Place place;
+  const RunFolder place;
   std::vector<std::string> names = kTraps;
   names.insert(names.end(), {"-oProxyCommand=touch ran", "-oProxyCommand=touch${IFS}ran", "--help",
                              "a b", "'n1'", "n1\x1b[2J", "n1\x01"});
   for (const std::string& name : names) {
     CAPTURE(name);
     place.write("hosts", "# a comment\n" + name + " slots=2\n");
-    Program run = place.start(program({"hosts", "-H", "hosts"}));
+    RunningProgram run = place.start(program({"hosts", "-H", "hosts"}));
     CHECK(run.wait() == 1);
     const std::string error = only_error(run.text());
     CAPTURE(error);
@@ -117,7 +117,7 @@ TEST_CASE("hostile host names are refused before anything is started, with file 
   for (const std::string& name : names)
     for (const std::string option : {"--include=", "--exclude="}) {
       CAPTURE(name);
-      Program run = place.start(program({"hosts", "-H", "hosts", option + name}));
+      RunningProgram run = place.start(program({"hosts", "-H", "hosts", option + name}));
       CHECK(run.wait() == 1);
       CHECK(only_error(run.text()).starts_with(option.substr(0, option.size() - 1) + ": "));
       CHECK(lines_of(run.text()) == 1);
@@ -127,20 +127,20 @@ TEST_CASE("hostile host names are refused before anything is started, with file 
 
 TEST_CASE(
     "a hostfile of 10,000 hosts is printed, one with lines of a megabyte is read or refused") {
-  const Place place;
+  const RunFolder place;
   std::string text;
   for (int i = 0; i < 10000; ++i) text += "node" + std::to_string(i) + " slots=6\n";
   place.write("hosts", text);
-  Program run = place.start(program({"hosts", "-H", "hosts"}) + " | tail -n 2");
+  RunningProgram run = place.start(program({"hosts", "-H", "hosts"}) + " | tail -n 2");
   CHECK(run.wait() == 0);
   CHECK(run.text() == "node9999  0-5    59994-59999\n10000 hosts, 60000 ranks\n");
 
   const std::string megabyte(1 << 20, 'a');
   place.write("hosts", "#" + megabyte + "\nn1 slots=1 #" + megabyte + "\n");
-  Program comments = place.start(program({"hosts", "-H", "hosts"}));
+  RunningProgram comments = place.start(program({"hosts", "-H", "hosts"}));
   CHECK(comments.wait() == 0);
   place.write("hosts", megabyte + " slots=1\n");
-  Program name = place.start(program({"hosts", "-H", "hosts"}));
+  RunningProgram name = place.start(program({"hosts", "-H", "hosts"}));
   CHECK(name.wait() == 1);
   CHECK(only_error(name.text()).size() < 200);
 }

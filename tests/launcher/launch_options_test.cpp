@@ -10,14 +10,14 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-TrainArguments parse(Words words) {
+TrainArguments parse_train(Words words) {
   words.insert(words.begin(), {"--config", "c.json"});
   return std::get<TrainArguments>(parse_arguments(words));
 }
 
 std::string error_of(const Words& words) {
   try {
-    parse(words);
+    parse_train(words);
   } catch (const UserError& e) {
     return e.what();
   }
@@ -25,43 +25,43 @@ std::string error_of(const Words& words) {
 }
 
 TEST_CASE("every option of the start reaches its field") {
-  const TrainArguments a = parse({"--hostfile",
-                                  "hosts",
-                                  "--include",
-                                  "n1:0,2@n2",
-                                  "--exclude",
-                                  "n3",
-                                  "--num_nodes",
-                                  "2",
-                                  "--num_gpus",
-                                  "4",
-                                  "--launcher",
-                                  "openmpi",
-                                  "--master_addr",
-                                  "10.0.0.1",
-                                  "--master_port",
-                                  "29501",
-                                  "--ssh_port",
-                                  "2222",
-                                  "--no_ssh_check",
-                                  "--force_multi",
-                                  "--save_pid",
-                                  "--enable_each_rank_log",
-                                  "logs",
-                                  "--bind_cores_to_rank",
-                                  "--bind_core_list",
-                                  "0-3,8",
-                                  "--export",
-                                  "A=1",
-                                  "--export",
-                                  "B",
-                                  "--export",
-                                  "C=",
-                                  "--max_restarts",
-                                  "3",
-                                  "--elastic",
-                                  "--dry_run",
-                                  "--quiet"});
+  const TrainArguments a = parse_train({"--hostfile",
+                                        "hosts",
+                                        "--include",
+                                        "n1:0,2@n2",
+                                        "--exclude",
+                                        "n3",
+                                        "--num_nodes",
+                                        "2",
+                                        "--num_gpus",
+                                        "4",
+                                        "--launcher",
+                                        "openmpi",
+                                        "--master_addr",
+                                        "10.0.0.1",
+                                        "--master_port",
+                                        "29501",
+                                        "--ssh_port",
+                                        "2222",
+                                        "--no_ssh_check",
+                                        "--force_multi",
+                                        "--save_pid",
+                                        "--enable_each_rank_log",
+                                        "logs",
+                                        "--bind_cores_to_rank",
+                                        "--bind_core_list",
+                                        "0-3,8",
+                                        "--export",
+                                        "A=1",
+                                        "--export",
+                                        "B",
+                                        "--export",
+                                        "C=",
+                                        "--max_restarts",
+                                        "3",
+                                        "--elastic",
+                                        "--dry_run",
+                                        "--quiet"});
   const LaunchOptions& o = a.launch;
   CHECK(o.hosts.hostfile == "hosts");
   CHECK(o.hosts.include == "n1:0,2@n2");
@@ -88,18 +88,18 @@ TEST_CASE("every option of the start reaches its field") {
 
 TEST_CASE("DeepSpeed's short names and other spellings work") {
   const LaunchOptions o =
-      parse({"-H", "hosts", "-i", "n1", "-e", "n2", "-q", "--num_accelerators", "3"}).launch;
+      parse_train({"-H", "hosts", "-i", "n1", "-e", "n2", "-q", "--num_accelerators", "3"}).launch;
   CHECK(o.hosts.hostfile == "hosts");
   CHECK(o.hosts.include == "n1");
   CHECK(o.hosts.exclude == "n2");
   CHECK(o.quiet);
   CHECK(o.hosts.slots_each == 3);
-  CHECK(parse({"-Hhosts"}).launch.hosts.hostfile == "hosts");
-  CHECK(parse({"--launcher=SLURM"}).launch.front == Front::slurm);
+  CHECK(parse_train({"-Hhosts"}).launch.hosts.hostfile == "hosts");
+  CHECK(parse_train({"--launcher=SLURM"}).launch.front == Front::slurm);
 }
 
 TEST_CASE("what is not given of the start is absent") {
-  const LaunchOptions o = parse({}).launch;
+  const LaunchOptions o = parse_train({}).launch;
   CHECK(o.hosts.hostfile.empty());
   CHECK_FALSE(o.hosts.nodes.has_value());
   CHECK_FALSE(o.hosts.slots_each.has_value());
@@ -123,10 +123,10 @@ TEST_CASE("hosts takes what chooses hosts and slots") {
 }
 
 TEST_CASE("--launcher_args is split at blanks outside quotes, and nothing is expanded") {
-  CHECK(parse({"--launcher_args", "--mca btl tcp"}).launch.launcher_args ==
+  CHECK(parse_train({"--launcher_args", "--mca btl tcp"}).launch.launcher_args ==
         Words{"--mca", "btl", "tcp"});
-  CHECK(parse({"--launcher_args=-x  'a b'c \"$(id)\" \t'' \"it's\" ~/*"}).launch.launcher_args ==
-        Words{"-x", "a bc", "$(id)", "", "it's", "~/*"});
+  CHECK(parse_train({"--launcher_args=-x  'a b'c \"$(id)\" \t'' \"it's\" ~/*"})
+            .launch.launcher_args == Words{"-x", "a bc", "$(id)", "", "it's", "~/*"});
 }
 
 TEST_CASE("a wrong option of the start is one line that says what to do") {
@@ -167,10 +167,10 @@ TEST_CASE("a wrong option of the start is one line that says what to do") {
 
 TEST_CASE("--elastic says what a restart may do, so there must be one") {
   CHECK_THROWS_WITH(
-      refuse_contradictions(parse({"--elastic"}).launch),
+      refuse_contradictions(parse_train({"--elastic"}).launch),
       "--elastic says that a restart may leave out a host that failed: add --max_restarts N, or "
       "leave --elastic out");
-  CHECK_NOTHROW(refuse_contradictions(parse({"--elastic", "--max_restarts=1"}).launch));
+  CHECK_NOTHROW(refuse_contradictions(parse_train({"--elastic", "--max_restarts=1"}).launch));
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ TEST_CASE("without mpirun the weights are those of a run with it, to the bit") {
       GENERATE("--num_gpus 2", "--num_gpus 4 --set zero_optimization.stage=3");
   std::string weights[2];
   for (const bool with : {false, true}) {
-    const Place place;
-    Program program = place.train(options, with ? Environment{} : kNoMpirun);
+    const RunFolder place;
+    RunningProgram program = place.train(options, with ? Environment{} : kNoMpirun);
     CHECK(program.wait() == 0);
     CAPTURE(program.text());
     CHECK(program.wrote(with ? ", started by mpirun\n" : ", started by the rank starter\n"));
@@ -32,8 +32,9 @@ TEST_CASE("without mpirun the weights are those of a run with it, to the bit") {
 
 TEST_CASE("a rank that is killed is named the same way without mpirun, and nothing is left") {
   const bool with = GENERATE(false, true);
-  const Place place;
-  Program program = place.train("--num_gpus 2 --steps 100000000", with ? Environment{} : kNoMpirun);
+  const RunFolder place;
+  RunningProgram program =
+      place.train("--num_gpus 2 --steps 100000000", with ? Environment{} : kNoMpirun);
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
   auto processes = processes_with(place.token());
   std::sort(processes.begin(), processes.end());
@@ -47,16 +48,16 @@ TEST_CASE("a rank that is killed is named the same way without mpirun, and nothi
 }
 
 TEST_CASE("without mpirun a signal lets the ranks finish, and a restart works") {
-  const Place place;
+  const RunFolder place;
   SECTION("a signal") {
-    Program program = place.train("--num_gpus 2 --steps 100000000", kNoMpirun);
+    RunningProgram program = place.train("--num_gpus 2 --steps 100000000", kNoMpirun);
     REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
     ::kill(program.pid(), SIGTERM);
     CHECK(program.wait() == 143);
     CHECK_FALSE(program.wrote("dstrain: error"));
   }
   SECTION("one rank that can be started again") {
-    Program program = place.train("--max_restarts 1 --save_interval 2", kNoMpirun);
+    RunningProgram program = place.train("--max_restarts 1 --save_interval 2", kNoMpirun);
     CHECK(program.wait() == 0);
     CHECK(program.wrote("step=4 "));
   }
@@ -64,8 +65,9 @@ TEST_CASE("without mpirun a signal lets the ranks finish, and a restart works") 
 }
 
 TEST_CASE("messages between ranks that mpirun did not start are refused, once") {
-  const Place place;
-  Program program = place.train("--num_gpus 2", {{"PATH", "/nowhere"}, {"DSTRAIN_COMM", "mpi"}});
+  const RunFolder place;
+  RunningProgram program =
+      place.train("--num_gpus 2", {{"PATH", "/nowhere"}, {"DSTRAIN_COMM", "mpi"}});
   CHECK(program.wait() == 1);
   CHECK(
       only_error(program.text()) ==
@@ -75,9 +77,9 @@ TEST_CASE("messages between ranks that mpirun did not start are refused, once") 
 }
 
 TEST_CASE("the rank starter is no command for people") {
-  const Place place;
-  Program program = place.start(std::string(DSTRAIN_PROGRAM) + " rank_starter 2 --config c.json " +
-                                place.token());
+  const RunFolder place;
+  RunningProgram program = place.start(std::string(DSTRAIN_PROGRAM) +
+                                       " rank_starter 2 --config c.json " + place.token());
   CHECK(program.wait() == 1);
   CHECK(only_error(program.text()) ==
         "rank_starter is a part of dstrain that it starts itself: use dstrain --num_gpus 2");

@@ -23,7 +23,7 @@ constexpr const char* kConfig = R"({
 
 }  // namespace
 
-Place::Place() {
+RunFolder::RunFolder() {
   std::string name = (fs::temp_directory_path() / "dstrain_place_XXXXXX").string();
   REQUIRE(::mkdtemp(name.data()) != nullptr);
   root = name;
@@ -34,32 +34,32 @@ Place::Place() {
   fs::create_directory(root / "tmp");
 }
 
-Place::~Place() {
+RunFolder::~RunFolder() {
   for (const pid_t pid : processes_with(token())) ::kill(pid, SIGKILL);
   fs::remove_all(root);
 }
 
-void Place::write(const std::string& name, const std::string& text) const {
+void RunFolder::write(const std::string& name, const std::string& text) const {
   std::ofstream(root / name) << text;
 }
 
-std::string Place::read(const std::string& name) const {
+std::string RunFolder::read(const std::string& name) const {
   std::ostringstream all;
   all << std::ifstream(root / name).rdbuf();
   return all.str();
 }
 
-Program Place::start(const std::string& words, const Environment& added) const {
+RunningProgram RunFolder::start(const std::string& words, const Environment& added) const {
   Environment all = added;
   all.emplace_back("TMPDIR", path("tmp"));
-  return Program({"/bin/sh", "-c", "cd " + root.string() + " && exec " + words}, all);
+  return RunningProgram({"/bin/sh", "-c", "cd " + root.string() + " && exec " + words}, all);
 }
 
-Program Place::train(const std::string& options, const Environment& added) const {
+RunningProgram RunFolder::train(const std::string& options, const Environment& added) const {
   return start(std::string(DSTRAIN_PROGRAM) + " --config c.json " + token() + " " + options, added);
 }
 
-bool Place::nothing_left() const {
+bool RunFolder::nothing_left() const {
   return processes_with(token()).empty() && fs::is_empty(root / "tmp");
 }
 

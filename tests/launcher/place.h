@@ -8,9 +8,9 @@
 
 namespace dstrain {
 
-struct Place {
-  Place();
-  ~Place();  // kills what still runs there
+struct RunFolder {
+  RunFolder();
+  ~RunFolder();  // kills what still runs there
   std::string path(const std::string& name) const { return (root / name).string(); }
   void write(const std::string& name, const std::string& text) const;
   std::string read(const std::string& name) const;
@@ -18,9 +18,9 @@ struct Place {
   std::string token() const { return "--output=" + path("out"); }
 
   // Starts `words` by a shell, which enters the directory first.
-  Program start(const std::string& words, const Environment& added = {}) const;
+  RunningProgram start(const std::string& words, const Environment& added = {}) const;
   // Starts the program that is under test there, with c.json and an output directory `out`.
-  Program train(const std::string& options, const Environment& added = {}) const;
+  RunningProgram train(const std::string& options, const Environment& added = {}) const;
   bool nothing_left() const;
   std::filesystem::path root;
 };

@@ -21,21 +21,21 @@ bool wait_until(const std::function<bool()>& done, double seconds) {
   return true;
 }
 
-Program::Program(const std::vector<std::string>& command, const Environment& added)
+RunningProgram::RunningProgram(const std::vector<std::string>& command, const Environment& added)
     : child_(command, added) {}
 
-const std::string& Program::text() {
+const std::string& RunningProgram::text() {
   std::array<char, 4096> buffer{};
   for (ssize_t n = 0; (n = ::read(child_.output(), buffer.data(), buffer.size())) > 0;)
     text_.append(buffer.data(), static_cast<size_t>(n));
   return text_;
 }
 
-bool Program::wrote(const std::string& part) {
+bool RunningProgram::wrote(const std::string& part) {
   return text().find(part) != std::string::npos;
 }
 
-int Program::wait(double seconds) {
+int RunningProgram::wait(double seconds) {
   const bool ended = wait_until(
       [this] {
         text();

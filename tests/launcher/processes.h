@@ -14,9 +14,9 @@ namespace dstrain {
 bool wait_until(const std::function<bool()>& done, double seconds);
 
 // A program under test with all it has written so far.
-class Program {
+class RunningProgram {
  public:
-  Program(const std::vector<std::string>& command, const Environment& added);
+  RunningProgram(const std::vector<std::string>& command, const Environment& added);
   // Everything written so far, standard output and error together.
   const std::string& text();
   bool wrote(const std::string& part);

@@ -13,7 +13,7 @@ namespace {
 std::string said_by(const std::string& shell, const std::vector<std::string>& words) {
   std::vector<std::string> command = {"/usr/bin/printf", "%s\n"};
   command.insert(command.end(), words.begin(), words.end());
-  Program program({"/bin/" + shell, "-c", shell_command(command)}, {});
+  RunningProgram program({"/bin/" + shell, "-c", shell_command(command)}, {});
   CHECK(program.wait() == 0);
   return program.text();
 }
@@ -52,7 +52,7 @@ TEST_CASE("a shell reads words of any bytes as they are") {
 TEST_CASE("the first word is a program, never a keyword or an assignment") {
   for (const std::string word : {"if", "A=b", "!", "{", "time"}) {
     CAPTURE(word);
-    Program program({"/bin/sh", "-c", shell_command({word, "x"})}, {});
+    RunningProgram program({"/bin/sh", "-c", shell_command({word, "x"})}, {});
     CHECK((word == "time" || program.wait() == 127));  // not found; `time` may be installed
   }
 }

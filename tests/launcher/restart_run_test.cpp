@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 // The newest process is a rank.
-void kill_a_rank(const Place& place) {
+void kill_a_rank(const RunFolder& place) {
   pid_t rank = 0;
   for (const pid_t pid : processes_with(place.token())) rank = std::max(rank, pid);
   REQUIRE(rank > 0);
@@ -24,7 +24,7 @@ void kill_a_rank(const Place& place) {
 }
 
 // What must not depend on anything but the run's input: metrics.jsonl without times.
-std::vector<json> history_of(const Place& place) {
+std::vector<json> history_of(const RunFolder& place) {
   std::vector<json> lines;
   std::istringstream text(place.read("out/metrics.jsonl"));
   for (std::string line; std::getline(text, line);) {
@@ -38,8 +38,8 @@ TEST_CASE("a run with a killed rank goes on from its newest checkpoint to the sa
   const auto ranks = GENERATE("1", "2");
   const std::string options =
       std::string("--steps 1500 --save_interval 100 --set steps_per_print=100 --num_gpus ") + ranks;
-  const Place place, undisturbed;
-  Program program = place.train(options + " --max_restarts 3");
+  const RunFolder place, undisturbed;
+  RunningProgram program = place.train(options + " --max_restarts 3");
   REQUIRE(wait_until([&] { return program.wrote("step=500 "); }, 60));
   kill_a_rank(place);
   REQUIRE(wait_until([&] { return program.wrote("restart 1 of 3"); }, 20));
@@ -63,8 +63,8 @@ TEST_CASE("a run with a killed rank goes on from its newest checkpoint to the sa
 
 TEST_CASE("before the first checkpoint a restart begins from the beginning") {
   const std::string options = "--steps 600 --num_gpus 2 --set steps_per_print=100";
-  const Place place, undisturbed;
-  Program program = place.train(options + " --max_restarts 1");
+  const RunFolder place, undisturbed;
+  RunningProgram program = place.train(options + " --max_restarts 1");
   CHECK(wait_until([&] { return program.wrote("step=200 "); }, 60));
   kill_a_rank(place);
   CHECK(program.wait(60) == 0);
@@ -80,8 +80,8 @@ TEST_CASE("before the first checkpoint a restart begins from the beginning") {
 }
 
 TEST_CASE("a failure that comes again is reported once the restarts are used up") {
-  const Place place;
-  Program program =
+  const RunFolder place;
+  RunningProgram program =
       place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
                   place.token() + " --steps 1 --set dstrain.model.n_embd=256 --max_restarts 1'");
   CHECK(program.wait() == 2);
@@ -90,8 +90,8 @@ TEST_CASE("a failure that comes again is reported once the restarts are used up"
 }
 
 TEST_CASE("a signal of the user's ends a run that may be restarted") {
-  const Place place;
-  Program program = place.train("--steps 100000000 --num_gpus 2 --max_restarts 3");
+  const RunFolder place;
+  RunningProgram program = place.train("--steps 100000000 --num_gpus 2 --max_restarts 3");
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 143);
@@ -100,8 +100,9 @@ TEST_CASE("a signal of the user's ends a run that may be restarted") {
 }
 
 TEST_CASE("a signal of the user's ends the pause before a restart") {
-  const Place place;
-  Program program = place.train("--steps 100000000 --num_gpus 2 --max_restarts 3 --save_pid");
+  const RunFolder place;
+  RunningProgram program =
+      place.train("--steps 100000000 --num_gpus 2 --max_restarts 3 --save_pid");
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
   kill_a_rank(place);
   REQUIRE(wait_until([&] { return program.wrote("restart 1"); }, 20));

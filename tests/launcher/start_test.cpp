@@ -27,11 +27,11 @@ std::map<std::string, std::string> logs_in(const fs::path& directory) {
 
 TEST_CASE("each rank writes to a file of its own, the errors come here") {
   const auto ranks = GENERATE(1, 2);
-  const Place place;
+  const RunFolder place;
   const std::string options =
       "--enable_each_rank_log logs/deep --num_gpus " + std::to_string(ranks) + " ";
   SECTION("all that it says") {
-    Program program = place.train(options);
+    RunningProgram program = place.train(options);
     CHECK(program.wait() == 0);
     CHECK_FALSE(program.wrote("step="));
     CHECK(program.wrote("each rank writes to " + place.path("logs/deep/20")));
@@ -47,7 +47,7 @@ TEST_CASE("each rank writes to a file of its own, the errors come here") {
     CHECK(place.read(first).find("step=4 ") != std::string::npos);
   }
   SECTION("not the reason of its end") {
-    Program program =
+    RunningProgram program =
         place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
                     place.token() + " --steps 1 --set dstrain.model.n_embd=256 " + options + "'");
     CHECK(program.wait() == 2);
@@ -55,7 +55,7 @@ TEST_CASE("each rank writes to a file of its own, the errors come here") {
   }
   SECTION("not where a file is in the place of the directory") {
     place.write("logs", "");
-    Program program =
+    RunningProgram program =
         place.train("--enable_each_rank_log logs --num_gpus " + std::to_string(ranks));
     CHECK(program.wait() == 1);
     CHECK(only_error(program.text()).starts_with("--enable_each_rank_log: logs is no directory"));
@@ -64,8 +64,9 @@ TEST_CASE("each rank writes to a file of its own, the errors come here") {
 
 TEST_CASE("the launcher's id is in DeepSpeed's file while it lives") {
   const auto ranks = GENERATE("1", "2");
-  const Place place;
-  Program program = place.train(std::string("--save_pid --steps 100000000 --num_gpus ") + ranks);
+  const RunFolder place;
+  RunningProgram program =
+      place.train(std::string("--save_pid --steps 100000000 --num_gpus ") + ranks);
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
   const std::string id = std::to_string(program.pid());
   const std::string file = "/tmp/" + id + ".deepspeed";
@@ -78,20 +79,20 @@ TEST_CASE("the launcher's id is in DeepSpeed's file while it lives") {
 
 TEST_CASE("a quiet run says nothing, unless something is wrong") {
   const auto ranks = GENERATE("1", "2");
-  const Place place;
-  Program program = place.train(std::string("-q --num_gpus ") + ranks);
+  const RunFolder place;
+  RunningProgram program = place.train(std::string("-q --num_gpus ") + ranks);
   CHECK(program.wait() == 0);
   CHECK(program.text().empty());
   CHECK(lines_of(place.read("out/metrics.jsonl")) == 6);
-  Program wrong = place.train(std::string("-q --data nowhere --num_gpus ") + ranks);
+  RunningProgram wrong = place.train(std::string("-q --data nowhere --num_gpus ") + ranks);
   CHECK(wrong.wait() == 1);
   CHECK(only_error(wrong.text()).find("nowhere") != std::string::npos);
 }
 
 TEST_CASE("ranks run on the cores that they are bound to") {
-  const Place place;
+  const RunFolder place;
   const std::string core = std::to_string(usable_cores().back());
-  Program program = place.train("--steps 100000000 --bind_core_list " + core);
+  RunningProgram program = place.train("--steps 100000000 --bind_core_list " + core);
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
   CHECK(program.wrote(" 1 rank of 1 thread,"));
   const std::string status = place.read("/proc/" + std::to_string(program.pid()) + "/status");
@@ -99,7 +100,7 @@ TEST_CASE("ranks run on the cores that they are bound to") {
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 143);
 
-  Program two = place.train("--num_gpus 2 --bind_core_list " + core);
+  RunningProgram two = place.train("--num_gpus 2 --bind_core_list " + core);
   CHECK(two.wait() == 1);
   CHECK(only_error(two.text()) == "--bind_core_list: 1 core (" + core +
                                       ") for 2 ranks on a host: each rank needs one at least");
@@ -107,8 +108,8 @@ TEST_CASE("ranks run on the cores that they are bound to") {
 
 TEST_CASE("ranks that all get the signal, and get it twice, stop after their step") {
   const auto number = GENERATE(SIGUSR1, SIGTERM);
-  const Place place;
-  Program program =
+  const RunFolder place;
+  RunningProgram program =
       place.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
                   " --config c.json --steps 100000000 " +
                       place.token(),
@@ -126,8 +127,8 @@ TEST_CASE("ranks that all get the signal, and get it twice, stop after their ste
 }
 
 TEST_CASE("what needs a launching process is refused under a user's mpirun") {
-  const Place place;
-  Program program =
+  const RunFolder place;
+  RunningProgram program =
       place.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
                   " --config c.json --save_pid " +
                       place.token(),

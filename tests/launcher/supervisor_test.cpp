@@ -48,7 +48,7 @@ struct Run {
   }
   std::string token;
   fs::path temporary;
-  std::optional<Program> program;
+  std::optional<RunningProgram> program;
 };
 
 // The lines that report an error.

@@ -6,7 +6,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/plan/print.h"
-#include "tests/support/fake_library.h"
+#include "tests/plan/plans.h"
 
 using namespace dstrain;
 
@@ -18,18 +18,6 @@ Job small_job() {
   job.batch = {.train_batch = 12, .micro_batch = 2, .accumulation = 3};
   job.ranks = 2;
   return job;
-}
-
-Plan train_plan(const Job& job, Place place = {0, 1}) {
-  return make_rank_plan(job, place, FakeLibrary(), 1).train;
-}
-
-std::vector<std::string> op_names(const Plan& plan, const std::string& group) {
-  std::vector<std::string> names;
-  for (const Instruction& op : plan.program.instructions)
-    if (plan.program.groups[static_cast<size_t>(op.group)] == group)
-      names.emplace_back(name_of(op.op));
-  return names;
 }
 
 size_t count_ops(const Plan& plan, OpKind kind) {

@@ -5,7 +5,7 @@
 
 #include "runtime/plan/plan.h"
 #include "runtime/plan/print.h"
-#include "tests/support/fake_library.h"
+#include "tests/plan/plans.h"
 
 using namespace dstrain;
 
@@ -33,21 +33,6 @@ Job benchmark_job(RecomputeConfig recompute, int64_t layers) {
                .hidden_size = 16,
                .out_size = 16};
   return job;
-}
-
-Plan train_plan(const Job& job) {
-  return make_rank_plan(job, {0, 1}, FakeLibrary(), 1).train;
-}
-
-std::string group_of(const Plan& plan, const Instruction& op) {
-  return plan.program.groups[static_cast<size_t>(op.group)];
-}
-
-std::vector<std::string> op_names(const Plan& plan, const std::string& group) {
-  std::vector<std::string> names;
-  for (const Instruction& op : plan.program.instructions)
-    if (group_of(plan, op) == group) names.emplace_back(name_of(op.op));
-  return names;
 }
 
 // The groups of clones in the order of the list.

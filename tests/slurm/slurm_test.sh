@@ -81,10 +81,10 @@ has_once forced.out '2 ranks by srun'
 same_weights forced
 
 echo '-- a rank that is killed ends the step'
-job "srun $train --output killed --steps 100000000" >killed.sh
+job "srun $train --output $folder/killed --steps 100000000" >killed.sh
 id=$(sbatch --parsable --ntasks=2 --output=killed.out killed.sh)
 wait_for 60 has_lines killed/metrics.jsonl 10 || fail 'the job does not train'
-kill -KILL "$(pgrep -nf 'output killed')"
+kill -KILL "$(pgrep -nf "output $folder/killed")"
 wait_for 30 job_is "$id" FAILED || fail 'the job goes on'
 check grep -qE 'rank [01] .*died' killed.out
 

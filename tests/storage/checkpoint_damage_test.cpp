@@ -20,10 +20,10 @@ namespace {
 using Catch::Contains;
 namespace fs = std::filesystem;
 
-void save_alone(const std::string& dir, int64_t step, const std::vector<TensorSpec>& specs) {
+void save_alone(const std::string& dir, int64_t step, const std::vector<FixtureTensor>& specs) {
   ThreadGroup group(1);
   ThreadComm comm(group, 0);
-  RankState rank(specs, 0, 1);
+  FixtureRank rank(specs, 0, 1);
   rank.fill(step);
   save_checkpoint(dir, step, rank.state(), comm);
 }
@@ -34,10 +34,10 @@ struct Loaded {
   std::string error;
 };
 
-Loaded load_alone(const std::string& dir, const std::vector<TensorSpec>& specs) {
+Loaded load_alone(const std::string& dir, const std::vector<FixtureTensor>& specs) {
   ThreadGroup group(1);
   ThreadComm comm(group, 0);
-  RankState rank(specs, 0, 1);
+  FixtureRank rank(specs, 0, 1);
   try {
     const int64_t step = load_checkpoint(dir, rank.state(), comm);
     return {step, rank.holds(step) ? "" : "other values than were saved"};
@@ -48,7 +48,7 @@ Loaded load_alone(const std::string& dir, const std::vector<TensorSpec>& specs) 
 
 TEST_CASE("a process killed while it saves leaves the checkpoint before loadable", "[crash]") {
   TempDir dir;
-  const std::vector<TensorSpec> specs = small_model();
+  const std::vector<FixtureTensor> specs = small_model();
   const auto start = std::chrono::steady_clock::now();
   save_alone(dir.path(), 1, specs);
   const auto one_save = std::chrono::duration_cast<std::chrono::microseconds>(
@@ -108,7 +108,7 @@ TEST_CASE("a flipped bit in a large tensor is found by a rank that reads a part 
   bytes[bytes.size() - 100'000] ^= 1;
   dir.write("checkpoints/step_1/rank_00000.safetensors", bytes);
   const std::vector<std::string> errors = run_ranks(3, [&](Communicator& comm) {
-    RankState rank(large_model(), comm.rank(), comm.size());
+    FixtureRank rank(large_model(), comm.rank(), comm.size());
     load_checkpoint(dir.path(), rank.state(), comm);
   });
   CHECK_THAT(errors[2], Contains("large/master is damaged"));

@@ -18,9 +18,9 @@ namespace fs = std::filesystem;
 using Errors = std::vector<std::string>;
 
 Errors save(const std::string& dir, int64_t step, int ranks,
-            const std::vector<TensorSpec>& specs = small_model()) {
+            const std::vector<FixtureTensor>& specs = small_model()) {
   return run_ranks(ranks, [&](Communicator& comm) {
-    RankState rank(specs, comm.rank(), comm.size());
+    FixtureRank rank(specs, comm.rank(), comm.size());
     rank.fill(step);
     save_checkpoint(dir, step, rank.state(), comm, "a test");
   });
@@ -28,17 +28,17 @@ Errors save(const std::string& dir, int64_t step, int ranks,
 
 // Loads and says what each rank ended with: "" where it holds the values of the returned step.
 Errors load(const std::string& dir, int ranks, int64_t expected_step,
-            const std::vector<TensorSpec>& specs = small_model()) {
+            const std::vector<FixtureTensor>& specs = small_model()) {
   return run_ranks(ranks, [&](Communicator& comm) {
-    RankState rank(specs, comm.rank(), comm.size());
+    FixtureRank rank(specs, comm.rank(), comm.size());
     const int64_t step = load_checkpoint(dir, rank.state(), comm);
     if (step != expected_step) fail_run("step {}, expected {}", step, expected_step);
     if (!rank.holds(step)) fail_run("other values than were saved");
   });
 }
 
-std::string load_error(const std::string& dir,
-                       const std::vector<TensorSpec>& specs = small_model()) {
+std::string resume_error(const std::string& dir,
+                         const std::vector<FixtureTensor>& specs = small_model()) {
   return load(dir, 1, -1, specs).front();
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("of replicas the first owner writes, and every rank loads everything")
   TempDir dir;
   const auto body = [&](bool all_own) {
     return run_ranks(3, [&](Communicator& comm) {
-      RankState rank(small_model(), all_own || comm.rank() == 1);
+      FixtureRank rank(small_model(), all_own || comm.rank() == 1);
       rank.fill(5);
       save_checkpoint(dir.path(), 5, rank.state(), comm);
       rank.fill(0);
@@ -157,24 +157,24 @@ TEST_CASE("checkpoints of an earlier run are removed, other files are not") {
 
 TEST_CASE("no checkpoint, an unfinished one and a missing directory are told apart") {
   TempDir dir;
-  CHECK_THAT(load_error(dir / "none"), Contains("none is not a directory"));
-  CHECK_THAT(load_error(dir.path()),
+  CHECK_THAT(resume_error(dir / "none"), Contains("none is not a directory"));
+  CHECK_THAT(resume_error(dir.path()),
              Contains("no checkpoint in " + dir.path()) && Contains("save_interval"));
   fs::create_directories(dir / "checkpoints/step_20");
   fs::create_directories(dir / "checkpoints/step_30.tmp");
-  CHECK_THAT(load_error(dir.path()), Contains("no complete checkpoint") &&
-                                         Contains("step_20, step_30.tmp lack manifest.json"));
-  CHECK_THAT(load_error(dir / "checkpoints/step_20"), Contains("step_20 has no manifest.json"));
+  CHECK_THAT(resume_error(dir.path()), Contains("no complete checkpoint") &&
+                                           Contains("step_20, step_30.tmp lack manifest.json"));
+  CHECK_THAT(resume_error(dir / "checkpoints/step_20"), Contains("step_20 has no manifest.json"));
 }
 
 TEST_CASE("missing, superfluous and different tensors are listed by name") {
   TempDir dir;
   REQUIRE(save(dir.path(), 4, 2) == Errors(2));
-  std::vector<TensorSpec> specs = small_model();
+  std::vector<FixtureTensor> specs = small_model();
   specs[0].shape = {7, 33};
   specs[3].dtype = DType::f16;
   specs.push_back({"b", "momentum", {4}});
-  CHECK_THAT(load_error(dir.path(), specs),
+  CHECK_THAT(resume_error(dir.path(), specs),
              Contains("step_4 does not fit this run (3 problems)") &&
                  Contains("a.weight/master is f32 (33, 7), expected f32 (7, 33)") &&
                  Contains("half/params is bf16 (11, 3), expected f16 (11, 3)") &&
@@ -190,7 +190,7 @@ TEST_CASE("ranks whose registers do not add up are told what is missing or there
   TempDir dir;
   const auto save_with = [&](int64_t begin) {
     return run_ranks(2, [&](Communicator& comm) {
-      RankState rank({{"w", "master", {10}}}, comm.rank(), comm.size());
+      FixtureRank rank({{"w", "master", {10}}}, comm.rank(), comm.size());
       if (comm.rank() == 1) rank.state()[0].begin = begin;
       save_checkpoint(dir.path(), 1, rank.state(), comm);
     });
@@ -200,7 +200,7 @@ TEST_CASE("ranks whose registers do not add up are told what is missing or there
       Contains(
           "w/master: elements [4, 5) are there twice, before the slice in rank_00001.safetensors"));
   Errors errors = run_ranks(2, [&](Communicator& comm) {
-    RankState rank({{"w", "master", {10}}}, comm.rank(), comm.size());
+    FixtureRank rank({{"w", "master", {10}}}, comm.rank(), comm.size());
     rank.state()[0].owner = comm.rank() == 0;
     save_checkpoint(dir.path(), 1, rank.state(), comm);
   });
@@ -217,7 +217,7 @@ TEST_CASE("a full disk on one rank fails on all, hangs none, and leaves the old 
     FileSizeLimit limit(1'000'000);
     errors = run_ranks(3, [&](Communicator& comm) {
       // The large tensor lies on rank 1 alone.
-      RankState rank(small_model(), comm.rank(), comm.size()),
+      FixtureRank rank(small_model(), comm.rank(), comm.size()),
           large({large_model().back()}, comm.rank() == 1);
       StateRegister state = rank.state();
       state.push_back(large.state()[0]);
@@ -246,7 +246,7 @@ TEST_CASE("ranks that see different checkpoints say so") {
   REQUIRE(save(here.path(), 1, 1) == Errors(1));
   REQUIRE(save(there.path(), 2, 1) == Errors(1));
   const Errors errors = run_ranks(2, [&](Communicator& comm) {
-    RankState rank(small_model(), comm.rank(), comm.size());
+    FixtureRank rank(small_model(), comm.rank(), comm.size());
     load_checkpoint(comm.rank() == 0 ? here.path() : there.path(), rank.state(), comm);
   });
   for (const std::string& error : errors)

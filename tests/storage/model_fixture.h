@@ -10,14 +10,14 @@
 
 namespace dstrain {
 
-struct TensorSpec {
+struct FixtureTensor {
   std::string name, slot;
   Shape shape;
   DType dtype = DType::f32;
 };
 
 // Odd sizes, a scalar, every width, and one tensor larger than two checksum blocks.
-inline std::vector<TensorSpec> small_model() {
+inline std::vector<FixtureTensor> small_model() {
   return {{"a.weight", "master", {33, 7}},
           {"a.weight", "exp_avg", {33, 7}},
           {"a.bias", "master", {5}},
@@ -28,25 +28,25 @@ inline std::vector<TensorSpec> small_model() {
           {"empty", "master", {0, 4}}};
 }
 
-inline std::vector<TensorSpec> large_model() {
-  std::vector<TensorSpec> specs = small_model();
+inline std::vector<FixtureTensor> large_model() {
+  std::vector<FixtureTensor> specs = small_model();
   specs.push_back({"large", "master", {1501, 1501}});
   return specs;
 }
 
-class RankState {
+class FixtureRank {
  public:
   // Rank `rank` of `ranks` holds the rank-th slice of every tensor, in pieces of equal size.
-  RankState(const std::vector<TensorSpec>& specs, int rank, int ranks) {
-    for (const TensorSpec& spec : specs) {
+  FixtureRank(const std::vector<FixtureTensor>& specs, int rank, int ranks) {
+    for (const FixtureTensor& spec : specs) {
       const int64_t n = spec.shape.elements(), piece = (n + ranks - 1) / ranks;
       const int64_t begin = std::min(n, rank * piece), end = std::min(n, begin + piece);
       add(spec, begin, end - begin, true);
     }
   }
   // Every rank holds everything, and the ranks of `owner` say that they own it.
-  RankState(const std::vector<TensorSpec>& specs, bool owner) {
-    for (const TensorSpec& spec : specs) add(spec, 0, spec.shape.elements(), owner);
+  FixtureRank(const std::vector<FixtureTensor>& specs, bool owner) {
+    for (const FixtureTensor& spec : specs) add(spec, 0, spec.shape.elements(), owner);
   }
 
   StateRegister& state() { return state_; }
@@ -65,7 +65,7 @@ class RankState {
   }
 
  private:
-  void add(const TensorSpec& spec, int64_t begin, int64_t count, bool owner) {
+  void add(const FixtureTensor& spec, int64_t begin, int64_t count, bool owner) {
     bytes_.emplace_back(static_cast<size_t>(count * size_of(spec.dtype)));
     state_.push_back({.name = spec.name,
                       .slot = spec.slot,

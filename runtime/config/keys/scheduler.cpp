@@ -8,15 +8,15 @@ namespace dstrain::keys {
 namespace {
 
 constexpr std::string_view kOurs = "LRRangeTest|OneCycle|WarmupLR|WarmupDecayLR|WarmupCosineLR";
-constexpr std::string_view kTorch =
+constexpr std::string_view kTorchSchedules =
     "LambdaLR|MultiplicativeLR|StepLR|MultiStepLR|ConstantLR|LinearLR|ExponentialLR|PolynomialLR|"
     "CosineAnnealingLR|ChainedScheduler|SequentialLR|ReduceLROnPlateau|CyclicLR|OneCycleLR|"
     "CosineAnnealingWarmRestarts";
 
-constexpr Rule kType{
+constexpr Rule kScheduleType{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
       if (one_of(kOurs, value.text)) return {};
-      if (one_of(kTorch, value.text))
+      if (one_of(kTorchSchedules, value.text))
         return {State::refused, fmt::format("{} of PyTorch is not part of dstrain: use one of {}",
                                             value.text, fmt::join(split_words(kOurs), ", "))};
       const std::string near = nearest(value.text, split_words(kOurs));
@@ -58,7 +58,7 @@ std::vector<KeySpec> scheduler() {
       {.key = "scheduler.type",
        .type = Type::string,
        .note = "the schedule; case matters",
-       .rule = &kType},
+       .rule = &kScheduleType},
       {.key = "scheduler.params", .type = Type::section},
       real("scheduler.params.warmup_min_lr", "0", linear),
       real("scheduler.params.warmup_max_lr", "", "WarmupLR", "unset: the optimizer's lr"),

@@ -3,14 +3,14 @@
 namespace dstrain::parity {
 namespace {
 
-struct Sizes {
+struct EmbedSizes {
   int64_t samples, seq_len, columns, vocabulary;
 };
-const Sizes kSizes[] = {{1, 1, 1, 1}, {2, 3, 97, 5}, {1, 7, 16, 65}, {3, 64, 160, 11}};
+const EmbedSizes kEmbedSizes[] = {{1, 1, 1, 1}, {2, 3, 97, 5}, {1, 7, 16, 65}, {3, 64, 160, 11}};
 
 TEST_CASE("embed adds the token's row and the position's row") {
   for (DType dtype : kRunTypes)
-    for (const Sizes& s : kSizes)
+    for (const EmbedSizes& s : kEmbedSizes)
       for (bool with_position : {false, true}) {
         const int64_t r = s.samples * s.seq_len, c = s.columns;
         const auto ids = integer_values(r, 1, 0, s.vocabulary);
@@ -37,7 +37,7 @@ TEST_CASE("embed adds the token's row and the position's row") {
 
 TEST_CASE("embed_token_grad adds each row to its token's row, and clears or keeps what was there") {
   for (DType dtype : kRunTypes)
-    for (const Sizes& s : kSizes)
+    for (const EmbedSizes& s : kEmbedSizes)
       for (bool accumulate : {false, true}) {
         const int64_t r = s.samples * s.seq_len, c = s.columns;
         const auto ids = integer_values(r, 1, 0, s.vocabulary);
@@ -58,7 +58,7 @@ TEST_CASE("embed_token_grad adds each row to its token's row, and clears or keep
 
 TEST_CASE("embed_position_grad sums over the samples") {
   for (DType dtype : kRunTypes)
-    for (const Sizes& s : kSizes)
+    for (const EmbedSizes& s : kEmbedSizes)
       for (bool accumulate : {false, true}) {
         const int64_t r = s.samples * s.seq_len, c = s.columns;
         const auto d_x = rounded(normal_values(r * c, 2), dtype);

@@ -52,10 +52,10 @@ struct NormGrad {
   }
 };
 
-struct Shapes {
+struct NormShapes {
   int64_t r, c;
 };
-const Shapes kShapes[] = {{1, 1}, {1, 97}, {5, 16}, {3, 768}, {150, 300}};
+const NormShapes kNormShapes[] = {{1, 1}, {1, 97}, {5, 16}, {3, 768}, {150, 300}};
 
 struct Fixture {
   int64_t r, c;
@@ -63,7 +63,7 @@ struct Fixture {
   Values x, weight, bias, d_y, add;
   Norm norm;
 
-  Fixture(Shapes s, DType t)
+  Fixture(NormShapes s, DType t)
       : r(s.r),
         c(s.c),
         dtype(t),
@@ -80,7 +80,7 @@ struct Fixture {
 
 TEST_CASE("layer_norm normalises each row and returns its statistics") {
   for (DType dtype : kRunTypes)
-    for (const Shapes& s : kShapes) {
+    for (const NormShapes& s : kNormShapes) {
       INFO(name_of(dtype) << " R " << s.r << " C " << s.c);
       const Fixture f(s, dtype);
       const auto out = run_everywhere(
@@ -108,7 +108,7 @@ TEST_CASE("layer_norm keeps its accuracy where the mean is a thousand times the 
 
 TEST_CASE("layer_norm_input_grad matches the formula and differences, with and without add") {
   for (DType dtype : kRunTypes)
-    for (const Shapes& s : kShapes)
+    for (const NormShapes& s : kNormShapes)
       for (bool with_add : {false, true}) {
         INFO(name_of(dtype) << " R " << s.r << " C " << s.c);
         const Fixture f(s, dtype);
@@ -133,7 +133,7 @@ TEST_CASE("layer_norm_input_grad matches the formula and differences, with and w
 
 TEST_CASE("layer_norm_weight_grad matches the formula and differences, written or accumulated") {
   for (DType dtype : kRunTypes)
-    for (const Shapes& s : kShapes)
+    for (const NormShapes& s : kNormShapes)
       for (bool accumulate : {false, true}) {
         const Fixture f(s, dtype);
         const Values before = rounded(normal_values(f.c, 7), DType::f32);
