@@ -53,8 +53,8 @@ def comparisons(suite):
 
 def run(name, subject, reference, dtype, options, folder):
     model = {
-        "type": "gptlite", "n_layer": options.layers, "block_size": options.seq, "dropout": 0.0,
-        "vocab_size": VOCABULARY,
+        "type": "gptlite", "n_layer": options.layers, "block_size": options.seq,
+        "dropout": options.dropout, "vocab_size": VOCABULARY,
     }  # fmt: skip
     batch, ranks = options.batch, options.ranks
     contenders = []
@@ -76,7 +76,7 @@ def run(name, subject, reference, dtype, options, folder):
         tokens = batch * ranks * options.seq
         row = {
             "case": f"{name}, {dtype}", "layers": options.layers, "seq": options.seq,
-            "batch": batch, "ranks": ranks,
+            "dropout": options.dropout, "batch": batch, "ranks": ranks,
             "speed": statistics.median(ratios), "speeds": ratios,
             "tokens_per_s": 1e3 * tokens / statistics.median(mine),
             "reference_tokens_per_s": 1e3 * tokens / statistics.median(theirs),
@@ -92,6 +92,11 @@ def run(name, subject, reference, dtype, options, folder):
             contender.close()
 
 
+def setting(row):
+    """What tells a row from the others of its file."""
+    return row["case"], row["seq"], row.get("dropout", 0.0)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("suite", choices=["stages", "deepspeed", "recompute"])
@@ -103,6 +108,7 @@ def main():
     p.add_argument("--layers", type=int, default=12)
     p.add_argument("--seq", type=int, default=256)
     p.add_argument("--batch", type=int, default=4, help="samples of a rank")
+    p.add_argument("--dropout", type=float, default=0.0)
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
     p.add_argument("--python", default=sys.executable, help="an interpreter that has DeepSpeed")
     options = p.parse_args()
@@ -123,7 +129,7 @@ def main():
                 row = run(name, subject, reference, dtype, options, folder)
             finally:
                 shutil.rmtree(folder)
-            rows = [r for r in rows if r["case"] != row["case"]] + [row]
+            rows = [r for r in rows if setting(r) != setting(row)] + [row]
             print(
                 f"{row['case']:48} {row['speed']:6.2f}x   {min(row['speeds']):.2f}-"
                 f"{max(row['speeds']):.2f}   {row['tokens_per_s']:11.0f} "

@@ -5,10 +5,13 @@ parameters (T=256, fp32), on one rank and on more.
     python3 benchmarks/startup/startup.py [--ranks 1,2,4,8] [--repeats 5] [--without_mpirun]
 
 Times come from the program's own trace, whose clock is this script's. Prints medians, and how long the
-ranks of each size take over one rank alone, started in turns. Writes benchmarks/results/startup.json.
+ranks of each size take over one rank alone, started in turns. Beside them the floors: what mpirun needs for
+as many processes that do nothing, and what the kernel needs to give as many processes the memory of a rank.
+Writes benchmarks/results/startup.json.
 """
 import argparse
 import json
+import mmap
 import os
 import pathlib
 import statistics
@@ -23,7 +26,8 @@ from contenders import VOCABULARY, processor  # noqa: E402
 
 
 def start(program, layers, ranks, folder, variables):
-    """Seconds to the first instruction of rank 0, and the first step's time over the others' median."""
+    """Seconds to the first instruction of rank 0, the first step's time over the others' median, and the
+    bytes that a rank plans."""
     trace = folder / "trace.json"
     config = {
         "train_micro_batch_size_per_gpu": 1,
@@ -49,7 +53,32 @@ def start(program, layers, ranks, folder, variables):
     events = json.loads(trace.read_text())["traceEvents"]
     steps = [e for e in events if e["ph"] == "X" and e["tid"] == 0 and e["pid"] == 0]
     others = statistics.median(e["dur"] for e in steps[1:])
-    return steps[0]["ts"] / 1e6 - before, steps[0]["dur"] / others
+    last = (folder / "out/metrics.jsonl").read_text().splitlines()[-1]
+    return steps[0]["ts"] / 1e6 - before, steps[0]["dur"] / others, json.loads(last)["peak_bytes"]
+
+
+def start_nothing(ranks, variables):
+    """Seconds that mpirun takes for processes which end at once: the floor of a start by it."""
+    command = ["mpirun", "--bind-to", "none", "--oversubscribe", "-np", str(ranks), "/bin/true"]
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **variables}
+    before = time.monotonic()
+    subprocess.run(command, check=True, capture_output=True, env=allowed)
+    return time.monotonic() - before
+
+
+def make_present(ranks, size):
+    """Seconds until so many processes have `size` bytes of shared memory each, as ranks have theirs."""
+    before = time.monotonic()
+    children = []
+    for _ in range(ranks):
+        child = os.fork()
+        if child == 0:
+            mmap.mmap(-1, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    return time.monotonic() - before
 
 
 def main():
@@ -64,24 +93,35 @@ def main():
     sizes = [int(n) for n in o.ranks.split(",")]
     times = {n: [] for n in sizes}
     firsts = {n: [] for n in sizes}
+    mpiruns = {n: [] for n in sizes}
+    memories = {n: [] for n in sizes}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(o.repeats):
             for n in sizes:
-                seconds, first = start(o.program, o.layers, n, pathlib.Path(folder), variables)
+                seconds, first, size = start(o.program, o.layers, n, pathlib.Path(folder), variables)
                 times[n].append(seconds)
                 firsts[n].append(first)
+                if not o.without_mpirun:
+                    mpiruns[n].append(start_nothing(n, variables))
+                memories[n].append(make_present(n, size))
     rows = []
-    print("ranks   first instruction s   over the first size   first step / median")
+    print("ranks   first instruction s   mpirun alone s   memory alone s   over the first size   first step / median")
     for n in sizes:
         over = statistics.median(a / b for a, b in zip(times[n], times[sizes[0]]))
         row = {
             "ranks": n, "layers": o.layers, "mpirun": not o.without_mpirun,
             "first_instruction_s": statistics.median(times[n]),
+            "mpirun_alone_s": statistics.median(mpiruns[n]) if mpiruns[n] else None,
+            "memory_alone_s": statistics.median(memories[n]),
             "all_s": times[n], "over_first_size": over,
             "first_step_over_median": statistics.median(firsts[n]),
         }  # fmt: skip
         rows.append(row)
-        print(f"{n:5} {row['first_instruction_s']:21.3f} {over:21.2f} {row['first_step_over_median']:21.2f}")
+        alone = f"{row['mpirun_alone_s']:.3f}" if mpiruns[n] else "-"
+        print(
+            f"{n:5} {row['first_instruction_s']:21.3f} {alone:>16} {row['memory_alone_s']:16.3f} {over:21.2f} "
+            f"{row['first_step_over_median']:21.2f}"
+        )
     path = ROOT / "benchmarks/results/startup.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {"processor": processor(), "cores": os.cpu_count(), "results": rows}
