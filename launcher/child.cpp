@@ -8,9 +8,12 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
+#include "launcher/failure.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -18,9 +21,9 @@ namespace {
 
 constexpr int kCannotStart = 127;
 
-// In the new process, where only async-signal-safe calls are allowed.
-[[noreturn]] void become(char* const* argv, char* const* envp, std::array<int, 3> streams,
-                         pid_t parent) {
+// In the new process, where only async-signal-safe calls are allowed: it leads a group, ends with its
+// parent, and has its streams, of which a first one below 0 is nothing to read.
+void take_place(std::array<int, 3> streams, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kCannotStart);  // it ended before the line above
@@ -28,11 +31,25 @@ constexpr int kCannotStart = 127;
   if (input < 0 || ::dup2(input, STDIN_FILENO) < 0 || ::dup2(streams[1], STDOUT_FILENO) < 0 ||
       ::dup2(streams[2], STDERR_FILENO) < 0)
     ::_exit(kCannotStart);
+}
+
+// The same.
+[[noreturn]] void become(char* const* argv, char* const* envp) {
   ::execve(argv[0], argv, envp);
   const char* reason = std::strerror(errno);
   for (const char* part : {"cannot start ", static_cast<const char*>(argv[0]), ": ", reason, "\n"})
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
   ::_exit(kCannotStart);
+}
+
+int run_body(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (...) {
+    const Failure failure = current_failure();
+    print_error(failure.text);
+    return failure.exit_status();
+  }
 }
 
 }  // namespace
@@ -70,24 +87,45 @@ Pipe::Pipe() {
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
 }
 
-Child::Child(const std::vector<std::string>& command, const Environment& added, Pipes pipes) {
-  std::vector<std::string> words = command;
-  std::vector<std::string> environment = merged_environment(added);
-  const std::vector<char*> argv = exec_pointers(words), envp = exec_pointers(environment);
-  const pid_t parent = ::getpid();
+// Whether this is the new process.
+bool Child::fork(const std::string& what) {
   pid_ = ::fork();
-  if (pid_ < 0) fail_run("cannot start {}: {}", command.front(), std::strerror(errno));
-  const bool three = pipes == Pipes::three;
-  if (pid_ == 0)
-    become(argv.data(), envp.data(),
-           {three ? input_.read.get() : -1, output_.write.get(),
-            three ? errors_.write.get() : output_.write.get()},
-           parent);
+  if (pid_ < 0) fail_run("cannot start {}: {}", what, std::strerror(errno));
+  return pid_ == 0;
+}
+
+void Child::keep_own_ends() {
   ::setpgid(pid_, pid_);  // whichever of the two comes first; it may have been exec'ed already
   output_.write = Descriptor();
   errors_.write = Descriptor();
   input_.read = Descriptor();
   ::fcntl(input_.write.get(), F_SETFL, O_NONBLOCK);
+}
+
+Child::Child(const std::vector<std::string>& command, const Environment& added, Pipes pipes) {
+  std::vector<std::string> words = command;
+  std::vector<std::string> environment = merged_environment(added);
+  const std::vector<char*> argv = exec_pointers(words), envp = exec_pointers(environment);
+  const pid_t parent = ::getpid();
+  const bool three = pipes == Pipes::three;
+  if (fork(command.front())) {
+    take_place({three ? input_.read.get() : -1, output_.write.get(),
+                three ? errors_.write.get() : output_.write.get()},
+               parent);
+    become(argv.data(), envp.data());
+  }
+  keep_own_ends();
+}
+
+Child::Child(const std::function<int()>& body, const Environment& added) {
+  const pid_t parent = ::getpid();
+  std::fflush(nullptr);  // or the fork would write it again
+  if (fork("another process of dstrain")) {
+    take_place({-1, output_.write.get(), output_.write.get()}, parent);
+    for (const auto& [name, value] : added) ::setenv(name.c_str(), value.c_str(), 1);
+    std::exit(run_body(body));
+  }
+  keep_own_ends();
 }
 
 Child::~Child() {

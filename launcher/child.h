@@ -1,10 +1,11 @@
-// Child: a program that this process starts and answers for. It leads a process group of its own (a
+// Child: a process that this one starts and answers for: a program, or a fork of this one. It leads a process group of its own (a
 // terminal's Ctrl-C does not reach it), reads nothing or a pipe, writes into pipes, and is killed by the
 // kernel when this process ends in whatever way. Invariant: no Child outlives its object.
 #pragma once
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -54,6 +55,10 @@ class Child {
   // wins. Throws RunError where it cannot be started.
   Child(const std::vector<std::string>& command, const Environment& added,
         Pipes pipes = Pipes::one);
+  // Starts a fork of this process that does `body` with `added` in its environment and ends with what
+  // it returns (2 where it throws, after saying what). One pipe. No other thread of this process may be
+  // at work: in the fork there is none of them. Throws RunError.
+  Child(const std::function<int()>& body, const Environment& added);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   ~Child();
@@ -70,6 +75,9 @@ class Child {
   void signal(int number);
 
  private:
+  bool fork(const std::string& what);
+  void keep_own_ends();
+
   pid_t pid_ = -1;
   Pipe output_, input_, errors_;
   std::optional<int> status_;

@@ -32,10 +32,6 @@ Environment link_environment(const RankBoard& board, const std::string& output) 
   return {{kBoard, board.address()}, {kOutput, output}};
 }
 
-std::string board_mark(const RankBoard& board) {
-  return fmt::format("{}={}", kBoard, board.address());
-}
-
 bool launched_as_rank() {
   return std::getenv(kBoard) != nullptr || std::getenv(kRunVariable) != nullptr;
 }

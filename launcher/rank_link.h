@@ -19,9 +19,6 @@ inline constexpr const char* kRunVariable = "DSTRAIN_RUN";
 // What the launching process exports: its board, and the address of its RankOutput.
 Environment link_environment(const RankBoard& board, const std::string& output);
 
-// What a rank has in its environment that finds this board: "NAME=VALUE".
-std::string board_mark(const RankBoard& board);
-
 // Whether this process was started as a rank by a launching dstrain.
 bool launched_as_rank();
 

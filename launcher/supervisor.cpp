@@ -73,7 +73,10 @@ class Watch {
     if (!several_hosts_)
       for (auto& variable : link_environment(run.board, output_.address()))
         run.environment.push_back(std::move(variable));
-    command_.emplace(run.command, run.environment);
+    if (run.command.empty())
+      command_.emplace(run.body, run.environment);
+    else
+      command_.emplace(run.command, run.environment);
     name_ = run.starter;
   }
 
@@ -99,8 +102,7 @@ class Watch {
  private:
   static std::vector<std::unique_ptr<HostView>> this_machine(const RankBoard& board) {
     std::vector<std::unique_ptr<HostView>> all;
-    all.push_back(
-        std::make_unique<BoardView>(board, first_ranks(board.ranks()), board_mark(board)));
+    all.push_back(std::make_unique<BoardView>(board, first_ranks(board.ranks()), ""));
     return all;
   }
 

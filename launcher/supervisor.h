@@ -4,6 +4,7 @@
 // the board. Invariant: when run() returns, no process that it started is alive.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,13 +26,14 @@ struct RunReport {
 struct SupervisedRun {
   // Takes stop requests; where there are no `hosts` all ranks run here and join it.
   RankBoard& board;
-  std::vector<std::unique_ptr<HostView>> hosts;
-  std::vector<std::string> host_of_rank;  // with `hosts`: where each rank runs
-  std::vector<std::string> command;       // starts the ranks (mpirun and its words)
-  std::string starter = "mpirun";         // what messages call it
-  Environment environment;                // what it needs besides this process's
-  int output = 2;                         // the descriptor that gets what ranks write
-  Patience patience;                      // how long ranks may be silent
+  std::vector<std::unique_ptr<HostView>> hosts{};
+  std::vector<std::string> host_of_rank{};  // with `hosts`: where each rank runs
+  std::vector<std::string> command{};       // starts the ranks (mpirun and its words)
+  std::function<int()> body{};     // where there is no command: does so in a fork of this process
+  std::string starter = "mpirun";  // what messages call it
+  Environment environment{};       // what it needs besides this process's
+  int output = 2;                  // the descriptor that gets what ranks write
+  Patience patience{};             // how long ranks may be silent
 };
 
 class Supervisor {

@@ -1,6 +1,6 @@
 // dstrain train: who runs what where. The launching process checks the input; a run of one rank then
-// happens in it, more ranks are started under mpirun and supervised. Where a user's own mpirun started
-// this process, it is one rank of that world.
+// happens in it, more ranks are started and supervised. Where a user's own mpirun started this process, it
+// is one rank of that world.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -11,7 +11,6 @@
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/launching.h"
 #include "launcher/fronts/rank_run.h"
-#include "launcher/mpirun.h"
 #include "launcher/pid_file.h"
 #include "launcher/rank_environment.h"
 #include "launcher/rank_link.h"
@@ -62,7 +61,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const RankEnvironment environment = rank_environment(environment_sources(options.exports));
   const bool becomes_srun = job && needs_srun(*job, options);
   const bool several = on_hosts(placement, options);
-  if (!several && (ranks == 1 || becomes_srun)) take_environment(environment.variables, words);
+  if (!several) take_environment(environment.variables, words);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   const RunInput input = read_input(request);
   if (!several && becomes_srun) launch_by_srun(*job, options, ranks, words);
@@ -89,9 +88,9 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const bool alone = ranks == 1 && options.max_restarts == 0;
   if (options.dry_run)
     return show(alone ? RankCommand{own_command(to_start(rank_words)), {}}
-                      : start_command(ranks, own_command(to_start(rank_words)), "SESSION"));
+                      : local_command(input.job(), to_start(rank_words)));
   if (alone) return run_alone(input, options);
-  return run_local_ranks(input, options, rank_words);
+  return run_local_ranks(input, {.request = request, .launch = options}, rank_words);
 }
 
 }  // namespace dstrain

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""From the command to the first instruction, and the first step beside the others: GPT-lite of 86.7 M
-parameters (T=256, fp32), on one rank and on more.
+"""From the command to the first instruction, and the first step beside the others, on one rank and on more.
 
-    python3 benchmarks/startup/startup.py [--ranks 1,2,4,8] [--repeats 5] [--without_mpirun]
+    python3 benchmarks/startup/startup.py [--models 2x64,1x768] [--ranks 1,2,4,8] [--repeats 9]
 
-Times come from the program's own trace, whose clock is this script's. Prints medians, and how long the
-ranks of each size take over one rank alone, started in turns. Beside them the floors: what mpirun needs for
-as many processes that do nothing, and what the kernel needs to give as many processes the memory of a rank.
+A model is GPT-lite of so many layers of such a width (T=256, fp32). Times come from the program's own trace,
+whose clock is this script's. Prints medians, and how long the ranks of each number take over one rank alone,
+started in turns. Beside them the floor: what the kernel needs to give as many processes the memory of a rank.
 Writes benchmarks/results/startup.json.
 """
 import argparse
@@ -25,17 +24,18 @@ sys.path.append(str(ROOT / "benchmarks/peers"))
 from contenders import VOCABULARY, processor  # noqa: E402
 
 
-def start(program, layers, ranks, folder, variables):
+def start(program, model, ranks, folder):
     """Seconds to the first instruction of rank 0, the first step's time over the others' median, and the
     bytes that a rank plans."""
+    layers, width = map(int, model.split("x"))
     trace = folder / "trace.json"
     config = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
         "dstrain": {
             "model": {
-                "type": "gptlite", "n_layer": layers, "block_size": 256, "dropout": 0.0,
-                "vocab_size": VOCABULARY,
+                "type": "gptlite", "n_layer": layers, "n_embd": width, "n_head": max(1, width // 64),
+                "block_size": 256, "dropout": 0.0, "vocab_size": VOCABULARY,
             },
             "data": {"path": str(folder / "tokens.bin"), "format": "bin"},
             "steps": 5,
@@ -47,7 +47,7 @@ def start(program, layers, ranks, folder, variables):
     command = [program, "--num_gpus", str(ranks), "--device", "cpu"]
     command += ["--config", folder / "config.json", "--output", folder / "out"]
     before = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, env=variables)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)
     events = json.loads(trace.read_text())["traceEvents"]
@@ -55,15 +55,6 @@ def start(program, layers, ranks, folder, variables):
     others = statistics.median(e["dur"] for e in steps[1:])
     last = (folder / "out/metrics.jsonl").read_text().splitlines()[-1]
     return steps[0]["ts"] / 1e6 - before, steps[0]["dur"] / others, json.loads(last)["peak_bytes"]
-
-
-def start_nothing(ranks, variables):
-    """Seconds that mpirun takes for processes which end at once: the floor of a start by it."""
-    command = ["mpirun", "--bind-to", "none", "--oversubscribe", "-np", str(ranks), "/bin/true"]
-    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **variables}
-    before = time.monotonic()
-    subprocess.run(command, check=True, capture_output=True, env=allowed)
-    return time.monotonic() - before
 
 
 def make_present(ranks, size):
@@ -81,47 +72,49 @@ def make_present(ranks, size):
     return time.monotonic() - before
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--ranks", default="1,2,4,8")
-    p.add_argument("--repeats", type=int, default=5)
-    p.add_argument("--layers", type=int, default=12)
-    p.add_argument("--without_mpirun", action="store_true", help="dstrain starts its ranks itself")
-    p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
-    o = p.parse_args()
-    variables = dict(os.environ, **({"PATH": "/nowhere"} if o.without_mpirun else {}))
-    sizes = [int(n) for n in o.ranks.split(",")]
+def measure(program, model, sizes, repeats):
+    """Prints and returns a row for each number of ranks."""
     times = {n: [] for n in sizes}
     firsts = {n: [] for n in sizes}
-    mpiruns = {n: [] for n in sizes}
     memories = {n: [] for n in sizes}
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(o.repeats):
+        for _ in range(repeats):
             for n in sizes:
-                seconds, first, size = start(o.program, o.layers, n, pathlib.Path(folder), variables)
+                seconds, first, size = start(program, model, n, pathlib.Path(folder))
                 times[n].append(seconds)
                 firsts[n].append(first)
-                if not o.without_mpirun:
-                    mpiruns[n].append(start_nothing(n, variables))
                 memories[n].append(make_present(n, size))
     rows = []
-    print("ranks   first instruction s   mpirun alone s   memory alone s   over the first size   first step / median")
+    print(f"\n{model}, {size / 1e6:.0f} MB on each of {n} ranks")
+    print("ranks   first instruction s   memory alone s   over the first size   first step / median")
     for n in sizes:
-        over = statistics.median(a / b for a, b in zip(times[n], times[sizes[0]]))
         row = {
-            "ranks": n, "layers": o.layers, "mpirun": not o.without_mpirun,
+            "model": model, "ranks": n,
             "first_instruction_s": statistics.median(times[n]),
-            "mpirun_alone_s": statistics.median(mpiruns[n]) if mpiruns[n] else None,
             "memory_alone_s": statistics.median(memories[n]),
-            "all_s": times[n], "over_first_size": over,
+            "all_s": times[n],
+            "over_first_size": statistics.median(a / b for a, b in zip(times[n], times[sizes[0]])),
             "first_step_over_median": statistics.median(firsts[n]),
         }  # fmt: skip
         rows.append(row)
-        alone = f"{row['mpirun_alone_s']:.3f}" if mpiruns[n] else "-"
         print(
-            f"{n:5} {row['first_instruction_s']:21.3f} {alone:>16} {row['memory_alone_s']:16.3f} {over:21.2f} "
-            f"{row['first_step_over_median']:21.2f}"
+            f"{n:5} {row['first_instruction_s']:21.3f} {row['memory_alone_s']:16.3f} "
+            f"{row['over_first_size']:21.2f} {row['first_step_over_median']:21.2f}"
         )
+    return rows
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--models", default="2x64,1x768")
+    p.add_argument("--ranks", default="1,2,4,8")
+    p.add_argument("--repeats", type=int, default=9)
+    p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
+    o = p.parse_args()
+    sizes = [int(n) for n in o.ranks.split(",")]
+    rows = []
+    for model in o.models.split(","):
+        rows += measure(o.program, model, sizes, o.repeats)
     path = ROOT / "benchmarks/results/startup.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {"processor": processor(), "cores": os.cpu_count(), "results": rows}

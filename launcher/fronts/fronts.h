@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/arguments.h"
+#include "launcher/rank_command.h"
 #include "launcher/resources.h"
 #include "launcher/run_input.h"
 #include "launcher/slurm.h"
@@ -15,6 +16,8 @@ namespace dstrain {
 
 // A rank that a launching dstrain started: its failure goes to the board, its launcher reports it.
 int run_launched_rank(const TrainArguments& arguments);
+// The same for a fork of the launching process, which has read the input.
+int run_forked_rank(const RunInput& input, const LaunchOptions& options);
 
 // A rank that a user's own mpirun or srun (then `job`) started. There is no launching process: rank 0
 // speaks for the input, and whoever fails first for the run.
@@ -23,9 +26,13 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
 // The whole run in this process, without MPI.
 int run_alone(const RunInput& input, const LaunchOptions& options);
 
-// Ranks on this machine, under mpirun, supervised. `words`: the command line for them.
-int run_local_ranks(const RunInput& input, const LaunchOptions& options,
+// Ranks on this machine, supervised: forks of this process, or where they use GPUs programs of their own
+// with the command line `words`.
+int run_local_ranks(const RunInput& input, const TrainArguments& arguments,
                     const std::vector<std::string>& words);
+
+// What run_local_ranks() runs, as --dry_run shows it.
+RankCommand local_command(const Job& job, const std::vector<std::string>& words);
 
 // Whether ranks are started as on several hosts: there are several, or the one is another machine.
 // Throws UserError where the options say that they are not, and there are.

@@ -102,9 +102,9 @@ int run_on_hosts(const Placement& placement, const TrainArguments& arguments, co
   if (!options.rank_log_dir.empty())
     log::info("each rank writes to a file in {} on its host", options.rank_log_dir);
   Starts starts(placement, arguments, input);
-  return start_with_restarts(
-      input.job(), options, words,
-      [&starts](const std::vector<std::string>& all) { return starts.start(all); });
+  return start_with_restarts(input.job(), options, [&](const std::string& resume) {
+    return starts.start(words_resuming(words, resume));
+  });
 }
 
 }  // namespace dstrain

@@ -1,3 +1,6 @@
+#include <functional>
+#include <optional>
+
 #include "launcher/failure.h"
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/rank_run.h"
@@ -5,9 +8,10 @@
 #include "runtime/core/error.h"
 
 namespace dstrain {
+namespace {
 
-int run_launched_rank(const TrainArguments& arguments) {
-  ConfigRequest request = arguments.request;
+// `read`: the input of a run of so many ranks.
+int run_rank(const LaunchOptions& options, const std::function<const RunInput&(int ranks)>& read) {
   const int rank = world_rank_from_environment();
   const RankBoard board = join_launcher(rank);
   std::unique_ptr<RankLog> log_file;
@@ -16,11 +20,10 @@ int run_launched_rank(const TrainArguments& arguments) {
     const int ranks = board.ranks();
     check(world_size_from_environment() == ranks, "{} processes for {} ranks",
           world_size_from_environment(), ranks);
-    request.ranks = ranks;
     log_file = RankLog::from_environment(rank);
-    const int threads = take_cores(arguments.launch, rank_on_this_host_from_environment(),
+    const int threads = take_cores(options, rank_on_this_host_from_environment(),
                                    ranks_on_this_host_from_environment());
-    const RunInput input = read_input(request);
+    const RunInput& input = read(ranks);
     comm = connect(threads, input.job(), &board.slot(rank), &board);
     train_as(rank, input, *comm, board, threads);
     return 0;
@@ -30,6 +33,21 @@ int run_launched_rank(const TrainArguments& arguments) {
     if (comm) comm->abort(failure.text);
     return failure.exit_status();
   }
+}
+
+}  // namespace
+
+int run_launched_rank(const TrainArguments& arguments) {
+  std::optional<RunInput> input;
+  return run_rank(arguments.launch, [&](int ranks) -> const RunInput& {
+    ConfigRequest request = arguments.request;
+    request.ranks = ranks;
+    return input.emplace(read_input(request));
+  });
+}
+
+int run_forked_rank(const RunInput& input, const LaunchOptions& options) {
+  return run_rank(options, [&input](int) -> const RunInput& { return input; });
 }
 
 }  // namespace dstrain

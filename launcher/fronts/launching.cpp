@@ -6,13 +6,10 @@
 
 namespace dstrain {
 
-int start_with_restarts(const Job& job, const LaunchOptions& options,
-                        const std::vector<std::string>& words, const StartWith& start) {
+int start_with_restarts(const Job& job, const LaunchOptions& options, const StartRanks& start) {
   if (options.max_restarts > 0 && job.save_interval == 0)
     log::warn("--max_restarts without --save_interval: every restart begins from the beginning");
-  const RestartOptions restarts{.most = options.max_restarts, .output = job.output};
-  return run_with_restarts(
-      restarts, [&](const std::string& resume) { return start(words_resuming(words, resume)); });
+  return run_with_restarts({.most = options.max_restarts, .output = job.output}, start);
 }
 
 std::vector<std::string> to_start(std::vector<std::string> words) {

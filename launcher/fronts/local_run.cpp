@@ -1,11 +1,16 @@
+#include <omp.h>
 #include <unistd.h>
+
+#include <optional>
+#include <utility>
 
 #include "launcher/failure.h"
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/launching.h"
 #include "launcher/fronts/rank_run.h"
-#include "launcher/mpirun.h"
-#include "launcher/rank_environment.h"
+#include "launcher/rank_command.h"
+#include "launcher/rank_log.h"
+#include "launcher/rank_starter.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
 #include "runtime/core/log.h"
@@ -13,31 +18,69 @@
 namespace dstrain {
 namespace {
 
-// Ranks of this machine, supervised, once.
-StartOutcome start_ranks(const Job& job, const LaunchOptions& options,
-                         const std::vector<std::string>& words) {
-  const int ranks = job.ranks;
-  RankBoard board = RankBoard::create(ranks);
-  const SessionDirectory session;
-  RankCommand command = start_command(ranks, own_command(words), session.path());
-  for (auto& variable : rank_environment(environment_sources(options.exports)).variables)
-    command.environment.push_back(std::move(variable));
-  if (!options.rank_log_dir.empty()) {
-    const std::string prefix = rank_log_prefix(options.rank_log_dir);
-    say_where(prefix);
-    for (auto& variable : rank_log_environment(prefix)) command.environment.push_back(variable);
-  }
-  RunReport report = Supervisor({.board = board,
-                                 .hosts = {},
-                                 .host_of_rank = {},
-                                 .command = command.words,
-                                 .starter = local_starter(),
-                                 .environment = command.environment,
-                                 .output = STDERR_FILENO,
-                                 .patience = {.instruction = job.timeout_s * 1'000'000'000}})
-                         .run();
-  return {std::move(report), board.stop_request() != 0};
+// A driver's state does not survive a fork: ranks with GPUs are programs of their own.
+bool forks_ranks(const Job& job) {
+  return job.device != "cuda";
 }
+
+// Ranks of this machine, supervised, once.
+class LocalStart {
+ public:
+  LocalStart(const RunInput& input, const TrainArguments& arguments,
+             const std::vector<std::string>& words)
+      : input_(input), arguments_(arguments), words_(words) {}
+
+  StartOutcome start(const std::string& resume) const {
+    const Job& job = input_.job();
+    RankBoard board = RankBoard::create(job.ranks);
+    SupervisedRun run{.board = board,
+                      .starter = kRankStarter,
+                      .output = STDERR_FILENO,
+                      .patience = {.instruction = job.timeout_s * 1'000'000'000}};
+    std::optional<RunInput> resumed;
+    if (forks_ranks(job)) {
+      if (!resume.empty()) resumed.emplace(input_from(resume));
+      fork_ranks(resumed ? *resumed : input_, board, run);
+    } else {
+      start_program(resume, run);
+    }
+    if (const std::string& logs = arguments_.launch.rank_log_dir; !logs.empty()) {
+      const std::string prefix = rank_log_prefix(logs);
+      say_where(prefix);
+      for (auto& variable : rank_log_environment(prefix)) run.environment.push_back(variable);
+    }
+    RunReport report = Supervisor(std::move(run)).run();
+    return {std::move(report), board.stop_request() != 0};
+  }
+
+ private:
+  RunInput input_from(const std::string& checkpoint) const {
+    ConfigRequest request = arguments_.request;
+    request.resume = checkpoint;
+    return read_input(request);
+  }
+
+  // `input` and `board` outlive the run.
+  void fork_ranks(const RunInput& input, const RankBoard& board, SupervisedRun& run) const {
+    // Forks have none of the threads that OpenMP may have kept here, and would wait for them.
+    ::omp_pause_resource_all(omp_pause_hard);
+    run.body = [this, &input, &board] {
+      return start_ranks_here(
+          board.ranks(), [&] { return run_forked_rank(input, arguments_.launch); },
+          [&board](int rank, pid_t pid) { board.slot(rank).pid.store(pid); });
+    };
+  }
+
+  void start_program(const std::string& resume, SupervisedRun& run) const {
+    RankCommand command = local_command(input_.job(), words_resuming(words_, resume));
+    run.command = std::move(command.words);
+    run.environment = std::move(command.environment);
+  }
+
+  const RunInput& input_;
+  const TrainArguments& arguments_;
+  const std::vector<std::string>& words_;
+};
 
 }  // namespace
 
@@ -51,13 +94,17 @@ int run_alone(const RunInput& input, const LaunchOptions& options) {
   return status_of(train_as(0, input, *comm, board, threads));
 }
 
-int run_local_ranks(const RunInput& input, const LaunchOptions& options,
+RankCommand local_command(const Job& job, const std::vector<std::string>& words) {
+  const std::vector<std::string> program = own_command(words);
+  return forks_ranks(job) ? RankCommand{program, {}} : starter_command(job.ranks, program);
+}
+
+int run_local_ranks(const RunInput& input, const TrainArguments& arguments,
                     const std::vector<std::string>& words) {
-  log::info("launcher local: {} ranks on this machine, started by {}", input.job().ranks,
-            local_starter());
-  return start_with_restarts(input.job(), options, words, [&](const std::vector<std::string>& all) {
-    return start_ranks(input.job(), options, all);
-  });
+  log::info("launcher local: {} ranks on this machine", input.job().ranks);
+  const LocalStart local(input, arguments, words);
+  return start_with_restarts(input.job(), arguments.launch,
+                             [&local](const std::string& resume) { return local.start(resume); });
 }
 
 }  // namespace dstrain

@@ -1,7 +1,7 @@
 #include "launcher/hosts/ssh.h"
 
-#include "launcher/mpirun.h"
 #include "launcher/quote.h"
+#include "launcher/rank_command.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

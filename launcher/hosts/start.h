@@ -7,7 +7,7 @@
 
 #include "launcher/hosts/network.h"
 #include "launcher/hosts/ssh.h"
-#include "launcher/mpirun.h"
+#include "launcher/rank_command.h"
 #include "launcher/resources.h"
 
 namespace dstrain {

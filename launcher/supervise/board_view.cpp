@@ -63,7 +63,7 @@ void BoardView::meet(size_t i, int64_t pid, int64_t now) {
 
 // Ranks that have not joined for a while are looked for, so that they are watched too.
 void BoardView::look_for_absent(int64_t now) {
-  if (now - last_search_ns_ < kSearchInterval) return;
+  if (mark_.empty() || now - last_search_ns_ < kSearchInterval) return;
   last_search_ns_ = now;
   if (std::ranges::all_of(reports_, [](const RankReport& r) { return r.joined(); })) return;
   for (const auto& [rank, pid] : find_ranks(mark_))

@@ -11,8 +11,8 @@ namespace dstrain {
 
 class BoardView final : public HostView {
  public:
-  // Watches the slots of `ranks`, and processes of these ranks that have `mark` in their environment (see
-  // find_ranks.h). `board` outlives the view.
+  // Watches the slots of `ranks`, and processes of these ranks that have not joined and have `mark` in
+  // their environment (see find_ranks.h; empty: there are none). `board` outlives the view.
   BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark);
 
   const std::string& name() const override { return name_; }

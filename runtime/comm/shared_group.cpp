@@ -74,8 +74,14 @@ void SharedGroup::count_arrival() {
 
 void SharedGroup::arrive() {
   count_arrival();
-  for (int i = 0; i < size(); ++i)
-    if (i != index_) ring_sleeper(i);
+  // Who waits can go on once all others are as far as this; the last one to come sees that they are.
+  const int first = lagging();
+  if (first < 0) {
+    for (int i = 0; i < size(); ++i)
+      if (i != index_) ring_sleeper(i);
+  } else if (lagging(first + 1) < 0) {
+    ring_sleeper(first);
+  }
 }
 
 void SharedGroup::arrive_at(int i) {
@@ -92,8 +98,8 @@ void SharedGroup::ring(int i) {
   futex_wake(block(i).doorbell, 1);
 }
 
-int SharedGroup::lagging() {
-  for (int i = 0; i < size(); ++i)
+int SharedGroup::lagging(int from) {
+  for (int i = from; i < size(); ++i)
     if (!is_here(i)) return i;
   return -1;
 }

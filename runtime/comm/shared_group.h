@@ -70,7 +70,8 @@ class SharedGroup {
   std::byte* bounce(int i) const { return bounces_[static_cast<size_t>(i)]; }
   int64_t bounce_bytes() const { return bounce_bytes_; }
 
-  // Counts one more arrival of this rank, publishing all it wrote before; wakes sleepers.
+  // Counts one more arrival of this rank, publishing all it wrote before; wakes those who waited for it
+  // alone.
   void arrive();
   // The same, but for rank `i` nobody is woken.
   void arrive_at(int i);
@@ -79,8 +80,8 @@ class SharedGroup {
   // Whether every rank has arrived as often as this one (or will have, after await_others()). What they
   // wrote before is then visible.
   bool all_here() { return lagging() < 0; }
-  // One that has not, or -1.
-  int lagging();
+  // The first that has not, from the `from`-th on, or -1.
+  int lagging(int from = 0);
   // Sleeps until all are here, an abort, or the time is over.
   void sleep(std::chrono::microseconds most);
 

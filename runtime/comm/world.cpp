@@ -97,12 +97,12 @@ std::unique_ptr<Communicator> join_world(const CommOptions& options) {
     choice.messages = true;
   }
   if (started_without_mpirun())
-    fail_user("{}, and these were started without mpirun: {}, or {}",
-              choice.asked_for ? "DSTRAIN_COMM asks for ranks that exchange messages"
-                               : "ranks that cannot share memory exchange messages",
-              has_mpi() ? "install Open MPI (Debian: openmpi-bin)"
-                        : "use a dstrain that is built with -DDSTRAIN_MPI=ON",
-              choice.asked_for ? "unset DSTRAIN_COMM" : "use --num_gpus 1");
+    fail_user(
+        "{}, and these were started without mpirun: {}, or {}",
+        choice.asked_for ? "DSTRAIN_COMM asks for ranks that exchange messages"
+                         : "ranks that cannot share memory exchange messages",
+        has_mpi() ? "add --launcher openmpi" : "use a dstrain that is built with -DDSTRAIN_MPI=ON",
+        choice.asked_for ? "unset DSTRAIN_COMM" : "use --num_gpus 1");
   return join_by_mpi(choice, options);
 }
 

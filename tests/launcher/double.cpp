@@ -1,7 +1,8 @@
-// A stand-in for dstrain, for the tests of the supervisor: as launcher it supervises copies of itself
-// under mpirun or the rank starter, as rank it plays one part.
-//   launcher_double TOKEN RANKS PART [RANK]
-// TOKEN is ignored: it makes the processes of one test findable. RANK plays the part, others wait.
+// A stand-in for dstrain, for the tests of the supervisor: as launcher it supervises copies of itself, as
+// rank it plays one part.
+//   launcher_double TOKEN RANKS PART RANK forks|program
+// TOKEN is ignored: it makes the processes of one test findable. RANK plays the part, others wait. What
+// starts the ranks is a fork of the launcher or a program of its own.
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/mpirun.h"
+#include "launcher/rank_command.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_starter.h"
 #include "launcher/supervisor.h"
@@ -82,46 +83,48 @@ int play(const RankBoard& board, int rank, const std::string& part, int player) 
   return part == "refuses" ? 1 : 2;
 }
 
+int be_rank(const std::vector<std::string>& words) {
+  const std::string& part = words[3];
+  const int rank = world_rank_from_environment(), player = number(words[4]);
+  if (part == "never_joins") {
+    fmt::print(stderr, "cannot load a library\n");
+    return 7;
+  }
+  if (part == "stops_early" && rank == player) ::raise(SIGSTOP);
+  return play(join_launcher(rank), rank, part, player);
+}
+
 int launch(const std::vector<std::string>& words) {
   const int ranks = number(words[2]);
   RankBoard board = RankBoard::create(ranks);
-  const SessionDirectory session;
+  SupervisedRun run{.board = board, .starter = kRankStarter, .output = STDERR_FILENO};
+  if (words[5] == "forks") {
+    run.body = [&] {
+      return start_ranks_here(
+          ranks, [&] { return be_rank(words); },
+          [&board](int rank, pid_t pid) { board.slot(rank).pid.store(pid); });
+    };
+  } else {
+    RankCommand command = starter_command(ranks, words);
+    run.command = command.words;
+    run.environment = command.environment;
+  }
   // As OpenMP's threads do, it takes signals that the main thread alone would block.
   std::thread([] {
     while (true) rest();
   }).detach();
-  RankCommand command = start_command(ranks, words, session.path());
-  Patience patience;
-  if (words[3] == "hangs") patience.instruction = 1'000'000'000;
-  const RunReport report = Supervisor({.board = board,
-                                       .hosts = {},
-                                       .host_of_rank = {},
-                                       .command = command.words,
-                                       .starter = local_starter(),
-                                       .environment = command.environment,
-                                       .output = STDERR_FILENO,
-                                       .patience = patience})
-                               .run();
+  if (words[3] == "hangs") run.patience.instruction = 1'000'000'000;
+  const RunReport report = Supervisor(std::move(run)).run();
   if (!report.error.empty()) fmt::print(stderr, "error: {}\n", report.error);
   return report.exit_status;
 }
 
 int run(const std::vector<std::string>& words) {
   try {
-    if (words[1] == kRankStarterCommand) {
-      std::vector<std::string> own = words;
-      own.erase(own.begin() + 1, own.begin() + 3);
-      return start_ranks_here(number(words[2]), [&] { return run(own); });
-    }
-    if (words[3] == "never_joins" && launched_as_rank()) {
-      fmt::print(stderr, "cannot load a library\n");
-      return 7;
-    }
-    if (!launched_as_rank()) return launch(words);
-    const int rank = world_rank_from_environment();
-    if (words[3] == "stops_early" && rank == number(words[4])) ::raise(SIGSTOP);
-    const RankBoard board = join_launcher(rank);
-    return play(board, rank, words[3], words.size() > 4 ? number(words[4]) : 0);
+    if (words[1] != kRankStarterCommand) return launch(words);
+    std::vector<std::string> own = words;
+    own.erase(own.begin() + 1, own.begin() + 3);
+    return start_ranks_here(number(words[2]), [&] { return be_rank(own); });
   } catch (const UserError& e) {
     fmt::print(stderr, "user error: {}\n", e.what());
     return 1;

@@ -1,4 +1,4 @@
-// Ranks of one machine where there is no mpirun: the program starts them itself.
+// Ranks of one machine: the program starts them itself, as forks.
 #include <signal.h>
 
 #include <algorithm>
@@ -10,31 +10,46 @@
 namespace dstrain {
 namespace {
 
-const Environment kNoMpirun = {{"PATH", "/nowhere"}};
-
-TEST_CASE("without mpirun the weights are those of a run with it, to the bit") {
+TEST_CASE("the weights are those of a run under mpirun, to the bit") {
   const std::string options =
       GENERATE("--num_gpus 2", "--num_gpus 4 --set zero_optimization.stage=3");
   std::string weights[2];
-  for (const bool with : {false, true}) {
+  for (const bool mpirun : {false, true}) {
     const RunFolder place;
-    RunningProgram program = place.train(options, with ? Environment{} : kNoMpirun);
+    RunningProgram program = place.train(options + (mpirun ? " --launcher openmpi" : ""));
     CHECK(program.wait() == 0);
     CAPTURE(program.text());
-    CHECK(program.wrote(with ? ", started by mpirun\n" : ", started by the rank starter\n"));
+    CHECK(program.wrote(mpirun ? "launcher openmpi: " : "launcher local: "));
     CHECK(program.wrote("step=4 "));
     CHECK(place.nothing_left());
-    weights[with ? 1 : 0] = place.read("out/model.safetensors");
+    weights[mpirun ? 1 : 0] = place.read("out/model.safetensors");
   }
   CHECK(!weights[0].empty());
   CHECK(weights[0] == weights[1]);
 }
 
-TEST_CASE("a rank that is killed is named the same way without mpirun, and nothing is left") {
-  const bool with = GENERATE(false, true);
+TEST_CASE("no MPI is needed") {
   const RunFolder place;
-  RunningProgram program =
-      place.train("--num_gpus 2 --steps 100000000", with ? Environment{} : kNoMpirun);
+  RunningProgram program = place.train("--num_gpus 2", {{"PATH", "/nowhere"}});
+  CHECK(program.wait() == 0);
+  CHECK(program.wrote("step=4 "));
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("threads that read the data before the ranks are forked are not missed by them") {
+  const RunFolder place;
+  std::string text;
+  while (text.size() < 4'000'000) text += "the quick brown fox jumps over the lazy dog\n";
+  place.write("long.txt", text);
+  RunningProgram program = place.train("--num_gpus 2 --data long.txt", {{"OMP_NUM_THREADS", "2"}});
+  CHECK(program.wait(60) == 0);
+  CHECK(program.wrote("2 ranks of 2 threads"));
+  CHECK(program.wrote("step=4 "));
+}
+
+TEST_CASE("a rank that is killed is named, and nothing is left") {
+  const RunFolder place;
+  RunningProgram program = place.train("--num_gpus 2 --steps 100000000");
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
   auto processes = processes_with(place.token());
   std::sort(processes.begin(), processes.end());
@@ -47,17 +62,17 @@ TEST_CASE("a rank that is killed is named the same way without mpirun, and nothi
   CHECK(place.nothing_left());
 }
 
-TEST_CASE("without mpirun a signal lets the ranks finish, and a restart works") {
+TEST_CASE("a signal lets the ranks finish, and one rank can be started again") {
   const RunFolder place;
   SECTION("a signal") {
-    RunningProgram program = place.train("--num_gpus 2 --steps 100000000", kNoMpirun);
+    RunningProgram program = place.train("--num_gpus 2 --steps 100000000");
     REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
     ::kill(program.pid(), SIGTERM);
     CHECK(program.wait() == 143);
     CHECK_FALSE(program.wrote("dstrain: error"));
   }
   SECTION("one rank that can be started again") {
-    RunningProgram program = place.train("--max_restarts 1 --save_interval 2", kNoMpirun);
+    RunningProgram program = place.train("--max_restarts 1 --save_interval 2");
     CHECK(program.wait() == 0);
     CHECK(program.wrote("step=4 "));
   }
@@ -66,13 +81,12 @@ TEST_CASE("without mpirun a signal lets the ranks finish, and a restart works") 
 
 TEST_CASE("messages between ranks that mpirun did not start are refused, once") {
   const RunFolder place;
-  RunningProgram program =
-      place.train("--num_gpus 2", {{"PATH", "/nowhere"}, {"DSTRAIN_COMM", "mpi"}});
+  RunningProgram program = place.train("--num_gpus 2", {{"DSTRAIN_COMM", "mpi"}});
   CHECK(program.wait() == 1);
   CHECK(
       only_error(program.text()) ==
       "DSTRAIN_COMM asks for ranks that exchange messages, and these were started without mpirun: "
-      "install Open MPI (Debian: openmpi-bin), or unset DSTRAIN_COMM");
+      "add --launcher openmpi, or unset DSTRAIN_COMM");
   CHECK(place.nothing_left());
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Who starts the ranks: mpirun, or where there is none the program itself.
-const std::string kMpirun = "mpirun", kOwn = "the rank starter";
+// What the process is that starts the ranks.
+const std::string kForks = "forks", kProgram = "program";
 
 // One supervised run of the stand-in, in a temporary directory of its own.
 struct Run {
@@ -24,10 +24,9 @@ struct Run {
     token = "dstrain_test_" + std::to_string(::getpid()) + "_" + std::to_string(runs++);
     temporary = fs::temp_directory_path() / token;
     fs::create_directory(temporary);
-    Environment added = {{"TMPDIR", temporary.string()}};
-    if (starter == kOwn) added.emplace_back("PATH", "/nowhere");
+    const Environment added = {{"TMPDIR", temporary.string()}};
     program.emplace(std::vector<std::string>{DSTRAIN_DOUBLE, token, std::to_string(ranks), part,
-                                             std::to_string(player)},
+                                             std::to_string(player), starter},
                     added);
   }
   ~Run() {
@@ -61,7 +60,7 @@ std::vector<std::string> errors(const std::string& text) {
 }
 
 TEST_CASE("a good run ends with 0, with all that ranks wrote and nothing of who started them") {
-  const std::string starter = GENERATE(kMpirun, kOwn);
+  const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 2, "done");
   CHECK(run.program->wait() == 0);
   CHECK(run.program->wrote("hello from 0\n"));
@@ -72,7 +71,7 @@ TEST_CASE("a good run ends with 0, with all that ranks wrote and nothing of who 
 
 TEST_CASE(
     "what all ranks write is folded, raw text is given its rank, the last words are not lost") {
-  const std::string starter = GENERATE(kMpirun, kOwn);
+  const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 4, "speaks");
   CHECK(run.program->wait() == 0);
   const std::string& text = run.program->text();
@@ -105,7 +104,7 @@ TEST_CASE("the first culprit is named once, with its place, and nothing is left"
       {"fails", 2, " failed" + kPlace + ": the disk is full"},
       {"refuses", 1, "no such file: input\\.txt"},
   }));
-  const std::string starter = GENERATE(kMpirun, kOwn);
+  const std::string starter = GENERATE(kForks, kProgram);
   CAPTURE(mishap.part, starter);
   const auto begin = std::chrono::steady_clock::now();
   Run run(starter, 3, mishap.part, 1);
@@ -120,7 +119,7 @@ TEST_CASE("the first culprit is named once, with its place, and nothing is left"
 }
 
 TEST_CASE("a rank that is stopped before it has joined is named, and nothing is left") {
-  Run run(kMpirun, 2, "stops_early", 1);
+  Run run(kForks, 2, "stops_early", 1);
   CHECK(run.program->wait() == 2);
   CAPTURE(run.program->text());
   CHECK(std::regex_search(
@@ -131,7 +130,7 @@ TEST_CASE("a rank that is stopped before it has joined is named, and nothing is 
 }
 
 TEST_CASE("a rank killed from outside is named") {
-  const std::string starter = GENERATE(kMpirun, kOwn);
+  const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 2, "deaf");
   REQUIRE(run.started("deaf", 2));
   pid_t victim = 0;  // the newest process is a rank: who started it is older
@@ -147,7 +146,7 @@ TEST_CASE("a rank killed from outside is named") {
 
 TEST_CASE("a first signal lets the ranks finish") {
   const auto [number, status] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}}));
-  const std::string starter = GENERATE(kMpirun, kOwn);
+  const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 2, "waits", 9);
   REQUIRE(wait_until([&] { return processes_with(run.token).size() == 4; }, 20));
   ::kill(run.program->pid(), number);
@@ -158,7 +157,7 @@ TEST_CASE("a first signal lets the ranks finish") {
 }
 
 TEST_CASE("a second signal stops at once") {
-  const std::string starter = GENERATE(kMpirun, kOwn);
+  const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 2, "deaf");
   REQUIRE(run.started("deaf", 2));
   ::kill(run.program->pid(), SIGINT);
@@ -171,7 +170,7 @@ TEST_CASE("a second signal stops at once") {
 }
 
 TEST_CASE("no process outlives a launcher that is killed") {
-  const std::string starter = GENERATE(kMpirun, kOwn);
+  const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 3, "deaf");
   REQUIRE(run.started("deaf", 3));
   CHECK(processes_with(run.token).size() == 5);
@@ -181,7 +180,7 @@ TEST_CASE("no process outlives a launcher that is killed") {
 }
 
 TEST_CASE("a killed starter is named, and its ranks do not outlive it") {
-  const std::string starter = GENERATE(kMpirun, kOwn);
+  const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 2, "deaf");
   REQUIRE(run.started("deaf", 2));
   auto processes = processes_with(run.token);
@@ -190,17 +189,16 @@ TEST_CASE("a killed starter is named, and its ranks do not outlive it") {
   REQUIRE(processes.front() == run.program->pid());
   ::kill(processes[1], SIGKILL);  // ranks are younger
   CHECK(run.program->wait() == 2);
-  CHECK(run.program->wrote("error: " + starter +
-                           " was ended by signal 9 (Killed); its ranks were stopped\n"));
+  CHECK(run.program->wrote(
+      "error: the rank starter was ended by signal 9 (Killed); its ranks were stopped\n"));
   CHECK(run.nothing_left());
 }
 
 TEST_CASE("ranks that never join are reported with what was said") {
-  const std::string starter = GENERATE(kMpirun, kOwn);
-  Run run(starter, 2, "never_joins");
+  Run run(kProgram, 2, "never_joins");
   CHECK(run.program->wait() == 2);
-  CHECK(run.program->wrote("error: " + starter +
-                           " ended with exit status 7 before rank 0 was done:\n  "));
+  CHECK(run.program->wrote(
+      "error: the rank starter ended with exit status 7 before rank 0 was done:\n  "));
   CHECK(run.program->wrote("\n  cannot load a library\n"));
   CHECK(run.nothing_left());
 }
