@@ -2,7 +2,8 @@
 // (affinity, cgroup quota) and OpenMP. Ranks start unbound (mpirun --bind-to none: a bare
 // `mpirun -np 1` pins to one core) and then take their own share here.
 //
-// What the launcher exports before it starts ranks, because libgomp reads it only at start-up:
+// What the launcher exports to ranks that are programs, because libgomp reads it only at start-up (forks
+// have the number of threads from bind_to_cores, and with one thread wait for none):
 //   OMP_NUM_THREADS = threads_per_rank(ranks on the host)
 //   OMP_WAIT_POLICY = passive where ranks > cores or a rank has one thread (else left alone), so that
 //   no waiting thread holds a core that a peer needs; GOMP_SPINCOUNT stays at the policy's default.

@@ -102,15 +102,15 @@ TEST_CASE("what mpirun would hand to a shell unquoted is refused for other hosts
 }
 
 // Sets a variable for its life.
-class Setting {
+class ChangedVariable {
  public:
-  Setting(const char* name, const std::string& value) : name_(name) {
+  ChangedVariable(const char* name, const std::string& value) : name_(name) {
     const char* before = std::getenv(name);
     if (before != nullptr) before_ = before;
     had_ = before != nullptr;
     ::setenv(name, value.c_str(), 1);
   }
-  ~Setting() {
+  ~ChangedVariable() {
     if (had_)
       ::setenv(name_, before_.c_str(), 1);
     else
@@ -137,7 +137,7 @@ TEST_CASE("the files are those of the home directory and the present one, or $DS
   fs::create_directories(place / "here");
   fs::current_path(place / "here");
   {
-    const Setting home("HOME", (place / "home").string());
+    const ChangedVariable home("HOME", (place / "home").string());
     CHECK(environment_sources({}).files.empty());
     std::ofstream(place / "home/.deepspeed_env") << "A=home\n";
     std::ofstream(place / "here/.deepspeed_env") << "A=here\n";
@@ -149,15 +149,15 @@ TEST_CASE("the files are those of the home directory and the present one, or $DS
     CHECK(both.exports == std::vector<std::string>{"B=1"});
     CHECK(both.own.at("HOME") == (place / "home").string());
     {
-      const Setting another("DS_ENV_FILE", "other");
+      const ChangedVariable another("DS_ENV_FILE", "other");
       CHECK(paths_of(environment_sources({})) == std::vector<std::string>{"other"});
     }
-    const Setting path("DS_ENV_FILE", (place / "here/other").string());
+    const ChangedVariable path("DS_ENV_FILE", (place / "here/other").string());
     CHECK(paths_of(environment_sources({})) ==
           std::vector<std::string>{(place / "here/other").string()});
   }
   {
-    const Setting home("HOME", (place / "here").string());
+    const ChangedVariable home("HOME", (place / "here").string());
     CHECK(paths_of(environment_sources({})) == std::vector<std::string>{".deepspeed_env"});
   }
   fs::current_path(before);
