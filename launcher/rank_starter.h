@@ -1,8 +1,7 @@
-// RankStarter: starts the ranks of one machine, and stands where mpirun does on several: it ends
-// the others when a rank fails, passes signals on, and says how the first one failed by its exit status
-// and a line like Open MPI's. Ranks are forks of it: what is loaded, read and
-// checked before is theirs too. Stands on Linux.
-// Invariant: no rank outlives it, however it ends.
+// RankStarter: starts the ranks of one machine, and stands where mpirun does on several: it ends the others
+// when a rank fails, passes signals on, and says how the first one failed by its exit status and a line
+// like Open MPI's. Ranks are forks of it: what is loaded, read and checked before is theirs too. Stands on
+// Linux. Invariant: no rank outlives it, however it ends.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +13,8 @@ namespace dstrain {
 // What messages call it.
 inline constexpr const char* kRankStarter = "the rank starter";
 
-// The command that runs it in a process of its own: `dstrain rank_starter N WORDS...`, the words being those of each rank.
+// The command that runs it as a program of its own: `dstrain rank_starter N WORDS...`, the words being those
+// of each rank.
 inline constexpr const char* kRankStarterCommand = "rank_starter";
 
 // Starts `ranks` processes, which the variables of comm/communicator.h tell their places, and waits for
