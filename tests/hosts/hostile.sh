@@ -20,6 +20,8 @@ mv text.txt "$name.txt"
 hosts_file 1 1 >hosts
 printf 'FROM_FILE=%s\n' "$name" >.deepspeed_env
 export OMP_NUM_THREADS=1 NCCL_HOSTILE=$name
+mkdir "$HOSTS_DIR/tmp"
+export TMPDIR=$HOSTS_DIR/tmp  # a killed run's files stay there
 
 run() {
   hosts_on node1 "$dstrain" --hostfile hosts --config "$name.json" --data "$name.txt" \
@@ -31,6 +33,7 @@ run --steps 2 || fail 'a run with hostile paths and values' log
 echo 'hostile paths and values are data'
 
 # While it runs: every rank has the values, on the other host too.
+: >log  # what the run before wrote is no sign of this one
 run --steps 100000000 &
 launcher=$!
 hosts_wait_until 'the run has begun' grep -q 'step=1 ' log
