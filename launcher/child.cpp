@@ -46,9 +46,7 @@ int run_body(const std::function<int()>& body) {
   try {
     return body();
   } catch (...) {
-    const Failure failure = current_failure();
-    print_error(failure.text);
-    return failure.exit_status();
+    return report_failure();
   }
 }
 

@@ -1,6 +1,6 @@
-// Child: a process that this one starts and answers for: a program, or a fork of this one. It leads a process group of its own (a
-// terminal's Ctrl-C does not reach it), reads nothing or a pipe, writes into pipes, and is killed by the
-// kernel when this process ends in whatever way. Invariant: no Child outlives its object.
+// Child: a process that this one starts and answers for: a program, or a fork of this one. It leads a process
+// group of its own (a terminal's Ctrl-C does not reach it), reads nothing or a pipe, writes into pipes, and
+// is killed by the kernel when this process ends in whatever way. Invariant: no Child outlives its object.
 #pragma once
 
 #include <sys/types.h>

@@ -29,6 +29,12 @@ Failure current_failure() {
   }
 }
 
+int report_failure() {
+  const Failure failure = current_failure();
+  print_error(failure.text);
+  return failure.exit_status();
+}
+
 void print_error(std::string_view text) {
   std::string lines;
   while (!text.empty()) {

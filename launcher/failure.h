@@ -22,6 +22,9 @@ Failure current_failure();
 // belong to the one before and are left as they are.
 void print_error(std::string_view text);
 
+// Prints the error that is the exception being handled; returns the exit status it leads to.
+int report_failure();
+
 // Writes a command's result to standard output and flushes it. Throws RunError where that fails.
 void print_result(std::string_view text);
 

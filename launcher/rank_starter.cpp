@@ -32,8 +32,8 @@ struct StartedRank {
 
 class RankStarter {
  public:
-  RankStarter(const std::function<int()>& body, const std::function<void(int, pid_t)>& started)
-      : body_(body), started_(started), starter_(::getpid()) {
+  RankStarter(const std::function<int()>& body, const RankBoard* board)
+      : body_(body), board_(board), starter_(::getpid()) {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGCHLD);
     for (const int number : kPassedOn) sigaddset(&signals_, number);
@@ -50,7 +50,7 @@ class RankStarter {
         fail_run("cannot start rank {}: {}", rank, reason);
       }
       ranks_.push_back({pid});
-      if (started_) started_(rank, pid);
+      if (board_ != nullptr) board_->slot(rank).pid.store(pid);
     }
     while (collect()) {
       const int number = ::sigtimedwait(&signals_, nullptr, &kLook);
@@ -114,7 +114,7 @@ class RankStarter {
   }
 
   const std::function<int()>& body_;
-  const std::function<void(int, pid_t)>& started_;
+  const RankBoard* board_;
   pid_t starter_;
   sigset_t signals_{}, usual_{};
   std::vector<StartedRank> ranks_;
@@ -124,9 +124,8 @@ class RankStarter {
 
 }  // namespace
 
-int start_ranks_here(int ranks, const std::function<int()>& rank,
-                     const std::function<void(int rank, pid_t pid)>& started) {
-  return RankStarter(rank, started).run(ranks);
+int start_ranks_here(int ranks, const std::function<int()>& rank, const RankBoard* board) {
+  return RankStarter(rank, board).run(ranks);
 }
 
 }  // namespace dstrain

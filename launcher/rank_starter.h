@@ -4,9 +4,9 @@
 // Linux. Invariant: no rank outlives it, however it ends.
 #pragma once
 
-#include <sys/types.h>
-
 #include <functional>
+
+#include "runtime/core/rank_board.h"
 
 namespace dstrain {
 
@@ -19,10 +19,9 @@ inline constexpr const char* kRankStarterCommand = "rank_starter";
 
 // Starts `ranks` processes, which the variables of comm/communicator.h tell their places, and waits for
 // all of them. In a rank it returns what `rank` returns; in the starter 0 where every rank did, else the
-// exit status of the first that did not, or 128 + n where signal n ended it. `started` hears of each process
-// at once. Blocks signals: for a process without threads that does nothing else. Throws RunError where
-// a rank cannot be started.
-int start_ranks_here(int ranks, const std::function<int()>& rank,
-                     const std::function<void(int rank, pid_t pid)>& started = {});
+// exit status of the first that did not, or 128 + n where signal n ended it. Says on `board`, if there is
+// one, at once who they are. Blocks signals: for a process without threads that does nothing else.
+// Throws RunError where a rank cannot be started.
+int start_ranks_here(int ranks, const std::function<int()>& rank, const RankBoard* board = nullptr);
 
 }  // namespace dstrain

@@ -39,9 +39,7 @@ int run(const std::vector<std::string>& words) noexcept {
   try {
     return std::visit(Runner{words}, parse_arguments(words));
   } catch (...) {
-    const Failure failure = current_failure();
-    print_error(failure.text);
-    return failure.exit_status();
+    return report_failure();
   }
 }
 

@@ -66,8 +66,7 @@ class LocalStart {
     ::omp_pause_resource_all(omp_pause_hard);
     run.body = [this, &input, &board] {
       return start_ranks_here(
-          board.ranks(), [&] { return run_forked_rank(input, arguments_.launch); },
-          [&board](int rank, pid_t pid) { board.slot(rank).pid.store(pid); });
+          board.ranks(), [&] { return run_forked_rank(input, arguments_.launch); }, &board);
     };
   }
 

@@ -11,8 +11,8 @@
 namespace dstrain {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{
-    50};  // between two looks at those who are missing
+// At those who are missing.
+constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 std::string name_of(int rank, int pid) {
   return pid == 0 ? fmt::format("rank {}, which has not begun", rank)

@@ -101,8 +101,7 @@ int launch(const std::vector<std::string>& words) {
   if (words[5] == "forks") {
     run.body = [&] {
       return start_ranks_here(
-          ranks, [&] { return be_rank(words); },
-          [&board](int rank, pid_t pid) { board.slot(rank).pid.store(pid); });
+          ranks, [&] { return be_rank(words); }, &board);
     };
   } else {
     RankCommand command = starter_command(ranks, words);
