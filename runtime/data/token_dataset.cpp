@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -78,6 +79,10 @@ void TokenDataset::read(Split split, int64_t first, int64_t count, Tensor inputs
   for (int64_t i = 0; i < count; ++i)
     source_->read(from.begin + from.order->sample_at(first + i) * block_, block_,
                   inputs.as<int32_t>() + i * block_, targets.as<int32_t>() + i * block_);
+}
+
+uint64_t TokenDataset::fingerprint() const {
+  return checksum_of_many(source_->file().data(), source_->file().bytes());
 }
 
 std::string TokenDataset::summary() const {

@@ -22,6 +22,7 @@ class TokenDataset : public Dataset {
   void read(Split split, int64_t first, int64_t count, Tensor inputs,
             Tensor targets) const override;
   const Vocabulary& vocabulary() const override { return source_->vocabulary(); }
+  uint64_t fingerprint() const override;
   std::string summary() const override;
 
  private:

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "runtime/core/checksum.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint.h"
 #include "runtime/storage/checkpoint_places.h"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/core/checksum.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint.h"
 #include "runtime/storage/checkpoint_places.h"

@@ -1,8 +1,5 @@
 #include "runtime/storage/manifest.h"
 
-#define XXH_NO_STREAM
-#include <xxhash.h>
-
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -11,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -155,10 +153,6 @@ class ManifestReader {
 };
 
 }  // namespace
-
-uint64_t checksum_of(const void* data, int64_t bytes) {
-  return XXH3_64bits(data, static_cast<size_t>(bytes));
-}
 
 std::string manifest_text(const Manifest& manifest) {
   json files = json::array(), tensors = json::array();

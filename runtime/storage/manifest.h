@@ -3,7 +3,7 @@
 // "summary", "files": [{"name", "bytes"}], "tensors": [{"name", "slot", "dtype", "shape", "slices":
 // [{"begin", "elements", "file", "offset", "checksums"}]}]}}. Numbers of elements count from the
 // tensor's first; a slice has one checksum per 4 MiB, so that a part of it can be read and checked.
-// Stands on nlohmann_json and xxHash. Invariant: what parses is consistent in itself; whether it is
+// Stands on nlohmann_json. Invariant: what parses is consistent in itself; whether it is
 // whole is check_coverage's question.
 #pragma once
 
@@ -44,8 +44,6 @@ struct Manifest {
   std::vector<CheckpointFile> files;  // one per rank that saved
   std::vector<CheckpointTensor> tensors;
 };
-
-uint64_t checksum_of(const void* data, int64_t bytes);
 
 std::string manifest_text(const Manifest& manifest);
 

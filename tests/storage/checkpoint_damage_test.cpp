@@ -7,6 +7,7 @@
 #include <chrono>
 #include <random>
 
+#include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/checkpoint.h"
 #include "runtime/storage/manifest.h"

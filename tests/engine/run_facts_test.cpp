@@ -1,0 +1,96 @@
+// What a run's numbers depend on: every such value is a fact of its own, and no two runs that differ in
+// one have the same fingerprint.
+#include "runtime/engine/run_facts.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "tests/storage/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+std::string repeated(const std::string& text) {
+  std::string all;
+  for (int i = 0; i < 40; ++i) all += text;
+  return all;
+}
+
+class Folder {
+ public:
+  Folder() { dir_.write("text", repeated("abcd ")); }
+  Job job() const {
+    Job job;
+    job.model = {.n_layer = 1, .n_embd = 8, .n_head = 2, .block_size = 8, .vocab_size = 5};
+    job.data.path = dir_ / "text";
+    job.batch = {2, 2, 1};
+    return job;
+  }
+  void write(const std::string& text) const { dir_.write("text", repeated(text)); }
+
+ private:
+  TempDir dir_;
+};
+
+RunFacts facts_of(const Job& job) {
+  return run_facts(job, *open_dataset(job));
+}
+
+// The names of the facts in which two runs differ.
+std::vector<std::string> different(const RunFacts& a, const RunFacts& b) {
+  REQUIRE(a.size() == b.size());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(a[i].name == b[i].name);
+    CHECK((a[i] == b[i]) == (fingerprint_of(a[i]) == fingerprint_of(b[i])));
+    if (a[i] != b[i]) names.push_back(a[i].name);
+  }
+  CHECK(names.empty() == (fingerprint_of(a) == fingerprint_of(b)));
+  return names;
+}
+
+TEST_CASE("each value that numbers depend on is a fact of its own") {
+  struct Change {
+    std::string name;
+    std::function<void(Job&)> apply;
+  };
+  const std::vector<Change> changes = {
+      {"dstrain.model.n_head", [](Job& j) { j.model.n_head = 4; }},
+      {"dstrain.model.activation", [](Job& j) { j.model.gelu = true; }},
+      {"dstrain.model.dropout", [](Job& j) { j.model.dropout = 0.2; }},
+      {"dstrain.model.vocab_size", [](Job& j) { j.model.vocab_size = 6; }},
+      {"dstrain.seed", [](Job& j) { j.seed = 7; }},
+      {"dstrain.data.order", [](Job& j) { j.data.random_order = false; }},
+      {"train_batch_size", [](Job& j) { j.batch.train_batch = 4; }},
+      {"dstrain.steps", [](Job& j) { j.steps = 7; }},
+      {"optimizer.type", [](Job& j) { j.optimizer.decoupled_decay = false; }},
+      {"optimizer.params.lr", [](Job& j) { j.optimizer.lr = 1e-4; }},
+      {"optimizer.params.betas", [](Job& j) { j.optimizer.beta2 = 0.99; }},
+      {"gradient_clipping", [](Job& j) { j.gradient_clipping = 0.5; }},
+      {"scheduler", [](Job& j) { j.schedule.kind = ScheduleKind::warmup; }},
+      {"dtype", [](Job& j) { j.dtype = DType::bf16; }},
+      {"communication_data_type", [](Job& j) { j.wire_dtype = DType::bf16; }},
+      {"zero_optimization.stage", [](Job& j) { j.zero_stage = 2; }},
+  };
+  const Folder folder;
+  const RunFacts facts = facts_of(folder.job());
+  for (const Change& change : changes) {
+    Job job = folder.job();
+    change.apply(job);
+    CHECK(different(facts, facts_of(job)) == std::vector<std::string>{change.name});
+  }
+}
+
+TEST_CASE(
+    "other data of the same vocabulary is other data, other characters are another vocabulary") {
+  const Folder folder;
+  const RunFacts facts = facts_of(folder.job());
+  CHECK(different(facts, facts_of(folder.job())).empty());
+  folder.write("bacd ");
+  CHECK(different(facts, facts_of(folder.job())) == std::vector<std::string>{"data"});
+  folder.write("abcx ");
+  CHECK(different(facts, facts_of(folder.job())) == std::vector<std::string>{"vocabulary", "data"});
+}
+
+}  // namespace
+}  // namespace dstrain
