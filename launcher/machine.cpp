@@ -84,6 +84,14 @@ std::string host_name() {
   return name.data();
 }
 
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code none;
+  return fmt::format("{} {} {}", boot, fs::read_symlink("/proc/self/ns/net", none).string(),
+                     host_name());
+}
+
 MemoryOffer available_memory(const fs::path& root) {
   const fs::path meminfo = root / "proc/meminfo";
   const auto kilobytes = number_after(meminfo, "MemAvailable:");

@@ -21,6 +21,9 @@ MemoryOffer available_memory(const std::filesystem::path& root = "/");
 // What this machine calls itself.
 std::string host_name();
 
+// The same text for two processes whose host is one: booted once, with one network and one name.
+std::string host_identity();
+
 // How often the kernel has killed a process of this cgroup because its memory ran out; 0 where it
 // does not count.
 int64_t out_of_memory_kills(const std::filesystem::path& root = "/");

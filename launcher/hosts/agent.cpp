@@ -197,6 +197,7 @@ class Agent {
                    {"version", DSTRAIN_VERSION},
                    {"program", file_checksum("/proc/self/exe")},
                    {"host", to_json_text(host_name())},
+                   {"identity", to_json_text(host_identity())},
                    {"time", static_cast<double>(std::time(nullptr))},
                    {"memory", offer.bytes},
                    {"memory_source", offer.source},

@@ -2,8 +2,8 @@
 // answer or report "say". Times travel as ages, since clocks differ from host to host.
 //
 //   do                                            say
-//   hello {version, run}                          hello {version, program, host, time, memory, cores,
-//                                                 addresses}, then alive once a second
+//   hello {version, run}                          hello {version, program, host, identity, time, memory,
+//                                                 cores, addresses}, then alive once a second
 //   input {words, directory, ranks}               input {error} or {files: [{path, hash}]}
 //   listen {port}                                 listening {port}
 //   meet {peers: [{name, port, addresses}]}       met {failed: [{name, why}]}

@@ -35,6 +35,7 @@ class Round {
 
   PreflightResult run() {
     first_contact();
+    tell_apart();
     choose_network();
     if (!questions_.first_contact_only) {
       compare_input();
@@ -81,7 +82,8 @@ class Round {
                       a.at("memory").get<int64_t>(),
                       a.at("memory_source").get<std::string>(),
                       clock_ahead(a.at("time").get<double>(), asked, now),
-                      a.value("addresses", std::vector<InterfaceAddress>())};
+                      a.value("addresses", std::vector<InterfaceAddress>()),
+                      a.value("identity", "")};
       if (facts.version != DSTRAIN_VERSION)
         find(i, "version",
              fmt::format("dstrain {} there, {} here: install the same on all hosts", facts.version,
@@ -103,6 +105,21 @@ class Round {
           find(i, "memory", e.what());
         }
       result_.facts.push_back(std::move(facts));
+    }
+  }
+
+  // One machine under two names would be given two boards and its memory twice.
+  void tell_apart() {
+    std::map<std::string, std::string> name_of;
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) || facts_of(i).identity.empty()) continue;
+      const auto [known, is_new] = name_of.try_emplace(facts_of(i).identity, hosts_[i]->name());
+      if (!is_new)
+        find(
+            i, "host",
+            fmt::format("it is the same machine as {}: give each machine one line of the hostfile, "
+                        "with all its slots",
+                        known->second));
     }
   }
 

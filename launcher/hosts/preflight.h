@@ -14,7 +14,7 @@ namespace dstrain {
 
 struct Finding {
   std::string host;
-  std::string check;  // "ssh", "version", "input", "memory", "clock", "network"
+  std::string check;  // "ssh", "version", "host", "input", "memory", "clock", "network"
   bool fatal = true;
   std::string text;  // what is wrong, and what to do
 };
@@ -28,6 +28,7 @@ struct HostFacts {
   std::string memory_source;
   double clock_ahead_s = 0;  // of this machine's
   std::vector<InterfaceAddress> addresses;
+  std::string identity;  // the same for two names of one host; empty: unknown
 };
 
 // NOLINTNEXTLINE(bugprone-exception-escape): an empty json allocates nothing

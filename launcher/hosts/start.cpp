@@ -36,16 +36,17 @@ RankCommand mpirun_on_hosts(const std::vector<HostRanks>& hosts, const HostsStar
   std::string places;
   int ranks = 0;
   for (const HostRanks& host : hosts) {
-    places += fmt::format("{}{}:{}", places.empty() ? "" : ",", host.host, host.ranks());
+    for (int i = 0; i < host.ranks(); ++i) places += (places.empty() ? "" : ",") + host.host;
     ranks += host.ranks();
   }
   check_for_ssh(start.exported, start.launcher_args);
   const std::string files = mpi_directory(start.run);
   RankCommand command;
-  command.words = {mpirun, "--host", places, "-np", std::to_string(ranks),
-                   // Ranks in the order of hosts and slots, bound by themselves.
-                   "--map-by", "slot", "--rank-by", "slot", "--bind-to", "none", "--oversubscribe",
-                   "--wdir", start.directory};
+  command.words = {
+      mpirun, "--host", places, "-np", std::to_string(ranks),
+      // A rank for each name, in their order: the other ways to map put ranks on the host
+      // of mpirun first. Ranks bind themselves.
+      "--map-by", "seq", "--bind-to", "none", "--oversubscribe", "--wdir", start.directory};
   const auto set = [&command](const std::string& name, const std::string& value) {
     command.words.insert(command.words.end(), {"--mca", name, value});
   };

@@ -23,7 +23,7 @@ struct HostsStart {
   PortRange ports;                         // where they listen; none: at any
 };
 
-// mpirun starting `program` on every slot of `hosts`, ranks in their order. Throws UserError where there
+// mpirun starting `program` on every slot of `hosts`, ranks in their order wherever mpirun runs. Throws UserError where there
 // is no mpirun or no ssh, or a word of the ssh command has a blank in it, which mpirun cannot pass on.
 RankCommand mpirun_on_hosts(const std::vector<HostRanks>& hosts, const HostsStart& start,
                             const std::vector<std::string>& program);

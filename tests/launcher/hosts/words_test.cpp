@@ -36,8 +36,9 @@ TEST_CASE("mpirun gets hosts, slots, settings and the environment as words of th
   start.threads = 1;
   const std::vector<HostRanks> hosts = {{"node1", {0, 1}, 0}, {"node2", {3}, 2}};
   const RankCommand command = mpirun_on_hosts(hosts, start, {"/bin/dstrain", "--config", "c.json"});
-  CHECK(has_pair(command.words, "--host", "node1:2,node2:1"));
+  CHECK(has_pair(command.words, "--host", "node1,node1,node2"));
   CHECK(has_pair(command.words, "-np", "3"));
+  CHECK(has_pair(command.words, "--map-by", "seq"));
   CHECK(has_pair(command.words, "--wdir", "/work dir"));
   CHECK(has_pair(command.words, "-x", "NAME"));
   CHECK(has_pair(command.words, "-x", "DSTRAIN_RUN"));
