@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "launcher/quote.h"
+#include "launcher/stop_signals.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -153,6 +154,7 @@ void take_environment(const Environment& variables, const std::vector<std::strin
   std::vector<std::string> program = {"/proc/self/exe"};
   program.insert(program.end(), words.begin(), words.end());
   std::vector<std::string> lines = merged_environment(variables);
+  release_stop_signals();
   ::execve(program.front().c_str(), exec_pointers(program).data(), exec_pointers(lines).data());
   fail_run("cannot start {} again: {}", program.front(), std::strerror(errno));
 }

@@ -40,7 +40,8 @@ RankBoard join_launcher(int rank) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // SIGTTOU: a terminal with `tostop` would stop a rank that writes, as it is in the background.
   // SIGPIPE: a connection to a rank that has gone is an error to report, not a reason to vanish too.
-  for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGTTOU, SIGPIPE}) std::signal(number, SIG_IGN);
+  for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTTOU, SIGPIPE})
+    std::signal(number, SIG_IGN);
   log::set_rank(rank);
 
   const RunAddresses addresses = addresses_here();

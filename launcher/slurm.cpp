@@ -9,6 +9,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "launcher/stop_signals.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -126,6 +127,7 @@ void start_by_srun(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  release_stop_signals();
   ::execvp(argv[0], argv.data());
   fail_user("cannot start srun: {} (in an allocation of one node, --launcher local needs none)",
             std::strerror(errno));

@@ -1,78 +1,145 @@
 #include "launcher/stop_signals.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <array>
+#include <csignal>
+#include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
 
+constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 constexpr int64_t kSameSignalNs = 1'000'000'000;
 
-// All that a signal handler can find.
-struct HandlerState {
-  std::atomic<const RankBoard*> board{nullptr};
-  std::atomic<bool> note{false};
-  std::atomic<StopSignals::Second> on_second{StopSignals::Second::ends_process};
-  std::atomic<int> second{0};
-  std::atomic<int64_t> first_ns{0};
-};
-
-HandlerState& handler_state() {
-  static HandlerState state;
-  return state;
+sigset_t stop_signal_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : kStopSignals) sigaddset(&set, number);
+  return set;
 }
 
-extern "C" void on_stop_signal(int number) {
-  HandlerState& state = handler_state();
-  const RankBoard* board = state.board.load();
-  if (board == nullptr) ::_exit(128 + number);
-  // The first of this process: ranks may share a board, and each gets the signal.
-  int64_t first_ns = 0;
-  const int64_t now = monotonic_ns();
-  if (!state.first_ns.compare_exchange_strong(first_ns, now)) {
-    const StopSignals::Second on_second = state.on_second.load();
-    if (on_second == StopSignals::Second::is_remembered) {
-      state.second.store(number);
-    } else if (on_second == StopSignals::Second::ends_process || now - first_ns > kSameSignalNs) {
-      ::_exit(128 + number);
-    }
-    return;
+// Does what the kernel would have done, had the signal not been blocked.
+void take_usual_effect(int number) {
+  struct sigaction now {};
+  ::sigaction(number, nullptr, &now);
+  if (now.sa_handler == SIG_IGN) return;
+  std::signal(number, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  ::raise(number);
+}
+
+// Receives the stop signals of this process in a thread of its own.
+class SignalReceiver {
+ public:
+  // Starts the thread where this process has none: a fork does not inherit it.
+  void start() {
+    const std::lock_guard lock(mutex_);
+    if (process_ == ::getpid()) return;
+    process_ = ::getpid();
+    const sigset_t set = stop_signal_set();
+    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    std::thread([this, set] { receive(set); }).detach();
   }
-  board->request_stop(number);
-  if (!state.note.load()) return;
-  constexpr std::string_view kNote =
-      "stopping after this step, then writing the weights; again to stop at once\n";
-  // Nothing can be done where it cannot be written.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kNote.data(), kNote.size());
+
+  void serve(const RankBoard* board, StopSignals::Note note, StopSignals::Second on_second) {
+    const std::lock_guard lock(mutex_);
+    check(board_ == nullptr || board == nullptr, "two holders of the stop signals");
+    board_ = board;
+    note_ = note == StopSignals::Note::on_standard_error;
+    on_second_ = on_second;
+    second_ = 0;
+    first_ns_ = 0;
+  }
+
+  int second() {
+    const std::lock_guard lock(mutex_);
+    return second_;
+  }
+
+ private:
+  [[noreturn]] void receive(const sigset_t& set) {
+    while (true) {
+      int number = 0;
+      if (::sigwait(&set, &number) == 0) take(number);
+    }
+  }
+
+  void take(int number) {
+    std::unique_lock lock(mutex_);
+    if (board_ == nullptr || (number == SIGHUP && hangups_are_ignored()))
+      return take_usual_effect(number);
+    const int64_t now = monotonic_ns();
+    if (first_ns_ != 0) return take_second(number, now);
+    first_ns_ = now;
+    board_->request_stop(number);
+    if (!note_) return;
+    lock.unlock();  // a terminal may refuse the text for as long as its user likes
+    constexpr std::string_view kNote =
+        "stopping after this step, then writing the weights; again to stop at once\n";
+    // Nothing can be done where it cannot be written.
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kNote.data(), kNote.size());
+  }
+
+  void take_second(int number, int64_t now) {
+    if (number == SIGHUP) return;
+    if (on_second_ == StopSignals::Second::is_remembered)
+      second_ = number;
+    else if (on_second_ == StopSignals::Second::ends_process || now - first_ns_ > kSameSignalNs)
+      ::_exit(128 + number);
+  }
+
+  static bool hangups_are_ignored() {
+    struct sigaction now {};
+    ::sigaction(SIGHUP, nullptr, &now);
+    return now.sa_handler == SIG_IGN;
+  }
+
+  std::mutex mutex_;
+  pid_t process_ = 0;  // whose thread it is
+  const RankBoard* board_ = nullptr;
+  bool note_ = false;
+  StopSignals::Second on_second_ = StopSignals::Second::ends_process;
+  int second_ = 0;
+  int64_t first_ns_ = 0;
+};
+
+// Never destroyed: its thread lives as long as the process.
+SignalReceiver& signal_receiver() {
+  static SignalReceiver& receiver = *new SignalReceiver;
+  return receiver;
 }
 
 }  // namespace
 
+void receive_stop_signals() {
+  signal_receiver().start();
+}
+
+void release_stop_signals() {
+  const sigset_t set = stop_signal_set();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
 StopSignals::StopSignals(const RankBoard& board, Note note, Second second) {
-  HandlerState& state = handler_state();
-  check(state.board.exchange(&board) == nullptr, "two holders of the stop signals");
-  state.note.store(note == Note::on_standard_error);
-  state.on_second.store(second);
-  state.second.store(0);
-  state.first_ns.store(0);
-  struct sigaction action {};
-  action.sa_handler = on_stop_signal;
-  action.sa_flags = SA_RESTART;
-  ::sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &before_[i]);
+  signal_receiver().start();
+  signal_receiver().serve(&board, note, second);
 }
 
 StopSignals::~StopSignals() {
-  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
-  handler_state().board.store(nullptr);
+  signal_receiver().serve(nullptr, Note::none, Second::ends_process);
 }
 
 int StopSignals::second() const {
-  return handler_state().second.load();
+  return signal_receiver().second();
 }
 
 }  // namespace dstrain

@@ -15,6 +15,7 @@
 #include "launcher/rank_environment.h"
 #include "launcher/rank_link.h"
 #include "launcher/slurm_front.h"
+#include "launcher/stop_signals.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
@@ -32,6 +33,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const LaunchOptions& options = arguments.launch;
   if (options.quiet) log::set_least(log::Level::warning);
   if (launched_as_rank()) return run_launched_rank(arguments);
+  receive_stop_signals();
   const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);
   if (job && is_rank_of_srun(*job)) {
     if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 says it

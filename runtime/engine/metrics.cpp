@@ -159,8 +159,10 @@ void MetricsWriter::draw_progress(const StepMetrics& metrics) {
   const int64_t width =
       std::clamp<int64_t>(terminal_columns() - static_cast<int64_t>(tail.size()) - 3, 0, 40);
   const int64_t full = options_.steps > 0 ? width * metrics.step / options_.steps : width;
-  fmt::print(stderr, "\r\x1b[K[{:-<{}}]{}", std::string(static_cast<size_t>(full), '#'), width,
-             tail);
+  // A terminal that was closed is no reason to end the run, so errors are ignored.
+  const std::string text =
+      fmt::format("\r\x1b[K[{:-<{}}]{}", std::string(static_cast<size_t>(full), '#'), width, tail);
+  std::fputs(text.c_str(), stderr);
   std::fflush(stderr);
   drawn_ = true;
 }

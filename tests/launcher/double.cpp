@@ -17,6 +17,7 @@
 #include "launcher/rank_command.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_starter.h"
+#include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
@@ -108,7 +109,8 @@ int launch(const std::vector<std::string>& words) {
     run.command = command.words;
     run.environment = command.environment;
   }
-  // As OpenMP's threads do, it takes signals that the main thread alone would block.
+  receive_stop_signals();
+  // It stands for OpenMP's threads, which must not be the ones that a signal interrupts.
   std::thread([] {
     while (true) rest();
   }).detach();

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Sends stop signals at random moments to runs whose time is spent in products, on every front of one machine, in fp32
+# and fp16. Every run must end with 128 + n and leave its weights and a checkpoint.
+#   stop_signals.sh DSTRAIN [--times N]     N signals in all (12); prints a line for each front
+set -euo pipefail
+
+dstrain=$(realpath "$1")
+times=12
+[[ ${2:-} != --times ]] || times=$3
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+folder=$(mktemp -d)
+run=0
+finish() {
+  local status=$?
+  ((run == 0)) || kill -KILL "$run" 2>/dev/null || true
+  ((status == 0)) || tail -n 5 "$folder"/*.out 2>/dev/null || true
+  rm -rf "$folder"
+}
+trap finish EXIT
+cd "$folder"
+for ((i = 0; i < 200; ++i)); do echo 'the quick brown fox jumps over the lazy dog'; done >text.txt
+cat >c.json <<'JSON'
+{
+  "train_batch_size": 8, "steps_per_print": 1000,
+  "dstrain": {
+    "model": {"n_layer": 2, "n_embd": 256, "n_head": 4, "block_size": 128, "dropout": 0},
+    "data": {"path": "text.txt"}, "steps": 1000000, "save_interval": 1000000
+  }
+}
+JSON
+
+fronts=('' '--num_gpus 2' 'mpirun --oversubscribe --bind-to none -np 1' 'mpirun --oversubscribe --bind-to none -np 2')
+signals=(TERM INT USR1 HUP)
+declare -A passed failed
+
+for ((i = 0; i < times; ++i)); do
+  front=${fronts[i % 4]}
+  signal=${signals[RANDOM % 4]}
+  words=("$dstrain" --config c.json --output "out$i")
+  ((i / 4 % 2 == 0)) || words+=(--set fp16.enabled=true)
+  if [[ $front == mpirun* ]]; then
+    # mpirun itself stops its ranks for every signal but the one that schedulers send.
+    signal=USR1
+    read -ra starter <<<"$front"
+    words=("${starter[@]}" "${words[@]}")
+  else
+    read -ra options <<<"$front"
+    words+=("${options[@]}")
+  fi
+  "${words[@]}" >"$i.out" 2>&1 &
+  run=$!
+  until [[ -s out$i/metrics.jsonl ]]; do
+    kill -0 $run 2>/dev/null || { echo "the run ended by itself: ${words[*]}" && exit 1; }
+    sleep 0.05
+  done
+  sleep "0.$(printf %03d $((RANDOM % 1000)))"
+  kill -s "$signal" $run
+  status=0
+  wait $run || status=$?
+  run=0
+  name=${front:-one process}
+  if ((status == 128 + $(kill -l "$signal"))) && [[ -s out$i/model.safetensors ]] &&
+    compgen -G "out$i/checkpoints/step_*" >/dev/null; then
+    passed[$name]=$((${passed[$name]:-0} + 1))
+  else
+    failed[$name]=$((${failed[$name]:-0} + 1))
+    echo "${words[*]}: SIG$signal ended it with status $status; files: $(ls "out$i")"
+    tail -n 3 "$i.out"
+  fi
+  rm -rf "out$i"
+done
+
+bad=0
+for name in "${!passed[@]}" "${!failed[@]}"; do
+  printf '%s: %d good, %d bad\n' "$name" "${passed[$name]:-0}" "${failed[$name]:-0}"
+done | sort -u
+for name in "${!failed[@]}"; do bad=$((bad + failed[$name])); done
+((bad == 0))
