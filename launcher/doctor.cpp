@@ -6,6 +6,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/core/text.h"
+#include "runtime/storage/file_checksum.h"
 
 namespace dstrain {
 namespace {

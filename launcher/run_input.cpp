@@ -97,12 +97,13 @@ void settle_vocabulary(Job& job) {
 }
 
 RunInput read_input(const ConfigRequest& request) {
-  RunInput input{load_config(request), nullptr};
+  RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
   settle_device(job);
   input.dataset = open_dataset(job);
   if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
     job.model.vocab_size = input.dataset->vocabulary().size;
+  if (job.ranks > 1) input.facts = input_facts(job, *input.dataset);
   return input;
 }
 

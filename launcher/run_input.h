@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "launcher/input_facts.h"
 #include "runtime/config/load.h"
 #include "runtime/data/dataset.h"
 
@@ -13,6 +14,7 @@ namespace dstrain {
 struct RunInput {
   LoadedConfig loaded;
   std::unique_ptr<Dataset> dataset;
+  InputFacts facts;  // that ranks compare; none where there is one rank
   const Job& job() const { return loaded.job; }
 };
 

@@ -5,6 +5,7 @@
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/rank_run.h"
 #include "launcher/rank_link.h"
+#include "launcher/same_input.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -25,6 +26,8 @@ int run_rank(const LaunchOptions& options, const std::function<const RunInput&(i
                                    ranks_on_this_host_from_environment());
     const RunInput& input = read(ranks);
     comm = connect(threads, input.job(), &board.slot(rank), &board);
+    if (const std::string other = difference_of_input(*comm, input.facts); !other.empty())
+      throw UserError(other);
     train_as(rank, input, *comm, board, threads);
     return 0;
   } catch (...) {

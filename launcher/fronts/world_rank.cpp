@@ -6,6 +6,7 @@
 #include "launcher/failure.h"
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/rank_run.h"
+#include "launcher/same_input.h"
 #include "launcher/slurm_front.h"
 #include "launcher/stop_signals.h"
 #include "runtime/core/error.h"
@@ -97,7 +98,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
         take_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     const RunInput input = read_input(request);
     if (rank == 0) {
-      log::info("inside mpirun: {} ranks, {} of them on this machine", ranks, ranks_here);
+      log::info("inside {}: {} ranks, {} of them on this machine", starter, ranks, ranks_here);
       check_surroundings(input.job(), ranks_here);
       if (!requeued.empty()) log::info("{}", requeued);
       note_without_network(arguments.launch, reached_by(starter));
@@ -106,6 +107,11 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
     comm = connect(threads, input.job(), nullptr);
     if (job && first_failed(*comm, false)) {
+      comm->finish();
+      return 1;
+    }
+    if (const std::string other = difference_of_input(*comm, input.facts); !other.empty()) {
+      if (rank == 0) print_error(other);
       comm->finish();
       return 1;
     }

@@ -26,6 +26,7 @@
 #include "launcher/rank_link.h"
 #include "launcher/supervise/board_view.h"
 #include "runtime/core/error.h"
+#include "runtime/storage/file_checksum.h"
 
 namespace dstrain {
 namespace {

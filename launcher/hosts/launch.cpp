@@ -13,6 +13,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/engine/run.h"
+#include "runtime/storage/file_checksum.h"
 
 namespace dstrain {
 namespace {

@@ -65,7 +65,4 @@ std::vector<nlohmann::json> ask_all(std::span<const std::unique_ptr<AgentView>> 
                                     const std::string& answer, double seconds,
                                     const std::function<nlohmann::json(size_t host)>& question);
 
-// Of a file's bytes; of one above 256 MiB its size and 64 pieces of it. Throws UserError.
-std::string file_checksum(const std::string& path);
-
 }  // namespace dstrain

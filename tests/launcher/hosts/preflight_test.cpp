@@ -8,6 +8,7 @@
 
 #include "launcher/hosts/pair_check.h"
 #include "runtime/core/error.h"
+#include "runtime/storage/file_checksum.h"
 
 namespace dstrain {
 namespace {
