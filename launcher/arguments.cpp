@@ -53,6 +53,11 @@ void add_config(CommandLine& line, ConfigRequest& request) {
                     fail_user("{}: expected path.to.key=value, got '{}'", option, printable(value));
                   request.sets.push_back(value);
                 });
+  line.repeated("--ignore", "path.to.key", "treat one key as if the file did not have it",
+                [&request](const std::string& option, const std::string& value) {
+                  if (value.empty()) fail_user("{}: expected path.to.key, got nothing", option);
+                  request.ignored.push_back(value);
+                });
 }
 
 // What train, plan and estimate take of the run itself.

@@ -23,6 +23,9 @@
 namespace dstrain {
 namespace {
 
+constexpr int64_t kLargestConfig = int64_t{64} << 20;
+constexpr const char* kMicroBatchKey = "train_micro_batch_size_per_gpu";
+
 // Names and shapes of the model's weights.
 StateRegister weights_of(const ModelConfig& model) {
   Program program;
@@ -48,6 +51,31 @@ double weight_count(ModelConfig model) {
   if (layers <= 3) return count(layers);
   const double two = count(2);
   return two + static_cast<double>(layers - 2) * (count(3) - two);
+}
+
+void set_micro_batch(Job& job, int64_t micro_batch) {
+  job.batch.micro_batch = micro_batch;
+  job.batch.train_batch = micro_batch * job.batch.accumulation * job.ranks;
+}
+
+// A model that does not fit at all keeps its micro-batch: what it lacks is not for a batch to give.
+void halve_to_fit(Job& job, int64_t offered) {
+  if (least_bytes(job) > static_cast<double>(offered)) return;
+  while (job.batch.micro_batch > 1 && planned_bytes(job) + kProcessOverheadBytes > offered)
+    set_micro_batch(job, job.batch.micro_batch / 2);
+}
+
+// The micro-batch of the run that `resume`, its folder or one of its checkpoints, continues; 0 where
+// nothing says it.
+int64_t micro_batch_before(const std::string& resume) {
+  if (resume.empty()) return 0;
+  for (const char* up : {"", "/../.."}) {
+    const std::string file = resume + up + "/resolved_config.json";
+    if (std::filesystem::exists(file))
+      return job_from_resolved(read_file(file, "resolved configuration", kLargestConfig), file)
+          .batch.micro_batch;
+  }
+  return 0;
 }
 
 // Proves that the trace can be written: it is, after the last step.
@@ -94,6 +122,41 @@ void settle_vocabulary(Job& job) {
         "dstrain.model.vocab_size is not given and there is no data to derive it from: add --set "
         "dstrain.model.vocab_size=N (characters of English text: about 65) or --data FILE");
   job.model.vocab_size = open_dataset(job)->vocabulary().size;
+}
+
+void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<int64_t> offered) {
+  if (!loaded.default_batch) return;
+  Job job = loaded.job;
+  std::string why =
+      fmt::format("Hugging Face's default {}, halved until the plan fits", job.batch.micro_batch);
+  if (const int64_t before = micro_batch_before(job.resume); before > 0) {
+    job.batch.micro_batch = before;
+    why = "as in the run that is resumed";
+  } else if (offered && job.device != "cuda") {
+    halve_to_fit(job, *offered);
+  }
+  if (job.batch.micro_batch == loaded.job.batch.micro_batch) return;
+  take_micro_batch(loaded, job.batch.micro_batch, why);
+  request.sets.push_back(fmt::format("{}={}", kMicroBatchKey, job.batch.micro_batch));
+}
+
+int64_t memory_of_each(int ranks_here) {
+  return available_memory().bytes / ranks_here;
+}
+
+void take_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why) {
+  set_micro_batch(loaded.job, micro_batch);
+  loaded.settle(kMicroBatchKey, std::to_string(micro_batch), why);
+  loaded.settle("train_batch_size", std::to_string(loaded.job.batch.train_batch), why);
+}
+
+std::string batch_line(const std::string& path, const LoadedConfig& loaded) {
+  if (!loaded.default_batch) return "";
+  const auto setting = std::ranges::find(loaded.settings, kMicroBatchKey, &Setting::key);
+  const std::string& origin = setting->origin;  // "derived: ...", "auto: ..."
+  return fmt::format("{} names no batch size: micro-batch {} ({}), accumulation {}", path,
+                     loaded.job.batch.micro_batch, origin.substr(origin.find(' ') + 1),
+                     loaded.job.batch.accumulation);
 }
 
 RunInput read_input(const ConfigRequest& request) {

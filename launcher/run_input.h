@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "launcher/input_facts.h"
 #include "runtime/config/load.h"
@@ -28,6 +30,21 @@ void settle_ranks(ConfigRequest& request);
 // The vocabulary's size, from the data where the configuration leaves it open. Throws UserError where
 // there is no data either.
 void settle_vocabulary(Job& job);
+
+// Where the file names no batch size: halves the default micro-batch until a rank fits into the bytes
+// `offered` to each (absent: not looked at, nor is a GPU's memory), or takes that of the run that is
+// resumed. `request` then asks for it too, so that it holds wherever it is read again. The vocabulary is
+// settled.
+void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<int64_t> offered);
+
+// What this machine offers each of `ranks_here` ranks.
+int64_t memory_of_each(int ranks_here);
+
+// Another micro-batch in place of the default one; `why` is what resolved_config.json says of it.
+void take_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why);
+
+// A line that says which batch the run takes where the file at `path` names none; else empty.
+std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 
 // What every rank needs. request.ranks is known. Throws UserError.
 RunInput read_input(const ConfigRequest& request);

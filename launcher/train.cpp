@@ -65,7 +65,13 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const bool several = on_hosts(placement, options);
   if (!several) take_environment(environment.variables, words);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
-  const RunInput input = read_input(request);
+  RunInput input = read_input(request);
+  const size_t own_sets = request.sets.size();
+  settle_batch(request, input.loaded,
+               several ? std::nullopt : std::optional(memory_of_each(ranks)));
+  const std::string batch = batch_line(request.path, input.loaded);
+  for (size_t i = own_sets; i < request.sets.size(); ++i)
+    rank_words.insert(rank_words.end(), {"--set", request.sets[i]});
   if (!several && becomes_srun) launch_by_srun(*job, options, ranks, words);
   std::optional<PidFile> pid_file;
   if (options.save_pid) {
@@ -74,7 +80,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   }
   if (several) {
     check_surroundings(input.job(), 0);
-    announce(input);
+    announce(input, batch);
     return run_on_hosts(placement, arguments, input, rank_words);
   }
   if (options.elastic)
@@ -85,7 +91,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());
   if (job) log::info("Slurm job {}: {} rank{} on this node", job->id, ranks, ranks == 1 ? "" : "s");
-  announce(input);
+  announce(input, batch);
   // Only a rank in a process of its own can be started again.
   const bool alone = ranks == 1 && options.max_restarts == 0;
   if (options.dry_run)

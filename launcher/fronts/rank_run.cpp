@@ -57,8 +57,9 @@ std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slo
   return make_communicator(options);
 }
 
-void announce(const RunInput& input) {
+void announce(const RunInput& input, const std::string& batch) {
   for (const std::string& warning : input.loaded.warnings) log::warn("{}", warning);
+  if (!batch.empty()) log::info("{}", batch);
   log::info("{}", input.dataset->summary());
 }
 

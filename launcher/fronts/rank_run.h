@@ -27,8 +27,8 @@ void say_where(const std::string& log_prefix);
 std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot,
                                       const RankBoard* board = nullptr);
 
-// Says, once for all ranks, what was noticed about the input.
-void announce(const RunInput& input);
+// Says, once for all ranks, what was noticed about the input; `batch`: batch_line().
+void announce(const RunInput& input, const std::string& batch);
 
 // One rank's run over a communicator that is set up. Marks the slot; throws what train() throws.
 RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const RankBoard& board,

@@ -65,6 +65,15 @@ std::optional<int> first_failed(Communicator& comm, bool failed) {
   return static_cast<int>(first - all.begin());
 }
 
+// The file names no batch size: the host with the least memory decides for all. Collective.
+void agree_on_batch(Communicator& comm, LoadedConfig& loaded) {
+  const auto mine = static_cast<double>(loaded.job.batch.micro_batch);
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  if (const double least = *std::ranges::min_element(all); least < mine)
+    take_micro_batch(loaded, static_cast<int64_t>(least), "what fits on every host");
+}
+
 // A rank of srun's could not read its input. Slurm lets the other tasks live, so ranks tell each other:
 // one error, and all end.
 int fail_with_peers(const Failure& failure, int rank) {
@@ -96,19 +105,25 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     const int ranks_here = ranks_on_this_host_from_environment();
     const int threads =
         take_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
-    const RunInput input = read_input(request);
+    RunInput input = read_input(request);
+    settle_batch(request, input.loaded, memory_of_each(ranks_here));
     if (rank == 0) {
       log::info("inside {}: {} ranks, {} of them on this machine", starter, ranks, ranks_here);
       check_surroundings(input.job(), ranks_here);
       if (!requeued.empty()) log::info("{}", requeued);
       note_without_network(arguments.launch, reached_by(starter));
-      announce(input);
+      announce(input, "");
     }
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
     comm = connect(threads, input.job(), nullptr);
     if (job && first_failed(*comm, false)) {
       comm->finish();
       return 1;
+    }
+    if (input.loaded.default_batch) {
+      agree_on_batch(*comm, input.loaded);
+      if (ranks > 1) input.facts = input_facts(input.job(), *input.dataset);
+      if (rank == 0) log::info("{}", batch_line(request.path, input.loaded));
     }
     if (const std::string other = difference_of_input(*comm, input.facts); !other.empty()) {
       if (rank == 0) print_error(other);

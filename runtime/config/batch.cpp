@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kTrain = "train_batch_size";
 constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
 constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+constexpr std::string_view kByDefault = "Hugging Face's default";
 
 struct Triple {
   int64_t train = 0, micro = 0, accumulation = 0;  // 0: not given
@@ -89,25 +90,21 @@ std::string impossible(const Triple& t) {
 
 }  // namespace
 
-BatchConfig solve_batch(Values& values, Problems& problems, std::optional<int64_t> ranks,
-                        const std::string& ranks_origin) {
+BatchSolution solve_batch(Values& values, Problems& problems, std::optional<int64_t> ranks,
+                          const std::string& ranks_origin) {
   const auto read = [&](std::string_view key) {
     const Member* member = values.given(key);
     return member ? *to_integer(member->value) : int64_t{0};
   };
-  const Triple given{read(kTrain), read(kMicro), read(kAccumulation)};
+  Triple given{read(kTrain), read(kMicro), read(kAccumulation)};
   for (std::string_view key : {kTrain, kMicro, kAccumulation})
     if (problems.stopped(key)) return {};
-  if (!given.train && !given.micro) {
-    problems.error(kTrain,
-                   fmt::format("neither {} nor {} is a number (nobody fills in \"auto\" here): add "
-                               "--set {}=8, for example",
-                               kTrain, kMicro, kMicro));
-    return {};
-  }
+  const bool by_default = !given.train && !given.micro;
+  if (by_default) given.micro = kDefaultMicroBatch;
   if (!ranks) {
     if (const std::string why = impossible(given); !why.empty()) problems.error(kTrain, why);
-    return {given.train, given.micro, given.accumulation};
+    if (by_default) values.integer(kMicro, given.micro, kByDefault);
+    return {{given.train, given.micro, given.accumulation}, by_default};
   }
   const Triple t = complete(given, *ranks);
   if (!t.train) {
@@ -133,12 +130,13 @@ BatchConfig solve_batch(Values& values, Problems& problems, std::optional<int64_
   };
   derived(kTrain, t.train, fmt::format("{} x {} x {} ranks", kMicro, kAccumulation, *ranks));
   derived(kMicro, t.micro,
-          given.accumulation ? fmt::format("{} / {} ranks / {}", kTrain, *ranks, kAccumulation)
-                             : fmt::format("{} / {} ranks", kTrain, *ranks));
+          by_default           ? std::string(kByDefault)
+          : given.accumulation ? fmt::format("{} / {} ranks / {}", kTrain, *ranks, kAccumulation)
+                               : fmt::format("{} / {} ranks", kTrain, *ranks));
   derived(kAccumulation, t.accumulation,
           given.train && given.micro ? fmt::format("{} / {} / {} ranks", kTrain, kMicro, *ranks)
                                      : std::string("one micro-batch per step"));
-  return {t.train, t.micro, t.accumulation};
+  return {{t.train, t.micro, t.accumulation}, by_default};
 }
 
 }  // namespace dstrain

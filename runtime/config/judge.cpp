@@ -21,6 +21,14 @@ std::string join(const std::string& path, const std::string& key) {
   return (path.empty() ? "" : path + ".") + printable(key);
 }
 
+// Whether what stands in the section of `key` changes no number of a run.
+bool only_watches(const std::string& key) {
+  const size_t dot = key.find('.');
+  return dot != std::string::npos &&
+         one_of("tensorboard|wandb|csv_monitor|comet|comms_logger|flops_profiler|timers",
+                key.substr(0, dot));
+}
+
 // How much a key's state says about the section around it.
 int weight(State state) {
   switch (state) {
@@ -42,11 +50,11 @@ int weight(State state) {
 
 class Walk {
  public:
-  Walk(const Node& root, const Facts& facts, const SourceNames& names)
-      : root_(root), facts_(facts), names_(names) {}
+  Walk(const Merged& merged, const Facts& facts)
+      : merged_(merged), facts_(facts), names_(merged.names) {}
 
   std::vector<Verdict> run() {
-    members(root_, "");
+    members(merged_.root, "");
     return std::move(verdicts_);
   }
 
@@ -62,7 +70,8 @@ class Walk {
     v.message = std::move(judgement.message);
     v.where = where(names_, member.place, key);
     v.echo = judgement.follows;
-    if (member.first.line > 0) {
+    v.warns = judgement.warns;
+    if (member.first.line > 0 && !merged_.ignored.contains(key)) {
       v.state = State::error;
       v.message = fmt::format("stands twice, first at line {}, column {}: keep one",
                               member.first.line, member.first.column);
@@ -76,13 +85,28 @@ class Walk {
     for (const Member& m : node.members) {
       const std::string key = join(path, m.key);
       const KeySpec* spec = find_key(facts_, key);
-      if (!spec)
+      if (const auto by = merged_.ignored.find(key); by != merged_.ignored.end())
+        whole(key, m,
+              {State::no_effect, fmt::format("ignored, as {} says", by->second), false, true});
+      else if (!spec && is_comment(m.key))
+        whole(key, m, {State::no_effect, "a comment"});
+      else if (!spec)
         unknown(key, m);
       else if (spec->type == Type::section && m.value.is(Node::Kind::object))
         section(key, m, *spec);
       else
         leaf(key, m, *spec);
     }
+  }
+
+  void whole(const std::string& key, const Member& m, const Judgement& judgement) {
+    add(key, m, judgement);
+    inside(key, m.value, judgement);
+  }
+
+  // Whether the file gives `key`, so that it can contradict its other name.
+  bool gives(std::string_view key) const {
+    return find(merged_.root, key) && !merged_.ignored.contains(std::string(key));
   }
 
   // The inside of something judged as a whole.
@@ -110,15 +134,18 @@ class Walk {
     } else if (++suggestions_ <= kMostSuggestions) {
       judgement.message += suggestion(facts_, key);
     }
-    add(key, m, judgement);
-    inside(key, m.value, judgement);
+    if (judgement.state == State::unknown && only_watches(key)) {
+      judgement.state = State::no_effect;
+      judgement.warns = true;
+    }
+    whole(key, m, judgement);
   }
 
   void section(const std::string& key, const Member& m, const KeySpec& spec) {
     Judgement own{spec.state, spec.state == State::honoured ? "" : std::string(spec.note), true};
     if (spec.rule) own = spec.rule->judge(facts_, spec, m.value);
     if (!spec.alias.empty()) own.message = fmt::format("another name of {}", spec.alias);
-    const bool twice = !spec.alias.empty() && find(root_, spec.alias);
+    const bool twice = !spec.alias.empty() && gives(spec.alias);
     if (twice) own = {State::error, fmt::format("stands beside {}: keep one", spec.alias)};
     const size_t at = add(key, m, own);
     members(m.value, key);
@@ -137,8 +164,8 @@ class Walk {
   }
 
   void leaf(const std::string& key, const Member& m, const KeySpec& spec) {
-    const bool whole = spec.type == Type::section || spec.type == Type::opaque;
-    const bool automatic = m.value.is_auto() && !whole && !one_of(spec.choices, "auto");
+    const bool holds_keys = spec.type == Type::section || spec.type == Type::opaque;
+    const bool automatic = m.value.is_auto() && !holds_keys && !one_of(spec.choices, "auto");
     const KeySpec& target = spec.rule ? spec : target_of(facts_, spec);
     Judgement judgement;
     if (key == "zero_optimization" && m.value.is(Node::Kind::boolean)) {
@@ -147,7 +174,7 @@ class Walk {
     } else if (const std::string wrong = automatic ? "" : type_error(target, m.value);
                !wrong.empty()) {
       judgement = {State::error, wrong};
-    } else if (!spec.alias.empty() && find(root_, spec.alias)) {
+    } else if (!spec.alias.empty() && gives(spec.alias)) {
       judgement = {State::error,
                    fmt::format("stands beside {}, its other name: keep one", spec.alias)};
     } else {
@@ -157,7 +184,7 @@ class Walk {
                                         judgement.message.empty() ? "" : "; ", judgement.message);
     }
     add(key, m, judgement);
-    if (whole) inside(key, m.value, judgement);
+    if (holds_keys) inside(key, m.value, judgement);
   }
 
   Judgement legal(const KeySpec& spec, const Node& value, bool automatic) {
@@ -169,7 +196,7 @@ class Walk {
     return spec.rule->judge(facts_, spec, read_value(spec.fallback, Source::file));
   }
 
-  const Node& root_;
+  const Merged& merged_;
   const Facts& facts_;
   const SourceNames& names_;
   std::vector<Verdict> verdicts_;
@@ -178,8 +205,8 @@ class Walk {
 
 }  // namespace
 
-std::vector<Verdict> judge(const Node& root, const Facts& facts, const SourceNames& names) {
-  return Walk(root, facts, names).run();
+std::vector<Verdict> judge(const Merged& merged, const Facts& facts) {
+  return Walk(merged, facts).run();
 }
 
 Verdict* Problems::verdict_on(std::string_view key) {

@@ -13,8 +13,8 @@
 
 namespace dstrain {
 
-// Verdicts on all keys of `root`, the merged tree; `facts` are those of its canonical form.
-std::vector<Verdict> judge(const Node& root, const Facts& facts, const SourceNames& names);
+// Verdicts on all keys of the merged tree; `facts` are those of its canonical form.
+std::vector<Verdict> judge(const Merged& merged, const Facts& facts);
 
 class Problems {
  public:

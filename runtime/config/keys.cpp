@@ -82,6 +82,24 @@ constinit const Rule kIfEnabled{
     },
     "section off: no_effect; on: not_yet"};
 
+constinit const Rule kWatch{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+                              if (!to_boolean(value).value_or(false))
+                                return {State::no_effect, "off"};
+                              std::string text = "not available yet: the run goes on without it";
+                              if (!spec.note.empty()) text += fmt::format(" ({})", spec.note);
+                              return {State::no_effect, text, false, true};
+                            },
+                            "no_effect; true: with a warning, as it is not available yet"};
+
+constinit const Rule kWatchIfEnabled{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      Judgement j = if_enabled(facts, spec, State::no_effect,
+                               "is not available yet: the run goes on without it");
+      j.warns = enabled(facts, spec);
+      return j;
+    },
+    "no_effect; section on: with a warning, as it is not available yet"};
+
 constinit const Rule kRefusedIfEnabled{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
       const KeySpec* section = find_key(facts, spec.key.substr(0, spec.key.find('.')));
@@ -157,10 +175,13 @@ const KeySpec& target_of(const Facts& facts, const KeySpec& spec) {
   return *target;
 }
 
+bool is_comment(std::string_view name) {
+  return name.starts_with('_') || name.starts_with("//") || name.starts_with('#') ||
+         one_of("$schema|$comment|comment|comments|description", name);
+}
+
 std::string suggestion(const Facts& facts, std::string_view key) {
   const std::string_view parent = parent_of(key), leaf = leaf_of(key);
-  if (leaf[0] == '_' || one_of("comment|comments|description", leaf))
-    return ": a comment is written // like this";
   std::vector<std::string> siblings, elsewhere;
   for (const KeySpec& spec : key_table()) {
     if (!spec.only.empty() && !one_of(spec.only, selected(facts, spec.key))) continue;

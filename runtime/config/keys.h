@@ -50,6 +50,7 @@ struct Judgement {
   State state = State::honoured;
   std::string message;
   bool follows = false;  // another key is the reason and says so itself
+  bool warns = false;    // the run goes on, and says the message once
 };
 
 struct KeySpec;
@@ -86,6 +87,9 @@ const KeySpec* find_key(const Facts& facts, std::string_view key, std::string* o
 // The entry that `spec` stands for: itself, or the target of an alias.
 const KeySpec& target_of(const Facts& facts, const KeySpec& spec);
 
+// Whether a key of this name, wherever it stands, is a comment: "_comment", "//", "$schema" and the like.
+bool is_comment(std::string_view name);
+
 // What an unknown `key` may have meant: " (did you mean ...?)", or empty.
 std::string suggestion(const Facts& facts, std::string_view key);
 
@@ -101,6 +105,8 @@ namespace rules {
 extern const Rule kFlag;              // true: not yet
 extern const Rule kAboveOne;          // more than 1: not yet
 extern const Rule kIfEnabled;         // not yet where the section's `enabled` is true
+extern const Rule kWatch;             // true: not there yet, and the run goes on without it
+extern const Rule kWatchIfEnabled;    // the same where the section's `enabled` is true
 extern const Rule kRefusedIfEnabled;  // refused where it is
 extern const Rule kRecompute;         // what an activation_checkpoint_interval or the like asks for
 }  // namespace rules

@@ -11,6 +11,7 @@
 #include "runtime/config/merge.h"
 #include "runtime/config/reader.h"
 #include "runtime/config/solve.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -38,10 +39,10 @@ LoadedConfig resolve(const Merged& merged, const ConfigRequest& request) {
   if (request.ranks && (*request.ranks < 1 || *request.ranks > kMostRanks))
     fail_user("{} {}: expected from 1 to {} ranks", request.ranks_origin, *request.ranks,
               kMostRanks);
-  const Node root = canonical(merged.root);
+  const Node root = canonical(merged);
   const Facts facts = find_facts(root);
   LoadedConfig loaded;
-  loaded.verdicts = judge(merged.root, facts, merged.names);
+  loaded.verdicts = judge(merged, facts);
   Values values(root, facts, merged.names, loaded.settings);
   Problems problems(merged.root, merged.names, loaded.verdicts, loaded.warnings);
   Job& job = loaded.job;
@@ -49,7 +50,9 @@ LoadedConfig resolve(const Merged& merged, const ConfigRequest& request) {
   values.record("run.ranks", std::to_string(job.ranks),
                 request.ranks ? request.ranks_origin : "default");
   solve_command_line(job, values, request);
-  job.batch = solve_batch(values, problems, request.ranks, request.ranks_origin);
+  const BatchSolution batch = solve_batch(values, problems, request.ranks, request.ranks_origin);
+  job.batch = batch.config;
+  loaded.default_batch = batch.by_default;
   solve_run(job, values, problems, facts, request.need_data);
   solve_training(job, values, problems, facts);
   check_sizes(job, problems);
@@ -62,8 +65,13 @@ LoadedConfig resolve(const Merged& merged, const ConfigRequest& request) {
     if (s.origin.substr(0, 4) == "auto")
       problems.explain(s.key, fmt::format("{} ({})", s.value, s.origin));
   for (const Verdict& v : loaded.verdicts)
-    if (v.message.substr(0, 15) == "another name of" && !is_error(v.state))
+    if (!is_error(v.state) &&
+        ((v.warns && !v.echo) || v.message.substr(0, 15) == "another name of"))
       problems.warning(v.key, v.message);
+  for (const auto& [key, by] : merged.ignored)
+    if (!find(merged.root, key))
+      loaded.warnings.push_back(
+          fmt::format("{}: {} is ignored and is not there", by, printable(key)));
   return loaded;
 }
 

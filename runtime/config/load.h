@@ -29,6 +29,7 @@ struct Verdict {
   std::string message;  // empty: nothing to say
   std::string where;    // "ds_config.json:12:5", "--set", "--steps", or the file's name alone
   bool echo = false;    // repeats others: a section for its keys, a key for a section judged whole
+  bool warns = false;   // the run goes on, and says this once
 };
 
 // Where a value of the run came from, in the order in which dstrain reads them.
@@ -43,8 +44,9 @@ using Settings = std::vector<Setting>;
 // The command line, as parsed; absent means not given.
 struct ConfigRequest {
   std::string path;
-  std::vector<std::string> sets;  // path.to.key=value, later ones win
-  std::optional<int64_t> ranks;   // world size; absent: nothing that depends on it is judged
+  std::vector<std::string> sets;     // path.to.key=value, later ones win
+  std::vector<std::string> ignored;  // path.to.key, as if the file did not have it
+  std::optional<int64_t> ranks;      // world size; absent: nothing that depends on it is judged
   std::string ranks_origin = "--num_gpus";  // how messages name the source of `ranks`
   std::optional<std::string> device, model, data, output, init_weights, resume;
   std::optional<int64_t> steps, seed, save_interval;
@@ -57,6 +59,11 @@ struct LoadedConfig {
   std::vector<Verdict> verdicts;  // the file's order, then the command line's
   Settings settings;
   std::vector<std::string> warnings;  // for rank 0 to print once
+  // The file names no batch size: the micro-batch is the default, which may be made smaller to fit.
+  bool default_batch = false;
+
+  // Records what the launcher settles after loading: nothing where `key` has that value already.
+  void settle(const std::string& key, const std::string& value, const std::string& why);
 };
 
 // Throws UserError where there is no device of that name.

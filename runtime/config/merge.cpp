@@ -37,6 +37,27 @@ void put_or_fail(Node& root, std::string_view option, std::string_view path, Nod
     fail_user("{}: what stands above {} in the configuration is not a section {{ }}", option, path);
 }
 
+// Removes what stands at the dotted `path`, if anything does.
+void erase(Node& root, std::string_view path) {
+  const size_t dot = path.find('.');
+  for (Member& m : root.members) {
+    if (m.key != path.substr(0, dot)) continue;
+    if (dot != std::string_view::npos) return erase(m.value, path.substr(dot + 1));
+    root.members.erase(root.members.begin() + (&m - root.members.data()));
+    return;
+  }
+}
+
+std::map<std::string, std::string> ignored_keys(const ConfigRequest& request, const Node& root) {
+  constexpr std::string_view own_key = "dstrain.ignore";
+  std::map<std::string, std::string> keys;
+  if (const Member* list = find(root, own_key))
+    for (const Node& key : list->value.items)
+      if (key.is(Node::Kind::string)) keys.emplace(key.text, own_key);
+  for (const std::string& key : request.ignored) keys.emplace(key, "--ignore " + printable(key));
+  return keys;
+}
+
 // A word that no JSON value starts like is taken as a string: --set optimizer.type=SGD.
 Node set_value(const std::string& set, std::string text) {
   const SourcePlace place{Source::set, 0, 0};
@@ -145,10 +166,13 @@ Merged merge(const ConfigRequest& request) {
     put_or_fail(root, "--save_interval", "dstrain.save_interval",
                 integer_node(*request.save_interval, kCommandLine));
   if (request.recompute) apply_recompute(root, *request.recompute);
+  merged.ignored = ignored_keys(request, root);
   return merged;
 }
 
-Node canonical(const Node& root) {
+Node canonical(const Merged& merged) {
+  Node root = merged.root;
+  for (const auto& [key, by] : merged.ignored) erase(root, key);
   Node result = root;
   if (const Member* zero = result.member("zero_optimization");
       zero && zero->value.is(Node::Kind::boolean))

@@ -2,6 +2,7 @@
 // reader. Invariant: every value of the merged tree still knows where it was written.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,7 @@ bool put(Node& root, std::string_view path, Node value);
 struct Merged {
   Node root;
   SourceNames names;
+  std::map<std::string, std::string> ignored;  // dotted key; "--ignore amp", "dstrain.ignore"
 };
 
 // Reads the file of `request` and lays the command line over it. --model replaces the model section
@@ -32,7 +34,8 @@ struct Merged {
 // UserError for everything else that cannot be read.
 Merged merge(const ConfigRequest& request);
 
-// `root` with old names moved to their keys and old forms to today's (zero_optimization: true).
-Node canonical(const Node& root);
+// The tree without what is ignored, old names moved to their keys and old forms to today's
+// (zero_optimization: true).
+Node canonical(const Merged& merged);
 
 }  // namespace dstrain

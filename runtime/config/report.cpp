@@ -47,20 +47,22 @@ std::string check_json(const std::vector<Verdict>& verdicts) {
   return fmt::format("{}\n", list.dump(1));
 }
 
+void LoadedConfig::settle(const std::string& key, const std::string& value,
+                          const std::string& why) {
+  const auto it = std::ranges::find(settings, key, &Setting::key);
+  if (it == settings.end())
+    settings.push_back({key, value, "derived: " + why});
+  else if (it->value != value)
+    *it = {key, value, "derived: " + why};
+}
+
 std::string resolved_config_json(const LoadedConfig& loaded) {
-  Settings settings = loaded.settings;
-  const auto settle = [&](const std::string& key, const std::string& value,
-                          const std::string& origin) {
-    const auto it = std::ranges::find(settings, key, &Setting::key);
-    if (it == settings.end())
-      settings.push_back({key, value, origin});
-    else if (it->value != value)
-      *it = {key, value, origin};
-  };
+  LoadedConfig settled = loaded;
   const Job& job = loaded.job;
-  settle("run.device", json_text(std::string_view(job.device)), "derived: this machine");
+  settled.settle("run.device", json_text(std::string_view(job.device)), "this machine");
   if (job.model.vocab_size > 0)
-    settle("dstrain.model.vocab_size", std::to_string(job.model.vocab_size), "derived: the data");
+    settled.settle("dstrain.model.vocab_size", std::to_string(job.model.vocab_size), "the data");
+  const Settings& settings = settled.settings;
   std::string text = "{\n \"values\": {";
   for (const Setting& s : settings)
     text += fmt::format("{}\n  {}: {{\"value\": {}, \"origin\": {}}}",
@@ -95,9 +97,14 @@ std::string key_table_markdown() {
       "**honoured** (does what DeepSpeed's does), **no_effect** (legal, changes nothing here),\n"
       "**refused** (never here; the message says what to use), **not_yet** (not available yet).\n"
       "The last two stop a run, as do **unknown** keys (the nearest name is shown) and values in\n"
-      "**error**. A key that is not in this table is unknown. `\"auto\"` is legal for every value\n"
-      "that is not a section: the default, or what the table says. A name in brackets is the type\n"
-      "of optimizer, scheduler or model that has the key.\n";
+      "**error**. A key that is not in this table is unknown. Keys whose names\n"
+      "begin with `_`, `//` or `#`, and `$schema`, `comment` and `description`, are comments. A "
+      "key\n"
+      "named by `--ignore KEY` or in `dstrain.ignore` counts as not written. `\"auto\"` is legal "
+      "for\n"
+      "every value that is not a section: the default, or what the table says. A name in brackets "
+      "is\n"
+      "the type of optimizer, scheduler or model that has the key.\n";
   for (const auto& [name, rows] : sections)
     text += fmt::format("\n## {}\n\n| key | value | default | state | |\n|---|---|---|---|---|\n{}",
                         name, rows);

@@ -11,10 +11,19 @@
 
 namespace dstrain {
 
-// train_batch = micro_batch * accumulation * ranks from any two or one of the three. Without `ranks`
-// only what holds for every number of ranks is judged, and the result may be incomplete (zeros).
-BatchConfig solve_batch(Values& values, Problems& problems, std::optional<int64_t> ranks,
-                        const std::string& ranks_origin);
+// Hugging Face's default of per_device_train_batch_size.
+inline constexpr int64_t kDefaultMicroBatch = 8;
+
+struct BatchSolution {
+  BatchConfig config;
+  bool by_default = false;  // neither the whole batch nor the micro-batch is given
+};
+
+// train_batch = micro_batch * accumulation * ranks from any two or one of the three; where only the
+// accumulation or nothing is given, with Hugging Face's micro-batch. Without `ranks` only what holds for
+// every number of ranks is judged, and the result may be incomplete (zeros).
+BatchSolution solve_batch(Values& values, Problems& problems, std::optional<int64_t> ranks,
+                          const std::string& ranks_origin);
 
 // Optimizer, schedule, data types, loss scale, reduction. `job.model` and `job.steps` are set before.
 void solve_training(Job& job, Values& values, Problems& problems, const Facts& facts);

@@ -46,7 +46,8 @@ void solve_precision(Job& job, Values& v, Problems& problems, const Facts& facts
   scale.window = v.integer("fp16.loss_scale_window");
   scale.hysteresis = static_cast<int>(v.integer("fp16.hysteresis"));
   scale.consecutive_hysteresis = v.flag("fp16.consecutive_hysteresis");
-  scale.minimum = static_cast<double>(v.integer("fp16.min_loss_scale"));
+  // Halved to 0 a scale would be no number to divide by.
+  scale.minimum = std::max(static_cast<double>(v.integer("fp16.min_loss_scale")), 0x1p-126);
   if (scale.minimum > scale.initial)
     problems.error("fp16.min_loss_scale",
                    fmt::format("{} is above the first scale, 2 to the initial_scale_power ({})",

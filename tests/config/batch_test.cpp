@@ -106,17 +106,28 @@ TEST_CASE("batch: the source of the number of ranks is named") {
   CHECK(a.error().find("3 ranks (the world of mpirun) do not fit") != std::string::npos);
 }
 
-TEST_CASE("batch: nothing given, or auto everywhere, is an error that shows what to set") {
-  const std::string error =
-      "train_batch_size: neither train_batch_size nor train_micro_batch_size_per_gpu is a number "
-      "(nobody "
-      "fills in \"auto\" here): add --set train_micro_batch_size_per_gpu=8, for example";
-  CHECK(ask("{}").error() == "c.json:1:1: " + error);
-  CHECK(ask("{\"gradient_accumulation_steps\": 4}").error() == "c.json:1:1: " + error);
-  CHECK(ask("{\n \"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\"}")
-            .error() == "c.json:2:2: " + error);
-  CHECK(ask("{\"train_batch_size\": \"auto\"}", {"train_micro_batch_size_per_gpu=8"}).job().batch ==
-        BatchConfig{8, 8, 1});
+TEST_CASE("batch: nothing given, or auto everywhere, is what Hugging Face's Trainer takes") {
+  const LoadedConfig nothing = ask("{}", {}, 2).load();
+  CHECK(nothing.job.batch == BatchConfig{16, 8, 1});
+  CHECK(nothing.default_batch);
+  CHECK(setting(nothing, "train_micro_batch_size_per_gpu").origin ==
+        "derived: Hugging Face's default");
+  const LoadedConfig automatic =
+      ask(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+              "gradient_accumulation_steps": "auto"})",
+          {}, 4)
+          .load();
+  CHECK(automatic.job.batch == BatchConfig{32, 8, 1});
+  CHECK(automatic.default_batch);
+  CHECK(setting(automatic, "train_micro_batch_size_per_gpu").origin ==
+        "auto: Hugging Face's default");
+  CHECK(ask("{\"gradient_accumulation_steps\": 4}").job().batch == BatchConfig{32, 8, 4});
+  CHECK(verdict(ask("{\"train_micro_batch_size_per_gpu\": \"auto\"}").check(),
+                "train_micro_batch_size_per_gpu") == "honoured: 8 (auto: Hugging Face's default)");
+  const LoadedConfig given =
+      ask("{\"train_batch_size\": \"auto\"}", {"train_micro_batch_size_per_gpu=8"}).load();
+  CHECK(given.job.batch == BatchConfig{8, 8, 1});
+  CHECK_FALSE(given.default_batch);
 }
 
 TEST_CASE("batch: auto beside a number counts as absent") {

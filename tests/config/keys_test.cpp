@@ -97,11 +97,18 @@ TEST_CASE("key table: what a misspelt or misplaced key may have meant") {
       {"bf16.loss_scale", " (did you mean fp16.loss_scale?)"},
       {"eval-interval", " (did you mean dstrain.eval_interval?)"},
       {"dstrain.model.n_layers", " (did you mean dstrain.model.n_layer?)"},
-      {"_comment", ": a comment is written // like this"},
       {"hidden_size", ""},
       {"", ""},
   }));
   CHECK(suggestion(facts, key) == meant);
+}
+
+TEST_CASE("key table: names of comments") {
+  for (const char* name :
+       {"_comment", "_read_the_docs", "//", "// stage", "#", "$schema", "comment"})
+    CHECK(is_comment(name));
+  for (const char* name : {"comms_logger", "commentary", "", "stage", "$stage"})
+    CHECK_FALSE(is_comment(name));
 }
 
 TEST_CASE("key table: lists of words") {

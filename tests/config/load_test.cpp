@@ -149,10 +149,54 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
         "gradient_accumulation_steps 8 x 2 ranks\n"
         "c.json:3:17: optimizer.type: Lamb is not available yet: use AdamW, Adam or SGD\n"
         "c.json:4:37: zero_optimization.mics_shard_size: MiCS is not available yet: use -1\n"
-        "c.json:5:19: tensorboard.enabled: tensorboard is not available yet: set enabled to false\n"
         "c.json:6:3: gradient_cliping: unknown key (did you mean gradient_clipping?)\n"
         "c.json:7:3: compression_training: compression is not part of dstrain: remove the section\n"
         "c.json:8:3: steps_per_print: expected an integer of at least 1, found 0");
+}
+
+TEST_CASE("load: what only watches a run is missed with one warning, and stops nothing") {
+  const LoadedConfig loaded =
+      ask(trains_with(R"("tensorboard": {"enabled": true, "job_name": "x", "colour": 1},
+ "wandb": {"enabled": false}, "wall_clock_breakdown": true)"))
+          .load();
+  CHECK(loaded.warnings ==
+        std::vector<std::string>{
+            "c.json:1:18: tensorboard.enabled: tensorboard is not available yet: the run goes on "
+            "without it",
+            "c.json:1:52: tensorboard.colour: unknown key",
+            "c.json:2:31: wall_clock_breakdown: not available yet: the run goes on without it "
+            "(metrics.jsonl has step_ms)"});
+}
+
+TEST_CASE("load: an ignored key counts as not written, with one line") {
+  const std::string text = trains_with(R"("amp": {"enabled": true, "opt_level": "O2"},
+ "seed": 3, "gradient_clipping": -1, "zero_optimization": {"stage": 1, "mics_shard_size": 4})");
+  CHECK(ask(text).error() != "no error");
+  Ask a = ask(text);
+  a.request.ignored = {"amp", "seed", "gradient_clipping", "zero_optimization.mics_shard_size"};
+  const LoadedConfig loaded = a.load();
+  CHECK(loaded.job.gradient_clipping == 1);
+  CHECK(loaded.job.zero_stage == 1);
+  CHECK(verdict(loaded, "amp") == "no_effect: ignored, as --ignore amp says");
+  CHECK(verdict(loaded, "amp.opt_level") == "no_effect: inside amp");
+  REQUIRE(loaded.warnings.size() == 4);
+  CHECK(loaded.warnings[0] == "c.json:1:2: amp: ignored, as --ignore amp says");
+
+  a.request.ignored = {};
+  a.request.sets = {
+      R"(dstrain.ignore=["amp", "seed", "gradient_clipping", "zero_optimization.mics_shard_size"])"};
+  CHECK(a.job() == loaded.job);
+  CHECK(a.load().warnings[1] == "c.json:2:2: seed: ignored, as dstrain.ignore says");
+
+  a.request.ignored = {"sede"};
+  CHECK(a.load().warnings.back() == "--ignore sede: sede is ignored and is not there");
+}
+
+TEST_CASE("load: of two names of a key one may be ignored") {
+  Ask a = ask(trains_with(R"("bf16": {"enabled": true}, "bfloat16": {"enabled": false})"));
+  CHECK(a.error() != "no error");
+  a.request.ignored = {"bfloat16"};
+  CHECK(a.job().dtype == DType::bf16);
 }
 
 TEST_CASE("load: malformed text is one error with its place") {

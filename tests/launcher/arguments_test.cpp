@@ -32,7 +32,7 @@ TEST_CASE("train is the default command and knows every option of the contract")
               "--num_gpus 4 --config c.json --device cpu --model gptlite --data d.txt --steps 20 "
               "--seed 7 --output out --init_weights w.safetensors --save_interval 5 --resume old "
               "--activation_checkpoint_interval selective "
-              "--set a.b=1 --set c={}"));
+              "--set a.b=1 --set c={} --ignore amp --ignore fp16.opt_level"));
     const ConfigRequest& r = a.request;
     CHECK(r.path == "c.json");
     CHECK(r.ranks == 4);
@@ -47,6 +47,7 @@ TEST_CASE("train is the default command and knows every option of the contract")
     CHECK(r.recompute == "selective");
     CHECK(r.resume == "old");
     CHECK(r.sets == std::vector<std::string>{"a.b=1", "c={}"});
+    CHECK(r.ignored == std::vector<std::string>{"amp", "fp16.opt_level"});
     CHECK(r.need_data);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 
 #include "launcher/failure.h"
 #include "runtime/core/device.h"
@@ -46,6 +47,56 @@ TEST_CASE(
     }
   CHECK(least_bytes(job) ==
         alone / 4);  // a model of which no rank has room for more than its share
+}
+
+TEST_CASE("a batch that the file leaves open is halved until it fits") {
+  std::string folder = (fs::temp_directory_path() / "dstrain_batch_XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/c.json") << R"({"gradient_accumulation_steps": 2, "dstrain": {"model":
+      {"n_layer": 2, "n_embd": 64, "n_head": 2, "block_size": 256, "vocab_size": 11}}})";
+  ConfigRequest request;
+  request.path = folder + "/c.json";
+  request.ranks = 2;
+  const auto settled = [&](std::optional<int64_t> offered) {
+    request.sets.clear();
+    LoadedConfig loaded = load_config(request);
+    loaded.job.device = "cpu";
+    settle_batch(request, loaded, offered);
+    return loaded;
+  };
+  const LoadedConfig whole = settled(std::nullopt);
+  CHECK(whole.job.batch == BatchConfig{32, 8, 2});
+  CHECK(request.sets.empty());
+  CHECK(batch_line("c.json", whole) ==
+        "c.json names no batch size: micro-batch 8 (Hugging Face's default), accumulation 2");
+
+  const int64_t enough = planned_bytes(whole.job) + kProcessOverheadBytes;
+  CHECK(settled(enough).job.batch == whole.job.batch);
+  const LoadedConfig half = settled(enough - 1);
+  CHECK(half.job.batch == BatchConfig{16, 4, 2});
+  CHECK(request.sets == std::vector<std::string>{"train_micro_batch_size_per_gpu=4"});
+  CHECK(
+      batch_line("c.json", half) ==
+      "c.json names no batch size: micro-batch 4 (Hugging Face's default 8, halved until the plan "
+      "fits), accumulation 2");
+  CHECK(job_from_resolved(resolved_config_json(half)).batch == half.job.batch);
+  CHECK(settled(kProcessOverheadBytes).job.batch.micro_batch == 1);
+  CHECK(settled(0).job.batch.micro_batch == 8);  // nothing would fit
+
+  // A run that is resumed keeps the batch that it had.
+  fs::create_directories(folder + "/run/checkpoints/step_4");
+  std::ofstream(folder + "/run/resolved_config.json") << resolved_config_json(half);
+  for (const char* resumed : {"/run", "/run/checkpoints/step_4"}) {
+    request.resume = folder + resumed;
+    CHECK(settled(enough).job.batch == half.job.batch);
+  }
+  request.resume.reset();
+  request.sets = {"train_batch_size=8"};
+  LoadedConfig named = load_config(request);
+  settle_batch(request, named, 0);
+  CHECK(named.job.batch == BatchConfig{8, 2, 2});
+  CHECK(batch_line("c.json", named).empty());
+  fs::remove_all(folder);
 }
 
 TEST_CASE("the device is settled once") {

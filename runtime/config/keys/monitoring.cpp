@@ -4,9 +4,9 @@
 namespace dstrain::keys {
 
 std::vector<KeySpec> monitoring() {
-  constexpr std::string_view breakdown = "not available yet: use false (metrics.jsonl has step_ms)";
+  constexpr std::string_view breakdown = "metrics.jsonl has step_ms";
   constexpr std::string_view timers = "samples_per_second is always measured";
-  const Rule* gated = &rules::kIfEnabled;
+  const Rule* gated = &rules::kWatchIfEnabled;
   const auto section = [gated](std::string_view key) {
     return KeySpec{.key = key, .type = Type::section, .rule = gated};
   };
@@ -25,11 +25,11 @@ std::vector<KeySpec> monitoring() {
       {.key = "wall_clock_breakdown",
        .fallback = "false",
        .note = breakdown,
-       .rule = &rules::kFlag},
+       .rule = &rules::kWatch},
       {.key = "memory_breakdown",
        .fallback = "false",
-       .note = "not available yet: use false (dstrain plan prints the memory)",
-       .rule = &rules::kFlag},
+       .note = "dstrain plan prints the memory",
+       .rule = &rules::kWatch},
       {.key = "dump_state",
        .fallback = "false",
        .state = State::no_effect,

@@ -13,16 +13,22 @@ constexpr Rule kFp16{[](const Facts& facts, const KeySpec&, const Node&) -> Judg
                      },
                      "honoured; fp16 off: no_effect"};
 
-constexpr Rule kDynamic{
+constexpr Rule kDynamic{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                          if (!facts.fp16) return {State::no_effect, std::string(kFp16Off)};
+                          if (!facts.dynamic_scale)
+                            return {State::no_effect, "the loss scale is static"};
+                          return {};
+                        },
+                        "honoured; fp16 off or loss_scale above 0: no_effect"};
+
+constexpr Rule kWindow{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (!facts.fp16) return {State::no_effect, std::string(kFp16Off)};
-      if (!facts.dynamic_scale) return {State::no_effect, "the loss scale is static"};
-      if ((spec.key == "fp16.loss_scale_window" || spec.key == "fp16.min_loss_scale") &&
-          to_integer(value).value_or(1) <= 0)
+      const Judgement usual = kDynamic.judge(facts, spec, value);
+      if (usual.state == State::honoured && to_integer(value).value_or(1) <= 0)
         return {State::error, "expected an integer above 0: the loss scale is dynamic"};
-      return {};
+      return usual;
     },
-    "honoured; fp16 off or loss_scale above 0: no_effect"};
+    "honoured; 0: error; fp16 off or loss_scale above 0: no_effect"};
 
 constexpr Rule kFp16Masters{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
@@ -76,7 +82,7 @@ std::vector<KeySpec> precision() {
        .type = Type::integer,
        .fallback = "1000",
        .note = "steps without overflow before the scale doubles",
-       .rule = &kDynamic,
+       .rule = &kWindow,
        .min = 0,
        .max = kMaxCount},
       {.key = "fp16.hysteresis",
@@ -90,7 +96,7 @@ std::vector<KeySpec> precision() {
       {.key = "fp16.min_loss_scale",
        .type = Type::integer,
        .fallback = "1",
-       .note = "an overflow at this scale ends the run",
+       .note = "an overflow at this scale ends the run; 0: at the smallest fp32 number",
        .rule = &kDynamic,
        .min = 0,
        .max = kMaxCount},

@@ -44,17 +44,19 @@ std::vector<KeySpec> training() {
   return {
       {.key = "train_batch_size",
        .type = Type::integer,
-       .note = "samples per optimizer step, over all ranks",
+       .note = "samples per optimizer step, over all ranks; unset: the other two times the ranks",
        .min = 1,
        .max = batch},
       {.key = "train_micro_batch_size_per_gpu",
        .type = Type::integer,
-       .note = "samples per rank in one forward and backward",
+       .note = "samples per rank in one forward and backward; unset, and train_batch_size too: 8, "
+               "halved "
+               "until the plan fits",
        .min = 1,
        .max = batch},
       {.key = "gradient_accumulation_steps",
        .type = Type::integer,
-       .note = "micro-batches per rank and step",
+       .note = "micro-batches per rank and step; unset: 1, or what the other two leave",
        .min = 1,
        .max = batch},
       {.key = "managed_gradient_accumulation", .fallback = "true", .rule = &kManaged},
