@@ -89,13 +89,20 @@ Arguments parse_train(const std::vector<std::string>& words, bool overview) {
   CommandLine line("train", "Trains the model that a configuration describes.");
   add_config(line, request);
   add_run(line, request);
-  line.option("--output", "DIR", "where results go (runs/<config's name>)", text(request.output));
+  line.option("--output", "DIR",
+              "where results go (runs/<config's name>, or the run that is resumed)",
+              text(request.output));
   line.option("--init_weights", "FILE", "start from these weights (safetensors)",
               text(request.init_weights));
   line.option("--save_interval", "N", "steps between checkpoints; 0: none",
               integer(request.save_interval, 0));
   line.option("--resume", "DIR", "continue the run in DIR from its newest checkpoint",
               text(request.resume));
+  line.flag("--resume_with_changes",
+            "resume although the model, the vocabulary, the seed or the dtype is another one",
+            request.resume_with_changes);
+  line.flag("--overwrite", "remove another run's checkpoints from the output directory",
+            request.overwrite);
   add_launch_options(line, a.launch);
   if (const auto help = line.parse(words))
     return PrintArguments{overview ? kOverview + *help : *help};

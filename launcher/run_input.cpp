@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "launcher/machine.h"
@@ -18,6 +19,7 @@
 #include "runtime/engine/run.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint.h"
+#include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
@@ -88,6 +90,18 @@ void check_trace_file(const std::string& path) {
   } catch (const RunError& e) {
     fail_user("dstrain.trace: {} (--set dstrain.trace=FILE names another one)", e.what());
   }
+}
+
+// What a run would remove must be meant to go.
+void check_overwriting(const Job& job) {
+  if (job.overwrite || !job.resume.empty()) return;
+  const std::optional<int64_t> newest = newest_step_in(job.output);
+  if (newest)
+    fail_user(
+        "the output directory {0} holds another run's checkpoints, the newest of step {1}: "
+        "--resume {0} goes on with that run, --overwrite removes its checkpoints, --output names "
+        "another directory",
+        job.output, *newest);
 }
 
 }  // namespace
@@ -171,11 +185,13 @@ RunInput read_input(const ConfigRequest& request) {
 }
 
 void check_surroundings(const Job& job, int ranks_here) {
+  refuse_if_locked(job.output);
   if (!job.resume.empty()) {
     find_checkpoint(job.resume);
   } else if (!job.init_weights.empty()) {
     check_weights(job.init_weights, weights_of(job.model));
   }
+  check_overwriting(job);
   if (ranks_here > 0) check_memory_here(job, ranks_here);
   check_output_directory(job.output);
   check_trace_file(job.trace);

@@ -50,7 +50,7 @@ std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 RunInput read_input(const ConfigRequest& request);
 
 // What the launching process checks once, before anything is started or allocated: initial weights or
-// checkpoint, memory for `ranks_here` ranks on this machine (0: not looked at), the output directory,
+// checkpoint, no other run in the output directory and no checkpoints that it would remove, memory for `ranks_here` ranks on this machine (0: not looked at), the output directory,
 // the trace's file. Throws UserError.
 void check_surroundings(const Job& job, int ranks_here);
 

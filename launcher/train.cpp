@@ -19,6 +19,7 @@
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
+#include "runtime/storage/output_lock.h"
 
 namespace dstrain {
 namespace {
@@ -80,6 +81,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   }
   if (several) {
     check_surroundings(input.job(), 0);
+    const OutputLock lock(input.job().output);
     announce(input, batch);
     return run_on_hosts(placement, arguments, input, rank_words);
   }
@@ -97,6 +99,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   if (options.dry_run)
     return show(alone ? RankCommand{own_command(to_start(rank_words)), {}}
                       : local_command(input.job(), to_start(rank_words)));
+  const OutputLock lock(input.job().output);
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);
 }

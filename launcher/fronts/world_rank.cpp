@@ -11,6 +11,7 @@
 #include "launcher/stop_signals.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
+#include "runtime/storage/output_lock.h"
 
 namespace dstrain {
 namespace {
@@ -107,9 +108,11 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
         take_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     RunInput input = read_input(request);
     settle_batch(request, input.loaded, memory_of_each(ranks_here));
+    std::optional<OutputLock> lock;
     if (rank == 0) {
       log::info("inside {}: {} ranks, {} of them on this machine", starter, ranks, ranks_here);
       check_surroundings(input.job(), ranks_here);
+      lock.emplace(input.job().output);
       if (!requeued.empty()) log::info("{}", requeued);
       note_without_network(arguments.launch, reached_by(starter));
       announce(input, "");

@@ -126,6 +126,8 @@ struct Job {
   std::string output;                // directory
   std::string trace;                 // file for the times of some steps; empty: none
   std::string init_weights, resume;  // empty: absent
+  bool overwrite = false;            // another run's checkpoints in `output` may be removed
+  bool resume_with_changes = false;  // of a checkpoint of a run that meant other numbers
   bool operator==(const Job&) const = default;
 };
 

@@ -19,6 +19,19 @@ namespace {
 
 constexpr int64_t kMostRanks = 1 << 20;
 
+// The run's folder that a checkpoint belongs to: DIR of DIR, DIR/checkpoints and DIR/checkpoints/step_4.
+std::string run_folder_of(const std::string& resume) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(resume).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
+  const auto parent = [&folder] {
+    return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  };
+  if (folder.filename().string().starts_with("step_")) folder = parent();
+  if (folder.filename() == "checkpoints") folder = parent();
+  return folder.string();
+}
+
 void solve_command_line(Job& job, Values& values, const ConfigRequest& request) {
   const auto option = [&](const std::optional<std::string>& value, const std::string& name,
                           const std::string& fallback) {
@@ -28,11 +41,22 @@ void solve_command_line(Job& job, Values& values, const ConfigRequest& request) 
   };
   job.device = option(request.device, "device", "auto");
   check_device_name(job.device);
-  const std::string stem = std::filesystem::path(request.path).stem().string();
-  job.output = option(request.output, "output", "runs/" + stem);
-  if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
+  const auto flag = [&values](bool given, const std::string& name) {
+    values.record("run." + name, given ? "true" : "false", given ? "--" + name : "default");
+    return given;
+  };
   job.init_weights = option(request.init_weights, "init_weights", "");
   job.resume = option(request.resume, "resume", "");
+  job.overwrite = flag(request.overwrite, "overwrite");
+  job.resume_with_changes = flag(request.resume_with_changes, "resume_with_changes");
+  if (!job.resume.empty() && !request.output) {
+    job.output = run_folder_of(job.resume);
+    values.record("run.output", json_text(std::string_view(job.output)), "derived: --resume");
+  } else {
+    const std::string stem = std::filesystem::path(request.path).stem().string();
+    job.output = option(request.output, "output", "runs/" + stem);
+  }
+  if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
 }
 
 LoadedConfig resolve(const Merged& merged, const ConfigRequest& request) {
@@ -153,6 +177,10 @@ Job job_from_resolved(const std::string& text, const std::string& source) {
       request.init_weights = node.text;
     } else if (m.key == "run.resume") {
       request.resume = node.text;
+    } else if (m.key == "run.overwrite") {
+      request.overwrite = node.boolean;
+    } else if (m.key == "run.resume_with_changes") {
+      request.resume_with_changes = node.boolean;
     } else if (!put(merged.root, m.key, node)) {
       fail_user("{}:{}: {} is out of place", source, m.place.line, m.key);
     }

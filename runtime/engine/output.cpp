@@ -11,6 +11,7 @@
 namespace dstrain {
 
 void Trainer::open_output() {
+  ctx_.comm->barrier();  // nothing of an earlier run goes before all ranks can start
   if (!root()) return;
   make_directory(job_.output);
   if (job_.resume.empty()) remove_checkpoints(job_.output);

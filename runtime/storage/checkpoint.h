@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/comm/communicator.h"
@@ -35,6 +36,10 @@ struct CheckpointInfo {
   std::string summary;
 };
 CheckpointInfo find_checkpoint(const std::string& dir);
+
+// The newest step of which an output directory holds a complete checkpoint. Throws UserError where it
+// cannot be read.
+std::optional<int64_t> newest_step_in(const std::string& output_dir);
 
 // Removes the checkpoints of an earlier run from an output directory. Throws RunError.
 void remove_checkpoints(const std::string& output_dir);

@@ -164,6 +164,18 @@ void remove_tree(const std::string& path) {
   if (error) fail_run("cannot remove {}: {}", path, error.message());
 }
 
+std::optional<int64_t> newest_step_in(const std::string& output_dir) {
+  const std::string root = output_dir + "/checkpoints";
+  if (!is_directory(root)) return std::nullopt;
+  std::optional<int64_t> newest;
+  for (const std::string& name : names_in(root)) {
+    const std::optional<StepName> step = step_name(name);
+    if (step && step->suffix != ".tmp" && is_complete(fmt::format("{}/{}", root, name)))
+      newest = std::max(newest.value_or(0), step->step);
+  }
+  return newest;
+}
+
 void remove_checkpoints(const std::string& output_dir) {
   const std::string root = output_dir + "/checkpoints";
   if (!is_directory(root)) return;

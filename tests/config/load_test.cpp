@@ -130,6 +130,25 @@ TEST_CASE("load: what only the command line knows reaches the job") {
   CHECK(setting(loaded, "run.ranks").origin == "--num_gpus");
 }
 
+TEST_CASE("load: a resume goes on in the folder of the run that it resumes") {
+  const auto [resume, output] = GENERATE(table<std::string, std::string>({
+      {"out", "out"},
+      {"a/out/", "a/out"},
+      {"out/checkpoints", "out"},
+      {"/a/out/checkpoints/", "/a/out"},
+      {"out/checkpoints/step_4", "out"},
+      {"../out/./checkpoints/step_4.old/", "../out"},
+      {"checkpoints/step_4", "."},
+      {"kept/step_4", "kept"},
+  }));
+  Ask a = ask(trains_with(""));
+  a.request.resume = resume;
+  CHECK(a.job().output == output);
+  CHECK(setting(a.load(), "run.output").origin == "derived: --resume");
+  a.request.output = "other";
+  CHECK(a.job().output == "other");
+}
+
 TEST_CASE("load: all reasons are told at once, each with its place, none twice") {
   const std::string text = R"({
   "train_batch_size": 33, "train_micro_batch_size_per_gpu": 2,

@@ -28,6 +28,8 @@ TEST_CASE("resolved configuration: rebuilds the same job") {
   Ask a = ask(trains_with(members), {}, 3);
   a.request.output = "out";
   a.request.resume = "old";
+  a.request.overwrite = true;
+  a.request.resume_with_changes = true;
   const LoadedConfig loaded = a.load();
   CHECK(job_from_resolved(resolved_config_json(loaded)) == loaded.job);
 }

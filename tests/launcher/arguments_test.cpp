@@ -32,7 +32,8 @@ TEST_CASE("train is the default command and knows every option of the contract")
               "--num_gpus 4 --config c.json --device cpu --model gptlite --data d.txt --steps 20 "
               "--seed 7 --output out --init_weights w.safetensors --save_interval 5 --resume old "
               "--activation_checkpoint_interval selective "
-              "--set a.b=1 --set c={} --ignore amp --ignore fp16.opt_level"));
+              "--overwrite --resume_with_changes --set a.b=1 --set c={} --ignore amp --ignore "
+              "fp16.opt_level"));
     const ConfigRequest& r = a.request;
     CHECK(r.path == "c.json");
     CHECK(r.ranks == 4);
@@ -46,6 +47,7 @@ TEST_CASE("train is the default command and knows every option of the contract")
     CHECK(r.save_interval == 5);
     CHECK(r.recompute == "selective");
     CHECK(r.resume == "old");
+    CHECK((r.overwrite && r.resume_with_changes));
     CHECK(r.sets == std::vector<std::string>{"a.b=1", "c={}"});
     CHECK(r.ignored == std::vector<std::string>{"amp", "fp16.opt_level"});
     CHECK(r.need_data);
@@ -58,6 +60,7 @@ TEST_CASE("what is not given is absent") {
   CHECK_FALSE(r.steps.has_value());
   CHECK_FALSE(r.output.has_value());
   CHECK(r.sets.empty());
+  CHECK_FALSE((r.overwrite || r.resume_with_changes));
 }
 
 TEST_CASE("DeepSpeed's spellings work") {
