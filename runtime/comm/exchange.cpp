@@ -15,8 +15,7 @@ constexpr int64_t kLeastWindowBytes = int64_t{16} << 10;
 constexpr int64_t kMostBufferBytes = int64_t{256} << 20;
 
 // Tags: which window, and what of it: the running sum, the result, or raw elements by index in the host.
-constexpr int kFirstTag = 16, kRunning = 0, kResult = 1, kRaw = 2, kTagsPerWindow = 512;
-constexpr int64_t kTaggedWindows = int64_t{1} << 20;
+constexpr int kFirstTag = 16, kRunning = 0, kResult = 1, kRaw = 2;
 
 bool sliced(Collective kind) {
   return kind == Collective::reduce_scatter || kind == Collective::all_gather;
@@ -48,6 +47,7 @@ Exchange::Exchange(const MpiSession& mpi, const HostMap& hosts)
       host_(hosts.host_of(rank_)),
       index_(hosts.index_of(rank_)),
       window_bytes_(window_bytes_for(hosts)),
+      tags_(kFirstTag, mpi.tag_bound(), kRaw + hosts.lanes()),
       requests_per_slot_(hosts.ranks() + 2) {
   for (const bool scattered : {false, true})
     for (const int ratio : {1, 2}) routes_.emplace_back(hosts, ratio, scattered);
@@ -114,10 +114,13 @@ bool Exchange::start_next() {
       const auto free = std::find_if(slots_.begin(), slots_.end(),
                                      [](const Slot& slot) { return slot.phase == Phase::idle; });
       if (free == slots_.end()) return false;
+      const int64_t number =
+          first_number_ + window * (sliced(key_.kind) ? hosts_->ranks() : 1) + slice;
+      if (number - oldest_number(number) >= tags_.windows()) return false;
       ++next_slice_;
       Slot& slot = *free;
       slot.phase = Phase::inputs;
-      slot.number = first_number_ + window * (sliced(key_.kind) ? hosts_->ranks() : 1) + slice;
+      slot.number = number;
       slot.slice = slice;
       slot.lane = lane;
       slot.begin = next_begin_;
@@ -131,6 +134,13 @@ bool Exchange::start_next() {
     }
   }
   return false;
+}
+
+// Of the windows under way; `otherwise` where there is none.
+int64_t Exchange::oldest_number(int64_t otherwise) const {
+  for (const Slot& slot : slots_)
+    if (slot.phase != Phase::idle) otherwise = std::min(otherwise, slot.number);
+  return otherwise;
 }
 
 Leg Exchange::leg_of(int64_t window, int slice) const {
@@ -273,17 +283,15 @@ MPI_Request* Exchange::next_request(Slot& slot, int peer) {
 
 void Exchange::send(Slot& slot, int host, int what, const std::byte* data, int64_t bytes) {
   const int peer = hosts_->lane_rank(host, slot.lane);
-  const auto number = static_cast<int>(slot.number % kTaggedWindows);
-  check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer,
-                      kFirstTag + number * kTagsPerWindow + what, comm_, next_request(slot, peer)),
+  check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tags_.tag(slot.number, what),
+                      comm_, next_request(slot, peer)),
             "MPI_Isend");
 }
 
 void Exchange::receive(Slot& slot, int host, int what, std::byte* data, int64_t bytes) {
   const int peer = hosts_->lane_rank(host, slot.lane);
-  const auto number = static_cast<int>(slot.number % kTaggedWindows);
-  check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer,
-                      kFirstTag + number * kTagsPerWindow + what, comm_, next_request(slot, peer)),
+  check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tags_.tag(slot.number, what),
+                      comm_, next_request(slot, peer)),
             "MPI_Irecv");
 }
 

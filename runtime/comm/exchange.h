@@ -11,6 +11,7 @@
 #include "runtime/comm/mpi_session.h"
 #include "runtime/comm/ordered.h"
 #include "runtime/comm/routes.h"
+#include "runtime/comm/window_tags.h"
 #include "runtime/core/memory.h"
 
 namespace dstrain {
@@ -79,6 +80,7 @@ class Exchange {
   };
 
   bool start_next();
+  int64_t oldest_number(int64_t otherwise) const;
   void move_on(Slot& slot);
   void take_inputs(Slot& slot);
   void pass_through(Slot& slot);
@@ -96,6 +98,7 @@ class Exchange {
   MPI_Comm comm_;
   int rank_, host_, index_;
   int64_t window_bytes_;
+  WindowTags tags_;
   int requests_per_slot_;
   std::vector<Routes> routes_;  // whole sums, then scattered ones; 16-bit floats last in each
   Memory buffers_;

@@ -1,6 +1,7 @@
 // Every collective, dtype and size against an oracle that adds in rank order on this rank alone; run
 // by mpirun with 2, 3 and 4 ranks, through shared memory, through messages, and with ranks of several
 // machines, real or (DSTRAIN_COMM=hosts:...) pretended.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
@@ -330,6 +331,20 @@ TEST_CASE("wire bytes follow the ring formula and leave small messages out") {
   comm->all_reduce({slice.data(), {255}, DType::f32}).wait();
   comm->barrier();
   REQUIRE(comm->wire_bytes() == 4 * (ranks - 1) * n * 4);
+}
+
+// Hidden: it moves half a gigabyte, and tells something only where tags are few.
+TEST_CASE("more windows pass between hosts than there are tags", "[.][many_windows]") {
+  auto comm = make_communicator(quick());
+  constexpr int64_t n = int64_t{64} << 10;  // eight windows where a host has two ranks
+  std::vector<int32_t> numbers(static_cast<size_t>(n));
+  for (int32_t i = 0; i < 2200; ++i) {
+    const int root = i % comm->size();
+    std::fill(numbers.begin(), numbers.end(), comm->rank() == root ? i : -1);
+    comm->broadcast({numbers.data(), {n}, DType::i32}, root).wait();
+    REQUIRE(std::count(numbers.begin(), numbers.end(), i) == n);
+  }
+  comm->finish();
 }
 
 TEST_CASE("wrong arguments are internal errors") {
