@@ -127,6 +127,8 @@ Arguments parse_check(const std::vector<std::string>& words) {
   CheckArguments a;
   CommandLine line("check", "Prints a verdict for every key of a configuration.");
   add_config(line, a.request);
+  line.option("--device", "auto|cpu|cuda", "judge for runs on it (auto: what holds on both)",
+              text(a.request.device));
   line.flag("--json", "print JSON", a.json);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("check", "--config FILE", !a.request.path.empty());

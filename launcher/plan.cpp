@@ -16,6 +16,7 @@ int run_plan(const PlanArguments& arguments) {
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
   settle_device(loaded.job, false);
+  check_exclusions(loaded.job);
   settle_vocabulary(loaded.job);
   settle_batch(request, loaded, memory_of_each(loaded.job.ranks));
   if (loaded.default_batch) log::info("{}", batch_line(request.path, loaded));

@@ -1,5 +1,6 @@
 #include "launcher/run_input.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 #include "launcher/machine.h"
 #include "models/model.h"
+#include "runtime/config/text.h"
 #include "runtime/core/device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
@@ -53,6 +55,23 @@ double weight_count(ModelConfig model) {
   if (layers <= 3) return count(layers);
   const double two = count(2);
   return two + static_cast<double>(layers - 2) * (count(3) - two);
+}
+
+// Whether `pattern` is the name of one of the model's weights. Layers are alike from the third on.
+bool names_a_weight(const std::string& pattern, const StateRegister& three_layers, int64_t layers) {
+  const auto matches = [&pattern](const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
+  for (int64_t layer = 2; layer < std::max<int64_t>(layers, 3); ++layer)
+    for (const StateEntry& weight : three_layers) {
+      const size_t number = weight.name.find(".2.");
+      if (layer == 2 ? matches(weight.name)
+                     : number != std::string::npos &&
+                           matches(fmt::format("{}.{}.{}", weight.name.substr(0, number), layer,
+                                               weight.name.substr(number + 3))))
+        return true;
+    }
+  return false;
 }
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
@@ -173,10 +192,25 @@ std::string batch_line(const std::string& path, const LoadedConfig& loaded) {
                      loaded.job.batch.accumulation);
 }
 
+void check_exclusions(const Job& job) {
+  if (job.weight_decay_exclude.empty()) return;
+  ModelConfig model = job.model;
+  model.n_layer = std::min<int64_t>(model.n_layer, 3);
+  model.vocab_size = std::max<int64_t>(model.vocab_size, 1);
+  const StateRegister weights = weights_of(model);
+  for (const std::string& pattern : job.weight_decay_exclude)
+    if (!names_a_weight(pattern, weights, job.model.n_layer))
+      fail_user(
+          "dstrain.weight_decay_exclude: no weight has a name like \"{}\" (there are {}, {}, ...; "
+          "\"*.bias\" excludes all biases)",
+          printable(pattern), weights.front().name, weights.back().name);
+}
+
 RunInput read_input(const ConfigRequest& request) {
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
   settle_device(job);
+  check_exclusions(job);
   input.dataset = open_dataset(job);
   if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
     job.model.vocab_size = input.dataset->vocabulary().size;

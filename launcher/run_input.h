@@ -46,6 +46,10 @@ void take_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::stri
 // A line that says which batch the run takes where the file at `path` names none; else empty.
 std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 
+// Throws UserError where a pattern of dstrain.weight_decay_exclude is the name of no weight. The vocabulary
+// need not be settled.
+void check_exclusions(const Job& job);
+
 // What every rank needs. request.ranks is known. Throws UserError.
 RunInput read_input(const ConfigRequest& request);
 

@@ -127,9 +127,11 @@ Facts find_facts(const Node& root) {
   f.model = "gptlite";
   f.optimizer = "adamw";
   if (const std::string model = f.text("dstrain.model.type"); !model.empty()) f.model = model;
-  if (const Member* m = find(root, "optimizer.type"); m && m->value.is(Node::Kind::string))
+  if (const Member* m = find(root, "optimizer.type");
+      m && m->value.is(Node::Kind::string) && !m->value.is_auto())
     f.optimizer = lower_case(m->value.text);
-  if (const Member* m = find(root, "scheduler.type"); m && m->value.is(Node::Kind::string))
+  if (const Member* m = find(root, "scheduler.type");
+      m && m->value.is(Node::Kind::string) && !m->value.is_auto())
     f.scheduler = m->value.text;
   f.stage = f.integer("zero_optimization.stage");
   f.fp16 = f.on("fp16.enabled");

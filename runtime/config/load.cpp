@@ -80,6 +80,8 @@ LoadedConfig resolve(const Merged& merged, const ConfigRequest& request) {
   solve_run(job, values, problems, facts, request.need_data);
   solve_training(job, values, problems, facts);
   check_sizes(job, problems);
+  if (job.graph == GraphMode::on && job.device == "cpu")
+    problems.error("dstrain.cuda_graph", "the CPU has no graphs: use \"auto\" or --device cuda");
   if (const Member* dp = values.given("data_parallel_size");
       dp && request.ranks && *to_integer(dp->value) != *request.ranks)
     problems.error("data_parallel_size",

@@ -258,11 +258,10 @@ class Parser {
     if (!is_json_number(w)) number_error(w);
     node.text = w;
     const char* end = w.data() + w.size();
-    if (w.find_first_of(".eE") == std::string_view::npos) {
+    // An integer of more than 64 bits is a number all the same: its key says what it takes.
+    if (w.find_first_of(".eE") == std::string_view::npos &&
+        std::from_chars(w.data(), end, node.integer).ec == std::errc{}) {
       node.kind = Node::Kind::integer;
-      if (std::from_chars(w.data(), end, node.integer).ec != std::errc{})
-        fail_here("the integer {} does not fit in 64 bits (from {} to {})", printable(w), INT64_MIN,
-                  INT64_MAX);
       node.real = static_cast<double>(node.integer);
     } else {
       node.kind = Node::Kind::real;

@@ -144,6 +144,14 @@ void check_sizes(const Job& job, Problems& problems) {
     parameters = d(m.n_layer) * side * (side + 1);
     widest = side * (d(m.n_layer) + 1);
   }
+  // A product of a micro-batch has a row for each of its tokens.
+  constexpr int64_t most_rows = 2147483647;
+  const int64_t tokens = m.kind == ModelKind::gptlite ? m.block_size : 1;
+  if (job.batch.micro_batch > most_rows / tokens)
+    problems.error("train_micro_batch_size_per_gpu",
+                   fmt::format("{} samples of {} tokens are more than the {} rows that a product "
+                               "can have: use at most {}",
+                               job.batch.micro_batch, tokens, most_rows, most_rows / tokens));
   if (parameters > limit)
     problems.error("dstrain.model",
                    fmt::format("about {:.1e} parameters are more than can be counted", parameters));

@@ -112,6 +112,12 @@ void solve_one_cycle(Job& job, Values& v, Problems& problems) {
     problems.no_effect("scheduler.params.cycle_momentum", "SGD has no betas to move");
     problems.warning("scheduler.params.cycle_momentum", "has no effect: SGD has no betas to move");
   }
+  if (s.cycle_momentum && v.given("optimizer.params.betas")) {
+    constexpr std::string_view key = "optimizer.params.betas",
+                               why = "cycle_momentum moves the betas";
+    problems.no_effect(key, std::string(why));
+    problems.warning(key, fmt::format("has no effect: OneCycle's {}", why));
+  }
   s.cycle_min_mom = v.real("scheduler.params.cycle_min_mom");
   s.cycle_max_mom = v.real("scheduler.params.cycle_max_mom");
   s.decay_mom_rate = v.real("scheduler.params.decay_mom_rate");
@@ -195,6 +201,20 @@ void solve_zero(Job& job, Values& v) {
   g.max_reuse_distance = v.integer("zero_optimization.stage3_max_reuse_distance");
 }
 
+// Gradients that travel as they are held, once a step, are added where they lie: then no element is under
+// way beside them, and there is nothing to limit.
+void judge_bucket(const Job& job, Values& v, Problems& problems) {
+  constexpr std::string_view key = "zero_optimization.reduce_bucket_size";
+  if (!v.given(key) && !v.is_auto(key)) return;
+  if (!job.overlap_comm)
+    problems.no_effect(key, "overlap_comm is false: one layer is under way at a time");
+  else if (job.reduce == ReduceMode::boundary && job.grad_dtype == job.wire_dtype)
+    problems.no_effect(key,
+                       fmt::format("gradients are {} and travel as {}, once a step: they are "
+                                   "added in place, and there is no bucket",
+                                   deepspeed_name(job.grad_dtype), deepspeed_name(job.wire_dtype)));
+}
+
 }  // namespace
 
 void solve_training(Job& job, Values& values, Problems& problems, const Facts& facts) {
@@ -206,6 +226,7 @@ void solve_training(Job& job, Values& values, Problems& problems, const Facts& f
                   fmt::format("stage {}", job.zero_stage));
   job.reduce = reduce == "boundary" ? ReduceMode::boundary : ReduceMode::micro_batch;
   solve_precision(job, values, problems, facts);
+  judge_bucket(job, values, problems);
   solve_optimizer(job, values, problems, facts);
   solve_schedule(job, values, problems, facts);
 }

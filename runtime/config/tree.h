@@ -1,5 +1,5 @@
 // Tree: a configuration as it was written, every key and value with its place. Stands on nothing.
-// Invariant: numbers are finite, integers fit in int64_t, text is valid UTF-8, a key that an object
+// Invariant: numbers are finite (an integer beyond int64_t is a real), text is valid UTF-8, a key that an object
 // holds twice knows its first place, and nesting is at most kMaxDepth, so recursion is safe.
 #pragma once
 

@@ -7,7 +7,7 @@
 namespace dstrain {
 
 std::string listed(const std::vector<std::string>& problems) {
-  constexpr size_t kMostShown = 20;
+  constexpr size_t kMostShown = 5;
   const size_t shown = std::min(problems.size(), kMostShown);
   std::string text = fmt::format(
       "{}",

@@ -6,7 +6,7 @@
 
 namespace dstrain {
 
-// The first 20 of `problems`, a line each, indented by two; a last line says how many more there are.
+// The first 5 of `problems`, a line each, indented by two; a last line says how many more there are.
 std::string listed(const std::vector<std::string>& problems);
 
 }  // namespace dstrain

@@ -37,7 +37,8 @@ TEST_CASE("auto: the schedule follows the optimizer and dstrain.steps") {
 }
 
 TEST_CASE("auto: the bucket follows the width of the model") {
-  const std::string text = trains_with(R"("zero_optimization": {"reduce_bucket_size": "auto"})");
+  const std::string text =
+      trains_with(R"("zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"})");
   CHECK(ask(text).job().reduce_bucket_elements == 768 * 768);
   CHECK(ask(text, {"dstrain.model.n_embd=96"}).job().reduce_bucket_elements == 96 * 96);
   CHECK(verdict(ask(text).check(), "zero_optimization.reduce_bucket_size") ==

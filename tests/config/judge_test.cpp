@@ -68,7 +68,12 @@ TEST_CASE("verdicts: keys of a stage have no effect below it") {
        "error: stages 1 and 2 need an even number: use 8"},
       {zero(R"("contiguous_gradients": false)"), "zero_optimization.contiguous_gradients",
        "no_effect: the plan places gradients contiguously"},
-      {zero(R"("reduce_bucket_size": 5e8)"), "zero_optimization.reduce_bucket_size", "honoured"},
+      {zero(R"("stage": 2, "reduce_bucket_size": 5e8)"), "zero_optimization.reduce_bucket_size",
+       "honoured"},
+      {zero(R"("reduce_bucket_size": 5e8)"), "zero_optimization.reduce_bucket_size",
+       "no_effect: gradients are fp32 and travel as fp32, once a step: they are added in place, "
+       "and "
+       "there is no bucket"},
       {zero(R"("legacy_stage1": true)"), "zero_optimization.legacy_stage1",
        "refused: DeepSpeed refuses it too: use false"},
       {zero(R"("zero_quantized_weights": false)"), "zero_optimization.zero_quantized_weights",

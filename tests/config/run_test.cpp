@@ -119,6 +119,39 @@ TEST_CASE("run: what is said of values that cannot be used") {
   CHECK(verdict(ask(text, {}, 1).check(), key) == expected);
 }
 
+TEST_CASE("run: an integer beyond 64 bits names its key") {
+  CHECK(ask("{\"train_batch_size\": 1000000000000000000000000000000}").error() ==
+        "c.json:1:2: train_batch_size: expected an integer from 1 to 2147483647, found 1e+30");
+  CHECK(ask("{}", {"train_batch_size=9223372036854775808"}).error() ==
+        "--set: train_batch_size: expected an integer from 1 to 2147483647, found "
+        "9223372036854775808");
+  CHECK(ask(trains_with("\"gradient_clipping\": 1000000000000000000000000000000"))
+            .job()
+            .gradient_clipping == 1e30);
+}
+
+TEST_CASE("run: a micro-batch of more rows than a product can have names the largest") {
+  const std::vector<std::string> most = {"dstrain.model.block_size=4096", "dstrain.model.n_layer=1",
+                                         "dstrain.model.n_embd=12",
+                                         "train_micro_batch_size_per_gpu=524287"};
+  CHECK(ask("{}", most).error() == "no error");
+  std::vector<std::string> more = most;
+  more.back() = "train_micro_batch_size_per_gpu=524288";
+  CHECK(ask("{}", more).error() ==
+        "--set: train_micro_batch_size_per_gpu: 524288 samples of 4096 tokens are more than the "
+        "2147483647 rows that a product can have: use at most 524287");
+}
+
+TEST_CASE("run: the CPU replays no graph") {
+  Ask a = ask(trains_with(R"("dstrain": {"cuda_graph": "on"})"));
+  CHECK(verdict(a.check(), "dstrain.cuda_graph") == "honoured");
+  a.request.device = "cuda";
+  CHECK(verdict(a.check(), "dstrain.cuda_graph") == "honoured");
+  a.request.device = "cpu";
+  CHECK(verdict(a.check(), "dstrain.cuda_graph") ==
+        "error: the CPU has no graphs: use \"auto\" or --device cuda");
+}
+
 TEST_CASE("run: recompute has two keys and an option, which has the last word") {
   constexpr RecomputeConfig none{}, two{RecomputeMode::interval, 2},
       selective{RecomputeMode::selective, 0};

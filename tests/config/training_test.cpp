@@ -182,6 +182,29 @@ TEST_CASE("training: a schedule with another rate overrules the optimizer's, wit
   CHECK(ask(text, {"scheduler.params.warmup_max_lr=0.5"}).load().warnings.empty());
 }
 
+TEST_CASE("training: an optimizer or schedule of type auto is the default one") {
+  CHECK(ask(trains_with(R"("optimizer": {"type": "auto", "params": {"lr": 0.25}})"))
+            .job()
+            .optimizer == OptimizerConfig{.lr = 0.25});
+  CHECK(ask(trains_with(R"("scheduler": {"type": "auto"})")).job().schedule == ScheduleConfig{});
+}
+
+TEST_CASE(
+    "training: OneCycle moves the betas, and what the optimizer's section says has no effect") {
+  const auto file = [](const std::string& more) {
+    return trains_with(R"("optimizer": {"type": "Adam", "params": {"betas": [0.8, 0.9]}},
+  "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2)" +
+                       more + "}}");
+  };
+  const LoadedConfig loaded = ask(file("")).load();
+  CHECK(verdict(loaded, "optimizer.params.betas") == "no_effect: cycle_momentum moves the betas");
+  CHECK(loaded.warnings.back() ==
+        "c.json:1:43: optimizer.params.betas: has no effect: OneCycle's cycle_momentum moves the "
+        "betas");
+  CHECK(verdict(ask(file(", \"cycle_momentum\": false")).check(), "optimizer.params.betas") ==
+        "honoured");
+}
+
 TEST_CASE("training: OneCycle cannot move the momentum of SGD") {
   const LoadedConfig loaded = ask(trains_with(R"("optimizer": {"type": "SGD"},
     "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2}})"))

@@ -1,5 +1,8 @@
 #include "launcher/run_input.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -97,6 +100,63 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
   CHECK(named.job.batch == BatchConfig{8, 2, 2});
   CHECK(batch_line("c.json", named).empty());
   fs::remove_all(folder);
+}
+
+TEST_CASE("a bucket size without effect on the plan is not called honoured") {
+  std::string folder = (fs::temp_directory_path() / "dstrain_bucket_XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/c.json") << R"({"train_micro_batch_size_per_gpu": 1, "dstrain": {"model":
+         {"n_layer": 3, "n_embd": 8, "n_head": 1, "block_size": 4, "vocab_size": 11}}})";
+  const auto asked = [&](int stage, const std::string& reduce, bool bf16, const std::string& wire,
+                         bool overlap, int64_t bucket) {
+    ConfigRequest request;
+    request.path = folder + "/c.json";
+    request.ranks = 2;
+    request.sets = {fmt::format("zero_optimization.stage={}", stage),
+                    fmt::format("zero_optimization.overlap_comm={}", overlap),
+                    fmt::format("zero_optimization.reduce_bucket_size={}", bucket),
+                    "dstrain.reduce=" + reduce, fmt::format("bf16.enabled={}", bf16)};
+    if (!wire.empty()) request.sets.push_back("communication_data_type=" + wire);
+    LoadedConfig loaded = load_config(request);
+    loaded.job.device = "cpu";
+    return loaded;
+  };
+  int without = 0;
+  for (const int stage : {0, 1, 2, 3})
+    for (const char* reduce : {"boundary", "micro_batch"})
+      for (const bool bf16 : {false, true})
+        for (const char* wire : {"", "fp32", "fp16"})
+          for (const bool overlap : {false, true}) {
+            const LoadedConfig small = asked(stage, reduce, bf16, wire, overlap, 0);
+            const LoadedConfig large = asked(stage, reduce, bf16, wire, overlap, 500'000'000);
+            const bool no_effect = plan_json(small.job, 0) == plan_json(large.job, 0);
+            CAPTURE(stage, reduce, bf16, wire, overlap);
+            const auto verdict = std::ranges::find(
+                small.verdicts, "zero_optimization.reduce_bucket_size", &Verdict::key);
+            CHECK((verdict->state == State::no_effect) == no_effect);
+            if (overlap && no_effect) ++without;
+          }
+  CHECK(without > 0);
+  fs::remove_all(folder);
+}
+
+TEST_CASE("a pattern that is the name of no weight is an error") {
+  Job job;
+  job.model = {.n_layer = 12, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
+  job.weight_decay_exclude = {"*.bias", "*ln*", "blocks.11.mlp.fc.weight", "lm_head.weight"};
+  CHECK_NOTHROW(check_exclusions(job));
+  for (const char* pattern : {"bias", "blocks.12.*", "layers.0.bias", ""}) {
+    job.weight_decay_exclude = {"*.bias", pattern};
+    CHECK_THROWS_WITH(
+        check_exclusions(job),
+        fmt::format("dstrain.weight_decay_exclude: no weight has a name like \"{}\" (there are "
+                    "token_embedding_table.weight, lm_head.weight, ...; \"*.bias\" excludes all "
+                    "biases)",
+                    pattern));
+  }
+  job.model.n_layer = 1;
+  job.weight_decay_exclude = {"blocks.0.*", "ln.weight"};
+  CHECK_NOTHROW(check_exclusions(job));
 }
 
 TEST_CASE("the device is settled once") {

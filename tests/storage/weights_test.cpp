@@ -176,8 +176,8 @@ TEST_CASE("a long list of misfits is cut, and says how many more there are") {
   WeightsWriter(path, {}).finish();
   StateRegister want;
   for (int i = 0; i < 50; ++i) want.push_back({.name = fmt::format("p{}", i), .global_shape = {1}});
-  CHECK_THAT(load_error(path, want), Contains("50 problems") && Contains("p19 (1)") &&
-                                         Contains("and 30 more") && !Contains("p20 "));
+  CHECK_THAT(load_error(path, want), Contains("50 problems") && Contains("p4 (1)") &&
+                                         Contains("and 45 more") && !Contains("p5 "));
 }
 
 TEST_CASE("a missing, cut or foreign weight file is named") {

@@ -126,8 +126,9 @@ std::vector<KeySpec> dstrain() {
       {.key = "dstrain.cuda_graph",
        .type = Type::choice,
        .fallback = "\"auto\"",
-       .note =
-           "replay a step as one graph; auto: on a device, where no part of the step is the host's",
+       .note = "replay a step as one graph; auto: on a GPU, where no part of the step is the "
+               "host's; on: an "
+               "error on the CPU",
        .choices = "auto|on|off"},
       {.key = "dstrain.sharding",
        .type = Type::choice,

@@ -88,7 +88,8 @@ std::vector<KeySpec> zero() {
       {.key = "zero_optimization.reduce_bucket_size",
        .type = Type::integer,
        .fallback = "500000000",
-       .note = "gradient elements under way at a time, one layer at least; auto: n_embd * n_embd",
+       .note = "gradient elements under way at a time, one layer at least; auto: n_embd * n_embd; "
+               "no_effect where gradients travel once a step in the type that they are held in",
        .min = 0},
       {.key = "zero_optimization.allgather_bucket_size",
        .type = Type::integer,
