@@ -2,6 +2,7 @@
 // order and the addresses alone, and so shares no reasoning with the passes that made them.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
@@ -9,6 +10,8 @@
 
 namespace dstrain {
 namespace {
+
+constexpr int64_t kNobody = -1;
 
 // Which buffer last wrote each byte of a region.
 class ByteOwners {
@@ -36,10 +39,19 @@ class ByteOwners {
     return true;
   }
 
+  // Takes the bytes of every owner for which `ends` holds away from it.
+  template <class Ends>
+  void release(const Ends& ends) {
+    for (auto& [begin, span] : spans_)
+      if (ends(span.owner)) span.owner = kNobody;
+  }
+  bool operator==(const ByteOwners&) const = default;
+
  private:
   struct Span {
     int64_t end;
     int64_t owner;
+    bool operator==(const Span&) const = default;
   };
   void split(int64_t at) {
     auto it = spans_.lower_bound(at);
@@ -58,24 +70,114 @@ class Replay {
   explicit Replay(const Plan& plan) : plan_(plan), program_(plan.program) {}
 
   void run() {
-    for (size_t i = 0; i < program_.buffers.size(); ++i) {
-      const Buffer& b = program_.buffers[i];
-      if (b.parent == kNone && b.lifetime == Lifetime::persistent)
-        claim(static_cast<BufferId>(i), 0);
-    }
+    claim_initial();
     for (size_t i = 0; i < plan_.order.size(); ++i) {
+      if (begins_micro(i)) {
+        end_lives();
+        i = pass_repetitions(i);
+      }
       const Issue& issue = plan_.order[i];
-      const Instruction& op = program_.instructions[static_cast<size_t>(issue.instruction)];
-      started_ += is_collective(op.op) ? 1 : 0;
-      // The steady state shows in the first, second and last micro-batch.
-      if (issue.micro > 1 && issue.micro + 1 < plan_.micro_batches) continue;
+      started_ += is_collective(op_of(issue).op) ? 1 : 0;
       beside_collectives(issue, plan_.waits[i]);
       step(issue);
     }
-    if (program_.loss != kNone) require(program_.loss, 0, "the end of the step");
+    if (program_.loss != kNone)
+      require(program_.loss, 0, [] { return std::string("the end of the step"); });
   }
 
  private:
+  struct UnderWay {
+    int32_t number;  // of the step's collectives, from 1
+    Region region;
+    int64_t begin, end;
+    bool written;
+    bool operator==(const UnderWay&) const = default;
+  };
+  // What is where at the beginning of a micro-batch.
+  struct Moment {
+    size_t first = 0;  // issue
+    int32_t started = 0;
+    std::array<ByteOwners, kRegions> regions{};
+    std::vector<UnderWay> under_way{};  // numbers relative to `started`
+  };
+
+  const Instruction& op_of(const Issue& issue) const {
+    return program_.instructions[static_cast<size_t>(issue.instruction)];
+  }
+
+  // Values and optimizer state are there before the first step, and so are the zeros between gradients;
+  // gradients themselves are the last step's and must be written anew.
+  void claim_initial() {
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      const Buffer& b = program_.buffers[i];
+      if (b.parent != kNone || b.lifetime != Lifetime::persistent) continue;
+      if (b.memory != MemoryClass::gradients) claim(static_cast<BufferId>(i), 0);
+    }
+    std::vector<BufferId> gradients;
+    for (const Parameter& p : program_.parameters)
+      if (p.gradient != kNone) gradients.push_back(p.gradient);
+    for (const BufferId id : gradients)
+      if (program_.at(program_.root(id)).lifetime == Lifetime::persistent)
+        claim(program_.root(id), 0);
+    for (const BufferId id : gradients) {
+      const auto [begin, end] = range(id, 0);
+      region(id).claim(begin, end, kNobody);
+    }
+  }
+
+  bool begins_micro(size_t i) const {
+    const Issue& issue = plan_.order[i];
+    return issue.micro > 0 && op_of(issue).when != When::step_end &&
+           plan_.order[i - 1].micro != issue.micro;
+  }
+
+  // What lives for one micro-batch must be written in the next one again.
+  void end_lives() {
+    for (ByteOwners& owners : regions_)
+      owners.release([&](int64_t owner) {
+        const int64_t root = owner / (plan_.micro_batches + 1);
+        return owner >= 0 && program_.at(static_cast<BufferId>(root)).lifetime == Lifetime::micro;
+      });
+  }
+
+  // Where the micro-batch before issue `begin` left everything as it had found it, each one that follows
+  // and is issued and awaited alike does so too: returns the first issue behind those.
+  size_t pass_repetitions(size_t begin) {
+    Moment now{begin, started_, regions_, under_way_};
+    for (UnderWay& u : now.under_way) u.number -= started_;
+    const Moment before = std::exchange(last_, std::move(now));
+    if (before.first == 0 || before.regions != regions_ || before.under_way != last_.under_way)
+      return begin;
+    const size_t length = begin - before.first;
+    const int32_t collectives = started_ - before.started;
+    size_t next = begin;
+    while (repeats(before, next, length)) {
+      next += length;
+      started_ += collectives;
+    }
+    for (UnderWay& u : under_way_) u.number += started_ - last_.started;
+    last_.first = next;
+    last_.started = started_;
+    return next;
+  }
+
+  // Whether the issues from `begin` on are those of the micro-batch `before`, with the same waits, and
+  // find the copies that belong to theirs.
+  bool repeats(const Moment& before, size_t begin, size_t length) const {
+    if (begin + length >= plan_.order.size()) return false;
+    const int32_t micro = plan_.order[begin].micro;
+    for (size_t k = 0; k < length; ++k) {
+      const Issue &first = plan_.order[before.first + k], &second = plan_.order[begin + k];
+      if (second.instruction != first.instruction || second.micro != micro ||
+          plan_.waits[begin + k] - started_ != plan_.waits[before.first + k] - before.started)
+        return false;
+      for (const BufferId id : op_of(second).reads)
+        if (id != kNone && program_.at(program_.root(id)).per_micro && !holds(id, micro))
+          return false;
+    }
+    return plan_.order[begin + length].micro != micro;
+  }
+
   std::pair<int64_t, int64_t> range(BufferId id, int micro) const {
     const Address& a = plan_.address[static_cast<size_t>(id)];
     const int64_t begin = a.offset + micro * a.micro_stride;
@@ -93,11 +195,17 @@ class Replay {
     const auto [begin, end] = range(id, micro);
     region(id).claim(begin, end, owner(id, micro));
   }
-  void require(BufferId id, int micro, std::string_view where) {
+  bool holds(BufferId id, int micro) const {
     const auto [begin, end] = range(id, micro);
-    check(region(id).owned(begin, end, owner(id, micro)),
-          "{} reads {} before it is written, or after its bytes were reused", where,
-          program_.at(id).name);
+    const Address& a = plan_.address[static_cast<size_t>(id)];
+    return regions_[static_cast<size_t>(a.region)].owned(begin, end, owner(id, micro));
+  }
+  template <class Where>
+  void require(BufferId id, int micro, const Where& where) const {
+    if (!holds(id, micro))
+      throw InternalError(
+          fmt::format("{} reads {} before it is written, or after its bytes were reused", where(),
+                      program_.at(id).name));
   }
 
   // Nobody touches what a collective under way is writing, nor changes what it, and through it a
@@ -136,9 +244,10 @@ class Replay {
   void step(const Issue& issue) {
     const auto index = static_cast<size_t>(issue.instruction);
     const Instruction& op = program_.instructions[index];
-    const std::string where =
-        fmt::format("{} of {}, micro-batch {}", name_of(op.op),
-                    program_.groups[static_cast<size_t>(op.group)], issue.micro);
+    const auto where = [&] {
+      return fmt::format("{} of {}, micro-batch {}", name_of(op.op),
+                         program_.groups[static_cast<size_t>(op.group)], issue.micro);
+    };
     const bool all_micros = op.when == When::step_begin || op.when == When::step_end;
     for (BufferId id : op.reads) {
       if (id == kNone) continue;
@@ -149,7 +258,7 @@ class Replay {
     if (plan_.workspace_bytes[index] > 0) {
       const int64_t begin = plan_.workspace[index].offset;
       regions_[static_cast<size_t>(Region::transient)].claim(
-          begin, begin + plan_.workspace_bytes[index], -1 - static_cast<int64_t>(index));
+          begin, begin + plan_.workspace_bytes[index], -2 - static_cast<int64_t>(index));
     }
     for (size_t i = 0; i < op.writes.size(); ++i) {
       const BufferId id = op.writes[i];
@@ -169,18 +278,12 @@ class Replay {
         require(id, issue.micro, where);
   }
 
-  struct UnderWay {
-    int32_t number;  // of the step's collectives, from 1
-    Region region;
-    int64_t begin, end;
-    bool written;
-  };
-
   const Plan& plan_;
   const Program& program_;
   std::array<ByteOwners, kRegions> regions_;
   std::vector<UnderWay> under_way_;
   int32_t started_ = 0;
+  Moment last_;  // the beginning of the newest micro-batch
 };
 
 }  // namespace

@@ -193,6 +193,18 @@ TEST_CASE("verify finds a read before its write") {
   CHECK_THROWS_WITH(verify(plan), Catch::Contains("linear of blocks.0") && Catch::Contains("ln1"));
 }
 
+TEST_CASE("verify finds a gradient that is added to what the last step left") {
+  Plan plan = train_plan(small_job());
+  verify(plan);
+  for (Instruction& op : plan.program.instructions)
+    if (op.op == OpKind::linear_weight_grad && op.accumulate == Accumulate::after_first_micro) {
+      op.accumulate = Accumulate::always;
+      break;
+    }
+  CHECK_THROWS_WITH(verify(plan), Catch::Contains("linear_weight_grad") &&
+                                      Catch::Contains("before it is written"));
+}
+
 TEST_CASE("verify finds ranks that disagree about a collective") {
   const Plan a = train_plan(small_job(), {0, 2});
   Plan b = train_plan(small_job(), {1, 2});

@@ -273,6 +273,33 @@ TEST_CASE("verify finds bytes that a peer may still be reading") {
   CHECK_THROWS_AS(verify(plan), InternalError);
 }
 
+TEST_CASE("verify looks at every micro-batch") {
+  Job job = job_at(3);
+  job.batch.accumulation = 9;
+  const Plan sound = plan_of(job).train;
+  verify(sound);
+  for (const OpKind kind : {OpKind::all_gather, OpKind::reduce_scatter})
+    for (const size_t sent : issues_of(sound, kind)) {
+      if (sound.order[sent].micro < 1) continue;
+      CAPTURE(name_of(kind), sound.order[sent].micro, sent);
+      Plan plan =
+          sound;  // nothing of this micro-batch waits for the collective, but what comes after does
+      for (size_t i = sent + 1; i < plan.waits.size(); ++i)
+        if (plan.order[i].micro == plan.order[sent].micro) plan.waits[i] = plan.waits[sent];
+      CHECK_THROWS_AS(verify(plan), InternalError);
+    }
+  for (const size_t product : issues_of(sound, OpKind::linear_input_grad)) {
+    CAPTURE(sound.order[product].micro, product);
+    Plan plan = sound;  // one micro-batch lacks an instruction
+    plan.order.erase(plan.order.begin() + static_cast<ptrdiff_t>(product));
+    plan.waits.erase(plan.waits.begin() + static_cast<ptrdiff_t>(product));
+    CHECK_THROWS_WITH(verify(plan), Catch::Contains("before it is written"));
+  }
+  Plan plan = sound;  // one micro-batch's samples lie where another's do
+  plan.address[static_cast<size_t>(plan.program.inputs)].micro_stride = 0;
+  CHECK_THROWS_WITH(verify(plan), Catch::Contains("reads"));
+}
+
 TEST_CASE("verify finds a wait for a collective that has not been started") {
   Plan plan = plan_of(job_at(1)).train;
   plan.waits[0] = 1;
