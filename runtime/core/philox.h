@@ -8,6 +8,7 @@
 //   sample order stream = kOrderStream
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -55,14 +56,14 @@ constexpr uint64_t hash_name(std::string_view name) {  // FNV-1a
 // Dropout. Element e of sample s at a site is kept iff its 16 random bits are >= threshold.
 // The bits of elements 8b .. 8b+7 are the eight halves (low half first) of the block
 // philox(stream_key(seed, kDropoutStream + site), {s low, s high, b low, b high}).
-// p is rounded to a multiple of 2^-16 and kept elements are scaled by 1 / (1 - rounded p), so the
+// p is rounded to a multiple of 2^-16 below 1 and kept elements are scaled by 1 / (1 - rounded p), so the
 // expectation is exact.
 struct DropoutRule {
   uint32_t threshold = 0;  // 0: nothing is dropped; p = 1 is refused by the configuration
   float scale = 1.0f;
 
   explicit DropoutRule(float p)
-      : threshold(static_cast<uint32_t>(static_cast<double>(p) * 65536.0 + 0.5)),
+      : threshold(std::min(static_cast<uint32_t>(static_cast<double>(p) * 65536.0 + 0.5), 65535u)),
         scale(static_cast<float>(65536.0 / (65536.0 - threshold))) {}
 };
 

@@ -15,8 +15,8 @@ struct StepState {
   int64_t applied_steps = 0;  // updates really applied: the t of Adam and of the lr schedule
   int64_t first_sample = 0;   // global counter of the step's first sample (k * train_batch_size)
   float lr = 0;
-  float beta1 = 0.9f;  // OneCycle moves beta1; beta2 rests
-  float beta2 = 0.999f;
+  double beta1 = 0.9;  // OneCycle moves beta1; beta2 rests. In double, because 1 - beta is wanted:
+  double beta2 = 0.999;        // 1 - 0.9999f would be off by 1.7e-4
   float bias_correction1 = 1;  // 1 - beta1^t, or 1 where the optimizer has none
   float bias_correction2 = 1;
 

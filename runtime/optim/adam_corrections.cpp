@@ -6,8 +6,7 @@ namespace dstrain {
 namespace {
 
 float correction(double beta, int64_t t) {
-  const double as_read = static_cast<double>(static_cast<float>(beta));
-  return static_cast<float>(1.0 - std::pow(as_read, static_cast<double>(t)));
+  return static_cast<float>(1.0 - std::pow(beta, static_cast<double>(t)));
 }
 
 }  // namespace

@@ -15,9 +15,7 @@ struct AdamCorrections {
 };
 
 // The divisors of the update number t = applied_steps + 1 with the betas of `rate`; both are 1
-// where the optimizer has no bias correction (SGD too). Computed in double, from the betas rounded
-// to float as the kernels read them: 1 - 0.999f is off by 1.3e-5, and only the same beta on both
-// sides cancels that.
+// where the optimizer has no bias correction (SGD too). Computed in double.
 AdamCorrections adam_corrections(const OptimizerConfig& optimizer, const Rate& rate,
                                  int64_t applied_steps);
 

@@ -8,8 +8,8 @@ namespace {
 TEST_CASE("at the first update the corrections cancel the moments' own factors exactly") {
   const OptimizerConfig o;
   const AdamCorrections c = adam_corrections(o, {1e-3, 0.9, 0.999}, 0);
-  CHECK(c.first == 1.0f - 0.9f);
-  CHECK(c.second == 1.0f - 0.999f);
+  CHECK(c.first == static_cast<float>(1.0 - 0.9));
+  CHECK(c.second == static_cast<float>(1.0 - 0.999));
 }
 
 TEST_CASE("the corrections are those of update number applied + 1") {

@@ -1,6 +1,7 @@
 // adam: AdamW (decoupled decay) or Adam with L2, and the 16-bit copy of the weight, in one pass.
 //   g = grad * grad_scale (+ weight_decay * p where decay is not decoupled)
-//   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+//   m += (1 - beta1) (g - m),  v += (1 - beta2) (g^2 - v)
+// In this form only 1 - beta is rounded to f32, never beta, whose rounding would show in 1 - beta.
 //   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
 // With state->skip set nothing is touched. Floor in bytes per parameter: 28 (reads g, p, m, v; writes
 // p, m, v), 30 with the 16-bit copy; a 16-bit gradient saves 2.
@@ -17,15 +18,13 @@
 namespace dstrain::simd {
 namespace {
 struct AdamStep {
-  float grad_scale, beta1, rest1, beta2, rest2, inverse_correction1, inverse_correction2;
+  float grad_scale, rest1, rest2, inverse_correction1, inverse_correction2;
   float lr, eps, l2, decay;  // l2 joins the gradient, decay the update
 
   AdamStep(const StepState& s, const OpAttrs& a)
       : grad_scale(s.grad_scale),
-        beta1(static_cast<float>(s.beta1)),
-        rest1(static_cast<float>(1.0 - static_cast<double>(s.beta1))),
-        beta2(static_cast<float>(s.beta2)),
-        rest2(static_cast<float>(1.0 - static_cast<double>(s.beta2))),
+        rest1(static_cast<float>(1.0 - s.beta1)),
+        rest2(static_cast<float>(1.0 - s.beta2)),
         inverse_correction1(static_cast<float>(1.0 / static_cast<double>(s.bias_correction1))),
         inverse_correction2(static_cast<float>(1.0 / static_cast<double>(s.bias_correction2))),
         lr(s.lr),
@@ -59,16 +58,16 @@ template <class G, class T>
 SIMD_FN void adam_range_of(const AdamStep& s, const AdamOperands& o, const G* grad, T* copy,
                            int64_t begin, int64_t end) {
   const Pack grad_scale = all(s.grad_scale), l2 = all(s.l2), decay = all(s.decay);
-  const Pack beta1 = all(s.beta1), rest1 = all(s.rest1), beta2 = all(s.beta2);
-  const Pack rest2 = all(s.rest2), minus_lr = all(-s.lr), eps = all(s.eps);
+  const Pack rest1 = all(s.rest1), rest2 = all(s.rest2), minus_lr = all(-s.lr), eps = all(s.eps);
   const Pack mend1 = all(s.inverse_correction1), mend2 = all(s.inverse_correction2);
   for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
     __builtin_prefetch(grad + i + kAhead);
     for (float* stream : {o.master, o.m, o.v}) __builtin_prefetch(stream + i + kAhead, 1);
     const Pack p = load(o.master + i, n);
     const Pack g = fma(l2, p, load(grad + i, n) * grad_scale);
-    const Pack m = fma(beta1, load(o.m + i, n), rest1 * g);
-    const Pack v = fma(beta2, load(o.v + i, n), rest2 * g * g);
+    const Pack old_m = load(o.m + i, n), old_v = load(o.v + i, n);
+    const Pack m = fma(rest1, g - old_m, old_m);
+    const Pack v = fma(rest2, g * g - old_v, old_v);
     const Pack step = (m * mend1) / (square_root(v * mend2) + eps);
     const Pack next = fma(minus_lr, fma(decay, p, step), p);
     store(m, o.m + i, n);

@@ -1,6 +1,6 @@
 // adam: AdamW (decoupled decay) or Adam with L2, and the 16-bit copy of the weight, in one pass.
 //   g = grad * grad_scale (+ weight_decay * p where decay is not decoupled)
-//   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+//   m += (1 - beta1) (g - m),  v += (1 - beta2) (g^2 - v)
 //   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
 // With state->skip set nothing is touched. The bits of kernels/cpu/simd/adam.cpp.
 // Floor in bytes per parameter: 28 (reads g, p, m, v; writes p, m, v), 30 with the 16-bit copy; a 16-bit
@@ -24,7 +24,8 @@ struct Adam {
   __device__ void operator()(int64_t at, int64_t n) const {
     const StepState& s = *state;
     if (s.skip) return;
-    const float rest1 = 1.0f - s.beta1, rest2 = 1.0f - s.beta2;
+    const auto rest1 = static_cast<float>(1.0 - s.beta1);
+    const auto rest2 = static_cast<float>(1.0 - s.beta2);
     const float mend1 = 1.0f / s.bias_correction1, mend2 = 1.0f / s.bias_correction2;
     float g[kN], p[kN], first[kN], second[kN];
     load(grad, at, n, g);
@@ -34,8 +35,8 @@ struct Adam {
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
       const float slope = fmaf(l2, p[k], g[k] * s.grad_scale);
-      first[k] = fmaf(s.beta1, first[k], rest1 * slope);
-      second[k] = fmaf(s.beta2, second[k], rest2 * slope * slope);
+      first[k] = fmaf(rest1, slope - first[k], first[k]);
+      second[k] = fmaf(rest2, slope * slope - second[k], second[k]);
       const float step = (first[k] * mend1) / (sqrtf(second[k] * mend2) + eps);
       p[k] = fmaf(-s.lr, fmaf(decay, p[k], step), p[k]);
     }

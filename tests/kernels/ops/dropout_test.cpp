@@ -33,6 +33,26 @@ std::vector<double> dropped(const std::vector<double>& h, const Sizes& s, float 
   return y;
 }
 
+TEST_CASE("a dropout that rounds to one keeps one element of 65536, and no number is lost") {
+  for (const float p : {0.9999923f, 0.9999925f, 0.99999f, 0.99999994f, 1.0f}) {
+    INFO(p);
+    const DropoutRule rule(p);
+    CHECK(rule.threshold <= 65535);
+    CHECK(rule.scale <= 65536);
+    const StepState state = state_with(0);
+    const Sizes s{4, 1, 32768};
+    const auto h = rounded(normal_values(s.samples * s.columns, 2), DType::f32);
+    Call call{OpKind::dropout_grad};
+    call.attrs.dropout = p;
+    call.attrs.site = 9;
+    call.attrs.seq_len = s.seq_len;
+    call.state = &state;
+    const Shape shape{s.samples, s.columns};
+    const auto d_h = run_everywhere(call, {{shape, DType::f32, h}}, {{shape, DType::f32}});
+    require_close("dropout_grad", d_h[0].values(), dropped(h, s, p, 9, state, 0), {0, 0});
+  }
+}
+
 TEST_CASE("add_dropout and dropout_grad drop exactly the elements of the scalar rule") {
   // A sample counter beyond 32 bits takes part in the counter too.
   for (int64_t first : {int64_t{5}, int64_t{0x1'0000'0003}})

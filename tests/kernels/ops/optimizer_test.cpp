@@ -24,8 +24,8 @@ struct Problem {
 StepState adam_state(int t) {
   StepState s;
   s.lr = 0.01f;
-  s.beta1 = 0.9f;
-  s.beta2 = 0.95f;
+  s.beta1 = 0.9;
+  s.beta2 = 0.95;
   s.bias_correction1 = static_cast<float>(1 - std::pow(0.9, t));
   s.bias_correction2 = static_cast<float>(1 - std::pow(0.95, t));
   s.grad_scale = 0.01f;
@@ -51,8 +51,8 @@ TEST_CASE("adam does one step of AdamW or of Adam with L2, and writes the rounde
         for (size_t i = 0; i < o.p.size(); ++i) {
           const double wd = 0.1f;
           const double g = o.grad[i] * 0.01f + (decoupled ? 0 : wd * o.p[i]);
-          o.m[i] = 0.9f * o.m[i] + (1 - 0.9f) * g;
-          o.v[i] = 0.95f * o.v[i] + (1 - 0.95f) * g * g;
+          o.m[i] = 0.9 * o.m[i] + (1 - 0.9) * g;
+          o.v[i] = 0.95 * o.v[i] + (1 - 0.95) * g * g;
           const double step =
               o.m[i] / s.bias_correction1 / (std::sqrt(o.v[i] / s.bias_correction2) + 1e-8);
           o.p[i] -= 0.01f * (step + (decoupled ? wd * o.p[i] : 0));
@@ -62,6 +62,40 @@ TEST_CASE("adam does one step of AdamW or of Adam with L2, and writes the rounde
         require_close("v", out[2].values(), o.v, {1e-6, 1e-7});
         if (copy != DType::f32) CHECK(out[3].values() == rounded(out[0].values(), copy));
       }
+}
+
+TEST_CASE("adam keeps betas close to one apart from one") {
+  constexpr double beta1 = 0.999, beta2 = 0.99999;
+  StepState s = adam_state(1);
+  s.beta1 = beta1;
+  s.beta2 = beta2;
+  s.bias_correction1 = s.bias_correction2 = 1;  // as with bias_correction: false
+  s.grad_scale = 1;
+  constexpr size_t n = 64;
+  const Values grad(n, 0.5);
+  Values p(n, 1), m(n), v(n);
+  double exact_p = 1, exact_m = 0, exact_v = 0;
+  for (int step = 0; step < 300; ++step) {
+    Call call{OpKind::adam};
+    call.state = &s;
+    call.attrs.eps = 1e-8f;
+    call.attrs.decoupled_decay = true;
+    const Operand g{Shape{n}, DType::f32, grad};
+    const auto out = run_everywhere(call, {g},
+                                    {{Shape{n}, DType::f32, p},
+                                     {Shape{n}, DType::f32, m},
+                                     {Shape{n}, DType::f32, v},
+                                     absent()});
+    p = out[0].values();
+    m = out[1].values();
+    v = out[2].values();
+    exact_m = beta1 * exact_m + (1 - beta1) * 0.5;
+    exact_v = beta2 * exact_v + (1 - beta2) * 0.25;
+    exact_p -= static_cast<double>(0.01f) * exact_m / (std::sqrt(exact_v) + 1e-8);
+  }
+  require_close("m", m, Values(n, exact_m), {2e-6, 0});
+  require_close("v", v, Values(n, exact_v), {2e-6, 0});
+  require_close("p", p, Values(n, exact_p), {2e-6, 0});
 }
 
 TEST_CASE("an optimizer leaves everything as it is when the step is skipped") {
