@@ -114,7 +114,7 @@ void solve_run(Job& job, Values& values, Problems& problems, const Facts& facts,
   job.steps = values.integer("dstrain.steps");
   job.seed = static_cast<uint64_t>(values.integer("dstrain.seed"));
   job.eval_interval = values.integer("dstrain.eval_interval");
-  job.eval_batches = values.integer("dstrain.eval_batches");
+  job.eval_samples = values.integer("dstrain.eval_samples");
   job.save_interval = values.integer("dstrain.save_interval");
   job.timeout_s = values.integer("dstrain.timeout_s");
   if (values.given("dstrain.trace")) job.trace = values.text("dstrain.trace", "", "");

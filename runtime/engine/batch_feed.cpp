@@ -8,6 +8,7 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kAlign = 64;
+constexpr int32_t kIgnoredTarget = -1;
 
 int64_t aligned(int64_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
@@ -70,7 +71,10 @@ void BatchFeed::read(const BatchRequest& request) {
     const int64_t place = (static_cast<int64_t>(m) * plan_.place.ranks + plan_.place.rank) * count;
     request.dataset->read(request.split, request.first + place, count, micro.host_inputs,
                           micro.host_targets);
-    const auto* ids = micro.host_targets.as<const int32_t>();
+    auto* ids = micro.host_targets.as<int32_t>();
+    const int64_t counted = std::clamp(request.end - request.first - place, int64_t{0}, count);
+    std::fill(ids + counted * (micro.host_targets.elements() / count),
+              ids + micro.host_targets.elements(), kIgnoredTarget);
     targets_ +=
         std::count_if(ids, ids + micro.host_targets.elements(), [](int32_t id) { return id >= 0; });
   }

@@ -3,6 +3,7 @@
 // on this one, and the copy stream brings them over.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "runtime/data/dataset.h"
@@ -11,11 +12,13 @@
 
 namespace dstrain {
 
-// The samples of one step on all ranks: those from place `first` on in the split's order.
+// The samples of one step on all ranks: those from place `first` on in the split's order. There is nothing
+// to learn or to judge from place `end` on: those samples fill the batch, their targets are ignored.
 struct BatchRequest {
   const Dataset* dataset = nullptr;
   Split split = Split::train;
   int64_t first = 0;
+  int64_t end = INT64_MAX;
   bool operator==(const BatchRequest&) const = default;
 };
 

@@ -111,8 +111,8 @@ void Trainer::prepare_state() {
   s.stop = ctx_.stop_signal && ctx_.stop_signal() != 0 ? 1 : 0;
   const Rate rate = rate_at(job_.schedule, job_.optimizer, s.applied_steps);
   s.lr = static_cast<float>(rate.lr);
-  s.beta1 = static_cast<float>(rate.beta1);
-  s.beta2 = static_cast<float>(rate.beta2);
+  s.beta1 = rate.beta1;
+  s.beta2 = rate.beta2;
   const AdamCorrections corrections = adam_corrections(job_.optimizer, rate, s.applied_steps);
   s.bias_correction1 = corrections.first;
   s.bias_correction2 = corrections.second;
@@ -173,26 +173,27 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
 void Trainer::validate() {
   const Plan& plan = plans_.validate;
   Communicator& comm = comm_;
+  const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
+  const int64_t micro = job_.batch.micro_batch;
   StepState state = state_;
-  std::array<double, 2> sum{};  // loss, targets
-  for (int64_t batch = 0; batch < job_.eval_batches; batch += comm.size()) {
-    // Where ranks gather parameters for each other all of them run, though the last batches may be
-    // fewer than ranks.
-    const bool counts = batch + comm.rank() < job_.eval_batches;
-    if (!counts && count_collectives(plan) == 0) break;
-    StepContext context{.state = &state,
-                        .batch = {&dataset_, Split::validation, batch * job_.batch.micro_batch}};
-    validate_->run(context);
-    if (!counts) break;
-    sum[0] += first_value<double>(*backend_.device, arenas_.tensor(plan, plan.program.loss));
-    sum[1] += static_cast<double>(state.targets);
-  }
-  std::vector<double> all(2 * static_cast<size_t>(comm.size()));
-  comm.gather_values(sum, all);
+  // The sums of all batches are added in the order of the samples, so that the number of ranks does not
+  // show.
   double loss = 0, targets = 0;
-  for (size_t i = 0; i < all.size(); i += 2) {
-    loss += all[i];
-    targets += all[i + 1];
+  std::vector<double> all(2 * static_cast<size_t>(comm.size()));
+  for (int64_t first = 0; first < samples; first += micro * comm.size()) {
+    std::array<double, 2> mine{};  // loss, targets
+    // A rank whose batch has no sample left runs where others need it to gather parameters.
+    if (first + comm.rank() * micro < samples || count_collectives(plan) > 0) {
+      StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
+      validate_->run(context);
+      mine = {first_value<double>(*backend_.device, arenas_.tensor(plan, plan.program.loss)),
+              static_cast<double>(state.targets)};
+    }
+    comm.gather_values(mine, all);
+    for (size_t i = 0; i < all.size(); i += 2) {
+      loss += all[i];
+      targets += all[i + 1];
+    }
   }
   if (metrics_) metrics_->validation(state_.step, loss / targets);
 }

@@ -21,7 +21,7 @@ TEST_CASE("run: the section dstrain has the contract's defaults") {
   CHECK(job.steps == 1000);
   CHECK(job.seed == 1337);
   CHECK(job.eval_interval == 0);
-  CHECK(job.eval_batches == 20);
+  CHECK(job.eval_samples == 160);
   CHECK(job.save_interval == 0);
   CHECK(job.weight_decay_exclude.empty());
 }
@@ -31,7 +31,7 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
       ask(ours(R"("model": {"n_layer": 2, "n_embd": 96, "n_head": 3, "block_size": 64, "dropout": 0,
       "activation": "gelu", "qkv_bias": true, "tied_head": true, "vocab_size": 99},
     "data": {"path": "a.txt", "format": "char", "order": "sequential", "val_fraction": 0.2},
-    "steps": 5e2, "seed": 7, "eval_interval": 10, "eval_batches": 3, "save_interval": 50,
+    "steps": 5e2, "seed": 7, "eval_interval": 10, "eval_samples": 3, "save_interval": 50,
     "weight_decay_exclude": ["*.bias"], "reduce": "micro_batch")"))
           .job();
   CHECK(job.model ==
@@ -40,7 +40,7 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
   CHECK(job.steps == 500);
   CHECK(job.seed == 7);
   CHECK(job.eval_interval == 10);
-  CHECK(job.eval_batches == 3);
+  CHECK(job.eval_samples == 3);
   CHECK(job.save_interval == 50);
   CHECK(job.weight_decay_exclude == std::vector<std::string>{"*.bias"});
   CHECK(job.reduce == ReduceMode::micro_batch);
@@ -93,8 +93,11 @@ TEST_CASE("run: what is said of values that cannot be used") {
       {ours(R"("steps": -1)"), "dstrain.steps",
        "error: expected an integer of at least 0, found -1"},
       {ours(R"("seed": -1)"), "dstrain.seed", "error: expected an integer of at least 0, found -1"},
-      {ours(R"("eval_batches": 0)"), "dstrain.eval_batches",
-       "error: expected an integer from 1 to 2147483647, found 0"},
+      {ours(R"("eval_samples": 0)"), "dstrain.eval_samples",
+       "error: expected an integer of at least 1, found 0"},
+      {ours(R"("eval_batches": 20)"), "dstrain.eval_batches",
+       "refused: a validation is counted in samples, so that it does not depend on the number of "
+       "ranks: give dstrain.eval_samples"},
       {ours(R"("weight_decay_exclude": "*.bias")"), "dstrain.weight_decay_exclude",
        "error: expected a list of strings, found \"*.bias\""},
       {ours(R"("reduce": "never")"), "dstrain.reduce",

@@ -29,7 +29,7 @@ json config_of(const Case& golden, int stage, int ranks) {
                                  {"stage3_param_persistence_threshold", 0}};
   config["dstrain"]["steps"] = kSteps;
   config["dstrain"]["eval_interval"] = 3;
-  config["dstrain"]["eval_batches"] = 2;
+  config["dstrain"]["eval_samples"] = 7;
   if (golden.name != "benchmark") config["dstrain"]["model"]["dropout"] = 0.1;
   return config;
 }

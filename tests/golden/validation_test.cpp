@@ -1,0 +1,77 @@
+// Validation of the built program: its loss is that of the same samples on any number of ranks.
+#include <fmt/core.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/golden/replay.h"
+
+namespace dstrain::golden {
+namespace {
+
+using nlohmann::json;
+
+// One step that changes no weight, and a validation after it.
+json config_of(const Case& golden, int stage, int micro_batch, int ranks, int64_t samples) {
+  json config = golden.config;
+  config["gradient_accumulation_steps"] = 1;
+  config["train_micro_batch_size_per_gpu"] = micro_batch;
+  config["train_batch_size"] = micro_batch * ranks;
+  config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 0}}}};
+  config.erase("scheduler");
+  config["zero_optimization"] = {{"stage", stage}, {"stage3_param_persistence_threshold", 0}};
+  config["dstrain"]["steps"] = 1;
+  config["dstrain"]["eval_interval"] = 1;
+  config["dstrain"]["eval_samples"] = samples;
+  if (golden.name != "benchmark") config["dstrain"]["data"]["val_fraction"] = 0.4;
+  return config;
+}
+
+double validation_loss(const Case& golden, const json& config, int ranks) {
+  const Scratch scratch;
+  const Run run = train(golden, config, scratch, "run", {"--num_gpus", std::to_string(ranks)});
+  std::ifstream metrics(run.output / "metrics.jsonl");
+  for (std::string line; std::getline(metrics, line);)
+    if (const json object = json::parse(line); object.contains("val_loss"))
+      return object.at("val_loss");
+  FAIL("the run has not validated");
+  return 0;
+}
+
+TEST_CASE("the loss of a validation does not depend on the number of ranks") {
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  const Case golden(GENERATE("gptlite", "benchmark"));
+  const auto [micro_batch, samples] = GENERATE(table<int, int>({{4, 24}, {5, 24}, {2, 1}, {3, 7}}));
+  CAPTURE(golden.name, micro_batch, samples);
+  const double one = validation_loss(golden, config_of(golden, 0, micro_batch, 1, samples), 1);
+  for (const int ranks : {2, 3, 4}) {
+    const int stage = ranks == 3 ? 3 : 0;  // where ranks gather parameters all of them take part
+    CAPTURE(ranks, stage);
+    CHECK(validation_loss(golden, config_of(golden, stage, micro_batch, ranks, samples), ranks) ==
+          one);
+  }
+  ::unsetenv("OMP_NUM_THREADS");
+}
+
+TEST_CASE("a validation takes the first samples of its part, and all where there are fewer") {
+  const Case golden("gptlite");
+  const auto loss = [&](int micro_batch, int64_t samples) {
+    return validation_loss(golden, config_of(golden, 0, micro_batch, 1, samples), 1);
+  };
+  // The loss of all of 9 samples is the mean of those of each of them.
+  double sum = 0, before = 0;
+  for (int64_t n = 1; n <= 9; ++n) {
+    const double total = loss(1, n) * static_cast<double>(n);
+    CHECK(std::abs(total - before) > 0.1);
+    before = sum = total;
+  }
+  CHECK(loss(4, 9) == Approx(sum / 9).epsilon(1e-6));
+  const int64_t part = 61;  // of 801 characters in samples of 13
+  CHECK(loss(3, part) != loss(3, part - 1));
+  CHECK(loss(3, part) == loss(3, 1000000));
+}
+
+}  // namespace
+}  // namespace dstrain::golden
