@@ -180,7 +180,7 @@ void add_layout(FactList& list, const Job& job) {
        fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
   free("dstrain.cuda_graph", static_cast<int>(job.graph));
   free("dstrain.eval_interval", job.eval_interval);
-  free("dstrain.eval_batches", job.eval_batches);
+  free("dstrain.eval_samples", job.eval_samples);
   free("dstrain.save_interval", job.save_interval);
 }
 
