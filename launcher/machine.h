@@ -24,6 +24,9 @@ std::string host_name();
 // The same text for two processes whose host is one: booted once, with one network and one name.
 std::string host_identity();
 
+// How many files this process may have open (ulimit -n).
+int64_t open_files_limit();
+
 // How often the kernel has killed a process of this cgroup because its memory ran out; 0 where it
 // does not count.
 int64_t out_of_memory_kills(const std::filesystem::path& root = "/");

@@ -29,13 +29,13 @@ void RankWatch::look() {
 std::vector<HostReport> RankWatch::reports() const {
   std::vector<HostReport> all;
   for (const auto& host : hosts_)
-    all.push_back({host->name(), host->lost(), host->lost_since(), host->ranks()});
+    all.push_back({host->name(), host->lost(), host->lost_since(), host->ranks(), host->starter()});
   return all;
 }
 
 Patience RankWatch::patience() const {
   constexpr int64_t endless = std::numeric_limits<int64_t>::max();
-  return last_look_ns_ < lenient_until_ns_ ? Patience{endless, endless} : patience_;
+  return last_look_ns_ < lenient_until_ns_ ? Patience{endless, endless, endless} : patience_;
 }
 
 bool RankWatch::trouble() const {
@@ -64,6 +64,14 @@ std::optional<int> RankWatch::wait_status_of(int rank) const {
     for (const RankReport& r : host->ranks())
       if (r.rank == rank) return r.wait_status;
   return std::nullopt;
+}
+
+bool RankWatch::all_begun() const {
+  return std::ranges::all_of(hosts_, [](const auto& host) {
+    return std::ranges::all_of(host->ranks(), [](const RankReport& r) {
+      return r.state != RankState::absent && r.state != RankState::starting;
+    });
+  });
 }
 
 bool RankWatch::any_alive() const {

@@ -27,6 +27,8 @@ class RankWatch {
   void choose_culprit();
 
   bool has_joined(int rank) const;
+  // Whether each rank has begun to run.
+  bool all_begun() const;
   bool any_alive() const;
   void kill_all() const;  // SIGKILL
   void request_stop(int signal) const;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include "launcher/rank_watch.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervise/board_view.h"
+#include "runtime/comm/peer_process.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -36,7 +38,8 @@ constexpr int64_t kKillRanks = 1000 * kMs;
 constexpr int64_t kEndCommand = 4000 * kMs;
 constexpr int64_t kKillCommand = 6000 * kMs;
 constexpr int64_t kLettingGo = 6000 * kMs;
-constexpr size_t kKeptOutput = 8192;  // newest bytes of what the command itself says
+constexpr int64_t kStateInterval = 500 * kMs;  // between looks at whether the command is stopped
+constexpr size_t kKeptOutput = 8192;           // newest bytes of what the command itself says
 
 // All that can be read without blocking.
 template <class Use>
@@ -44,6 +47,21 @@ void drain(int descriptor, Use use) {
   std::array<char, 4096> buffer;
   for (ssize_t n = 0; (n = ::read(descriptor, buffer.data(), buffer.size())) > 0;)
     use(std::string_view(buffer.data(), static_cast<size_t>(n)));
+}
+
+// The first line that says what is wrong: what begins with '[' is where in Open MPI it was noticed, and lines
+// of dashes frame its pages.
+std::string telling_line(std::string_view text) {
+  std::string first;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.find_first_not_of(" -\t\r") == std::string_view::npos) continue;
+    if (!line.starts_with('[')) return std::string(line);
+    if (first.empty()) first = line;
+  }
+  return first;
 }
 
 // Each line on one of its own, two blanks before it; empty lines left out.
@@ -78,6 +96,8 @@ class Watch {
     else
       command_.emplace(run.command, run.environment);
     name_ = run.starter;
+    starter_log_ = run.starter_log;
+    command_process_ = PeerProcess(command_->pid());
   }
 
   RunReport run() {
@@ -126,8 +146,11 @@ class Watch {
   void take_signals() {
     if (several_hosts_ && board_.stop_request() != 0 && !std::exchange(stop_passed_on_, true))
       ranks_.request_stop(board_.stop_request());
-    if (stopped_by_ != 0 || signals_.second() == 0) return;
-    stopped_by_ = signals_.second();
+    if (stopped_by_ != 0) return;
+    // Hosts take their time to start ranks, and those that have not begun have no step to finish.
+    const bool at_once = several_hosts_ && !ranks_.all_begun();
+    stopped_by_ = at_once ? board_.stop_request() : signals_.second();
+    if (stopped_by_ == 0) return;
     ranks_.choose_culprit();  // whoever ends from here on ends because of us
     stop_ns_ = monotonic_ns() - kEndCommand;
   }
@@ -148,10 +171,26 @@ class Watch {
     return several_hosts_ ? kSettleOfHosts : kSettle;
   }
 
+  // Whether the command has been stopped for as long as a rank may be.
+  bool command_stopped(int64_t now) {
+    if (now - last_state_look_ns_ < kStateInterval) return !stopped_starter_.empty();
+    // Where this process was stopped itself, the command may have been as well for as long.
+    if (now - last_state_look_ns_ > 2 * kStateInterval) command_stopped_since_ = 0;
+    last_state_look_ns_ = now;
+    if (ended_ns_ != 0 || !command_process_.stopped())
+      command_stopped_since_ = 0;
+    else if (command_stopped_since_ == 0)
+      command_stopped_since_ = now;
+    else if (now - command_stopped_since_ >= Patience().suspended)
+      stopped_starter_ =
+          fmt::format("{} (pid {}) is stopped (as by SIGSTOP)", name_, command_->pid());
+    return !stopped_starter_.empty();
+  }
+
   // Moves the stopping on, as far as its time has come.
   void react() {
     const int64_t now = monotonic_ns();
-    if (stop_ns_ == 0 && (ranks_.trouble() || ended_ns_ != 0)) {
+    if (stop_ns_ == 0 && (ranks_.trouble() || ended_ns_ != 0 || command_stopped(now))) {
       if (trouble_ns_ == 0) trouble_ns_ = now;
       if (now - trouble_ns_ < settling()) return;
       ranks_.choose_culprit();
@@ -174,6 +213,7 @@ class Watch {
       return {2, fmt::format("{} was ended by {}; its ranks were stopped", name_,
                              signal_text(WTERMSIG(status)))};
     if (const std::string early = ended_unseen(); !early.empty()) return {2, early};
+    if (!stopped_starter_.empty()) return {2, stopped_starter_};
     if (ranks_.culprit())
       return {ranks_.exit_status(), ranks_.report(ending(status)), ranks_.lost_hosts()};
     if (ranks_.all_done() && status == 0) {
@@ -181,10 +221,20 @@ class Watch {
       return {stopped == 0 ? 0 : 128 + stopped, ""};
     }
     const std::string unfinished = ranks_.first_unfinished();
-    return {2, fmt::format("{} ended with exit status {} {}{}{}", name_, WEXITSTATUS(status),
+    return {2, fmt::format("{} ended with exit status {} {}{}", name_, WEXITSTATUS(status),
                            unfinished.empty() ? "after all ranks were done"
                                               : fmt::format("before {} was done", unfinished),
-                           said_.empty() ? "" : ":", indented(said_))};
+                           said_text())};
+  }
+
+  // What the command said, for the end of an error: all of it, or a line of it and where the rest is.
+  std::string said_text() const {
+    if (said_.empty()) return "";
+    if (starter_log_.empty()) return ":" + indented(said_);
+    std::ofstream file(starter_log_, std::ios::binary);
+    file << said_;
+    return fmt::format(": {}{}", telling_line(said_),
+                       file.flush() ? fmt::format(" (all it said is in {})", starter_log_) : "");
   }
 
   // Where the command says that a rank ended which had not joined yet: that, in its words. Ranks that
@@ -222,6 +272,10 @@ class Watch {
   std::optional<Child> command_;
   std::string name_;
   std::string said_;  // what the command itself wrote
+  std::string starter_log_;
+  PeerProcess command_process_;
+  std::string stopped_starter_;  // the error, once the command has been stopped for too long
+  int64_t command_stopped_since_ = 0, last_state_look_ns_ = 0;
   bool output_closed_ = false;
   bool asked_to_end_ = false;
   bool killed_ranks_ = false;

@@ -31,6 +31,7 @@ struct SupervisedRun {
   std::vector<std::string> command{};       // starts the ranks (mpirun and its words)
   std::function<int()> body{};     // where there is no command: does so in a fork of this process
   std::string starter = "mpirun";  // what messages call it
+  std::string starter_log{};       // a file for what it says itself; empty: errors hold all of it
   Environment environment{};       // what it needs besides this process's
   int output = 2;                  // the descriptor that gets what ranks write
   Patience patience{};             // how long ranks may be silent

@@ -22,6 +22,7 @@
 #include "launcher/hosts/pair_check.h"
 #include "launcher/hosts/preflight.h"
 #include "launcher/hosts/run_place.h"
+#include "launcher/hosts/starter_watch.h"
 #include "launcher/machine.h"
 #include "launcher/rank_link.h"
 #include "launcher/supervise/board_view.h"
@@ -43,6 +44,7 @@ class Ranks {
       : place_(run),
         board_(RankBoard::create(world)),
         view_(board_, ranks, fmt::format("{}={}", kRunVariable, run)),
+        starter_(run),
         pipes_(ranks.size()) {
     std::string output = std::to_string(::getpid());
     size_t mine = 0;
@@ -59,6 +61,7 @@ class Ranks {
   void report(LineChannel& channel) {
     const int64_t now = monotonic_ns();
     view_.look(false);
+    starter_.look(view_.ranks());
     const std::string state = summary();
     if (state == sent_ && now - sent_ns_ < kHeartbeat) return;
     sent_ = state;
@@ -68,6 +71,7 @@ class Ranks {
     for (const RankReport& rank : view_.ranks()) list.push_back(to_message(rank, now));
     channel.send({{"say", "ranks"},
                   {"ranks", list},
+                  {"starter", to_message(starter_.report(), now)},
                   {"stopped", view_.stopped()},
                   {"kills", view_.out_of_memory_kills()}});
   }
@@ -94,12 +98,15 @@ class Ranks {
       text += fmt::format("{} {} {} {} {} {};", r.pid, r.gone, r.wait_status.has_value(),
                           static_cast<int>(r.state), static_cast<int>(r.failure_kind),
                           r.suspended_since != 0);
-    return text;
+    const StarterReport& starter = starter_.report();
+    return text + fmt::format("{} {} {} {}", starter.pid, starter.gone,
+                              starter.suspended_since != 0, starter.awaits);
   }
 
   RunPlace place_;
   RankBoard board_;
   BoardView view_;
+  StarterWatch starter_;
   std::vector<Pipe> pipes_;  // what ranks write, in their order
   std::string sent_;
   int64_t sent_ns_ = 0;
@@ -203,6 +210,7 @@ class Agent {
                    {"memory", offer.bytes},
                    {"memory_source", offer.source},
                    {"cores", std::thread::hardware_concurrency()},
+                   {"open_files", open_files_limit()},
                    {"addresses", own_addresses()}});
   }
 

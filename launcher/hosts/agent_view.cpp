@@ -113,6 +113,7 @@ void AgentView::take_message(const json& m) {
                    [](const RankReport& r, int rank) { return r.rank == rank; });
     if (!same) return lose("its agent reports other ranks than its own");
     reports_ = std::move(reports);
+    starter_ = starter_report_of(m.at("starter"), now);
     stopped_ = m.at("stopped").get<int>();
     kills_ = m.at("kills").get<int64_t>();
   } else if (what == "output") {

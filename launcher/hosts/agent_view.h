@@ -29,6 +29,7 @@ class AgentView final : public HostView {
   const std::string& name() const override { return name_; }
   void look(bool closely) override;
   std::span<const RankReport> ranks() const override { return reports_; }
+  const StarterReport& starter() const override { return starter_; }
   const std::string& lost() const override { return lost_; }
   int64_t lost_since() const override { return lost_since_; }
   void request_stop(int signal) override;
@@ -49,6 +50,7 @@ class AgentView final : public HostView {
   Child child_;
   LineChannel channel_;
   std::vector<RankReport> reports_;
+  StarterReport starter_;
   std::string errors_;  // what came on standard error
   std::string lost_;
   int64_t lost_since_ = 0;

@@ -7,9 +7,11 @@
 #include <filesystem>
 
 #include "launcher/hosts/run_place.h"
+#include "launcher/machine.h"
 #include "launcher/rank_environment.h"
 #include "launcher/rank_log.h"
 #include "launcher/supervisor.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/engine/run.h"
@@ -85,6 +87,11 @@ SshOptions ssh_options(const LaunchOptions& options) {
 
 std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
                                                      const SshOptions& ssh) {
+  const int64_t needed = needed_open_files(static_cast<int64_t>(hosts.size()));
+  if (open_files_limit() < needed)
+    fail_user("a process may open {} files here, and {} need {}: raise the limit (ulimit -n {})",
+              open_files_limit(), counted(static_cast<int64_t>(hosts.size()), "host"), needed,
+              needed);
   std::vector<std::unique_ptr<AgentView>> agents;
   for (const HostRanks& host : hosts)
     agents.push_back(std::make_unique<AgentView>(
@@ -167,6 +174,7 @@ StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
                     .hosts = {},
                     .host_of_rank = {},
                     .command = command.words,
+                    .starter_log = (fs::path(input_.job().output) / "mpirun.log").string(),
                     .environment = command.environment,
                     .output = STDERR_FILENO,
                     .patience = {.instruction = input_.job().timeout_s * 1'000'000'000}};

@@ -21,7 +21,7 @@ namespace dstrain {
 // What --ssh_port and --launcher_args say about ssh and mpirun.
 SshOptions ssh_options(const LaunchOptions& options);
 
-// An agent on every host, being started.
+// An agent on every host, being started. Throws UserError where this process may not open so many files.
 std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
                                                      const SshOptions& ssh);
 

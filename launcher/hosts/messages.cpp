@@ -37,6 +37,26 @@ nlohmann::json to_message(const RankReport& r, int64_t now) {
           {"failure", to_json_text(r.failure)}};
 }
 
+nlohmann::json to_message(const StarterReport& r, int64_t now) {
+  return {{"pid", r.pid},
+          {"gone", r.gone},
+          {"alive", age(r.alive_ns, now)},
+          {"suspended", age(r.suspended_since, now)},
+          {"awaits", r.awaits},
+          {"awaited", age(r.awaits_since, now)}};
+}
+
+StarterReport starter_report_of(const nlohmann::json& m, int64_t now) {
+  StarterReport r;
+  r.pid = m.at("pid").get<int>();
+  r.gone = m.at("gone").get<bool>();
+  r.alive_ns = time_of(m.at("alive"), now);
+  r.suspended_since = time_of(m.at("suspended"), now);
+  r.awaits = m.at("awaits").get<std::string>();
+  r.awaits_since = time_of(m.at("awaited"), now);
+  return r;
+}
+
 RankReport rank_report_of(const nlohmann::json& m, int64_t now) {
   RankReport r;
   r.rank = m.at("rank").get<int>();

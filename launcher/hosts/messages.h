@@ -3,12 +3,14 @@
 //
 //   do                                            say
 //   hello {version, run}                          hello {version, program, host, identity, time, memory,
-//                                                 cores, addresses}, then alive once a second
+//                                                 cores, open_files, addresses}, then alive once a
+//                                                 second
 //   input {words, directory, ranks}               input {error} or {files: [{path, hash}]}
 //   listen {port}                                 listening {port}
 //   meet {peers: [{name, port, addresses}]}       met {failed: [{name, why}]}
-//   watch {world, ranks}                          watching, then ranks {ranks, stopped, kills} whenever
-//                                                 they change and once a second; output {rank, text}
+//   watch {world, ranks}                          watching, then ranks {ranks, starter, stopped, kills}
+//                                                 whenever they change and once a second; output {rank,
+//                                                 text}
 //   alive, at least once a second                 fault {text}, then it ends
 //   stop {signal}, kill
 //   end                                           bye, when nothing of the run is left
@@ -23,6 +25,10 @@ namespace dstrain {
 nlohmann::json to_message(const RankReport& report, int64_t now_ns);
 // Throws nlohmann::json::exception where something is missing.
 RankReport rank_report_of(const nlohmann::json& message, int64_t now_ns);
+
+nlohmann::json to_message(const StarterReport& report, int64_t now_ns);
+// Throws nlohmann::json::exception where something is missing.
+StarterReport starter_report_of(const nlohmann::json& message, int64_t now_ns);
 
 // How long one end may be silent before the other takes it for lost.
 inline constexpr int64_t kLongestSilence = 5'000'000'000;

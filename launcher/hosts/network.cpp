@@ -18,7 +18,7 @@
 namespace dstrain {
 namespace {
 
-constexpr int kFewestPorts = 64, kPortsPerRank = 2, kLastPort = 65535;
+constexpr int kFewestPorts = 64, kPortsPerRank = 2, kFirstPort = 1024, kLastPort = 65535;
 
 uint32_t mask_of(int prefix) {
   return prefix <= 0 ? 0 : ~uint32_t{0} << (32 - std::min(prefix, 32));
@@ -99,6 +99,12 @@ std::string address_of(const std::string& option, const std::string& host) {
 
 PortRange ports_from(int64_t first, int ranks) {
   const int count = std::max(kFewestPorts, kPortsPerRank * ranks);
+  if (first < kFirstPort)
+    fail_user(
+        "--master_port {}: ports below {} are the system's, and mpirun does not listen there: "
+        "expected "
+        "{} to {}",
+        first, kFirstPort, kFirstPort, kLastPort - count + 1);
   if (first + count - 1 > kLastPort)
     fail_user("--master_port {}: the run listens at {} ports from there on, and the last one is {}",
               first, count, kLastPort);

@@ -39,7 +39,8 @@ struct PortRange {
 };
 
 // The ports of a run from `first` on, where the most ranks on one host are `ranks`: mpirun listens at the
-// first, each rank at one of the others. Throws UserError where there are not so many.
+// first, each rank at one of the others. Throws UserError where there are not so many, or they are the
+// system's.
 PortRange ports_from(int64_t first, int ranks);
 
 }  // namespace dstrain

@@ -72,6 +72,7 @@ void PairCheck::meet(const std::vector<PeerAddress>& peers) {
   for (const PeerAddress& peer : peers) {
     Peer& mine = peers_->emplace_back();
     mine.name = peer.name;
+    mine.port = peer.port;
     mine.why = "it has no address";
     for (const std::string& text : peer.addresses) {
       sockaddr_in address{};
@@ -81,7 +82,7 @@ void PairCheck::meet(const std::vector<PeerAddress>& peers) {
       Attempt attempt{open_socket(), text};
       if (::connect(attempt.socket.get(), generic(address), sizeof address) != 0 &&
           errno != EINPROGRESS) {
-        mine.why = fmt::format("{}: {}", text, std::strerror(errno));
+        mine.why = fmt::format("{} port {}: {}", text, peer.port, std::strerror(errno));
         continue;
       }
       mine.attempts.push_back(std::move(attempt));
@@ -105,7 +106,7 @@ void PairCheck::answer_others() {
 void PairCheck::advance(Peer& peer) {
   std::erase_if(peer.attempts, [&peer](Attempt& attempt) {
     const auto give_up = [&](int error) {
-      peer.why = fmt::format("{}: {}", attempt.address, std::strerror(error));
+      peer.why = fmt::format("{} port {}: {}", attempt.address, peer.port, std::strerror(error));
       return true;
     };
     int error = 0;
@@ -124,7 +125,7 @@ void PairCheck::advance(Peer& peer) {
       peer.reached = true;
       return true;
     }
-    peer.why = attempt.address + ": another program answered";
+    peer.why = fmt::format("{} port {}: another program answered", attempt.address, peer.port);
     return true;
   });
 }
@@ -139,8 +140,8 @@ std::optional<std::vector<Unreached>> PairCheck::serve() {
     if (!peer.reached) advance(peer);
     if (peer.reached) continue;
     if (late && !peer.attempts.empty())
-      peer.why = fmt::format("no answer from {} within {} s", peer.attempts.front().address,
-                             kDeadline / 1'000'000'000);
+      peer.why = fmt::format("no answer from {} port {} within {} s", peer.attempts.front().address,
+                             peer.port, kDeadline / 1'000'000'000);
     busy = busy || !peer.attempts.empty();
     failed.push_back({peer.name, peer.why});
   }

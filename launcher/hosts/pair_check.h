@@ -49,6 +49,7 @@ class PairCheck {
   };
   struct Peer {
     std::string name;
+    int port = 0;
     std::vector<Attempt> attempts;  // one for each address
     bool reached = false;
     std::string why;  // of the last attempt that failed

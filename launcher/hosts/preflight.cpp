@@ -6,10 +6,12 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "launcher/hosts/pair_check.h"
+#include "launcher/machine.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -19,6 +21,7 @@ using nlohmann::json;
 using Hosts = std::span<const std::unique_ptr<AgentView>>;
 
 constexpr double kClockTolerance = 2;  // seconds
+constexpr const char* kLaunchingHost = ", where the command was given,";
 
 // Of a time that was told between `asked` and `now`.
 double clock_ahead(double time, double asked, double now) {
@@ -100,6 +103,14 @@ class Round {
         } catch (const UserError& e) {
           find(i, "memory", e.what());
         }
+      const auto open_files = a.value("open_files", std::numeric_limits<int64_t>::max());
+      const int64_t needed =
+          needed_open_files(static_cast<int64_t>(hosts_[i]->ranks().size() + hosts_.size()));
+      if (open_files < needed)
+        find(i, "files",
+             fmt::format("a process may open {} files there, and needs {}: raise the limit (ulimit "
+                         "-n, or /etc/security/limits.conf)",
+                         open_files, needed));
       result_.facts.push_back(std::move(facts));
     }
   }
@@ -195,7 +206,33 @@ class Round {
     }
   }
 
-  // One round of messages between all pairs of the hosts that are well so far.
+  // Where this process runs beside the run's hosts: the door at which their mpirun daemons report to
+  // mpirun here. Null where one of them is this host.
+  std::optional<PairCheck> own_door(std::vector<PeerAddress>& peers) {
+    const std::string identity = host_identity();
+    for (const HostFacts& f : result_.facts)
+      if (f.identity == identity) return std::nullopt;
+    HostFacts own;
+    own.addresses = own_addresses();
+    std::optional<PairCheck> door;
+    try {
+      door.emplace(questions_.ports.first);
+    } catch (const RunError& e) {
+      result_.findings.push_back({host_name(), "network", true, e.what()});
+      return std::nullopt;
+    }
+    peers.push_back({host_name() + kLaunchingHost, door->port(), addresses_in_network(own)});
+    if (peers.back().addresses.empty())
+      result_.findings.push_back(
+          {host_name(), "network", true,
+           fmt::format("this machine has no address in {}, the network of --master_addr: give the "
+                       "command on a host that has, or leave --master_addr out",
+                       result_.network)});
+    return door;
+  }
+
+  // One round of messages between all pairs of the hosts that are well so far, and from each of them to
+  // this process.
   void meet() {
     const auto doors = ask_all(hosts_, "listening", questions_.seconds, [this](size_t i) {
       if (bad_.contains(i)) return json();
@@ -208,13 +245,19 @@ class Round {
       peers.push_back(
           {hosts_[i]->name(), doors[i].at("port").get<int>(), addresses_in_network(facts_of(i))});
     }
-    const auto answers = ask_all(hosts_, "met", questions_.seconds, [&](size_t i) {
-      if (bad_.contains(i)) return json();
-      json others = json::array();
-      for (const PeerAddress& peer : peers)
-        if (peer.name != hosts_[i]->name()) others.push_back(peer);
-      return json{{"do", "meet"}, {"peers", others}};
-    });
+    std::optional<PairCheck> door = own_door(peers);
+    const auto answers = ask_all(
+        hosts_, "met", questions_.seconds,
+        [&](size_t i) {
+          if (bad_.contains(i)) return json();
+          json others = json::array();
+          for (const PeerAddress& peer : peers)
+            if (peer.name != hosts_[i]->name()) others.push_back(peer);
+          return json{{"do", "meet"}, {"peers", others}};
+        },
+        [&door] {
+          if (door) door->serve();
+        });
     for (size_t i = 0; i < hosts_.size(); ++i) {
       if (bad_.contains(i) || !answered(i, answers[i], "network", "it did not reach the others"))
         continue;
@@ -253,8 +296,14 @@ std::string findings_text(const std::vector<Finding>& findings) {
   return text;
 }
 
+int64_t needed_open_files(int64_t others) {
+  constexpr int64_t kBase = 64, kForEach = 8;  // pipes, sockets, libraries
+  return kBase + kForEach * others;
+}
+
 std::vector<json> ask_all(Hosts hosts, const std::string& answer, double seconds,
-                          const std::function<json(size_t host)>& question) {
+                          const std::function<json(size_t host)>& question,
+                          const std::function<void()>& meanwhile) {
   std::vector<json> answers(hosts.size());
   std::set<size_t> waiting;
   for (size_t i = 0; i < hosts.size(); ++i) {
@@ -267,6 +316,7 @@ std::vector<json> ask_all(Hosts hosts, const std::string& answer, double seconds
   while (!waiting.empty() && monotonic_ns() < end) {
     ::poll(nullptr, 0, 5);
     for (const auto& host : hosts) host->look(false);
+    meanwhile();
     std::erase_if(waiting, [&](size_t i) {
       if (auto said = hosts[i]->take_answer()) answers[i] = std::move(*said);
       return !answers[i].is_null() || !hosts[i]->lost().empty();

@@ -14,7 +14,8 @@ namespace dstrain {
 
 struct Finding {
   std::string host;
-  std::string check;  // "ssh", "version", "host", "input", "memory", "clock", "network"
+  std::string check;  // "ssh", "version", "host", "input", "memory", "files", "clock",
+                      // "network"
   bool fatal = true;
   std::string text;  // what is wrong, and what to do
 };
@@ -60,9 +61,13 @@ PreflightResult preflight(std::span<const std::unique_ptr<AgentView>> hosts,
 std::string findings_text(const std::vector<Finding>& findings);
 
 // Sends each host that is not lost its question (null: none) and waits until all have answered or are
-// lost, or `seconds` are over. Null: no answer.
-std::vector<nlohmann::json> ask_all(std::span<const std::unique_ptr<AgentView>> hosts,
-                                    const std::string& answer, double seconds,
-                                    const std::function<nlohmann::json(size_t host)>& question);
+// lost, or `seconds` are over; calls `meanwhile` again and again. Null: no answer.
+std::vector<nlohmann::json> ask_all(
+    std::span<const std::unique_ptr<AgentView>> hosts, const std::string& answer, double seconds,
+    const std::function<nlohmann::json(size_t host)>& question,
+    const std::function<void()>& meanwhile = [] {});
+
+// How many files a process that stands for so many others must be able to have open.
+int64_t needed_open_files(int64_t others);
 
 }  // namespace dstrain

@@ -32,6 +32,13 @@ std::vector<Candidate> own_troubles(std::span<const HostReport> hosts, const Pat
   std::vector<Candidate> found;
   for (const HostReport& host : hosts) {
     if (!host.lost.empty()) found.push_back({&host, nullptr, Kind::host_lost, host.lost_ns});
+    const StarterReport& starter = host.starter;
+    if (starter.suspended_since != 0 && now - starter.suspended_since >= patience.suspended)
+      found.push_back({&host, nullptr, Kind::starter_stopped, starter.suspended_since});
+    if (starter.gone && !std::ranges::all_of(host.ranks, [](const RankReport& r) {
+          return r.state == RankState::done;
+        }))
+      found.push_back({&host, nullptr, Kind::starter_ended, starter.alive_ns});
     for (const RankReport& r : host.ranks) {
       if (r.failed() && r.failure_kind != FailureKind::peer)
         found.push_back({&host, &r, Kind::failed, r.failure_ns});
@@ -45,16 +52,36 @@ std::vector<Candidate> own_troubles(std::span<const HostReport> hosts, const Pat
   return found;
 }
 
+// When a rank last did anything, or began.
+int64_t last_progress(std::span<const HostReport> hosts) {
+  int64_t last = 0;
+  for (const HostReport& host : hosts)
+    for (const RankReport& r : host.ranks) last = std::max(last, r.moved_ns);
+  return last;
+}
+
+// Whether the start has stood still for too long, and this rank is why: it is not there, or on a host where
+// somebody waits for a connection.
+bool start_stands(const HostReport& host, const RankReport& r, int64_t progress,
+                  const Patience& patience, int64_t now) {
+  if (progress == 0 || now - progress < patience.start) return false;
+  const bool unconnected =
+      host.starter.awaits_since != 0 && now - host.starter.awaits_since >= patience.start;
+  return !r.joined() || (r.state == RankState::starting && unconnected);
+}
+
 // Those that wait, or complain about another rank, for too long.
 std::vector<Candidate> other_troubles(std::span<const HostReport> hosts, const Patience& patience,
                                       int64_t now) {
   std::vector<Candidate> found;
+  const int64_t progress = last_progress(hosts);
   for (const HostReport& host : hosts)
     for (const RankReport& r : host.ranks) {
       if (r.failure_kind == FailureKind::peer)
         found.push_back({&host, &r, Kind::failed, r.failure_ns});
       else if (r.moved_ns != 0 && !finished(r) && !r.failed() &&
-               now - r.moved_ns >= patience.instruction)
+               (now - r.moved_ns >= patience.instruction ||
+                start_stands(host, r, progress, patience, now)))
         found.push_back({&host, &r, Kind::hung, r.moved_ns});
     }
   return found;
@@ -77,8 +104,22 @@ bool may_follow_from(const Candidate& failed, const Candidate& gone) {
          gone.since - failed.since <= kDisorder;
 }
 
+// Ranks end with what started them, while that outlives a rank by the second in which mpirun stops the
+// others: the start of the trouble where the ranks of its host ended at the same moment.
+const Candidate* starter_that_began(const std::vector<Candidate>& own) {
+  for (const Candidate& c : own)
+    if (c.kind == Kind::starter_ended && std::ranges::all_of(own, [&c](const Candidate& other) {
+          return (other.kind != Kind::vanished && other.kind != Kind::failed) ||
+                 (other.host == c.host ? c.since - other.since <= kDisorder / 2
+                                       : c.since - other.since <= kDisorder);
+        }))
+      return &c;
+  return nullptr;
+}
+
 // Who began it, among those in trouble of their own.
 const Candidate& beginner(const std::vector<Candidate>& own) {
+  if (const Candidate* starter = starter_that_began(own)) return *starter;
   const Candidate* first = &earliest(own);
   for (const Candidate& c : own)
     if (may_follow_from(*first, c) ||
@@ -108,6 +149,15 @@ std::string place_of(const RankReport& r) {
   if (r.state == RankState::saving) return fmt::format("while saving at step {}", r.step);
   return r.instruction.empty() ? fmt::format("at step {}", r.step)
                                : fmt::format("at step {}, in {}", r.step, r.instruction);
+}
+
+// What is known of why ranks of a host do not begin.
+std::string start_text(const StarterReport& starter) {
+  if (!starter.awaits.empty())
+    return fmt::format("; a process of the run there waits for an answer from {}", starter.awaits);
+  if (starter.pid != 0)
+    return fmt::format("; mpirun's daemon there (orted, pid {}) lives", starter.pid);
+  return "";
 }
 
 std::string waits_text(const Culprit& culprit) {
@@ -169,6 +219,7 @@ std::optional<Culprit> find_culprit(std::span<const HostReport> hosts, const Pat
   culprit.kind = chosen.kind;
   culprit.host = chosen.host->name;
   culprit.lost = chosen.host->lost;
+  culprit.starter = chosen.host->starter;
   culprit.seconds = static_cast<double>(now - chosen.since) * 1e-9;
   std::set<int> ranks;
   if (chosen.rank != nullptr) {
@@ -198,6 +249,12 @@ std::string describe(const Culprit& culprit, const std::string& ending) {
   const std::string waits = waits_text(culprit);
   if (culprit.kind == Kind::host_lost)
     return fmt::format("{} was lost: {}{}", culprit.host, culprit.lost, waits);
+  if (culprit.kind == Kind::starter_ended || culprit.kind == Kind::starter_stopped)
+    return fmt::format("mpirun's daemon on {} (orted, pid {}) {}{}", culprit.host,
+                       culprit.starter.pid,
+                       culprit.kind == Kind::starter_ended ? "ended before its ranks were done"
+                                                           : "is stopped (as by SIGSTOP)",
+                       waits);
   const RankReport& rank = culprit.rank;
   const std::string name = name_of(rank, culprit.host);
   const std::string place = place_of(rank) + waits;
@@ -208,8 +265,11 @@ std::string describe(const Culprit& culprit, const std::string& ending) {
       return fmt::format("{} is stopped (as by SIGSTOP) {}", name, place);
     case Kind::hung:
       if (!rank.joined())
-        return fmt::format("{} has not begun within {:.3g} s{} (dstrain.timeout_s is the limit)",
-                           name, culprit.seconds, waits);
+        return fmt::format("{} has not begun within {:.3g} s{}{}", name, culprit.seconds, waits,
+                           start_text(culprit.starter));
+      if (!culprit.starter.awaits.empty())
+        return fmt::format("{} has not moved for {:.3g} s {}{}", name, culprit.seconds, place,
+                           start_text(culprit.starter));
       return fmt::format("{} has not moved for {:.3g} s {} (dstrain.timeout_s is the limit)", name,
                          culprit.seconds, place);
     default:

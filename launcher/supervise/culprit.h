@@ -19,16 +19,18 @@ struct HostReport {
   std::string lost;
   int64_t lost_ns = 0;
   std::span<const RankReport> ranks;
+  StarterReport starter{};
 };
 
 // The limits after which silence is a fault, in nanoseconds.
 struct Patience {
   int64_t instruction = 600'000'000'000;  // without a sign of progress
   int64_t suspended = 2'000'000'000;      // as a stopped process
+  int64_t start = 60'000'000'000;         // while ranks begin, without one more that does
 };
 
 struct Culprit {
-  enum class Kind { vanished, suspended, hung, failed, host_lost };
+  enum class Kind { vanished, suspended, hung, failed, host_lost, starter_ended, starter_stopped };
   struct Waiting {
     std::string in;          // "all_reduce blocks.3"; may be empty
     std::vector<int> ranks;  // ascending
@@ -36,7 +38,8 @@ struct Culprit {
   Kind kind = Kind::vanished;
   std::string host;              // empty: this machine, the only one
   std::string lost;              // host_lost: why
-  RankReport rank;               // of kind host_lost: no rank
+  RankReport rank;               // of kinds host_lost and starter_*: no rank
+  StarterReport starter;         // of the host
   double seconds = 0;            // hung or suspended for so long
   std::vector<Waiting> waiting;  // who waited for it where
 };

@@ -38,6 +38,16 @@ struct RankReport {
   bool vanished() const { return gone && state != RankState::done && !failed(); }
 };
 
+// What starts the ranks of a host: mpirun's daemon (orted), where there is one.
+struct StarterReport {
+  int pid = 0;                  // 0: it was not seen
+  bool gone = false;            // its process has ended
+  int64_t alive_ns = 0;         // when it was last seen alive
+  int64_t suspended_since = 0;  // since when it is stopped; 0: it is not
+  std::string awaits;  // the peer whose answer it, or a rank that begins, waits for; may be empty
+  int64_t awaits_since = 0;
+};
+
 class HostView {
  public:
   virtual ~HostView() = default;
@@ -47,6 +57,10 @@ class HostView {
   // Brings the report up to date. `closely`: instructions and messages too, which takes longer.
   virtual void look(bool closely) = 0;
   virtual std::span<const RankReport> ranks() const = 0;
+  virtual const StarterReport& starter() const {
+    static const StarterReport none;
+    return none;
+  }
   // Why the host does not answer any more ("no word from it for 5 s"), and since when; empty: it does.
   virtual const std::string& lost() const = 0;
   virtual int64_t lost_since() const = 0;

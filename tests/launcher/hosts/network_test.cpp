@@ -36,11 +36,15 @@ TEST_CASE("--master_addr is an address or a name that has one") {
 
 TEST_CASE("a run has 64 ports, or two for each rank of a host") {
   CHECK(ports_from(29500, 8) == PortRange{29500, 64});
-  CHECK(ports_from(1, 100) == PortRange{1, 200});
+  CHECK(ports_from(1024, 100) == PortRange{1024, 200});
   CHECK(ports_from(65472, 8) == PortRange{65472, 64});
   CHECK_THROWS_WITH(ports_from(65473, 8),
                     "--master_port 65473: the run listens at 64 ports from there on, and the last "
                     "one is 65535");
+  CHECK_THROWS_WITH(
+      ports_from(80, 8),
+      "--master_port 80: ports below 1024 are the system's, and mpirun does not listen "
+      "there: expected 1024 to 65472");
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ TEST_CASE("pairs that listen meet, a closed port is told") {
   CHECK(of_b->empty());
   REQUIRE(of_a->size() == 1);
   CHECK((*of_a)[0].name == "c");
-  CHECK((*of_a)[0].why == "127.0.0.1: Connection refused");
+  CHECK((*of_a)[0].why == "127.0.0.1 port " + std::to_string(closed) + ": Connection refused");
 }
 
 }  // namespace

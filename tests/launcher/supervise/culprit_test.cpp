@@ -43,7 +43,7 @@ struct World {
     if (first == 0) return {{"", "", 0, ranks}};
     const std::span<const RankReport> all = ranks;
     const auto n = static_cast<size_t>(first);
-    return {{"node1", "", 0, all.first(n)}, {"node2", lost, lost_ns, all.subspan(n)}};
+    return {{"node1", "", 0, all.first(n)}, {"node2", lost, lost_ns, all.subspan(n), starter}};
   }
   bool trouble() { return any_trouble(hosts(), kPatience, kNow); }
   std::string report() {
@@ -55,6 +55,7 @@ struct World {
   int first = 0;
   std::string lost;
   int64_t lost_ns = 0;
+  StarterReport starter;  // of node2
 };
 
 TEST_CASE("nobody is the culprit of a run that goes well, slow or done") {
@@ -170,8 +171,93 @@ TEST_CASE("a rank that never begins is named when its time is over") {
   world.at(1).moved_ns = kNow - 61 * kS;
   world.waits(0, 1);
   CHECK(world.report() ==
-        "rank 1 has not begun within 61 s (rank 0 waited for it in all_reduce blocks.3) "
-        "(dstrain.timeout_s is the limit)");
+        "rank 1 has not begun within 61 s (rank 0 waited for it in all_reduce blocks.3)");
+}
+
+TEST_CASE(
+    "a start that stands still for a minute names the rank that is missing, and what is known of "
+    "why") {
+  World world(4);
+  world.first = 2;
+  for (int r = 0; r < 4; ++r) {
+    world.at(r).state = RankState::starting;
+    world.at(r).step = 0;
+    world.at(r).instruction.clear();
+    world.at(r).moved_ns = kNow - 30 * kS;  // it joined
+  }
+  world.at(3) = RankReport();
+  world.at(3).rank = 3;
+  world.at(3).moved_ns = kNow - 70 * kS;  // it was first expected
+  const Patience patience{.instruction = 600 * kS, .suspended = 2 * kS, .start = 60 * kS};
+  const auto report = [&](int64_t now) {
+    const auto culprit = find_culprit(world.hosts(), patience, now);
+    return culprit ? describe(*culprit, "") : "nobody";
+  };
+  CHECK(report(kNow) == "nobody");  // another one joined half a minute ago
+  CHECK(report(kNow + 31 * kS) == "rank 3 on node2 has not begun within 101 s");
+  world.starter.pid = 77;
+  CHECK(report(kNow + 31 * kS) ==
+        "rank 3 on node2 has not begun within 101 s; mpirun's daemon there (orted, pid 77) lives");
+  world.starter.awaits = "10.77.0.1 port 4711";
+  world.starter.awaits_since = kNow - 29 * kS;
+  CHECK(report(kNow + 31 * kS) ==
+        "rank 3 on node2 has not begun within 101 s; a process of the run there waits for an "
+        "answer from "
+        "10.77.0.1 port 4711");
+  SECTION("or the rank that cannot connect") {
+    world.at(3) = world.at(2);
+    world.at(3).rank = 3;
+    CHECK(report(kNow + 30 * kS) == "nobody");
+    CHECK(report(kNow + 31 * kS) ==
+          "rank 2 (pid 102 on node2) has not moved for 61 s before the first step; a process of "
+          "the run there "
+          "waits for an answer from 10.77.0.1 port 4711");
+  }
+  SECTION("and no rank that reads for long") {
+    world.at(3) = world.at(2);
+    world.at(3).rank = 3;
+    world.starter.awaits_since = 0;
+    CHECK(report(kNow + 100 * kS) == "nobody");
+  }
+}
+
+TEST_CASE(
+    "what starts a host's ranks is named where they end with it, and not where it ends after "
+    "them") {
+  World world(4);
+  world.first = 2;
+  world.starter.pid = 77;
+  world.starter.gone = true;
+  world.starter.alive_ns = kNow - 3 * kS;
+  const std::string ended =
+      "mpirun's daemon on node2 (orted, pid 77) ended before its ranks were done";
+  CHECK(world.report() == ended);
+  world.vanishes(2, kNow - 3 * kS);
+  CHECK(world.report() == ended);
+  world.vanishes(3, kNow - 3 * kS - 20'000'000);  // seen a look earlier
+  world.fails(0, FailureKind::peer, kNow - 3 * kS, "rank 2 is gone");
+  CHECK(world.report() == ended);
+  SECTION("a rank was killed, and mpirun stopped the others") {
+    world.vanishes(3, kNow - 4 * kS);
+    CHECK(world.report().starts_with("rank 3 (pid 103 on node2) was killed"));
+  }
+  SECTION("all were done") {
+    world = World(4);
+    world.first = 2;
+    world.starter.pid = 77;
+    world.starter.gone = true;
+    for (int r = 0; r < 4; ++r) world.at(r).state = RankState::done;
+    CHECK_FALSE(world.trouble());
+  }
+  SECTION("it is stopped") {
+    world = World(4);
+    world.first = 2;
+    world.starter.pid = 77;
+    world.starter.suspended_since = kNow - kS;
+    CHECK_FALSE(world.trouble());
+    world.starter.suspended_since = kNow - 2 * kS;
+    CHECK(world.report() == "mpirun's daemon on node2 (orted, pid 77) is stopped (as by SIGSTOP)");
+  }
 }
 
 TEST_CASE("endings are told as waitpid() tells them") {

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Starts that cannot succeed: each is told in one line, and nothing is left. What starts ranks is watched as
+# ranks are, and one Ctrl-C ends a start that stands.
+#   tests/hosts/starts.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+
+hosts_up 3
+cd "$HOSTS_DIR"
+training_files
+hosts_file 2 2 >hosts
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+mkdir tmp
+export TMPDIR=$HOSTS_DIR/tmp  # a run's own files, so that what is left can be told
+
+nothing_left() {
+  local host process
+  for host in node1 node2 node3; do
+    for process in $(hosts_pids "$host"); do
+      # A reused number, or one that has just ended, is none of it.
+      [[ ! -d /proc/$process ]] || return 1
+    done
+  done
+  [[ -z $(ls tmp) ]]
+}
+
+# ends NAME STATUS EXPECTED: what the run that has ended with $status said.
+ends() {
+  ((status == $2)) || fail "$1: status $status" "$1.log"
+  [[ -z $3 ]] || grep -Eq -- "$3" "$1.log" || fail "$1: '$3' is not said" "$1.log"
+  (($(grep -c 'dstrain: error' "$1.log") == ($2 < 128))) || fail "$1: not one error" "$1.log"
+  ! grep -q -- '-----' "$1.log" || fail "$1: a page of Open MPI's" "$1.log"
+  hosts_wait_until "nothing is left of $1" nothing_left
+  echo "$1: $(grep -E -- "${3:-.}" "$1.log" | tail -n 1)"
+}
+
+# refuses NAME HOST EXPECTED OPTION...
+refuses() {
+  status=0
+  hosts_on "$2" bash -c "${limit:-true} && exec \"\$@\"" run "$dstrain" --hostfile hosts --config c.json \
+    --output "$1" "${@:4}" >"$1.log" 2>&1 || status=$?
+  ends "$1" 1 "$3"
+}
+refuses port node1 "--master_port 80: ports below 1024 are the system's" --master_port 80
+limit='ulimit -n 20' refuses files node1 'may open 20 files here, and 2 hosts need [0-9]+'
+# node1 and node2 answer node3's ssh, and reach nothing else there.
+for host in node1 node2; do
+  hosts_on "$host" ip rule add ipproto tcp sport 22 to "$HOSTS_NETWORK.3" lookup main prio 10
+  hosts_on "$host" ip rule add to "$HOSTS_NETWORK.3" prohibit prio 20
+done
+refuses ssh_only node3 \
+  'node1 +network +cannot reach node3, where the command was given,? \(10.77.0.3 port [0-9]+: '
+
+# starts NAME: in the background.
+starts() {
+  hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 100000 >"$1.log" 2>&1 &
+  run=$!
+}
+one_of() { victim=$(hosts_pids "$1" "$2" | sort -n | head -n 1) && [[ -n $victim ]]; }
+ended() {
+  status=0
+  wait "$run" || status=$?
+}
+starter_is_stopped() { # NAME HOST PROGRAM EXPECTED
+  starts "$1"
+  hosts_wait_until "$3 is there" one_of "$2" "$3 "
+  kill -STOP "$victim"
+  ended
+  ends "$1" 2 "$4"
+}
+starter_is_stopped stopped_mpirun node1 /mpirun '^dstrain: error: mpirun \(pid [0-9]+\) is stopped'
+starter_is_stopped stopped_orted node2 orted "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) is stopped"
+
+starts killed_orted
+hosts_wait_until 'the run has begun' grep -q '^step=1 ' killed_orted.log
+one_of node2 'orted '
+kill -KILL "$victim"
+ended
+ends killed_orted 2 "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) ended before its ranks were done"
+
+# A daemon that does nothing: the run stands still, and one Ctrl-C is enough.
+cat >orted <<'END'
+#!/bin/bash
+while true; do sleep 1; done
+END
+chmod +x orted
+hosts_on node2 mount --bind "$PWD/orted" "$(hosts_on node2 realpath "$(type -P orted)")"
+starts interrupted
+hosts_wait_until 'the daemon is there' one_of node2 orted
+hosts_wait_until 'the launcher is there' one_of node1 "$dstrain --hostfile"
+kill -INT "$victim"
+ended
+ends interrupted 130 ''
