@@ -22,11 +22,12 @@ namespace {
 constexpr int kCannotStart = 127;
 
 // In the new process, where only async-signal-safe calls are allowed: it leads a group, ends with its
-// parent, has no signal blocked, and has its streams, of which a first one below 0 is nothing to read.
+// parent, has no signal blocked, ends by SIGPIPE as usual, and has its streams, of which a first one below 0 is nothing to read.
 void take_place(std::array<int, 3> streams, pid_t parent) {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kCannotStart);  // it ended before the line above

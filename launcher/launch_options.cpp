@@ -122,6 +122,7 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
   line.option("--enable_each_rank_log", "DIR", "write what each rank prints into a file of its own",
               text(options.rank_log_dir));
   line.flag("--quiet,-q", "print warnings and errors only", options.quiet);
+  line.flag("--log_time", "begin every line with date and time", options.log_time);
   line.option("--max_restarts", "N", "start again from the newest checkpoint after a failure (0)",
               integer(options.max_restarts, 0));
   line.flag("--elastic", "a restart may leave a failed host out", options.elastic);

@@ -37,6 +37,7 @@ struct LaunchOptions {
   bool bind_cores_to_rank = false;
   std::string bind_core_list;        // "0-3,8-11"; empty: all cores
   bool quiet = false;                // -q
+  bool log_time = false;             // lines begin with date and time
   std::vector<std::string> exports;  // NAME or NAME=VALUE; NAME is a valid name
   bool dry_run = false;
   int64_t max_restarts = 0;

@@ -14,6 +14,13 @@ constexpr size_t kLongestLine = size_t{1} << 16;  // longer ones are broken
 constexpr size_t kMostWaiting = 512;
 constexpr size_t kMostHostsNamed = 4;  // more are counted
 
+const std::string kClearLine = "\r\x1b[K";
+
+// Whether a line of rank 0 says no more than how far the run is: the next one replaces it.
+bool is_progress(std::string_view line) {
+  return line.starts_with("step=");
+}
+
 struct MarkedLine {
   int rank;
   std::string_view mark;  // "[rank 3 node2] "
@@ -50,29 +57,36 @@ std::string rank_ranges(const std::vector<int>& ranks) {
 OutputLines::OutputLines(Options options, Write write)
     : options_(std::move(options)), write_(std::move(write)) {}
 
-void OutputLines::take(int source, std::string_view bytes, int64_t now_ns) {
-  Source& from = sources_[source];
+void OutputLines::take(int rank, StandardStream stream, std::string_view bytes, int64_t now_ns) {
+  const bool has_bar = options_.bar && rank == 0 && stream == StandardStream::error;
+  Unfinished& from = sources_[{rank, stream}];
   for (size_t begin = 0; begin < bytes.size();) {
-    const size_t end = bytes.find('\n', begin);
-    if (from.unfinished.empty()) from.since_ns = now_ns;
-    from.unfinished += bytes.substr(begin, end == std::string_view::npos ? end : end - begin);
-    if (end == std::string_view::npos && from.unfinished.size() < kLongestLine) break;
-    take_line(source, std::exchange(from.unfinished, {}), now_ns);
+    const size_t end = bytes.find_first_of(has_bar ? "\n\r" : "\n", begin);
+    if (from.text.empty()) from.since_ns = now_ns;
+    from.text += bytes.substr(begin, end == std::string_view::npos ? end : end - begin);
+    if (end == std::string_view::npos && from.text.size() < kLongestLine) break;
+    const std::string line = std::exchange(from.text, {});
+    if (end != std::string_view::npos && bytes[end] == '\r')
+      draw_bar(line);
+    else
+      take_line({rank, stream}, line, now_ns);
     begin = end == std::string_view::npos ? bytes.size() : end + 1;
   }
 }
 
-void OutputLines::take_line(int source, std::string_view line, int64_t now_ns) {
-  const std::optional<MarkedLine> own = marked(line);
-  if (source > 0) {
-    if (own && own->rank == source) return fold(source, own->mark, own->text, now_ns);
-    return fold(source, mark_of(source), line, now_ns);
+void OutputLines::take_line(Source source, std::string_view line, int64_t now_ns) {
+  const int rank = source.first;
+  if (rank > 0) {
+    const std::optional<MarkedLine> own = marked(line);
+    if (own && own->rank == rank) return fold(source, own->mark, own->text, now_ns);
+    return fold(source, mark_of(rank), line, now_ns);
   }
-  if (source == kManyRanks && own && own->rank > 0)
-    return fold(own->rank, own->mark, own->text, now_ns);
-  if (open_ != source) close_line();
-  open_ = kNone;
-  write_(std::string(line) + '\n');
+  if (open_ == source) {  // the rest of a line that was begun
+    open_.reset();
+    write_(source.second, TextKind::event, std::string(line) + '\n');
+    return;
+  }
+  write_line(source.second, "", line);
 }
 
 std::string OutputLines::mark_of(int rank) const {
@@ -95,16 +109,18 @@ std::string OutputLines::mark_of(const std::vector<int>& ranks) const {
   return fmt::format("[ranks {}{}] ", rank_ranges(ranks), where);
 }
 
-void OutputLines::fold(int rank, std::string_view mark, std::string_view text, int64_t now_ns) {
+void OutputLines::fold(Source source, std::string_view mark, std::string_view text,
+                       int64_t now_ns) {
+  const auto [rank, stream] = source;
   // A line joins one that waits, if none that its rank wrote earlier waits behind that.
   auto candidate = waiting_.end();
   for (auto w = waiting_.rbegin(); w != waiting_.rend(); ++w) {
     if (std::binary_search(w->ranks.begin(), w->ranks.end(), rank)) break;
-    if (w->text == text) candidate = std::prev(w.base());
+    if (w->text == text && w->stream == stream) candidate = std::prev(w.base());
   }
   if (candidate == waiting_.end()) {
     if (waiting_.size() >= kMostWaiting) write_front();
-    waiting_.push_back({std::string(text), std::string(mark), {rank}, now_ns});
+    waiting_.push_back({stream, std::string(text), std::string(mark), {rank}, now_ns});
     candidate = std::prev(waiting_.end());
   } else {
     auto& ranks = candidate->ranks;
@@ -118,34 +134,55 @@ void OutputLines::flush_due(int64_t now_ns) {
   while (!waiting_.empty() && now_ns - waiting_.front().since_ns >= options_.window_ns)
     write_front();
   for (auto& [source, from] : sources_) {
-    if (source > 0 || from.unfinished.empty() || now_ns - from.since_ns < options_.window_ns)
+    if (source.first > 0 || from.text.empty() || now_ns - from.since_ns < options_.window_ns)
       continue;
     if (open_ != source) close_line();
-    write_(std::exchange(from.unfinished, {}));
+    clear_bar();
+    write_(source.second, TextKind::event, std::exchange(from.text, {}));
     open_ = source;
   }
 }
 
 void OutputLines::finish() {
   for (auto& [source, from] : sources_)
-    if (!from.unfinished.empty()) take_line(source, std::exchange(from.unfinished, {}), 0);
+    if (!from.text.empty()) take_line(source, std::exchange(from.text, {}), 0);
   while (!waiting_.empty()) write_front();
   close_line();
+  clear_bar();
 }
 
 void OutputLines::write_front() {
   const Waiting line = std::move(waiting_.front());
   waiting_.pop_front();
-  write_line(line.ranks.size() == 1 ? line.mark : mark_of(line.ranks), line.text);
+  write_line(line.stream, line.ranks.size() == 1 ? line.mark : mark_of(line.ranks), line.text);
 }
 
-void OutputLines::write_line(std::string_view prefix, std::string_view text) {
+void OutputLines::write_line(StandardStream stream, std::string_view mark, std::string_view text) {
   close_line();
-  write_(fmt::format("{}{}{}\n", options_.before_line, prefix, text));
+  clear_bar();
+  const TextKind kind = mark.empty() && is_progress(text) ? TextKind::progress : TextKind::event;
+  const std::string time = options_.time_stamp ? options_.time_stamp() : "";
+  write_(stream, kind, fmt::format("{}{}{}\n", time, mark, text));
+  if (!bar_.empty()) draw_bar(std::exchange(bar_, {}));
 }
 
 void OutputLines::close_line() {
-  if (std::exchange(open_, kNone) != kNone) write_("\n");
+  if (!open_) return;
+  write_(open_->second, TextKind::event, "\n");
+  open_.reset();
+}
+
+void OutputLines::draw_bar(std::string_view text) {
+  clear_bar();
+  bar_ = text;
+  if (text.empty() || open_) return;
+  write_(StandardStream::error, TextKind::progress, kClearLine + bar_);
+  bar_is_drawn_ = true;
+}
+
+void OutputLines::clear_bar() {
+  if (std::exchange(bar_is_drawn_, false))
+    write_(StandardStream::error, TextKind::progress, kClearLine);
 }
 
 }  // namespace dstrain

@@ -43,6 +43,7 @@ RankBoard join_launcher(int rank) {
   for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTTOU, SIGPIPE})
     std::signal(number, SIG_IGN);
   log::set_rank(rank);
+  log::set_time_stamps(false);  // the launching process adds them
 
   const RunAddresses addresses = addresses_here();
   RankBoard board = RankBoard::attach(addresses.board);

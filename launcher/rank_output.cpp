@@ -11,103 +11,121 @@
 #include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/core/log.h"
+#include "runtime/core/progress_bar.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
 namespace {
 
 constexpr int kMostAtOnce = 16;  // buffers of one rank, before others have their turn
+constexpr std::array kStreams{StandardStream::output, StandardStream::error};
 
-void write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(descriptor, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return;  // nobody reads any more; the run goes on
-    text.remove_prefix(static_cast<size_t>(n));
+OutputLines::Options line_options(const RankOutputOptions& options) {
+  OutputLines::Options lines;
+  lines.ranks = options.ranks;
+  lines.hosts = options.hosts;
+  lines.bar = ::isatty(options.error) == 1;
+  if (options.time_stamps) lines.time_stamp = log::time_stamp;
+  return lines;
+}
+
+// The part of an address between one colon and the next, the n-th from 0; nothing where there is none.
+std::string_view part_of(std::string_view address, int n) {
+  for (int i = 0; i < n; ++i) {
+    const size_t colon = address.find(':');
+    if (colon == std::string_view::npos) return "";
+    address.remove_prefix(colon + 1);
   }
+  return address.substr(0, address.find(':'));
 }
 
-std::string path_of(const std::string& process, const std::string& descriptor) {
-  return fmt::format("/proc/{}/fd/{}", process, descriptor);
-}
-
-// Whether ranks can write to `output` themselves, and it is a terminal.
-bool is_shared_terminal(int output) {
-  if (::isatty(output) != 1) return false;
-  const Descriptor again(
-      ::open(path_of("self", std::to_string(output)).c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
-  return again.get() >= 0;
-}
-
-OutputLines::Options options_of(int ranks, std::vector<std::string> hosts, bool terminal) {
-  OutputLines::Options options;
-  options.ranks = ranks;
-  options.hosts = std::move(hosts);
-  if (terminal) options.before_line = "\r\x1b[K";  // in the place of the progress bar
-  return options;
+void open_as(const std::string& path, int descriptor) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0 || ::dup2(file.get(), descriptor) < 0)
+    fail_run("cannot write to the launching process at {}: {}", path, std::strerror(errno));
 }
 
 }  // namespace
 
-RankOutput::RankOutput(int ranks, std::vector<std::string> hosts, int output)
-    : pipes_(hosts.empty() ? static_cast<size_t>(ranks) : 0),
+std::string RankPipes::text() const {
+  return fmt::format("{},{}", output.write.get(), error.write.get());
+}
+
+std::string output_address(const std::vector<std::string>& pipes) {
+  std::string address = std::to_string(::getpid());
+  for (const std::string& text : pipes) address += ":" + text;
+  return address;
+}
+
+void open_rank_output(const std::string& address, int rank) {
+  const std::string_view process = part_of(address, 0), pipes = part_of(address, rank + 1);
+  const size_t comma = pipes.find(',');
+  if (comma == std::string_view::npos)
+    fail_run("the launching process has no output for rank {} ({})", rank, address);
+  open_as(fmt::format("/proc/{}/fd/{}", process, pipes.substr(0, comma)), STDOUT_FILENO);
+  open_as(fmt::format("/proc/{}/fd/{}", process, pipes.substr(comma + 1)), STDERR_FILENO);
+}
+
+Environment progress_environment(int error) {
+  if (::isatty(error) != 1) return {};
+  return {{kProgressVariable, std::to_string(terminal_columns(error))}};
+}
+
+RankOutput::RankOutput(RankOutputOptions options)
+    : options_(std::move(options)),
+      pipes_(options_.hosts.empty() ? static_cast<size_t>(options_.ranks) : 0),
       ready_(::epoll_create1(EPOLL_CLOEXEC)),
-      lines_(options_of(ranks, std::move(hosts), is_shared_terminal(output)),
-             [output](std::string_view text) { write_all(output, text); }) {
+      writer_(options_.output, options_.error),
+      lines_(line_options(options_),
+             [this](StandardStream stream, TextKind kind, std::string text) {
+               writer_.write(stream, kind, std::move(text));
+             }) {
   if (ready_.get() < 0) fail_run("cannot watch the ranks' output: {}", std::strerror(errno));
-  const bool terminal = is_shared_terminal(output);
-  address_ = std::to_string(::getpid());
-  for (int rank = 0; rank < static_cast<int>(pipes_.size()); ++rank) {
-    const Pipe& pipe = pipes_[static_cast<size_t>(rank)];
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = rank;
-    if (::epoll_ctl(ready_.get(), EPOLL_CTL_ADD, pipe.read.get(), &event) != 0)
-      fail_run("cannot watch the output of rank {}: {}", rank, std::strerror(errno));
-    address_ += fmt::format(":{}", rank == 0 && terminal ? output : pipe.write.get());
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < pipes_.size(); ++rank) {
+    texts.push_back(pipes_[rank].text());
+    for (const StandardStream stream : kStreams) {
+      epoll_event event{};
+      event.events = EPOLLIN;
+      event.data.u64 = 2 * rank + static_cast<uint64_t>(stream);
+      if (::epoll_ctl(ready_.get(), EPOLL_CTL_ADD, pipes_[rank].of(stream).read.get(), &event) != 0)
+        fail_run("cannot watch the output of rank {}: {}", rank, std::strerror(errno));
+    }
   }
+  address_ = output_address(texts);
 }
 
 void RankOutput::forward() {
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(ready_.get(), events.data(), static_cast<int>(events.size()), 0);
-  for (int i = 0; i < count; ++i) read_from(events[static_cast<size_t>(i)].data.fd);
+  for (int i = 0; i < count; ++i) {
+    const uint64_t source = events[static_cast<size_t>(i)].data.u64;
+    read_from(static_cast<int>(source / 2), static_cast<StandardStream>(source % 2));
+  }
   lines_.flush_due(monotonic_ns());
 }
 
-void RankOutput::read_from(int rank) {
+void RankOutput::read_from(int rank, StandardStream stream) {
   std::array<char, 4096> buffer;
-  const int pipe = pipes_[static_cast<size_t>(rank)].read.get();
+  const int pipe = pipes_[static_cast<size_t>(rank)].of(stream).read.get();
   for (int i = 0; i < kMostAtOnce; ++i) {
     const ssize_t n = ::read(pipe, buffer.data(), buffer.size());
     if (n <= 0) return;
-    take(rank, {buffer.data(), static_cast<size_t>(n)});
+    take(rank, stream, {buffer.data(), static_cast<size_t>(n)});
   }
 }
 
-void RankOutput::take(int source, std::string_view bytes) {
-  lines_.take(source, bytes, monotonic_ns());
+void RankOutput::take(int rank, StandardStream stream, std::string_view bytes) {
+  lines_.take(rank, stream, bytes, monotonic_ns());
 }
 
 void RankOutput::finish() {
   epoll_event event;
-  while (::epoll_wait(ready_.get(), &event, 1, 0) == 1) read_from(event.data.fd);
+  while (::epoll_wait(ready_.get(), &event, 1, 0) == 1)
+    read_from(static_cast<int>(event.data.u64 / 2),
+              static_cast<StandardStream>(event.data.u64 % 2));
   lines_.finish();
-}
-
-void open_rank_output(const std::string& address, int rank) {
-  const size_t colon = address.find(':');
-  size_t begin = colon;
-  for (int r = 0; r < rank && begin != std::string::npos; ++r) begin = address.find(':', begin + 1);
-  if (begin == std::string::npos)
-    fail_run("the launching process has no output for rank {} ({})", rank, address);
-  const size_t end = std::min(address.find(':', begin + 1), address.size());
-  const std::string path =
-      path_of(address.substr(0, colon), address.substr(begin + 1, end - begin - 1));
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
-  if (file.get() < 0 || ::dup2(file.get(), STDOUT_FILENO) < 0 ||
-      ::dup2(file.get(), STDERR_FILENO) < 0)
-    fail_run("cannot write to the launching process at {}: {}", path, std::strerror(errno));
 }
 
 }  // namespace dstrain

@@ -83,10 +83,12 @@ class SignalReceiver {
     board_->request_stop(number);
     if (!note_) return;
     lock.unlock();  // a terminal may refuse the text for as long as its user likes
-    constexpr std::string_view kNote =
-        "stopping after this step, then writing the weights; again to stop at once\n";
+    // On a terminal it begins a line of its own: a progress bar may be there.
+    std::string_view text =
+        "\nstopping after this step, then writing the weights; again to stop at once\n";
+    if (::isatty(STDERR_FILENO) != 1) text.remove_prefix(1);
     // Nothing can be done where it cannot be written.
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kNote.data(), kNote.size());
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
   }
 
   void take_second(int number, int64_t now) {

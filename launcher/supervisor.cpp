@@ -87,10 +87,17 @@ class Watch {
         board_(run.board),
         several_hosts_(!run.hosts.empty()),
         ranks_(several_hosts_ ? std::move(run.hosts) : this_machine(run.board), run.patience),
-        output_(run.board.ranks(), run.host_of_rank, run.output) {
-    if (!several_hosts_)
+        output_({.ranks = run.board.ranks(),
+                 .hosts = run.host_of_rank,
+                 .output = run.output,
+                 .error = run.error,
+                 .time_stamps = run.time_stamps}) {
+    if (!several_hosts_) {
       for (auto& variable : link_environment(run.board, output_.address()))
         run.environment.push_back(std::move(variable));
+      for (auto& variable : progress_environment(run.error))
+        run.environment.push_back(std::move(variable));
+    }
     if (run.command.empty())
       command_.emplace(run.body, run.environment);
     else
@@ -115,7 +122,7 @@ class Watch {
     }
     ranks_.choose_culprit();
     let_go();
-    output_.finish();
+    finish_output();
     return report();
   }
 
@@ -134,6 +141,15 @@ class Watch {
       ranks_.look();
       forward();
     } while (!ranks_.ended() && monotonic_ns() < end && ::poll(nullptr, 0, kTickMs) == 0);
+  }
+
+  // Waits for whoever reads the output, until the user does not want that any more.
+  void finish_output() {
+    output_.finish();
+    const int stop = board_.stop_request();
+    while (!output_.wait_written(kTickMs) && signals_.second() == 0 &&
+           board_.stop_request() == stop) {
+    }
   }
 
   void wait() const {
@@ -156,7 +172,9 @@ class Watch {
   }
 
   void forward() {
-    ranks_.take_output([this](int rank, std::string_view text) { output_.take(rank, text); });
+    ranks_.take_output([this](int rank, StandardStream stream, std::string_view text) {
+      output_.take(rank, stream, text);
+    });
     output_.forward();
     drain(command_->output(), [this](std::string_view text) {
       said_ += text;

@@ -33,7 +33,8 @@ struct SupervisedRun {
   std::string starter = "mpirun";  // what messages call it
   std::string starter_log{};       // a file for what it says itself; empty: errors hold all of it
   Environment environment{};       // what it needs besides this process's
-  int output = 2;                  // the descriptor that gets what ranks write
+  int output = 1, error = 2;       // the descriptors that get what ranks write
+  bool time_stamps = false;        // before each line that ranks write
   Patience patience{};             // how long ranks may be silent
 };
 

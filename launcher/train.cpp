@@ -3,6 +3,7 @@
 // is one rank of that world.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 
@@ -32,9 +33,12 @@ bool started_by_mpirun() {
 
 int run_train(const TrainArguments& arguments, const std::vector<std::string>& words) {
   const LaunchOptions& options = arguments.launch;
-  if (options.quiet) log::set_least(log::Level::warning);
+  // What --dry_run prints on standard output is for a shell.
+  if (options.quiet || options.dry_run) log::set_least(log::Level::warning);
+  log::set_time_stamps(options.log_time);
   if (launched_as_rank()) return run_launched_rank(arguments);
   receive_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);  // a run goes on when nobody reads any more what it writes
   const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);
   if (job && is_rank_of_srun(*job)) {
     if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 says it

@@ -7,6 +7,7 @@
 #include "launcher/rank_link.h"
 #include "launcher/same_input.h"
 #include "runtime/core/error.h"
+#include "runtime/core/log.h"
 
 namespace dstrain {
 namespace {
@@ -22,6 +23,7 @@ int run_rank(const LaunchOptions& options, const std::function<const RunInput&(i
     check(world_size_from_environment() == ranks, "{} processes for {} ranks",
           world_size_from_environment(), ranks);
     log_file = RankLog::from_environment(rank);
+    if (log_file) log::set_time_stamps(options.log_time);
     const int threads = take_cores(options, rank_on_this_host_from_environment(),
                                    ranks_on_this_host_from_environment());
     const RunInput& input = read(ranks);

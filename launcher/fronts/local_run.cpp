@@ -13,6 +13,7 @@
 #include "launcher/rank_starter.h"
 #include "launcher/stop_signals.h"
 #include "launcher/supervisor.h"
+#include "runtime/core/cpu.h"
 #include "runtime/core/log.h"
 
 namespace dstrain {
@@ -35,7 +36,7 @@ class LocalStart {
     RankBoard board = RankBoard::create(job.ranks);
     SupervisedRun run{.board = board,
                       .starter = kRankStarter,
-                      .output = STDERR_FILENO,
+                      .time_stamps = arguments_.launch.log_time,
                       .patience = {.instruction = job.timeout_s * 1'000'000'000}};
     std::optional<RunInput> resumed;
     if (forks_ranks(job)) {
@@ -100,7 +101,12 @@ RankCommand local_command(const Job& job, const std::vector<std::string>& words)
 
 int run_local_ranks(const RunInput& input, const TrainArguments& arguments,
                     const std::vector<std::string>& words) {
-  log::info("launcher local: {} ranks on this machine", input.job().ranks);
+  const int ranks = input.job().ranks;
+  log::info("launcher local: {} ranks on this machine", ranks);
+  const int cores = usable_core_count();
+  if (ranks > cores && input.job().device != "cuda")
+    log::warn("{} ranks share {} core{}, so they take turns: --num_gpus {} would be faster", ranks,
+              cores, cores == 1 ? "" : "s", cores);
   const LocalStart local(input, arguments, words);
   return start_with_restarts(input.job(), arguments.launch,
                              [&local](const std::string& resume) { return local.start(resume); });

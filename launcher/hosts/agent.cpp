@@ -25,6 +25,7 @@
 #include "launcher/hosts/starter_watch.h"
 #include "launcher/machine.h"
 #include "launcher/rank_link.h"
+#include "launcher/rank_output.h"
 #include "launcher/supervise/board_view.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/file_checksum.h"
@@ -46,13 +47,10 @@ class Ranks {
         view_(board_, ranks, fmt::format("{}={}", kRunVariable, run)),
         starter_(run),
         pipes_(ranks.size()) {
-    std::string output = std::to_string(::getpid());
-    size_t mine = 0;
-    for (int rank = 0; rank < world; ++rank) {
-      const bool here = mine < ranks.size() && ranks[mine] == rank;
-      output += fmt::format(":{}", here ? pipes_[mine++].write.get() : -1);
-    }
-    place_.publish(board_.address(), output);
+    std::vector<std::string> pipes(static_cast<size_t>(world));
+    for (size_t i = 0; i < ranks.size(); ++i)
+      pipes[static_cast<size_t>(ranks[i])] = pipes_[i].text();
+    place_.publish(board_.address(), output_address(pipes));
   }
 
   const RankBoard& board() const { return board_; }
@@ -77,20 +75,26 @@ class Ranks {
   }
 
   void forward(LineChannel& channel) {
-    std::array<char, 8192> buffer;
     for (size_t i = 0; i < pipes_.size(); ++i)
-      while (channel.unsent() < kMostUnsent) {
-        const ssize_t n = ::read(pipes_[i].read.get(), buffer.data(), buffer.size());
-        if (n <= 0) break;
-        channel.send({{"say", "output"},
-                      {"rank", view_.ranks()[i].rank},
-                      {"text", to_json_text({buffer.data(), static_cast<size_t>(n)})}});
-      }
+      for (const StandardStream stream : {StandardStream::output, StandardStream::error})
+        forward(view_.ranks()[i].rank, stream, pipes_[i].of(stream), channel);
   }
 
   void kill() { view_.kill_all(); }
 
  private:
+  static void forward(int rank, StandardStream stream, const Pipe& pipe, LineChannel& channel) {
+    std::array<char, 8192> buffer;
+    while (channel.unsent() < kMostUnsent) {
+      const ssize_t n = ::read(pipe.read.get(), buffer.data(), buffer.size());
+      if (n <= 0) break;
+      channel.send({{"say", "output"},
+                    {"rank", rank},
+                    {"error", stream == StandardStream::error},
+                    {"text", to_json_text({buffer.data(), static_cast<size_t>(n)})}});
+    }
+  }
+
   // What the launching process must learn of at once.
   std::string summary() const {
     std::string text;
@@ -107,7 +111,7 @@ class Ranks {
   RankBoard board_;
   BoardView view_;
   StarterWatch starter_;
-  std::vector<Pipe> pipes_;  // what ranks write, in their order
+  std::vector<RankPipes> pipes_;  // what ranks write, in their order
   std::string sent_;
   int64_t sent_ns_ = 0;
 };

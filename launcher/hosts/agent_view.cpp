@@ -117,7 +117,9 @@ void AgentView::take_message(const json& m) {
     stopped_ = m.at("stopped").get<int>();
     kills_ = m.at("kills").get<int64_t>();
   } else if (what == "output") {
-    output_.emplace_back(m.at("rank").get<int>(), from_json_text(m.at("text").get<std::string>()));
+    output_.push_back({m.at("rank").get<int>(),
+                       m.at("error").get<bool>() ? StandardStream::error : StandardStream::output,
+                       from_json_text(m.at("text").get<std::string>())});
   } else if (what == "fault") {
     lose(from_json_text(m.at("text").get<std::string>()));
   } else if (what == "bye") {
@@ -136,7 +138,7 @@ void AgentView::kill_all() {
 }
 
 void AgentView::take_output(const OutputTaker& take) {
-  for (const auto& [rank, text] : std::exchange(output_, {})) take(rank, text);
+  for (const auto& [rank, stream, text] : std::exchange(output_, {})) take(rank, stream, text);
 }
 
 void AgentView::end() {

@@ -61,7 +61,12 @@ class AgentView final : public HostView {
   int64_t last_look_ns_ = 0;
   std::string awaited_;  // what the answer to the last question says
   std::optional<nlohmann::json> answer_;
-  std::vector<std::pair<int, std::string>> output_;
+  struct Output {
+    int rank;
+    StandardStream stream;
+    std::string text;
+  };
+  std::vector<Output> output_;
   bool answered_ = false;  // the agent has said anything yet
   bool ending_ = false, ended_ = false;
 };

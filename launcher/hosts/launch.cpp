@@ -10,6 +10,7 @@
 #include "launcher/machine.h"
 #include "launcher/rank_environment.h"
 #include "launcher/rank_log.h"
+#include "launcher/rank_output.h"
 #include "launcher/supervisor.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -131,6 +132,8 @@ HostsStart HostsRun::plan_start() const {
     const std::string prefix = rank_log_prefix(arguments_.launch.rank_log_dir);
     for (auto& variable : rank_log_environment(prefix)) start.exported.push_back(variable);
   }
+  for (auto& variable : progress_environment(STDERR_FILENO))
+    start.exported.push_back(std::move(variable));
   start.directory = fs::current_path().string();
   if (arguments_.launch.master_port)
     start.ports = ports_from(*arguments_.launch.master_port, most_ranks(placement_.hosts));
@@ -176,7 +179,7 @@ StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
                     .command = command.words,
                     .starter_log = (fs::path(input_.job().output) / "mpirun.log").string(),
                     .environment = command.environment,
-                    .output = STDERR_FILENO,
+                    .time_stamps = arguments_.launch.log_time,
                     .patience = {.instruction = input_.job().timeout_s * 1'000'000'000}};
   for (const HostRanks& host : hosts)
     run.host_of_rank.insert(run.host_of_rank.end(), static_cast<size_t>(host.ranks()), host.host);

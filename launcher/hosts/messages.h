@@ -10,7 +10,7 @@
 //   meet {peers: [{name, port, addresses}]}       met {failed: [{name, why}]}
 //   watch {world, ranks}                          watching, then ranks {ranks, starter, stopped, kills}
 //                                                 whenever they change and once a second; output {rank,
-//                                                 text}
+//                                                 error, text}
 //   alive, at least once a second                 fault {text}, then it ends
 //   stop {signal}, kill
 //   end                                           bye, when nothing of the run is left

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/standard_stream.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
@@ -74,7 +75,7 @@ class HostView {
   virtual int64_t out_of_memory_kills() const = 0;
 
   // What ranks wrote, where it comes through the view; nothing where it has a way of its own.
-  using OutputTaker = std::function<void(int rank, std::string_view bytes)>;
+  using OutputTaker = std::function<void(int rank, StandardStream stream, std::string_view bytes)>;
   virtual void take_output(const OutputTaker&) {}
   // Begins to let go of the host: nothing of the run is left there once ended() says so, after some
   // more looks.

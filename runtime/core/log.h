@@ -1,6 +1,6 @@
-// Log lines for people, on standard error. Stands on spdlog. A line is its text alone for `info`,
-// and begins with "warning: " or "error: " otherwise; ranks other than 0 put their mark in front.
-// Results (plan, check, generate) never pass through here: they go to standard output.
+// Log lines for people. Stands on spdlog. A line of level `info` is its text alone, on standard output; a warning or an
+// error begins with "warning: " or "error: " and goes to standard error. Ranks other than 0 put their mark in front.
+// Results of commands (plan, check, generate) never pass through here; those commands log nothing of level `info`.
 #pragma once
 
 #include <fmt/core.h>
@@ -19,6 +19,11 @@ std::string rank_mark(int rank, std::string_view host = "");
 
 // Who speaks. Called once at start-up, before threads exist; rank 0 is assumed without it.
 void set_rank(int rank, std::string_view host = "");
+
+// Whether lines begin with the local date and time (no, by default).
+void set_time_stamps(bool wanted);
+// Returns the local time as lines show it: "2026-01-31 23:59:59 ".
+std::string time_stamp();
 
 // Lines below `least` are dropped from now on (`info`, the default, drops none).
 void set_least(Level least);

@@ -1,7 +1,6 @@
 #include "runtime/engine/metrics.h"
 
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +18,6 @@
 
 namespace dstrain {
 namespace {
-
-constexpr int64_t kRedrawNs = 100'000'000;
 
 // Shortest text that reads back as the same value; null where JSON has no number for it.
 template <class Float>
@@ -48,12 +45,6 @@ int64_t bytes_through(const std::string& path, int64_t last_step) {
 std::string memory_text(int64_t bytes) {
   const auto value = static_cast<double>(bytes);
   return value < 1e9 ? fmt::format("{:.3g}MB", value / 1e6) : fmt::format("{:.2f}GB", value / 1e9);
-}
-
-int terminal_columns() {
-  winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
 }
 
 }  // namespace
@@ -105,7 +96,7 @@ double StepTimes::median() const {
 }
 
 MetricsWriter::MetricsWriter(const MetricsOptions& options)
-    : options_(options), terminal_(::isatty(STDERR_FILENO) == 1 && log::shows(log::Level::info)) {
+    : options_(options), bar_(ProgressBar::where_shown()) {
   if (options.resumed_step > 0) bytes_ = bytes_through(options.path, options.resumed_step);
   file_ = ::open(options.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0 || ::ftruncate(file_, bytes_) != 0)
@@ -124,7 +115,7 @@ void MetricsWriter::step(const StepMetrics& metrics) {
     clear_progress();
     log::info("{}", log_line(metrics));
   }
-  if (terminal_) draw_progress(metrics);
+  draw_progress(metrics);
 }
 
 void MetricsWriter::validation(int64_t step, double val_loss) {
@@ -149,29 +140,18 @@ void MetricsWriter::append(std::string_view line) {
 }
 
 void MetricsWriter::draw_progress(const StepMetrics& metrics) {
-  const int64_t now = monotonic_ns();
-  if (drawn_ && now - last_drawn_ns_ < kRedrawNs) return;
-  last_drawn_ns_ = now;
+  if (!bar_ || !bar_->due()) return;
   const int64_t left = std::max<int64_t>(options_.steps - metrics.step, 0);
-  const std::string tail =
-      fmt::format(" {}/{} loss {:.4f} eta {}", metrics.step, options_.steps, metrics.loss,
-                  duration_text(static_cast<double>(left) * times_.median() / 1e3));
-  const int64_t width =
-      std::clamp<int64_t>(terminal_columns() - static_cast<int64_t>(tail.size()) - 3, 0, 40);
-  const int64_t full = options_.steps > 0 ? width * metrics.step / options_.steps : width;
-  // A terminal that was closed is no reason to end the run, so errors are ignored.
-  const std::string text =
-      fmt::format("\r\x1b[K[{:-<{}}]{}", std::string(static_cast<size_t>(full), '#'), width, tail);
-  std::fputs(text.c_str(), stderr);
-  std::fflush(stderr);
-  drawn_ = true;
+  const double part = options_.steps > 0
+                          ? static_cast<double>(metrics.step) / static_cast<double>(options_.steps)
+                          : 1;
+  bar_->draw(part,
+             fmt::format("{}/{} loss {:.4f} eta {}", metrics.step, options_.steps, metrics.loss,
+                         duration_text(static_cast<double>(left) * times_.median() / 1e3)));
 }
 
 void MetricsWriter::clear_progress() {
-  if (!drawn_) return;
-  std::fputs("\r\x1b[K", stderr);
-  std::fflush(stderr);
-  drawn_ = false;
+  if (bar_) bar_->clear();
 }
 
 }  // namespace dstrain

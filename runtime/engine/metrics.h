@@ -5,8 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "runtime/core/progress_bar.h"
 
 namespace dstrain {
 
@@ -77,10 +80,8 @@ class MetricsWriter {
 
   MetricsOptions options_;
   int file_ = -1;
-  int64_t bytes_ = 0;      // of the whole lines in the file
-  bool terminal_ = false;  // standard error is one: there is a progress bar
-  bool drawn_ = false;
-  int64_t last_drawn_ns_ = 0;
+  int64_t bytes_ = 0;  // of the whole lines in the file
+  std::optional<ProgressBar> bar_;
   StepTimes times_;
 };
 

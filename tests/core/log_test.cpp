@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -10,14 +11,14 @@
 namespace dstrain {
 namespace {
 
-// What `body` writes to standard error.
-std::string captured(const std::function<void()>& body) {
+// What `body` writes to a descriptor.
+std::string written_to(int descriptor, const std::function<void()>& body) {
   std::array<int, 2> ends{};
   REQUIRE(::pipe(ends.data()) == 0);
-  const int old = ::dup(STDERR_FILENO);
-  ::dup2(ends[1], STDERR_FILENO);
+  const int old = ::dup(descriptor);
+  ::dup2(ends[1], descriptor);
   body();
-  ::dup2(old, STDERR_FILENO);
+  ::dup2(old, descriptor);
   ::close(old);
   ::close(ends[1]);
   std::string text;
@@ -26,6 +27,35 @@ std::string captured(const std::function<void()>& body) {
     text.append(buffer.data(), static_cast<size_t>(n));
   ::close(ends[0]);
   return text;
+}
+
+std::string captured(const std::function<void()>& body) {
+  std::string output;
+  const std::string error =
+      written_to(STDERR_FILENO, [&] { output = written_to(STDOUT_FILENO, body); });
+  return output + error;
+}
+
+TEST_CASE("warnings and errors go to standard error, other lines to standard output") {
+  const auto all = [] {
+    log::info("a");
+    log::warn("b");
+    log::error("c");
+  };
+  std::string output;
+  CHECK(written_to(STDERR_FILENO, [&] { output = written_to(STDOUT_FILENO, all); }) ==
+        "warning: b\nerror: c\n");
+  CHECK(output == "a\n");
+}
+
+TEST_CASE("lines can begin with the time") {
+  log::set_time_stamps(true);
+  log::set_rank(1);
+  const std::string line = captured([] { log::info("x"); });
+  log::set_rank(0);
+  log::set_time_stamps(false);
+  CHECK(line.substr(log::time_stamp().size()) == "[rank 1] x\n");
+  CHECK(std::count(line.begin(), line.end(), ':') == 2);
 }
 
 TEST_CASE("a line says how bad it is and, beyond rank 0, who speaks") {

@@ -98,7 +98,7 @@ int be_rank(const std::vector<std::string>& words) {
 int launch(const std::vector<std::string>& words) {
   const int ranks = number(words[2]);
   RankBoard board = RankBoard::create(ranks);
-  SupervisedRun run{.board = board, .starter = kRankStarter, .output = STDERR_FILENO};
+  SupervisedRun run{.board = board, .starter = kRankStarter};
   if (words[5] == "forks") {
     run.body = [&] {
       return start_ranks_here(

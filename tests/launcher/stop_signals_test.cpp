@@ -1,17 +1,14 @@
 // Stop signals of the program itself: who receives them, and what a closed terminal does.
 #include "launcher/stop_signals.h"
 
-#include <fcntl.h>
-#include <pty.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
 #include "tests/launcher/place.h"
+#include "tests/launcher/terminal.h"
 
 namespace dstrain {
 namespace {
@@ -105,32 +102,10 @@ TEST_CASE("a run whose terminal is closed writes weights and checkpoint") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
   const RunFolder place;
-  int terminal = -1;
-  const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  REQUIRE(pid >= 0);
-  if (pid == 0) {
-    fs::current_path(place.root);
-    const std::string token = place.token();
-    ::execl(DSTRAIN_PROGRAM, "dstrain", "--config", "c.json", token.c_str(), "--steps", "100000000",
-            "--save_interval", "100000000", "--num_gpus", ranks.c_str(), nullptr);
-    ::_exit(127);
-  }
-  ::fcntl(terminal, F_SETFL, O_NONBLOCK);
-  std::string shown(4096, ' ');
-  const bool trained = wait_until(
-      [&] {
-        while (::read(terminal, shown.data(), shown.size()) > 0) {
-        }
-        return trains(place);
-      },
-      120);
-  ::close(terminal);
-  CHECK(trained);
-  int status = 0;
-  REQUIRE(wait_until([&] { return ::waitpid(pid, &status, WNOHANG) == pid; }, 120));
-  CAPTURE(status);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == kClosedTerminal);
+  TerminalProgram program(place, "--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return program.read(), trains(place); }, 120));
+  program.close_terminal();
+  CHECK(program.wait(120) == kClosedTerminal);
   CHECK(fs::exists(place.root / "out/model.safetensors"));
   CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
   CHECK(place.nothing_left());
