@@ -100,7 +100,7 @@ TEST_CASE("ranks run on the cores that they are bound to") {
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 143);
 
-  RunningProgram two = place.train("--num_gpus 2 --bind_core_list " + core);
+  RunningProgram two = place.train("--overwrite --num_gpus 2 --bind_core_list " + core);
   CHECK(two.wait() == 1);
   CHECK(only_error(two.text()) == "--bind_core_list: 1 core (" + core +
                                       ") for 2 ranks on a host: each rank needs one at least");
