@@ -233,6 +233,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
         number_of<int64_t>(command, rest.front(), 1, kMostRanks, "the number of ranks"),
         {rest.begin() + 1, rest.end()}};
   if (command == "host_agent" && rest.empty()) return HostAgentArguments{};
+  if (command == "host_watch" && rest.empty()) return HostWatchArguments{};
   const std::string near =
       nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor"});
   fail_user("unknown command '{}'{} (train, plan, check, estimate, generate, hosts or doctor)",

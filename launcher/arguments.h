@@ -58,6 +58,8 @@ struct DoctorArguments {
 
 // Internal: the launching process's hand on a host.
 struct HostAgentArguments {};
+// Internal: the watcher of a host's ranks that the user's mpirun or srun started.
+struct HostWatchArguments {};
 
 // Internal: starts the ranks of one machine where there is no mpirun.
 struct RankStarterArguments {
@@ -70,9 +72,10 @@ struct PrintArguments {
   std::string text;
 };
 
-using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
-                               GenerateArguments, HostsArguments, DoctorArguments,
-                               HostAgentArguments, RankStarterArguments, PrintArguments>;
+using Arguments =
+    std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
+                 GenerateArguments, HostsArguments, DoctorArguments, HostAgentArguments,
+                 HostWatchArguments, RankStarterArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError of one line: which
 // word, what was expected, and for an unknown option or command the nearest one.

@@ -5,6 +5,7 @@
 #include "launcher/failure.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_starter.h"
+#include "launcher/supervise/host_watch.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -20,6 +21,7 @@ struct Runner {
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
   int operator()(const DoctorArguments& a) const { return run_doctor(a); }
   int operator()(const HostAgentArguments&) const { return run_host_agent(); }
+  int operator()(const HostWatchArguments&) const { return watch_host(task_of_this_watcher()); }
   int operator()(const RankStarterArguments& a) const {
     if (!launched_as_rank())
       fail_user("{} is a part of dstrain that it starts itself: use dstrain --num_gpus {}",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "launcher/exchange_texts.h"
 #include "launcher/machine.h"
 #include "launcher/output_lines.h"
 
@@ -25,30 +26,6 @@ std::vector<Halves> digests_of_all(Communicator& comm, uint64_t mine) {
   std::vector<Halves> all;
   for (size_t i = 0; i < values.size(); i += 2) all.push_back({values[i], values[i + 1]});
   return all;
-}
-
-// `mine` of rank `root`, on every rank. Collective.
-std::string broadcast_text(Communicator& comm, std::string mine, int root) {
-  std::vector<double> sizes(static_cast<size_t>(comm.size()));
-  const auto size = static_cast<double>(mine.size());
-  comm.gather_values({&size, 1}, sizes);
-  const auto bytes = static_cast<int64_t>(sizes[static_cast<size_t>(root)]);
-  mine.resize(static_cast<size_t>(bytes));
-  if (bytes > 0) comm.broadcast({mine.data(), {bytes}, DType::u8}, root).wait();
-  return mine;
-}
-
-// The name of each rank's host, by rank. Collective.
-std::vector<std::string> hosts_of_all(Communicator& comm) {
-  const std::string own = host_name();
-  std::array<double, 64> mine{};  // a character in each
-  std::copy_n(own.begin(), std::min(own.size(), mine.size()), mine.begin());
-  std::vector<double> all(mine.size() * static_cast<size_t>(comm.size()));
-  comm.gather_values(mine, all);
-  std::vector<std::string> names(static_cast<size_t>(comm.size()));
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all[i] != 0) names[i / mine.size()] += static_cast<char>(all[i]);
-  return names;
 }
 
 // "ranks 2-3 on node2"; without hosts where all ranks are on one.
@@ -87,7 +64,7 @@ std::string difference_of_input(Communicator& comm, const InputFacts& facts) {
       same->push_back(rank);
   }
   if (groups.size() <= 1) return "";
-  const std::vector<std::string> hosts = hosts_of_all(comm);
+  const std::vector<std::string> hosts = gather_texts(comm, host_name());
   const std::string own = facts_text(facts);
   const InputFacts here = parse_facts(broadcast_text(comm, own, 0));
   std::string text;

@@ -6,6 +6,7 @@
 #include "launcher/failure.h"
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/rank_run.h"
+#include "launcher/fronts/world_watch.h"
 #include "launcher/same_input.h"
 #include "launcher/slurm_front.h"
 #include "launcher/stop_signals.h"
@@ -33,27 +34,6 @@ void refuse_without_launcher(const LaunchOptions& options, const std::string& st
 
 std::string reached_by(const std::string& starter) {
   return starter + " tells the ranks where the others are";
-}
-
-// Rank 0's board, opened by every rank of a world on one machine, so that one failure is told once;
-// elsewhere a board of its own for each. Collective.
-RankBoard share_board(Communicator& comm) {
-  RankBoard own = RankBoard::create(comm.size());
-  if (ranks_on_this_host_from_environment() != comm.size()) return own;
-  std::array<double, 64> mine{};  // the address, a character in each
-  const std::string address = own.address();
-  std::copy(address.begin(), address.end(), mine.begin());
-  std::vector<double> all(mine.size() * static_cast<size_t>(comm.size()));
-  comm.gather_values(mine, all);
-  if (comm.rank() == 0) {
-    comm.barrier();
-    return own;
-  }
-  std::string of_root;
-  for (size_t i = 0; i < mine.size() && all[i] != 0; ++i) of_root += static_cast<char>(all[i]);
-  RankBoard board = RankBoard::attach(of_root);
-  comm.barrier();
-  return board;
 }
 
 // The lowest rank that has failed; nothing where none has. Collective.
@@ -93,7 +73,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
   const std::string starter = job ? "srun" : "mpirun";
   log::set_rank(rank);
   std::unique_ptr<Communicator> comm;
-  std::optional<RankBoard> board;
+  std::optional<WorldWatch> watch;  // goes before the communicator
   try {
     refuse_contradictions(arguments.launch);
     refuse_without_launcher(arguments.launch, starter);
@@ -133,19 +113,20 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       comm->finish();
       return 1;
     }
-    board.emplace(share_board(*comm));
-    const StopSignals signals(*board, StopSignals::Note::none,
+    watch.emplace(*comm, input.job().timeout_s);
+    const StopSignals signals(watch->board(), StopSignals::Note::none,
                               StopSignals::Second::ends_process_later);
-    return status_of(train_as(rank, input, *comm, *board, threads));
+    return status_of(train_as(rank, input, *comm, watch->board(), threads));
   } catch (...) {
     const Failure failure = current_failure();
     if (job && !comm) return fail_with_peers(failure, rank);
-    const bool first = board ? board->fail(rank, failure.kind, failure.text) : rank == 0;
+    if (watch) watch->board().fail(rank, failure.kind, failure.text);
     if (comm) comm->abort(failure.text);
-    // Without a board all ranks fail alike over the input; where this one alone does, rank 0 lives on.
-    if (!first && !board) std::this_thread::sleep_for(kPatience);
-    if (first || !board)
-      print_error(rank == 0 ? failure.text : fmt::format("[rank {}] {}", rank, failure.text));
+    // The watchers name the rank that began it, and end this process.
+    if (watch) watch->await_order();
+    // Before there are watchers all ranks fail alike over the input; where this one alone does, rank 0 lives on.
+    if (!watch && rank != 0) std::this_thread::sleep_for(kPatience);
+    print_error(log::rank_mark(rank) + failure.text);
     return failure.exit_status();
   }
 }

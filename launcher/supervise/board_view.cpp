@@ -25,9 +25,11 @@ std::vector<int> first_ranks(int count) {
   return ranks;
 }
 
-BoardView::BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark)
+BoardView::BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark,
+                     std::string name)
     : board_(board),
       mark_(std::move(mark)),
+      name_(std::move(name)),
       reports_(ranks.size()),
       processes_(ranks.size()),
       progress_(ranks.size(), -1),

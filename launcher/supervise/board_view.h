@@ -12,8 +12,10 @@ namespace dstrain {
 class BoardView final : public HostView {
  public:
   // Watches the slots of `ranks`, and processes of these ranks that have not joined and have `mark` in
-  // their environment (see find_ranks.h; empty: there are none). `board` outlives the view.
-  BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark);
+  // their environment (see find_ranks.h; empty: there are none). `name`: of the host, for messages; empty
+  // where it is the only one. `board` outlives the view.
+  BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark,
+            std::string name = "");
 
   const std::string& name() const override { return name_; }
   void look(bool closely) override;
@@ -32,7 +34,7 @@ class BoardView final : public HostView {
 
   const RankBoard& board_;
   std::string mark_;
-  std::string name_;  // this machine needs none
+  std::string name_;
   std::string lost_;  // never: it stays empty
   std::vector<RankReport> reports_;
   std::vector<PeerProcess> processes_;

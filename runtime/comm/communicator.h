@@ -102,6 +102,13 @@ class Communicator {
   // MPI alone, so that a process then ends with its own exit status.
   virtual void finish() = 0;
 
+  // Says in `slot` from now on whom it waits for and that it gets on, as with CommOptions::slot; null: nowhere.
+  // The slot outlives the communicator.
+  virtual void report_to(RankSlot*) {}
+
+  // Which machine a rank is on; machines are numbered by their first ranks.
+  virtual int host_of(int) const { return 0; }
+
   // Null where the host drives the collectives.
   virtual StreamCollectives* on_stream() { return nullptr; }
 };

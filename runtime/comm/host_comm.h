@@ -30,6 +30,7 @@ class HostComm final : public OrderedCommunicator {
            const CommOptions& options);
   ~HostComm() override;
   Memory allocate(int64_t bytes, const std::string& what) override;
+  int host_of(int rank) const override { return hosts_.host_of(rank); }
 
  protected:
   Step advance(Operation& op) override;

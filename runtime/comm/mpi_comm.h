@@ -20,6 +20,7 @@ class MpiComm final : public OrderedCommunicator {
   MpiComm(std::unique_ptr<MpiSession> mpi, Peers peers, const CommOptions& options);
   ~MpiComm() override;
   Memory allocate(int64_t bytes, const std::string& what) override;
+  int host_of(int rank) const override { return peers_.hosts().host_of(rank); }
 
  protected:
   Step advance(Operation& op) override;

@@ -69,6 +69,7 @@ class OrderedCommunicator : public Communicator {
   int64_t wire_bytes() const final { return wire_bytes_; }
   void set_deadline(double seconds) final { deadline_seconds_ = seconds; }
   void set_threads(int threads) final { threads_ = threads; }
+  void report_to(RankSlot* slot) final { slot_ = slot; }
   void finish() final;
 
   void wait_for(int64_t sequence) final;

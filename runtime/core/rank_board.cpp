@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <climits>
 #include <new>
 
 #include "runtime/core/error.h"
+#include "runtime/core/futex.h"
 
 namespace dstrain {
 namespace {
@@ -39,6 +41,7 @@ struct alignas(64) RankBoard::Header {
   std::atomic<int32_t> stopped{0};
   std::atomic<int32_t> failures{0};
   std::atomic<uint32_t> cards_laid{0};
+  std::atomic<uint32_t> ordered_end{0};
 };
 
 int64_t monotonic_ns() {
@@ -171,6 +174,20 @@ void RankBoard::set_stopped(int signal) const noexcept {
 
 int RankBoard::stopped() const noexcept {
   return header().stopped.load();
+}
+
+void RankBoard::order_end(int status) const noexcept {
+  uint32_t none = 0;
+  header().ordered_end.compare_exchange_strong(none, static_cast<uint32_t>(status));
+  futex_wake(header().ordered_end, INT_MAX);
+}
+
+int RankBoard::ordered_end() const noexcept {
+  return static_cast<int>(header().ordered_end.load());
+}
+
+std::atomic<uint32_t>& RankBoard::end_word() const noexcept {
+  return header().ordered_end;
 }
 
 bool RankBoard::fail(int rank, FailureKind kind, std::string_view message) const noexcept {

@@ -107,6 +107,13 @@ class RankBoard {
   void set_stopped(int signal) const noexcept;
   int stopped() const noexcept;  // 0: it did not
 
+  // Orders all processes of this board's ranks to end with `status` (not 0), because the run has failed; wakes
+  // who sleeps on end_word(). The first order stands.
+  void order_end(int status) const noexcept;
+  int ordered_end() const noexcept;  // 0: none
+  // 0 until an end is ordered.
+  std::atomic<uint32_t>& end_word() const noexcept;
+
   // Records the failure of `rank`; the first one of the run is the culprit. Returns whether this is
   // the first. A second failure of the same rank is not recorded.
   bool fail(int rank, FailureKind kind, std::string_view message) const noexcept;

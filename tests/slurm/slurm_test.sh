@@ -86,7 +86,15 @@ id=$(sbatch --parsable --ntasks=2 --output=killed.out killed.sh)
 wait_for 60 has_lines killed/metrics.jsonl 10 || fail 'the job does not train'
 kill -KILL "$(pgrep -nf "output $folder/killed")"
 wait_for 30 job_is "$id" FAILED || fail 'the job goes on'
-check grep -qE 'rank [01] .*died' killed.out
+has_once killed.out 'dstrain: error: rank [01] .*(was killed by signal 9|ended unexpectedly)'
+
+echo '-- a rank that is stopped is named, and ends the step'
+job "srun $train --output $folder/stopped --steps 100000000" >stopped.sh
+id=$(sbatch --parsable --ntasks=2 --output=stopped.out stopped.sh)
+wait_for 60 has_lines stopped/metrics.jsonl 10 || fail 'the job does not train'
+kill -STOP "$(pgrep -nf "output $folder/stopped")"
+wait_for 60 job_is "$id" FAILED || fail 'the job goes on'
+has_once stopped.out 'dstrain: error: rank [01] .* is stopped'
 
 echo '-- a job that is cancelled writes its weights and a checkpoint'
 job "srun $train --output cancelled --steps 100000000" >cancelled.sh

@@ -1,0 +1,34 @@
+#include "launcher/hosts/rank_reporter.h"
+
+#include "launcher/hosts/messages.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+void RankReporter::report(LineChannel& channel) {
+  const int64_t now = monotonic_ns();
+  view_.look(false);
+  const std::string state = summary();
+  if (state == sent_ && now - sent_ns_ < kHeartbeat) return;
+  sent_ = state;
+  sent_ns_ = now;
+  view_.look(true);
+  nlohmann::json list = nlohmann::json::array();
+  for (const RankReport& rank : view_.ranks()) list.push_back(to_message(rank, now));
+  channel.send({{"say", "ranks"},
+                {"ranks", list},
+                {"stopped", view_.stopped()},
+                {"kills", view_.out_of_memory_kills()}});
+}
+
+// What must be told at once.
+std::string RankReporter::summary() const {
+  std::string text;
+  for (const RankReport& r : view_.ranks())
+    text += fmt::format("{} {} {} {} {} {};", r.pid, r.gone, r.wait_status.has_value(),
+                        static_cast<int>(r.state), static_cast<int>(r.failure_kind),
+                        r.suspended_since != 0);
+  return text;
+}
+
+}  // namespace dstrain
