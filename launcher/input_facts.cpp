@@ -51,7 +51,7 @@ InputFacts input_facts(const Job& job, const Dataset& dataset) {
   if (!job.resume.empty()) {
     const CheckpointInfo checkpoint = find_checkpoint(job.resume);
     facts.push_back({"checkpoint",
-                     fmt::format("step {}, {}", checkpoint.step,
+                     fmt::format("step {}, {}", checkpoint.label.step,
                                  contents_of((fs::path(checkpoint.dir) / kManifestName).string())),
                      checkpoint.dir});
   } else if (!job.init_weights.empty()) {

@@ -36,24 +36,24 @@ std::vector<Written> checkpoints_in(const std::string& output) {
   return found;
 }
 
-// The newest complete checkpoint that was not there `before`; dir is empty where there is none.
+// The checkpoint that the run would go on from, where it is none of those from `before`; dir is empty
+// where there is none.
 CheckpointInfo newest_since(const std::vector<Written>& before, const std::string& output) {
-  CheckpointInfo newest;
-  for (const Written& now : checkpoints_in(output)) {
-    if (std::ranges::any_of(before, [&](const Written& old) { return old.time == now.time; }))
-      continue;
-    try {
-      const CheckpointInfo info = find_checkpoint(now.dir);
-      if (newest.dir.empty() || info.step > newest.step) newest = info;
-    } catch (const UserError&) {  // incomplete or damaged: as if it were not there
-    }
+  try {
+    CheckpointInfo newest = find_checkpoint(output);
+    std::error_code none;
+    const auto time = fs::last_write_time(newest.dir, none);
+    if (!none && std::ranges::none_of(before, [&](const Written& old) { return old.time == time; }))
+      return newest;
+  } catch (const UserError&) {  // none that is complete
   }
-  return newest;
+  return {};
 }
 
 std::string origin_of(const CheckpointInfo& checkpoint) {
-  return checkpoint.dir.empty() ? "from where it began, as there is no checkpoint of this run yet"
-                                : fmt::format("from its checkpoint of step {}", checkpoint.step);
+  return checkpoint.dir.empty()
+             ? "from where it began, as there is no checkpoint of this run yet"
+             : fmt::format("from its checkpoint of step {}", checkpoint.label.step);
 }
 
 }  // namespace

@@ -16,8 +16,10 @@
 #include "runtime/config/text.h"
 #include "runtime/core/device.h"
 #include "runtime/core/error.h"
+#include "runtime/core/log.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/fit.h"
+#include "runtime/engine/resume.h"
 #include "runtime/engine/run.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint.h"
@@ -111,9 +113,20 @@ void check_trace_file(const std::string& path) {
   }
 }
 
+// Whether the run continues one in its own output directory.
+bool goes_on_in_place(const Job& job) {
+  namespace fs = std::filesystem;
+  if (job.resume.empty()) return false;
+  std::error_code error;
+  const fs::path checkpoint = find_checkpoint(job.resume).dir + "/";
+  return fs::equivalent(checkpoint.parent_path().parent_path(), job.output + "/checkpoints",
+                        error) &&
+         !error;
+}
+
 // What a run would remove must be meant to go.
 void check_overwriting(const Job& job) {
-  if (job.overwrite || !job.resume.empty()) return;
+  if (job.overwrite || goes_on_in_place(job)) return;
   const std::optional<int64_t> newest = newest_step_in(job.output);
   if (newest)
     fail_user(
@@ -218,10 +231,13 @@ RunInput read_input(const ConfigRequest& request) {
   return input;
 }
 
-void check_surroundings(const Job& job, int ranks_here) {
+void check_surroundings(const RunInput& input, int ranks_here) {
+  const Job& job = input.job();
   refuse_if_locked(job.output);
   if (!job.resume.empty()) {
-    find_checkpoint(job.resume);
+    const CheckpointInfo checkpoint = find_checkpoint(job.resume);
+    for (const std::string& line : changes_since(checkpoint, job, run_facts(job, *input.dataset)))
+      log::warn("--resume: {}", line);
   } else if (!job.init_weights.empty()) {
     check_weights(job.init_weights, weights_of(job.model));
   }

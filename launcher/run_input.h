@@ -54,9 +54,10 @@ void check_exclusions(const Job& job);
 RunInput read_input(const ConfigRequest& request);
 
 // What the launching process checks once, before anything is started or allocated: initial weights or
-// checkpoint, no other run in the output directory and no checkpoints that it would remove, memory for `ranks_here` ranks on this machine (0: not looked at), the output directory,
-// the trace's file. Throws UserError.
-void check_surroundings(const Job& job, int ranks_here);
+// checkpoint and what has changed since it, no other run in the output directory and no checkpoints that it
+// would remove, memory for `ranks_here` ranks on this machine (0: not looked at), the output directory, the
+// trace's file. Throws UserError.
+void check_surroundings(const RunInput& input, int ranks_here);
 
 // Its part that looks at this machine's memory. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here);

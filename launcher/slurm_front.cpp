@@ -38,7 +38,7 @@ std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request) {
   try {
     const CheckpointInfo checkpoint = find_checkpoint(output);
     request.resume = output;
-    return fmt::format("{}continues from step {} of {}", beginning, checkpoint.step, output);
+    return fmt::format("{}continues from step {} of {}", beginning, checkpoint.label.step, output);
   } catch (const UserError&) {
     return fmt::format("{}begins again, as there is no checkpoint in {}", beginning, output);
   }

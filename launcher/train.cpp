@@ -84,7 +84,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     log::info("launcher pid: {}", ::getpid());
   }
   if (several) {
-    check_surroundings(input.job(), 0);
+    check_surroundings(input, 0);
     const OutputLock lock(input.job().output);
     announce(input, batch);
     return run_on_hosts(placement, arguments, input, rank_words);
@@ -93,7 +93,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     fail_user(
         "--elastic leaves out a host that failed, and all ranks are on this machine: leave it out");
   note_without_network(options, "ranks on one machine need no network");
-  check_surroundings(input.job(), ranks);
+  check_surroundings(input, ranks);
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());
   if (job) log::info("Slurm job {}: {} rank{} on this node", job->id, ranks, ranks == 1 ? "" : "s");

@@ -91,7 +91,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     std::optional<OutputLock> lock;
     if (rank == 0) {
       log::info("inside {}: {} ranks, {} of them on this machine", starter, ranks, ranks_here);
-      check_surroundings(input.job(), ranks_here);
+      check_surroundings(input, ranks_here);
       lock.emplace(input.job().output);
       if (!requeued.empty()) log::info("{}", requeued);
       note_without_network(arguments.launch, reached_by(starter));

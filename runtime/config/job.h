@@ -120,6 +120,8 @@ struct Job {
   int64_t steps = 1000;
   uint64_t seed = 1337;
   int64_t eval_interval = 0, eval_samples = 160, save_interval = 0;
+  int64_t keep_last = 0, keep_every = 0;  // checkpoints; 0: all, none
+  int64_t max_skipped_steps = 50;         // in a row
   int64_t steps_per_print = 10;
   int64_t timeout_s = 600;  // of one instruction, and of a wait for another rank
   std::vector<std::string> weight_decay_exclude;

@@ -116,6 +116,9 @@ void solve_run(Job& job, Values& values, Problems& problems, const Facts& facts,
   job.eval_interval = values.integer("dstrain.eval_interval");
   job.eval_samples = values.integer("dstrain.eval_samples");
   job.save_interval = values.integer("dstrain.save_interval");
+  job.keep_last = values.integer("dstrain.keep_last");
+  job.keep_every = values.integer("dstrain.keep_every");
+  job.max_skipped_steps = values.integer("dstrain.max_skipped_steps");
   job.timeout_s = values.integer("dstrain.timeout_s");
   if (values.given("dstrain.trace")) job.trace = values.text("dstrain.trace", "", "");
   if (const Member* exclude = values.given("dstrain.weight_decay_exclude")) {

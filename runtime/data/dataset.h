@@ -25,7 +25,7 @@ class Dataset {
   virtual void read(Split split, int64_t first, int64_t count, Tensor inputs,
                     Tensor targets) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
-  // Of all bytes that samples are made of, read again at each call; 0 where samples are made from the
+  // Of all bytes that samples are made of, read at the first call; 0 where samples are made from the
   // seed alone.
   virtual uint64_t fingerprint() const { return 0; }
   // One line for the log: "input.txt (char): 1115394 tokens, 65 characters; 3921 training samples of 256".

@@ -82,7 +82,9 @@ void TokenDataset::read(Split split, int64_t first, int64_t count, Tensor inputs
 }
 
 uint64_t TokenDataset::fingerprint() const {
-  return checksum_of_many(source_->file().data(), source_->file().bytes());
+  if (!fingerprint_)
+    fingerprint_ = checksum_of_many(source_->file().data(), source_->file().bytes());
+  return *fingerprint_;
 }
 
 std::string TokenDataset::summary() const {

@@ -38,6 +38,7 @@ class TokenDataset : public Dataset {
 
   std::unique_ptr<TokenSource> source_;
   int64_t block_;
+  mutable std::optional<uint64_t> fingerprint_;
   Part parts_[2];
 };
 

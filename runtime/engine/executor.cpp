@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "runtime/core/error.h"
+#include "runtime/core/text.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/plan/kernel_spec.h"
 
@@ -279,7 +280,10 @@ void Executor::finish_gradients(const Bound& bound, StepContext& context) {
 }
 
 void Executor::check_finish(const StepState& s) {
-  if (s.skip && !job_.skip_on_overflow) report_non_finite(s);
+  // A loss scale that is still looked for skips steps on purpose, and has an end of its own.
+  skipped_in_a_row_ = s.skip && !job_.loss_scale.dynamic ? skipped_in_a_row_ + 1 : 0;
+  if (s.skip && (!job_.skip_on_overflow || skipped_in_a_row_ >= job_.max_skipped_steps))
+    report_non_finite(s);
   check_loss_scale(s, job_.loss_scale);
 }
 
@@ -311,15 +315,19 @@ void Executor::report_non_finite(const StepState& s) {
   size_t first = 0;
   for (size_t r = 3; r < gathered_.size(); r += 3)
     if (gathered_[r] < gathered_[first]) first = r;
-  const double loss = s.loss_sum / static_cast<double>(s.targets);
-  if (gathered_[first] == count)
-    fail_run("step {}: loss {}, gradient norm {}: not finite, although every gradient is", s.step,
-             loss, s.grad_norm);
+  const std::string what = fmt::format(
+      "step {}: loss {}, gradient norm {}{}", s.step,
+      number_text(s.loss_sum / static_cast<double>(s.targets)), number_text(s.grad_norm),
+      skipped_in_a_row_ > 1 ? fmt::format(", the {}th step in a row that had to be skipped "
+                                          "(dstrain.max_skipped_steps)",
+                                          skipped_in_a_row_)
+                            : "");
+  if (gathered_[first] == count) fail_run("{}: not finite, although every gradient is", what);
   fail_run(
-      "step {}: loss {}, gradient norm {}; the first gradient with a non-finite value is {} "
+      "{}; the first gradient with a non-finite value is {} "
       "(element {} is {}); lower the learning rate, or look at the data of this step",
-      s.step, loss, s.grad_norm, program.parameters[static_cast<size_t>(gathered_[first])].name,
-      static_cast<int64_t>(gathered_[first + 1]), gathered_[first + 2]);
+      what, program.parameters[static_cast<size_t>(gathered_[first])].name,
+      static_cast<int64_t>(gathered_[first + 1]), number_text(gathered_[first + 2]));
 }
 
 }  // namespace dstrain

@@ -73,6 +73,7 @@ class Executor {
   void record(StepTrace& trace, int64_t begin_ns) const;
   void finish_gradients(const Bound& bound, StepContext& context);
   void check_finish(const StepState& state);
+  int64_t skipped_in_a_row_ = 0;
   [[noreturn]] void report_non_finite(const StepState& state);
   Tensor operand(const Bound& bound, size_t i, int micro) const;
 

@@ -15,6 +15,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/core/rank_board.h"
+#include "runtime/core/text.h"
 
 namespace dstrain {
 namespace {
@@ -64,8 +65,9 @@ std::string validation_json(int64_t step, double val_loss) {
 
 std::string log_line(const StepMetrics& m) {
   std::string line =
-      fmt::format("step={} loss={:.4f} lr={:.4g} grad_norm={:.4g} samples/s={:.4g} mem={}", m.step,
-                  m.loss, m.lr, m.grad_norm, m.samples_per_second, memory_text(m.peak_bytes));
+      fmt::format("step={} loss={} lr={:.4g} grad_norm={} samples/s={:.4g} mem={}", m.step,
+                  number_text(m.loss, ".4f"), m.lr, number_text(m.grad_norm, ".4g"),
+                  m.samples_per_second, memory_text(m.peak_bytes));
   if (m.loss_scale != 1) line += fmt::format(" loss_scale={:g}", m.loss_scale);
   if (m.skipped) line += " (overflow: update skipped)";
   return line;
@@ -121,7 +123,7 @@ void MetricsWriter::step(const StepMetrics& metrics) {
 void MetricsWriter::validation(int64_t step, double val_loss) {
   append(validation_json(step, val_loss));
   clear_progress();
-  log::info("step {}: validation loss {:.4f}", step, val_loss);
+  log::info("step {}: validation loss {}", step, number_text(val_loss, ".4f"));
 }
 
 void MetricsWriter::append(std::string_view line) {
@@ -145,9 +147,9 @@ void MetricsWriter::draw_progress(const StepMetrics& metrics) {
   const double part = options_.steps > 0
                           ? static_cast<double>(metrics.step) / static_cast<double>(options_.steps)
                           : 1;
-  bar_->draw(part,
-             fmt::format("{}/{} loss {:.4f} eta {}", metrics.step, options_.steps, metrics.loss,
-                         duration_text(static_cast<double>(left) * times_.median() / 1e3)));
+  bar_->draw(part, fmt::format("{}/{} loss {} eta {}", metrics.step, options_.steps,
+                               number_text(metrics.loss, ".4f"),
+                               duration_text(static_cast<double>(left) * times_.median() / 1e3)));
 }
 
 void MetricsWriter::clear_progress() {

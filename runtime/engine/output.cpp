@@ -1,27 +1,71 @@
 // The trainer's files: what a run leaves in its output directory.
 #include <array>
+#include <filesystem>
+#include <system_error>
 
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
+#include "runtime/engine/resume.h"
 #include "runtime/engine/trainer.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint.h"
+#include "runtime/storage/collective.h"
+#include "runtime/storage/free_space.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
 
 void Trainer::open_output() {
+  const int64_t bytes =
+      job_.save_interval > 0 ? checkpoint_bytes(model_.everything(), *ctx_.comm) : 0;
   ctx_.comm->barrier();  // nothing of an earlier run goes before all ranks can start
-  if (!root()) return;
-  make_directory(job_.output);
-  if (job_.resume.empty()) remove_checkpoints(job_.output);
-  write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
-  if (job_.model.kind == ModelKind::gptlite)
-    write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
-  metrics_.emplace(MetricsOptions{.path = job_.output + "/metrics.jsonl",
-                                  .steps = job_.steps,
-                                  .steps_per_print = job_.steps_per_print,
-                                  .resumed_step = state_.step});
+  together(*ctx_.comm, "open the output directory", [&] {
+    if (!root()) return;
+    make_directory(job_.output);
+    check_space(bytes);
+    begin_line();
+    write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
+    if (job_.model.kind == ModelKind::gptlite)
+      write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
+    metrics_.emplace(MetricsOptions{.path = job_.output + "/metrics.jsonl",
+                                    .steps = job_.steps,
+                                    .steps_per_print = job_.steps_per_print,
+                                    .resumed_step = resumed_here() ? state_.step : 0});
+  });
+}
+
+// One checkpoint and the weights must find room, or the work of the first steps would be lost.
+void Trainer::check_space(int64_t checkpoint) const {
+  int64_t weights = 0;
+  for (const StateEntry& w : model_.weights())
+    weights += w.global_shape.elements() * size_of(DType::f32);
+  const std::string lack =
+      lack_of_space(checkpoint > 0 ? "a checkpoint with the weights" : "the file of the weights",
+                    checkpoint + weights, free_bytes(job_.output), job_.output);
+  if (!lack.empty())
+    fail_user("{}: make room there, or name another directory with --output", lack);
+}
+
+bool Trainer::resumed_here() const {
+  if (!resumed_) return false;
+  std::error_code error;
+  const std::filesystem::path root = std::filesystem::path(resumed_->dir + "/").parent_path();
+  return std::filesystem::equivalent(root.parent_path(), job_.output + "/checkpoints", error) &&
+         !error;
+}
+
+const RunFacts& Trainer::facts() {
+  if (facts_.empty()) facts_ = run_facts(job_, dataset_);
+  return facts_;
+}
+
+// The output directory's checkpoints become those of this run's line; what is not of it goes aside.
+void Trainer::begin_line() {
+  line_ = resumed_ ? branch_of(resumed_->label.line, state_.step) : new_lineage();
+  if (job_.overwrite && !resumed_here()) remove_checkpoints(job_.output);
+  for (const std::string& name :
+       continue_line(job_.output, line_, state_.step, resumed_ ? resumed_->dir : ""))
+    log::info("set aside as {}, which this run does not go on from", name);
 }
 
 void Trainer::save_checkpoint() {
@@ -30,8 +74,20 @@ void Trainer::save_checkpoint() {
   TrainerScalars scalars;
   scalars.store(state_);
   scalars.add_to(everything);
-  dstrain::save_checkpoint(job_.output, state_.step, everything, *ctx_.comm);
+  CheckpointLabel label{.step = state_.step, .samples = next_sample_, .line = line_};
+  if (root()) label.facts = kept_facts(facts());
+  dstrain::save_checkpoint(job_.output, label, everything, *ctx_.comm);
+  if (root()) remove_old();
   if (ctx_.slot) ctx_.slot->set_state(RankState::running);
+}
+
+// What cannot be removed only takes room: the run goes on.
+void Trainer::remove_old() const {
+  try {
+    remove_old_checkpoints(job_.output, line_, job_.keep_last, job_.keep_every);
+  } catch (const RunError& e) {
+    log::warn("dstrain.keep_last: {}", e.what());
+  }
 }
 
 void Trainer::write_weights() {

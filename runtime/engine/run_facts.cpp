@@ -156,6 +156,7 @@ void add_precision(FactList& list, const Job& job) {
                                      s.consecutive_hysteresis ? " in a row" : "", s.minimum)
                        : fmt::format("loss scale {}", s.initial));
   list.add(FactChange::free, "skip_on_overflow", job.skip_on_overflow);
+  list.add(FactChange::free, "dstrain.max_skipped_steps", job.max_skipped_steps);
 }
 
 // What all ranks of one run must agree on although no number, or only its last bits, depends on it.

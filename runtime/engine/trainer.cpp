@@ -8,6 +8,7 @@
 #include "runtime/core/log.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/fit.h"
+#include "runtime/engine/resume.h"
 #include "runtime/optim/adam_corrections.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/lr_schedule.h"
@@ -89,12 +90,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
 
 void Trainer::load() {
   if (!job_.resume.empty()) {
-    StateRegister everything = model_.everything();
-    TrainerScalars scalars;
-    scalars.add_to(everything);
-    load_checkpoint(job_.resume, everything, *ctx_.comm);
-    scalars.load(state_);
-    model_.publish_masters();
+    take_checkpoint();
   } else if (!job_.init_weights.empty()) {
     load_weights(job_.init_weights, model_.weights());
     model_.publish_masters();
@@ -103,10 +99,26 @@ void Trainer::load() {
   }
 }
 
+void Trainer::take_checkpoint() {
+  StateRegister everything = model_.everything();
+  TrainerScalars scalars;
+  scalars.add_to(everything);
+  resumed_ = load_checkpoint(job_.resume, everything, *ctx_.comm, [this](const CheckpointInfo& c) {
+    if (root()) changes_since(c, job_, facts());
+  });
+  scalars.load(state_);
+  next_sample_ = samples_before(resumed_->label, job_);
+  model_.publish_masters();
+  if (!root()) return;
+  log::info("{}", resume_line(*resumed_));
+  for (const std::string& line : passed_over_lines(*resumed_)) log::warn("{}", line);
+}
+
 void Trainer::prepare_state() {
   StepState& s = state_;
   ++s.step;
-  s.first_sample = (s.step - 1) * job_.batch.train_batch;
+  s.first_sample = next_sample_;
+  next_sample_ += job_.batch.train_batch;
   s.loss_scale = s.next_loss_scale;
   s.stop = ctx_.stop_signal && ctx_.stop_signal() != 0 ? 1 : 0;
   const Rate rate = rate_at(job_.schedule, job_.optimizer, s.applied_steps);
@@ -121,8 +133,8 @@ void Trainer::prepare_state() {
 void Trainer::step() {
   prepare_state();
   if (ctx_.slot) ctx_.slot->begin_step(state_.step);
-  StepContext context{.state = &state_, .batch = batch_of(state_.step)};
-  if (state_.step < job_.steps) context.next = batch_of(state_.step + 1);
+  StepContext context{.state = &state_, .batch = batch_at(state_.first_sample)};
+  if (state_.step < job_.steps) context.next = batch_at(next_sample_);
   if (!job_.trace.empty() && traces_.size() < kTracedSteps) {
     traces_.emplace_back().step = state_.step;
     traces_.back().prepare(plans_.train);

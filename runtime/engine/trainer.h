@@ -10,6 +10,8 @@
 #include "runtime/engine/metrics.h"
 #include "runtime/engine/model_state.h"
 #include "runtime/engine/run.h"
+#include "runtime/engine/run_facts.h"
+#include "runtime/storage/checkpoint.h"
 
 namespace dstrain {
 
@@ -45,9 +47,15 @@ class Trainer {
   void write_weights();
   void write_traces();
   bool root() const { return ctx_.comm->rank() == 0; }
-  BatchRequest batch_of(int64_t step) const {
-    return {&dataset_, Split::train, (step - 1) * job_.batch.train_batch};
+  BatchRequest batch_at(int64_t first_sample) const {
+    return {&dataset_, Split::train, first_sample};
   }
+  void take_checkpoint();
+  void begin_line();
+  void check_space(int64_t checkpoint) const;
+  bool resumed_here() const;  // in the output directory itself
+  void remove_old() const;
+  const RunFacts& facts();
 
   const Job& job_;
   const Dataset& dataset_;
@@ -62,8 +70,12 @@ class Trainer {
   std::optional<Executor> validate_;
   std::optional<MetricsWriter> metrics_;  // rank 0, from the first step on
   StepState state_;
-  std::vector<StepTrace> traces_;  // of the first steps, where they are traced
-  int64_t peak_bytes_ = 0;         // of the largest rank
+  int64_t next_sample_ = 0;                // of the next step, the first one
+  std::optional<CheckpointInfo> resumed_;  // where the run goes on from a checkpoint
+  Lineage line_;                           // rank 0: of the checkpoints to come
+  RunFacts facts_;                         // rank 0: once they were asked for
+  std::vector<StepTrace> traces_;          // of the first steps, where they are traced
+  int64_t peak_bytes_ = 0;                 // of the largest rank
   int stop_signal_ = 0;
 };
 

@@ -134,39 +134,73 @@ void check_same_step(Communicator& comm, const std::string& dir, int64_t step) {
           all[0], dir, rank, all[rank]);
 }
 
-}  // namespace
+// Brings the values of this rank's slices into `state`. Throws UserError where they are damaged.
+void read_values(const FoundCheckpoint& found, const std::vector<size_t>& used,
+                 StateRegister& state) {
+  SliceReader reader(found);
+  std::vector<std::byte> buffer;  // on the way to a device
+  for (size_t i = 0; i < state.size(); ++i) {
+    const StateEntry& entry = state[i];
+    const CheckpointTensor& tensor = found.manifest.tensors[used[i]];
+    const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
+    if (!entry.device) {
+      reader.read(tensor, entry.begin, n, entry.local.as<std::byte>());
+      continue;
+    }
+    buffer.resize(static_cast<size_t>(kChecksumBlock));
+    for (int64_t at = 0; at < n; at += kChecksumBlock / size) {
+      const int64_t count = std::min(kChecksumBlock / size, n - at);
+      reader.read(tensor, entry.begin + at, count, buffer.data());
+      entry.device->upload(entry.local.as<std::byte>() + at * size, buffer.data(), count * size);
+    }
+  }
+}
 
-int64_t load_checkpoint(const std::string& dir, StateRegister& state, Communicator& comm) {
-  FoundCheckpoint found;
-  std::vector<size_t> used;
-  together(comm, "read the checkpoint's manifest", [&] {
-    found = locate_checkpoint(dir);
-    std::vector<std::string> problems;
-    used = match(found.manifest, state, problems);
-    fail_misfit(found.dir, problems);
-  });
-  check_same_step(comm, dir, found.manifest.step);
-  check_all_used(found, used, comm);
+// The same on all ranks together. Returns how the checkpoint is damaged, the same on all ranks or none;
+// empty: it is not. Throws where anything else is wrong on a rank.
+std::string damage_read(const FoundCheckpoint& found, const std::vector<size_t>& used,
+                        StateRegister& state, Communicator& comm) {
+  std::string damage;
   together(comm, "read its part of the checkpoint", [&] {
-    SliceReader reader(found);
-    std::vector<std::byte> buffer;  // on the way to a device
-    for (size_t i = 0; i < state.size(); ++i) {
-      const StateEntry& entry = state[i];
-      const CheckpointTensor& tensor = found.manifest.tensors[used[i]];
-      const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
-      if (!entry.device) {
-        reader.read(tensor, entry.begin, n, entry.local.as<std::byte>());
-        continue;
-      }
-      buffer.resize(static_cast<size_t>(kChecksumBlock));
-      for (int64_t at = 0; at < n; at += kChecksumBlock / size) {
-        const int64_t count = std::min(kChecksumBlock / size, n - at);
-        reader.read(tensor, entry.begin + at, count, buffer.data());
-        entry.device->upload(entry.local.as<std::byte>() + at * size, buffer.data(), count * size);
-      }
+    try {
+      read_values(found, used, state);
+    } catch (const UserError& e) {
+      damage = e.what();
     }
   });
-  return found.manifest.step;
+  const double mine = damage.empty() ? 0 : 1;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  for (size_t rank = 0; rank < all.size() && damage.empty(); ++rank)
+    if (all[rank] != 0)
+      damage = fmt::format(
+          "rank {} could not read its part of the checkpoint {}, which is damaged there", rank,
+          found.dir);
+  return damage;
+}
+
+}  // namespace
+
+CheckpointInfo load_checkpoint(const std::string& dir, StateRegister& state, Communicator& comm,
+                               const JudgeCheckpoint& judge) {
+  DamagedCheckpoints damaged;
+  for (;;) {
+    FoundCheckpoint found;
+    std::vector<size_t> used;
+    together(comm, "read the checkpoint's manifest", [&] {
+      found = locate_checkpoint(dir, damaged);
+      if (judge) judge(found.info());
+      std::vector<std::string> problems;
+      used = match(found.manifest, state, problems);
+      fail_misfit(found.dir, problems);
+    });
+    check_same_step(comm, dir, found.manifest.label.step);
+    check_all_used(found, used, comm);
+    const std::string damage = damage_read(found, used, state, comm);
+    if (damage.empty()) return found.info();
+    if (found.named) throw UserError(damage);
+    damaged[found.dir] = damage;
+  }
 }
 
 }  // namespace dstrain

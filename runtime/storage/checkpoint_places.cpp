@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <vector>
 
 #include "runtime/core/error.h"
 #include "runtime/storage/atomic_file.h"
@@ -19,85 +18,38 @@ namespace dstrain {
 namespace {
 
 namespace fs = std::filesystem;
+using Kind = CheckpointName::Kind;
 
 constexpr std::string_view kPrefix = "step_";
-constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
+constexpr std::string_view kAbandoned = ".abandoned-";
 
-bool is_directory(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
-bool is_complete(const std::string& dir) {
+bool has_manifest(const std::string& dir) {
   std::error_code error;
   return fs::is_regular_file(fmt::format("{}/{}", dir, kManifestName), error);
 }
 
-void rename_directory(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0)
-    fail_run("cannot rename the checkpoint {} to {}: {}", from, to, std::strerror(errno));
-}
-
-// A name of ours: its step, and what follows the number ("", ".tmp", ".old").
-struct StepName {
-  int64_t step = 0;
-  std::string suffix;
-};
-
-std::optional<StepName> step_name(const std::string& name) {
+// A name of ours, without a path; nothing where it is another's.
+std::optional<CheckpointName> parse_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  StepName found;
+  CheckpointName found;
   const char* end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, found.step);
   if (error != std::errc() || found.step < 0) return std::nullopt;
-  found.suffix.assign(rest, end);
-  if (found.suffix != "" && found.suffix != ".tmp" && found.suffix != ".old") return std::nullopt;
+  const std::string_view suffix(rest, static_cast<size_t>(end - rest));
+  if (suffix == ".tmp") {
+    found.kind = Kind::building;
+  } else if (suffix == ".old") {
+    found.kind = Kind::replaced;
+  } else if (suffix.starts_with(kAbandoned)) {
+    found.kind = Kind::abandoned;
+  } else if (!suffix.empty()) {
+    return std::nullopt;
+  }
   return found;
 }
 
-std::vector<std::string> names_in(const std::string& dir) {
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename().string());
-  if (error) fail_user("cannot read the directory {}: {}", dir, error.message());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-// The directory of the newest complete checkpoint in `dir`, which holds step_N.
-std::string newest_in(const std::string& dir) {
-  std::string best;
-  int64_t best_step = -1;
-  std::vector<std::string> incomplete;
-  for (const std::string& name : names_in(dir)) {
-    const std::optional<StepName> step = step_name(name);
-    if (!step) continue;
-    const std::string path = fmt::format("{}/{}", dir, name);
-    if (step->suffix == ".tmp" || !is_complete(path)) {
-      incomplete.push_back(name);
-    } else if (step->step > best_step) {  // "step_5" comes before "step_5.old"
-      best_step = step->step;
-      best = path;
-    }
-  }
-  if (!best.empty()) return best;
-  if (incomplete.empty())
-    fail_user(
-        "--resume: there is no checkpoint in {}; give the output directory of a run with "
-        "save_interval",
-        dir);
-  fail_user("--resume: there is no complete checkpoint in {}; {} lack {}: saving was interrupted",
-            dir, fmt::join(incomplete, ", "), kManifestName);
-}
-
-std::string directory_to_load(const std::string& dir) {
-  if (is_complete(dir)) return dir;
-  if (!is_directory(dir)) fail_user("--resume: {} is not a directory", dir);
-  if (step_name(fs::path(dir + "/").parent_path().filename().string()))
-    fail_user("--resume: {} has no {}: saving it was interrupted; use another checkpoint", dir,
-              kManifestName);
-  return newest_in(is_directory(dir + "/checkpoints") ? dir + "/checkpoints" : dir);
+std::string last_name(const std::string& dir) {
+  return fs::path(dir + "/").parent_path().filename().string();
 }
 
 }  // namespace
@@ -108,54 +60,76 @@ CheckpointPlace::CheckpointPlace(const std::string& output_dir, int64_t step)
       building(done + ".tmp"),
       replaced(done + ".old") {}
 
+std::vector<CheckpointName> names_in(const std::string& root) {
+  std::vector<CheckpointName> names;
+  if (!is_directory(root)) return names;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    std::optional<CheckpointName> name = parse_name(it->path().filename().string());
+    if (!name) continue;
+    name->path = fmt::format("{}/{}", root, it->path().filename().string());
+    name->complete = has_manifest(name->path);
+    names.push_back(std::move(*name));
+  }
+  if (error) fail_user("cannot read the directory {}: {}", root, error.message());
+  std::ranges::sort(names, [](const CheckpointName& a, const CheckpointName& b) {
+    return a.step != b.step ? a.step > b.step : a.path < b.path;
+  });
+  return names;
+}
+
 void put_in_place(const CheckpointPlace& place) {
   sync_directory(place.building);
   if (is_directory(place.done)) {
     remove_tree(place.replaced);
-    rename_directory(place.done, place.replaced);
+    rename_checkpoint(place.done, place.replaced);
   }
-  rename_directory(place.building, place.done);
+  rename_checkpoint(place.building, place.done);
   sync_directory(place.root);
   remove_tree(place.replaced);
 }
 
 void remove_leftovers(const std::string& root) {
-  for (const std::string& name : names_in(root)) {
-    const std::optional<StepName> step = step_name(name);
-    const std::string path = fmt::format("{}/{}", root, name);
-    if (!step || step->suffix.empty()) continue;
-    if (step->suffix == ".tmp" || is_complete(fmt::format("{}/{}{}", root, kPrefix, step->step)))
-      remove_tree(path);
-  }
+  for (const CheckpointName& name : names_in(root))
+    if (name.kind == Kind::building ||
+        (name.kind == Kind::replaced &&
+         has_manifest(fmt::format("{}/{}{}", root, kPrefix, name.step))))
+      remove_tree(name.path);
 }
 
 std::string rank_stem(int rank) {
   return fmt::format("rank_{:05}", rank);
 }
 
-FoundCheckpoint locate_checkpoint(const std::string& dir) {
-  FoundCheckpoint found{.dir = directory_to_load(dir), .manifest = {}};
-  const std::string path = fmt::format("{}/{}", found.dir, kManifestName);
-  found.manifest = parse_manifest(read_file(path, "manifest", kMaxManifestBytes), path);
-  for (const CheckpointTensor& tensor : found.manifest.tensors)
-    if (const std::string problem = coverage_problem(found.manifest, tensor); !problem.empty())
+Manifest read_whole_manifest(const std::string& dir) {
+  constexpr int64_t most_bytes = int64_t{1} << 30;
+  const std::string path = fmt::format("{}/{}", dir, kManifestName);
+  Manifest manifest = parse_manifest(read_file(path, "manifest", most_bytes), path);
+  for (const CheckpointTensor& tensor : manifest.tensors)
+    if (const std::string problem = coverage_problem(manifest, tensor); !problem.empty())
       fail_user("{}: {}", path, problem);
-  for (const CheckpointFile& file : found.manifest.files) {
-    const File opened = File::open(found.dir + "/" + file.name, "checkpoint file");
+  for (const CheckpointFile& file : manifest.files) {
+    const File opened = File::open(dir + "/" + file.name, "checkpoint file");
     if (opened.size() != file.bytes)
       fail_user(
           "{} has {} bytes, and {} expects {}: it is cut short or damaged; use another checkpoint",
           opened.path(), opened.size(), kManifestName, file.bytes);
   }
-  return found;
+  if (const auto name = parse_name(last_name(dir)); name && name->step != manifest.label.step)
+    fail_user("{} holds step {}: it is another checkpoint under this one's name; use its own name",
+              dir, manifest.label.step);
+  return manifest;
 }
 
-CheckpointInfo find_checkpoint(const std::string& dir) {
-  const FoundCheckpoint found = locate_checkpoint(dir);
-  return {.dir = found.dir,
-          .step = found.manifest.step,
-          .ranks = static_cast<int>(found.manifest.files.size()),
-          .summary = found.manifest.summary};
+CheckpointInfo FoundCheckpoint::info() const {
+  return {.dir = dir,
+          .ranks = static_cast<int>(manifest.files.size()),
+          .label = manifest.label,
+          .passed_over = passed_over};
+}
+
+bool is_checkpoint_name(const std::string& dir) {
+  return parse_name(last_name(dir)).has_value();
 }
 
 void remove_tree(const std::string& path) {
@@ -164,23 +138,14 @@ void remove_tree(const std::string& path) {
   if (error) fail_run("cannot remove {}: {}", path, error.message());
 }
 
-std::optional<int64_t> newest_step_in(const std::string& output_dir) {
-  const std::string root = output_dir + "/checkpoints";
-  if (!is_directory(root)) return std::nullopt;
-  std::optional<int64_t> newest;
-  for (const std::string& name : names_in(root)) {
-    const std::optional<StepName> step = step_name(name);
-    if (step && step->suffix != ".tmp" && is_complete(fmt::format("{}/{}", root, name)))
-      newest = std::max(newest.value_or(0), step->step);
-  }
-  return newest;
+void rename_checkpoint(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    fail_run("cannot rename the checkpoint {} to {}: {}", from, to, std::strerror(errno));
 }
 
-void remove_checkpoints(const std::string& output_dir) {
-  const std::string root = output_dir + "/checkpoints";
-  if (!is_directory(root)) return;
-  for (const std::string& name : names_in(root))
-    if (step_name(name)) remove_tree(fmt::format("{}/{}", root, name));
+bool is_directory(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
 }
 
 }  // namespace dstrain

@@ -6,6 +6,7 @@
 #include "runtime/storage/checkpoint.h"
 #include "runtime/storage/checkpoint_places.h"
 #include "runtime/storage/collective.h"
+#include "runtime/storage/free_space.h"
 #include "runtime/storage/safetensors.h"
 
 namespace dstrain {
@@ -109,7 +110,7 @@ void write_rank(const std::string& dir, int rank, const StateRegister& state) {
 }
 
 // Joins the ranks' parts into the manifest.
-void write_manifest(const std::string& dir, int ranks, int64_t step, const std::string& summary) {
+void write_manifest(const std::string& dir, int ranks, const CheckpointLabel& label) {
   Manifest whole;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = fmt::format("{}/{}.json", dir, rank_stem(rank));
@@ -122,8 +123,7 @@ void write_manifest(const std::string& dir, int ranks, int64_t step, const std::
     const std::string problem = coverage_problem(whole, tensor);
     check(problem.empty(), "the ranks' registers do not add up: {}", problem);
   }
-  whole.step = step;
-  whole.summary = summary;
+  whole.label = label;
   write_file(fmt::format("{}/{}", dir, kManifestName), manifest_text(whole));
   for (int rank = 0; rank < ranks; ++rank)
     remove_tree(fmt::format("{}/{}.json", dir, rank_stem(rank)));
@@ -131,23 +131,41 @@ void write_manifest(const std::string& dir, int ranks, int64_t step, const std::
 
 }  // namespace
 
-void save_checkpoint(const std::string& output_dir, int64_t step, const StateRegister& state,
-                     Communicator& comm, const std::string& summary) {
-  const CheckpointPlace place(output_dir, step);
+int64_t checkpoint_bytes(const StateRegister& state, Communicator& comm) {
+  constexpr double manifest_bytes = 300;  // of a tensor, with its name, in file and manifest
+  double mine = 0;
+  for (const StateEntry* entry : owned_entries(state))
+    mine += static_cast<double>(entry->local.bytes()) + manifest_bytes;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  double sum = 0;
+  for (const double bytes : all) sum += bytes;
+  return static_cast<int64_t>(sum);
+}
+
+void save_checkpoint(const std::string& output_dir, const CheckpointLabel& label,
+                     const StateRegister& state, Communicator& comm) {
+  const CheckpointPlace place(output_dir, label.step);
   const bool root = comm.rank() == 0;
+  const int64_t bytes = checkpoint_bytes(state, comm);
   try {
     together(comm, "prepare a checkpoint", [&] {
       if (!root) return;
       make_directory(place.root);
       sync_directory(output_dir);
       remove_leftovers(place.root);
+      const std::string lack = lack_of_space(fmt::format("saving step {}", label.step), bytes,
+                                             free_bytes(place.root), place.root);
+      if (!lack.empty())
+        fail_run("{}: make room there; dstrain.keep_last removes old checkpoints", lack);
       make_directory(place.building);
     });
     together(comm, "write its part of a checkpoint",
              [&] { write_rank(place.building, comm.rank(), state); });
     together(comm, "complete a checkpoint", [&] {
       if (!root) return;
-      write_manifest(place.building, comm.size(), step, summary);
+      write_manifest(place.building, comm.size(), label);
+      if (!label.line.id.empty()) write_lineage(place.root, label.line);
       put_in_place(place);
     });
   } catch (...) {

@@ -64,8 +64,14 @@ class ManifestReader {
     if (const auto version = content_.at("version").get<int64_t>(); version != kVersion)
       fail_user("{} is a checkpoint of format version {}, and this dstrain reads version {}", path_,
                 version, kVersion);
-    manifest_.step = number(content_, "step");
-    manifest_.summary = content_.at("summary").get<std::string>();
+    CheckpointLabel& label = manifest_.label;
+    label.step = number(content_, "step");
+    label.summary = content_.at("summary").get<std::string>();
+    // The first checkpoints did not have these.
+    if (content_.contains("samples")) label.samples = number(content_, "samples");
+    if (content_.contains("line")) label.line = lineage_from(content_.at("line"));
+    if (content_.contains("facts"))
+      label.facts = content_.at("facts").get<std::map<std::string, std::string>>();
     for (const json& file : content_.at("files"))
       manifest_.files.push_back({file.at("name").get<std::string>(), number(file, "bytes")});
     for (const CheckpointFile& file : manifest_.files)
@@ -159,9 +165,13 @@ std::string manifest_text(const Manifest& manifest) {
   for (const CheckpointFile& file : manifest.files)
     files.push_back({{"name", file.name}, {"bytes", file.bytes}});
   for (const CheckpointTensor& tensor : manifest.tensors) tensors.push_back(to_json(tensor));
-  const json content = {{"format", kFormat},         {"version", kVersion},
-                        {"step", manifest.step},     {"summary", manifest.summary},
-                        {"files", std::move(files)}, {"tensors", std::move(tensors)}};
+  const CheckpointLabel& label = manifest.label;
+  json content = {{"format", kFormat},          {"version", kVersion},
+                  {"step", label.step},         {"summary", label.summary},
+                  {"files", std::move(files)},  {"tensors", std::move(tensors)},
+                  {"line", to_json(label.line)}};
+  if (label.samples >= 0) content["samples"] = label.samples;
+  if (!label.facts.empty()) content["facts"] = label.facts;
   return fmt::format("{{\"checksum\":\"{}\",\"content\":{}}}\n", checksum_text(content),
                      compact(content));
 }

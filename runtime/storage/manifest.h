@@ -1,6 +1,6 @@
 // Manifest: manifest.json of a checkpoint, which says for every tensor of the register where its
 // slices lie. {"checksum": XXH3-64 of content's compact text, "content": {"format", "version", "step",
-// "summary", "files": [{"name", "bytes"}], "tensors": [{"name", "slot", "dtype", "shape", "slices":
+// "samples", "line", "facts", "summary", "files": [{"name", "bytes"}], "tensors": [{"name", "slot", "dtype", "shape", "slices":
 // [{"begin", "elements", "file", "offset", "checksums"}]}]}}. Numbers of elements count from the
 // tensor's first; a slice has one checksum per 4 MiB, so that a part of it can be read and checked.
 // Stands on nlohmann_json. Invariant: what parses is consistent in itself; whether it is
@@ -8,11 +8,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/core/tensor.h"
+#include "runtime/storage/lineage.h"
 
 namespace dstrain {
 
@@ -38,9 +40,18 @@ struct CheckpointFile {
   int64_t bytes = 0;
 };
 
-struct Manifest {
+// What a checkpoint is, beside its values.
+struct CheckpointLabel {
   int64_t step = 0;
-  std::string summary;
+  int64_t samples = -1;  // of the training data, before the next step; -1: not kept
+  Lineage line = {};
+  // What the numbers of the run that saved it depend on, by name; empty: not kept.
+  std::map<std::string, std::string> facts = {};
+  std::string summary = {};  // one line for readers of the manifest
+};
+
+struct Manifest {
+  CheckpointLabel label;
   std::vector<CheckpointFile> files;  // one per rank that saved
   std::vector<CheckpointTensor> tensors;
 };

@@ -195,9 +195,9 @@ TEST_CASE("a checkpoint of another model is refused once, details on lines of th
   const auto ranks = GENERATE("1", "2");
   const RunFolder place;
   REQUIRE(place.train("--save_interval 2").wait() == 0);
-  RunningProgram program = place.start(std::string(DSTRAIN_PROGRAM) +
-                                       " --config c.json --output again --resume out --num_gpus " +
-                                       ranks + " --set dstrain.model.n_embd=32");
+  RunningProgram program = place.start(
+      std::string(DSTRAIN_PROGRAM) + " --config c.json --output again --resume out --num_gpus " +
+      ranks + " --set dstrain.model.n_embd=32 --resume_with_changes");
   CHECK(program.wait() == 1);
   CAPTURE(program.text());
   CHECK(only_error(program.text()).find("does not fit this run") != std::string::npos);

@@ -13,9 +13,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-void save(const std::string& output, int64_t step) {
+void save(const std::string& output, int64_t step, const std::string& run = "this") {
   const auto comm = make_communicator();
-  save_checkpoint(output, step, {}, *comm);
+  save_checkpoint(output, {.step = step, .line = {.id = run}}, {}, *comm);
   comm->finish();
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("a signal in the pause ends it with the signal's status") {
 
 TEST_CASE("checkpoints of an earlier run, and unfinished ones, are not continued from") {
   TempDir dir;
-  save(dir.path(), 100);
+  save(dir.path(), 100, "earlier");
   Script script;
   script.starts = {kFailed, kFailed, kGood};
   script.work = [&](size_t start) {

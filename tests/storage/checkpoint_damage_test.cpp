@@ -26,7 +26,7 @@ void save_alone(const std::string& dir, int64_t step, const std::vector<FixtureT
   ThreadComm comm(group, 0);
   FixtureRank rank(specs, 0, 1);
   rank.fill(step);
-  save_checkpoint(dir, step, rank.state(), comm);
+  save_checkpoint(dir, {.step = step}, rank.state(), comm);
 }
 
 // The step that loads, all its values checked; the message where none does.
@@ -40,7 +40,7 @@ Loaded load_alone(const std::string& dir, const std::vector<FixtureTensor>& spec
   ThreadComm comm(group, 0);
   FixtureRank rank(specs, 0, 1);
   try {
-    const int64_t step = load_checkpoint(dir, rank.state(), comm);
+    const int64_t step = load_checkpoint(dir, rank.state(), comm).label.step;
     return {step, rank.holds(step) ? "" : "other values than were saved"};
   } catch (const UserError& error) {
     return {-1, error.what()};
@@ -146,7 +146,7 @@ TEST_CASE("no damage to the manifest goes unnoticed, and each is an error that n
 
 TEST_CASE("a manifest with a right checksum and impossible content is refused") {
   const auto error = [](const std::function<void(Manifest&)>& change) {
-    Manifest m{.step = 3, .summary = "", .files = {{"rank_00000.safetensors", 100}}, .tensors = {}};
+    Manifest m{.label = {.step = 3}, .files = {{"rank_00000.safetensors", 100}}, .tensors = {}};
     m.tensors.push_back(
         {"w",
          "master",
@@ -198,7 +198,7 @@ TEST_CASE("a checkpoint of another format version is named as such") {
   CHECK_THROWS_WITH(parse(),
                     Contains("m.json") && Contains("version 2") && Contains("reads version 1"));
   content.replace(content.find("\"version\":2"), 11, "\"version\":1");
-  CHECK(parse().step == 3);
+  CHECK(parse().label.step == 3);
   content.replace(content.find("dstrain"), 7, "another");
   CHECK_THROWS_WITH(parse(), Contains("m.json is not the manifest of a checkpoint"));
 }

@@ -22,7 +22,7 @@ Errors save(const std::string& dir, int64_t step, int ranks,
   return run_ranks(ranks, [&](Communicator& comm) {
     FixtureRank rank(specs, comm.rank(), comm.size());
     rank.fill(step);
-    save_checkpoint(dir, step, rank.state(), comm, "a test");
+    save_checkpoint(dir, {.step = step, .summary = "a test"}, rank.state(), comm);
   });
 }
 
@@ -31,7 +31,7 @@ Errors load(const std::string& dir, int ranks, int64_t expected_step,
             const std::vector<FixtureTensor>& specs = small_model()) {
   return run_ranks(ranks, [&](Communicator& comm) {
     FixtureRank rank(specs, comm.rank(), comm.size());
-    const int64_t step = load_checkpoint(dir, rank.state(), comm);
+    const int64_t step = load_checkpoint(dir, rank.state(), comm).label.step;
     if (step != expected_step) fail_run("step {}, expected {}", step, expected_step);
     if (!rank.holds(step)) fail_run("other values than were saved");
   });
@@ -66,7 +66,7 @@ TEST_CASE("of replicas the first owner writes, and every rank loads everything")
     return run_ranks(3, [&](Communicator& comm) {
       FixtureRank rank(small_model(), all_own || comm.rank() == 1);
       rank.fill(5);
-      save_checkpoint(dir.path(), 5, rank.state(), comm);
+      save_checkpoint(dir.path(), {.step = 5}, rank.state(), comm);
       rank.fill(0);
       load_checkpoint(dir.path(), rank.state(), comm);
       if (!rank.holds(5)) fail_run("other values");
@@ -92,7 +92,7 @@ TEST_CASE(
   fs::create_directories(root + "/step_x");
   CHECK(load(dir.path(), 1, 100) == Errors(1));
   const CheckpointInfo info = find_checkpoint(dir.path());
-  CHECK((info.step == 100 && info.ranks == 1 && info.summary == "a test" &&
+  CHECK((info.label.step == 100 && info.ranks == 1 && info.label.summary == "a test" &&
          info.dir == root + "/step_100"));
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("no checkpoint, an unfinished one and a missing directory are told apa
   fs::create_directories(dir / "checkpoints/step_20");
   fs::create_directories(dir / "checkpoints/step_30.tmp");
   CHECK_THAT(resume_error(dir.path()), Contains("no complete checkpoint") &&
-                                           Contains("step_20, step_30.tmp lack manifest.json"));
+                                           Contains("step_30.tmp, step_20 lack manifest.json"));
   CHECK_THAT(resume_error(dir / "checkpoints/step_20"), Contains("step_20 has no manifest.json"));
 }
 
@@ -192,7 +192,7 @@ TEST_CASE("ranks whose registers do not add up are told what is missing or there
     return run_ranks(2, [&](Communicator& comm) {
       FixtureRank rank({{"w", "master", {10}}}, comm.rank(), comm.size());
       if (comm.rank() == 1) rank.state()[0].begin = begin;
-      save_checkpoint(dir.path(), 1, rank.state(), comm);
+      save_checkpoint(dir.path(), {.step = 1}, rank.state(), comm);
     });
   };
   CHECK_THAT(
@@ -202,7 +202,7 @@ TEST_CASE("ranks whose registers do not add up are told what is missing or there
   Errors errors = run_ranks(2, [&](Communicator& comm) {
     FixtureRank rank({{"w", "master", {10}}}, comm.rank(), comm.size());
     rank.state()[0].owner = comm.rank() == 0;
-    save_checkpoint(dir.path(), 1, rank.state(), comm);
+    save_checkpoint(dir.path(), {.step = 1}, rank.state(), comm);
   });
   CHECK_THAT(errors[0], Contains("w/master: elements [5, 10) are missing"));
   CHECK_THAT(errors[1], Contains("rank 0 could not complete a checkpoint"));
@@ -221,7 +221,7 @@ TEST_CASE("a full disk on one rank fails on all, hangs none, and leaves the old 
           large({large_model().back()}, comm.rank() == 1);
       StateRegister state = rank.state();
       state.push_back(large.state()[0]);
-      save_checkpoint(dir.path(), 2, state, comm);
+      save_checkpoint(dir.path(), {.step = 2}, state, comm);
     });
   }
   CHECK_THAT(errors[1], Contains("step_2.tmp/rank_00001.safetensors") &&

@@ -111,6 +111,13 @@ std::vector<KeySpec> dstrain() {
        .note = "a validation is counted in samples, so that it does not depend on the number of "
                "ranks: give dstrain.eval_samples"},
       count("dstrain.save_interval", "0", 0, kMaxCount, "steps between two checkpoints; 0: never"),
+      count("dstrain.keep_last", "0", 0, kMaxCount,
+            "newest checkpoints that stay, older ones are removed after a save; 0: all stay"),
+      count("dstrain.keep_every", "0", 0, kMaxCount,
+            "with keep_last: checkpoints of these steps' multiples stay too; 0: none"),
+      count("dstrain.max_skipped_steps", "50", 1, kMaxCount,
+            "steps in a row without a finite gradient that end a run; not those of an fp16 run "
+            "that looks for its loss scale"),
       count("dstrain.timeout_s", "600", 1, 1e6,
             "seconds that one instruction, or a wait for another rank, may last"),
       {.key = "dstrain.weight_decay_exclude",
