@@ -109,6 +109,14 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
   line.option("--ssh_port", "PORT", "the port of the hosts' ssh servers",
               integer(options.ssh_port, 1, kMostPort));
   line.flag("--no_ssh_check", "do not try ssh before ranks are started", options.no_ssh_check);
+  line.absent({"--no_ssh", "--node_rank", "--nnodes", "--nproc_per_node"},
+              "ranks of several hosts find each other through Open MPI, and no host can be started "
+              "by hand: "
+              "use --hostfile FILE (over ssh), srun in a Slurm allocation, or an mpirun of your "
+              "own that reaches "
+              "the hosts in another way (--mca plm_rsh_agent PROGRAM); --num_gpus N is the number "
+              "of ranks on each "
+              "host");
   line.flag("--force_multi", "start ranks as on several hosts where there is one",
             options.force_multi);
   line.repeated("--export", "NAME[=VALUE]", "set a variable for every rank; may be repeated",

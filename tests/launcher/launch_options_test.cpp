@@ -159,6 +159,14 @@ TEST_CASE("a wrong option of the start is one line that says what to do") {
        "--export: expected NAME or NAME=VALUE with a name of letters, digits and _, got 'A;B=1'"},
       {{"-H"}, "--hostfile: the value is missing"},
       {{"-H", "a", "--hostfile", "b"}, "--hostfile is given 2 times"},
+      {{"--no_ssh", "--node_rank=1"},
+       "there is no --no_ssh: ranks of several hosts find each other through Open MPI, and no host "
+       "can be "
+       "started by hand: use --hostfile FILE (over ssh), srun in a Slurm allocation, or an mpirun "
+       "of your own "
+       "that reaches the hosts in another way (--mca plm_rsh_agent PROGRAM); --num_gpus N is the "
+       "number of "
+       "ranks on each host"},
       {{"--hostfiel", "a"}, "unknown option '--hostfiel'; did you mean --hostfile?"},
   }));
   CAPTURE(words);

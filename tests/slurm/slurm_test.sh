@@ -114,6 +114,13 @@ srun --ntasks=2 $train --data nowhere --output wrong >wrong.out 2>&1 || status=$
 ((status == 1)) || fail "wrong input ends with $status"
 has_once wrong.out 'dstrain: error: '
 
+echo '-- a task that reads another configuration is refused'
+echo "$train --output other --seed \$((SLURM_PROCID + 1))" >other.sh
+status=0
+srun --ntasks=2 bash other.sh >other.out 2>&1 || status=$?
+((status == 1)) || fail "another configuration ends with $status"
+has_once other.out 'error: rank 1 would compute another run than rank 0: dstrain.seed: 2 there, 1 here$'
+
 echo '-- one task of srun starts ranks of its own'
 srun --ntasks=1 $train --output inside --num_gpus 2 >inside.out 2>&1 || fail 'ranks inside one task'
 same_weights inside

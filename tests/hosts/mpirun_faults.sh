@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# A user's own mpirun over two hosts, two ranks on each: a rank that is stopped, on either host, and a cable that is
+# pulled are named, and no rank is left.
+#   tests/hosts/mpirun_faults.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+
+hosts_up 2
+cd "$HOSTS_DIR"
+training_files
+hosts_file 2 2 >hosts
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+export OMP_WAIT_POLICY=passive
+
+trains() { grep -q 'step=3 ' "$1.log"; }
+# dstrain_on HOST [WORD]: the ranks and watchers there.
+dstrain_on() {
+  local process
+  for process in $(hosts_pids "$@"); do
+    [[ $(cat "/proc/$process/comm" 2>/dev/null) != dstrain ]] || echo "$process"
+  done
+}
+no_dstrain_on() { [[ -z $(dstrain_on "$1") ]]; }
+
+# start NAME: in the background, as $mpirun.
+start() {
+  hosts_on node1 mpirun --hostfile hosts -np 4 --bind-to none -x OMP_NUM_THREADS -x OMP_WAIT_POLICY \
+    "$dstrain" --config c.json --output "$1" --steps 100000000 >"$1.log" 2>&1 &
+  mpirun=$!
+  hosts_wait_until "$1 trains" trains "$1"
+}
+
+# named NAME PATTERN: the run's only error.
+named() {
+  [[ $(grep -c 'dstrain: error: ' "$1.log") == 1 ]] || fail "$1: not one error" "$1.log"
+  grep -qE "dstrain: error: $2" "$1.log" || fail "$1: not '$2'" "$1.log"
+  echo "$1: $(grep 'dstrain: error: ' "$1.log")"
+}
+
+for host in node1 node2; do
+  start "stop_$host"
+  mapfile -t victims < <(dstrain_on "$host" "--output stop_$host")
+  ((${#victims[@]} == 2)) || fail "stop_$host: not two ranks on $host" "stop_$host.log"
+  kill -STOP "${victims[0]}"
+  status=0
+  wait "$mpirun" || status=$?
+  ((status == 2)) || fail "stop_$host: exit status $status" "stop_$host.log"
+  named "stop_$host" "rank [0-3] \(pid [0-9]+ on $host\) is stopped \(as by SIGSTOP\) at step "
+  for each in node1 node2; do hosts_wait_until "nothing is left on $each" no_dstrain_on "$each"; done
+done
+
+start cable
+hosts_link node2 down
+hosts_wait_until 'the host is missed' grep -q 'dstrain: error: node2 was lost: no word from it for 5 s' cable.log
+for each in node1 node2; do hosts_wait_until "nothing is left on $each" no_dstrain_on "$each"; done
+named cable 'node2 was lost: no word from it for 5 s'
+kill -KILL "$mpirun" 2>/dev/null || true  # it may wait for the daemon behind the cable
+wait "$mpirun" 2>/dev/null || true
