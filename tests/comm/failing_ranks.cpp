@@ -1,5 +1,5 @@
 // A program for mpirun that goes wrong in the way its argument names; every rank prints the error it
-// met and after how many seconds. failures_test.cpp runs it.
+// met. failures_test.cpp runs it.
 #include <linux/capability.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -21,7 +21,8 @@
 namespace dstrain {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// Longer than the tests may take: whoever waits for a deadline fails them.
+constexpr double kDeadline = 3600;
 
 void pause_for(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -65,7 +66,7 @@ void go_wrong(const std::string& how, Communicator& comm) {
     add_four(comm, data);
   } else if (how == "deadline") {
     comm.set_deadline(0.4);
-    if (culprit) pause_for(1);
+    if (culprit) pause_for(4);
     add_four(comm, data);
   } else if (how == "exception") {
     if (culprit) throw std::runtime_error("its own trouble");
@@ -85,7 +86,7 @@ void forbid_opening_files() {
 
 void run_refused(int& rank) {
   CommOptions options;
-  options.deadline_seconds = 30;
+  options.deadline_seconds = kDeadline;
   int warnings = 0;
   std::string warning;
   options.warn = [&](const std::string& text) {
@@ -105,7 +106,6 @@ void run_refused(int& rank) {
 int run(const std::string& how) {
   ::signal(SIGTERM, SIG_IGN);  // mpirun's, after another rank died: this one still has to speak
   int rank = world_rank_from_environment();
-  const auto start = Clock::now();
   try {
     if (how == "refused") {
       MPI_Init(nullptr, nullptr);
@@ -114,15 +114,14 @@ int run(const std::string& how) {
       return 0;
     }
     CommOptions options;
-    options.deadline_seconds = 30;
+    options.deadline_seconds = kDeadline;
     auto comm = make_communicator(options);
     go_wrong(how, *comm);
     std::printf("rank %d: nothing went wrong\n", rank);
     comm->finish();
     return 0;
   } catch (const std::exception& error) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    std::printf("rank %d: %s [%.1f s]\n", rank, error.what(), seconds);
+    std::printf("rank %d: %s\n", rank, error.what());
   }
   std::fflush(stdout);
   // The peers' messages come before mpirun hears of a failed rank and stops the rest.

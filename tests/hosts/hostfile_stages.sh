@@ -30,10 +30,27 @@ done
 hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output stopped --steps 100000 >stopped.log 2>&1 &
 run=$!
 hosts_wait_until 'three steps are done' grep -q '^step=3 ' stopped.log
+# Agents are heard while ranks keep all cores busy: they come first.
+for process in $(hosts_pids node2 "$dstrain"); do
+  words=$(tr '\0' ' ' 2>/dev/null <"/proc/$process/cmdline") || continue
+  case "$words" in
+    "$dstrain host_agent "*) expected=0 ;;
+    "$dstrain --hostfile"*) expected=5 ;;
+    *) continue ;;
+  esac
+  niceness=$(ps -o ni= -p "$process") || continue
+  ((niceness == expected)) || fail "niceness $niceness of $words" stopped.log
+done
 kill -TERM "$(hosts_pids node1 "$dstrain --hostfile" | sort -n | head -n 1)"
 status=0
 wait "$run" || status=$?
 ((status == 143)) && [[ -e stopped/model.safetensors ]] || fail "SIGTERM: status $status" stopped.log
+
+# On a terminal a run on hosts has its progress bar.
+hosts_on node1 script -qec "'$dstrain' --hostfile hosts --config c.json --output shown" /dev/null >shown.log </dev/null ||
+  fail 'a run on a terminal' shown.log
+grep -qE '\[#+-*\] [0-9]/5 loss ' shown.log || fail 'no progress bar' shown.log
+echo 'a terminal shows the progress bar'
 
 # A host that does not answer, and one that has another configuration.
 status=0

@@ -23,7 +23,7 @@ struct Ending {
 // Reads what the child writes until it has ended.
 Ending end_of(Child& child) {
   Ending ending;
-  REQUIRE(wait_until([&] { return child.ended().has_value(); }, 20));
+  REQUIRE(wait_until([&] { return child.ended().has_value(); }));
   ending.status = *child.ended();
   std::array<char, 4096> buffer;
   for (ssize_t n = 0; (n = ::read(child.output(), buffer.data(), buffer.size())) > 0;)

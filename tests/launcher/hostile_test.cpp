@@ -67,7 +67,7 @@ TEST_CASE("values of variables are data, and reach every rank") {
     words.insert(words.end(), {"--export", expected.back()});
   }
   RunningProgram run = place.start(program(words), {{"OWN", "`touch ran`"}, {"NCCL_DEBUG", "a b"}});
-  REQUIRE(wait_until([&] { return run.wrote("step=3 "); }, 30));
+  REQUIRE(wait_until([&] { return run.wrote("step=3 "); }));
   const auto processes = processes_with(place.token());
   CHECK(processes.size() == (ranks == 1 ? 1 : 2 + static_cast<size_t>(ranks)));
   for (const pid_t pid : processes) {
@@ -83,7 +83,7 @@ TEST_CASE("values of variables are data, and reach every rank") {
 TEST_CASE("a number of threads that is exported is that of one rank, too") {
   const RunFolder place;
   RunningProgram run = place.train("--steps 100000000 --export OMP_NUM_THREADS=1");
-  REQUIRE(wait_until([&] { return run.wrote("step=3 "); }, 30));
+  REQUIRE(wait_until([&] { return run.wrote("step=3 "); }));
   const std::vector<std::string> variables = environment_of(run.pid());
   CHECK(std::find(variables.begin(), variables.end(), "OMP_NUM_THREADS=1") != variables.end());
 }

@@ -18,7 +18,7 @@ TEST_CASE(
   RunningProgram first = place.train(
       std::string("--steps 100000000 --save_interval 2 --set steps_per_print=2 --num_gpus ") +
       ranks);
-  REQUIRE(wait_until([&] { return first.wrote("step=6 "); }, 60));
+  REQUIRE(wait_until([&] { return first.wrote("step=6 "); }));
   for (const char* options : {"", "--overwrite", "--resume out", "--num_gpus 2 --overwrite"}) {
     RunningProgram second = place.train(options);
     CHECK(second.wait() == 1);

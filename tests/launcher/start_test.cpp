@@ -67,7 +67,7 @@ TEST_CASE("the launcher's id is in DeepSpeed's file while it lives") {
   const RunFolder place;
   RunningProgram program =
       place.train(std::string("--save_pid --steps 100000000 --num_gpus ") + ranks);
-  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   const std::string id = std::to_string(program.pid());
   const std::string file = "/tmp/" + id + ".deepspeed";
   CHECK(program.wrote("launcher pid: " + id + "\n"));
@@ -93,7 +93,7 @@ TEST_CASE("ranks run on the cores that they are bound to") {
   const RunFolder place;
   const std::string core = std::to_string(usable_cores().back());
   RunningProgram program = place.train("--steps 100000000 --bind_core_list " + core);
-  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   CHECK(program.wrote(" 1 rank of 1 thread,"));
   const std::string status = place.read("/proc/" + std::to_string(program.pid()) + "/status");
   CHECK(status.find("\nCpus_allowed_list:\t" + core + "\n") != std::string::npos);
@@ -114,7 +114,7 @@ TEST_CASE("ranks that all get the signal, and get it twice, stop after their ste
                   " --config c.json --steps 100000000 " +
                       place.token(),
                   {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
-  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   auto processes = processes_with(place.token());
   std::sort(processes.begin(), processes.end());
   REQUIRE(processes.size() == 3);  // the first one is mpirun

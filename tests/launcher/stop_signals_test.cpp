@@ -45,7 +45,7 @@ TEST_CASE("no stop signal interrupts a thread of a process that trains") {
   const RunFolder place;
   RunningProgram program = place.start(
       starter + DSTRAIN_PROGRAM " --config c.json --steps 100000000 " + place.token(), kRoot);
-  REQUIRE(wait_until([&] { return trains(place); }, 120));
+  REQUIRE(wait_until([&] { return trains(place); }));
   int processes = 0;
   for (const pid_t pid : processes_with(place.token())) {
     const fs::path process = fs::path("/proc") / std::to_string(pid);
@@ -65,7 +65,7 @@ TEST_CASE("no stop signal interrupts a thread of a process that trains") {
   }
   CHECK(processes == (starter.empty() ? 1 : 2));
   ::kill(program.pid(), SIGTERM);
-  CHECK(program.wait(120) != 0);
+  CHECK(program.wait() != 0);
   CHECK(fs::exists(place.root / "out/model.safetensors"));
 }
 
@@ -75,10 +75,10 @@ TEST_CASE("SIGHUP ends a run after its step, with weights and checkpoint") {
   const RunFolder place;
   RunningProgram program =
       place.train("--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
-  REQUIRE(wait_until([&] { return trains(place); }, 120));
+  REQUIRE(wait_until([&] { return trains(place); }));
   ::kill(program.pid(), SIGHUP);
   ::kill(program.pid(), SIGHUP);  // a closing terminal may say it twice
-  CHECK(program.wait(120) == kClosedTerminal);
+  CHECK(program.wait() == kClosedTerminal);
   CHECK(fs::exists(place.root / "out/model.safetensors"));
   CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
   CHECK(place.nothing_left());
@@ -90,12 +90,12 @@ TEST_CASE("nohup keeps a run going when SIGHUP comes") {
   const RunFolder place;
   RunningProgram program = place.start("nohup " DSTRAIN_PROGRAM " --config c.json " +
                                        place.token() + " --steps 100000000 --num_gpus " + ranks);
-  REQUIRE(wait_until([&] { return trains(place); }, 120));
+  REQUIRE(wait_until([&] { return trains(place); }));
   ::kill(program.pid(), SIGHUP);
   const int before = lines_of(place.read("out/metrics.jsonl"));
-  CHECK(wait_until([&] { return lines_of(place.read("out/metrics.jsonl")) > before + 100; }, 120));
+  CHECK(wait_until([&] { return lines_of(place.read("out/metrics.jsonl")) > before + 100; }));
   ::kill(program.pid(), SIGTERM);
-  CHECK(program.wait(120) == 128 + SIGTERM);
+  CHECK(program.wait() == 128 + SIGTERM);
 }
 
 TEST_CASE("a run whose terminal is closed writes weights and checkpoint") {
@@ -103,9 +103,9 @@ TEST_CASE("a run whose terminal is closed writes weights and checkpoint") {
   CAPTURE(ranks);
   const RunFolder place;
   TerminalProgram program(place, "--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
-  REQUIRE(wait_until([&] { return program.read(), trains(place); }, 120));
+  REQUIRE(wait_until([&] { return program.read(), trains(place); }));
   program.close_terminal();
-  CHECK(program.wait(120) == kClosedTerminal);
+  CHECK(program.wait() == kClosedTerminal);
   CHECK(fs::exists(place.root / "out/model.safetensors"));
   CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
   CHECK(place.nothing_left());

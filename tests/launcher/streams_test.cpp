@@ -23,7 +23,7 @@ TEST_CASE("lines about the run go to standard output, warnings to standard error
   RunningProgram program =
       place.start(DSTRAIN_PROGRAM " --config c.json " + place.token() + " --num_gpus " + ranks +
                   " --max_restarts 1 >output 2>error");  // --max_restarts warns: nothing is saved
-  REQUIRE(program.wait(120) == 0);
+  REQUIRE(program.wait() == 0);
   const std::string output = place.read("output"), error = place.read("error");
   CAPTURE(output, error);
   CHECK(output.find("step=4 ") != std::string::npos);
@@ -37,7 +37,7 @@ TEST_CASE("--log_time begins every line with date and time, once") {
   CAPTURE(ranks);
   const RunFolder place;
   RunningProgram program = place.train("--log_time --num_gpus " + ranks);
-  REQUIRE(program.wait(120) == 0);
+  REQUIRE(program.wait() == 0);
   std::istringstream lines(program.text());
   const std::regex stamped(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [^\d].*)");
   for (std::string line; std::getline(lines, line);) {
@@ -51,7 +51,7 @@ TEST_CASE("a terminal shows the progress bar, whatever the number of ranks") {
   CAPTURE(ranks);
   const RunFolder place;
   TerminalProgram program(place, "--num_gpus " + ranks);
-  CHECK(program.wait(120) == 0);
+  CHECK(program.wait() == 0);
   const std::string text = program.read();
   CAPTURE(text);
   CHECK(std::regex_search(text, std::regex(R"(\x1b\[K\[#*-*\] \d/4 loss \d\.\d+ eta )")));
@@ -64,16 +64,16 @@ TEST_CASE("ranks train on while nobody reads what they write") {
   const std::string options = "--num_gpus 2 --steps 100000000 --set dstrain.eval_interval=0";
   SECTION("on a terminal") {
     TerminalProgram program(place, options);
-    REQUIRE(wait_until([&] { return steps_of(place) > kSteps; }, 300));
+    REQUIRE(wait_until([&] { return steps_of(place) > kSteps; }));
     ::kill(program.pid(), SIGTERM);
-    CHECK(program.wait(120) == 128 + SIGTERM);
+    CHECK(program.wait() == 128 + SIGTERM);
     CHECK(program.read().find("progress lines were dropped") == std::string::npos);
   }
   SECTION("in a pipe") {
     RunningProgram program = place.train(options);
-    REQUIRE(wait_until([&] { return steps_of(place) > kSteps; }, 300));
+    REQUIRE(wait_until([&] { return steps_of(place) > kSteps; }));
     ::kill(program.pid(), SIGTERM);
-    CHECK(program.wait(120) == 128 + SIGTERM);
+    CHECK(program.wait() == 128 + SIGTERM);
     CHECK(program.wrote("step=1 "));
   }
 }
@@ -84,8 +84,8 @@ TEST_CASE("a run goes on after whoever read its output has gone") {
   const RunFolder place;
   RunningProgram program = place.start("sh -c '" DSTRAIN_PROGRAM " --config c.json " +
                                        place.token() + " --num_gpus " + ranks + " 2>&1 | true'");
-  CHECK(program.wait(120) == 0);
-  REQUIRE(wait_until([&] { return processes_with(place.token()).empty(); }, 120));
+  CHECK(program.wait() == 0);
+  REQUIRE(wait_until([&] { return processes_with(place.token()).empty(); }));
   CHECK(steps_of(place) == 6);
 }
 

@@ -24,7 +24,7 @@ class TerminalProgram {
   const std::string& read();
   void close_terminal();
   // Waits for the end while it reads. Returns the exit status, or 128 + n where signal n ended it; -1 after `seconds`.
-  int wait(double seconds);
+  int wait(double seconds = kForever);
 
  private:
   pid_t pid_ = -1;

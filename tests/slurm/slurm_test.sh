@@ -84,7 +84,10 @@ echo '-- a rank that is killed ends the step'
 job "srun $train --output $folder/killed --steps 100000000" >killed.sh
 id=$(sbatch --parsable --ntasks=2 --output=killed.out killed.sh)
 wait_for 60 has_lines killed/metrics.jsonl 10 || fail 'the job does not train'
-kill -KILL "$(pgrep -nf "output $folder/killed")"
+for process in $(pgrep -f "output $folder/killed"); do
+  [[ $(cat "/proc/$process/comm") == dstrain ]] && rank=$process
+done
+kill -KILL "$rank"
 wait_for 30 job_is "$id" FAILED || fail 'the job goes on'
 has_once killed.out 'dstrain: error: rank [01] .*(was killed by signal 9|ended unexpectedly)'
 
