@@ -108,7 +108,8 @@ int run(const std::string& how) {
   int rank = world_rank_from_environment();
   try {
     if (how == "refused") {
-      MPI_Init(nullptr, nullptr);
+      int provided = 0;
+      MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
       run_refused(rank);
       MPI_Finalize();
       return 0;
