@@ -31,16 +31,19 @@ bool needs_srun(const SlurmJob& job, const LaunchOptions& options) {
 }
 
 std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request) {
-  if (job.restarts == 0 || request.resume) return "";
+  if (job.restarts == 0) return "";
   const std::string output = load_config(request).job.output;
   const std::string beginning =
       fmt::format("Slurm job {}, requeued {}: ", job.id, counted(job.restarts, "time"));
   try {
     const CheckpointInfo checkpoint = find_checkpoint(output);
+    if (checkpoint.label.line.job != job.id)
+      fail_user("{} was not saved by this job", checkpoint.dir);
     request.resume = output;
     return fmt::format("{}continues from step {} of {}", beginning, checkpoint.label.step, output);
   } catch (const UserError&) {
-    return fmt::format("{}begins again, as there is no checkpoint in {}", beginning, output);
+    return fmt::format("{}begins again, as there is no checkpoint of this job in {}", beginning,
+                       output);
   }
 }
 

@@ -22,8 +22,8 @@ bool is_rank_of_srun(const SlurmJob& job);
 // process is beside it, or the options say so.
 bool needs_srun(const SlurmJob& job, const LaunchOptions& options);
 
-// In a job that was requeued, and where nothing else is said: --resume from the output directory, if it
-// has a checkpoint. Returns the line to say about it; empty: nothing has changed.
+// In a job that was requeued: --resume from the output directory, if the job has saved its newest
+// checkpoint, whatever the job began from. Returns the line to say about it; empty: nothing has changed.
 std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request);
 
 // The number of ranks: --num_gpus on every node, or the tasks of the job. Left open where neither is said

@@ -72,6 +72,7 @@ RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const R
   context.slot = &slot;
   context.stop_signal = [&board] { return board.stop_request(); };
   context.resolved_config = resolved_config_json(input.loaded);
+  if (const std::optional<SlurmJob> job = slurm_job()) context.job = job->id;
   context.threads = threads;
   context.gpu = rank_on_this_host_from_environment() % std::max(cuda_devices(), 1);
   const RunOutcome outcome = train(input.job(), *input.dataset, context);

@@ -61,7 +61,7 @@ const RunFacts& Trainer::facts() {
 
 // The output directory's checkpoints become those of this run's line; what is not of it goes aside.
 void Trainer::begin_line() {
-  line_ = resumed_ ? branch_of(resumed_->label.line, state_.step) : new_lineage();
+  line_ = resumed_ ? branch_of(resumed_->label.line, state_.step, ctx_.job) : new_lineage(ctx_.job);
   if (job_.overwrite && !resumed_here()) remove_checkpoints(job_.output);
   for (const std::string& name :
        continue_line(job_.output, line_, state_.step, resumed_ ? resumed_->dir : ""))

@@ -26,13 +26,13 @@ bool Lineage::holds(const std::string& of, int64_t step) const {
          });
 }
 
-Lineage new_lineage() {
+Lineage new_lineage(const std::string& job) {
   std::random_device random;
-  return {.id = fmt::format("{:08x}", random()), .ancestors = {}};
+  return {.id = fmt::format("{:08x}", random()), .ancestors = {}, .job = job};
 }
 
-Lineage branch_of(const Lineage& parent, int64_t step) {
-  Lineage branch = new_lineage();
+Lineage branch_of(const Lineage& parent, int64_t step, const std::string& job) {
+  Lineage branch = new_lineage(job);
   branch.ancestors = parent.ancestors;
   for (Ancestor& a : branch.ancestors) a.step = std::min(a.step, step);
   branch.ancestors.push_back({parent.id, step});
@@ -42,11 +42,14 @@ Lineage branch_of(const Lineage& parent, int64_t step) {
 nlohmann::json to_json(const Lineage& lineage) {
   nlohmann::json ancestors = nlohmann::json::array();
   for (const Ancestor& a : lineage.ancestors) ancestors.push_back({{"id", a.id}, {"step", a.step}});
-  return {{"id", lineage.id}, {"ancestors", std::move(ancestors)}};
+  nlohmann::json object = {{"id", lineage.id}, {"ancestors", std::move(ancestors)}};
+  if (!lineage.job.empty()) object["job"] = lineage.job;
+  return object;
 }
 
 Lineage lineage_from(const nlohmann::json& object) {
-  Lineage lineage{.id = object.at("id").get<std::string>(), .ancestors = {}};
+  Lineage lineage{.id = object.at("id").get<std::string>()};
+  if (object.contains("job")) lineage.job = object.at("job").get<std::string>();
   for (const nlohmann::json& a : object.at("ancestors"))
     lineage.ancestors.push_back({a.at("id").get<std::string>(), a.at("step").get<int64_t>()});
   return lineage;

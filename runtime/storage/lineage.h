@@ -21,6 +21,7 @@ struct Ancestor {
 struct Lineage {
   std::string id;  // empty: of a checkpoint that was saved before there were lines
   std::vector<Ancestor> ancestors = {};  // oldest first
+  std::string job = {};                  // the batch job in which it began; empty: none
   bool operator==(const Lineage&) const = default;
 
   // Whether a checkpoint of the start `of`, of this step, lies on this line.
@@ -28,10 +29,10 @@ struct Lineage {
 };
 
 // A line that begins now, its id random.
-Lineage new_lineage();
+Lineage new_lineage(const std::string& job = "");
 
 // A line that begins now and goes on from `step` of `parent`.
-Lineage branch_of(const Lineage& parent, int64_t step);
+Lineage branch_of(const Lineage& parent, int64_t step, const std::string& job = "");
 
 nlohmann::json to_json(const Lineage& lineage);
 // Throws nlohmann::json::exception where it is not one.

@@ -47,6 +47,17 @@ StepMetrics example() {
           .comm_bytes = 4096};
 }
 
+TEST_CASE("a number that is none has no sign in the log") {
+  StepMetrics metrics;
+  metrics.loss = -std::numeric_limits<double>::quiet_NaN();
+  metrics.grad_norm = -std::numeric_limits<float>::quiet_NaN();
+  const std::string line = log_line(metrics);
+  CHECK(line.find("loss=nan ") != std::string::npos);
+  CHECK(line.find("grad_norm=nan ") != std::string::npos);
+  metrics.loss = -std::numeric_limits<double>::infinity();
+  CHECK(log_line(metrics).find("loss=-inf ") != std::string::npos);
+}
+
 TEST_CASE("a step is one JSON line in the contract's order") {
   CHECK(to_json(example()) ==
         R"({"step":7,"loss":0.1,"lr":1e-04,"grad_norm":0.5,"loss_scale":65536,"skipped":true,)"

@@ -65,6 +65,31 @@ TEST_CASE("an overflow at the smallest scale ends the run") {
   CHECK_THROWS_WITH(rig.step(1e-3f), Catch::Contains("minimum"));
 }
 
+TEST_CASE(
+    "steps that are skipped for ever end the run, but for those of a search for the loss scale") {
+  const RandomDataset data(11);
+  Job job = fp16_job();
+  job.max_skipped_steps = 3;
+  const bool searches = GENERATE(false, true);
+  job.loss_scale.dynamic = searches;
+  Rig rig(job, data);
+  init_loss_scale(rig.state, job.loss_scale);
+  f16& weight =
+      rig.arenas.tensor(rig.plans.train, rig.plans.train.program.find("params:head")).as<f16>()[0];
+  const f16 good = weight, bad = {0x7c00};  // infinity
+  const auto step = [&](f16 value) {
+    weight = value;
+    rig.state.loss_scale = rig.state.next_loss_scale;
+    rig.step(1e-3f);
+  };
+  for (const f16 value : {bad, bad, good, bad, bad}) CHECK_NOTHROW(step(value));
+  if (searches)
+    CHECK_NOTHROW(step(bad));
+  else
+    CHECK_THROWS_WITH(step(bad), Catch::Contains("and 3 steps in a row had to be skipped") &&
+                                     Catch::Contains("non-finite value is"));
+}
+
 TEST_CASE("a non-finite gradient that must not be skipped ends the run and names step and tensor") {
   const RandomDataset data(11);
   Job job = fp16_job();

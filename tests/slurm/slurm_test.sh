@@ -68,6 +68,18 @@ same_weights requeued
 steps=$(sed -nE 's/^\{"step":([0-9]+),"loss".*/\1/p' requeued/metrics.jsonl)
 [[ $steps == "$(seq 1500)" ]] || fail 'the steps of metrics.jsonl'
 
+echo '-- a requeued job goes on with its own checkpoints, whatever it began from'
+cp -r requeued began
+job "srun $train --resume began/checkpoints/step_100 --steps 100000000" >began.sh
+id=$(sbatch --parsable --requeue --ntasks=2 --output=began.out began.sh)
+wait_for 60 grep -q 'set aside as step_1000.abandoned' began.out || fail 'the job does not resume'
+has_once began.out 'resumes after step 100 of began/checkpoints/step_100$'
+wait_for 60 test -e began/checkpoints/step_1000/manifest.json || fail 'the job that resumes does not save'
+scontrol requeue "$id"
+wait_for 60 grep -qE 'requeued 1 time: continues from step [1-9][0-9]{3,} of began' began.out ||
+  fail 'the requeued job does not go on with its own checkpoints'
+scancel "$id"
+
 echo '-- one dstrain in a batch script starts the ranks itself'
 job "$train --output batch" >batch.sh
 sbatch --wait --ntasks=2 --output=batch.out batch.sh >/dev/null || fail 'the batch job'
