@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "launcher/command_line.h"
+#include "launcher/nodes/relay.h"
 #include "launcher/option_readers.h"
 #include "launcher/rank_starter.h"
 #include "runtime/config/text.h"
@@ -234,6 +235,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
         {rest.begin() + 1, rest.end()}};
   if (command == "host_agent" && rest.empty()) return HostAgentArguments{};
   if (command == "host_watch" && rest.empty()) return HostWatchArguments{};
+  if (command == kRelayCommand) return RelayArguments{rest};
   const std::string near =
       nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor"});
   fail_user("unknown command '{}'{} (train, plan, check, estimate, generate, hosts or doctor)",

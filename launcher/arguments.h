@@ -60,6 +60,10 @@ struct DoctorArguments {
 struct HostAgentArguments {};
 // Internal: the watcher of a host's ranks that the user's mpirun or srun started.
 struct HostWatchArguments {};
+// Internal: ssh's stand-in for hosts that were started by hand.
+struct RelayArguments {
+  std::vector<std::string> words;
+};
 
 // Internal: starts the ranks of one machine where there is no mpirun.
 struct RankStarterArguments {
@@ -75,7 +79,7 @@ struct PrintArguments {
 using Arguments =
     std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
                  GenerateArguments, HostsArguments, DoctorArguments, HostAgentArguments,
-                 HostWatchArguments, RankStarterArguments, PrintArguments>;
+                 HostWatchArguments, RelayArguments, RankStarterArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError of one line: which
 // word, what was expected, and for an unknown option or command the nearest one.

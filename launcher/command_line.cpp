@@ -85,19 +85,12 @@ std::optional<std::string> CommandLine::parse(const std::vector<std::string>& wo
   return std::nullopt;
 }
 
-void CommandLine::absent(const std::vector<std::string>& names, const std::string& why) {
-  for (const std::string& name : names) absent_[name] = why;
-}
-
 void CommandLine::refuse(const std::string& word) const {
   const std::string shown = printable(word);
   if (!word.starts_with('-'))
     fail_user("unexpected argument '{}' (options start with --; see dstrain {} --help)", shown,
               command_);
-  const std::string name = word.substr(0, word.find('='));
-  if (const auto found = absent_.find(name); found != absent_.end())
-    fail_user("there is no {}: {}", name, found->second);
-  const std::string near = nearest(name, names_);
+  const std::string near = nearest(word.substr(0, word.find('=')), names_);
   if (near.empty()) fail_user("unknown option '{}' (see dstrain {} --help)", shown, command_);
   fail_user("unknown option '{}'; did you mean {}?", shown, near);
 }

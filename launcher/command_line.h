@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +31,6 @@ class CommandLine {
   void repeated(const std::string& names, const std::string& placeholder, const std::string& help,
                 const Reader& read);
   void flag(const std::string& names, const std::string& help, bool& target);
-  // Options that users of other launchers look for and that are not there: `why`, and what to use instead.
-  void absent(const std::vector<std::string>& names, const std::string& why);
 
   // Reads `words`; returns the help text instead where that is asked for. Throws UserError of one
   // line: an unknown option (with the nearest one), a missing or doubled value.
@@ -47,8 +44,7 @@ class CommandLine {
 
   std::unique_ptr<CLI::App> app_;
   std::string command_;
-  std::vector<std::string> names_;             // of all options, for the nearest one
-  std::map<std::string, std::string> absent_;  // by name: why
+  std::vector<std::string> names_;  // of all options, for the nearest one
 };
 
 }  // namespace dstrain

@@ -109,14 +109,11 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
   line.option("--ssh_port", "PORT", "the port of the hosts' ssh servers",
               integer(options.ssh_port, 1, kMostPort));
   line.flag("--no_ssh_check", "do not try ssh before ranks are started", options.no_ssh_check);
-  line.absent({"--no_ssh", "--node_rank", "--nnodes", "--nproc_per_node"},
-              "ranks of several hosts find each other through Open MPI, and no host can be started "
-              "by hand: "
-              "use --hostfile FILE (over ssh), srun in a Slurm allocation, or an mpirun of your "
-              "own that reaches "
-              "the hosts in another way (--mca plm_rsh_agent PROGRAM); --num_gpus N is the number "
-              "of ranks on each "
-              "host");
+  line.flag("--no_ssh", "this command is given on every host, there is no ssh", options.no_ssh);
+  line.option("--node_rank", "K", "with --no_ssh: which host this is, from 0",
+              integer(options.node_rank, 0, kMostRanks));
+  line.option("--nnodes", "N", "with --no_ssh: how many hosts there are",
+              integer(options.nnodes, 1, kMostRanks));
   line.flag("--force_multi", "start ranks as on several hosts where there is one",
             options.force_multi);
   line.repeated("--export", "NAME[=VALUE]", "set a variable for every rank; may be repeated",
@@ -138,7 +135,39 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
             options.dry_run);
 }
 
+namespace {
+
+// --no_ssh and what says which host this is.
+void refuse_half_given_nodes(const LaunchOptions& options) {
+  if (!options.no_ssh) {
+    if (options.node_rank || options.nnodes)
+      fail_user(
+          "{} says which host this is where every host is started by hand: add --no_ssh, or leave "
+          "it out",
+          options.node_rank ? "--node_rank" : "--nnodes");
+    return;
+  }
+  const HostOptions& hosts = options.hosts;
+  if (!options.node_rank || !options.nnodes || options.master_addr.empty())
+    fail_user(
+        "--no_ssh needs --node_rank K, --nnodes N and --master_addr ADDRESS (of node 0) on every "
+        "host");
+  if (*options.node_rank >= *options.nnodes)
+    fail_user("--node_rank is {}, and --nnodes {}: hosts are numbered from 0", *options.node_rank,
+              *options.nnodes);
+  if (!hosts.hostfile.empty() || !hosts.include.empty() || !hosts.exclude.empty() || hosts.nodes)
+    fail_user(
+        "--no_ssh takes the hosts that come, each with its own --num_gpus: leave --hostfile, "
+        "--include, "
+        "--exclude and --num_nodes out");
+  if (options.front == Front::local || options.front == Front::slurm)
+    fail_user("--no_ssh starts ranks on several hosts: leave --launcher out");
+}
+
+}  // namespace
+
 void refuse_contradictions(const LaunchOptions& options) {
+  refuse_half_given_nodes(options);
   if (options.elastic && options.max_restarts == 0)
     fail_user(
         "--elastic says that a restart may leave out a host that failed: add --max_restarts N, or "

@@ -31,6 +31,8 @@ struct LaunchOptions {
   std::optional<int64_t> master_port;      // the first of those at which a run on hosts listens
   std::optional<int64_t> ssh_port;
   bool no_ssh_check = false;
+  bool no_ssh = false;                           // every host is started by hand
+  std::optional<int64_t> node_rank{}, nnodes{};  // with no_ssh: which of how many this is
   bool force_multi = false;  // go through the front of several hosts for one host too
   bool save_pid = false;
   std::string rank_log_dir;  // --enable_each_rank_log; empty: none
@@ -50,6 +52,11 @@ void add_host_options(CommandLine& line, HostOptions& options);
 
 // Adds all options of LaunchOptions but --num_gpus.
 void add_launch_options(CommandLine& line, LaunchOptions& options);
+
+// The port at which hosts that are started by hand meet: --master_port, or 29500 as elsewhere.
+inline int meeting_port(const LaunchOptions& options) {
+  return static_cast<int>(options.master_port.value_or(29500));
+}
 
 // Throws UserError for options that say nothing without another one.
 void refuse_contradictions(const LaunchOptions& options);

@@ -3,6 +3,7 @@
 
 #include "launcher/commands.h"
 #include "launcher/failure.h"
+#include "launcher/nodes/relay.h"
 #include "launcher/rank_link.h"
 #include "launcher/rank_starter.h"
 #include "launcher/supervise/host_watch.h"
@@ -22,6 +23,7 @@ struct Runner {
   int operator()(const DoctorArguments& a) const { return run_doctor(a); }
   int operator()(const HostAgentArguments&) const { return run_host_agent(); }
   int operator()(const HostWatchArguments&) const { return watch_host(task_of_this_watcher()); }
+  int operator()(const RelayArguments& a) const { return relay(a.words); }
   int operator()(const RankStarterArguments& a) const {
     if (!launched_as_rank())
       fail_user("{} is a part of dstrain that it starts itself: use dstrain --num_gpus {}",

@@ -12,6 +12,7 @@ namespace dstrain {
 
 std::optional<SlurmJob> slurm_front(const LaunchOptions& options) {
   const bool forced = options.front == Front::slurm;
+  if (options.no_ssh) return std::nullopt;
   if (!forced && (options.front != Front::automatic || !options.hosts.hostfile.empty()))
     return std::nullopt;
   std::optional<SlurmJob> job = slurm_job();

@@ -12,6 +12,8 @@
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/launching.h"
 #include "launcher/fronts/rank_run.h"
+#include "launcher/nodes/node_meeting.h"
+#include "launcher/nodes/serve_node.h"
 #include "launcher/pid_file.h"
 #include "launcher/rank_environment.h"
 #include "launcher/rank_link.h"
@@ -47,7 +49,15 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   }
   if (started_by_mpirun()) return run_world_rank(arguments, job);
   refuse_contradictions(options);
-  const Placement placement = place_ranks(options.hosts, local_slots());
+  std::optional<NodeMeeting> nodes;
+  if (options.no_ssh) {
+    const auto slots =
+        static_cast<int>(options.hosts.slots_each.value_or(local_slots().by_default));
+    if (*options.node_rank > 0) return serve_node(options, slots);
+    nodes.emplace(options, slots);
+  }
+  const Placement placement =
+      nodes ? nodes->placement() : place_ranks(options.hosts, local_slots());
   for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   ConfigRequest request = arguments.request;
   std::vector<std::string> rank_words = words;
@@ -87,7 +97,8 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     check_surroundings(input, 0);
     const OutputLock lock(input.job().output);
     announce(input, batch);
-    return run_on_hosts(placement, arguments, input, rank_words);
+    const int status = run_on_hosts(placement, arguments, input, rank_words);
+    return nodes ? nodes->end(status) : status;
   }
   if (options.elastic)
     fail_user(

@@ -82,6 +82,7 @@ std::string master_address(const LaunchOptions& options) {
 
 SshOptions ssh_options(const LaunchOptions& options) {
   SshOptions ssh;
+  ssh.relay = options.no_ssh;
   ssh.port = options.ssh_port;
   return ssh;
 }
@@ -135,7 +136,9 @@ HostsStart HostsRun::plan_start() const {
   for (auto& variable : progress_environment(STDERR_FILENO))
     start.exported.push_back(std::move(variable));
   start.directory = fs::current_path().string();
-  if (arguments_.launch.master_port)
+  if (arguments_.launch.no_ssh)  // where the hosts have met is taken
+    start.ports = ports_from(meeting_port(arguments_.launch) + 1, most_ranks(placement_.hosts));
+  else if (arguments_.launch.master_port)
     start.ports = ports_from(*arguments_.launch.master_port, most_ranks(placement_.hosts));
   return start;
 }

@@ -1,5 +1,6 @@
 #include "launcher/hosts/ssh.h"
 
+#include "launcher/nodes/relay.h"
 #include "launcher/quote.h"
 #include "launcher/rank_command.h"
 #include "runtime/core/error.h"
@@ -7,6 +8,7 @@
 namespace dstrain {
 
 std::vector<std::string> ssh_words(const SshOptions& options) {
+  if (options.relay) return own_command({kRelayCommand});
   const std::string ssh = find_on_path("ssh");
   if (ssh.empty())
     fail_user("ssh is not on PATH, and other hosts need it: install it (Debian: openssh-client)");

@@ -12,9 +12,10 @@ struct SshOptions {
   std::optional<int64_t> port;
   std::vector<std::string> words;  // further options
   int connect_seconds = 10;
+  bool relay = false;  // no ssh: the hosts were started by hand (launcher/nodes/relay.h)
 };
 
-// ssh itself and its options, without a host: asks for no password, answers within the deadline, and
+// ssh itself and its options, without a host; in its place the relay of this program, where there is no ssh: asks for no password, answers within the deadline, and
 // notices a dead connection. Throws UserError where no ssh is on PATH.
 std::vector<std::string> ssh_words(const SshOptions& options);
 

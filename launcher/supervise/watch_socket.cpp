@@ -23,15 +23,33 @@ sockaddr* as_generic(sockaddr_in& address) {
   return reinterpret_cast<sockaddr*>(&address);
 }
 
-}  // namespace
-
-WatchListener::WatchListener() : socket_(watch_socket()) {
+bool listens_at(const Descriptor& socket, int port) {
   sockaddr_in any{};
   any.sin_family = AF_INET;
   any.sin_addr.s_addr = htonl(INADDR_ANY);
-  if (::bind(socket_.get(), as_generic(any), sizeof any) != 0 ||
-      ::listen(socket_.get(), SOMAXCONN) != 0)
+  any.sin_port = htons(static_cast<uint16_t>(port));
+  return ::bind(socket.get(), as_generic(any), sizeof any) == 0 &&
+         ::listen(socket.get(), SOMAXCONN) == 0;
+}
+
+}  // namespace
+
+WatchListener::WatchListener() : socket_(watch_socket()) {
+  if (!listens_at(socket_, 0))
     fail_run("cannot listen for the watchers of other hosts: {}", std::strerror(errno));
+}
+
+WatchListener WatchListener::at(int port) {
+  Descriptor socket = watch_socket();
+  // Connections of an earlier run, which wait for their end, are no other program.
+  const int yes = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (!listens_at(socket, port))
+    fail_user(
+        "cannot listen for other hosts at port {}: {}; choose another with --master_port, on all "
+        "hosts",
+        port, std::strerror(errno));
+  return WatchListener(std::move(socket));
 }
 
 int WatchListener::port() const {

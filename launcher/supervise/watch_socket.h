@@ -1,5 +1,5 @@
-// The TCP connections over which the watchers of a run's hosts find the one of rank 0's host. Stands on
-// sockets, IPv4. Invariant: nothing here blocks, and all sockets are closed with their objects.
+// The TCP connections over which processes of a run on several hosts find each other: watchers the one on rank 0's
+// host, hosts that were started by hand node 0. Stands on sockets, IPv4. Invariant: nothing here blocks, and all sockets are closed with their objects.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,8 @@ class WatchListener {
  public:
   // Throws RunError.
   WatchListener();
+  // At a port that the user chose. Throws UserError where it cannot be had.
+  static WatchListener at(int port);
   // One that another process of this program has made: its descriptor.
   explicit WatchListener(int descriptor) : socket_(descriptor) {}
 
@@ -24,6 +26,8 @@ class WatchListener {
   std::optional<Descriptor> accept() const;
 
  private:
+  explicit WatchListener(Descriptor socket) : socket_(std::move(socket)) {}
+
   Descriptor socket_;
 };
 

@@ -1,6 +1,7 @@
 #include "launcher/supervise/watch_task.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <unistd.h>
 

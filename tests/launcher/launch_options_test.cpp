@@ -159,14 +159,6 @@ TEST_CASE("a wrong option of the start is one line that says what to do") {
        "--export: expected NAME or NAME=VALUE with a name of letters, digits and _, got 'A;B=1'"},
       {{"-H"}, "--hostfile: the value is missing"},
       {{"-H", "a", "--hostfile", "b"}, "--hostfile is given 2 times"},
-      {{"--no_ssh", "--node_rank=1"},
-       "there is no --no_ssh: ranks of several hosts find each other through Open MPI, and no host "
-       "can be "
-       "started by hand: use --hostfile FILE (over ssh), srun in a Slurm allocation, or an mpirun "
-       "of your own "
-       "that reaches the hosts in another way (--mca plm_rsh_agent PROGRAM); --num_gpus N is the "
-       "number of "
-       "ranks on each host"},
       {{"--hostfiel", "a"}, "unknown option '--hostfiel'; did you mean --hostfile?"},
   }));
   CAPTURE(words);
@@ -179,6 +171,31 @@ TEST_CASE("--elastic says what a restart may do, so there must be one") {
       "--elastic says that a restart may leave out a host that failed: add --max_restarts N, or "
       "leave --elastic out");
   CHECK_NOTHROW(refuse_contradictions(parse_train({"--elastic", "--max_restarts=1"}).launch));
+}
+
+TEST_CASE("hosts that are started by hand say which they are") {
+  const auto refused = [](const std::vector<std::string>& words) {
+    try {
+      refuse_contradictions(parse_train(words).launch);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::vector<std::string> whole = {"--no_ssh", "--node_rank",   "1",       "--nnodes",
+                                          "2",        "--master_addr", "10.0.0.1"};
+  CHECK(refused(whole).empty());
+  CHECK(refused({"--no_ssh", "--node_rank=1", "--nnodes=2"}) ==
+        "--no_ssh needs --node_rank K, --nnodes N and --master_addr ADDRESS (of node 0) on every "
+        "host");
+  CHECK(refused({"--node_rank=1"}) ==
+        "--node_rank says which host this is where every host is started by hand: add --no_ssh, or "
+        "leave it out");
+  CHECK(refused({"--no_ssh", "--node_rank=2", "--nnodes=2", "--master_addr=a"}) ==
+        "--node_rank is 2, and --nnodes 2: hosts are numbered from 0");
+  std::vector<std::string> twice = whole;
+  twice.insert(twice.end(), {"--hostfile", "hosts"});
+  CHECK(refused(twice).starts_with("--no_ssh takes the hosts that come"));
 }
 
 }  // namespace

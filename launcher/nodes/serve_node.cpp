@@ -1,0 +1,176 @@
+#include "launcher/nodes/serve_node.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "launcher/hosts/network.h"
+#include "launcher/machine.h"
+#include "launcher/nodes/node_link.h"
+#include "launcher/stop_signals.h"
+#include "launcher/supervise/peer_view.h"
+#include "launcher/supervise/watch_socket.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kServeTickMs = 20;
+constexpr int64_t kBetweenCalls = 500'000'000;
+constexpr int64_t kForNodeZero = 600'000'000'000;
+
+// A shell that runs `command` with the socket as standard input and output, in a process group of its own.
+pid_t run_command(const std::string& command, int socket) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, socket, STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, socket, STDOUT_FILENO);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  ::posix_spawnattr_init(&attributes);
+  sigset_t none;
+  ::sigemptyset(&none);
+  sigset_t usual;
+  ::sigemptyset(&usual);
+  ::sigaddset(&usual, SIGPIPE);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigdefault(&attributes, &usual);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(
+      &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::string shell = "sh", option = "-c", text = command;
+  std::array<char*, 4> words{shell.data(), option.data(), text.data(), nullptr};
+  pid_t pid = -1;
+  const int error = ::posix_spawn(&pid, "/bin/sh", &actions, &attributes, words.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error != 0) fail_run("cannot start a shell: {}", std::strerror(error));
+  return pid;
+}
+
+class ServedNode {
+ public:
+  ServedNode(const LaunchOptions& options, int slots)
+      : options_(options), address_(address_of("--master_addr", options.master_addr)) {
+    std::random_device device;
+    door_ = {host_name(),
+             {},
+             listener_.port(),
+             fmt::format("{:08x}{:08x}{:08x}", device(), device(), device())};
+    for (const InterfaceAddress& own : own_addresses()) door_.addresses.push_back(own.address);
+    introduction_ = door_;
+    introduction_["node"] = *options.node_rank;
+    introduction_["nnodes"] = *options.nnodes;
+    introduction_["slots"] = slots;
+  }
+  ServedNode(const ServedNode&) = delete;
+  ServedNode& operator=(const ServedNode&) = delete;
+  ~ServedNode() {
+    for (const pid_t pid : commands_) ::kill(-pid, SIGTERM);
+  }
+
+  int run(const RankBoard& board) {
+    call();
+    while (board.stop_request() == 0) {
+      ::poll(nullptr, 0, kServeTickMs);
+      if (!master_) {
+        if (connect()) continue;
+        if (monotonic_ns() - begin_ns_ > kForNodeZero)
+          fail_run(
+              "node 0 did not answer at {}:{} within {} s: start it with --node_rank 0 on that "
+              "host",
+              options_.master_addr, meeting_port(options_), kForNodeZero / 1'000'000'000);
+        continue;
+      }
+      admit();
+      std::erase_if(commands_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+      const bool open = master_->channel.receive();
+      while (const auto message = master_->channel.take()) {
+        const std::string what = message->value("do", "");
+        if (what == "refuse")
+          fail_user("node 0 has no place for this node: {}", message->value("why", ""));
+        if (what == "end") return ended(message->value("status", 2));
+      }
+      if (!open) fail_run("node 0 was lost: the connection to it ended");
+    }
+    return 128 + board.stop_request();
+  }
+
+ private:
+  void call() {
+    called_ns_ = monotonic_ns();
+    dialer_.emplace(std::vector<std::string>{address_}, meeting_port(options_));
+  }
+
+  bool connect() {
+    if (auto socket = dialer_->connected()) {
+      master_ = std::make_unique<WatchLine>(std::move(*socket));
+      master_->channel.send(introduction_);
+      log::info("node {} of {}: has met node 0 at {}:{}", *options_.node_rank, *options_.nnodes,
+                options_.master_addr, meeting_port(options_));
+      return true;
+    }
+    if (monotonic_ns() - called_ns_ > kBetweenCalls) call();
+    return false;
+  }
+
+  // Who asks for a command.
+  void admit() {
+    while (auto socket = listener_.accept())
+      guests_.push_back(std::make_unique<WatchLine>(std::move(*socket)));
+    std::erase_if(guests_, [this](const std::unique_ptr<WatchLine>& guest) {
+      const bool open = guest->channel.receive();
+      const auto message = guest->channel.take();
+      if (!message) return !open || !guest->channel.fault().empty();
+      if (message->value("token", "") != door_.token) return true;
+      const int socket = guest->socket.get();
+      ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
+      constexpr char answer = '!';
+      if (::write(socket, &answer, 1) == 1)
+        commands_.push_back(run_command(message->value("command", ""), socket));
+      return true;
+    });
+  }
+
+  static int ended(int status) {
+    if (status == 0)
+      log::info("node 0 says that the run is done");
+    else
+      log::warn("the run ended with status {}; node 0 says why", status);
+    return status;
+  }
+
+  const LaunchOptions& options_;
+  std::string address_;  // numeric, of node 0
+  WatchListener listener_;
+  NodeDoor door_;
+  json introduction_;
+  std::optional<WatchDialer> dialer_;
+  std::unique_ptr<WatchLine> master_;
+  std::vector<std::unique_ptr<WatchLine>> guests_;
+  std::vector<pid_t> commands_;
+  int64_t begin_ns_ = monotonic_ns(), called_ns_ = 0;
+};
+
+}  // namespace
+
+int serve_node(const LaunchOptions& options, int slots) {
+  const RankBoard board = RankBoard::create(1);
+  const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::ends_process);
+  return ServedNode(options, slots).run(board);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Hosts without ssh, the command given on each: the weights are those of one host, a node that does not fit is told
+# so, and a rank that is stopped ends the run on both.
+#   tests/hosts/no_ssh.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+
+hosts_up 2
+cd "$HOSTS_DIR"
+for host in node1 node2; do hosts_sshd "$host" stop; done
+training_files
+training_reference "$dstrain" 0
+
+# node RANK NAME [OPTION...]: on its host, in the background.
+node() {
+  hosts_on "node$(($1 + 1))" "$dstrain" --config c.json --num_gpus 2 --output "$2" --no_ssh \
+    --node_rank "$1" --master_addr "$HOSTS_NETWORK.1" "${@:3}" >"$2.$1.log" 2>&1 &
+}
+# ends STATUS PROCESS LOG
+ends() {
+  local status=0
+  wait "$2" || status=$?
+  ((status == $1)) || fail "exit status $status, not $1" "$3"
+}
+said() { grep -qE "$1" "$2" || fail "$2 does not say '$1'" "$2"; }
+# The ranks on a host.
+ranks_on() {
+  local process
+  for process in $(hosts_pids "$1" --output); do
+    [[ $(tr '\0' '\n' 2>/dev/null <"/proc/$process/environ") != *OMPI_COMM_WORLD_RANK=* ]] || echo "$process"
+  done
+}
+nothing_on() { [[ -z $(hosts_pids "$1") ]]; }
+
+node 1 two --nnodes 2
+guest=$!
+node 0 two --nnodes 2
+ends 0 $! two.0.log
+ends 0 "$guest" two.1.log
+same_weights 0 two
+for host in node1 node2; do hosts_wait_until "nothing is left on $host" nothing_on "$host"; done
+
+node 0 misfit --nnodes 2
+master=$!
+hosts_wait_until 'node 0 waits' grep -q 'waits for the others' misfit.0.log
+node 1 misfit --nnodes 3
+ends 1 $! misfit.1.log
+said 'error: node 0 has no place for this node: --nnodes is 2 on node 0$' misfit.1.log
+kill -TERM "$(hosts_pids node1 misfit)"
+wait "$master" || true
+hosts_wait_until 'nothing is left on node1' nothing_on node1
+
+node 0 stopped --nnodes 2 --steps 100000000
+master=$!
+node 1 stopped --nnodes 2 --steps 100000000
+guest=$!
+hosts_wait_until 'it trains' grep -q 'step=3 ' stopped.0.log
+mapfile -t victims < <(ranks_on node2)
+kill -STOP "${victims[0]}"
+ends 2 "$master" stopped.0.log
+said 'error: rank [23] \(pid [0-9]+ on node2\) is stopped' stopped.0.log
+ends 2 "$guest" stopped.1.log
+said 'the run ended with status 2; node 0 says why' stopped.1.log
+for host in node1 node2; do hosts_wait_until "nothing is left on $host" nothing_on "$host"; done
+echo 'hosts without ssh: the same weights, the same faults'
