@@ -23,8 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 3> kPrefixes{"NCCL_", "UCX_", "OMPI_"};
-constexpr std::array<std::string_view, 3> kNames{"OMP_NUM_THREADS", "DSTRAIN_MAX_ISA",
-                                                 "ONEDNN_MAX_CPU_ISA"};
+constexpr std::array<std::string_view, 2> kNames{"OMP_NUM_THREADS", "DSTRAIN_MAX_ISA"};
 
 bool passes(std::string_view name) {
   return std::ranges::find(kNames, name) != kNames.end() ||

@@ -1,7 +1,6 @@
 // Stop signals: SIGINT, SIGTERM, SIGUSR1 (a scheduler's notice that a job's time is nearly over) and SIGHUP (the
 // terminal was closed). One thread receives them; all other threads have them blocked, so no handler ever runs on
-// the stack of a thread that computes. That matters because oneDNN's sgemm computes with the stack pointer inside
-// a block of the heap, where the frame of a handler destroys the heap. Stands on the board.
+// the stack of a thread that computes, whatever a library has put there. Stands on the board.
 #pragma once
 
 #include "runtime/core/rank_board.h"

@@ -8,10 +8,10 @@ packages=(
   g++ cmake ninja-build ccache
   libopenmpi-dev openmpi-bin                    # processes, hosts, messages
   libboost-context-dev                          # fibers of the emulated device
-  libdnnl-dev libhwy-dev                        # matrix products, SIMD
+  libhwy-dev                                    # SIMD
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
   catch2                                        # tests
-  libbenchmark-dev libopenblas-openmp-dev       # benchmarks
+  libbenchmark-dev libdnnl-dev                  # benchmarks
   bible-kjv                                     # the text of scripts/quickstart.sh
 )
 ci_packages=(

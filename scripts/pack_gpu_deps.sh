@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-.deps}
 
-packages=(libdnnl-dev libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
+packages=(libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
   libxxhash-dev catch2 libboost-context-dev)
 installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 for package in "${packages[@]}"; do
@@ -41,7 +41,7 @@ rm -rf "$folder"
 mkdir -p "$folder"
 # Files and links, without documentation and static libraries of what is there as a shared one.
 dpkg-query -L "${!wanted[@]}" | sort -u |
-  grep -E '^/usr/(include|lib|share/cmake)/' | grep -vE '/lib(boost.*|dnnl|fmt|hwy.*|spdlog|xxhash)\.a$' |
+  grep -E '^/usr/(include|lib|share/cmake)/' | grep -vE '/lib(boost.*|fmt|hwy.*|spdlog|xxhash)\.a$' |
   while read -r path; do [[ -f $path || -L $path ]] && echo "$path"; done |
   tar -C / --no-recursion -cf - --files-from=<(sed 's|^/||') --transform='s|^/||' 2>/dev/null |
   tar -C "$folder" -xf -

@@ -48,7 +48,7 @@ class Bench {
 
   void run(DType dtype) {
     fmt::print("{} against {}, {} thread(s), {} rows; ratios are medians of {}\n", name_of(dtype),
-               dtype == DType::bf16 ? dnnl_name() : blas_name(), threads_, rows_, repetitions_);
+               library_name(dtype), threads_, rows_, repetitions_);
     fmt::print("{:<10}{:<20}{:>10}{:>12}{:>12}\n", "", "", "TFLOP/s", "x library", "x registers");
     double ours_sum = 0, rival_sum = 0;
     for (const Linear& linear : kLinears) {
@@ -98,8 +98,8 @@ class Bench {
     call.accumulate = op == OpKind::linear_weight_grad;
 
     const Operands operands{in0.data(), in1.data(), out.data()};
-    const auto rival = (dtype == DType::bf16 ? dnnl_matmul : blas_sgemm)(op, rows_, linear.in,
-                                                                         linear.out, operands);
+    const auto rival = (dtype == DType::bf16 ? dnnl_matmul : library_sgemm)(op, rows_, linear.in,
+                                                                            linear.out, operands);
     const double flops = 2.0 * rows_ * static_cast<double>(linear.in * linear.out);
     const auto clock = [this] { return now(); };
     Times t;

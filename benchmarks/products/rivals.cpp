@@ -1,13 +1,12 @@
 #include "benchmarks/products/rivals.h"
 
-#include <cblas.h>
+#include <cpuid.h>
 #include <fmt/core.h>
 #include <immintrin.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "kernels/cpu/products/amx_block.h"
-#include "kernels/cpu/products/dnnl_library.h"
 #include "runtime/core/isa.h"
 
 namespace dstrain::bench {
@@ -25,9 +24,30 @@ Sizes sizes_of(OpKind op, int64_t rows, int64_t in, int64_t out) {
   return {out, in, rows};
 }
 
+// oneDNN 2.6 takes the tile palette from this leaf and dies of SIGILL in its AMX code under hypervisors that
+// hide it.
+bool tells_tile_palettes() {
+  constexpr unsigned kTileLeaf = 0x1d;
+  unsigned palettes = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(kTileLeaf, 0, &palettes, &b, &c, &d) != 0 && palettes != 0;
+}
+
+// Holds the library to max_isa(); before any other call.
+void limit_library() {
+  if (max_isa() == Isa::baseline) {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
+  } else if (max_isa() == Isa::avx2) {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+  } else if (max_isa() == Isa::avx512) {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
+  } else if (max_isa() == Isa::avx512_bf16 || !tells_tile_palettes()) {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+  }
+}
+
 const dnnl::engine& engine() {
   static const dnnl::engine cpu = [] {
-    limit_dnnl_isa();
+    limit_library();
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return cpu;
@@ -91,30 +111,24 @@ std::function<void()> dnnl_matmul(OpKind op, int64_t rows, int64_t in, int64_t o
   };
 }
 
-std::function<void()> blas_sgemm(OpKind op, int64_t rows, int64_t in, int64_t out,
-                                 const Operands& operands) {
+std::function<void()> library_sgemm(OpKind op, int64_t rows, int64_t in, int64_t out,
+                                    const Operands& operands) {
+  engine();
   const Sizes s = sizes_of(op, rows, in, out);
   const bool weight_grad = op == OpKind::linear_weight_grad;
   return [=] {
-    cblas_sgemm(CblasRowMajor, weight_grad ? CblasTrans : CblasNoTrans,
-                op == OpKind::linear ? CblasTrans : CblasNoTrans, static_cast<blasint>(s.m),
-                static_cast<blasint>(s.n), static_cast<blasint>(s.k), 1.0f,
-                static_cast<const float*>(operands.a),
-                static_cast<blasint>(op == OpKind::linear ? in : out),
-                static_cast<const float*>(operands.b), static_cast<blasint>(in),
-                weight_grad ? 1.0f : 0.0f, static_cast<float*>(operands.out),
-                static_cast<blasint>(s.n));
+    dnnl_sgemm(weight_grad ? 'T' : 'N', op == OpKind::linear ? 'T' : 'N', s.m, s.n, s.k, 1.0f,
+               static_cast<const float*>(operands.a), op == OpKind::linear ? in : out,
+               static_cast<const float*>(operands.b), in, weight_grad ? 1.0f : 0.0f,
+               static_cast<float*>(operands.out), s.n);
   };
 }
 
-std::string dnnl_name() {
+std::string library_name(DType dtype) {
+  if (dtype == DType::f32) return "oneDNN sgemm";
   engine();
   const bool amx = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx;
   return fmt::format("oneDNN matmul ({})", amx ? "AMX" : "without AMX");
-}
-
-std::string blas_name() {
-  return fmt::format("OpenBLAS sgemm ({})", openblas_get_corename());
 }
 
 double register_seconds(int threads, double flops, const std::function<double()>& now) {

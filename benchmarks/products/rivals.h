@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "runtime/core/dtype.h"
 #include "runtime/ir/op.h"
 
 namespace dstrain::bench {
@@ -20,13 +21,12 @@ struct Operands {
 std::function<void()> dnnl_matmul(OpKind op, int64_t rows, int64_t in, int64_t out,
                                   const Operands& operands);
 
-// One cblas_sgemm on plain row-major operands.
-std::function<void()> blas_sgemm(OpKind op, int64_t rows, int64_t in, int64_t out,
-                                 const Operands& operands);
+// One dnnl_sgemm of it on plain row-major f32 operands.
+std::function<void()> library_sgemm(OpKind op, int64_t rows, int64_t in, int64_t out,
+                                    const Operands& operands);
 
-// The library and the code it has picked for this CPU, in words.
-std::string dnnl_name();
-std::string blas_name();
+// What is called for operands of `dtype`, in words.
+std::string library_name(DType dtype);
 
 // Seconds for `flops` of bf16 work on registers alone (AMX tiles, or AVX512_BF16 without them) on each
 // of `threads` threads; 0 where the CPU has neither.

@@ -1,4 +1,4 @@
-// The CPU's kernels: products on AMX tiles or from oneDNN, the rest our own SIMD bodies.
+// The CPU's kernels: products, attention, and SIMD bodies of the rest.
 #pragma once
 
 #include <memory>

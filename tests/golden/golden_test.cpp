@@ -141,6 +141,27 @@ TEST_CASE("two, three and four ranks agree with one") {
   }
 }
 
+TEST_CASE("a run has the same bits on any number of threads") {
+  const Case golden = generated_case();
+  const std::string dtype = GENERATE("fp32", "bf16", "fp16");
+  CAPTURE(golden.name, dtype);
+  const Scratch scratch;
+  json config = golden.config;
+  config["dstrain"]["steps"] = 5;
+  if (dtype != "fp32") config[dtype] = {{"enabled", true}};
+  std::string expected;
+  for (const int threads : {1, 2, 3, 4}) {
+    CAPTURE(threads);
+    ::setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
+    const Run run =
+        train(golden, config, scratch, fmt::format("threads{}", threads), rank_argument(1));
+    const std::string weights = read_bytes(run.output / "model.safetensors");
+    if (expected.empty()) expected = weights;
+    CHECK(weights == expected);
+  }
+  ::unsetenv("OMP_NUM_THREADS");
+}
+
 TEST_CASE("a repeated run, and a resumed one, are bitwise the same") {
   const Case golden = generated_case();
   const auto [ranks, dtype] =

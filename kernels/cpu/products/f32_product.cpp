@@ -2,7 +2,6 @@
 
 #include "kernels/cpu/products/convert.h"
 #include "kernels/cpu/products/sgemm.h"
-#include "kernels/cpu/products/thread_scope.h"
 
 namespace dstrain {
 namespace {
@@ -13,7 +12,6 @@ class F32Product final : public Kernel {
 
   void run(const KernelCall& call) const override {
     const Product& p = product_;
-    const ThreadScope scope(p.threads);
     SgemmCall gemm;
     gemm.m = p.m();
     gemm.n = p.n();
@@ -27,6 +25,8 @@ class F32Product final : public Kernel {
     gemm.b_stride = p.in_features;
     gemm.c_stride = p.n();
     gemm.accumulate = p.op == OpKind::linear_weight_grad && call.accumulate;
+    gemm.threads = p.threads;
+    gemm.workspace = call.workspace.as<float>();
     sgemm(gemm);
     if (p.bias || p.relu) {
       const void* bias = p.bias ? call.in[2].data : nullptr;
@@ -40,6 +40,10 @@ class F32Product final : public Kernel {
 };
 
 }  // namespace
+
+int64_t f32_product_workspace_bytes(const Product& p) {
+  return sgemm_workspace_floats(p.m(), p.n(), p.k(), p.threads) * size_of(DType::f32);
+}
 
 std::unique_ptr<Kernel> make_f32_product(const Product& product) {
   return std::make_unique<F32Product>(product);

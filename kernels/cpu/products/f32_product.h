@@ -7,6 +7,7 @@
 
 namespace dstrain {
 
+int64_t f32_product_workspace_bytes(const Product& product);
 std::unique_ptr<Kernel> make_f32_product(const Product& product);
 
 }  // namespace dstrain

@@ -1,9 +1,9 @@
 #include "kernels/cpu/products/products.h"
 
-#include "kernels/cpu/products/dnnl_product.h"
 #include "kernels/cpu/products/f32_product.h"
 #include "kernels/cpu/products/panel_product.h"
 #include "kernels/cpu/products/wide_product.h"
+#include "kernels/cpu/simd/simd.h"
 #include "kernels/problems/product.h"
 #include "runtime/core/error.h"
 #include "runtime/core/isa.h"
@@ -11,12 +11,12 @@
 namespace dstrain {
 namespace {
 
-enum class Body { f32, panels, dnnl, wide };
+enum class Body { f32, panels, wide };
 
 Body body_of(const Product& p) {
+  limit_highway_targets();
   if (p.dtype == DType::f32) return Body::f32;
   if (p.dtype == DType::bf16 && max_isa() >= Isa::avx512_bf16) return Body::panels;
-  if (max_isa() >= Isa::avx512 && dnnl_handles(p)) return Body::dnnl;
   return Body::wide;
 }
 
@@ -27,11 +27,9 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
   const Product p = product_of(spec);
   switch (body_of(p)) {
     case Body::f32:
-      return 0;
+      return f32_product_workspace_bytes(p);
     case Body::panels:
       return panel_product_workspace_bytes(p);
-    case Body::dnnl:
-      return dnnl_product_workspace_bytes(p);
     case Body::wide:
       return wide_product_workspace_bytes(p);
   }
@@ -58,8 +56,6 @@ std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
       return make_f32_product(p);
     case Body::panels:
       return make_panel_product(p);
-    case Body::dnnl:
-      return make_dnnl_product(p);
     case Body::wide:
       return make_wide_product(p);
   }

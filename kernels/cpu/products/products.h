@@ -1,8 +1,7 @@
 // Matrix products of the linear layer on the CPU: linear, linear_input_grad, linear_weight_grad,
 // and pack_weight, which lays a weight out once per step for one of the first two.
-// bf16 runs on products of our own where the CPU has AMX or AVX512_BF16, else on oneDNN, as f32 does.
-// Where neither has a type (f16, bf16 at AVX2) operands are widened to an f32 product, block by block.
-// Which body runs, and in which order it adds, depends on shapes, dtypes and spec.threads only.
+// bf16 is multiplied as it is where the CPU has AMX or AVX512_BF16. Elsewhere it is widened to an f32 product,
+// block by block, as f16 is. Which body runs, and in which order it adds, depends on shapes and dtypes only.
 #pragma once
 
 #include <cstdint>

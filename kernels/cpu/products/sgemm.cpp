@@ -1,17 +1,119 @@
 #include "kernels/cpu/products/sgemm.h"
 
-#include <oneapi/dnnl/dnnl.h>
+#include <omp.h>
 
-#include "kernels/cpu/products/dnnl_library.h"
+#include <algorithm>
+
+#include "kernels/cpu/products/f32_tiles.h"
 
 namespace dstrain {
+namespace {
+
+constexpr int64_t kMostDepth = 384;  // of a stretch of k
+constexpr int64_t kMostColumns =
+    768;  // of B that a thread packs at a time: in its second-level cache
+constexpr int64_t kTilesOfRows = 8;   // of A that it packs at a time
+constexpr int64_t kPackingCost = 25;  // of an element, in multiplications
+constexpr int64_t kAlignFloats = 16;
+
+int64_t cut_into(int64_t size, int64_t most) {
+  return (size + most - 1) / most;
+}
+int64_t round_up(int64_t size, int64_t to) {
+  return cut_into(size, to) * to;
+}
+
+// Equal stretches of at most `most`; 0 of nothing.
+int64_t stretch_of(int64_t size, int64_t most) {
+  return size == 0 ? 0 : cut_into(size, cut_into(size, most));
+}
+
+// How the result is cut among threads, and what one of them works on at a time.
+struct SgemmCut {
+  int64_t row_parts = 1, column_parts = 1;
+  int64_t rows = 0, columns = 0;  // of a part, whole tiles
+
+  SgemmCut(int64_t m, int64_t n, int threads) {
+    const int64_t tile_rows = f32_tile_rows(), tile_columns = f32_tile_columns();
+    int64_t least = INT64_MAX;
+    for (int64_t across = 1; across <= threads; ++across) {
+      const int64_t r = round_up(cut_into(m, threads / across), tile_rows);
+      const int64_t c = round_up(cut_into(n, across), tile_columns);
+      const int64_t cost = r * c + kPackingCost * (r * cut_into(c, kMostColumns) + c);
+      if (cost >= least) continue;
+      least = cost;
+      rows = r;
+      columns = c;
+    }
+    row_parts = cut_into(m, rows);
+    column_parts = cut_into(n, columns);
+  }
+  int64_t parts() const { return row_parts * column_parts; }
+};
+
+// Panels of a thread, in floats.
+struct SgemmScratch {
+  int64_t b, a;
+
+  SgemmScratch(int64_t columns, int64_t k) {
+    const int64_t depth = std::min(k, kMostDepth);
+    b = round_up(std::min(columns, kMostColumns), f32_tile_columns()) * depth;
+    b = round_up(b, kAlignFloats);
+    a = round_up(kTilesOfRows * f32_tile_rows() * depth, kAlignFloats);
+  }
+  int64_t floats() const { return b + a; }
+};
+
+// Rows [row, row + rows) and columns [column, column + columns) of the result.
+void multiply_part(const SgemmCall& g, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                   float* packed_b, float* packed_a) {
+  const int64_t depth = stretch_of(g.k, kMostDepth), height = kTilesOfRows * f32_tile_rows();
+  const int64_t width = round_up(stretch_of(columns, kMostColumns), f32_tile_columns());
+  const auto part_of = [](const float* data, int64_t stride, bool depth_major, int64_t at,
+                          int64_t count, int64_t first, int64_t length) {
+    return F32Source{data + (depth_major ? first * stride + at : at * stride + first), stride,
+                     count, length, depth_major};
+  };
+  for (int64_t j = 0; j < columns; j += width) {
+    const int64_t n = std::min(width, columns - j);
+    for (int64_t first = 0; first < g.k; first += depth) {
+      const int64_t length = std::min(depth, g.k - first);
+      pack_f32_b(part_of(g.b, g.b_stride, !g.b_transposed, column + j, n, first, length), packed_b);
+      for (int64_t i = 0; i < rows; i += height) {
+        const int64_t m = std::min(height, rows - i);
+        pack_f32_a(part_of(g.a, g.a_stride, g.a_transposed, row + i, m, first, length), packed_a);
+        multiply_f32({.a = packed_a,
+                      .b = packed_b,
+                      .rows = m,
+                      .columns = n,
+                      .depth = length,
+                      .c = g.c + (row + i) * g.c_stride + column + j,
+                      .stride = g.c_stride,
+                      .add = g.accumulate || first > 0});
+      }
+    }
+  }
+}
+
+}  // namespace
 
 void sgemm(const SgemmCall& g) {
-  limit_dnnl_isa();
-  check_dnnl(
-      dnnl_sgemm(g.a_transposed ? 'T' : 'N', g.b_transposed ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a,
-                 g.a_stride, g.b, g.b_stride, g.accumulate ? 1.0f : 0.0f, g.c, g.c_stride),
-      "multiplying in f32");
+  const SgemmCut cut(g.m, g.n, g.threads);
+  const SgemmScratch scratch(cut.columns, g.k);
+#pragma omp parallel num_threads(static_cast <int>(cut.parts())) if (cut.parts() > 1)
+  for (int64_t part = omp_get_thread_num(); part < cut.parts(); part += omp_get_num_threads()) {
+    const int64_t row = part / cut.column_parts * cut.rows;
+    const int64_t column = part % cut.column_parts * cut.columns;
+    float* own = g.workspace + scratch.floats() * omp_get_thread_num();
+    multiply_part(g, row, std::min(cut.rows, g.m - row), column,
+                  std::min(cut.columns, g.n - column), own, own + scratch.b);
+  }
+}
+
+int64_t sgemm_workspace_floats(int64_t m, int64_t n, int64_t k, int threads) {
+  return std::min<int64_t>(threads,
+                           cut_into(m, f32_tile_rows()) * cut_into(n, f32_tile_columns())) *
+         SgemmScratch(n, k).floats();
 }
 
 }  // namespace dstrain

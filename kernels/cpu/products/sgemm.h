@@ -1,6 +1,6 @@
-// f32 products of oneDNN (dnnl_sgemm), on the calling thread's OpenMP threads.
-// OpenBLAS is as fast where it knows the CPU, but picks its code by the CPU's model: one newer than
-// the library gets code for the oldest, at a fifth of the speed. oneDNN goes by the CPU's features.
+// f32 products: C = A B, on OpenMP threads. An element's sum runs over k in ascending order, in stretches
+// whose length follows from k alone (each one chain of additions, added to the element when it is done).
+// So its bits depend neither on the number of threads nor on the other elements of the result.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,12 @@ struct SgemmCall {
   float* c = nullptr;
   int64_t c_stride = 0;
   bool accumulate = false;
+  int threads = 1;
+  float* workspace = nullptr;  // 64-byte aligned, of sgemm_workspace_floats()
 };
 void sgemm(const SgemmCall& call);
+
+// For products of at most these sizes.
+int64_t sgemm_workspace_floats(int64_t m, int64_t n, int64_t k, int threads);
 
 }  // namespace dstrain

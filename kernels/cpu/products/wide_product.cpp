@@ -4,7 +4,6 @@
 
 #include "kernels/cpu/products/convert.h"
 #include "kernels/cpu/products/sgemm.h"
-#include "kernels/cpu/products/thread_scope.h"
 
 namespace dstrain {
 namespace {
@@ -24,6 +23,29 @@ Tiling tiling_of(const Product& p) {
   return {std::min(p.rows, kPanelRows), std::min(p.out_features, chunk)};
 }
 
+// Of the widened blocks; a multiple of a cache line.
+int64_t wide_floats(const Product& p, const Tiling& t) {
+  constexpr int64_t kLine = 16;
+  int64_t floats = 0;
+  if (p.op == OpKind::linear) {
+    floats = (t.chunk + t.panel) * p.in_features + t.panel * t.chunk;
+  } else if (p.op == OpKind::linear_input_grad) {
+    floats = (t.chunk + p.rows) * p.in_features + t.panel * t.chunk;
+  } else {
+    floats = t.panel * (p.in_features + t.chunk);
+  }
+  return (floats + kLine - 1) / kLine * kLine;
+}
+
+// What the f32 products of the blocks need.
+int64_t multiply_floats(const Product& p, const Tiling& t) {
+  const int64_t k = p.in_features;
+  if (p.op == OpKind::linear) return sgemm_workspace_floats(t.panel, t.chunk, k, p.threads);
+  if (p.op == OpKind::linear_input_grad)
+    return sgemm_workspace_floats(t.panel, k, t.chunk, p.threads);
+  return sgemm_workspace_floats(t.chunk, k, t.panel, p.threads);
+}
+
 // A matrix whose rows and columns are cut into blocks.
 struct Matrix {
   char* data;
@@ -40,7 +62,6 @@ class WideProduct final : public Kernel {
   explicit WideProduct(const Product& product) : p_(product), tiling_(tiling_of(product)) {}
 
   void run(const KernelCall& call) const override {
-    const ThreadScope scope(p_.threads);
     if (p_.op == OpKind::linear) {
       forward(call);
     } else if (p_.op == OpKind::linear_input_grad) {
@@ -59,6 +80,12 @@ class WideProduct final : public Kernel {
     for (int64_t at = 0; at < size; at += step) body(at, std::min(step, size - at));
   }
 
+  void multiply(SgemmCall gemm, const KernelCall& call) const {
+    gemm.threads = p_.threads;
+    gemm.workspace = call.workspace.as<float>() + wide_floats(p_, tiling_);
+    sgemm(gemm);
+  }
+
   void forward(const KernelCall& call) const {
     const int64_t k = p_.in_features, n = p_.out_features;
     const Matrix x = matrix(call.in[0], k), weight = matrix(call.in[1], k);
@@ -71,7 +98,7 @@ class WideProduct final : public Kernel {
       const void* bias = p_.bias ? call.in[2].as<char>() + n0 * size_of(p_.dtype) : nullptr;
       blocks(p_.rows, tiling_.panel, [&](int64_t r0, int64_t rows) {
         widen(x.at(r0, 0), rows, k, wide_x, k, p_.threads);
-        sgemm({rows, columns, k, wide_x, k, false, wide_weight, k, true, wide_y, columns, false});
+        multiply({rows, columns, k, wide_x, k, false, wide_weight, k, true, wide_y, columns}, call);
         finish(wide_y, columns, rows, columns, bias, p_.relu, y.at(r0, n0), p_.threads);
       });
     });
@@ -88,8 +115,9 @@ class WideProduct final : public Kernel {
       widen(weight.at(n0, 0), columns, k, wide_weight, k, p_.threads);
       blocks(p_.rows, tiling_.panel, [&](int64_t r0, int64_t rows) {
         widen(d_y.at(r0, n0), rows, columns, wide_d_y, columns, p_.threads);
-        sgemm({rows, k, columns, wide_d_y, columns, false, wide_weight, k, false, wide_d_x + r0 * k,
-               k, n0 > 0});
+        multiply({rows, k, columns, wide_d_y, columns, false, wide_weight, k, false,
+                  wide_d_x + r0 * k, k, n0 > 0},
+                 call);
       });
     });
     finish(wide_d_x, k, p_.rows, k, nullptr, false, d_x.at(0, 0), p_.threads);
@@ -105,8 +133,9 @@ class WideProduct final : public Kernel {
       widen(x.at(r0, 0), rows, k, wide_x, k, p_.threads);
       blocks(n, tiling_.chunk, [&](int64_t n0, int64_t columns) {
         widen(d_y.at(r0, n0), rows, columns, wide_d_y, columns, p_.threads);
-        sgemm({columns, k, rows, wide_d_y, columns, true, wide_x, k, false, d_weight + n0 * k, k,
-               call.accumulate || r0 > 0});
+        multiply({columns, k, rows, wide_d_y, columns, true, wide_x, k, false, d_weight + n0 * k, k,
+                  call.accumulate || r0 > 0},
+                 call);
       });
     });
   }
@@ -119,15 +148,7 @@ class WideProduct final : public Kernel {
 
 int64_t wide_product_workspace_bytes(const Product& p) {
   const Tiling t = tiling_of(p);
-  int64_t floats = 0;
-  if (p.op == OpKind::linear) {
-    floats = (t.chunk + t.panel) * p.in_features + t.panel * t.chunk;
-  } else if (p.op == OpKind::linear_input_grad) {
-    floats = (t.chunk + p.rows) * p.in_features + t.panel * t.chunk;
-  } else {
-    floats = t.panel * (p.in_features + t.chunk);
-  }
-  return floats * size_of(DType::f32);
+  return (wide_floats(p, t) + multiply_floats(p, t)) * size_of(DType::f32);
 }
 
 std::unique_ptr<Kernel> make_wide_product(const Product& product) {

@@ -85,11 +85,15 @@ TEST_CASE("bf16 products are our own where the processor multiplies bf16") {
   }
 }
 
-TEST_CASE("bf16 products of our own have the same bits with any number of threads and rows") {
-  if (!own(DType::bf16)) return;
-  for (const Size& s : sizes()) {
-    const Operands o(s, DType::bf16, gaussian);
-    Guarded y({s.rows, s.out}, DType::bf16), d_x({s.rows, s.in}, DType::bf16);
+TEST_CASE("products have the same bits with any number of threads and rows") {
+  const DType dtype = GENERATE(DType::f32, DType::bf16, DType::f16);
+  std::vector<Size> all = sizes();
+  for (const Size& s : {Size{13, 385, 31}, Size{770, 65, 33}, Size{25, 769, 1537},
+                        Size{61, 400, 97}, Size{513, 129, 3}, Size{1, 1153, 700}})
+    all.push_back(s);
+  for (const Size& s : all) {
+    const Operands o(s, dtype, gaussian);
+    Guarded y({s.rows, s.out}, dtype), d_x({s.rows, s.in}, dtype);
     Guarded d_w({s.out, s.in}, DType::f32);
     const auto run = [&](int threads, Guarded& to_y, Guarded& to_d_x, Guarded& to_d_w) {
       parity::run_kernel(kBodies, relu_call(threads), {&o.x, &o.w, &o.bias}, {&to_y});
@@ -99,18 +103,18 @@ TEST_CASE("bf16 products of our own have the same bits with any number of thread
                          {&to_d_w});
     };
     run(1, y, d_x, d_w);
-    for (const int threads : {2, 3, 7}) {
-      Guarded again({s.rows, s.out}, DType::bf16), d_x_again({s.rows, s.in}, DType::bf16);
+    for (const int threads : {2, 3, 4, 7}) {
+      Guarded again({s.rows, s.out}, dtype), d_x_again({s.rows, s.in}, dtype);
       Guarded d_w_again({s.out, s.in}, DType::f32);
       run(threads, again, d_x_again, d_w_again);
-      parity::require_same_bits(describe("linear", DType::bf16, s), y, again);
-      parity::require_same_bits(describe("input grad", DType::bf16, s), d_x, d_x_again);
-      parity::require_same_bits(describe("weight grad", DType::bf16, s), d_w, d_w_again);
+      parity::require_same_bits(describe("linear", dtype, s), y, again);
+      parity::require_same_bits(describe("input grad", dtype, s), d_x, d_x_again);
+      parity::require_same_bits(describe("weight grad", dtype, s), d_w, d_w_again);
     }
     Values first_row = o.x.values();
     first_row.resize(static_cast<size_t>(s.in));
-    const Guarded x({1, s.in}, DType::bf16, first_row);
-    Guarded alone({1, s.out}, DType::bf16);
+    const Guarded x({1, s.in}, dtype, first_row);
+    Guarded alone({1, s.out}, dtype);
     parity::run_kernel(kBodies, relu_call(), {&x, &o.w, &o.bias}, {&alone});
     REQUIRE(alone.raw() == y.raw().substr(0, alone.raw().size()));
   }

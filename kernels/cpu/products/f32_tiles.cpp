@@ -1,0 +1,201 @@
+#include "kernels/cpu/products/f32_tiles.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/products/f32_tiles.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Floats = hn::ScalableTag<float>;
+using FloatVec = hn::Vec<Floats>;
+
+constexpr int kFloats = static_cast<int>(hn::MaxLanes(Floats()));
+// As many sums as there are registers for, beside two of B and one of A.
+constexpr int kTileRows = kFloats == 16 ? 12 : kFloats == 8 ? 6 : 4;
+constexpr int kTileColumns = 2 * kFloats;
+constexpr int64_t kLine = 16;  // numbers of a cache line
+constexpr int64_t kRowsAhead =
+    6;  // that are asked for: they lie too far apart for the processor to guess
+
+// Four rows of four numbers, their columns as rows, `step` apart.
+HWY_ATTR inline void transpose_four(const float* from, int64_t stride, float* to, int64_t step) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int64_t i = 0; i < 4; ++i)
+    for (int64_t k = 0; k < 4; ++k) to[k * step + i] = from[i * stride + k];
+#else
+  const hn::FixedTag<float, 4> d;
+  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
+  const auto r2 = hn::LoadU(d, from + 2 * stride), r3 = hn::LoadU(d, from + 3 * stride);
+  const auto low01 = hn::InterleaveLower(d, r0, r1), high01 = hn::InterleaveUpper(d, r0, r1);
+  const auto low23 = hn::InterleaveLower(d, r2, r3), high23 = hn::InterleaveUpper(d, r2, r3);
+  hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, to);
+  hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, to + step);
+  hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, to + 2 * step);
+  hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, to + 3 * step);
+#endif
+}
+
+// A panel of `width` out of `count` rows of `depth` numbers.
+template <int width>
+HWY_ATTR void pack_rows(const float* from, int64_t stride, int64_t count, int64_t depth,
+                        float* to) {
+  static_assert(width % 2 == 0);
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const float* rows = from + i * stride;
+    int64_t k = 0;
+    for (; k + kLine <= depth; k += kLine) {
+      for (int64_t j = 4; j < 8; ++j) __builtin_prefetch(rows + j * stride + k);
+      for (int64_t part = 0; part < kLine; part += 4)
+        transpose_four(rows + k + part, stride, to + (k + part) * width + i, width);
+    }
+    for (; k + 4 <= depth; k += 4) transpose_four(rows + k, stride, to + k * width + i, width);
+    for (; k < depth; ++k)
+      for (int64_t j = 0; j < 4; ++j) to[k * width + i + j] = rows[j * stride + k];
+  }
+  for (; i < width; ++i)
+    for (int64_t k = 0; k < depth; ++k) to[k * width + i] = i < count ? from[i * stride + k] : 0.0f;
+}
+
+template <int width>
+HWY_ATTR void pack_panels(const F32Source& s, float* to) {
+  const int64_t panel = width * s.depth, whole = s.extent / width * width;
+  if (!s.depth_major) {
+    for (int64_t at = 0; at < s.extent; at += width, to += panel)
+      pack_rows<width>(s.data + at * s.stride, s.stride, std::min<int64_t>(width, s.extent - at),
+                       s.depth, to);
+    return;
+  }
+  for (int64_t k = 0; k < s.depth; ++k) {
+    const float* from = s.data + k * s.stride;
+    float* row = to + k * width;
+    for (int64_t at = 0; at < s.extent; at += kLine)
+      __builtin_prefetch(from + kRowsAhead * s.stride + at);
+    for (int64_t at = 0; at < whole; at += width, row += panel) std::copy_n(from + at, width, row);
+    if (whole < s.extent)
+      std::fill(std::copy(from + whole, from + s.extent, row), row + width, 0.0f);
+  }
+}
+
+// Adds the first `count` lanes of v to c, or writes them.
+HWY_ATTR inline void put(FloatVec v, float* c, int64_t count, bool add) {
+  const Floats d;
+  if (count >= kFloats) {
+    if (add) v = hn::Add(hn::LoadU(d, c), v);
+    return hn::StoreU(v, d, c);
+  }
+  HWY_ALIGN float lanes[kFloats];
+  hn::Store(v, d, lanes);
+  for (int64_t i = 0; i < count; ++i) c[i] = add ? c[i] + lanes[i] : lanes[i];
+}
+
+// `rows` rows of a tile, of `vectors` vectors of columns.
+template <int rows, int vectors>
+HWY_ATTR void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t depth,
+                            float* HWY_RESTRICT c, int64_t stride, int64_t columns, bool add) {
+  const Floats d;
+  FloatVec sums[rows][vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+    __builtin_prefetch(c + i * stride, 1);
+    __builtin_prefetch(c + i * stride + columns - 1, 1);
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) sums[i][v] = hn::Zero(d);
+  }
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < depth; ++k, a += kTileRows, b += kTileColumns) {
+    FloatVec right[vectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) right[v] = hn::Load(d, b + v * kFloats);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const FloatVec left = hn::Set(d, a[i]);
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) sums[i][v] = hn::MulAdd(left, right[v], sums[i][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v)
+      put(sums[i][v], c + i * stride + v * kFloats, columns - v * kFloats, add);
+  }
+}
+
+// The rows of a tile that the result has, as few at a time as leave nothing out.
+template <int rows>
+HWY_ATTR void multiply_rows(const float* a, const float* b, int64_t wanted, int64_t depth, float* c,
+                            int64_t stride, int64_t columns, bool add) {
+  if constexpr (rows > 1) {
+    constexpr int most = (rows + 1) / 2;
+    if (wanted <= most) return multiply_rows<most>(a, b, wanted, depth, c, stride, columns, add);
+    if (wanted < rows) {
+      multiply_rows<most>(a, b, most, depth, c, stride, columns, add);
+      return multiply_rows<rows - most>(a + most, b, wanted - most, depth, c + most * stride,
+                                        stride, columns, add);
+    }
+  }
+  if (columns > kFloats)
+    multiply_tile<rows, 2>(a, b, depth, c, stride, columns, add);
+  else
+    multiply_tile<rows, 1>(a, b, depth, c, stride, columns, add);
+}
+
+void multiply_panels_of(const F32Tiles& t) {
+  for (int64_t i = 0; i < t.rows; i += kTileRows)
+    for (int64_t j = 0; j < t.columns; j += kTileColumns)
+      multiply_rows<kTileRows>(
+          t.a + i * t.depth, t.b + j * t.depth, std::min<int64_t>(kTileRows, t.rows - i), t.depth,
+          t.c + i * t.stride + j, t.stride, std::min<int64_t>(kTileColumns, t.columns - j), t.add);
+}
+
+void pack_a_panels(const F32Source& a, float* to) {
+  pack_panels<kTileRows>(a, to);
+}
+void pack_b_panels(const F32Source& b, float* to) {
+  pack_panels<kTileColumns>(b, to);
+}
+int64_t tile_rows() {
+  return kTileRows;
+}
+int64_t tile_columns() {
+  return kTileColumns;
+}
+
+}  // namespace
+}  // namespace dstrain::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain {
+
+HWY_EXPORT(multiply_panels_of);
+HWY_EXPORT(pack_a_panels);
+HWY_EXPORT(pack_b_panels);
+HWY_EXPORT(tile_rows);
+HWY_EXPORT(tile_columns);
+
+int64_t f32_tile_rows() {
+  return HWY_DYNAMIC_DISPATCH(tile_rows)();
+}
+int64_t f32_tile_columns() {
+  return HWY_DYNAMIC_DISPATCH(tile_columns)();
+}
+void pack_f32_a(const F32Source& a, float* to) {
+  HWY_DYNAMIC_DISPATCH(pack_a_panels)(a, to);
+}
+void pack_f32_b(const F32Source& b, float* to) {
+  HWY_DYNAMIC_DISPATCH(pack_b_panels)(b, to);
+}
+void multiply_f32(const F32Tiles& tiles) {
+  HWY_DYNAMIC_DISPATCH(multiply_panels_of)(tiles);
+}
+
+}  // namespace dstrain
+#endif  // HWY_ONCE
