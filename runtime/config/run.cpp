@@ -131,7 +131,37 @@ void solve_run(Job& job, Values& values, Problems& problems, const Facts& facts,
   }
 }
 
+namespace {
+
+constexpr int64_t kMostLayers = 2048;
+constexpr int64_t kMostLayerPasses = int64_t{1} << 18;
+
+// A plan lists every instruction of a step, layer by layer and micro-batch by micro-batch: its size, and the
+// time that planning takes, are bounded here.
+void check_plan_size(const Job& job, Problems& problems) {
+  const int64_t layers = job.model.n_layer,
+                micro_batches = std::max<int64_t>(job.batch.accumulation, 1);
+  if (layers > kMostLayers)
+    problems.error(
+        "dstrain.model.n_layer",
+        fmt::format("{} layers are more than the {} that a plan can hold: use fewer, wider "
+                    "layers",
+                    layers, kMostLayers));
+  else if (micro_batches > kMostLayerPasses / std::max<int64_t>(layers, 1))
+    problems.error(
+        "gradient_accumulation_steps",
+        fmt::format(
+            "{} micro-batches a step through {} layer{} are more than the {} passes through a "
+            "layer that a plan can hold: at most {} micro-batches; use a larger "
+            "train_micro_batch_size_per_gpu, or a smaller train_batch_size",
+            micro_batches, layers, layers == 1 ? "" : "s", kMostLayerPasses,
+            kMostLayerPasses / std::max<int64_t>(layers, 1)));
+}
+
+}  // namespace
+
 void check_sizes(const Job& job, Problems& problems) {
+  check_plan_size(job, problems);
   // In doubles, which cannot overflow; the limit leaves room for sums, paddings and bytes per element.
   constexpr double limit = 0x1p55;
   const ModelConfig& m = job.model;

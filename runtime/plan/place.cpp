@@ -3,6 +3,7 @@
 // offset that is free for their whole life.
 #include <algorithm>
 #include <climits>
+#include <numeric>
 
 #include "runtime/core/error.h"
 #include "runtime/plan/kernel_spec.h"
@@ -25,28 +26,25 @@ struct Item {
   int64_t offset = 0;
 
   bool meets(const Item& other) const { return begin <= other.end && other.begin <= end; }
-  bool live_at(int position) const { return begin <= position && position <= end; }
 };
 
 // Offsets for `items` above `base`; returns the end of the highest one.
 int64_t pack_items(std::vector<Item*> items, int64_t base) {
   std::stable_sort(items.begin(), items.end(),
                    [](const Item* a, const Item* b) { return a->bytes > b->bytes; });
-  std::vector<const Item*> placed;
+  std::vector<Item> placed;  // by offset
   int64_t top = base;
   for (Item* item : items) {
-    std::vector<std::pair<int64_t, int64_t>> taken;
-    for (const Item* other : placed)
-      if (other->meets(*item)) taken.emplace_back(other->offset, other->offset + other->bytes);
-    std::sort(taken.begin(), taken.end());
     int64_t at = base;
-    for (const auto& [begin, end] : taken) {
-      if (at + item->bytes <= begin) break;
-      at = std::max(at, align(end));
+    for (const Item& other : placed) {
+      if (at + item->bytes <= other.offset) break;
+      if (other.meets(*item)) at = std::max(at, align(other.offset + other.bytes));
     }
     item->offset = at;
     top = std::max(top, at + item->bytes);
-    placed.push_back(item);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
+                                   [](int64_t offset, const Item& i) { return offset < i.offset; }),
+                  *item);
   }
   return top;
 }
@@ -138,17 +136,22 @@ void add_peak(const std::vector<Item*>& items, int64_t base, int64_t top, ClassB
   const auto highest = std::find_if(items.begin(), items.end(),
                                     [&](const Item* i) { return i->offset + i->bytes == top; });
   check(highest != items.end(), "no buffer reaches the top of its region");
-  // Of the highest buffer's life, the position with the most live bytes.
+  // What begins and ends at each position of the highest buffer's life, and of it the position with the
+  // most live bytes.
+  const int first = (*highest)->begin, last = (*highest)->end;
+  std::vector<ClassBytes> change(static_cast<size_t>(last - first) + 2);
+  for (const Item* i : items) {
+    if (i->end < first || i->begin > last) continue;
+    const auto memory = static_cast<size_t>(i->memory);
+    change[static_cast<size_t>(std::max(i->begin, first) - first)][memory] += i->bytes;
+    change[static_cast<size_t>(std::min(i->end, last) - first) + 1][memory] -= i->bytes;
+  }
+  change.pop_back();
   int64_t best = -1;
-  ClassBytes best_classes{};
-  for (int position = (*highest)->begin; position <= (*highest)->end; ++position) {
-    ClassBytes classes{};
-    int64_t live = 0;
-    for (const Item* i : items) {
-      if (!i->live_at(position)) continue;
-      classes[static_cast<size_t>(i->memory)] += i->bytes;
-      live += i->bytes;
-    }
+  ClassBytes best_classes{}, classes{};
+  for (const ClassBytes& step : change) {
+    for (size_t c = 0; c < classes.size(); ++c) classes[c] += step[c];
+    const int64_t live = std::accumulate(classes.begin(), classes.end(), int64_t{0});
     if (live > best) {
       best = live;
       best_classes = classes;

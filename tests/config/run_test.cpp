@@ -95,6 +95,13 @@ TEST_CASE("run: what is said of values that cannot be used") {
       {ours(R"("seed": -1)"), "dstrain.seed", "error: expected an integer of at least 0, found -1"},
       {ours(R"("eval_samples": 0)"), "dstrain.eval_samples",
        "error: expected an integer of at least 1, found 0"},
+      {ours(R"("model": {"n_layer": 20000})"), "dstrain.model.n_layer",
+       "error: 20000 layers are more than the 2048 that a plan can hold: use fewer, wider layers"},
+      {R"({"gradient_accumulation_steps": 2147483647, "train_micro_batch_size_per_gpu": 1})",
+       "gradient_accumulation_steps",
+       "error: 2147483647 micro-batches a step through 12 layers are more than the 262144 passes "
+       "through a layer that a plan can hold: at most 21845 micro-batches; use a larger "
+       "train_micro_batch_size_per_gpu, or a smaller train_batch_size"},
       {ours(R"("eval_batches": 20)"), "dstrain.eval_batches",
        "refused: a validation is counted in samples, so that it does not depend on the number of "
        "ranks: give dstrain.eval_samples"},
