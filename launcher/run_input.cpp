@@ -257,10 +257,10 @@ void check_memory_here(const Job& job, int ranks_here) {
     if (least * ranks_here > static_cast<double>(offer.bytes))
       check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes,
                    offer.source, true);
-    const int64_t needed = planned_bytes(job) + kProcessOverheadBytes;
+    const int64_t needed = planned_bytes(job, ranks_here) + kProcessOverheadBytes;
     const int64_t each = offer.bytes / ranks_here;
     check_memory(needed, ranks_here, offer.bytes, offer.source, false,
-                 needed > each ? advice_to_fit(job, each - kProcessOverheadBytes) : "");
+                 needed > each ? advice_to_fit(job, each - kProcessOverheadBytes, ranks_here) : "");
   }
 }
 

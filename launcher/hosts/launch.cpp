@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "launcher/hosts/run_place.h"
 #include "launcher/machine.h"
@@ -116,9 +117,11 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   questions.words = words;
   questions.world = input.job().ranks;
   questions.files = input_files(input, config);
-  const int64_t needed = planned_bytes(input.job()) + kProcessOverheadBytes;
-  questions.check_memory = [needed](int ranks, int64_t bytes, const std::string& source) {
-    check_memory(needed, ranks, bytes, source);
+  questions.check_memory = [job = input.job(), needed = std::map<int, int64_t>()](
+                               int ranks, int64_t bytes, const std::string& source) mutable {
+    const auto [known, fresh] = needed.try_emplace(ranks);
+    if (fresh) known->second = planned_bytes(job, ranks) + kProcessOverheadBytes;
+    check_memory(known->second, ranks, bytes, source);
   };
   return questions;
 }

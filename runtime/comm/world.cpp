@@ -96,6 +96,12 @@ std::unique_ptr<Communicator> join_world(const CommOptions& options) {
     if (auto comm = join_on_board(options)) return comm;
     choice.messages = true;
   }
+  if (started_without_mpirun() && !choice.asked_for && world_size_from_environment() > kMaxRanks)
+    fail_user(
+        "{} ranks are to run on this machine, and at most {} can share its memory: use fewer "
+        "ranks{}",
+        world_size_from_environment(), kMaxRanks,
+        has_mpi() ? ", or add --launcher openmpi, whose ranks exchange messages (slower)" : "");
   if (started_without_mpirun())
     fail_user(
         "{}, and these were started without mpirun: {}, or {}",

@@ -81,6 +81,10 @@ Memory Memory::adopt(std::byte* data, int64_t bytes, std::function<void()> relea
   return m;
 }
 
+void Memory::use_small_pages() const {
+  ::madvise(data_, static_cast<size_t>(bytes_), MADV_NOHUGEPAGE);
+}
+
 void Memory::populate(int threads, const std::string& what) const {
   constexpr int64_t kChunk = 32 << 20;
   const int64_t chunks = (bytes_ + kChunk - 1) / kChunk;

@@ -39,6 +39,10 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory();
 
+  // From here on pages are of the smallest size, so that what is never touched costs nothing. For memory of
+  // which little is used.
+  void use_small_pages() const;
+
   // Makes every page present now, with `threads` threads, so that no first use waits for the kernel
   // and a machine without the memory says so here. Contents stay. Throws RunError naming `what`.
   void populate(int threads, const std::string& what) const;

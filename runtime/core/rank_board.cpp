@@ -109,6 +109,7 @@ RankBoard RankBoard::create(int ranks) {
   check(ranks > 0, "a rank board for {} ranks", ranks);
   const size_t bytes = sizeof(Header) + static_cast<size_t>(ranks) * sizeof(RankSlot);
   Memory memory = Memory::shared(static_cast<int64_t>(bytes), "the rank board");
+  memory.use_small_pages();
   auto* header = new (memory.data()) Header;
   header->ranks = ranks;
   for (int rank = 0; rank < ranks; ++rank)  // default-initialised: the large arrays stay untouched
@@ -124,6 +125,7 @@ RankBoard RankBoard::attach(const std::string& address) {
   if (bytes < static_cast<int64_t>(sizeof(Header)))
     fail_run("'{}' is not the address of a rank board (too few bytes)", address);
   RankBoard board(Memory::open_peer(pid, static_cast<int>(descriptor), bytes));
+  board.memory_.use_small_pages();
   const Header& header = board.header();
   const int64_t slots =
       (bytes - static_cast<int64_t>(sizeof(Header))) / static_cast<int64_t>(sizeof(RankSlot));

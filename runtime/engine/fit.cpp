@@ -81,8 +81,11 @@ double step_seconds(const Plan& plan, const std::string& device) {
 
 class Planner {
  public:
-  explicit Planner(const Job& job)
-      : job_(job), library_(make_planning_library(job.device)), seconds_(plan(job).seconds) {}
+  explicit Planner(const Job& job, int ranks_on_host = 0)
+      : job_(job),
+        threads_(threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks)),
+        library_(make_planning_library(job.device)),
+        seconds_(plan(job).seconds) {}
 
   Variant variant(const std::vector<const Change*>& changes) const {
     Job job = job_;
@@ -101,12 +104,12 @@ class Planner {
     double seconds;
   };
   Planned plan(const Job& job) const {
-    const RankPlan planned =
-        make_rank_plan(job, {0, job.ranks}, *library_, threads_per_rank(job.ranks));
+    const RankPlan planned = make_rank_plan(job, {0, job.ranks}, *library_, threads_);
     return {planned.memory.total(), step_seconds(planned.train, job.device)};
   }
 
   const Job& job_;
+  int threads_;
   std::unique_ptr<KernelLibrary> library_;
   double seconds_;
 };
@@ -147,8 +150,8 @@ std::vector<Variant> single_changes(const Job& job) {
   return variants;
 }
 
-std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, size_t most) {
-  const Planner planner(job);
+std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, size_t most, int ranks_on_host) {
+  const Planner planner(job, ranks_on_host);
   const std::vector<Axis> axes = axes_of(job);
   std::vector<Variant> fitting;
   for (size_t count = 1; count <= axes.size() && fitting.size() < most; ++count) {
@@ -163,9 +166,9 @@ std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, size_t most) {
   return fitting;
 }
 
-std::string advice_to_fit(const Job& job, int64_t offered) {
+std::string advice_to_fit(const Job& job, int64_t offered, int ranks_on_host) {
   std::vector<std::string> ways;
-  for (const Variant& v : ways_to_fit(job, offered))
+  for (const Variant& v : ways_to_fit(job, offered, 3, ranks_on_host))
     ways.push_back(fmt::format("{} ({})", v.settings, bytes_text(static_cast<double>(v.bytes))));
   if (ways.empty())
     return "no ZeRO stage, recompute or smaller micro-batch makes it fit: use a smaller model or "
@@ -199,7 +202,7 @@ void check_device_memory(const Job& job, const MemoryTable& memory, const Device
         bytes_text(static_cast<double>(needed) * sharing), sharing, sharing == 1 ? "" : "s",
         bytes_text(static_cast<double>(needed)), bytes_text(static_cast<double>(has.free)),
         device.name(), bytes_text(static_cast<double>(has.total)),
-        advice_to_fit(job, has.free / sharing - reserve));
+        advice_to_fit(job, has.free / sharing - reserve, ranks_on_this_host_from_environment()));
   for (size_t r = 0; r < all.size(); ++r)
     if (all[r] != 0)
       fail_user("rank {}'s GPU has too little free memory; its own message says more", r);

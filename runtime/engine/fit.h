@@ -22,11 +22,12 @@ struct Variant {
 std::vector<Variant> single_changes(const Job& job);
 
 // At most `most` ways to fit a rank into `offered` bytes, cheapest in time first: of one change, where
-// that gives too few of two, and then of three.
-std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, size_t most = 3);
+// that gives too few of two, and then of three. `ranks_on_host`: as planned_bytes() takes it.
+std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, size_t most = 3,
+                                 int ranks_on_host = 0);
 
 // The same as half a sentence: "to fit, add --set ... (1.2 GB), or ..."; what else helps where none does.
-std::string advice_to_fit(const Job& job, int64_t offered);
+std::string advice_to_fit(const Job& job, int64_t offered, int ranks_on_host = 0);
 
 // A table of single_changes().
 std::string changes_text(const Job& job);

@@ -37,8 +37,9 @@ RunOutcome train(const Job& job, const Dataset& dataset, RunContext& ctx);
 inline constexpr int64_t kProcessOverheadBytes = int64_t{160} << 20;
 
 // Bytes that one rank of `job` needs (the largest rank's), from the plan alone; and the bytes the
-// machine offers are compared by the launcher before anything is allocated.
-int64_t planned_bytes(const Job& job);
+// machine offers are compared by the launcher before anything is allocated. `ranks_on_host`: those that share
+// its host's cores, 0 for all of the job; fewer have more threads each, and so larger workspaces.
+int64_t planned_bytes(const Job& job, int ranks_on_host = 0);
 
 // The plan of `rank` as text or JSON (contract: `dstrain plan`). Pure: no device, no data, no MPI.
 std::string plan_text(const Job& job, int rank);

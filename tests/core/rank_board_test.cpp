@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -67,6 +70,30 @@ TEST_CASE("names of several plans stand one after the other") {
   CHECK(slot.current_instruction() == "c");
   slot.publish(3);
   CHECK(slot.current_instruction() == "instruction 3");
+}
+
+// The flags that the kernel has for the mapping that holds `address`.
+std::string mapping_flags(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2)
+      inside = begin <= wanted && wanted < end;
+    if (inside && line.starts_with("VmFlags:")) return line + " ";
+  }
+  return "";
+}
+
+TEST_CASE("a board takes no huge pages, neither where it is made nor where it is opened") {
+  const RankBoard board = RankBoard::create(8);
+  const RankBoard opened = RankBoard::attach(board.address());
+  for (const RankBoard* b : {&board, &opened}) {
+    const std::string flags = mapping_flags(&b->slot(0));
+    if (flags.empty()) continue;  // a kernel without huge pages
+    CHECK(flags.find(" nh ") != std::string::npos);
+  }
 }
 
 TEST_CASE("names that do not fit are known by their number") {
