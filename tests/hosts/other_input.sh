@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Another configuration or other data on one of two hosts, where nothing but the ranks themselves compares them:
+# under --no_ssh_check and under the user's own mpirun. Nothing is trained, and one line says what differs where.
+#   tests/hosts/other_input.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+
+hosts_up 2
+cd "$HOSTS_DIR"
+training_files
+hosts_file 2 2 >hosts
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+export OMP_WAIT_POLICY=passive
+
+# refused NAME PATTERN COMMAND...
+refused() {
+  local name=$1 pattern=$2 status=0
+  shift 2
+  hosts_on node1 "$@" >"$name.log" 2>&1 || status=$?
+  ((status == 1)) || fail "$name: exit status $status" "$name.log"
+  [[ $(grep -c 'dstrain: error: ' "$name.log") == 1 ]] || fail "$name: not one error" "$name.log"
+  grep -qE "dstrain: error: (node[12]: )?ranks 2-3 on node2 would compute another run than rank 0 on node1: $pattern" \
+    "$name.log" || fail "$name: not '$pattern'" "$name.log"
+  ! grep -q 'step=' "$name.log" || fail "$name: it trains" "$name.log"
+  echo "$name: $(grep 'dstrain: error: ' "$name.log")"
+}
+
+# Each host has files of its own under the same name.
+for host in node1 node2; do
+  cp text.txt "$host/own/text.txt"
+  cp c.json "$host/own/c.json"
+done
+sed -i 's/"lr": 1e-3/"lr": 2e-3/' node2/own/c.json
+echo more >>node2/own/text.txt
+
+for way in 'mpirun --hostfile hosts -np 4 --bind-to none -x OMP_NUM_THREADS -x OMP_WAIT_POLICY' ''; do
+  options=()
+  [[ -n $way ]] || options=(--hostfile hosts --no_ssh_check)
+  # shellcheck disable=SC2086
+  refused "configuration${way:+_mpirun}" 'optimizer\.params\.lr: 0\.002 there, 0\.001 here' \
+    $way "$dstrain" --config "$HOSTS_OWN/c.json" --output out "${options[@]}"
+  # shellcheck disable=SC2086
+  refused "data${way:+_mpirun}" 'data \(text\.txt\): [0-9]+ bytes, .* there, [0-9]+ bytes, .* here' \
+    $way "$dstrain" --config c.json --data "$HOSTS_OWN/text.txt" --output out "${options[@]}"
+done
