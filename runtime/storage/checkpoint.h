@@ -34,8 +34,8 @@ int64_t checkpoint_bytes(const StateRegister& state, Communicator& comm);
 struct CheckpointInfo {
   std::string dir;
   int ranks = 0;  // that saved it
-  CheckpointLabel label;
-  std::vector<std::string> passed_over;  // newer ones of its folder, each with the reason
+  CheckpointLabel label = {};
+  std::vector<std::string> passed_over = {};  // newer ones of its folder, each with the reason
 };
 
 // Looks at a checkpoint before any of its values are read; throws what is wrong with it for this run.

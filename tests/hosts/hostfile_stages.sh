@@ -30,6 +30,11 @@ done
 hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output stopped --steps 100000 >stopped.log 2>&1 &
 run=$!
 hosts_wait_until 'three steps are done' grep -q '^step=3 ' stopped.log
+# Its output directory is its own while it lives.
+status=0
+hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output stopped --overwrite >second.log 2>&1 || status=$?
+((status == 1)) && grep -q 'dstrain: error: the output directory stopped is in use by another run (pid ' second.log ||
+  fail "a second run in a directory in use: status $status" second.log
 # Agents are heard while ranks keep all cores busy: they come first.
 for process in $(hosts_pids node2 "$dstrain"); do
   words=$(tr '\0' ' ' 2>/dev/null <"/proc/$process/cmdline") || continue

@@ -36,6 +36,27 @@ TEST_CASE(
   CHECK(third.wait() == 0);
 }
 
+TEST_CASE("ranks of a user's mpirun have the directory as a launching process has it") {
+  const RunFolder place;
+  const Environment root = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                            {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  const auto by_mpirun = [&](const std::string& options) {
+    return place.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
+                       " --config c.json " +
+                           place.token() + options,
+                       root);
+  };
+  const std::string error =
+      "the output directory " + place.path("out") + " is in use by another run";
+  const std::string endless = " --steps 100000000 --set steps_per_print=2";
+  const bool mpirun_first = GENERATE(true, false);
+  RunningProgram first = mpirun_first ? by_mpirun(endless) : place.train(endless);
+  REQUIRE(wait_until([&] { return first.wrote("step=6 "); }, 60));
+  RunningProgram second = mpirun_first ? place.train("--num_gpus 2") : by_mpirun(" --overwrite");
+  CHECK(second.wait(60) == 1);
+  CHECK(only_error(second.text()).starts_with(error));
+}
+
 TEST_CASE(
     "checkpoints of another run are removed only where that is said, and only once the run "
     "starts") {
