@@ -36,6 +36,16 @@ TEST_CASE("a DSTRAIN_COMM that means nothing is refused, with what is expected")
                       start + "'hosts:0,1', expected a host for each of 4 ranks");
 }
 
+TEST_CASE("more ranks than can share a machine's memory are told how many can") {
+  ::setenv(kWorldSizeVariable, "257", 1);
+  ::setenv(kWorldRankVariable, "0", 1);
+  CHECK_THROWS_WITH(make_communicator(), Catch::Contains("257 ranks") &&
+                                             Catch::Contains("at most 256 can share") &&
+                                             Catch::Contains("use fewer ranks"));
+  ::unsetenv(kWorldSizeVariable);
+  ::unsetenv(kWorldRankVariable);
+}
+
 TEST_CASE("outside of mpirun a process is alone") {
   REQUIRE(make_communicator()->size() == 1);
 }
