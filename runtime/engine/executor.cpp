@@ -318,7 +318,7 @@ void Executor::report_non_finite(const StepState& s) {
   const std::string what = fmt::format(
       "step {}: loss {}, gradient norm {}{}", s.step,
       number_text(s.loss_sum / static_cast<double>(s.targets)), number_text(s.grad_norm),
-      skipped_in_a_row_ > 1 ? fmt::format(" and {} steps in a row had to be skipped "
+      skipped_in_a_row_ > 1 ? fmt::format(", {} steps in a row were skipped "
                                           "(dstrain.max_skipped_steps)",
                                           skipped_in_a_row_)
                             : "");

@@ -63,9 +63,12 @@ const RunFacts& Trainer::facts() {
 void Trainer::begin_line() {
   line_ = resumed_ ? branch_of(resumed_->label.line, state_.step, ctx_.job) : new_lineage(ctx_.job);
   if (job_.overwrite && !resumed_here()) remove_checkpoints(job_.output);
-  for (const std::string& name :
-       continue_line(job_.output, line_, state_.step, resumed_ ? resumed_->dir : ""))
-    log::info("set aside as {}, which this run does not go on from", name);
+  const std::vector<std::string> aside =
+      continue_line(job_.output, line_, state_.step, resumed_ ? resumed_->dir : "");
+  if (!aside.empty())
+    log::info("set aside, as this run does not go on from {}: {}{}",
+              aside.size() == 1 ? "it" : "them", aside.front(),
+              aside.size() == 1 ? "" : fmt::format(" and {} more", aside.size() - 1));
 }
 
 void Trainer::save_checkpoint() {

@@ -236,7 +236,7 @@ TEST_CASE("a run whose gradients are never finite again ends, naming step and te
   CHECK(program.wait(60) == 2);
   const std::string error = only_error(program.text());
   CAPTURE(program.text());
-  CHECK(has(error, "and 5 steps in a row had to be skipped (dstrain.max_skipped_steps)"));
+  CHECK(has(error, ", 5 steps in a row were skipped (dstrain.max_skipped_steps)"));
   CHECK(has(error, "the first gradient with a non-finite value is "));
   CHECK_FALSE(program.wrote("-nan"));
 }

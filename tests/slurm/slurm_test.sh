@@ -72,7 +72,7 @@ echo '-- a requeued job goes on with its own checkpoints, whatever it began from
 cp -r requeued began
 job "srun $train --resume began/checkpoints/step_100 --steps 100000000" >began.sh
 id=$(sbatch --parsable --requeue --ntasks=2 --output=began.out began.sh)
-wait_for 60 grep -q 'set aside as step_1000.abandoned' began.out || fail 'the job does not resume'
+wait_for 60 grep -q 'set aside, as this run does not go on from them: step_' began.out || fail 'the job does not resume'
 has_once began.out 'resumes after step 100 of began/checkpoints/step_100$'
 wait_for 60 test -e began/checkpoints/step_1000/manifest.json || fail 'the job that resumes does not save'
 scontrol requeue "$id"
