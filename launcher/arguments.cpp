@@ -233,7 +233,8 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
     return RankStarterArguments{
         number_of<int64_t>(command, rest.front(), 1, kMostRanks, "the number of ranks"),
         {rest.begin() + 1, rest.end()}};
-  if (command == "host_agent" && rest.empty()) return HostAgentArguments{};
+  if (command == "host_agent" && (rest.empty() || rest == std::vector<std::string>{"here"}))
+    return HostAgentArguments{!rest.empty()};
   if (command == "host_watch" && rest.empty()) return HostWatchArguments{};
   if (command == kRelayCommand) return RelayArguments{rest};
   const std::string near =

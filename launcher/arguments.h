@@ -57,7 +57,9 @@ struct DoctorArguments {
 };
 
 // Internal: the launching process's hand on a host.
-struct HostAgentArguments {};
+struct HostAgentArguments {
+  bool here = false;  // where the launching process is
+};
 // Internal: the watcher of a host's ranks that the user's mpirun or srun started.
 struct HostWatchArguments {};
 // Internal: ssh's stand-in for hosts that were started by hand.

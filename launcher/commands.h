@@ -17,7 +17,7 @@ int run_estimate(const EstimateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
 int run_hosts(const HostsArguments& arguments);
 int run_doctor(const DoctorArguments& arguments);
-int run_host_agent();
+int run_host_agent(const HostAgentArguments& arguments);
 
 // The whole program behind main(): runs the command that `words` ask for and returns the exit status
 // of the contract. Throws nothing; errors are lines on standard error.

@@ -26,8 +26,8 @@ nlohmann::json read_files(const AgentInput& input) {
 
 }  // namespace
 
-int run_host_agent() {
-  return run_agent({read_files});
+int run_host_agent(const HostAgentArguments& arguments) {
+  return run_agent({read_files}, arguments.here);
 }
 
 }  // namespace dstrain

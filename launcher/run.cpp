@@ -21,7 +21,7 @@ struct Runner {
   int operator()(const GenerateArguments& a) const { return run_generate(a); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
   int operator()(const DoctorArguments& a) const { return run_doctor(a); }
-  int operator()(const HostAgentArguments&) const { return run_host_agent(); }
+  int operator()(const HostAgentArguments& a) const { return run_host_agent(a); }
   int operator()(const HostWatchArguments&) const { return watch_host(task_of_this_watcher()); }
   int operator()(const RelayArguments& a) const { return relay(a.words); }
   int operator()(const RankStarterArguments& a) const {

@@ -17,11 +17,14 @@
 #include "launcher/child.h"
 #include "launcher/failure.h"
 #include "launcher/hosts/channel.h"
+#include "launcher/hosts/launcher_link.h"
 #include "launcher/hosts/messages.h"
 #include "launcher/hosts/network.h"
+#include "launcher/hosts/output_backlog.h"
 #include "launcher/hosts/pair_check.h"
 #include "launcher/hosts/preflight.h"
 #include "launcher/hosts/run_place.h"
+#include "launcher/hosts/silence.h"
 #include "launcher/hosts/starter_watch.h"
 #include "launcher/machine.h"
 #include "launcher/rank_link.h"
@@ -36,7 +39,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kTickMs = 20;
-constexpr size_t kMostUnsent = size_t{1} << 20;  // more output of ranks waits in their pipes
+constexpr size_t kMostUnsent = size_t{1} << 20;  // more output of ranks waits in the backlog
 
 // The ranks of this host, once they are watched.
 class Ranks {
@@ -46,7 +49,8 @@ class Ranks {
         board_(RankBoard::create(world)),
         view_(board_, ranks, fmt::format("{}={}", kRunVariable, run)),
         starter_(run),
-        pipes_(ranks.size()) {
+        pipes_(ranks.size()),
+        backlogs_(ranks.size()) {
     std::vector<std::string> pipes(static_cast<size_t>(world));
     for (size_t i = 0; i < ranks.size(); ++i)
       pipes[static_cast<size_t>(ranks[i])] = pipes_[i].text();
@@ -55,13 +59,13 @@ class Ranks {
 
   const RankBoard& board() const { return board_; }
 
-  // Sends what has changed, and everything once a second.
-  void report(LineChannel& channel) {
+  // Sends what has changed, and, where the launching process `listens`, everything once a second.
+  void report(LineChannel& channel, bool listens) {
     const int64_t now = monotonic_ns();
     view_.look(false);
     starter_.look(view_.ranks());
     const std::string state = summary();
-    if (state == sent_ && now - sent_ns_ < kHeartbeat) return;
+    if (state == sent_ && (!listens || now - sent_ns_ < kHeartbeat)) return;
     sent_ = state;
     sent_ns_ = now;
     view_.look(true);
@@ -74,24 +78,45 @@ class Ranks {
                   {"kills", view_.out_of_memory_kills()}});
   }
 
-  void forward(LineChannel& channel) {
+  // Reads what ranks have written, so that they never wait, and sends it where the launching process
+  // `listens`.
+  void forward(LineChannel& channel, bool listens) {
     for (size_t i = 0; i < pipes_.size(); ++i)
       for (const StandardStream stream : {StandardStream::output, StandardStream::error})
-        forward(view_.ranks()[i].rank, stream, pipes_[i].of(stream), channel);
+        forward(i, stream, channel, listens);
   }
 
   void kill() { view_.kill_all(); }
 
  private:
-  static void forward(int rank, StandardStream stream, const Pipe& pipe, LineChannel& channel) {
+  // What each stream of a rank holds back.
+  struct RankBacklogs {
+    OutputBacklog output{kMostUnsent}, error{kMostUnsent};
+    OutputBacklog& of(StandardStream stream) {
+      return stream == StandardStream::output ? output : error;
+    }
+  };
+
+  void forward(size_t i, StandardStream stream, LineChannel& channel, bool listens) {
     std::array<char, 8192> buffer;
-    while (channel.unsent() < kMostUnsent) {
-      const ssize_t n = ::read(pipe.read.get(), buffer.data(), buffer.size());
-      if (n <= 0) break;
+    OutputBacklog& backlog = backlogs_[i].of(stream);
+    const auto send = [&](std::string_view text) {
       channel.send({{"say", "output"},
-                    {"rank", rank},
+                    {"rank", view_.ranks()[i].rank},
                     {"error", stream == StandardStream::error},
-                    {"text", to_json_text({buffer.data(), static_cast<size_t>(n)})}});
+                    {"text", to_json_text(text)}});
+    };
+    const auto free = [&] { return listens && channel.unsent() < kMostUnsent; };
+    if (free() && !backlog.empty()) send(backlog.take());
+    const int pipe = pipes_[i].of(stream).read.get();
+    for (ssize_t n = 0; (n = ::read(pipe, buffer.data(), buffer.size())) > 0;) {
+      const std::string_view bytes(buffer.data(), static_cast<size_t>(n));
+      if (free() && backlog.empty()) {
+        backlog.passed(bytes);
+        send(bytes);
+      } else {
+        backlog.add(bytes);
+      }
     }
   }
 
@@ -112,13 +137,18 @@ class Ranks {
   BoardView view_;
   StarterWatch starter_;
   std::vector<RankPipes> pipes_;  // what ranks write, in their order
+  std::vector<RankBacklogs> backlogs_;
   std::string sent_;
   int64_t sent_ns_ = 0;
 };
 
 class Agent {
  public:
-  explicit Agent(const AgentHooks& hooks) : hooks_(hooks), channel_(STDIN_FILENO, STDOUT_FILENO) {}
+  Agent(const AgentHooks& hooks, bool here)
+      : hooks_(hooks),
+        channel_(STDIN_FILENO, STDOUT_FILENO),
+        link_(here),
+        silence_(monotonic_ns()) {}
 
   int run() {
     std::string why;
@@ -129,7 +159,7 @@ class Agent {
       channel_.send({{"say", "fault"}, {"text", to_json_text(why)}});
     }
     if (!run_.empty()) kill_run(run_);
-    if (ranks_) ranks_->forward(channel_);
+    if (ranks_) ranks_->forward(channel_, true);
     ranks_.reset();
     if (ended_) channel_.send({{"say", "bye"}});
     for (int i = 0; i < 100 && channel_.unsent() > 0; ++i) {
@@ -141,27 +171,37 @@ class Agent {
 
  private:
   void serve() {
-    int64_t last_word = monotonic_ns();
     while (!ended_) {
       pollfd door{STDIN_FILENO, POLLIN, 0};
       ::poll(&door, 1, kTickMs);
       const bool open = channel_.receive();
       while (auto message = channel_.take()) {
-        last_word = monotonic_ns();
+        silence_.heard();
         obey(*message);
       }
-      if (!open || monotonic_ns() - last_word > kLongestSilence) return;
+      silence_.look(monotonic_ns());
+      if (!open || launcher_is_lost()) return;
       answer_late();
-      if (!ranks_ && monotonic_ns() - last_alive_ns_ >= kHeartbeat) {
+      const bool listens = silence_.ns() <= most_silence_ns_;
+      // To one that does not listen as well: the kernel there acknowledges it.
+      if ((!ranks_ || !listens) && monotonic_ns() - last_alive_ns_ >= kHeartbeat) {
         last_alive_ns_ = monotonic_ns();
         channel_.send({{"say", "alive"}});
       }
       if (ranks_) {
-        ranks_->report(channel_);
-        ranks_->forward(channel_);
+        ranks_->report(channel_, listens);
+        ranks_->forward(channel_, listens);
       }
       channel_.flush();
     }
+  }
+
+  // Silence alone is no loss: the launching process may be suspended, which its machine is not.
+  bool launcher_is_lost() {
+    const int64_t now = monotonic_ns();
+    if (silence_.ns() <= most_silence_ns_ || now - last_link_look_ns_ < kHeartbeat) return false;
+    last_link_look_ns_ = now;
+    return !link_.answers();
   }
 
   void obey(const json& m) {
@@ -204,6 +244,7 @@ class Agent {
 
   void hello(const json& m) {
     run_ = m.at("run").get<std::string>();
+    most_silence_ns_ = m.at("silence_ns").get<int64_t>();
     const MemoryOffer offer = available_memory();
     channel_.send({{"say", "hello"},
                    {"version", DSTRAIN_VERSION},
@@ -237,6 +278,10 @@ class Agent {
 
   const AgentHooks& hooks_;
   LineChannel channel_;
+  LauncherLink link_;
+  Silence silence_;  // of the launching process
+  int64_t most_silence_ns_ = kUsualSilence;
+  int64_t last_link_look_ns_ = 0;
   std::string run_;
   std::shared_ptr<Late> late_;
   std::optional<PairCheck> listener_;
@@ -247,11 +292,11 @@ class Agent {
 
 }  // namespace
 
-int run_agent(const AgentHooks& hooks) {
+int run_agent(const AgentHooks& hooks, bool here) {
   // Started on the launching machine itself it is a Child, and would die before it had tidied up.
   ::prctl(PR_SET_PDEATHSIG, 0);
   for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);
-  return Agent(hooks).run();
+  return Agent(hooks, here).run();
 }
 
 }  // namespace dstrain

@@ -1,7 +1,7 @@
 // Agent: `dstrain host_agent`, the launching process's hand on one host. It answers questions before
 // the start, then holds the rank board and the output pipes of the host's ranks and reports what they
 // do. Stands on channel.h, messages.h and BoardView. Invariant: when it ends, for whatever reason (told
-// to, the connection gone, no word from the launching process), no process of the run is left on its
+// to, the connection gone, no answer from the launching machine), no process of the run is left on its
 // host.
 #pragma once
 
@@ -24,8 +24,8 @@ struct AgentHooks {
   std::function<nlohmann::json(const AgentInput& input)> read_input;
 };
 
-// Serves one launching process over standard input and output until the end of the run; returns the
-// exit status.
-int run_agent(const AgentHooks& hooks);
+// Serves one launching process, which may be `here`, on this machine, over standard input and output until the
+// end of the run; returns the exit status.
+int run_agent(const AgentHooks& hooks, bool here);
 
 }  // namespace dstrain

@@ -7,7 +7,6 @@
 #include <array>
 #include <utility>
 
-#include "launcher/hosts/messages.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -16,18 +15,18 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kKeptErrors = 4096;
-// A pause between two looks that only a suspension of this process explains.
-constexpr int64_t kLongPause = 2'000'000'000;
 
 }  // namespace
 
 AgentView::AgentView(std::string name, const std::vector<std::string>& command,
-                     std::vector<int> ranks)
+                     std::vector<int> ranks, int64_t silence_ns)
     : name_(std::move(name)),
       own_ranks_(std::move(ranks)),
       child_(command, {}, Child::Pipes::three),
       channel_(child_.output(), child_.input()),
       reports_(own_ranks_.size()),
+      most_silence_ns_(silence_ns),
+      silence_(monotonic_ns()),
       last_word_ns_(monotonic_ns()) {
   for (size_t i = 0; i < own_ranks_.size(); ++i) reports_[i].rank = own_ranks_[i];
 }
@@ -59,13 +58,12 @@ void AgentView::lose(const std::string& why) {
 
 void AgentView::look(bool) {
   const int64_t now = monotonic_ns();
-  if (last_look_ns_ != 0 && now - last_look_ns_ > kLongPause) last_word_ns_ = now;
-  last_look_ns_ = now;
+  silence_.look(now);
   if (ended_) return;
   read();
   if (ended_) return;
-  if (answered_ && now - last_word_ns_ > kLongestSilence)
-    return lose(fmt::format("no word from it for {} s", kLongestSilence / 1'000'000'000));
+  if (answered_ && silence_.ns() > most_silence_ns_)
+    return lose(fmt::format("no word from it for {} s", most_silence_ns_ / 1'000'000'000));
   if (now - last_sent_ns_ >= kHeartbeat) {
     last_sent_ns_ = now;
     channel_.send({{"do", "alive"}});
@@ -82,6 +80,7 @@ void AgentView::read() {
   const bool open = channel_.receive();
   while (const auto message = channel_.take()) {
     last_word_ns_ = monotonic_ns();
+    silence_.heard();
     answered_ = true;
     try {
       take_message(*message);

@@ -1,4 +1,4 @@
-// AgentView: a host of the run through the agent on it. Stands on channel.h and messages.h. The agent is
+// AgentView: a host of the run through the agent on it. Stands on channel.h, messages.h and silence.h. The agent is
 // started by ssh, or directly where the host is this machine. Invariant: no ssh outlives its view.
 #pragma once
 
@@ -10,14 +10,18 @@
 
 #include "launcher/child.h"
 #include "launcher/hosts/channel.h"
+#include "launcher/hosts/messages.h"
+#include "launcher/hosts/silence.h"
 #include "launcher/supervise/host_view.h"
 
 namespace dstrain {
 
 class AgentView final : public HostView {
  public:
-  // `name`: for messages. `command`: starts the agent. `ranks`: those of the host.
-  AgentView(std::string name, const std::vector<std::string>& command, std::vector<int> ranks);
+  // `name`: for messages. `command`: starts the agent. `ranks`: those of the host. `silence_ns`: after which
+  // the host is taken for lost.
+  AgentView(std::string name, const std::vector<std::string>& command, std::vector<int> ranks,
+            int64_t silence_ns = kUsualSilence);
 
   // Sends a question; the answer is the next message that says `answer`.
   void ask(const nlohmann::json& question, const std::string& answer);
@@ -56,10 +60,11 @@ class AgentView final : public HostView {
   int64_t lost_since_ = 0;
   int stopped_ = 0;
   int64_t kills_ = 0;
-  int64_t last_word_ns_;      // from the agent
+  int64_t most_silence_ns_;
+  Silence silence_;           // of the agent
+  int64_t last_word_ns_;      // from it
   int64_t last_sent_ns_ = 0;  // to it
-  int64_t last_look_ns_ = 0;
-  std::string awaited_;  // what the answer to the last question says
+  std::string awaited_;       // what the answer to the last question says
   std::optional<nlohmann::json> answer_;
   struct Output {
     int rank;

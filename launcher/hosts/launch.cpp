@@ -89,7 +89,7 @@ SshOptions ssh_options(const LaunchOptions& options) {
 }
 
 std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
-                                                     const SshOptions& ssh) {
+                                                     const SshOptions& ssh, int64_t silence_ns) {
   const int64_t needed = needed_open_files(static_cast<int64_t>(hosts.size()));
   if (open_files_limit() < needed)
     fail_user("a process may open {} files here, and {} need {}: raise the limit (ulimit -n {})",
@@ -98,7 +98,8 @@ std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks
   std::vector<std::unique_ptr<AgentView>> agents;
   for (const HostRanks& host : hosts)
     agents.push_back(std::make_unique<AgentView>(
-        host.host, agent_command(host.host, ssh, own_command({}).front()), host.all_ranks()));
+        host.host, agent_command(host.host, ssh, own_command({}).front()), host.all_ranks(),
+        silence_ns));
   return agents;
 }
 
@@ -117,6 +118,7 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   questions.words = words;
   questions.world = input.job().ranks;
   questions.files = input_files(input, config);
+  questions.silence_ns = input.job().silence_s * 1'000'000'000;
   questions.check_memory = [job = input.job(), needed = std::map<int, int64_t>()](
                                int ranks, int64_t bytes, const std::string& source) mutable {
     const auto [known, fresh] = needed.try_emplace(ranks);
@@ -156,12 +158,14 @@ RankCommand HostsRun::command(const std::vector<std::string>& words) const {
 StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
   const std::vector<HostRanks>& hosts = placement_.hosts;
   HostsStart start = plan_start();
-  std::vector<std::unique_ptr<AgentView>> agents = start_agents(hosts, start.ssh);
+  // What takes long comes before agents are there to listen.
   PreflightQuestions questions = questions_about(input_, arguments_.request.path, words);
   questions.run = start.run;
   questions.first_contact_only = arguments_.launch.no_ssh_check;
   questions.master_address = master_address(arguments_.launch);
   questions.ports = start.ports;
+  std::vector<std::unique_ptr<AgentView>> agents =
+      start_agents(hosts, start.ssh, questions.silence_ns);
   const PreflightResult result = preflight(agents, questions);
   judge(result, hosts.size());
   start.threads = threads_on(hosts, result.facts);

@@ -23,7 +23,8 @@ SshOptions ssh_options(const LaunchOptions& options);
 
 // An agent on every host, being started. Throws UserError where this process may not open so many files.
 std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
-                                                     const SshOptions& ssh);
+                                                     const SshOptions& ssh,
+                                                     int64_t silence_ns = kUsualSilence);
 
 // Preflight's questions about a run: its input as this process has read it, its memory. The input
 // outlives them.

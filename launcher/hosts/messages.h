@@ -2,7 +2,7 @@
 // answer or report "say". Times travel as ages, since clocks differ from host to host.
 //
 //   do                                            say
-//   hello {version, run}                          hello {version, program, host, identity, time, memory,
+//   hello {version, run, silence_ns}                          hello {version, program, host, identity, time, memory,
 //                                                 cores, open_files, addresses}, then alive once a
 //                                                 second
 //   input {words, directory, ranks}               input {error} or {files: [{path, hash}]}
@@ -30,8 +30,8 @@ nlohmann::json to_message(const StarterReport& report, int64_t now_ns);
 // Throws nlohmann::json::exception where something is missing.
 StarterReport starter_report_of(const nlohmann::json& message, int64_t now_ns);
 
-// How long one end may be silent before the other takes it for lost.
-inline constexpr int64_t kLongestSilence = 5'000'000'000;
+// How long one end may be silent before the other takes it for lost, where nothing is said (dstrain.silence_s).
+inline constexpr int64_t kUsualSilence = 5'000'000'000;
 inline constexpr int64_t kHeartbeat = 1'000'000'000;
 
 }  // namespace dstrain

@@ -65,7 +65,10 @@ class Round {
   void first_contact() {
     const auto asked = static_cast<double>(std::time(nullptr));
     const auto answers = ask_all(hosts_, "hello", questions_.seconds, [this](size_t) {
-      return json{{"do", "hello"}, {"version", DSTRAIN_VERSION}, {"run", questions_.run}};
+      return json{{"do", "hello"},
+                  {"version", DSTRAIN_VERSION},
+                  {"run", questions_.run},
+                  {"silence_ns", questions_.silence_ns}};
     });
     const auto now = static_cast<double>(std::time(nullptr));
     for (size_t i = 0; i < hosts_.size(); ++i) {

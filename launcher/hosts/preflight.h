@@ -45,6 +45,7 @@ struct PreflightQuestions {
   PortRange ports;                  // where they listen; none: at any
   bool first_contact_only = false;  // ask for no more than an answer and the version
   double seconds = 15;              // the deadline of each question
+  int64_t silence_ns = kUsualSilence;  // of this process, after which agents may take it for lost
 };
 
 struct PreflightResult {

@@ -109,8 +109,8 @@ bool is_this_machine(const std::string& host) {
 
 std::vector<std::string> agent_command(const std::string& host, const SshOptions& ssh,
                                        const std::string& program) {
-  const std::vector<std::string> agent = {program, "host_agent"};
-  return is_this_machine(host) ? agent : ssh_command(ssh, host, agent);
+  if (is_this_machine(host)) return {program, "host_agent", "here"};
+  return ssh_command(ssh, host, {program, "host_agent"});
 }
 
 }  // namespace dstrain

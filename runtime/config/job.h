@@ -124,6 +124,7 @@ struct Job {
   int64_t max_skipped_steps = 50;         // in a row
   int64_t steps_per_print = 10;
   int64_t timeout_s = 600;  // of one instruction, and of a wait for another rank
+  int64_t silence_s = 5;    // without a word from a host, until it is taken for lost
   std::vector<std::string> weight_decay_exclude;
   std::string output;                // directory
   std::string trace;                 // file for the times of some steps; empty: none

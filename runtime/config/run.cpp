@@ -120,6 +120,7 @@ void solve_run(Job& job, Values& values, Problems& problems, const Facts& facts,
   job.keep_every = values.integer("dstrain.keep_every");
   job.max_skipped_steps = values.integer("dstrain.max_skipped_steps");
   job.timeout_s = values.integer("dstrain.timeout_s");
+  job.silence_s = values.integer("dstrain.silence_s");
   if (values.given("dstrain.trace")) job.trace = values.text("dstrain.trace", "", "");
   if (const Member* exclude = values.given("dstrain.weight_decay_exclude")) {
     for (const Node& pattern : exclude->value.items)

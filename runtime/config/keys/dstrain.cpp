@@ -120,6 +120,8 @@ std::vector<KeySpec> dstrain() {
             "that looks for its loss scale"),
       count("dstrain.timeout_s", "600", 1, 1e6,
             "seconds that one instruction, or a wait for another rank, may last"),
+      count("dstrain.silence_s", "5", 3, 1e6,
+            "seconds without a word after which a host is taken for lost"),
       {.key = "dstrain.weight_decay_exclude",
        .type = Type::strings,
        .fallback = "[]",

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# A launching process that is suspended (Ctrl-Z) for longer than dstrain.silence_s is not lost: the run goes on,
+# and ends as it should. One whose machine is gone is, although it was suspended before.
+#   tests/hosts/suspended.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun python3
+dstrain=$(realpath "$1")
+
+hosts_up 2
+cd "$HOSTS_DIR"
+training_files
+hosts_file 2 2 >hosts
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+mkdir tmp
+export TMPDIR=$HOSTS_DIR/tmp
+
+starts() { # NAME
+  hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 1000000 \
+    --set dstrain.silence_s=3 >"$1.log" 2>&1 &
+  run=$!
+  hosts_wait_until 'the run has begun' grep -q '^step=1 ' "$1.log"
+  launcher=$(hosts_pids node1 "$dstrain --hostfile" | while read -r process; do
+    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" || echo "$process"
+  done | while read -r process; do
+    [[ $(tr '\0' ' ' <"/proc/$process/cmdline") != "$dstrain --hostfile"* ]] || echo "$process"
+  done | sort -n | head -n 1)
+}
+# seconds_of RUN FROM: how long the steps from line FROM of the metrics on took together.
+seconds_of() {
+  tail -n "+$2" "$1/metrics.jsonl" | python3 -c 'import json, sys
+print(int(sum(json.loads(l).get("step_ms", 0) for l in sys.stdin if l.endswith("\n")) / 1000))'
+}
+went_on() { (($(seconds_of "$1" "$2") >= 5)); }
+nothing_left() { [[ -z $(hosts_pids "$1") ]]; }
+
+starts suspended
+kill -STOP "$launcher"
+line=$(wc -l <suspended/metrics.jsonl)
+hosts_wait_until 'the ranks went on for longer than the limit' went_on suspended "$line"
+lines=$(wc -l <suspended.log)
+kill -CONT "$launcher"
+more() { (($(wc -l <suspended.log) > lines + 10)); }
+hosts_wait_until 'the launching process goes on' more
+kill -TERM "$launcher"
+status=0
+wait "$run" || status=$?
+((status == 143)) && [[ -e suspended/model.safetensors ]] && ! grep -q 'dstrain: error' suspended.log ||
+  fail "a suspended launcher: status $status" suspended.log
+echo 'a suspended launching process ends nothing'
+
+starts gone
+kill -STOP "$launcher"
+hosts_link node2 down
+hosts_wait_until 'nothing is left on the host that cannot reach it' nothing_left node2
+hosts_link node2 up
+kill -CONT "$launcher"
+status=0
+wait "$run" || status=$?
+((status == 2)) && grep -q 'node2 was lost' gone.log || fail "a cable that is pulled meanwhile: status $status" gone.log
+echo 'a machine that is gone is lost'
