@@ -47,7 +47,7 @@ void add_config(CommandLine& line, ConfigRequest& request) {
   line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
               text(request.path));
   line.option(kRanksOption, "N", "ranks on this machine (with CUDA: its GPUs)",
-              integer(request.ranks, 1, kMostRanks));
+              count_or_all(request.ranks, kMostRanks));
   line.repeated("--set", "path.to.key=value", "set one value of the file; may be repeated",
                 [&request](const std::string& option, const std::string& value) {
                   if (value.find('=') == std::string::npos || value.starts_with('='))
@@ -79,17 +79,8 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               });
 }
 
-void require(const std::string& command, const std::string& option, bool given) {
-  if (!given) fail_user("dstrain {} needs {} (see dstrain {} --help)", command, option, command);
-}
-
-Arguments parse_train(const std::vector<std::string>& words, bool overview) {
-  TrainArguments a;
-  ConfigRequest& request = a.request;
-  request.need_data = true;
-  CommandLine line("train", "Trains the model that a configuration describes.");
-  add_config(line, request);
-  add_run(line, request);
+// What train and doctor take besides.
+void add_files(CommandLine& line, ConfigRequest& request) {
   line.option("--output", "DIR",
               "where results go (runs/<config's name>, or the run that is resumed)",
               text(request.output));
@@ -104,6 +95,20 @@ Arguments parse_train(const std::vector<std::string>& words, bool overview) {
             request.resume_with_changes);
   line.flag("--overwrite", "remove another run's checkpoints from the output directory",
             request.overwrite);
+}
+
+void require(const std::string& command, const std::string& option, bool given) {
+  if (!given) fail_user("dstrain {} needs {} (see dstrain {} --help)", command, option, command);
+}
+
+Arguments parse_train(const std::vector<std::string>& words, bool overview) {
+  TrainArguments a;
+  ConfigRequest& request = a.request;
+  request.need_data = true;
+  CommandLine line("train", "Trains the model that a configuration describes.");
+  add_config(line, request);
+  add_run(line, request);
+  add_files(line, request);
   add_launch_options(line, a.launch);
   if (const auto help = line.parse(words))
     return PrintArguments{overview ? kOverview + *help : *help};
@@ -190,7 +195,8 @@ Arguments parse_hosts(const std::vector<std::string>& words) {
   HostsArguments a;
   CommandLine line("hosts", "Prints the ranks that would be started where. Starts nothing.");
   add_host_options(line, a.hosts);
-  line.option(kRanksOption, "N", "ranks on each host", integer(a.hosts.slots_each, 1, kMostRanks));
+  line.option(kRanksOption, "N", "ranks on each host",
+              count_or_all(a.hosts.slots_each, kMostRanks));
   line.flag("--json", "print JSON", a.json);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   return a;
@@ -202,9 +208,10 @@ Arguments parse_doctor(const std::vector<std::string>& words) {
   CommandLine line(
       "doctor",
       "Looks whether hosts are ready for a run: ssh, dstrain, memory, clocks, network, "
-      "and with --config the input. Starts no rank.");
+      "and with --config the input and the output directory. Starts no rank.");
   add_config(line, request);
   add_run(line, request);
+  add_files(line, request);
   add_launch_options(line, a.launch);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   a.launch.hosts.slots_each = request.ranks;

@@ -3,6 +3,7 @@
 #include "launcher/failure.h"
 #include "launcher/hosts/launch.h"
 #include "launcher/hosts/run_place.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log.h"
 #include "runtime/core/text.h"
@@ -12,8 +13,8 @@ namespace dstrain {
 namespace {
 
 std::string facts_text(const HostFacts& f, int ranks) {
-  return fmt::format("{}: dstrain {}, {} ranks on {} cores, {} free ({}), clock {:+.0f} s\n",
-                     f.host, f.version, ranks, f.cores,
+  return fmt::format("{}: dstrain {}, {} on {}, {} free ({}), clock {:+.0f} s\n", f.host, f.version,
+                     counted(ranks, "rank"), counted(f.cores, "core"),
                      bytes_text(static_cast<double>(f.memory_bytes)), f.memory_source,
                      f.clock_ahead_s);
 }
@@ -34,6 +35,7 @@ int run_doctor(const DoctorArguments& arguments) {
     questions = questions_about(*input, request.path, arguments.words);
   }
   questions.run = new_run_name();
+  ask_for(questions, arguments.launch, placement.hosts);
   const auto agents = start_agents(placement.hosts, ssh_options(arguments.launch));
   const PreflightResult result = preflight(agents, questions);
   for (const auto& agent : agents) agent->end();

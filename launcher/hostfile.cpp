@@ -63,7 +63,9 @@ class Parser {
     const char* const end = rest.data() + rest.size();
     if (!rest.starts_with(key)) bad_entry(line);
     const auto [stop, status] = std::from_chars(rest.data() + key.size(), end, slots);
-    if (status == std::errc::invalid_argument || slots < 0) bad_entry(line);
+    // "0x10" is no 0; DeepSpeed reads it so.
+    const bool radix = stop != end && (*stop == 'x' || *stop == 'X');
+    if (status == std::errc::invalid_argument || slots < 0 || radix) bad_entry(line);
     if (status != std::errc() || slots > kMostRanks)
       fail_user("{}: expected at most slots={}, got '{}'", where(), kMostRanks, printable(rest));
     if (const std::string problem = host_name_problem(name); !problem.empty())
@@ -104,6 +106,8 @@ std::string host_name_problem(std::string_view name) {
     if (letter_or_digit(c) || c == '.' || c == '-' || c == '_') continue;
     if (c == '@')
       return "holds '@': the user's name belongs into the ssh configuration (User), not here";
+    if (c == ':' && std::ranges::count(name, ':') == 1)
+      return "holds ':': a port belongs into the ssh configuration (Port) or --ssh_port, not here";
     if (c == ':')
       return "holds ':': give an IPv6 address a name in the ssh configuration (HostName) or "
              "/etc/hosts";

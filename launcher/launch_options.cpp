@@ -80,16 +80,21 @@ void read_export(std::vector<std::string>& exports, const std::string& option,
   exports.push_back(value);
 }
 
+// DeepSpeed's launchers give filters that are empty for those that are not given.
+CommandLine::Reader text_or_nothing(std::string& target) {
+  return [&target](const std::string&, const std::string& value) { target = value; };
+}
+
 }  // namespace
 
 void add_host_options(CommandLine& line, HostOptions& options) {
   line.option("--hostfile,-H", "FILE", "the hosts, a line 'NAME slots=N' for each",
               text(options.hostfile));
   line.option("--include,-i", "NODE[:slot,slot][@NODE...]", "the hosts and slots to use",
-              text(options.include));
+              text_or_nothing(options.include));
   line.option("--exclude,-e", "NODE[:slot,slot][@NODE...]", "the hosts and slots to leave out",
-              text(options.exclude));
-  line.option("--num_nodes", "N", "use the first N hosts", integer(options.nodes, 1, kMostRanks));
+              text_or_nothing(options.exclude));
+  line.option("--num_nodes", "N", "use the first N hosts", count_or_all(options.nodes, kMostRanks));
 }
 
 void add_launch_options(CommandLine& line, LaunchOptions& options) {
@@ -108,7 +113,9 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
               integer(options.master_port, 1, kMostPort));
   line.option("--ssh_port", "PORT", "the port of the hosts' ssh servers",
               integer(options.ssh_port, 1, kMostPort));
-  line.flag("--no_ssh_check", "do not try ssh before ranks are started", options.no_ssh_check);
+  line.flag("--no_ssh_check",
+            "wait a minute for ssh, not 15 s, before a host counts as unreachable",
+            options.no_ssh_check);
   line.flag("--no_ssh", "this command is given on every host, there is no ssh", options.no_ssh);
   line.option("--node_rank", "K", "with --no_ssh: which host this is, from 0",
               integer(options.node_rank, 0, kMostRanks));

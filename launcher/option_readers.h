@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -36,6 +37,16 @@ CommandLine::Reader integer(Target& target, int64_t least, int64_t most = kAnyIn
                                 most == kAnyInteger
                                     ? fmt::format("an integer from {} up", least)
                                     : fmt::format("an integer from {} to {}", least, most));
+  };
+}
+
+// A number from 1 to `most`, or -1, with which DeepSpeed says that nothing is given.
+inline CommandLine::Reader count_or_all(std::optional<int64_t>& target, int64_t most) {
+  return [&target, most](const std::string& option, const std::string& text) {
+    if (text == "-1")
+      target.reset();
+    else
+      integer(target, 1, most)(option, text);
   };
 }
 

@@ -29,7 +29,8 @@ void RankWatch::look() {
 std::vector<HostReport> RankWatch::reports() const {
   std::vector<HostReport> all;
   for (const auto& host : hosts_)
-    all.push_back({host->name(), host->lost(), host->lost_since(), host->ranks(), host->starter()});
+    all.push_back({host->name(), host->lost(), host->lost_since(), host->ranks(), host->starter(),
+                   host->loss()});
   return all;
 }
 
@@ -118,7 +119,7 @@ int RankWatch::stopped() const {
 std::vector<std::string> RankWatch::lost_hosts() const {
   std::vector<std::string> names;
   for (const auto& host : hosts_)
-    if (!host->lost().empty()) names.push_back(host->name());
+    if (!host->lost().empty() && host->loss() != Loss::own_network) names.push_back(host->name());
   return names;
 }
 

@@ -248,7 +248,7 @@ class Watch {
   // What the command said, for the end of an error: all of it, or a line of it and where the rest is.
   std::string said_text() const {
     if (said_.empty()) return "";
-    if (starter_log_.empty()) return ":" + indented(said_);
+    if (starter_log_.empty()) return fmt::format(":{}", indented(said_));
     std::ofstream file(starter_log_, std::ios::binary);
     file << said_;
     return fmt::format(": {}{}", telling_line(said_),

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 
 #include "launcher/commands.h"
@@ -29,6 +30,13 @@ namespace {
 
 bool started_by_mpirun() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+}
+
+// So many ranks of this machine, where no hostfile names it.
+Placement here(int ranks) {
+  std::vector<int> slots(static_cast<size_t>(ranks));
+  std::iota(slots.begin(), slots.end(), 0);
+  return {"", {{"localhost", slots, 0}}, {}};
 }
 
 }  // namespace
@@ -111,8 +119,11 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   announce(input, batch);
   // Only a rank in a process of its own can be started again.
   const bool alone = ranks == 1 && options.max_restarts == 0;
+  if (!options.launcher_args.empty())
+    log::info("--launcher_args has no effect: dstrain starts the ranks of one machine itself");
   if (options.dry_run)
-    return show(alone ? RankCommand{own_command(to_start(rank_words)), {}}
+    return show(placement.hostfile.empty() ? here(ranks) : placement,
+                alone ? RankCommand{own_command(to_start(rank_words)), {}}
                       : local_command(input.job(), to_start(rank_words)));
   const OutputLock lock(input.job().output);
   if (alone) return run_alone(input, options);

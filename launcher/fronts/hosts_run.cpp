@@ -98,7 +98,8 @@ int run_on_hosts(const Placement& placement, const TrainArguments& arguments, co
     check_elastic(placement.hosts, arguments.request, input.job().batch.train_batch);
   log::info("launcher openmpi: {}{}, started by ssh and mpirun", size_of(placement),
             placement.hostfile.empty() ? "" : " of " + placement.hostfile);
-  if (options.dry_run) return show(HostsRun(placement, arguments, input).command(to_start(words)));
+  if (options.dry_run)
+    return show(placement, HostsRun(placement, arguments, input).command(to_start(words)));
   if (!options.rank_log_dir.empty())
     log::info("each rank writes to a file in {} on its host", options.rank_log_dir);
   Starts starts(placement, arguments, input);

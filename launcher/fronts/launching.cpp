@@ -1,7 +1,11 @@
 #include "launcher/fronts/launching.h"
 
+#include <sstream>
+
 #include "launcher/failure.h"
 #include "launcher/hosts/start.h"
+#include "launcher/placement_text.h"
+#include "runtime/core/error.h"
 #include "runtime/core/log.h"
 
 namespace dstrain {
@@ -17,8 +21,11 @@ std::vector<std::string> to_start(std::vector<std::string> words) {
   return words;
 }
 
-int show(const RankCommand& command) {
-  print_result(command_text(command));
+int show(const Placement& placement, const RankCommand& command) {
+  std::istringstream lines(placement_text(placement));
+  std::string text;
+  for (std::string line; std::getline(lines, line);) text += fmt::format("# {}\n", line);
+  print_result(text + command_text(command));
   return 0;
 }
 

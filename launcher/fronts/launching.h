@@ -7,6 +7,7 @@
 
 #include "launcher/launch_options.h"
 #include "launcher/rank_command.h"
+#include "launcher/resources.h"
 #include "launcher/restart.h"
 #include "runtime/config/job.h"
 
@@ -18,7 +19,8 @@ int start_with_restarts(const Job& job, const LaunchOptions& options, const Star
 // The command line without what only shows what would be done.
 std::vector<std::string> to_start(std::vector<std::string> words);
 
-// --dry_run: prints the command, as a shell takes it. Returns the exit status.
-int show(const RankCommand& command);
+// --dry_run: prints where ranks would run, as a shell's comment, and the command, as a shell takes it. Returns the
+// exit status.
+int show(const Placement& placement, const RankCommand& command);
 
 }  // namespace dstrain

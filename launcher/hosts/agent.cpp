@@ -3,9 +3,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -20,7 +23,9 @@
 #include "launcher/hosts/launcher_link.h"
 #include "launcher/hosts/messages.h"
 #include "launcher/hosts/network.h"
+#include "launcher/hosts/open_mpi.h"
 #include "launcher/hosts/output_backlog.h"
+#include "launcher/hosts/output_probe.h"
 #include "launcher/hosts/pair_check.h"
 #include "launcher/hosts/preflight.h"
 #include "launcher/hosts/run_place.h"
@@ -209,20 +214,26 @@ class Agent {
     if (what == "hello") {
       hello(m);
     } else if (what == "input") {
-      late_ = std::make_shared<Late>();
       const AgentInput input{m.at("words").get<std::vector<std::string>>(),
                              m.at("directory").get<std::string>(), m.at("ranks").get<int64_t>()};
-      std::thread([late = late_, read = hooks_.read_input, input] {
-        json answer;
-        try {
-          answer = read(input);
-        } catch (...) {
-          answer = {{"error", to_json_text(current_failure().text)}};
-        }
-        answer["say"] = "input";
-        const std::lock_guard lock(late->mutex);
-        late->answer = std::move(answer);
-      }).detach();
+      answer_later("input", [read = hooks_.read_input, input] { return read(input); });
+    } else if (what == "open_mpi") {
+      answer_later("open_mpi", [] {
+        const OpenMpi found = find_open_mpi();
+        return json{{"orted", found.orted}, {"version", to_json_text(found.version)}};
+      });
+    } else if (what == "probe") {
+      const auto directory = from_json_text(m.at("output").get<std::string>());
+      answer_later("probe",
+                   [probe = probe_, directory, run = run_, write = m.at("write").get<bool>()] {
+                     if (!write) return json{{"seen", sees_probe(directory, run)}};
+                     const std::lock_guard lock(probe->mutex);
+                     probe->file = std::make_unique<OutputProbe>(directory, run);
+                     return json{{"seen", true}};
+                   });
+    } else if (what == "probed") {
+      const std::lock_guard lock(probe_->mutex);
+      probe_->file.reset();
     } else if (what == "listen") {
       listener_.emplace(m.at("port").get<int>());
       channel_.send({{"say", "listening"}, {"port", listener_->port()}});
@@ -245,6 +256,7 @@ class Agent {
   void hello(const json& m) {
     run_ = m.at("run").get<std::string>();
     most_silence_ns_ = m.at("silence_ns").get<int64_t>();
+    clear_dead_runs(run_);
     const MemoryOffer offer = available_memory();
     channel_.send({{"say", "hello"},
                    {"version", DSTRAIN_VERSION},
@@ -257,6 +269,22 @@ class Agent {
                    {"cores", std::thread::hardware_concurrency()},
                    {"open_files", open_files_limit()},
                    {"addresses", own_addresses()}});
+  }
+
+  // Does what may take long in a thread of its own, so that the agent goes on to speak.
+  void answer_later(const std::string& say, const std::function<json()>& find) {
+    late_ = std::make_shared<Late>();
+    std::thread([late = late_, say, find] {
+      json answer;
+      try {
+        answer = find();
+      } catch (...) {
+        answer = {{"error", to_json_text(current_failure().text)}};
+      }
+      answer["say"] = say;
+      const std::lock_guard lock(late->mutex);
+      late->answer = std::move(answer);
+    }).detach();
   }
 
   // Answers that took their time.
@@ -276,23 +304,46 @@ class Agent {
     json answer;
   };
 
+  struct Probe {
+    std::mutex mutex;
+    std::unique_ptr<OutputProbe> file;
+  };
+
   const AgentHooks& hooks_;
   LineChannel channel_;
   LauncherLink link_;
   Silence silence_;  // of the launching process
-  int64_t most_silence_ns_ = kUsualSilence;
+  int64_t most_silence_ns_ = kLongestSilence;
   int64_t last_link_look_ns_ = 0;
   std::string run_;
   std::shared_ptr<Late> late_;
+  std::shared_ptr<Probe> probe_ = std::make_shared<Probe>();
   std::optional<PairCheck> listener_;
   std::optional<Ranks> ranks_;
   int64_t last_alive_ns_ = 0;
   bool ended_ = false;
 };
 
+// Goes on in a fork of this process, which tells how that ended: of a program that a signal ends ssh only says
+// that it ended. In the fork nothing; in this process the exit status, 128 + n where signal n ended the fork.
+std::optional<int> wait_for_fork() {
+  const pid_t fork = ::fork();
+  if (fork < 0) fail_run("cannot start the agent: {}", std::strerror(errno));
+  if (fork == 0) return std::nullopt;
+  for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  // The connection is the fork's alone.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::close(fd);
+  int status = 0;
+  while (::waitpid(fork, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 }  // namespace
 
 int run_agent(const AgentHooks& hooks, bool here) {
+  if (const auto ended = wait_for_fork()) return *ended;
   // Started on the launching machine itself it is a Child, and would die before it had tidied up.
   ::prctl(PR_SET_PDEATHSIG, 0);
   for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);

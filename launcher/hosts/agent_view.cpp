@@ -1,5 +1,6 @@
 #include "launcher/hosts/agent_view.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <array>
 #include <utility>
 
+#include "launcher/supervise/culprit.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -25,6 +27,7 @@ AgentView::AgentView(std::string name, const std::vector<std::string>& command,
       child_(command, {}, Child::Pipes::three),
       channel_(child_.output(), child_.input()),
       reports_(own_ranks_.size()),
+      addresses_(own_addresses()),
       most_silence_ns_(silence_ns),
       silence_(monotonic_ns()),
       last_word_ns_(monotonic_ns()) {
@@ -48,11 +51,21 @@ std::string AgentView::complaint() const {
   return line == std::string::npos ? text : text.substr(line + 1);
 }
 
-void AgentView::lose(const std::string& why) {
+// Whose fault it is that nothing comes from the host: addresses of this machine may have gone.
+Loss AgentView::host_or_network() const {
+  const std::vector<InterfaceAddress> now = own_addresses();
+  const bool all_there = std::ranges::all_of(addresses_, [&now](const InterfaceAddress& address) {
+    return std::ranges::find(now, address) != now.end();
+  });
+  return all_there ? Loss::host : Loss::own_network;
+}
+
+void AgentView::lose(const std::string& why, Loss loss) {
   if (ended_) return;
   ended_ = true;
   if (ending_) return;
   lost_ = why;
+  loss_ = loss;
   lost_since_ = std::min(last_word_ns_, monotonic_ns());
 }
 
@@ -63,7 +76,8 @@ void AgentView::look(bool) {
   read();
   if (ended_) return;
   if (answered_ && silence_.ns() > most_silence_ns_)
-    return lose(fmt::format("no word from it for {} s", most_silence_ns_ / 1'000'000'000));
+    return lose(fmt::format("no word from it for {} s", most_silence_ns_ / 1'000'000'000),
+                host_or_network());
   if (now - last_sent_ns_ >= kHeartbeat) {
     last_sent_ns_ = now;
     channel_.send({{"do", "alive"}});
@@ -95,10 +109,14 @@ void AgentView::read() {
                     channel_.fault()));
   if (open || !child_.ended()) return;
   const int status = *child_.ended();
+  // As the agent, or its own exit status through ssh, tells; ssh itself fails with 255.
+  if (WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + NSIG)
+    return lose(ending_text(W_EXITCODE(0, WEXITSTATUS(status) - 128)), Loss::agent);
   const std::string said = complaint();
   lose(fmt::format("the connection to it ended{}{}",
                    WIFEXITED(status) ? fmt::format(" (exit status {})", WEXITSTATUS(status)) : "",
-                   said.empty() ? "" : ": " + said));
+                   said.empty() ? "" : ": " + said),
+       host_or_network());
 }
 
 void AgentView::take_message(const json& m) {

@@ -11,6 +11,7 @@
 #include "launcher/child.h"
 #include "launcher/hosts/channel.h"
 #include "launcher/hosts/messages.h"
+#include "launcher/hosts/network.h"
 #include "launcher/hosts/silence.h"
 #include "launcher/supervise/host_view.h"
 
@@ -21,7 +22,7 @@ class AgentView final : public HostView {
   // `name`: for messages. `command`: starts the agent. `ranks`: those of the host. `silence_ns`: after which
   // the host is taken for lost.
   AgentView(std::string name, const std::vector<std::string>& command, std::vector<int> ranks,
-            int64_t silence_ns = kUsualSilence);
+            int64_t silence_ns = kLongestSilence);
 
   // Sends a question; the answer is the next message that says `answer`.
   void ask(const nlohmann::json& question, const std::string& answer);
@@ -36,6 +37,7 @@ class AgentView final : public HostView {
   const StarterReport& starter() const override { return starter_; }
   const std::string& lost() const override { return lost_; }
   int64_t lost_since() const override { return lost_since_; }
+  Loss loss() const override { return loss_; }
   void request_stop(int signal) override;
   void kill_all() override;
   int stopped() const override { return stopped_; }
@@ -47,7 +49,8 @@ class AgentView final : public HostView {
  private:
   void read();
   void take_message(const nlohmann::json& message);
-  void lose(const std::string& why);
+  void lose(const std::string& why, Loss loss = Loss::host);
+  Loss host_or_network() const;
 
   std::string name_;
   std::vector<int> own_ranks_;
@@ -57,6 +60,8 @@ class AgentView final : public HostView {
   StarterReport starter_;
   std::string errors_;  // what came on standard error
   std::string lost_;
+  Loss loss_ = Loss::host;
+  std::vector<InterfaceAddress> addresses_;  // of this machine, at the start
   int64_t lost_since_ = 0;
   int stopped_ = 0;
   int64_t kills_ = 0;

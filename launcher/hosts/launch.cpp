@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "launcher/hosts/run_place.h"
@@ -23,6 +24,9 @@ namespace dstrain {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Seconds for the first answer of a host with --no_ssh_check.
+constexpr int kPatientContact = 60;
 using nlohmann::json;
 
 // What Open MPI leaves on this machine, and processes of the run here, go with it.
@@ -54,9 +58,10 @@ void judge(const PreflightResult& result, size_t hosts) {
   std::vector<std::string> names;
   for (const Finding& f : fatal)
     if (std::find(names.begin(), names.end(), f.host) == names.end()) names.push_back(f.host);
-  throw HostsNotReady(fmt::format("{} of {} hosts {} not ready:{}", names.size(), hosts,
-                                  names.size() == 1 ? "is" : "are", findings_text(fatal)),
-                      names);
+  const std::string which = hosts == 1 ? "the host is"
+                                       : fmt::format("{} of {} hosts {}", names.size(), hosts,
+                                                     names.size() == 1 ? "is" : "are");
+  throw HostsNotReady(fmt::format("{} not ready:{}", which, findings_text(fatal)), names);
 }
 
 // OpenMP threads of a rank: the least that any host has for one.
@@ -85,6 +90,7 @@ SshOptions ssh_options(const LaunchOptions& options) {
   SshOptions ssh;
   ssh.relay = options.no_ssh;
   ssh.port = options.ssh_port;
+  if (options.no_ssh_check) ssh.connect_seconds = kPatientContact;
   return ssh;
 }
 
@@ -118,6 +124,7 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   questions.words = words;
   questions.world = input.job().ranks;
   questions.files = input_files(input, config);
+  questions.output = fs::absolute(input.job().output).lexically_normal().string();
   questions.silence_ns = input.job().silence_s * 1'000'000'000;
   questions.check_memory = [job = input.job(), needed = std::map<int, int64_t>()](
                                int ranks, int64_t bytes, const std::string& source) mutable {
@@ -126,6 +133,17 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
     check_memory(known->second, ranks, bytes, source);
   };
   return questions;
+}
+
+void ask_for(PreflightQuestions& questions, const LaunchOptions& options,
+             const std::vector<HostRanks>& hosts) {
+  // Plans are made here, before agents are there to listen: a large one takes long.
+  if (questions.check_memory)
+    for (const HostRanks& host : hosts)
+      questions.check_memory(host.ranks(), std::numeric_limits<int64_t>::max(), "");
+  if (options.no_ssh_check) questions.contact_seconds = kPatientContact;
+  questions.master_address = master_address(options);
+  if (options.master_port) questions.ports = ports_from(*options.master_port, most_ranks(hosts));
 }
 
 HostsStart HostsRun::plan_start() const {
@@ -161,9 +179,7 @@ StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
   // What takes long comes before agents are there to listen.
   PreflightQuestions questions = questions_about(input_, arguments_.request.path, words);
   questions.run = start.run;
-  questions.first_contact_only = arguments_.launch.no_ssh_check;
-  questions.master_address = master_address(arguments_.launch);
-  questions.ports = start.ports;
+  ask_for(questions, arguments_.launch, placement_.hosts);
   std::vector<std::unique_ptr<AgentView>> agents =
       start_agents(hosts, start.ssh, questions.silence_ns);
   const PreflightResult result = preflight(agents, questions);

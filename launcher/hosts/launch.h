@@ -18,18 +18,23 @@
 
 namespace dstrain {
 
-// What --ssh_port and --launcher_args say about ssh and mpirun.
+// What --ssh_port and --no_ssh_check say about ssh.
 SshOptions ssh_options(const LaunchOptions& options);
 
 // An agent on every host, being started. Throws UserError where this process may not open so many files.
 std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
                                                      const SshOptions& ssh,
-                                                     int64_t silence_ns = kUsualSilence);
+                                                     int64_t silence_ns = kLongestSilence);
 
 // Preflight's questions about a run: its input as this process has read it, its memory. The input
 // outlives them.
 PreflightQuestions questions_about(const RunInput& input, const std::string& config,
                                    const std::vector<std::string>& words);
+
+// What the options of a run add to the questions: its network and ports, and how long ssh may take. Throws
+// UserError.
+void ask_for(PreflightQuestions& questions, const LaunchOptions& options,
+             const std::vector<HostRanks>& hosts);
 
 // The checksums of what a run reads, its configuration file too: [{"path", "hash"}].
 nlohmann::json input_files(const RunInput& input, const std::string& config);

@@ -6,6 +6,9 @@
 //                                                 cores, open_files, addresses}, then alive once a
 //                                                 second
 //   input {words, directory, ranks}               input {error} or {files: [{path, hash}]}
+//   open_mpi                                      open_mpi {orted, version}
+//   probe {output, write}                         probe {seen} or {error}
+//   probed
 //   listen {port}                                 listening {port}
 //   meet {peers: [{name, port, addresses}]}       met {failed: [{name, why}]}
 //   watch {world, ranks}                          watching, then ranks {ranks, starter, stopped, kills}
@@ -31,7 +34,7 @@ nlohmann::json to_message(const StarterReport& report, int64_t now_ns);
 StarterReport starter_report_of(const nlohmann::json& message, int64_t now_ns);
 
 // How long one end may be silent before the other takes it for lost, where nothing is said (dstrain.silence_s).
-inline constexpr int64_t kUsualSilence = 5'000'000'000;
+inline constexpr int64_t kLongestSilence = 5'000'000'000;
 inline constexpr int64_t kHeartbeat = 1'000'000'000;
 
 }  // namespace dstrain

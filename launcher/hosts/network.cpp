@@ -58,7 +58,9 @@ std::vector<InterfaceAddress> own_addresses() {
   if (::getifaddrs(&list) != 0) return found;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
-    if ((i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0) continue;
+    if ((i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0 ||
+        (i->ifa_flags & IFF_RUNNING) == 0)
+      continue;
     const int prefix = i->ifa_netmask == nullptr ? 32 : std::popcount(number_in(i->ifa_netmask));
     found.push_back({text_of(number_in(i->ifa_addr)), prefix});
   }

@@ -19,7 +19,8 @@ struct InterfaceAddress {
 void from_json(const nlohmann::json& json, InterfaceAddress& address);
 void to_json(nlohmann::json& json, const InterfaceAddress& address);
 
-// Addresses of this host that others may reach: of interfaces that are up, without loopback.
+// Addresses of this host that others may reach: of interfaces that are up and have
+// a cable, without loopback.
 std::vector<InterfaceAddress> own_addresses();
 
 // "10.77.0.0/24": the network that an address is in.

@@ -10,8 +10,11 @@
 #include <map>
 #include <set>
 
+#include "launcher/hosts/open_mpi.h"
+#include "launcher/hosts/output_probe.h"
 #include "launcher/hosts/pair_check.h"
 #include "launcher/machine.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -36,10 +39,10 @@ class Round {
     first_contact();
     tell_apart();
     choose_network();
-    if (!questions_.first_contact_only) {
-      compare_input();
-      meet();
-    }
+    compare_open_mpi();
+    compare_input();
+    probe_output();
+    meet();
     return std::move(result_);
   }
 
@@ -57,14 +60,16 @@ class Round {
     if (!bad_.contains(host))
       find(host, check,
            hosts_[host]->lost().empty()
-               ? fmt::format("no answer within {} s; {}", questions_.seconds, advice)
+               ? fmt::format("no answer within {} s; {}",
+                             check == "ssh" ? questions_.contact_seconds : questions_.seconds,
+                             advice)
                : fmt::format("{}; {}", hosts_[host]->lost(), advice));
     return false;
   }
 
   void first_contact() {
     const auto asked = static_cast<double>(std::time(nullptr));
-    const auto answers = ask_all(hosts_, "hello", questions_.seconds, [this](size_t) {
+    const auto answers = ask_all(hosts_, "hello", questions_.contact_seconds, [this](size_t) {
       return json{{"do", "hello"},
                   {"version", DSTRAIN_VERSION},
                   {"run", questions_.run},
@@ -175,6 +180,80 @@ class Round {
     return found;
   }
 
+  void find_here(const std::string& check, const std::string& text, bool fatal = true) {
+    result_.findings.push_back({host_name(), check, fatal, text});
+  }
+
+  // Whether the host is the one that this process runs on.
+  bool is_here(size_t host) const { return facts_of(host).identity == host_identity(); }
+  bool any_is_here() const {
+    for (size_t i = 0; i < hosts_.size(); ++i)
+      if (!bad_.contains(i) && is_here(i)) return true;
+    return false;
+  }
+
+  // mpirun here, and its daemon on the other hosts.
+  void compare_open_mpi() {
+    const OpenMpi own = find_open_mpi();
+    if (!own.mpirun)
+      find_here("openmpi",
+                "mpirun is not on PATH, and several hosts need it: install Open MPI (Debian: "
+                "openmpi-bin) on all of them");
+    else if (!own.other.empty())
+      find_here("openmpi",
+                fmt::format("the mpirun on PATH is not Open MPI's (it says '{}'): put Open "
+                            "MPI's before it",
+                            printable(own.other)));
+    const auto answers = ask_all(hosts_, "open_mpi", questions_.seconds, [this](size_t i) {
+      return bad_.contains(i) || is_here(i) ? json() : json{{"do", "open_mpi"}};
+    });
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) || is_here(i) ||
+          !answered(i, answers[i], "openmpi", "mpirun there did not tell its version"))
+        continue;
+      const auto version = answers[i].value("version", "");
+      if (!answers[i].value("orted", false))
+        find(i, "openmpi",
+             fmt::format("mpirun's daemon orted is not on PATH there: install Open MPI{} (Debian: "
+                         "openmpi-bin); 'ssh {} env' shows that PATH",
+                         own.version.empty() ? "" : " " + own.version, hosts_[i]->name()));
+      else if (!version.empty() && !own.version.empty() && version != own.version)
+        find(i, "openmpi",
+             fmt::format("Open MPI {} there, {} here: install the same on all hosts", version,
+                         own.version));
+    }
+  }
+
+  // The first host writes a file into the output directory, which all must see.
+  void probe_output() {
+    if (questions_.output.empty() || bad_.contains(0)) return;
+    const auto ask = [this](bool write) {
+      return ask_all(hosts_, "probe", questions_.seconds, [this, write](size_t i) {
+        if (bad_.contains(i) || (i == 0) != write) return json();
+        return json{{"do", "probe"}, {"output", to_json_text(questions_.output)}, {"write", write}};
+      });
+    };
+    const auto told = [this](size_t i, const json& answer) {
+      if (!answered(i, answer, "output", fmt::format("{} cannot be looked at", questions_.output)))
+        return false;
+      if (!answer.contains("error")) return true;
+      find(i, "output", from_json_text(answer["error"].get<std::string>()));
+      return false;
+    };
+    if (!told(0, ask(true)[0])) return;
+    const auto answers = ask(false);
+    const std::string advice = fmt::format(
+        "what {} writes into {} is not there: --output must be shared by all hosts, at the same "
+        "path",
+        hosts_[0]->name(), questions_.output);
+    for (size_t i = 1; i < hosts_.size(); ++i)
+      if (!bad_.contains(i) && told(i, answers[i]) && !answers[i].value("seen", false))
+        find(i, "output", advice);
+    if (!any_is_here() && !sees_probe(questions_.output, questions_.run))
+      find_here("output", advice + " (here a restart looks for its checkpoint)", false);
+    hosts_[0]->ask(json{{"do", "probed"}}, "");
+  }
+
   std::string ports_text() const {
     const PortRange& ports = questions_.ports;
     return ports.first == 0
@@ -212,25 +291,23 @@ class Round {
   // Where this process runs beside the run's hosts: the door at which their mpirun daemons report to
   // mpirun here. Null where one of them is this host.
   std::optional<PairCheck> own_door(std::vector<PeerAddress>& peers) {
-    const std::string identity = host_identity();
-    for (const HostFacts& f : result_.facts)
-      if (f.identity == identity) return std::nullopt;
+    if (any_is_here()) return std::nullopt;
     HostFacts own;
     own.addresses = own_addresses();
     std::optional<PairCheck> door;
     try {
       door.emplace(questions_.ports.first);
     } catch (const RunError& e) {
-      result_.findings.push_back({host_name(), "network", true, e.what()});
+      find_here("network", e.what());
       return std::nullopt;
     }
     peers.push_back({host_name() + kLaunchingHost, door->port(), addresses_in_network(own)});
     if (peers.back().addresses.empty())
-      result_.findings.push_back(
-          {host_name(), "network", true,
-           fmt::format("this machine has no address in {}, the network of --master_addr: give the "
-                       "command on a host that has, or leave --master_addr out",
-                       result_.network)});
+      find_here(
+          "network",
+          fmt::format("this machine has no address in {}, the network of --master_addr: give the "
+                      "command on a host that has, or leave --master_addr out",
+                      result_.network));
     return door;
   }
 

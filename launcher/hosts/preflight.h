@@ -15,7 +15,7 @@ namespace dstrain {
 struct Finding {
   std::string host;
   std::string check;  // "ssh", "version", "host", "input", "memory", "files", "clock",
-                      // "network"
+                      // "openmpi", "output", "network"
   bool fatal = true;
   std::string text;  // what is wrong, and what to do
 };
@@ -41,11 +41,12 @@ struct PreflightQuestions {
   nlohmann::json files;            // what it reads here: [{"path", "hash"}]
   // Whether `ranks` ranks fit into the memory of a host; throws UserError where they do not.
   std::function<void(int ranks, int64_t bytes, const std::string& source)> check_memory;
-  std::string master_address;       // numeric, of the first host; empty: hosts meet at any address
-  PortRange ports;                  // where they listen; none: at any
-  bool first_contact_only = false;  // ask for no more than an answer and the version
-  double seconds = 15;              // the deadline of each question
-  int64_t silence_ns = kUsualSilence;  // of this process, after which agents may take it for lost
+  std::string master_address;   // numeric, of the first host; empty: hosts meet at any address
+  PortRange ports;              // where they listen; none: at any
+  std::string output;           // absolute: where the run writes; empty: not looked at
+  double contact_seconds = 15;  // the deadline of the first answer
+  double seconds = 15;          // of each further question
+  int64_t silence_ns = kLongestSilence;  // of this process, after which agents may take it for lost
 };
 
 struct PreflightResult {

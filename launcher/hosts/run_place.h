@@ -34,6 +34,11 @@ class RunPlace {
   std::filesystem::path path_, mpi_;
 };
 
+// Removes what runs that ended badly have left beside `run` on this host: their private directories, and what
+// Open MPI has left. A run lives as long as a process of it does, or its agent, which counts while what started it
+// lives; one that is stopped, so that it could not end with its connection, is killed.
+void clear_dead_runs(const std::string& run);
+
 struct RunAddresses {
   std::string board, output;
 };

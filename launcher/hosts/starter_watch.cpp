@@ -44,7 +44,8 @@ void StarterWatch::look(std::span<const RankReport> ranks) {
   if (begun && found_) {
     report_.awaits.clear();
     report_.awaits_since = 0;
-  } else if (begun || now - last_search_ns_ >= kSearchEvery) {
+  } else if ((begun && !looked_at_ranks_) || now - last_search_ns_ >= kSearchEvery) {
+    looked_at_ranks_ = begun;
     last_search_ns_ = now;
     search(ranks, now);
   }
@@ -65,14 +66,15 @@ void StarterWatch::look(std::span<const RankReport> ranks) {
 void StarterWatch::search(std::span<const RankReport> ranks, int64_t now) {
   std::vector<pid_t> processes;
   std::vector<pid_t> starters;
-  for (const RankReport& r : ranks)
-    if (r.joined() && !r.gone) {
-      processes.push_back(r.pid);
-      starters.push_back(parent_of(r.pid));
-      found_ = true;  // or ranks have another parent, mpirun itself
-    }
+  for (const RankReport& r : ranks) {
+    if (!r.joined()) continue;
+    found_ = true;  // or ranks have another parent, mpirun itself
+    if (r.gone) continue;
+    processes.push_back(r.pid);
+    starters.push_back(parent_of(r.pid));
+  }
   if (report_.pid == 0)
-    for (const pid_t pid : starters.empty() ? processes_of_run(run_) : starters)
+    for (const pid_t pid : found_ ? starters : processes_of_run(run_))
       if (program_of(pid) == "orted") {
         report_.pid = pid;
         process_ = PeerProcess(pid);

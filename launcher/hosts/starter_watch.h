@@ -26,6 +26,7 @@ class StarterWatch {
   PeerProcess process_;
   StarterReport report_;
   bool found_ = false;  // what started a rank
+  bool looked_at_ranks_ = false;
   int64_t last_search_ns_ = 0, last_state_ns_ = 0, last_look_ns_ = 0;
 };
 

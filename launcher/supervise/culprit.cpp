@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "launcher/machine.h"
 #include "launcher/output_lines.h"
 #include "runtime/core/error.h"
 
@@ -219,6 +220,7 @@ std::optional<Culprit> find_culprit(std::span<const HostReport> hosts, const Pat
   culprit.kind = chosen.kind;
   culprit.host = chosen.host->name;
   culprit.lost = chosen.host->lost;
+  culprit.loss = chosen.host->loss;
   culprit.starter = chosen.host->starter;
   culprit.seconds = static_cast<double>(now - chosen.since) * 1e-9;
   std::set<int> ranks;
@@ -247,6 +249,11 @@ std::string ending_text(int wait_status) {
 
 std::string describe(const Culprit& culprit, const std::string& ending) {
   const std::string waits = waits_text(culprit);
+  if (culprit.kind == Kind::host_lost && culprit.loss == Loss::agent)
+    return fmt::format("the agent of dstrain on {} {}{}", culprit.host, culprit.lost, waits);
+  if (culprit.kind == Kind::host_lost && culprit.loss == Loss::own_network)
+    return fmt::format("this machine lost its network ({}), so that {} does not answer: {}",
+                       host_name(), culprit.host, culprit.lost);
   if (culprit.kind == Kind::host_lost)
     return fmt::format("{} was lost: {}{}", culprit.host, culprit.lost, waits);
   if (culprit.kind == Kind::starter_ended || culprit.kind == Kind::starter_stopped)

@@ -20,6 +20,7 @@ struct HostReport {
   int64_t lost_ns = 0;
   std::span<const RankReport> ranks;
   StarterReport starter{};
+  Loss loss = Loss::host;
 };
 
 // The limits after which silence is a fault, in nanoseconds.
@@ -38,6 +39,7 @@ struct Culprit {
   Kind kind = Kind::vanished;
   std::string host;              // empty: this machine, the only one
   std::string lost;              // host_lost: why
+  Loss loss = Loss::host;        // and what
   RankReport rank;               // of kinds host_lost and starter_*: no rank
   StarterReport starter;         // of the host
   double seconds = 0;            // hung or suspended for so long

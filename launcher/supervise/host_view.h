@@ -49,6 +49,9 @@ struct StarterReport {
   int64_t awaits_since = 0;
 };
 
+// What is lost where a host does not answer any more: the host, only the agent on it, or this machine's network.
+enum class Loss : uint8_t { host, agent, own_network };
+
 class HostView {
  public:
   virtual ~HostView() = default;
@@ -65,6 +68,7 @@ class HostView {
   // Why the host does not answer any more ("no word from it for 5 s"), and since when; empty: it does.
   virtual const std::string& lost() const = 0;
   virtual int64_t lost_since() const = 0;
+  virtual Loss loss() const { return Loss::host; }
 
   // Asks the host's ranks to stop after a step, because of `signal`; kills them (SIGKILL).
   virtual void request_stop(int signal) = 0;

@@ -37,6 +37,10 @@ places localhost node2 'node1 slots=3' 'localhost slots=1'
 places loopback node2 'node1 slots=1' '127.0.0.1 slots=3'
 places address node2 'node1 slots=2' '10.77.0.2 slots=2'
 
+hosts_on node2 "$dstrain" --hostfile second.hosts --config c.json --dry_run >dry.log 2>&1 || fail dry dry.log
+grep -Eq '^# node2 +0-1 +2-3$' dry.log && grep -q 'mpirun' dry.log || fail '--dry_run does not say where' dry.log
+echo '--dry_run says where ranks would run'
+
 # Ranks are where the file says, not only somewhere.
 steps=100000 run where node2 'node1 slots=1' 'node2 slots=3' &
 launcher=$!

@@ -34,6 +34,8 @@ seconds_of() {
 print(int(sum(json.loads(l).get("step_ms", 0) for l in sys.stdin if l.endswith("\n")) / 1000))'
 }
 went_on() { (($(seconds_of "$1" "$2") >= 5)); }
+# nsenter stops itself with what it has started.
+continues() { kill -CONT "$launcher" $(<"/proc/$run/task/$run/children"); }
 nothing_left() { [[ -z $(hosts_pids "$1") ]]; }
 
 starts suspended
@@ -41,7 +43,7 @@ kill -STOP "$launcher"
 line=$(wc -l <suspended/metrics.jsonl)
 hosts_wait_until 'the ranks went on for longer than the limit' went_on suspended "$line"
 lines=$(wc -l <suspended.log)
-kill -CONT "$launcher"
+continues
 more() { (($(wc -l <suspended.log) > lines + 10)); }
 hosts_wait_until 'the launching process goes on' more
 kill -TERM "$launcher"
@@ -56,7 +58,7 @@ kill -STOP "$launcher"
 hosts_link node2 down
 hosts_wait_until 'nothing is left on the host that cannot reach it' nothing_left node2
 hosts_link node2 up
-kill -CONT "$launcher"
+continues
 status=0
 wait "$run" || status=$?
 ((status == 2)) && grep -q 'node2 was lost' gone.log || fail "a cable that is pulled meanwhile: status $status" gone.log

@@ -101,6 +101,11 @@ TEST_CASE("a bad line is an error with file, line and what is expected") {
       {"root@n1 slots=1",
        "hosts:1: the host name 'root@n1' holds '@': the user's name belongs into the ssh "
        "configuration (User), not here"},
+      {"n1 slots=0x10", "hosts:1: expected 'NAME slots=N', got 'n1 slots=0x10'"},
+      {"n1:2222 slots=1",
+       "hosts:1: the host name 'n1:2222' holds ':': a port belongs into the ssh configuration "
+       "(Port) or "
+       "--ssh_port, not here"},
       {"fe80::1 slots=1",
        "hosts:1: the host name 'fe80::1' holds ':': give an IPv6 address a name in the ssh "
        "configuration (HostName) or /etc/hosts"},

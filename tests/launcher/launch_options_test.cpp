@@ -98,6 +98,17 @@ TEST_CASE("DeepSpeed's short names and other spellings work") {
   CHECK(parse_train({"--launcher=SLURM"}).launch.front == Front::slurm);
 }
 
+TEST_CASE("DeepSpeed's defaults say that nothing is given") {
+  const LaunchOptions o =
+      parse_train({"-i", "", "--exclude", "", "--num_gpus", "-1", "--num_nodes=-1"}).launch;
+  CHECK(o.hosts.include.empty());
+  CHECK(o.hosts.exclude.empty());
+  CHECK_FALSE(o.hosts.nodes.has_value());
+  CHECK_FALSE(o.hosts.slots_each.has_value());
+  CHECK(error_of(Words{"--num_gpus", "-2"}) ==
+        "--num_gpus: expected an integer from 1 to 65536, got '-2'");
+}
+
 TEST_CASE("what is not given of the start is absent") {
   const LaunchOptions o = parse_train({}).launch;
   CHECK(o.hosts.hostfile.empty());
@@ -146,7 +157,6 @@ TEST_CASE("a wrong option of the start is one line that says what to do") {
       {{"--launcher", "ssh"}, "--launcher: expected local, openmpi or slurm, got 'ssh'"},
       {{"--launcher_args", "--a 'b"}, "--launcher_args: a quote is not closed in '--a 'b'"},
       {{"--num_nodes", "0"}, "--num_nodes: expected an integer from 1 to 65536, got '0'"},
-      {{"--num_nodes", "-1"}, "--num_nodes: expected an integer from 1 to 65536, got '-1'"},
       {{"--master_port", "65536"},
        "--master_port: expected an integer from 1 to 65535, got '65536'"},
       {{"--ssh_port", "ssh"}, "--ssh_port: expected an integer from 1 to 65535, got 'ssh'"},

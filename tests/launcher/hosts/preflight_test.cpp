@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "launcher/hosts/pair_check.h"
+#include "launcher/machine.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/file_checksum.h"
 
@@ -29,7 +30,7 @@ std::vector<std::unique_ptr<AgentView>> agents(int count, const std::string& scr
 TEST_CASE("hosts that do not answer are named") {
   const auto hosts = agents(10, "sleep 60");
   PreflightQuestions questions;
-  questions.seconds = 0.5;
+  questions.contact_seconds = 0.5;
   const PreflightResult result = preflight(hosts, questions);
   CHECK_FALSE(result.good());
   REQUIRE(result.findings.size() == 10);
@@ -65,7 +66,7 @@ TEST_CASE("what ssh says is told") {
 TEST_CASE("an agent that speaks nonsense is no agent") {
   const auto hosts = agents(1, "echo 'Welcome to node1'; exec sleep 60");
   PreflightQuestions questions;
-  questions.seconds = 1;
+  questions.contact_seconds = 1;
   CHECK_FALSE(preflight(hosts, questions).good());
 }
 
@@ -75,7 +76,6 @@ TEST_CASE("another version, another build, too little memory, a wrong clock") {
       R"(read -r line; echo '{"say": "hello", "version": "0.0.1", "program": "ff", "host": "x", )"
       R"("time": 1, "memory": 5, "memory_source": "m", "cores": 2}'; exec sleep 60)");
   PreflightQuestions questions;
-  questions.first_contact_only = true;
   questions.check_memory = [](int ranks, int64_t bytes, const std::string&) {
     fail_user("{} ranks, {} bytes", ranks, bytes);
   };
@@ -96,8 +96,14 @@ TEST_CASE("the network of --master_addr is the first host's, and every host is i
         R"sh(until read -r line; do sleep 0.02; done; )sh"  // the pipe does not block
         R"sh(version=${line##*'"version":"'}; version=${version%%'"'*}; )sh"
         R"sh(echo '{"say": "hello", "version": "'$version'", "program": "ff", "host": "x", )sh"
-        R"sh("time": 1, "memory": 5, "memory_source": "m", "cores": 2, "addresses": [)sh" +
-        addresses + "]}'; exec sleep 60";
+        R"sh("identity": ")sh" +
+        (name == "a" ? host_identity() : "elsewhere") +
+        R"sh(", "time": 1, "memory": 5, "memory_source": "m", "cores": 2, "addresses": [)sh" +
+        addresses +
+        R"sh(]}'; while true; do read -r line || { sleep 0.02; continue; }; )sh"
+        R"sh(case "$line" in *'"listen"'*) echo '{"say": "listening", "port": 1}';; )sh"
+        R"sh(*'"meet"'*) echo '{"say": "met", "failed": []}';; )sh"
+        R"sh(*'"open_mpi"'*) echo '{"say": "open_mpi", "orted": true}';; esac; done)sh";
     return std::make_unique<AgentView>(name, std::vector<std::string>{"/bin/sh", "-c", script},
                                        std::vector<int>{0});
   };
@@ -108,7 +114,6 @@ TEST_CASE("the network of --master_addr is the first host's, and every host is i
     hosts.push_back(agent("b", R"({"address": "10.1.9.8", "prefix": 16})"));
     PreflightQuestions questions;
     questions.program_checksum = "ff";
-    questions.first_contact_only = true;
     questions.master_address = address;
     return preflight(hosts, questions);
   };

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# What a killed or stopped agent leaves on its host, the next run there removes; what belongs to a living run stays.
+# A killed agent and a pulled cable of the launching host are told as what they are.
+#   tests/hosts/leftovers.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+
+hosts_up 2
+cd "$HOSTS_DIR"
+training_files
+hosts_file 2 2 >hosts
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+mkdir tmp
+export TMPDIR=$HOSTS_DIR/tmp
+
+starts() { # NAME
+  hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 1000000 >"$1.log" 2>&1 &
+  run=$!
+  hosts_wait_until 'the run has begun' grep -q '^step=1 ' "$1.log"
+}
+ends() { # NAME STATUS EXPECTED
+  local status=0
+  wait "$run" || status=$?
+  ((status == $2)) && grep -Eq -- "$3" "$1.log" || fail "$1: status $status" "$1.log"
+  echo "$1: $(grep -E -- "$3" "$1.log" | tail -n 1)"
+}
+# The agent itself: the process of a host that has no child of its own kind.
+agent_of() { hosts_pids "$1" host_agent | sort -n | tail -n 1; }
+places() { find tmp -mindepth 1 -maxdepth 1 | wc -l; }
+nothing_left() { [[ $(places) == 0 && -z $(hosts_pids node1)$(hosts_pids node2) ]]; }
+short_run() {
+  hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 2 >"$1.log" 2>&1 ||
+    fail "a short run" "$1.log"
+}
+
+starts killed
+kill -KILL "$(agent_of node2)"
+ends killed 2 '^dstrain: error: the agent of dstrain on node2 was killed by signal 9'
+(($(places) > 0)) || fail 'there is nothing to clear' killed.log
+short_run after_killed
+hosts_wait_until 'nothing is left of both runs' nothing_left
+echo 'a killed agent leaves nothing for long'
+
+starts stopped
+kill -STOP "$(agent_of node2)"
+ends stopped 2 '^dstrain: error: node2 was lost: no word from it'
+(($(places) > 0)) || fail 'there is nothing to clear' stopped.log
+short_run after_stopped
+hosts_wait_until 'nothing is left of both runs' nothing_left
+echo 'nor does a stopped one'
+
+starts living
+short_run beside
+lines=$(wc -l <living.log)
+goes_on() { (($(wc -l <living.log) > lines + 5)); }
+hosts_wait_until 'the other run goes on' goes_on
+kill -TERM "$(hosts_pids node1 "$dstrain --hostfile" | sort -n | head -n 1)"
+ends living 143 '^step='
+hosts_wait_until 'nothing is left of it' nothing_left
+echo 'a living run is left alone'
+
+starts cable
+hosts_link node1 down
+ends cable 2 '^dstrain: error: this machine lost its network \(node1\), so that node2 does not answer'
+hosts_link node1 up
+hosts_wait_until 'nothing is left of it' nothing_left

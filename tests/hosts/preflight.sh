@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# What is asked of hosts before a run starts, by the run and by doctor: an output directory that all see, Open MPI
+# of one version on all, the same input, with --no_ssh_check too. Nothing is left of the questions.
+#   tests/hosts/preflight.sh DSTRAIN
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/netns.sh"
+source "$here/training.sh"
+hosts_need_or_skip mpirun
+dstrain=$(realpath "$1")
+
+hosts_up 2
+cd "$HOSTS_DIR"
+training_files
+hosts_file 2 2 >hosts
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+
+# asks NAME STATUS EXPECTED WORD...: dstrain with these words on node1.
+asks() {
+  local status=0
+  hosts_on node1 "$dstrain" "${@:4}" --hostfile hosts >"$1.log" 2>&1 || status=$?
+  ((status == $2)) || fail "$1: status $status" "$1.log"
+  grep -Eq -- "$3" "$1.log" || fail "$1: '$3' is not said" "$1.log"
+  echo "$1: $(grep -E -- "$3" "$1.log" | tail -n 1)"
+}
+
+asks well 0 '^node2: dstrain .* 2 ranks on ' doctor --config c.json --output shared/new --save_interval 2 \
+  --init_weights "$(
+    hosts_on node1 "$dstrain" --config c.json --steps 0 --output initial >initial.log 2>&1
+    echo initial/model.safetensors
+  )"
+[[ ! -e shared ]] || fail 'doctor has left a directory' well.log
+
+not_shared="node2 +output +what node1 writes into $HOSTS_OWN/out is not there: --output must be shared"
+asks output 1 "$not_shared" --config c.json --output "$HOSTS_OWN/out"
+asks output_doctor 1 "$not_shared" doctor --config c.json --output "$HOSTS_OWN/out"
+[[ -z $(find node1/own node2/own -name '*.probe') && ! -e node2/own/out ]] || fail 'a probe is left' output.log
+
+for node in node1 node2; do cp c.json "$node/own/c.json"; done
+sed 's/"lr": 1e-3/"lr": 2e-3/' c.json >node2/own/c.json
+asks no_ssh_check 1 'node2 +input +.*c.json is not the same there' --config "$HOSTS_OWN/c.json" --output no --no_ssh_check
+
+program() { hosts_on "$1" realpath "$(type -P "$2")"; } # NODE NAME: its file
+hosts_on node2 mount --bind /dev/null "$(program node2 orted)"
+missing="node2 +openmpi +mpirun's daemon orted is not on PATH there: install Open MPI"
+asks orted 1 "$missing" --config c.json --output no
+asks orted_doctor 1 "$missing" doctor
+hosts_on node2 umount "$(program node2 orted)"
+
+printf '#!/bin/sh\necho "mpirun (Open MPI) 1.10.7"\n' >mpirun
+chmod +x mpirun
+hosts_on node2 mount --bind "$PWD/mpirun" "$(program node2 mpirun)"
+asks version 1 'node2 +openmpi +Open MPI 1.10.7 there, [0-9.]+ here: install the same' --config c.json --output no
+hosts_on node2 umount "$(program node2 mpirun)"
+
+hosts_on node1 mount --bind /dev/null "$(program node1 mpirun)"
+asks mpirun 1 'node1 +openmpi +mpirun is not on PATH' --config c.json --output no
+hosts_on node1 umount "$(program node1 mpirun)"
+
+asks ready 0 'step=5 ' --config c.json --output no --no_ssh_check
