@@ -241,23 +241,48 @@ TEST_CASE("a run whose gradients are never finite again ends, naming step and te
   CHECK_FALSE(program.wrote("-nan"));
 }
 
-TEST_CASE("a disk without room for a checkpoint is found before the first step") {
-  const RunFolder place;
+// The words that start the program with an output directory on a disk of so many kilobytes of its own; empty
+// where this machine lets nobody make one.
+std::string words_on_disk(const RunFolder& place, int kilobytes, const std::string& options) {
   fs::create_directories(place.root / "small");
-  const std::string mount = "mount -t tmpfs -o size=64k none small";
+  const std::string mount = "mount -t tmpfs -o size=" + std::to_string(kilobytes) + "k none small";
   if (place.start("unshare -rm sh -c '" + mount + "' 2>/dev/null").wait() != 0) {
     WARN("this machine lets nobody make a small file system: nothing was tested");
-    return;
+    return "";
   }
-  RunningProgram program = place.start("unshare -rm sh -c '" + mount +
-                                       " && exec " DSTRAIN_PROGRAM
-                                       " --config c.json --output small/out --save_interval 2'");
+  return "unshare -rm sh -c '" + mount +
+         " && exec " DSTRAIN_PROGRAM " --config c.json --output small/out " + options + "'";
+}
+
+TEST_CASE("a disk without room for a checkpoint is found before the first step") {
+  const RunFolder place;
+  const std::string words = words_on_disk(place, 64, "--save_interval 2");
+  if (words.empty()) return;
+  RunningProgram program = place.start(words);
   CHECK(program.wait(60) == 1);
   const std::string error = only_error(program.text());
   CAPTURE(error);
   CHECK(error.starts_with("a checkpoint with the weights needs "));
   CHECK(has(error, "are free in small/out: make room there, or name another directory"));
   CHECK_FALSE(program.wrote("step=1 "));
+}
+
+TEST_CASE(
+    "a disk that fills up is found before the checkpoint that has no room, unless old ones go") {
+  const RunFolder place;
+  const bool old_ones_go = GENERATE(false, true);
+  const std::string words = words_on_disk(place, 400,
+                                          std::string("--steps 40 --save_interval 2") +
+                                              (old_ones_go ? " --set dstrain.keep_last=2" : ""));
+  if (words.empty()) return;
+  RunningProgram program = place.start(words);
+  CHECK(program.wait(60) == (old_ones_go ? 0 : 2));
+  if (old_ones_go) return;
+  const std::string error = only_error(program.text());
+  CAPTURE(error);
+  CHECK(error.starts_with("saving step "));
+  CHECK(
+      has(error, "are free in small/out/checkpoints: make room there; dstrain.keep_last removes"));
 }
 
 }  // namespace
