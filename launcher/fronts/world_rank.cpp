@@ -113,7 +113,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       comm->finish();
       return 1;
     }
-    watch.emplace(*comm, input.job().timeout_s);
+    watch.emplace(*comm, input.job());
     const StopSignals signals(watch->board(), StopSignals::Note::none,
                               StopSignals::Second::ends_process_later);
     return status_of(train_as(rank, input, *comm, watch->board(), threads));

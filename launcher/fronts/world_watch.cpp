@@ -55,7 +55,7 @@ json introduction(const RankBoard& board, const std::optional<WatchListener>& li
 
 }  // namespace
 
-WorldWatch::WorldWatch(Communicator& comm, int64_t timeout_s) : comm_(comm) {
+WorldWatch::WorldWatch(Communicator& comm, const Job& job) : comm_(comm) {
   const int rank = comm.rank();
   if (comm.size() == 1) {
     board_.emplace(RankBoard::create(1));
@@ -93,7 +93,8 @@ WorldWatch::WorldWatch(Communicator& comm, int64_t timeout_s) : comm_(comm) {
                    .names = {},
                    .ranks = {},
                    .board = board_->address(),
-                   .timeout_s = timeout_s,
+                   .timeout_s = job.timeout_s,
+                   .silence_s = job.silence_s,
                    .listener = listener ? listener->descriptor() : -1,
                    .addresses = {},
                    .port = 0,

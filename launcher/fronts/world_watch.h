@@ -9,15 +9,16 @@
 #include <thread>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/config/job.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
 
 class WorldWatch {
  public:
-  // Collective. `timeout_s`: how long a rank may do nothing. The communicator outlives the watch, and says on the
+  // Collective. `job`: how long ranks and hosts may be silent. The communicator outlives the watch, and says on the
   // board from now on whom it waits for.
-  WorldWatch(Communicator& comm, int64_t timeout_s);
+  WorldWatch(Communicator& comm, const Job& job);
   WorldWatch(const WorldWatch&) = delete;
   WorldWatch& operator=(const WorldWatch&) = delete;
   ~WorldWatch();

@@ -96,7 +96,7 @@ class Judge {
         own_ = own.get();
         all.push_back(std::move(own));
       } else if (!alone) {
-        auto peer = std::make_unique<PeerView>(task.names[host], task.ranks[host]);
+        auto peer = std::make_unique<PeerView>(task.names[host], task.ranks[host], task.silence_s);
         peers_.emplace_back(static_cast<int>(host), peer.get());
         all.push_back(std::move(peer));
       }
@@ -229,11 +229,10 @@ class Witness {
     if (last_look_ns_ != 0 && now - last_look_ns_ > 2 * kHeartbeat) last_word_ns_ = now;
     last_look_ns_ = now;
     if (ended_ || over_ns_ != 0 || all_done(view_->ranks())) return;
-    if (open && now - last_word_ns_ <= kLongestSilence) return;
-    print_error(
-        fmt::format("{} was lost: {}", task_.names.front(),
-                    open ? fmt::format("no word from it for {} s", kLongestSilence / 1'000'000'000)
-                         : "the connection to its watcher ended"));
+    if (open && now - last_word_ns_ <= task_.silence_s * 1000 * kMillisecond) return;
+    print_error(fmt::format("{} was lost: {}", task_.names.front(),
+                            open ? fmt::format("no word from it for {} s", task_.silence_s)
+                                 : "the connection to its watcher ended"));
     order_end(2);
   }
 

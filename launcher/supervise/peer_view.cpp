@@ -14,8 +14,8 @@ constexpr int64_t kSuspended = 2'000'000'000;
 
 }  // namespace
 
-PeerView::PeerView(std::string name, std::vector<int> ranks)
-    : name_(std::move(name)), reports_(ranks.size()) {
+PeerView::PeerView(std::string name, std::vector<int> ranks, int64_t silence_s)
+    : name_(std::move(name)), silence_s_(silence_s), reports_(ranks.size()) {
   for (size_t i = 0; i < ranks.size(); ++i) reports_[i].rank = ranks[i];
 }
 
@@ -39,8 +39,8 @@ void PeerView::look(bool) {
     }
   }
   if (!open) return lose("the connection to its watcher ended");
-  if (now - last_word_ns_ > kLongestSilence)
-    return lose(fmt::format("no word from it for {} s", kLongestSilence / 1'000'000'000));
+  if (now - last_word_ns_ > silence_s_ * 1'000'000'000)
+    return lose(fmt::format("no word from it for {} s", silence_s_));
   if (now - last_sent_ns_ >= kHeartbeat) {
     last_sent_ns_ = now;
     line_->channel.send({{"do", "alive"}});

@@ -22,8 +22,9 @@ struct WatchLine {
 
 class PeerView final : public HostView {
  public:
-  // `name`: for messages. Until connect() nothing is known of the host, and nothing is wrong with it.
-  PeerView(std::string name, std::vector<int> ranks);
+  // `name`: for messages. `silence_s`: without a word, until the host is taken for lost. Until connect() nothing is
+  // known of the host, and nothing is wrong with it.
+  PeerView(std::string name, std::vector<int> ranks, int64_t silence_s);
 
   void connect(std::unique_ptr<WatchLine> line);
   bool connected() const { return line_ != nullptr; }
@@ -48,6 +49,7 @@ class PeerView final : public HostView {
   bool all_gone() const;
 
   std::string name_;
+  int64_t silence_s_;
   std::vector<RankReport> reports_;
   std::unique_ptr<WatchLine> line_;
   std::string lost_;

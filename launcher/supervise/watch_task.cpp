@@ -25,10 +25,15 @@ using nlohmann::json;
 std::string text_of(const WatchTask& task) {
   json names = json::array();
   for (const std::string& name : task.names) names.push_back(to_json_text(name));
-  return json{{"host", task.host},           {"names", names},
-              {"ranks", task.ranks},         {"board", task.board},
-              {"timeout_s", task.timeout_s}, {"listener", task.listener >= 0 ? kListener : -1},
-              {"addresses", task.addresses}, {"port", task.port},
+  return json{{"host", task.host},
+              {"names", names},
+              {"ranks", task.ranks},
+              {"board", task.board},
+              {"timeout_s", task.timeout_s},
+              {"silence_s", task.silence_s},
+              {"listener", task.listener >= 0 ? kListener : -1},
+              {"addresses", task.addresses},
+              {"port", task.port},
               {"token", task.token}}
       .dump();
 }
@@ -91,6 +96,7 @@ WatchTask task_of_this_watcher() {
     m.at("ranks").get_to(task.ranks);
     m.at("board").get_to(task.board);
     m.at("timeout_s").get_to(task.timeout_s);
+    m.at("silence_s").get_to(task.silence_s);
     m.at("listener").get_to(task.listener);
     m.at("addresses").get_to(task.addresses);
     m.at("port").get_to(task.port);

@@ -15,6 +15,7 @@ struct WatchTask {
   std::vector<std::vector<int>> ranks;  // of each host
   std::string board;                    // RankBoard::address() of its own host's
   int64_t timeout_s = 600;              // after which a rank that does not move is at fault
+  int64_t silence_s = 5;                // after which a host that says nothing is lost
   // Where host 0 has a watcher to report to: its descriptor to listen at (on host 0; else -1), addresses, port,
   // and the word that tells the run's watchers from other programs.
   int listener = -1;
