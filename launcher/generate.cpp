@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "launcher/commands.h"
 #include "launcher/failure.h"
 #include "launcher/run_input.h"
@@ -68,8 +70,16 @@ int run_generate(const GenerateArguments& arguments) {
   request.threads = take_core_share(0, 1);
 
   Printer printer(vocabulary);
-  for (const int32_t id : request.prompt) printer.print(id);
-  generate(job, request, [&printer](int32_t id) { printer.print(id); });
+  // With the first token: nothing is printed of a run whose weights cannot be read.
+  const auto print_prompt = [&] {
+    for (const int32_t id : request.prompt) printer.print(id);
+  };
+  bool begun = false;
+  generate(job, request, [&](int32_t id) {
+    if (!std::exchange(begun, true)) print_prompt();
+    printer.print(id);
+  });
+  if (!begun) print_prompt();
   print_result("\n");
   return 0;
 }

@@ -149,6 +149,8 @@ double least_bytes(const Job& job) {
 void settle_device(Job& job, bool run) {
   check_device_name(job.device);
   if (job.device == "auto") job.device = cuda_devices() > 0 ? "cuda" : "cpu";
+  if (run && job.device == "cpu" && job.graph == GraphMode::on)
+    fail_user("dstrain.cuda_graph is \"on\", and the CPU has no graphs: use \"auto\"");
   if (job.device != "cuda" || cuda_devices() > 0 || (has_cuda_backend() && !run)) return;
   throw UserError(cuda_problem());
 }

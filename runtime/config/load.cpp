@@ -82,6 +82,8 @@ LoadedConfig resolve(const Merged& merged, const ConfigRequest& request) {
   check_sizes(job, problems);
   if (job.graph == GraphMode::on && job.device == "cpu")
     problems.error("dstrain.cuda_graph", "the CPU has no graphs: use \"auto\" or --device cuda");
+  else if (job.graph == GraphMode::on)
+    problems.explain("dstrain.cuda_graph", "needs a GPU: a run on the CPU stops at it");
   if (const Member* dp = values.given("data_parallel_size");
       dp && request.ranks && *to_integer(dp->value) != *request.ranks)
     problems.error("data_parallel_size",

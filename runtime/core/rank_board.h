@@ -59,6 +59,11 @@ struct alignas(64) RankSlot {
       first_instruction_ns.store(monotonic_ns(), std::memory_order_relaxed);
     }
   }
+  // The last instruction is over: what fails now did not fail in it.
+  void leave_instruction() noexcept {
+    instruction.store(-1, std::memory_order_relaxed);
+    note_progress();
+  }
   // The rank gets on within what it is doing.
   void note_progress() noexcept {
     progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

@@ -117,13 +117,20 @@ void MetricsWriter::step(const StepMetrics& metrics) {
     clear_progress();
     log::info("{}", log_line(metrics));
   }
-  draw_progress(metrics);
+  const int64_t left = std::max<int64_t>(options_.steps - metrics.step, 0);
+  draw_progress(metrics.step,
+                fmt::format("loss {} eta {}", number_text(metrics.loss, ".4f"),
+                            duration_text(static_cast<double>(left) * times_.median() / 1e3)));
 }
 
 void MetricsWriter::validation(int64_t step, double val_loss) {
   append(validation_json(step, val_loss));
   clear_progress();
   log::info("step {}: validation loss {}", step, number_text(val_loss, ".4f"));
+}
+
+void MetricsWriter::validating(int64_t step, int64_t done, int64_t all) {
+  draw_progress(step, fmt::format("validation {}/{}", done, all));
 }
 
 void MetricsWriter::append(std::string_view line) {
@@ -141,15 +148,11 @@ void MetricsWriter::append(std::string_view line) {
   bytes_ += static_cast<int64_t>(line.size());
 }
 
-void MetricsWriter::draw_progress(const StepMetrics& metrics) {
+void MetricsWriter::draw_progress(int64_t step, const std::string& what) {
   if (!bar_ || !bar_->due()) return;
-  const int64_t left = std::max<int64_t>(options_.steps - metrics.step, 0);
-  const double part = options_.steps > 0
-                          ? static_cast<double>(metrics.step) / static_cast<double>(options_.steps)
-                          : 1;
-  bar_->draw(part, fmt::format("{}/{} loss {} eta {}", metrics.step, options_.steps,
-                               number_text(metrics.loss, ".4f"),
-                               duration_text(static_cast<double>(left) * times_.median() / 1e3)));
+  const double part =
+      options_.steps > 0 ? static_cast<double>(step) / static_cast<double>(options_.steps) : 1;
+  bar_->draw(part, fmt::format("{}/{} {}", step, options_.steps, what));
 }
 
 void MetricsWriter::clear_progress() {

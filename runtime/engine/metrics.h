@@ -73,9 +73,13 @@ class MetricsWriter {
   void step(const StepMetrics& metrics);
   void validation(int64_t step, double val_loss);
 
+  // The progress bar between steps, on a terminal: before the first one, and while a validation goes on.
+  void begin() { draw_progress(options_.resumed_step, "first step"); }
+  void validating(int64_t step, int64_t done, int64_t all);
+
  private:
   void append(std::string_view line);
-  void draw_progress(const StepMetrics& metrics);
+  void draw_progress(int64_t step, const std::string& what);
   void clear_progress();
 
   MetricsOptions options_;

@@ -9,6 +9,7 @@
 #include "runtime/core/text.h"
 #include "runtime/engine/fit.h"
 #include "runtime/engine/resume.h"
+#include "runtime/engine/run_text.h"
 #include "runtime/optim/adam_corrections.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/lr_schedule.h"
@@ -141,6 +142,7 @@ void Trainer::step() {
     context.trace = &traces_.back();
   }
   train_.run(context);
+  if (ctx_.slot) ctx_.slot->leave_instruction();
   if (!state_.skip) ++state_.applied_steps;
   // The signal itself is known where it arrived; elsewhere any number says that the run stops.
   if (state_.stop) stop_signal_ = -1;
@@ -148,7 +150,11 @@ void Trainer::step() {
 
 RunOutcome Trainer::run() {
   const auto due = [this](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
+  const auto begin = Clock::now();
+  const int64_t first_step = state_.step;
+  if (root()) log::info("{}", first_line(job_, plans_.train, first_step, ctx_.threads));
   open_output();
+  if (metrics_) metrics_->begin();
   while (state_.step < job_.steps && stop_signal_ == 0) {
     const auto start = Clock::now();
     const int64_t sent = comm_.wire_bytes();
@@ -163,14 +169,26 @@ RunOutcome Trainer::run() {
   if (stop_signal_ != 0)
     stop_signal_ =
         static_cast<int>(max_over_ranks(*ctx_.comm, ctx_.stop_signal ? ctx_.stop_signal() : 0));
+  say_end(first_step, seconds_since(begin));
   return {.steps = state_.step, .stop_signal = stop_signal_};
+}
+
+void Trainer::say_end(int64_t first_step, double seconds) const {
+  if (!root()) return;
+  log::info("{}", last_line(job_, {.first_step = first_step,
+                                   .steps = state_.step - first_step,
+                                   .stopped = stop_signal_ != 0,
+                                   .seconds = seconds,
+                                   .loss = loss_,
+                                   .validation_loss = validation_loss_}));
 }
 
 void Trainer::record(double seconds, int64_t comm_bytes) {
   if (!metrics_) return;
   const StepState& s = state_;
+  loss_ = s.loss_sum / static_cast<double>(s.targets);
   metrics_->step({.step = s.step,
-                  .loss = s.loss_sum / static_cast<double>(s.targets),
+                  .loss = *loss_,
                   .lr = s.lr,
                   .grad_norm = s.grad_norm,
                   .loss_scale = s.loss_scale,
@@ -206,8 +224,11 @@ void Trainer::validate() {
       loss += all[i];
       targets += all[i + 1];
     }
+    if (metrics_) metrics_->validating(state_.step, first, samples);
   }
-  if (metrics_) metrics_->validation(state_.step, loss / targets);
+  if (ctx_.slot) ctx_.slot->leave_instruction();
+  validation_loss_ = loss / targets;
+  if (metrics_) metrics_->validation(state_.step, *validation_loss_);
 }
 
 }  // namespace dstrain

@@ -42,6 +42,7 @@ class Trainer {
   void open_output();
   void prepare_state();
   void record(double seconds, int64_t comm_bytes);
+  void say_end(int64_t first_step, double seconds) const;
   void validate();
   void save_checkpoint();
   void write_weights();
@@ -77,6 +78,7 @@ class Trainer {
   std::vector<StepTrace> traces_;          // of the first steps, where they are traced
   int64_t peak_bytes_ = 0;                 // of the largest rank
   int stop_signal_ = 0;
+  std::optional<double> loss_, validation_loss_;  // rank 0: the last ones
 };
 
 }  // namespace dstrain

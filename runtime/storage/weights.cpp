@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <unordered_set>
 
 #include "runtime/core/error.h"
+#include "runtime/core/step_rules.h"
 #include "runtime/storage/problems.h"
 
 namespace dstrain {
@@ -65,6 +67,18 @@ void read_widened(const File& file, bool is_bf16, int64_t at, float* to, int64_t
   }
 }
 
+// A run from such a weight would fail in its first step and blame the training.
+void check_numbers(const float* values, int64_t count, int64_t first, const std::string& name,
+                   const std::string& path) {
+  bool bad = false;
+  for (int64_t i = 0; i < count; ++i) bad |= !is_number(static_cast<double>(values[i]));
+  if (!bad) return;
+  const float* const found =
+      std::find_if(values, values + count, [](float x) { return !std::isfinite(x); });
+  fail_user("the weights in {} are damaged: element {} of {} is {}", path, first + (found - values),
+            name, std::isnan(*found) ? "not a number" : "infinite");
+}
+
 }  // namespace
 
 void load_weights(const std::string& path, const StateRegister& want) {
@@ -86,6 +100,7 @@ void load_weights(const std::string& path, const StateRegister& want) {
         file.read_at(to, 4 * elements, at);
       else
         read_widened(file, t.type.name == "BF16", at, to, elements, scratch);
+      check_numbers(to, elements, entry.begin + from, entry.name, path);
     };
     if (!entry.device) {
       read(0, count, entry.local.as<float>());

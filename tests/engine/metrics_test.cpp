@@ -1,9 +1,13 @@
 #include "runtime/engine/metrics.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -154,6 +158,46 @@ TEST_CASE("a resumed run keeps the lines up to its checkpoint, and drops later a
   const MetricsWriter writer(
       {.path = scratch.file(), .steps = 4, .steps_per_print = 0, .resumed_step = 2});
   CHECK(scratch.text() == kept);
+}
+
+// Standard error as a terminal, while it lives.
+class Terminal {
+ public:
+  Terminal() : master_(::posix_openpt(O_RDWR | O_NOCTTY)), before_(::dup(STDERR_FILENO)) {
+    REQUIRE(::grantpt(master_) == 0);
+    REQUIRE(::unlockpt(master_) == 0);
+    const int slave = ::open(::ptsname(master_), O_RDWR | O_NOCTTY);
+    REQUIRE(slave >= 0);
+    ::dup2(slave, STDERR_FILENO);
+    ::close(slave);
+    ::fcntl(master_, F_SETFL, O_NONBLOCK);
+  }
+  ~Terminal() {
+    ::dup2(before_, STDERR_FILENO);
+    ::close(before_);
+    ::close(master_);
+  }
+  // What was written since the last call.
+  std::string text() const {
+    std::array<char, 4096> bytes;
+    const ssize_t n = ::read(master_, bytes.data(), bytes.size());
+    return n > 0 ? std::string(bytes.data(), static_cast<size_t>(n)) : "";
+  }
+
+ private:
+  int master_, before_;
+};
+
+TEST_CASE("the bar is there before the first step, and during a validation") {
+  const Scratch scratch;
+  const Terminal terminal;
+  MetricsWriter writer({.path = scratch.file(), .steps = 9, .steps_per_print = 0});
+  writer.begin();
+  CHECK_THAT(terminal.text(), Catch::Contains("] 0/9 first step"));
+  writer.validation(4, 2.5);  // takes the bar away
+  CHECK_THAT(terminal.text(), Catch::Contains("validation loss 2.5"));
+  writer.validating(4, 3, 20);
+  CHECK_THAT(terminal.text(), Catch::Contains("] 4/9 validation 3/20"));
 }
 
 TEST_CASE("a directory that is not there is an error that names the file") {

@@ -135,6 +135,28 @@ TEST_CASE("a full disk while writing is one error and status 2") {
     CHECK(entry.path().filename().string().find("model") == std::string::npos);
 }
 
+TEST_CASE("a run says first what it is and last where its results are, with a loss") {
+  const RunFolder place;
+  const auto ranks = GENERATE("1", "2");
+  RunningProgram program = place.train(std::string("--steps 3 --num_gpus ") + ranks);
+  CHECK(program.wait() == 0);
+  CAPTURE(program.text());
+  CHECK(std::regex_search(program.text(), std::regex("GPT-lite of [0-9.]+k parameters, .*3 steps "
+                                                     "from fresh weights\n")));
+  CHECK(std::regex_search(
+      program.text(), std::regex("done: step 3 of 3, .*; loss [0-9.]+; .*results in .*out\n$")));
+}
+
+TEST_CASE("generate prints nothing where the weights cannot be read") {
+  const RunFolder place;
+  REQUIRE(place.train("--steps 0").wait() == 0);
+  fs::resize_file(place.root / "out/model.safetensors", 100);
+  RunningProgram program =
+      place.start(std::string(DSTRAIN_PROGRAM) + " generate --run out --prompt t --tokens 3");
+  CHECK(program.wait() == 1);
+  CHECK(program.text().starts_with("dstrain: error: "));
+}
+
 TEST_CASE("at stage 3 a model trains that is larger than what a rank may hold") {
   // 14.2 million weights in 16 bits, of 18 bytes each with gradient and state: 255 MB.
   const std::string options =

@@ -167,6 +167,12 @@ TEST_CASE("the device is settled once") {
   job.device = "emulated";
   settle_device(job);
   CHECK(job.device == "emulated");
+  job.graph = GraphMode::on;
+  CHECK_NOTHROW(settle_device(job));
+  job.device = "cpu";
+  CHECK_THROWS_WITH(settle_device(job), Catch::Contains("the CPU has no graphs"));
+  CHECK_NOTHROW(settle_device(job, false));
+  job.graph = GraphMode::automatic;
   job.device = "cuda";
   if (cuda_devices() == 0)
     CHECK_THROWS_WITH(settle_device(job), Catch::Contains("--device cpu"));

@@ -120,10 +120,11 @@ TEST_CASE("a full disk while writing weights leaves the old file and no other") 
   CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
 }
 
-TEST_CASE("16-bit tensors are widened exactly, every bit pattern of them") {
+TEST_CASE("16-bit tensors are widened exactly, every bit pattern of a number") {
   TempDir dir;
-  std::vector<uint16_t> bits(65536);
-  std::iota(bits.begin(), bits.end(), uint16_t{0});
+  std::vector<uint16_t> bits;
+  for (uint32_t b = 0; b < 65536; ++b)  // 1 as an exponent's lowest bit: finite in both formats
+    bits.push_back(static_cast<uint16_t>((b & 0x7c00) == 0x7c00 ? b & ~uint32_t{0x0400} : b));
   // Longer than what is widened at once, and a slice from the middle.
   for (int i = 0; i < 4; ++i) bits.insert(bits.end(), bits.begin(), bits.begin() + 65536);
   std::vector<float> values(bits.size() - 3);
@@ -168,6 +169,22 @@ TEST_CASE("all misfits are listed at once: missing, superfluous, shape, dtype") 
       dir.write("i.safetensors", make_safetensors_header(ints) + std::string(8, '\0'));
   CHECK_THAT(load_error(odd, {entry("x", {2}, c)}),
              Contains("x is I32, expected F32, F16 or BF16"));
+}
+
+TEST_CASE("a weight that is no number is named with its file, not left for the first step") {
+  TempDir dir;
+  for (const auto& [bits, what] :
+       {std::pair{uint16_t{0x7fc0}, "not a number"}, {uint16_t{0xff80}, "infinite"}}) {
+    std::vector<SafetensorsTensor> tensors = {{.name = "a", .type = {"BF16", 2}, .shape = {6}}};
+    std::vector<uint16_t> values(6, 0x3f80);
+    values[4] = bits;
+    const std::string path = dir.write(
+        "w.safetensors", make_safetensors_header(tensors) +
+                             std::string(reinterpret_cast<const char*>(values.data()), 12));
+    std::vector<float> all(6);
+    CHECK_THAT(load_error(path, {entry("a", {6}, all)}),
+               Contains(fmt::format("w.safetensors are damaged: element 4 of a is {}", what)));
+  }
 }
 
 TEST_CASE("a long list of misfits is cut, and says how many more there are") {
