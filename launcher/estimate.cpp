@@ -60,7 +60,7 @@ int run_estimate(const EstimateArguments& arguments) {
   Job& job = loaded.job;
   settle_device(job, false);
   settle_vocabulary(job);
-  if (loaded.default_batch) log::info("{}", batch_line(request.path, loaded));
+  if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
 
   const RankPlan plan =
       make_rank_plan(job, {.rank = 0, .ranks = job.ranks}, *make_planning_library(job.device),

@@ -19,7 +19,7 @@ int run_plan(const PlanArguments& arguments) {
   check_exclusions(loaded.job);
   settle_vocabulary(loaded.job);
   settle_batch(request, loaded, memory_of_each(loaded.job.ranks));
-  if (loaded.default_batch) log::info("{}", batch_line(request.path, loaded));
+  if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
   const int rank = static_cast<int>(arguments.rank);
   print_result(arguments.json ? plan_json(loaded.job, rank) : plan_text(loaded.job, rank));
   return 0;

@@ -76,12 +76,6 @@ constinit const Rule kAboveOne{
     },
     "up to 1: no_effect; more: not_yet"};
 
-constinit const Rule kIfEnabled{
-    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
-      return if_enabled(facts, spec, State::not_yet, "is not available yet: set enabled to false");
-    },
-    "section off: no_effect; on: not_yet"};
-
 constinit const Rule kWatch{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                               if (!to_boolean(value).value_or(false))
                                 return {State::no_effect, "off"};
@@ -189,6 +183,8 @@ std::string suggestion(const Facts& facts, std::string_view key) {
     if (!spec.only.empty() && !one_of(spec.only, selected(facts, spec.key))) continue;
     if (parent_of(spec.key) == parent)
       siblings.emplace_back(leaf_of(spec.key));
+    else if (spec.state == State::no_effect && parent_of(parent_of(spec.key)).size() > 0)
+      continue;  // a word deep in a section without effect is not what was meant
     else if (edit_distance(leaf_of(spec.key), leaf) == 0 && spec.key != parent)
       elsewhere.emplace_back(spec.key);
   }

@@ -104,7 +104,6 @@ std::vector<std::string> split_words(std::string_view list);
 namespace rules {
 extern const Rule kFlag;              // true: not yet
 extern const Rule kAboveOne;          // more than 1: not yet
-extern const Rule kIfEnabled;         // not yet where the section's `enabled` is true
 extern const Rule kWatch;             // true: not there yet, and the run goes on without it
 extern const Rule kWatchIfEnabled;    // the same where the section's `enabled` is true
 extern const Rule kRefusedIfEnabled;  // refused where it is

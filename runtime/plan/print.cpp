@@ -7,6 +7,7 @@
 
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/text_table.h"
 
 namespace dstrain {
 namespace {
@@ -85,17 +86,17 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
       bytes_text(static_cast<double>(rank.memory.total())),
       bytes_text(static_cast<double>(wire_bytes(plan))));
   text += memory_text(rank.memory) + gathers_text(plan) + "\n";
-  text += fmt::format("{:<8}{:<6}{:<24}{:<14}{:<64}{:<40}{:>10}{:>10}\n", "queue", "when",
-                      "instruction", "group", "reads", "writes", "bytes", "GFLOP");
+  std::vector<std::vector<std::string>> rows{
+      {"queue", "when", "instruction", "group", "reads", "writes", "bytes", "GFLOP"}};
   for (const Instruction& op : p.instructions) {
     const Cost cost = cost_of(p, op);
     const std::string& group = p.groups[static_cast<size_t>(op.group)];
-    text += fmt::format("{:<8}{:<6}{:<24}{:<14}{:<64}{:<40}{:>10}{:>10}\n", name_of(op.queue),
-                        when_text(op.when), name_of(op.op), group, operand_list(p, op.reads, group),
-                        operand_list(p, op.writes, group), bytes_text(cost.bytes),
-                        cost.flops > 0 ? fmt::format("{:.2f}", cost.flops * 1e-9) : "");
+    rows.push_back({std::string(name_of(op.queue)), std::string(when_text(op.when)),
+                    std::string(name_of(op.op)), group, operand_list(p, op.reads, group),
+                    operand_list(p, op.writes, group), bytes_text(cost.bytes),
+                    cost.flops > 0 ? fmt::format("{:.2f}", cost.flops * 1e-9) : ""});
   }
-  return text;
+  return text + text_table(rows, 2);
 }
 
 std::string plan_to_json(const RankPlan& rank) {

@@ -167,9 +167,13 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
         "train_micro_batch_size_per_gpu 2 x "
         "gradient_accumulation_steps 8 x 2 ranks\n"
         "c.json:3:17: optimizer.type: Lamb is not available yet: use AdamW, Adam or SGD\n"
-        "c.json:4:37: zero_optimization.mics_shard_size: MiCS is not available yet: use -1\n"
+        "c.json:4:37: zero_optimization.mics_shard_size: MiCS was removed from DeepSpeed (0.19.8), "
+        "and "
+        "is not part of dstrain: use -1\n"
         "c.json:6:3: gradient_cliping: unknown key (did you mean gradient_clipping?)\n"
-        "c.json:7:3: compression_training: compression is not part of dstrain: remove the section\n"
+        "c.json:7:3: compression_training: removed from DeepSpeed (0.19.8), and compression is not "
+        "part "
+        "of dstrain: remove the section\n"
         "c.json:8:3: steps_per_print: expected an integer of at least 1, found 0");
 }
 

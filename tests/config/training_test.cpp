@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include "runtime/config/keys.h"
+#include "runtime/config/reader.h"
 #include "tests/config/support.h"
 
 using namespace dstrain;
@@ -90,6 +92,18 @@ TEST_CASE("training: what is said of optimizers that cannot be used") {
   }));
   INFO(text);
   CHECK(verdict(ask(text).check(), key) == expected);
+}
+
+TEST_CASE("training: Muon has betas and an eps of its own") {
+  const Node root = read_config(R"({"optimizer": {"type": "Muon"}})", Source::file);
+  const Facts facts = find_facts(root);
+  CHECK(find_key(facts, "optimizer.params.betas")->fallback == "[0.9, 0.95]");
+  CHECK(find_key(facts, "optimizer.params.eps")->fallback == "1e-10");
+  CHECK(find_key(facts, "optimizer.params.lr")->fallback == "0.02");
+  CHECK(find_key(facts, "optimizer.params.adam_lr")->fallback == "0.0003");
+  CHECK(find_key(facts, "optimizer.params.weight_decay")->fallback == "0");
+  const Node adam = read_config(R"({"optimizer": {"type": "Adam"}})", Source::file);
+  CHECK(find_key(find_facts(adam), "optimizer.params.betas")->fallback == "[0.9, 0.999]");
 }
 
 TEST_CASE("training: the five schedules") {

@@ -3,9 +3,11 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "runtime/core/error.h"
 #include "runtime/plan/print.h"
+#include "runtime/plan/text_table.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;
@@ -214,6 +216,32 @@ TEST_CASE("verify finds ranks that disagree about a collective") {
     return op.op == OpKind::all_reduce && b.program.groups[static_cast<size_t>(op.group)] == "head";
   });
   CHECK_THROWS_WITH(verify_ranks({&a, &b}), Catch::Contains("rank 1 has"));
+}
+
+TEST_CASE("the columns of the printed plan stand under each other, however long the names are") {
+  Job job = small_job();
+  job.model.n_layer = 101;
+  const std::string text = plan_to_text(make_rank_plan(job, {0, 2}, FakeLibrary(64), 1), "t");
+  std::istringstream lines(text.substr(text.find("\nqueue ") + 1));
+  std::string line;
+  std::getline(lines, line);
+  const std::vector<std::string> titles = {"when", "instruction", "group", "reads", "writes"};
+  std::vector<size_t> columns;
+  for (const std::string& title : titles) columns.push_back(line.find(" " + title + " ") + 1);
+  const size_t width = line.size();
+  int rows = 0;
+  for (; std::getline(lines, line) && !line.empty(); ++rows) {
+    CAPTURE(line);
+    REQUIRE(line.size() <= width);
+    for (const size_t column : columns) CHECK(line.substr(column - 2, 2) == "  ");
+  }
+  CHECK(rows > 1000);
+}
+
+TEST_CASE("text_table: columns are as wide as their longest cell") {
+  CHECK(text_table({{"a", "bb", "1"}, {"ccc", "d", "22"}, {"", "", ""}}, 1) ==
+        "a    bb   1\nccc  d   22\n\n");
+  CHECK(text_table({}, 1).empty());
 }
 
 TEST_CASE("the printed plan holds the table, and its JSON adds up") {

@@ -27,11 +27,8 @@ KeySpec fixed(std::string_view key, Type type, std::string_view fallback, std::s
 
 std::vector<KeySpec> others() {
   constexpr std::string_view logical = "checkpoints hold logical tensors that any run can load";
-  constexpr std::string_view curriculum = "curriculum_learning";
+  constexpr std::string_view writer = "each rank writes its slices itself";
   constexpr std::string_view compile = "nothing is compiled while a run goes on";
-  const auto gated = [](std::string_view key, Type type, std::string_view fallback) {
-    return KeySpec{.key = key, .type = type, .fallback = fallback, .rule = &rules::kIfEnabled};
-  };
   const auto against = [](std::string_view key, Type type, std::string_view fallback) {
     return KeySpec{
         .key = key, .type = type, .fallback = fallback, .rule = &rules::kRefusedIfEnabled};
@@ -59,7 +56,18 @@ std::vector<KeySpec> others() {
       {.key = "checkpoint.parallel_write", .type = Type::section},
       fixed("checkpoint.parallel_write.pipeline_stage", Type::boolean, "false", logical),
       fixed("checkpoint.checkpoint_serialization", Type::boolean, "true", logical),
-      fixed("checkpoint.writer", Type::opaque, "", logical),
+      {.key = "checkpoint.writer",
+       .type = Type::section,
+       .state = State::no_effect,
+       .note = writer,
+       .nullable = true},
+      fixed("checkpoint.writer.type", Type::string, "", writer),
+      fixed("checkpoint.writer.decoupled", Type::boolean, "false", writer),
+      fixed("checkpoint.writer.io_buffer_size", Type::integer, "67108864", writer),
+      fixed("checkpoint.writer.io_buffer_double", Type::boolean, "true", writer),
+      fixed("checkpoint.writer.show_statistics", Type::boolean, "false", writer),
+      fixed("checkpoint.writer.data_parallel", Type::string, "", writer),
+      fixed("checkpoint.writer.io_multiplier", Type::integer, "1", writer),
       refused("nebula",
               "Azure's Nebula is not part of dstrain: remove the section and use --save_interval"),
       refused("datastates_ckpt",
@@ -71,14 +79,31 @@ std::vector<KeySpec> others() {
       fixed("compile.disable", Type::boolean, "false", compile),
       fixed("compile.passes", Type::strings, "", compile),
       fixed("compile.kwargs", Type::opaque, "", compile),
+      fixed("compile.free_activation", Type::boolean, "false", compile),
+      fixed("compile.free_activation_threshold", Type::integer, "10485760", compile),
+      fixed("compile.offload_activation", Type::boolean, "false", compile),
+      fixed("compile.offload_activation_pin_memory", Type::boolean, "true", compile),
+      fixed("compile.offload_opt_states", Type::boolean, "false", compile),
+      fixed("compile.offload_parameters", Type::boolean, "false", compile),
+      fixed("compile.double_buffer", Type::boolean, "true", compile),
+      fixed("compile.symmetric_memory", Type::boolean, "false", compile),
+      fixed("compile.debug_log", Type::boolean, "false", compile),
+      fixed("compile.sync_before_reduce", Type::boolean, "false", compile),
+      fixed("compile.sync_after_reduce", Type::boolean, "false", compile),
+      fixed("compile.sync_before_allgather", Type::boolean, "false", compile),
+      fixed("compile.sync_after_allgather", Type::boolean, "false", compile),
+      fixed("compile.keep_int_input_tensors", Type::boolean, "true", compile),
+      fixed("compile.keep_all_input_tensors", Type::boolean, "false", compile),
 
-      gated(curriculum, Type::section, ""),
-      gated("curriculum_learning.enabled", Type::boolean, "false"),
-      gated("curriculum_learning.curriculum_type", Type::string, "\"seqlen\""),
-      gated("curriculum_learning.min_difficulty", Type::integer, ""),
-      gated("curriculum_learning.max_difficulty", Type::integer, ""),
-      gated("curriculum_learning.schedule_type", Type::string, ""),
-      gated("curriculum_learning.schedule_config", Type::opaque, ""),
+      off_section("curriculum_learning",
+                  "was removed from DeepSpeed (0.19.8); here all samples have block_size tokens: "
+                  "remove it"),
+      against("curriculum_learning.enabled", Type::boolean, "false"),
+      against("curriculum_learning.curriculum_type", Type::string, "\"seqlen\""),
+      against("curriculum_learning.min_difficulty", Type::integer, ""),
+      against("curriculum_learning.max_difficulty", Type::integer, ""),
+      against("curriculum_learning.schedule_type", Type::string, ""),
+      against("curriculum_learning.schedule_config", Type::opaque, ""),
       data("data_efficiency", Type::section, ""),
       data("data_efficiency.enabled", Type::boolean, "false"),
       data("data_efficiency.seed", Type::integer, "1234"),
@@ -91,23 +116,27 @@ std::vector<KeySpec> others() {
       data("data_efficiency.data_routing", Type::section, ""),
       data("data_efficiency.data_routing.enabled", Type::boolean, "false"),
       data("data_efficiency.data_routing.random_ltd", Type::opaque, ""),
-      gated("progressive_layer_drop", Type::section, ""),
-      gated("progressive_layer_drop.enabled", Type::boolean, "false"),
-      gated("progressive_layer_drop.theta", Type::real, "0.5"),
-      gated("progressive_layer_drop.gamma", Type::real, "0.001"),
+      off_section("progressive_layer_drop",
+                  "was removed from DeepSpeed (0.19.8); here every layer runs: remove it"),
+      against("progressive_layer_drop.enabled", Type::boolean, "false"),
+      against("progressive_layer_drop.theta", Type::real, "0.5"),
+      against("progressive_layer_drop.gamma", Type::real, "0.001"),
 
-      gated("elasticity", Type::section, ""),
-      gated("elasticity.enabled", Type::boolean, "false"),
-      gated("elasticity.max_train_batch_size", Type::integer, ""),
-      gated("elasticity.micro_batch_sizes", Type::integers, ""),
-      gated("elasticity.min_gpus", Type::integer, "1"),
-      gated("elasticity.max_gpus", Type::integer, "10000"),
-      gated("elasticity.num_gpus_per_node", Type::integer, "1"),
-      gated("elasticity.model_parallel_size", Type::integer, "1"),
-      gated("elasticity.min_time", Type::integer, "0"),
-      gated("elasticity.version", Type::real, "0.2"),
-      gated("elasticity.prefer_larger_batch", Type::boolean, "true"),
-      gated("elasticity.ignore_non_elastic_batch_info", Type::boolean, "false"),
+      off_section(
+          "elasticity",
+          "was removed from DeepSpeed (0.19.8); here the batch sizes are given, and --elastic "
+          "goes on without lost hosts: remove it"),
+      against("elasticity.enabled", Type::boolean, "false"),
+      against("elasticity.max_train_batch_size", Type::integer, ""),
+      against("elasticity.micro_batch_sizes", Type::integers, ""),
+      against("elasticity.min_gpus", Type::integer, "1"),
+      against("elasticity.max_gpus", Type::integer, "10000"),
+      against("elasticity.num_gpus_per_node", Type::integer, "1"),
+      against("elasticity.model_parallel_size", Type::integer, "1"),
+      against("elasticity.min_time", Type::integer, "0"),
+      against("elasticity.version", Type::real, "0.2"),
+      against("elasticity.prefer_larger_batch", Type::boolean, "true"),
+      against("elasticity.ignore_non_elastic_batch_info", Type::boolean, "false"),
 
       off_section("autotuning",
                   "is not part of dstrain: dstrain plan shows the memory of any setting"),
@@ -154,11 +183,17 @@ std::vector<KeySpec> others() {
       against("eigenvalue.layer_num", Type::integer, "0"),
       {.key = "eigenvalue.model_name", .type = Type::string, .rule = &rules::kRefusedIfEnabled},
       refused("quantize_training",
-              "training with quantized weights is not part of dstrain: remove it"),
+              "removed from DeepSpeed (0.19.8), and training with quantized weights is not part of "
+              "dstrain: "
+              "remove it"),
       refused("weight_quantization",
               "quantization for inference is not part of dstrain: remove it"),
-      refused("compression_training", "compression is not part of dstrain: remove the section"),
-      refused("sparse_attention", "attention is dense and causal: remove the section"),
+      refused("compression_training",
+              "removed from DeepSpeed (0.19.8), and compression is not part of dstrain: remove the "
+              "section"),
+      refused("sparse_attention",
+              "removed from DeepSpeed (0.19.8), and attention is dense and causal here: remove the "
+              "section"),
   };
 }
 

@@ -133,7 +133,7 @@ std::vector<KeySpec> precision() {
 
       {.key = "amp",
        .type = Type::section,
-       .note = "(NVIDIA apex) is not part of dstrain: use bf16 or fp16",
+       .note = "(NVIDIA apex) was removed from DeepSpeed (0.19.8); here use bf16 or fp16",
        .rule = &rules::kRefusedIfEnabled},
       {.key = "amp.enabled", .fallback = "false", .rule = &rules::kRefusedIfEnabled},
       {.key = "amp.opt_level",

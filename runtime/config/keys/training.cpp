@@ -37,6 +37,20 @@ constexpr Rule kManaged{
     },
     "true: no_effect; false: refused"};
 
+constexpr Rule kModules{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (value.items.empty()) return {State::no_effect, "no module is named"};
+      if (!facts.fp16 && !facts.bf16) return {State::no_effect, "the run is fp32"};
+      return {State::not_yet, std::string(spec.note)};
+    },
+    "an empty list, or fp32: no_effect; else not_yet"};
+
+constexpr Rule kSparse{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+                         if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
+                         return {State::refused, std::string(spec.note)};
+                       },
+                       "false: no_effect; true: refused"};
+
 }  // namespace
 
 std::vector<KeySpec> training() {
@@ -91,6 +105,11 @@ std::vector<KeySpec> training() {
        .type = Type::choice,
        .note = "must agree with the fp16 and bf16 sections",
        .choices = kFloatTypes},
+      {.key = "data_types.keep_in_fp32_modules",
+       .type = Type::strings,
+       .fallback = "[]",
+       .note = "weights of fp32 in a 16-bit run are not available yet (masters are fp32): use []",
+       .rule = &kModules},
       {.key = "data_types.buffer_dtype",
        .type = Type::choice,
        .state = State::no_effect,
@@ -114,8 +133,8 @@ std::vector<KeySpec> training() {
        .choices = "mean|sum"},
       {.key = "sparse_gradients",
        .fallback = "false",
-       .note = "sparse gradients are not available yet: use false",
-       .rule = &rules::kFlag},
+       .note = "removed from DeepSpeed (0.19.8), and gradients are dense here: use false",
+       .rule = &kSparse},
       {.key = "disable_allgather",
        .fallback = "false",
        .state = State::no_effect,
@@ -146,6 +165,10 @@ std::vector<KeySpec> training() {
        .fallback = "false",
        .state = State::no_effect,
        .note = "the whole step is planned before it runs"},
+      {.key = "disable_python_gc",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "there is no Python"},
       {.key = "vocabulary_size",
        .type = Type::integer,
        .state = State::no_effect,

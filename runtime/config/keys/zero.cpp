@@ -25,9 +25,9 @@ constexpr Rule kEven{
 
 constexpr Rule kShards{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                          if (to_integer(value).value_or(-1) <= 0) return {State::no_effect, "off"};
-                         return {State::not_yet, std::string(spec.note)};
+                         return {State::refused, std::string(spec.note)};
                        },
-                       "up to 0: no_effect; more: not_yet"};
+                       "up to 0: no_effect; more: refused"};
 
 constexpr Rule kLegacy{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
@@ -39,6 +39,11 @@ constexpr Rule kPresent{[](const Facts&, const KeySpec& spec, const Node&) -> Ju
                           return {State::not_yet, std::string(spec.note)};
                         },
                         "null: no_effect; else not_yet"};
+
+constexpr Rule kRemoved{[](const Facts&, const KeySpec& spec, const Node&) -> Judgement {
+                          return {State::refused, std::string(spec.note)};
+                        },
+                        "null: no_effect; else refused"};
 
 constexpr Rule kOffloadFlag{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
@@ -53,6 +58,15 @@ KeySpec fixed(std::string_view key, std::string_view fallback, std::string_view 
 
 KeySpec later(std::string_view key, std::string_view note) {
   return {.key = key, .fallback = "false", .note = note, .rule = &rules::kFlag};
+}
+
+// A key of section zenflow, which says itself that it is not there yet.
+KeySpec of_zenflow(std::string_view key, Type type, std::string_view fallback) {
+  return {.key = key,
+          .type = type,
+          .fallback = fallback,
+          .state = State::not_yet,
+          .note = "ZenFlow is not available yet"};
 }
 
 KeySpec stage3_count(std::string_view key, std::string_view fallback, std::string_view note = {}) {
@@ -74,6 +88,8 @@ std::vector<KeySpec> zero() {
   constexpr std::string_view layout = "every rank owns one slice of each layer at every stage";
   constexpr std::string_view zeropp = "ZeRO++ is not available yet: use false";
   constexpr std::string_view zenflow = "ZenFlow is not available yet: remove the section";
+  constexpr std::string_view loco =
+      "LoCo was removed from DeepSpeed (0.19.8), and is not part of dstrain: remove it";
   constexpr std::string_view units = "the layers are the units";
   return {
       {.key = "zero_optimization",
@@ -104,6 +120,13 @@ std::vector<KeySpec> zero() {
        .fallback = "1000000000",
        .state = State::no_effect,
        .note = "the optimizer works in place, layer by layer",
+       .min = 0},
+      fixed("zero_optimization.compute_grad_norm", "true",
+            "the norm is always computed: clipping and metrics.jsonl take it"),
+      {.key = "zero_optimization.parameter_alignment",
+       .type = Type::integer,
+       .state = State::no_effect,
+       .note = "the plan aligns every slice itself",
        .min = 0},
       fixed("zero_optimization.contiguous_gradients", "true",
             "the plan places gradients contiguously"),
@@ -144,6 +167,12 @@ std::vector<KeySpec> zero() {
        .state = State::no_effect,
        .note = units,
        .min = 0},
+      {.key = "zero_optimization.stage3_partition_stream_chunk_size",
+       .type = Type::integer,
+       .fallback = "0",
+       .state = State::no_effect,
+       .note = "every rank makes or reads its own slice alone",
+       .min = 0},
       fixed("zero_optimization.stage3_gather_16bit_weights_on_model_save", "false",
             "model.safetensors always holds all weights"),
       fixed("zero_optimization.stage3_use_all_reduce_for_fetch_params", "false",
@@ -162,6 +191,8 @@ std::vector<KeySpec> zero() {
               "zero_optimization.stage3_max_reuse_distance"),
       renamed("zero_optimization.module_granularity_threshold",
               "zero_optimization.stage3_module_granularity_threshold"),
+      renamed("zero_optimization.partition_stream_chunk_size",
+              "zero_optimization.stage3_partition_stream_chunk_size"),
       renamed("zero_optimization.gather_16bit_weights_on_model_save",
               "zero_optimization.stage3_gather_16bit_weights_on_model_save", Type::boolean),
       renamed("zero_optimization.stage3_gather_fp16_weights_on_model_save",
@@ -192,27 +223,29 @@ std::vector<KeySpec> zero() {
       later("zero_optimization.zero_quantized_gradients", zeropp),
       {.key = "zero_optimization.zeropp_loco_param",
        .type = Type::section,
-       .note = "ZeRO++ is not available yet: remove the section",
-       .rule = &kPresent,
+       .note = loco,
+       .rule = &kRemoved,
        .nullable = true},
       {.key = "zero_optimization.zeropp_loco_param.err_beta",
        .type = Type::real,
        .fallback = "0.8",
-       .state = State::not_yet,
-       .note = "ZeRO++ is not available yet"},
+       .state = State::refused,
+       .note = loco},
       {.key = "zero_optimization.zeropp_loco_param.reset_T",
        .type = Type::integer,
        .fallback = "1024",
-       .state = State::not_yet,
-       .note = "ZeRO++ is not available yet"},
+       .state = State::refused,
+       .note = loco},
       {.key = "zero_optimization.mics_shard_size",
        .type = Type::integer,
        .fallback = "-1",
-       .note = "MiCS is not available yet: use -1",
+       .note = "MiCS was removed from DeepSpeed (0.19.8), and is not part of dstrain: use -1",
        .rule = &kShards,
        .min = -1},
-      later("zero_optimization.mics_hierarchical_params_gather",
-            "MiCS is not available yet: use false"),
+      {.key = "zero_optimization.mics_hierarchical_params_gather",
+       .fallback = "false",
+       .note = "MiCS was removed from DeepSpeed (0.19.8), and is not part of dstrain: use false",
+       .rule = &kLegacy},
 
       {.key = "zero_optimization.leaf_module",
        .type = Type::section,
@@ -231,10 +264,19 @@ std::vector<KeySpec> zero() {
        .state = State::no_effect,
        .note = units},
       {.key = "zero_optimization.zenflow",
-       .type = Type::opaque,
+       .type = Type::section,
        .note = zenflow,
        .rule = &kPresent,
        .nullable = true},
+      of_zenflow("zero_optimization.zenflow.topk_ratio", Type::real, "0.1"),
+      of_zenflow("zero_optimization.zenflow.select_strategy", Type::string, "\"auto\""),
+      of_zenflow("zero_optimization.zenflow.select_interval", Type::integer, ""),
+      of_zenflow("zero_optimization.zenflow.update_interval", Type::integer, ""),
+      of_zenflow("zero_optimization.zenflow.overlap_step", Type::boolean, "false"),
+      of_zenflow("zero_optimization.zenflow.offload", Type::boolean, "false"),
+      of_zenflow("zero_optimization.zenflow.auto_ratio", Type::real, "0.99"),
+      of_zenflow("zero_optimization.zenflow.full_warm_up_rounds", Type::integer, "0"),
+      of_zenflow("zero_optimization.zenflow.pt_reserved_cores_perc", Type::real, "0.5"),
   };
 }
 
