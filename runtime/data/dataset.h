@@ -28,6 +28,8 @@ class Dataset {
   // Of all bytes that samples are made of, read at the first call; 0 where samples are made from the
   // seed alone.
   virtual uint64_t fingerprint() const { return 0; }
+  // Throws RunError where what samples are made of is no longer what it was when it was opened.
+  virtual void check_unchanged() const {}
   // One line for the log: "input.txt (char): 1115394 tokens, 65 characters; 3921 training samples of 256".
   virtual std::string summary() const { return "generated samples"; }
 };

@@ -1,5 +1,6 @@
 #include "runtime/core/error.h"
 #include "runtime/data/benchmark_dataset.h"
+#include "runtime/data/file_kind.h"
 #include "runtime/data/token_dataset.h"
 
 namespace dstrain {
@@ -8,6 +9,7 @@ namespace {
 DataFormat format_of(const DataConfig& config, const DataFile& file) {
   if (config.format != DataFormat::automatic) return config.format;
   const bool tokens = file.path().ends_with(".bin") || has_token_header(file);
+  if (!tokens) refuse_doubtful(file);
   return tokens ? DataFormat::tokens : DataFormat::characters;
 }
 

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/data/file_kind.h"
 #include "runtime/data/text_scan.h"
 #include "runtime/data/token_source.h"
 #include "runtime/data/utf8.h"
@@ -12,7 +13,10 @@ namespace {
 class TextSource : public TokenSource {
  public:
   explicit TextSource(std::unique_ptr<DataFile> file)
-      : file_(std::move(file)), scan_(scan_text(file_->data(), file_->bytes(), file_->path())) {
+      : file_(std::move(file)),
+        begin_(text_begin(*file_)),
+        text_(file_->data() + begin_),
+        scan_(scan_text(text_, file_->bytes() - begin_, file_->path())) {
     vocabulary_.format = DataFormat::characters;
     vocabulary_.characters = std::move(scan_.distinct);
     vocabulary_.size = static_cast<int64_t>(vocabulary_.characters.size());
@@ -28,12 +32,12 @@ class TextSource : public TokenSource {
 
   void read(int64_t begin, int64_t count, int32_t* inputs, int32_t* targets) const override {
     if (scan_.starts_before.empty()) {
-      const unsigned char* text = file_->data() + begin;
+      const unsigned char* text = text_ + begin;
       for (int64_t i = 0; i < count; ++i) inputs[i] = ids_[text[i]];
       for (int64_t i = 0; i < count; ++i) targets[i] = ids_[text[i + 1]];
       return;
     }
-    const unsigned char* text = file_->data() + byte_of_character(scan_, file_->data(), begin);
+    const unsigned char* text = text_ + byte_of_character(scan_, text_, begin);
     for (int64_t i = 0; i <= count; ++i) {
       const utf8::Character c = utf8::decode_valid(text);
       const int32_t id = ids_[c.code];
@@ -47,6 +51,8 @@ class TextSource : public TokenSource {
 
  private:
   std::unique_ptr<DataFile> file_;
+  int64_t begin_;  // behind a byte order mark
+  const unsigned char* text_;
   TextScan scan_;
   Vocabulary vocabulary_;
   std::vector<int32_t> ids_;  // by code point

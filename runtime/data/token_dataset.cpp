@@ -17,6 +17,7 @@ TokenDataset::TokenDataset(const Job& job, std::unique_ptr<TokenSource> source)
   parts_[1] = make_part(n - held_out, held_out, false, job.seed);
   check_parts(job);
   check_vocabulary(job);
+  source_->file().check_whole();
 }
 
 TokenDataset::Part TokenDataset::make_part(int64_t begin, int64_t tokens, bool random,
@@ -79,6 +80,11 @@ void TokenDataset::read(Split split, int64_t first, int64_t count, Tensor inputs
   for (int64_t i = 0; i < count; ++i)
     source_->read(from.begin + from.order->sample_at(first + i) * block_, block_,
                   inputs.as<int32_t>() + i * block_, targets.as<int32_t>() + i * block_);
+  source_->file().check_whole();
+}
+
+void TokenDataset::check_unchanged() const {
+  source_->file().check_unchanged();
 }
 
 uint64_t TokenDataset::fingerprint() const {

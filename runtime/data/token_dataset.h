@@ -23,6 +23,7 @@ class TokenDataset : public Dataset {
             Tensor targets) const override;
   const Vocabulary& vocabulary() const override { return source_->vocabulary(); }
   uint64_t fingerprint() const override;
+  void check_unchanged() const override;
   std::string summary() const override;
 
  private:

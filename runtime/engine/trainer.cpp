@@ -148,6 +148,11 @@ void Trainer::step() {
   if (state_.stop) stop_signal_ = -1;
 }
 
+bool Trainer::ends_epoch() const {
+  const int64_t samples = dataset_.samples(Split::train);
+  return next_sample_ / samples != state_.first_sample / samples;
+}
+
 RunOutcome Trainer::run() {
   const auto due = [this](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   const auto begin = Clock::now();
@@ -162,7 +167,9 @@ RunOutcome Trainer::run() {
     record(seconds_since(start), comm_.wire_bytes() - sent);
     const bool last = state_.step == job_.steps;
     if (validate_ && (due(job_.eval_interval) || last)) validate();
-    if (due(job_.save_interval) || stop_signal_ != 0) save_checkpoint();
+    const bool saves = due(job_.save_interval) || stop_signal_ != 0;
+    if (last || saves || ends_epoch()) dataset_.check_unchanged();
+    if (saves) save_checkpoint();
   }
   write_weights();
   if (!job_.trace.empty()) write_traces();

@@ -40,6 +40,7 @@ class Trainer {
 
  private:
   void open_output();
+  bool ends_epoch() const;  // the last sample of all was in the step that was done last
   void prepare_state();
   void record(double seconds, int64_t comm_bytes);
   void say_end(int64_t first_step, double seconds) const;

@@ -147,6 +147,23 @@ TEST_CASE("a run says first what it is and last where its results are, with a lo
       program.text(), std::regex("done: step 3 of 3, .*; loss [0-9.]+; .*results in .*out\n$")));
 }
 
+TEST_CASE("a run whose data is cut short says so") {
+  const RunFolder place;
+  const auto ranks = GENERATE("1", "2");
+  std::string text;
+  while (text.size() < 50'000) text += place.read("text.txt");
+  place.write("long.txt", text);
+  RunningProgram program =
+      place.train(std::string("--steps 100000000 --data long.txt --num_gpus ") + ranks);
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
+  fs::resize_file(place.root / "long.txt", 0);
+  CHECK(program.wait() == 2);
+  const std::string error = only_error(program.text());
+  CAPTURE(error);
+  CHECK(error.find("long.txt was cut short while it was read") != std::string::npos);
+  CHECK(place.nothing_left());
+}
+
 TEST_CASE("generate prints nothing where the weights cannot be read") {
   const RunFolder place;
   REQUIRE(place.train("--steps 0").wait() == 0);

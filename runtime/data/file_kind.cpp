@@ -1,0 +1,101 @@
+#include "runtime/data/file_kind.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using namespace std::string_view_literals;
+
+struct Beginning {
+  std::string_view bytes, what, advice;
+};
+
+// Longer ones first where one begins like another.
+constexpr std::array kBeginnings = {
+    Beginning{"\xff\xfe\0\0"sv, "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8"},
+    Beginning{"\0\0\xfe\xff"sv, "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8"},
+    Beginning{"\xff\xfe"sv, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"},
+    Beginning{"\xfe\xff"sv, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"},
+    Beginning{"\x1f\x8b"sv, "compressed by gzip", "unpack it: gzip -dk"},
+    Beginning{"\x28\xb5\x2f\xfd"sv, "compressed by zstd", "unpack it: zstd -d"},
+    Beginning{"\xfd"
+              "7zXZ\0"sv,
+              "compressed by xz", "unpack it: xz -dk"},
+    Beginning{"BZh9"sv, "compressed by bzip2", "unpack it: bzip2 -dk"},
+    Beginning{"PK\x03\x04"sv, "a zip archive", "unpack it: unzip"},
+    Beginning{"PAR1\x15"sv, "a table in Parquet", "write its column of text to a file of its own"},
+};
+
+struct Ending {
+  std::string_view name, what, advice;
+};
+
+constexpr std::string_view kPlain =
+    "; or give dstrain.data.format \"char\" to train on the file as it is";
+constexpr std::string_view kTakeColumn = "write its column of text to a file of its own";
+
+constexpr std::array kEndings = {
+    Ending{".jsonl", "JSON lines", "take the text out of it: jq -r .text"},
+    Ending{".ndjson", "JSON lines", "take the text out of it: jq -r .text"},
+    Ending{".json", "JSON", "take the text out of it with jq -r"},
+    Ending{".csv", "a table in CSV", kTakeColumn},
+    Ending{".tsv", "a table in TSV", kTakeColumn},
+    Ending{".parquet", "a table in Parquet", kTakeColumn},
+    Ending{".arrow", "a table in Arrow", kTakeColumn},
+};
+
+std::string_view bytes_of(const DataFile& file) {
+  return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())};
+}
+
+// {"text": "..."} alone on the line.
+bool is_json_object(std::string_view line) {
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+  return line.starts_with("{\"") && line.ends_with('}') && line.find("\":") != line.npos;
+}
+
+}  // namespace
+
+int64_t text_begin(const DataFile& file) {
+  const std::string_view bytes = bytes_of(file);
+  for (const Beginning& b : kBeginnings)
+    if (bytes.starts_with(b.bytes))
+      fail_user(
+          "the data file {} is {}: {} {}; or read it as bytes with dstrain.data.format \"byte\"",
+          file.path(), b.what, b.advice, file.path());
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  if (!bytes.starts_with(mark)) return 0;
+  if (bytes == mark) fail_user("the data file {} is empty but for a byte order mark", file.path());
+  return static_cast<int64_t>(mark.size());
+}
+
+void refuse_doubtful(const DataFile& file) {
+  text_begin(file);  // what is no text at all says so first
+  for (const Ending& e : kEndings)
+    if (file.path().ends_with(e.name))
+      fail_user("the data file {} is {}, and training is on plain text: {}{}", file.path(), e.what,
+                e.advice, kPlain);
+  const std::string_view bytes = bytes_of(file);
+  constexpr size_t longest = 1 << 20;
+  const std::string_view first = bytes.substr(0, std::min(bytes.find('\n'), longest));
+  if (first.size() < bytes.size() && is_json_object(first))
+    fail_user("the data file {} begins as JSON lines, and training is on plain text: {}{}",
+              file.path(), kEndings.front().advice, kPlain);
+  const size_t zero = bytes.find('\0');
+  file.check_whole();
+  if (zero != bytes.npos)
+    fail_user(
+        "the data file {} has a byte 0 at offset {}, so it is no text, or text in UTF-16 (then: "
+        "iconv -f UTF-16 -t UTF-8 {}); or read it as bytes with dstrain.data.format \"byte\", as "
+        "token ids with \"bin\"{}",
+        file.path(), zero, file.path(), kPlain);
+}
+
+}  // namespace dstrain
