@@ -93,7 +93,8 @@ std::string key_table_markdown() {
   }
   std::string text =
       "# Every key and its state\n\n"
-      "Written by the program's own table; a test keeps the two equal. States follow DeepSpeed 0.19.8:\n"
+      "Written by the program's own table; a test keeps the two equal. States follow DeepSpeed "
+      "0.19.8:\n"
       "**honoured** (does what DeepSpeed's does), **no_effect** (legal, changes nothing here),\n"
       "**refused** (never here; the message says what to use), **not_yet** (not available yet).\n"
       "The last two stop a run, as do **unknown** keys (the nearest name is shown) and values in\n"

@@ -72,8 +72,7 @@ TEST_CASE("CRLF line ends, tabs and, where they are asked for, NUL are character
   TempDir dir;
   const std::string text("x\r\n\t\0yz", 7);
   const auto data = open_dataset(text_job(dir.write("t.txt", text), 6, DataFormat::characters));
-  CHECK(data->vocabulary().characters ==
-        std::vector<uint32_t>{0, '\t', '\n', '\r', 'x', 'y', 'z'});
+  CHECK(data->vocabulary().characters == std::vector<uint32_t>{0, '\t', '\n', '\r', 'x', 'y', 'z'});
   CHECK(read_samples(*data, Split::train, 0, 1, 6).inputs == Ids{4, 3, 2, 1, 0, 5});
 }
 
