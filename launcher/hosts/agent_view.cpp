@@ -1,11 +1,13 @@
 #include "launcher/hosts/agent_view.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "launcher/supervise/culprit.h"
@@ -161,6 +163,31 @@ void AgentView::take_output(const OutputTaker& take) {
 void AgentView::end() {
   if (std::exchange(ending_, true) || ended_) return;
   channel_.send({{"do", "end"}});
+}
+
+std::vector<json> ask_all(std::span<const std::unique_ptr<AgentView>> hosts,
+                          const std::string& answer, double seconds,
+                          const std::function<json(size_t host)>& question,
+                          const std::function<void()>& meanwhile) {
+  std::vector<json> answers(hosts.size());
+  std::set<size_t> waiting;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const json words = hosts[i]->lost().empty() ? question(i) : json();
+    if (words.is_null()) continue;
+    hosts[i]->ask(words, answer);
+    waiting.insert(i);
+  }
+  const int64_t end = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
+  while (!waiting.empty() && monotonic_ns() < end) {
+    ::poll(nullptr, 0, 5);
+    for (const auto& host : hosts) host->look(false);
+    meanwhile();
+    std::erase_if(waiting, [&](size_t i) {
+      if (auto said = hosts[i]->take_answer()) answers[i] = std::move(*said);
+      return !answers[i].is_null() || !hosts[i]->lost().empty();
+    });
+  }
+  return answers;
 }
 
 }  // namespace dstrain

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,5 +82,12 @@ class AgentView final : public HostView {
   bool answered_ = false;  // the agent has said anything yet
   bool ending_ = false, ended_ = false;
 };
+
+// Sends each host that is not lost its question (null: none) and waits until all have answered or are
+// lost, or `seconds` are over; calls `meanwhile` again and again. Null: no answer.
+std::vector<nlohmann::json> ask_all(
+    std::span<const std::unique_ptr<AgentView>> hosts, const std::string& answer, double seconds,
+    const std::function<nlohmann::json(size_t host)>& question,
+    const std::function<void()>& meanwhile = [] {});
 
 }  // namespace dstrain

@@ -1,7 +1,5 @@
 #include "launcher/hosts/preflight.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -379,30 +377,6 @@ std::string findings_text(const std::vector<Finding>& findings) {
 int64_t needed_open_files(int64_t others) {
   constexpr int64_t kBase = 64, kForEach = 8;  // pipes, sockets, libraries
   return kBase + kForEach * others;
-}
-
-std::vector<json> ask_all(Hosts hosts, const std::string& answer, double seconds,
-                          const std::function<json(size_t host)>& question,
-                          const std::function<void()>& meanwhile) {
-  std::vector<json> answers(hosts.size());
-  std::set<size_t> waiting;
-  for (size_t i = 0; i < hosts.size(); ++i) {
-    const json words = hosts[i]->lost().empty() ? question(i) : json();
-    if (words.is_null()) continue;
-    hosts[i]->ask(words, answer);
-    waiting.insert(i);
-  }
-  const int64_t end = monotonic_ns() + static_cast<int64_t>(seconds * 1e9);
-  while (!waiting.empty() && monotonic_ns() < end) {
-    ::poll(nullptr, 0, 5);
-    for (const auto& host : hosts) host->look(false);
-    meanwhile();
-    std::erase_if(waiting, [&](size_t i) {
-      if (auto said = hosts[i]->take_answer()) answers[i] = std::move(*said);
-      return !answers[i].is_null() || !hosts[i]->lost().empty();
-    });
-  }
-  return answers;
 }
 
 }  // namespace dstrain

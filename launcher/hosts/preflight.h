@@ -62,13 +62,6 @@ PreflightResult preflight(std::span<const std::unique_ptr<AgentView>> hosts,
 // A line for each finding, two blanks before it: host, check, text.
 std::string findings_text(const std::vector<Finding>& findings);
 
-// Sends each host that is not lost its question (null: none) and waits until all have answered or are
-// lost, or `seconds` are over; calls `meanwhile` again and again. Null: no answer.
-std::vector<nlohmann::json> ask_all(
-    std::span<const std::unique_ptr<AgentView>> hosts, const std::string& answer, double seconds,
-    const std::function<nlohmann::json(size_t host)>& question,
-    const std::function<void()>& meanwhile = [] {});
-
 // How many files a process that stands for so many others must be able to have open.
 int64_t needed_open_files(int64_t others);
 
