@@ -50,14 +50,19 @@ class SignalReceiver {
     std::thread([this, set] { receive(set); }).detach();
   }
 
-  void serve(const RankBoard* board, StopSignals::Note note, StopSignals::Second on_second) {
+  void serve(const RankBoard& board, StopSignals::Note note, StopSignals::Second on_second) {
     const std::lock_guard lock(mutex_);
-    check(board_ == nullptr || board == nullptr, "two holders of the stop signals");
-    board_ = board;
+    check(board_ == nullptr, "two holders of the stop signals");
+    board_ = &board;
     note_ = note == StopSignals::Note::on_standard_error;
     on_second_ = on_second;
     second_ = 0;
     first_ns_ = 0;
+  }
+
+  void serve_nobody() {
+    const std::lock_guard lock(mutex_);
+    board_ = nullptr;
   }
 
   int second() {
@@ -133,11 +138,11 @@ void release_stop_signals() {
 
 StopSignals::StopSignals(const RankBoard& board, Note note, Second second) {
   signal_receiver().start();
-  signal_receiver().serve(&board, note, second);
+  signal_receiver().serve(board, note, second);
 }
 
 StopSignals::~StopSignals() {
-  signal_receiver().serve(nullptr, Note::none, Second::ends_process);
+  signal_receiver().serve_nobody();
 }
 
 int StopSignals::second() const {
