@@ -28,6 +28,7 @@
 #include "launcher/hosts/output_probe.h"
 #include "launcher/hosts/pair_check.h"
 #include "launcher/hosts/preflight.h"
+#include "launcher/hosts/rank_reporter.h"
 #include "launcher/hosts/run_place.h"
 #include "launcher/hosts/silence.h"
 #include "launcher/hosts/starter_watch.h"
@@ -53,6 +54,7 @@ class Ranks {
       : place_(run),
         board_(RankBoard::create(world)),
         view_(board_, ranks, fmt::format("{}={}", kRunVariable, run)),
+        reporter_(view_),
         starter_(run),
         pipes_(ranks.size()),
         backlogs_(ranks.size()) {
@@ -66,21 +68,12 @@ class Ranks {
 
   // Sends what has changed, and, where the launching process `listens`, everything once a second.
   void report(LineChannel& channel, bool listens) {
-    const int64_t now = monotonic_ns();
-    view_.look(false);
     starter_.look(view_.ranks());
-    const std::string state = summary();
-    if (state == sent_ && (!listens || now - sent_ns_ < kHeartbeat)) return;
-    sent_ = state;
-    sent_ns_ = now;
-    view_.look(true);
-    json list = json::array();
-    for (const RankReport& rank : view_.ranks()) list.push_back(to_message(rank, now));
-    channel.send({{"say", "ranks"},
-                  {"ranks", list},
-                  {"starter", to_message(starter_.report(), now)},
-                  {"stopped", view_.stopped()},
-                  {"kills", view_.out_of_memory_kills()}});
+    const StarterReport& starter = starter_.report();
+    reporter_.report(channel, listens,
+                     {fmt::format("{} {} {} {}", starter.pid, starter.gone,
+                                  starter.suspended_since != 0, starter.awaits),
+                      {{"starter", to_message(starter, monotonic_ns())}}});
   }
 
   // Reads what ranks have written, so that they never wait, and sends it where the launching process
@@ -125,26 +118,13 @@ class Ranks {
     }
   }
 
-  // What the launching process must learn of at once.
-  std::string summary() const {
-    std::string text;
-    for (const RankReport& r : view_.ranks())
-      text += fmt::format("{} {} {} {} {} {};", r.pid, r.gone, r.wait_status.has_value(),
-                          static_cast<int>(r.state), static_cast<int>(r.failure_kind),
-                          r.suspended_since != 0);
-    const StarterReport& starter = starter_.report();
-    return text + fmt::format("{} {} {} {}", starter.pid, starter.gone,
-                              starter.suspended_since != 0, starter.awaits);
-  }
-
   RunPlace place_;
   RankBoard board_;
   BoardView view_;
+  RankReporter reporter_;
   StarterWatch starter_;
   std::vector<RankPipes> pipes_;  // what ranks write, in their order
   std::vector<RankBacklogs> backlogs_;
-  std::string sent_;
-  int64_t sent_ns_ = 0;
 };
 
 class Agent {

@@ -5,20 +5,22 @@
 
 namespace dstrain {
 
-void RankReporter::report(LineChannel& channel) {
+void RankReporter::report(LineChannel& channel, bool listens, const ReportAddition& addition) {
   const int64_t now = monotonic_ns();
   view_.look(false);
-  const std::string state = summary();
-  if (state == sent_ && now - sent_ns_ < kHeartbeat) return;
+  const std::string state = summary() + addition.state;
+  if (state == sent_ && (!listens || now - sent_ns_ < kHeartbeat)) return;
   sent_ = state;
   sent_ns_ = now;
   view_.look(true);
   nlohmann::json list = nlohmann::json::array();
   for (const RankReport& rank : view_.ranks()) list.push_back(to_message(rank, now));
-  channel.send({{"say", "ranks"},
-                {"ranks", list},
-                {"stopped", view_.stopped()},
-                {"kills", view_.out_of_memory_kills()}});
+  nlohmann::json message = {{"say", "ranks"},
+                            {"ranks", list},
+                            {"stopped", view_.stopped()},
+                            {"kills", view_.out_of_memory_kills()}};
+  if (!addition.members.is_null()) message.update(addition.members);
+  channel.send(message);
 }
 
 // What must be told at once.

@@ -9,13 +9,20 @@
 
 namespace dstrain {
 
+// What else a report says.
+struct ReportAddition {
+  std::string state;       // what of it must be told at once
+  nlohmann::json members;  // further members of the message
+};
+
 class RankReporter {
  public:
   // `view` outlives the reporter.
   explicit RankReporter(BoardView& view) : view_(view) {}
 
-  // Looks at the ranks, and sends a message "ranks" where it is time.
-  void report(LineChannel& channel);
+  // Looks at the ranks, and sends a message "ranks" where it is time. Where the other end does not listen only
+  // changes are sent.
+  void report(LineChannel& channel, bool listens = true, const ReportAddition& addition = {});
 
  private:
   std::string summary() const;

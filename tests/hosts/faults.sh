@@ -45,27 +45,13 @@ mkdir tmp
 export TMPDIR=$HOSTS_DIR/tmp  # for the run's own files, so that what is left can be told
 group=/sys/fs/cgroup/memory/dstrain-faults-$$
 
-# Processes as this script sees them, and as their own host does.
-ranks_of() {
-  local process
-  for process in $(hosts_pids "$1" "$dstrain --hostfile" | sort -n); do
-    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" && echo "$process"
-  done
-  return 0
-}
+# A process of this script's as its own host numbers it.
 pid_there() { [[ -z $1 ]] || sed -n 's/^NSpid:.*\t//p' "/proc/$1/status" 2>/dev/null || true; }
-launcher() {
-  local process
-  for process in $(hosts_pids node1 "$dstrain --hostfile" | sort -n); do
-    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" && continue
-    [[ $(tr '\0' ' ' <"/proc/$process/cmdline") == "$dstrain "* ]] && echo "$process" && return
-  done
-}
 # What will be struck, found ahead of the moment, and the ids that reports give them.
 find_targets() {
-  rank1=$(ranks_of node1 | tail -n 1) there1=$(pid_there "$rank1")
-  rank2=$(ranks_of node2 | tail -n 1) there2=$(pid_there "$rank2")
-  launcher=$(launcher)
+  rank1=$(ranks_on node1 | tail -n 1) there1=$(pid_there "$rank1")
+  rank2=$(ranks_on node2 | tail -n 1) there2=$(pid_there "$rank2")
+  launcher=$(launcher_on node1)
 }
 detects() { printf '%s' "$1" >expected; }
 
@@ -147,7 +133,7 @@ possible() {
 await() {
   local end=$((SECONDS + 40))
   until case $1 in
-    start) (($(ranks_of node1 | wc -l) == 2 && $(ranks_of node2 | wc -l) == 2)) ;;
+    start) (($(ranks_on node1 | wc -l) == 2 && $(ranks_on node2 | wc -l) == 2)) ;;
     first) grep -q ' a rank$' log ;;
     step) grep -q '^step=[3-9]' log ;;
     save) compgen -G 'out/checkpoints/*.tmp' >/dev/null ;;

@@ -46,7 +46,7 @@ for process in $(hosts_pids node2 "$dstrain"); do
   niceness=$(ps -o ni= -p "$process") || continue
   ((niceness == expected)) || fail "niceness $niceness of $words" stopped.log
 done
-kill -TERM "$(hosts_pids node1 "$dstrain --hostfile" | sort -n | head -n 1)"
+kill -TERM "$(launcher_on node1)"
 status=0
 wait "$run" || status=$?
 ((status == 143)) && [[ -e stopped/model.safetensors ]] || fail "SIGTERM: status $status" stopped.log

@@ -28,8 +28,7 @@ ends() { # NAME STATUS EXPECTED
   ((status == $2)) && grep -Eq -- "$3" "$1.log" || fail "$1: status $status" "$1.log"
   echo "$1: $(grep -E -- "$3" "$1.log" | tail -n 1)"
 }
-# The agent itself: the process of a host that has no child of its own kind.
-agent_of() { hosts_pids "$1" host_agent | sort -n | tail -n 1; }
+agent_of() { programs_on "$1" "$dstrain" host_agent; }
 places() { find tmp -mindepth 1 -maxdepth 1 | wc -l; }
 nothing_left() { [[ $(places) == 0 && -z $(hosts_pids node1)$(hosts_pids node2) ]]; }
 short_run() {
@@ -58,7 +57,7 @@ short_run beside
 lines=$(wc -l <living.log)
 goes_on() { (($(wc -l <living.log) > lines + 5)); }
 hosts_wait_until 'the other run goes on' goes_on
-kill -TERM "$(hosts_pids node1 "$dstrain --hostfile" | sort -n | head -n 1)"
+kill -TERM "$(launcher_on node1)"
 ends living 143 '^step='
 hosts_wait_until 'nothing is left of it' nothing_left
 echo 'a living run is left alone'

@@ -19,14 +19,7 @@ export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 options=(--steps 60 --save_interval 10)
 training_reference "$dstrain" 0 "${options[@]}"
 
-# ranks_of NODE: their processes.
-ranks_of() {
-  local process
-  for process in $(hosts_pids "$1" "$dstrain --hostfile"); do
-    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" && echo "$process"
-  done
-  return 0
-}
+# ranks_on NODE: their processes.
 begun() { [[ -n $(compgen -G "$1/checkpoints/step_*[0-9]") ]]; }
 steps_once() {
   [[ $(grep -c '"loss"' "$1/metrics.jsonl") == 60 ]] &&
@@ -44,7 +37,7 @@ hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output killed "${op
 run=$!
 hosts_wait_until 'there is a checkpoint' begun killed
 for host in node1 node2; do
-  cores=$(for rank in $(ranks_of "$host"); do sed -n 's/^Cpus_allowed_list:\t//p' "/proc/$rank/status"; done | sort -n | xargs)
+  cores=$(for rank in $(ranks_on "$host"); do sed -n 's/^Cpus_allowed_list:\t//p' "/proc/$rank/status"; done | sort -n | xargs)
   [[ $cores == "$core0 $core1" ]] || fail "$host: its ranks run on cores $cores, not $core0 and $core1" killed.log
   # Of the ports that others can reach: sockets that listen, but sshd's, at any address but 127.0.0.1.
   ports=$(hosts_on "$host" awk '$4 == "0A" && $2 !~ /^0100007F|:0016$/ { print $2 }' /proc/net/tcp |
@@ -54,7 +47,7 @@ for host in node1 node2; do
     ((port >= 23400 && port < 23464)) || fail "$host: something listens at port $port ($ports)" killed.log
   done
 done
-kill -KILL "$(ranks_of node2 | tail -n 1)"
+kill -KILL "$(ranks_on node2 | tail -n 1)"
 wait "$run" || fail 'the run after a killed rank' killed.log
 grep -q 'on node2) was killed by signal 9' killed.log && grep -q 'restart 1 of 1' killed.log ||
   fail 'the restart is not said' killed.log
@@ -75,5 +68,5 @@ hosts_sshd node2 stop
 wait "$run" || fail 'the run without node2' elastic.log
 grep -q 'node2 is left out from now on: 2 ranks on 1 host' elastic.log || fail 'node2 is not left out' elastic.log
 steps_once elastic || fail 'steps are missing, or there twice' elastic.log
-[[ -e elastic/model.safetensors && -z $(hosts_pids node1)$(ranks_of node2) ]] || fail 'it did not end well' elastic.log
+[[ -e elastic/model.safetensors && -z $(hosts_pids node1)$(ranks_on node2) ]] || fail 'it did not end well' elastic.log
 echo 'a run goes on without a host'

@@ -60,24 +60,24 @@ starts() {
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 100000 >"$1.log" 2>&1 &
   run=$!
 }
-one_of() { victim=$(hosts_pids "$1" "$2" | sort -n | head -n 1) && [[ -n $victim ]]; }
+one_of() { victim=$(programs_on "$1" "$2" | head -n 1) && [[ -n $victim ]]; }
 ended() {
   status=0
   wait "$run" || status=$?
 }
-starter_is_stopped() { # NAME HOST PROGRAM EXPECTED
+starter_is_stopped() { # NAME HOST EXECUTABLE EXPECTED
   starts "$1"
-  hosts_wait_until "$3 is there" one_of "$2" "$3 "
+  hosts_wait_until "$3 is there" one_of "$2" "$3"
   kill -STOP "$victim"
   ended
   ends "$1" 2 "$4"
 }
-starter_is_stopped stopped_mpirun node1 /mpirun '^dstrain: error: mpirun \(pid [0-9]+\) is stopped'
-starter_is_stopped stopped_orted node2 orted "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) is stopped"
+starter_is_stopped stopped_mpirun node1 '*/orterun' '^dstrain: error: mpirun \(pid [0-9]+\) is stopped'
+starter_is_stopped stopped_orted node2 '*/orted' "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) is stopped"
 
 starts killed_orted
 hosts_wait_until 'the run has begun' grep -q '^step=1 ' killed_orted.log
-one_of node2 'orted '
+one_of node2 '*/orted'
 kill -KILL "$victim"
 ended
 ends killed_orted 2 "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) ended before its ranks were done"
@@ -91,7 +91,7 @@ chmod +x orted
 hosts_on node2 mount --bind "$PWD/orted" "$(hosts_on node2 realpath "$(type -P orted)")"
 starts interrupted
 hosts_wait_until 'the daemon is there' one_of node2 orted
-hosts_wait_until 'the launcher is there' one_of node1 "$dstrain --hostfile"
+hosts_wait_until 'the launcher is there' one_of node1 "$dstrain"
 kill -INT "$victim"
 ended
 ends interrupted 130 ''

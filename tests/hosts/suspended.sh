@@ -22,11 +22,7 @@ starts() { # NAME
     --set dstrain.silence_s=3 >"$1.log" 2>&1 &
   run=$!
   hosts_wait_until 'the run has begun' grep -q '^step=1 ' "$1.log"
-  launcher=$(hosts_pids node1 "$dstrain --hostfile" | while read -r process; do
-    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" || echo "$process"
-  done | while read -r process; do
-    [[ $(tr '\0' ' ' <"/proc/$process/cmdline") != "$dstrain --hostfile"* ]] || echo "$process"
-  done | sort -n | head -n 1)
+  launcher=$(launcher_on node1)
 }
 # seconds_of RUN FROM: how long the steps from line FROM of the metrics on took together.
 seconds_of() {

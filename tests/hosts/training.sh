@@ -29,6 +29,34 @@ same_weights() {
   echo "stage $1: $2 has the weights of four ranks on one host"
 }
 
+# programs_on NODE EXECUTABLE [WORD]: the processes of a host that run it, with WORD in their command line; EXECUTABLE
+# is a pattern.
+programs_on() {
+  local process
+  for process in $(hosts_pids "$1" "${3:-}"); do
+    # shellcheck disable=SC2053
+    [[ $(readlink "/proc/$process/exe") == $2 ]] && echo "$process"
+  done
+  return 0
+}
+
+# ranks_on NODE: the processes that are ranks of a hostfile's run, in the order of their ranks.
+ranks_on() {
+  local process rank
+  for process in $(hosts_pids "$1" "$dstrain --hostfile"); do
+    rank=$(tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+    [[ -z $rank ]] || echo "$rank $process"
+  done | sort -n | cut -d' ' -f2
+}
+
+# launcher_on NODE: the process that launched a hostfile's run.
+launcher_on() {
+  local process
+  for process in $(programs_on "$1" "$dstrain" "$dstrain --hostfile"); do
+    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" || echo "$process"
+  done
+}
+
 fail() {
   echo "FAILED: $1" >&2
   cat "$2" >&2
