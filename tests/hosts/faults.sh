@@ -15,7 +15,7 @@ hosts_need_or_skip mpirun prlimit
 dstrain=$(realpath "$1")
 shift
 times=1
-faults='kill stop abort exception memory disk config link sshd launcher'
+faults='kill stop stop_mpirun stop_orted stop_agent abort exception memory disk config link sshd launcher'
 moments='start first step save'
 rows=
 while (($# > 0)); do
@@ -52,6 +52,9 @@ find_targets() {
   rank1=$(ranks_on node1 | tail -n 1) there1=$(pid_there "$rank1")
   rank2=$(ranks_on node2 | tail -n 1) there2=$(pid_there "$rank2")
   launcher=$(launcher_on node1)
+  mpirun=$(programs_on node1 '*/orterun')
+  orted=$(programs_on node2 '*/orted')
+  agent=$(agent_on node2)
 }
 detects() { printf '%s' "$1" >expected; }
 
@@ -60,6 +63,9 @@ strikes() { begin=$(date +%s%N); }
 # Each fault says by which regular expression the report must name it, and strikes.
 strike_kill() { detects "(rank [23] \(pid $there2 on node2\) was killed by|rank [23] with PID .* exited on) signal 9 \(Killed\)"; strikes; kill -KILL "$rank2"; }
 strike_stop() { detects "rank [23] \(pid $there2 on node2\) is stopped"; strikes; kill -STOP "$rank2"; }
+strike_stop_mpirun() { detects "mpirun \(pid $(pid_there "$mpirun")\) is stopped"; strikes; kill -STOP "$mpirun"; }
+strike_stop_orted() { detects "daemon on node2 \(orted, pid $(pid_there "$orted")\) is stopped"; strikes; kill -STOP "$orted"; }
+strike_stop_agent() { detects 'node2 was lost: no word from it'; strikes; kill -STOP "$agent"; }
 strike_abort() { detects "(rank [01] \(pid $there1 on node1\) was killed by|rank [01] with PID .* exited on) signal 6 \(Aborted\)"; strikes; kill -ABRT "$rank1"; }
 # At the start ranks refuse a variable that only they get, in a step numbers become infinite (run() sees to
 # both); while saving no further file can be opened.
@@ -113,8 +119,8 @@ status_of() {
 # The milliseconds after which a fault can be told from slowness; one at the start counts from the launch.
 detection_of() {
   case $1 in
-    stop/*) echo 2000 ;;
-    link/*) echo 5000 ;;
+    stop/* | stop_mpirun/* | stop_orted/*) echo 2000 ;;
+    link/* | stop_agent/*) echo 5000 ;;
     exception/start) echo 10000 ;;
     *) echo 0 ;;
   esac
@@ -142,9 +148,14 @@ await() {
   done
 }
 
+# left FAULT: what is left of the run. A stopped agent stays with whoever waits for it, and its folders until the next run on its host clears them
+# (leftovers.sh).
 left() {
-  hosts_pids node1
-  hosts_pids node2
+  local process
+  for process in $(hosts_pids node1) $(hosts_pids node2); do
+    [[ $1 == stop_agent && $(tr '\0' ' ' <"/proc/$process/cmdline") == *' host_agent '* ]] || echo "$process"
+  done
+  [[ $1 != stop_agent ]] || return 0
   find "$TMPDIR" -mindepth 1 -maxdepth 1 -name 'dstrain-*'
 }
 
@@ -160,7 +171,7 @@ describe_left() {
 # run FAULT MOMENT: one cell once; appends "FAULT MOMENT NAMED LEFT MILLISECONDS MILLISECONDS STATUS" to the
 # rows: until dstrain has ended, and until nothing of it is left.
 run() {
-  local fault=$1 moment=$2 job begin end gone rank1 rank2 there1 there2 launcher status=0 named=yes count late watcher
+  local fault=$1 moment=$2 job begin end gone rank1 rank2 there1 there2 launcher mpirun orted agent='' status=0 named=yes count late watcher
   rm -rf out/* tmp/* log expected late
   local options=(--steps 100000 --save_interval 40)
   [[ $fault/$moment != exception/start ]] || options+=(--export DSTRAIN_COMM=broken)
@@ -190,11 +201,11 @@ run() {
   end=$(date +%s%N)
   kill "$watcher" 2>/dev/null || true
   gone=$end
-  while [[ -n $(left) ]] && ((gone < end + 20000000000)); do
+  while [[ -n $(left "$fault") ]] && ((gone < end + 20000000000)); do
     sleep 0.1
     gone=$(date +%s%N)
   done
-  count=$(left | wc -l)
+  count=$(left "$fault" | wc -l)
   [[ -z $(cat expected) ]] || grep -Eq "$(cat expected)" log || named=no
   end=$(((end - begin) / 1000000)) gone=$(((gone - begin) / 1000000))
   echo "$fault $moment $named $count $end $gone $status $(status_of "$fault" "$moment") $late" >>"$rows"
@@ -213,7 +224,7 @@ line() {
   awk '
     { named += $3 == "yes"; if ($4 > left) left = $4; if ($5 > exit_ms) exit_ms = $5; ms[NR] = $6; bad += $7 != $8 }
     END {
-      printf "%-10s %-6s %5d %6s %5d %9.1f %8.1f %8.1f %7s\n", $1, $2, NR, named "/" NR, left,
+      printf "%-11s %-6s %5d %6s %5d %9.1f %8.1f %8.1f %7s\n", $1, $2, NR, named "/" NR, left,
              ms[int((NR + 1) / 2)] / 1000, ms[NR] / 1000, exit_ms / 1000, bad ? "WRONG" : $7
       exit named < NR || left > 0 || bad > 0 || ms[NR] > $9
     }'
@@ -221,7 +232,7 @@ line() {
 
 failed=0
 touch wrong
-printf '%-10s %-6s %5s %6s %5s %9s %8s %8s %7s\n' fault moment runs named left 'median s' 'worst s' 'ended s' status
+printf '%-11s %-6s %5s %6s %5s %9s %8s %8s %7s\n' fault moment runs named left 'median s' 'worst s' 'ended s' status
 for fault in $faults; do
   for moment in $moments; do
     possible "$fault" "$moment" || continue

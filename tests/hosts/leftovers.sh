@@ -28,26 +28,29 @@ ends() { # NAME STATUS EXPECTED
   ((status == $2)) && grep -Eq -- "$3" "$1.log" || fail "$1: status $status" "$1.log"
   echo "$1: $(grep -E -- "$3" "$1.log" | tail -n 1)"
 }
-agent_of() { programs_on "$1" "$dstrain" host_agent; }
 places() { find tmp -mindepth 1 -maxdepth 1 | wc -l; }
 nothing_left() { [[ $(places) == 0 && -z $(hosts_pids node1)$(hosts_pids node2) ]]; }
+# What mpirun started ends by itself on a host without an agent.
+ranks_gone() { [[ -z $(ranks_on node2)$(programs_on node2 '*/orted') ]]; }
 short_run() {
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 2 >"$1.log" 2>&1 ||
     fail "a short run" "$1.log"
 }
 
 starts killed
-kill -KILL "$(agent_of node2)"
+kill -KILL "$(agent_on node2)"
 ends killed 2 '^dstrain: error: the agent of dstrain on node2 was killed by signal 9'
 (($(places) > 0)) || fail 'there is nothing to clear' killed.log
+hosts_wait_until 'the ranks of the killed agent are gone' ranks_gone
 short_run after_killed
 hosts_wait_until 'nothing is left of both runs' nothing_left
 echo 'a killed agent leaves nothing for long'
 
 starts stopped
-kill -STOP "$(agent_of node2)"
+kill -STOP "$(agent_on node2)"
 ends stopped 2 '^dstrain: error: node2 was lost: no word from it'
 (($(places) > 0)) || fail 'there is nothing to clear' stopped.log
+hosts_wait_until 'the ranks of the stopped agent are gone' ranks_gone
 short_run after_stopped
 hosts_wait_until 'nothing is left of both runs' nothing_left
 echo 'nor does a stopped one'

@@ -60,7 +60,13 @@ starts() {
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 100000 >"$1.log" 2>&1 &
   run=$!
 }
-one_of() { victim=$(programs_on "$1" "$2" | head -n 1) && [[ -n $victim ]]; }
+# one_of NODE EXECUTABLE [WORD]: finds a process of a host that runs it, with WORD in its command line.
+one_of() {
+  victim=$(programs_on "$@")
+  victim=${victim%%$'\n'*}
+  [[ -n $victim ]]
+}
+the_launcher() { victim=$(launcher_on node1) && [[ -n $victim ]]; }
 ended() {
   status=0
   wait "$run" || status=$?
@@ -90,8 +96,8 @@ END
 chmod +x orted
 hosts_on node2 mount --bind "$PWD/orted" "$(hosts_on node2 realpath "$(type -P orted)")"
 starts interrupted
-hosts_wait_until 'the daemon is there' one_of node2 orted
-hosts_wait_until 'the launcher is there' one_of node1 "$dstrain"
+hosts_wait_until 'the daemon is there' one_of node2 '*' orted
+hosts_wait_until 'the launcher is there' the_launcher
 kill -INT "$victim"
 ended
 ends interrupted 130 ''

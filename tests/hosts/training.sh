@@ -57,6 +57,14 @@ launcher_on() {
   done
 }
 
+# agent_on NODE: the agent on a host, which is a child of the process that ssh started.
+agent_on() {
+  local process
+  for process in $(programs_on "$1" "$dstrain" host_agent); do
+    [[ $(readlink "/proc/$(ps -o ppid= -p "$process" | tr -d ' ')/exe") != "$dstrain" ]] || echo "$process"
+  done
+}
+
 fail() {
   echo "FAILED: $1" >&2
   cat "$2" >&2

@@ -51,18 +51,19 @@ TEST_CASE("a stopped rank of the user's own mpirun is named, and everything ends
   CAPTURE(c.ranks, c.victim, c.comm);
   const RunFolder place;
   RunningProgram program = start_mpirun(place, c.ranks, c.comm);
-  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 60));
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   CHECK(watchers(place).size() == (c.comm == "hosts:2" ? 2 : 1));
   const pid_t victim = pid_of_rank(place, c.victim);
   REQUIRE(victim > 0);
   ::kill(victim, SIGSTOP);
-  CHECK(program.wait(60) == 2);
+  CHECK(program.wait() == 2);
+  CAPTURE(program.text());
   CHECK(std::regex_match(
       only_error(program.text()),
       std::regex("rank " + std::to_string(c.victim) + " \\(pid " + std::to_string(victim) +
                  "( on .*)?\\) is stopped \\(as by SIGSTOP\\) at step .*")));
-  CHECK(wait_until([&] { return processes_with(place.token()).empty(); }, 30));
-  CHECK(wait_until([&] { return watchers(place).empty(); }, 30));
+  CHECK(wait_until([&] { return processes_with(place.token()).empty(); }));
+  CHECK(wait_until([&] { return watchers(place).empty(); }));
 }
 
 TEST_CASE("a killed rank of the user's own mpirun is one line of ours") {
@@ -70,28 +71,28 @@ TEST_CASE("a killed rank of the user's own mpirun is one line of ours") {
   const auto rank = GENERATE(0, 1);
   const RunFolder place;
   RunningProgram program = start_mpirun(place, 2, comm);
-  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 60));
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   const pid_t victim = pid_of_rank(place, rank);
   REQUIRE(victim > 0);
   ::kill(victim, SIGKILL);
-  CHECK(program.wait(60) == 128 + SIGKILL);  // which mpirun decides
+  CHECK(program.wait() == 128 + SIGKILL);  // which mpirun decides
   CHECK(std::regex_match(
       only_error(program.text()),
       std::regex("rank " + std::to_string(rank) + " \\(pid " + std::to_string(victim) +
                  "( on .*)?\\) (was killed by signal 9|ended unexpectedly).*")));
-  CHECK(wait_until([&] { return watchers(place).empty(); }, 30));
+  CHECK(wait_until([&] { return watchers(place).empty(); }));
 }
 
 TEST_CASE("watchers go with a run that ends well, and with one that is asked to stop") {
   const auto comm = GENERATE("auto", "hosts:2");
   const RunFolder place;
   RunningProgram program = start_mpirun(place, 2, comm);
-  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 60));
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   for (const int rank : {0, 1}) ::kill(pid_of_rank(place, rank), SIGTERM);
-  CHECK(program.wait(60) == 128 + SIGTERM);
+  CHECK(program.wait() == 128 + SIGTERM);
   CHECK_FALSE(program.wrote("dstrain: error"));
   CHECK(fs::exists(place.root / "out/model.safetensors"));
-  CHECK(wait_until([&] { return watchers(place).empty(); }, 30));
+  CHECK(wait_until([&] { return watchers(place).empty(); }));
 }
 
 TEST_CASE("a watcher is nothing to start by hand") {
