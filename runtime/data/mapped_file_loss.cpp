@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstddef>
 #include <mutex>
 
 namespace dstrain {
 
 struct MappingWatch::Slot {
-  std::atomic<uintptr_t> begin{0};  // 0: free
-  std::atomic<uintptr_t> end{0};
+  std::atomic<char*> begin{nullptr};  // null: free
+  std::atomic<char*> end{nullptr};
   std::atomic<bool> lost{false};
 };
 
@@ -27,13 +28,14 @@ struct Slots {
   }
 
   static void on_bus_error(int, siginfo_t* info, void*) {
-    const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+    const auto* const address = static_cast<const char*>(info->si_addr);
     for (MappingWatch::Slot& slot : all().list) {
-      const uintptr_t begin = slot.begin.load(), end = slot.end.load();
-      if (begin == 0 || address < begin || address >= end) continue;
-      const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-      const uintptr_t gone = address / page * page;
-      void* const zeros = ::mmap(reinterpret_cast<void*>(gone), end - gone, PROT_READ,
+      char* const begin = slot.begin.load();
+      char* const end = slot.end.load();
+      if (begin == nullptr || address < begin || address >= end) continue;
+      const std::ptrdiff_t page = ::sysconf(_SC_PAGESIZE);
+      char* const gone = begin + (address - begin) / page * page;  // a mapping begins with a page
+      void* const zeros = ::mmap(gone, static_cast<size_t>(end - gone), PROT_READ,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
       if (zeros == MAP_FAILED) break;
       slot.lost.store(true);
@@ -56,10 +58,11 @@ MappingWatch::MappingWatch(const void* begin, int64_t bytes) {
   Slots& slots = Slots::all();
   const std::scoped_lock lock(slots.taking);
   for (Slot& slot : slots.list) {
-    if (slot.begin.load() != 0) continue;
+    if (slot.begin.load() != nullptr) continue;
+    auto* const first = static_cast<char*>(const_cast<void*>(begin));  // the handler maps it anew
     slot.lost.store(false);
-    slot.end.store(reinterpret_cast<uintptr_t>(begin) + static_cast<uintptr_t>(bytes));
-    slot.begin.store(reinterpret_cast<uintptr_t>(begin));
+    slot.end.store(first + bytes);
+    slot.begin.store(first);
     slot_ = &slot;
     slots.install();
     return;
@@ -67,7 +70,7 @@ MappingWatch::MappingWatch(const void* begin, int64_t bytes) {
 }
 
 MappingWatch::~MappingWatch() {
-  if (slot_) slot_->begin.store(0);
+  if (slot_) slot_->begin.store(nullptr);
 }
 
 bool MappingWatch::lost() const {
