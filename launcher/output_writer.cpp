@@ -1,14 +1,17 @@
 #include "launcher/output_writer.h"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <string_view>
 #include <thread>
 #include <utility>
+
+#include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
@@ -23,11 +26,19 @@ void write_all(int descriptor, std::string_view text) {
   }
 }
 
+Descriptor duplicate_of(int descriptor) {
+  Descriptor duplicate(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
+  if (duplicate.get() < 0) fail_run("cannot use an output twice: {}", std::strerror(errno));
+  return duplicate;
+}
+
 }  // namespace
 
 OutputWriter::OutputWriter(int output, int error, size_t most_waiting)
     : most_waiting_(most_waiting), state_(std::make_shared<State>()) {
-  std::thread([state = state_, output, error] { run(state, output, error); }).detach();
+  state_->output = duplicate_of(output);
+  state_->error = duplicate_of(error);
+  std::thread([state = state_] { run(state); }).detach();
 }
 
 OutputWriter::~OutputWriter() {
@@ -56,7 +67,8 @@ bool OutputWriter::wait(int milliseconds) {
                                   [&] { return state_->waiting.empty() && !state_->writing; });
 }
 
-void OutputWriter::run(const std::shared_ptr<State>& state, int output, int error) {
+void OutputWriter::run(const std::shared_ptr<State>& state) {
+  const int output = state->output.get(), error = state->error.get();
   std::unique_lock lock(state->mutex);
   while (true) {
     state->changed.wait(lock, [&] { return state->ends || !state->waiting.empty(); });

@@ -1,5 +1,5 @@
 // OutputWriter: writes text to standard output and standard error in a thread of its own, so that a terminal stopped by
-// Ctrl-S or a pipe that nobody reads delays the text and nothing else. Stands on standard_stream.h. Invariant: texts appear in the
+// Ctrl-S or a pipe that nobody reads delays the text and nothing else. Stands on child.h. Invariant: texts appear in the
 // order in which they were given; only progress is ever dropped.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 
+#include "launcher/child.h"
 #include "launcher/standard_stream.h"
 
 namespace dstrain {
@@ -20,8 +21,8 @@ enum class TextKind : uint8_t { event, progress };
 
 class OutputWriter {
  public:
-  // Descriptors that get the texts; they stay the caller's. Beyond `most_waiting` bytes of waiting text the oldest
-  // progress is dropped.
+  // Writes to duplicates of the descriptors, so that the caller may close them at any time. Beyond `most_waiting` bytes
+  // of waiting text the oldest progress is dropped. Throws RunError where a descriptor cannot be duplicated.
   OutputWriter(int output, int error, size_t most_waiting = size_t{1} << 20);
   OutputWriter(const OutputWriter&) = delete;
   OutputWriter& operator=(const OutputWriter&) = delete;
@@ -41,6 +42,7 @@ class OutputWriter {
   };
   // What the writing thread uses. The thread may outlive the object, within a write that blocks.
   struct State {
+    Descriptor output, error;
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<Text> waiting;
@@ -50,7 +52,7 @@ class OutputWriter {
     bool ends = false;
   };
 
-  static void run(const std::shared_ptr<State>& state, int output, int error);
+  static void run(const std::shared_ptr<State>& state);
 
   size_t most_waiting_;
   std::shared_ptr<State> state_;
