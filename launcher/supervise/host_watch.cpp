@@ -262,8 +262,13 @@ class Witness {
 
 int watch_host(const WatchTask& task) {
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGPIPE}) ::signal(number, SIG_IGN);
-  const RankBoard board = RankBoard::attach(task.board);
-  return task.host == 0 ? Judge(board, task, false).run() : Witness(board, task).run();
+  std::optional<RankBoard> board;
+  try {
+    board.emplace(RankBoard::attach(task.board));
+  } catch (const RunError&) {
+    return 0;  // the ranks of this host ended before they could be watched: their mpirun or srun tells how
+  }
+  return task.host == 0 ? Judge(*board, task, false).run() : Witness(*board, task).run();
 }
 
 }  // namespace dstrain
