@@ -1,5 +1,6 @@
 #include "launcher/supervise/host_watch.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -268,6 +269,8 @@ int watch_host(const WatchTask& task) {
   } catch (const RunError&) {
     return 0;  // the ranks of this host ended before they could be watched: their mpirun or srun tells how
   }
+  ::close(STDOUT_FILENO);  // which tells the rank that started this process to go on
+  ::open("/dev/null", O_WRONLY);
   return task.host == 0 ? Judge(*board, task, false).run() : Witness(*board, task).run();
 }
 

@@ -1,6 +1,7 @@
 #include "launcher/supervise/watch_task.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr const char* kTask = "DSTRAIN_WATCH";
 constexpr int kListener = 3;  // where the watcher finds it
+constexpr int kLongestStartMs = 30'000;
 
 using nlohmann::json;
 
@@ -38,14 +40,14 @@ std::string text_of(const WatchTask& task) {
       .dump();
 }
 
-// What posix_spawn does in the new process: standard input and output lead nowhere, so that a watcher keeps no
-// pipe of mpirun's open but the one for errors.
+// What posix_spawn does in the new process: standard input leads nowhere and standard output is `ready`, which
+// the watcher closes once it watches, so that it keeps no pipe of mpirun's open but the one for errors.
 class SpawnActions {
  public:
-  explicit SpawnActions(int listener) {
+  SpawnActions(int listener, int ready) {
     ::posix_spawn_file_actions_init(&actions_);
     ::posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&actions_, ready, STDOUT_FILENO);
     if (listener >= 0) ::posix_spawn_file_actions_adddup2(&actions_, listener, kListener);
     ::posix_spawn_file_actions_addclosefrom_np(&actions_,
                                                listener >= 0 ? kListener + 1 : kListener);
@@ -77,9 +79,13 @@ class SpawnActions {
 void start_watcher(const WatchTask& task) {
   std::vector<std::string> words = {"dstrain", "host_watch"};
   std::vector<std::string> environment = merged_environment({{kTask, text_of(task)}});
-  const int error = SpawnActions(task.listener)
+  Pipe ready;
+  const int error = SpawnActions(task.listener, ready.write.get())
                         .spawn("/proc/self/exe", exec_pointers(words), exec_pointers(environment));
   if (error != 0) fail_run("cannot start the watcher of this host: {}", std::strerror(error));
+  ready.write = Descriptor();
+  pollfd end{ready.read.get(), POLLIN, 0};
+  ::poll(&end, 1, kLongestStartMs);
 }
 
 WatchTask task_of_this_watcher() {

@@ -25,7 +25,7 @@ struct WatchTask {
 };
 
 // Starts the watcher: in a session of its own, with this process's standard error and nothing else that is open
-// here but the listener. Throws RunError.
+// here but the listener. Returns once it watches, so that no rank can end unseen from then on. Throws RunError.
 void start_watcher(const WatchTask& task);
 
 // The task of this process. Throws UserError where it was not started by start_watcher().
