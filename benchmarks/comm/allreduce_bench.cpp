@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/mpi_session.h"
+#include "runtime/comm/mpi/mpi_session.h"
 #include "runtime/core/cpu.h"
 
 namespace dstrain {

@@ -6,7 +6,7 @@ with names and addresses of their own, joined by a virtual link. Needs root, ipr
 
 The bus bandwidth of a collective is what each direction of the link would carry if hosts formed a ring:
 2(H-1)/H n bytes in the time of an all-reduce, (H-1)/H n in that of a reduce-scatter or an all-gather; so n
-and n/2 for two hosts. Sums in rank order may load the link with more bytes than a ring (runtime/comm/routes.h):
+and n/2 for two hosts. Sums in rank order may load the link with more bytes than a ring (runtime/comm/hosts/routes.h):
 half as much again for 16-bit sums of two ranks a host and for scattered ones. Prints the medians and their
 ratios to iperf3's one direction, and to both at once.
 """

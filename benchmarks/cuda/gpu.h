@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/core/device.h"
+#include "runtime/core/devices/device.h"
 #include "runtime/core/tensor.h"
 
 namespace dstrain::bench {

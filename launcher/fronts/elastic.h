@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/resources.h"
+#include "launcher/placement/resources.h"
 #include "runtime/config/load.h"
 
 namespace dstrain {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/arguments.h"
-#include "launcher/rank_command.h"
-#include "launcher/resources.h"
-#include "launcher/run_input.h"
-#include "launcher/slurm.h"
+#include "launcher/cli/arguments.h"
+#include "launcher/fronts/slurm.h"
+#include "launcher/input/run_input.h"
+#include "launcher/placement/resources.h"
+#include "launcher/ranks/rank_command.h"
 
 namespace dstrain {
 

@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <optional>
 
-#include "launcher/core_binding.h"
-#include "launcher/slurm.h"
+#include "launcher/fronts/slurm.h"
+#include "launcher/placement/core_binding.h"
 #include "runtime/core/cpu.h"
-#include "runtime/core/device.h"
-#include "runtime/core/log.h"
+#include "runtime/core/devices/device.h"
+#include "runtime/core/log/log.h"
 
 namespace dstrain {
 namespace {

@@ -4,12 +4,12 @@
 
 #include <memory>
 
-#include "launcher/launch_options.h"
-#include "launcher/rank_log.h"
-#include "launcher/run_input.h"
+#include "launcher/cli/launch_options.h"
+#include "launcher/input/run_input.h"
+#include "launcher/output/rank_log.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/rank_board.h"
-#include "runtime/engine/run.h"
+#include "runtime/engine/run/run.h"
 
 namespace dstrain {
 

@@ -3,15 +3,15 @@
 #include <chrono>
 #include <thread>
 
-#include "launcher/failure.h"
 #include "launcher/fronts/fronts.h"
 #include "launcher/fronts/rank_run.h"
+#include "launcher/fronts/slurm_front.h"
 #include "launcher/fronts/world_watch.h"
-#include "launcher/same_input.h"
-#include "launcher/slurm_front.h"
-#include "launcher/stop_signals.h"
+#include "launcher/input/same_input.h"
+#include "launcher/supervise/failure.h"
+#include "launcher/supervise/stop_signals.h"
 #include "runtime/core/error.h"
-#include "runtime/core/log.h"
+#include "runtime/core/log/log.h"
 #include "runtime/storage/output_lock.h"
 
 namespace dstrain {

@@ -8,15 +8,15 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "launcher/exchange_texts.h"
 #include "launcher/hosts/channel.h"
 #include "launcher/hosts/network.h"
-#include "launcher/machine.h"
-#include "launcher/supervise/watch_socket.h"
-#include "launcher/supervise/watch_task.h"
+#include "launcher/input/exchange_texts.h"
+#include "launcher/placement/machine.h"
+#include "launcher/supervise/watchers/watch_socket.h"
+#include "launcher/supervise/watchers/watch_task.h"
 #include "runtime/core/error.h"
 #include "runtime/core/futex.h"
-#include "runtime/core/log.h"
+#include "runtime/core/log/log.h"
 
 namespace dstrain {
 namespace {

@@ -1,5 +1,5 @@
 // WorldWatch: how ranks that the user's mpirun or srun started are watched. The ranks of a host share a board,
-// and the first of them starts the host's watcher (launcher/supervise/host_watch.h). Where the watchers find that
+// and the first of them starts the host's watcher (launcher/supervise/watchers/host_watch.h). Where the watchers find that
 // a rank has failed they say so, and this process ends with the status that they order. Stands on comm, the board
 // and watch_task.h. Invariant: a watched process does not outlive the order to end by more than a second.
 #pragma once

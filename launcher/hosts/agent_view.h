@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/child.h"
 #include "launcher/hosts/channel.h"
 #include "launcher/hosts/messages.h"
 #include "launcher/hosts/network.h"
 #include "launcher/hosts/silence.h"
+#include "launcher/ranks/child.h"
 #include "launcher/supervise/host_view.h"
 
 namespace dstrain {

@@ -7,8 +7,8 @@
 #include <array>
 #include <string_view>
 
-#include "launcher/child.h"
-#include "launcher/rank_command.h"
+#include "launcher/ranks/child.h"
+#include "launcher/ranks/rank_command.h"
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
 

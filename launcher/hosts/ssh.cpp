@@ -1,8 +1,8 @@
 #include "launcher/hosts/ssh.h"
 
+#include "launcher/hosts/quote.h"
 #include "launcher/nodes/relay.h"
-#include "launcher/quote.h"
-#include "launcher/rank_command.h"
+#include "launcher/ranks/rank_command.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "launcher/machine.h"
-#include "launcher/output_lines.h"
-#include "launcher/supervise/watch_socket.h"
+#include "launcher/output/output_lines.h"
+#include "launcher/placement/machine.h"
+#include "launcher/supervise/watchers/watch_socket.h"
 #include "runtime/core/error.h"
-#include "runtime/core/log.h"
+#include "runtime/core/log/log.h"
 
 namespace dstrain {
 namespace {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "launcher/launch_options.h"
+#include "launcher/cli/launch_options.h"
 #include "launcher/nodes/node_link.h"
-#include "launcher/resources.h"
-#include "launcher/supervise/peer_view.h"
+#include "launcher/placement/resources.h"
+#include "launcher/supervise/watchers/peer_view.h"
 
 namespace dstrain {
 

@@ -11,7 +11,7 @@
 #include <csignal>
 
 #include "launcher/nodes/node_link.h"
-#include "launcher/supervise/watch_socket.h"
+#include "launcher/supervise/watchers/watch_socket.h"
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
 

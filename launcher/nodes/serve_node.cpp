@@ -15,13 +15,13 @@
 #include <random>
 
 #include "launcher/hosts/network.h"
-#include "launcher/machine.h"
 #include "launcher/nodes/node_link.h"
-#include "launcher/stop_signals.h"
-#include "launcher/supervise/peer_view.h"
-#include "launcher/supervise/watch_socket.h"
+#include "launcher/placement/machine.h"
+#include "launcher/supervise/stop_signals.h"
+#include "launcher/supervise/watchers/peer_view.h"
+#include "launcher/supervise/watchers/watch_socket.h"
 #include "runtime/core/error.h"
-#include "runtime/core/log.h"
+#include "runtime/core/log/log.h"
 
 namespace dstrain {
 namespace {

@@ -3,7 +3,7 @@
 // knows the word that this node told node 0 has a program run.
 #pragma once
 
-#include "launcher/launch_options.h"
+#include "launcher/cli/launch_options.h"
 
 namespace dstrain {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "launcher/machine.h"
+#include "launcher/placement/machine.h"
 #include "launcher/supervise/find_ranks.h"
 
 namespace dstrain {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/supervise/host_view.h"
-#include "runtime/comm/peer_process.h"
+#include "runtime/comm/rendezvous/peer_process.h"
 
 namespace dstrain {
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "launcher/machine.h"
-#include "launcher/output_lines.h"
+#include "launcher/output/output_lines.h"
+#include "launcher/placement/machine.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

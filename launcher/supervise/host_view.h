@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/standard_stream.h"
+#include "launcher/output/standard_stream.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/comm/board_rendezvous.h"
-#include "runtime/comm/shared_comm.h"
+#include "runtime/comm/rendezvous/board_rendezvous.h"
+#include "runtime/comm/shared/shared_comm.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

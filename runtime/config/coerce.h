@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 
 namespace dstrain {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 #include "runtime/config/load.h"
 #include "runtime/config/merge.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runtime/config/judge.h"
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 #include "runtime/config/merge.h"
 #include "runtime/config/reader.h"
 #include "runtime/config/solve.h"

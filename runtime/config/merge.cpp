@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/config/coerce.h"
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 #include "runtime/config/reader.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/config/coerce.h"
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 #include "runtime/config/load.h"
 #include "runtime/config/tree.h"
 

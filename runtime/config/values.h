@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "runtime/config/coerce.h"
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 #include "runtime/config/load.h"
 #include "runtime/config/merge.h"
 

@@ -9,7 +9,7 @@
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
-#include "runtime/engine/backend.h"
+#include "runtime/engine/step/backend.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {

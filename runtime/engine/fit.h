@@ -7,7 +7,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/config/job.h"
-#include "runtime/core/device.h"
+#include "runtime/core/devices/device.h"
 #include "runtime/plan/plan.h"
 
 namespace dstrain {

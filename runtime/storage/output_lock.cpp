@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "runtime/core/error.h"
-#include "runtime/core/log.h"
+#include "runtime/core/log/log.h"
 
 namespace dstrain {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "kernels/cuda/library.h"
-#include "runtime/core/emulated_stream.h"
+#include "runtime/core/devices/emulated_stream.h"
 
 namespace dstrain::bench {
 namespace {

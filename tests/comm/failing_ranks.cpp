@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/mpi_session.h"
+#include "runtime/comm/mpi/mpi_session.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -1,4 +1,4 @@
-#include "runtime/comm/host_map.h"
+#include "runtime/comm/rendezvous/host_map.h"
 
 #include <array>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "runtime/comm/mpi_session.h"
+#include "runtime/comm/mpi/mpi_session.h"
 
 #include <catch2/catch.hpp>
 

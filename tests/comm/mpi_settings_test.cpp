@@ -1,4 +1,4 @@
-#include "runtime/comm/mpi_settings.h"
+#include "runtime/comm/mpi/mpi_settings.h"
 
 #include <catch2/catch.hpp>
 #include <cstdlib>

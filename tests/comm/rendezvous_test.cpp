@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/comm/board_rendezvous.h"
-#include "runtime/comm/shared_comm.h"
+#include "runtime/comm/rendezvous/board_rendezvous.h"
+#include "runtime/comm/shared/shared_comm.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -1,6 +1,6 @@
 // Routes, followed by hand: every message that a host sends is one that another waits for, and what
 // arrives is every rank once, in order.
-#include "runtime/comm/routes.h"
+#include "runtime/comm/hosts/routes.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/comm/staged_comm.h"
+#include "runtime/comm/devices/staged_comm.h"
 
 using namespace dstrain;
 

@@ -1,4 +1,4 @@
-#include "runtime/comm/window_tags.h"
+#include "runtime/comm/hosts/window_tags.h"
 
 #include <catch2/catch.hpp>
 #include <set>

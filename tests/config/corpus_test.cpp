@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <set>
 
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 #include "runtime/config/reader.h"
 #include "tests/config/support.h"
 

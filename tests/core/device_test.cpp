@@ -1,4 +1,4 @@
-#include "runtime/core/device.h"
+#include "runtime/core/devices/device.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/core/emulated_stream.h"
+#include "runtime/core/devices/emulated_stream.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

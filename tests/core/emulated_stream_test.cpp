@@ -1,4 +1,4 @@
-#include "runtime/core/emulated_stream.h"
+#include "runtime/core/devices/emulated_stream.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>

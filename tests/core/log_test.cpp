@@ -1,4 +1,4 @@
-#include "runtime/core/log.h"
+#include "runtime/core/log/log.h"
 
 #include <unistd.h>
 

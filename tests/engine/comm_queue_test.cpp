@@ -1,4 +1,4 @@
-#include "runtime/engine/comm_queue.h"
+#include "runtime/engine/step/comm_queue.h"
 
 #include <catch2/catch.hpp>
 #include <numeric>

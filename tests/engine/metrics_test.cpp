@@ -1,4 +1,4 @@
-#include "runtime/engine/metrics.h"
+#include "runtime/engine/run/metrics.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // What a resume says of a checkpoint, before any of its values are read.
-#include "runtime/engine/resume.h"
+#include "runtime/engine/run/resume.h"
 
 #include <catch2/catch.hpp>
 

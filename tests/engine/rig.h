@@ -4,8 +4,8 @@
 #include <random>
 
 #include "runtime/comm/self_comm.h"
-#include "runtime/engine/executor.h"
-#include "runtime/engine/model_state.h"
+#include "runtime/engine/run/model_state.h"
+#include "runtime/engine/step/executor.h"
 #include "runtime/optim/loss_scaler.h"
 
 namespace dstrain {

@@ -1,6 +1,6 @@
 // What a run's numbers depend on: every such value is a fact of its own, and no two runs that differ in
 // one have the same fingerprint.
-#include "runtime/engine/run_facts.h"
+#include "runtime/engine/run/run_facts.h"
 
 #include <catch2/catch.hpp>
 #include <functional>

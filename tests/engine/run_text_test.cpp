@@ -1,11 +1,11 @@
-#include "runtime/engine/run_text.h"
+#include "runtime/engine/run/run_text.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
 
 #include "runtime/core/rank_board.h"
-#include "runtime/engine/backend.h"
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/run/trainer.h"
+#include "runtime/engine/step/backend.h"
 #include "tests/engine/rig.h"
 
 namespace dstrain {

@@ -1,4 +1,4 @@
-#include "runtime/engine/trace.h"
+#include "runtime/engine/step/trace.h"
 
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <regex>
 
-#include "launcher/arguments.h"
+#include "launcher/cli/arguments.h"
 #include "runtime/core/error.h"
 #include "tests/meta/source_tree.h"
 

@@ -9,8 +9,8 @@
 
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
-#include "runtime/storage/checkpoint.h"
-#include "runtime/storage/manifest.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/manifest.h"
 #include "tests/storage/model_fixture.h"
 #include "tests/storage/temp_dir.h"
 #include "tests/storage/thread_ranks.h"

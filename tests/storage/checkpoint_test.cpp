@@ -1,5 +1,5 @@
 // Saving and loading: every world size to every other, and what stands in the way of it.
-#include "runtime/storage/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,11 +1,11 @@
 // Lines of checkpoints: which of a folder's are one run's, and what becomes of the others.
-#include "runtime/storage/lineage.h"
+#include "runtime/storage/checkpoint/lineage.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
-#include "runtime/storage/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
 #include "runtime/storage/free_space.h"
 #include "tests/storage/model_fixture.h"
 #include "tests/storage/temp_dir.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/emulation/fiber.h"
-#include "runtime/core/emulated_stream.h"
+#include "runtime/core/devices/emulated_stream.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
 

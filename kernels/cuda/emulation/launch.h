@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/emulation/grid.h"
 #include "kernels/cuda/emulation/intrinsics.h"
+#include "runtime/core/devices/emulated_stream.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/emulated_stream.h"
 #include "runtime/core/error.h"
 
 #define DSTRAIN_BACKEND emulated

@@ -1,5 +1,5 @@
 // What is printed, measured and logged.
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 
 namespace dstrain::keys {
 

@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 
 #include "runtime/config/coerce.h"
-#include "runtime/config/keys.h"
+#include "runtime/config/key_table.h"
 #include "runtime/config/text.h"
 
 namespace dstrain::keys {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_library.h"
-#include "runtime/core/emulated_stream.h"
-#include "runtime/engine/backend.h"
+#include "runtime/core/devices/emulated_stream.h"
+#include "runtime/engine/step/backend.h"
 
 namespace dstrain {
 

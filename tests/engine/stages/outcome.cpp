@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "runtime/engine/trainer.h"
+#include "runtime/engine/run/trainer.h"
 
 namespace dstrain {
 namespace {

@@ -6,7 +6,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/config/job.h"
 #include "runtime/data/dataset.h"
-#include "runtime/engine/backend.h"
+#include "runtime/engine/step/backend.h"
 
 namespace dstrain {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/cuda/library.h"
-#include "runtime/core/device.h"
+#include "runtime/core/devices/device.h"
 #include "tests/kernels/backend.h"
 
 namespace dstrain::parity {

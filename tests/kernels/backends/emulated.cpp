@@ -1,5 +1,5 @@
 #include "kernels/cuda/library.h"
-#include "runtime/core/emulated_stream.h"
+#include "runtime/core/devices/emulated_stream.h"
 #include "tests/kernels/backend.h"
 
 namespace dstrain::parity {

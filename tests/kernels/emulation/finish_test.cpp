@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/library.h"
-#include "runtime/core/emulated_stream.h"
+#include "runtime/core/devices/emulated_stream.h"
 
 using namespace dstrain;
 

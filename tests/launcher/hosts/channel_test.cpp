@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "launcher/child.h"
 #include "launcher/hosts/messages.h"
+#include "launcher/ranks/child.h"
 
 namespace dstrain {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "launcher/hosts/launcher_link.h"
-#include "launcher/hosts/output_backlog.h"
+#include "launcher/hosts/agent/launcher_link.h"
+#include "launcher/hosts/agent/output_backlog.h"
 
 namespace dstrain {
 namespace {

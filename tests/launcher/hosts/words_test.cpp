@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "launcher/hosts/start.h"
-#include "launcher/quote.h"
+#include "launcher/hosts/mpirun_command.h"
+#include "launcher/hosts/quote.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

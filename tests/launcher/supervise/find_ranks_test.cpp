@@ -5,9 +5,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "launcher/child.h"
+#include "launcher/ranks/child.h"
 #include "launcher/supervise/board_view.h"
-#include "tests/launcher/processes.h"
+#include "tests/launcher/support/processes.h"
 
 namespace dstrain {
 namespace {

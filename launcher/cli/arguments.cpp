@@ -1,0 +1,253 @@
+#include "launcher/cli/arguments.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "launcher/cli/command_line.h"
+#include "launcher/cli/option_readers.h"
+#include "launcher/nodes/relay.h"
+#include "launcher/ranks/rank_starter.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_config.json.
+
+  dstrain [train]  --config FILE --num_gpus N    train on N ranks of this machine
+  dstrain plan     --config FILE --num_gpus N    print the plan of a step and its memory
+  dstrain check    --config FILE                 a verdict for every key of the file
+  dstrain estimate --config FILE --num_gpus N    what DeepSpeed's memory estimators say, and the plan
+  dstrain generate --run DIR --prompt TEXT       text from a trained model
+  dstrain hosts    --hostfile FILE               the ranks that would be started where
+  dstrain doctor   --hostfile FILE               are the hosts ready for a run?
+
+'dstrain COMMAND --help' lists the options of a command; below are those of train.
+Exit status: 0 done; 1 wrong input or configuration; 2 failed while running; 128+n ended by signal n.
+
+)";
+
+std::vector<int32_t> ids_of(const std::string& option, const std::string& list) {
+  std::vector<int32_t> ids;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t comma = std::min(list.find(',', begin), list.size());
+    ids.push_back(number_of<int32_t>(option, list.substr(begin, comma - begin), 0,
+                                     std::numeric_limits<int32_t>::max(),
+                                     "token ids separated by commas (1,2,3)"));
+    begin = comma + 1;
+  }
+  return ids;
+}
+
+constexpr const char* kRanksOption = "--num_gpus,--num_accelerators";
+
+// What every command that reads a configuration takes.
+void add_config(CommandLine& line, ConfigRequest& request) {
+  line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
+              text(request.path));
+  line.option(kRanksOption, "N", "ranks on this machine (with CUDA: its GPUs)",
+              count_or_all(request.ranks, kMostRanks));
+  line.repeated("--set", "path.to.key=value", "set one value of the file; may be repeated",
+                [&request](const std::string& option, const std::string& value) {
+                  if (value.find('=') == std::string::npos || value.starts_with('='))
+                    fail_user("{}: expected path.to.key=value, got '{}'", option, printable(value));
+                  request.sets.push_back(value);
+                });
+  line.repeated("--ignore", "path.to.key", "treat one key as if the file did not have it",
+                [&request](const std::string& option, const std::string& value) {
+                  if (value.empty()) fail_user("{}: expected path.to.key, got nothing", option);
+                  request.ignored.push_back(value);
+                });
+}
+
+// What train, plan and estimate take of the run itself.
+void add_run(CommandLine& line, ConfigRequest& request) {
+  line.option("--device", "auto|cpu|cuda", "where to run (auto: on GPUs where there are any)",
+              text(request.device));
+  line.option("--model", "NAME|FILE", "gptlite, benchmark or a model file", text(request.model));
+  line.option("--data", "PATH", "the training text or token file", text(request.data));
+  line.option("--steps", "N", "optimizer steps", integer(request.steps, 0));
+  line.option("--seed", "N", "seed of weights, order and dropout", integer(request.seed, 0));
+  line.option("--activation_checkpoint_interval", "K|selective",
+              "keep the input of every K layers and compute the rest again; 0: keep all",
+              [&request](const std::string& option, const std::string& value) {
+                if (value != "selective")
+                  number_of<int64_t>(option, value, 0, kAnyInteger,
+                                     "an integer from 0 up, or selective");
+                request.recompute = value;
+              });
+}
+
+// What train and doctor take besides.
+void add_files(CommandLine& line, ConfigRequest& request) {
+  line.option("--output", "DIR",
+              "where results go (runs/<config's name>, or the run that is resumed)",
+              text(request.output));
+  line.option("--init_weights", "FILE", "start from these weights (safetensors)",
+              text(request.init_weights));
+  line.option("--save_interval", "N", "steps between checkpoints; 0: none",
+              integer(request.save_interval, 0));
+  line.option("--resume", "DIR", "continue the run in DIR from its newest checkpoint",
+              text(request.resume));
+  line.flag("--resume_with_changes",
+            "resume although the model, the vocabulary, the seed or the dtype is another one",
+            request.resume_with_changes);
+  line.flag("--overwrite", "remove another run's checkpoints from the output directory",
+            request.overwrite);
+}
+
+void require(const std::string& command, const std::string& option, bool given) {
+  if (!given) fail_user("dstrain {} needs {} (see dstrain {} --help)", command, option, command);
+}
+
+Arguments parse_train(const std::vector<std::string>& words, bool overview) {
+  TrainArguments a;
+  ConfigRequest& request = a.request;
+  request.need_data = true;
+  CommandLine line("train", "Trains the model that a configuration describes.");
+  add_config(line, request);
+  add_run(line, request);
+  add_files(line, request);
+  add_launch_options(line, a.launch);
+  if (const auto help = line.parse(words))
+    return PrintArguments{overview ? kOverview + *help : *help};
+  a.launch.hosts.slots_each = request.ranks;
+  require("train", "--config FILE", !request.path.empty());
+  return a;
+}
+
+Arguments parse_plan(const std::vector<std::string>& words) {
+  PlanArguments a;
+  CommandLine line("plan", "Prints what a step does, and its memory. Runs nothing.");
+  add_config(line, a.request);
+  add_run(line, a.request);
+  line.option("--rank", "R", "whose plan (0)", integer(a.rank, 0, kMostRanks - 1));
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("plan", "--config FILE", !a.request.path.empty());
+  return a;
+}
+
+Arguments parse_check(const std::vector<std::string>& words) {
+  CheckArguments a;
+  CommandLine line("check", "Prints a verdict for every key of a configuration.");
+  add_config(line, a.request);
+  line.option("--device", "auto|cpu|cuda", "judge for runs on it (auto: what holds on both)",
+              text(a.request.device));
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("check", "--config FILE", !a.request.path.empty());
+  return a;
+}
+
+Arguments parse_estimate(const std::vector<std::string>& words) {
+  EstimateArguments a;
+  CommandLine line(
+      "estimate",
+      "Prints DeepSpeed's memory estimates for ZeRO-2 and ZeRO-3, and the plan's memory.");
+  add_config(line, a.request);
+  add_run(line, a.request);
+  line.option("--num_nodes", "M", "machines with --num_gpus ranks each (1)",
+              integer(a.nodes, 1, kMostRanks));
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("estimate", "--config FILE", !a.request.path.empty());
+  return a;
+}
+
+Arguments parse_generate(const std::vector<std::string>& words) {
+  GenerateArguments a;
+  bool tokens_given = false;
+  CommandLine line("generate", "Continues a prompt with a trained model.");
+  line.option("--run", "DIR", "the output directory of a run", text(a.run_dir));
+  line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
+              text(a.device));
+  line.option("--prompt", "TEXT", "the text to continue",
+              [&a](const std::string&, const std::string& value) { a.prompt = value; });
+  line.option("--prompt_ids", "1,2,3", "the token ids to continue",
+              [&a](const std::string& option, const std::string& value) {
+                a.prompt_ids = ids_of(option, value);
+              });
+  line.option("--tokens", "N", "tokens to add",
+              [&](const std::string& option, const std::string& value) {
+                integer(a.tokens, 0)(option, value);
+                tokens_given = true;
+              });
+  line.option("--temperature", "F", "1 as trained, 0 greedy (1)",
+              [&a](const std::string& option, const std::string& value) {
+                a.temperature = number_of<double>(option, value, 0, 1e6, "a number from 0 up");
+              });
+  line.option("--top_k", "N", "draw from the N likeliest; 0: all (0)", integer(a.top_k, 0));
+  line.option("--seed", "N", "same seed, same text (1337)",
+              [&a](const std::string& option, const std::string& value) {
+                a.seed =
+                    number_of<uint64_t>(option, value, 0, ~uint64_t{0}, "an integer from 0 up");
+              });
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("generate", "--run DIR", !a.run_dir.empty());
+  require("generate", "--tokens N", tokens_given);
+  if (a.prompt.has_value() == a.prompt_ids.has_value())
+    fail_user("dstrain generate needs one of --prompt TEXT and --prompt_ids 1,2,3");
+  return a;
+}
+
+Arguments parse_hosts(const std::vector<std::string>& words) {
+  HostsArguments a;
+  CommandLine line("hosts", "Prints the ranks that would be started where. Starts nothing.");
+  add_host_options(line, a.hosts);
+  line.option(kRanksOption, "N", "ranks on each host",
+              count_or_all(a.hosts.slots_each, kMostRanks));
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  return a;
+}
+
+Arguments parse_doctor(const std::vector<std::string>& words) {
+  DoctorArguments a;
+  ConfigRequest request;
+  CommandLine line(
+      "doctor",
+      "Looks whether hosts are ready for a run: ssh, dstrain, memory, clocks, network, "
+      "and with --config the input and the output directory. Starts no rank.");
+  add_config(line, request);
+  add_run(line, request);
+  add_files(line, request);
+  add_launch_options(line, a.launch);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  a.launch.hosts.slots_each = request.ranks;
+  if (!request.path.empty()) a.words = words;
+  return a;
+}
+
+}  // namespace
+
+Arguments parse_arguments(const std::vector<std::string>& words) {
+  if (words.empty() || words.front().starts_with('-')) {
+    if (words.size() == 1 && words.front() == "--version")
+      return PrintArguments{"dstrain " DSTRAIN_VERSION "\n"};
+    return parse_train(words, true);
+  }
+  const std::string& command = words.front();
+  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (command == "train") return parse_train(rest, false);
+  if (command == "plan") return parse_plan(rest);
+  if (command == "check") return parse_check(rest);
+  if (command == "estimate") return parse_estimate(rest);
+  if (command == "generate") return parse_generate(rest);
+  if (command == "hosts") return parse_hosts(rest);
+  if (command == "doctor") return parse_doctor(rest);
+  if (command == kRankStarterCommand && rest.size() > 1)
+    return RankStarterArguments{
+        number_of<int64_t>(command, rest.front(), 1, kMostRanks, "the number of ranks"),
+        {rest.begin() + 1, rest.end()}};
+  if (command == "host_agent" && (rest.empty() || rest == std::vector<std::string>{"here"}))
+    return HostAgentArguments{!rest.empty()};
+  if (command == "host_watch" && rest.empty()) return HostWatchArguments{};
+  if (command == kRelayCommand) return RelayArguments{rest};
+  const std::string near =
+      nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor"});
+  fail_user("unknown command '{}'{} (train, plan, check, estimate, generate, hosts or doctor)",
+            printable(command), near.empty() ? "" : "; did you mean " + near + "?");
+}
+
+}  // namespace dstrain

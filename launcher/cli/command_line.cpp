@@ -1,0 +1,98 @@
+#include "launcher/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+std::vector<std::string> split(const std::string& names) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t comma = std::min(names.find(',', begin), names.size());
+    parts.push_back(names.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+CommandLine::CommandLine(const std::string& command, const std::string& what_it_does)
+    : app_(std::make_unique<CLI::App>(what_it_does, "dstrain " + command)),
+      command_(command),
+      names_{"--help"} {
+  app_->allow_extras();
+  app_->get_formatter()->column_width(36);
+}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::option(const std::string& names, const std::string& placeholder,
+                         const std::string& help, const Reader& read) {
+  add(names, placeholder, help, read, false);
+}
+
+void CommandLine::repeated(const std::string& names, const std::string& placeholder,
+                           const std::string& help, const Reader& read) {
+  add(names, placeholder, help, read, true);
+}
+
+void CommandLine::add(const std::string& names, const std::string& placeholder,
+                      const std::string& help, const Reader& read, bool many) {
+  const std::vector<std::string> all = split(names);
+  remember(all);
+  const auto take = [name = all.front(), read, many](const CLI::results_t& values) {
+    if (values.size() > 1 && !many) fail_user("{} is given {} times", name, values.size());
+    for (const std::string& value : values) read(name, value);
+    return true;
+  };
+  app_->add_option(names, take, help)
+      ->type_name(placeholder)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void CommandLine::flag(const std::string& names, const std::string& help, bool& target) {
+  remember(split(names));
+  app_->add_flag(names, target, help);
+}
+
+// A name of one letter is near to any other: such names are no help.
+void CommandLine::remember(const std::vector<std::string>& names) {
+  std::ranges::copy_if(names, std::back_inserter(names_),
+                       [](const std::string& name) { return name.starts_with("--"); });
+}
+
+std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 takes them off the end
+  try {
+    app_->parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return app_->help();
+  } catch (const CLI::ArgumentMismatch& e) {  // "--config: 1 required FILE missing"
+    const std::string text = e.what();
+    fail_user("{}: the value is missing", text.substr(0, text.find(':')));
+  } catch (const CLI::ParseError& e) {
+    fail_user("{}", e.what());
+  }
+  for (const std::string& word : app_->remaining()) refuse(word);
+  return std::nullopt;
+}
+
+void CommandLine::refuse(const std::string& word) const {
+  const std::string shown = printable(word);
+  if (!word.starts_with('-'))
+    fail_user("unexpected argument '{}' (options start with --; see dstrain {} --help)", shown,
+              command_);
+  const std::string near = nearest(word.substr(0, word.find('=')), names_);
+  if (near.empty()) fail_user("unknown option '{}' (see dstrain {} --help)", shown, command_);
+  fail_user("unknown option '{}'; did you mean {}?", shown, near);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,33 @@
+#include <algorithm>
+
+#include "launcher/commands/commands.h"
+#include "launcher/input/run_input.h"
+#include "launcher/supervise/failure.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+// What the file says of the model's weights, which the configuration does not know.
+void judge_exclusions(LoadedConfig& loaded) {
+  if (has_errors(loaded.verdicts)) return;
+  try {
+    check_exclusions(loaded.job);
+  } catch (const UserError& error) {
+    const std::string key = "dstrain.weight_decay_exclude";
+    const auto verdict = std::ranges::find(loaded.verdicts, key, &Verdict::key);
+    verdict->state = State::error;
+    verdict->message = std::string(error.what()).substr(key.size() + 2);
+  }
+}
+
+}  // namespace
+
+int run_check(const CheckArguments& arguments) {
+  LoadedConfig loaded = check_config(arguments.request);
+  judge_exclusions(loaded);
+  print_result(arguments.json ? check_json(loaded.verdicts) : check_text(loaded.verdicts));
+  return has_errors(loaded.verdicts) ? 1 : 0;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,33 @@
+// dstrain host_agent: not for people. The launching process starts it on every host of a run and talks
+// to it over standard input and output.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "launcher/commands/commands.h"
+#include "launcher/hosts/agent/agent.h"
+#include "launcher/hosts/hosts_run.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+nlohmann::json read_files(const AgentInput& input) {
+  if (::chdir(input.directory.c_str()) != 0)
+    fail_user("cannot enter {}: {}", input.directory, std::strerror(errno));
+  const Arguments arguments = parse_arguments(input.words);
+  const auto* train = std::get_if<TrainArguments>(&arguments);
+  check(train != nullptr, "an agent was given a command line that does not train");
+  ConfigRequest request = train->request;
+  request.ranks = input.ranks;
+  return {{"files", input_files(read_input(request), request.path)}};
+}
+
+}  // namespace
+
+int run_host_agent(const HostAgentArguments& arguments) {
+  return run_agent({read_files}, arguments.here);
+}
+
+}  // namespace dstrain

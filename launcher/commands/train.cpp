@@ -1,0 +1,133 @@
+// dstrain train: who runs what where. The launching process checks the input; a run of one rank then
+// happens in it, more ranks are started and supervised. Where a user's own mpirun started this process, it
+// is one rank of that world.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+
+#include "launcher/commands/commands.h"
+#include "launcher/fronts/fronts.h"
+#include "launcher/fronts/rank_run.h"
+#include "launcher/fronts/slurm_front.h"
+#include "launcher/fronts/start_ranks.h"
+#include "launcher/nodes/node_meeting.h"
+#include "launcher/nodes/serve_node.h"
+#include "launcher/placement/core_binding.h"
+#include "launcher/ranks/pid_file.h"
+#include "launcher/ranks/rank_environment.h"
+#include "launcher/ranks/rank_link.h"
+#include "launcher/supervise/stop_signals.h"
+#include "runtime/core/cpu.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/storage/output_lock.h"
+
+namespace dstrain {
+namespace {
+
+bool started_by_mpirun() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+}
+
+// So many ranks of this machine, where no hostfile names it.
+Placement here(int ranks) {
+  std::vector<int> slots(static_cast<size_t>(ranks));
+  std::iota(slots.begin(), slots.end(), 0);
+  return {"", {{"localhost", slots, 0}}, {}};
+}
+
+}  // namespace
+
+int run_train(const TrainArguments& arguments, const std::vector<std::string>& words) {
+  const LaunchOptions& options = arguments.launch;
+  // What --dry_run prints on standard output is for a shell.
+  if (options.quiet || options.dry_run) log::set_least(log::Level::warning);
+  log::set_time_stamps(options.log_time);
+  if (launched_as_rank()) return run_launched_rank(arguments);
+  receive_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);  // a run goes on when nobody reads any more what it writes
+  const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);
+  if (job && is_rank_of_srun(*job)) {
+    if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 says it
+    take_place_in_world(*job->task);
+    return run_world_rank(arguments, job);
+  }
+  if (started_by_mpirun()) return run_world_rank(arguments, job);
+  refuse_contradictions(options);
+  std::optional<NodeMeeting> nodes;
+  if (options.no_ssh) {
+    const auto slots =
+        static_cast<int>(options.hosts.slots_each.value_or(local_slots().by_default));
+    if (*options.node_rank > 0) return serve_node(options, slots);
+    nodes.emplace(options, slots);
+  }
+  const Placement placement =
+      nodes ? nodes->placement() : place_ranks(options.hosts, local_slots());
+  for (const std::string& warning : placement.warnings) log::warn("{}", warning);
+  ConfigRequest request = arguments.request;
+  std::vector<std::string> rank_words = words;
+  if (job) {
+    settle_ranks(*job, request);
+    const std::string requeued = resume_after_requeue(*job, request);
+    if (!requeued.empty()) log::info("{}", requeued);
+    rank_words = words_resuming(words, request.resume.value_or(""));
+  }
+  int ranks = placement.ranks();
+  if (placement.hostfile.empty()) {
+    settle_ranks(request);
+    ranks = static_cast<int>(*request.ranks);
+  } else {
+    request.ranks = ranks;
+    request.ranks_origin = placement.hostfile;
+  }
+  const RankEnvironment environment = rank_environment(environment_sources(options.exports));
+  const bool becomes_srun = job && needs_srun(*job, options);
+  const bool several = on_hosts(placement, options);
+  if (!several) take_environment(environment.variables, words);
+  for (const std::string& warning : environment.warnings) log::warn("{}", warning);
+  RunInput input = read_input(request);
+  const size_t own_sets = request.sets.size();
+  settle_batch(request, input.loaded,
+               several ? std::nullopt : std::optional(memory_of_each(ranks)));
+  const std::string batch = batch_line(request.path, input.loaded);
+  for (size_t i = own_sets; i < request.sets.size(); ++i)
+    rank_words.insert(rank_words.end(), {"--set", request.sets[i]});
+  if (!several && becomes_srun) launch_by_srun(*job, options, ranks, words);
+  std::optional<PidFile> pid_file;
+  if (options.save_pid) {
+    pid_file.emplace();
+    log::info("launcher pid: {}", ::getpid());
+  }
+  if (several) {
+    check_surroundings(input, 0);
+    const OutputLock lock(input.job().output);
+    announce(input, batch);
+    const int status = run_on_hosts(placement, arguments, input, rank_words);
+    return nodes ? nodes->end(status) : status;
+  }
+  if (options.elastic)
+    fail_user(
+        "--elastic leaves out a host that failed, and all ranks are on this machine: leave it out");
+  note_without_network(options, "ranks on one machine need no network");
+  check_surroundings(input, ranks);
+  if (const CoreBinding binding(options); binding.wanted())
+    binding.cores_of(ranks - 1, ranks, usable_cores());
+  if (job) log::info("Slurm job {}: {} rank{} on this node", job->id, ranks, ranks == 1 ? "" : "s");
+  announce(input, batch);
+  // Only a rank in a process of its own can be started again.
+  const bool alone = ranks == 1 && options.max_restarts == 0;
+  if (!options.launcher_args.empty())
+    log::info("--launcher_args has no effect: dstrain starts the ranks of one machine itself");
+  if (options.dry_run)
+    return show(placement.hostfile.empty() ? here(ranks) : placement,
+                alone ? RankCommand{own_command(to_start(rank_words)), {}}
+                      : local_command(input.job(), to_start(rank_words)));
+  const OutputLock lock(input.job().output);
+  if (alone) return run_alone(input, options);
+  return run_local_ranks(input, {.request = request, .launch = options}, rank_words);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,115 @@
+#include <omp.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "launcher/fronts/fronts.h"
+#include "launcher/fronts/rank_run.h"
+#include "launcher/fronts/start_ranks.h"
+#include "launcher/output/rank_log.h"
+#include "launcher/ranks/rank_command.h"
+#include "launcher/ranks/rank_starter.h"
+#include "launcher/supervise/failure.h"
+#include "launcher/supervise/stop_signals.h"
+#include "launcher/supervise/supervisor.h"
+#include "runtime/core/cpu.h"
+#include "runtime/core/log/log.h"
+
+namespace dstrain {
+namespace {
+
+// A driver's state does not survive a fork: ranks with GPUs are programs of their own.
+bool forks_ranks(const Job& job) {
+  return job.device != "cuda";
+}
+
+// Ranks of this machine, supervised, once.
+class LocalStart {
+ public:
+  LocalStart(const RunInput& input, const TrainArguments& arguments,
+             const std::vector<std::string>& words)
+      : input_(input), arguments_(arguments), words_(words) {}
+
+  StartOutcome start(const std::string& resume) const {
+    const Job& job = input_.job();
+    RankBoard board = RankBoard::create(job.ranks);
+    SupervisedRun run{.board = board,
+                      .starter = kRankStarter,
+                      .time_stamps = arguments_.launch.log_time,
+                      .patience = {.instruction = job.timeout_s * 1'000'000'000}};
+    std::optional<RunInput> resumed;
+    if (forks_ranks(job)) {
+      if (!resume.empty()) resumed.emplace(input_from(resume));
+      fork_ranks(resumed ? *resumed : input_, board, run);
+    } else {
+      start_program(resume, run);
+    }
+    if (const std::string& logs = arguments_.launch.rank_log_dir; !logs.empty()) {
+      const std::string prefix = rank_log_prefix(logs);
+      say_where(prefix);
+      for (auto& variable : rank_log_environment(prefix)) run.environment.push_back(variable);
+    }
+    RunReport report = Supervisor(std::move(run)).run();
+    return {std::move(report), board.stop_request() != 0};
+  }
+
+ private:
+  RunInput input_from(const std::string& checkpoint) const {
+    ConfigRequest request = arguments_.request;
+    request.resume = checkpoint;
+    return read_input(request);
+  }
+
+  // `input` and `board` outlive the run.
+  void fork_ranks(const RunInput& input, const RankBoard& board, SupervisedRun& run) const {
+    // Forks have none of the threads that OpenMP may have kept here, and would wait for them.
+    ::omp_pause_resource_all(omp_pause_hard);
+    run.body = [this, &input, &board] {
+      return start_ranks_here(
+          board.ranks(), [&] { return run_forked_rank(input, arguments_.launch); }, &board);
+    };
+  }
+
+  void start_program(const std::string& resume, SupervisedRun& run) const {
+    RankCommand command = local_command(input_.job(), words_resuming(words_, resume));
+    run.command = std::move(command.words);
+    run.environment = std::move(command.environment);
+  }
+
+  const RunInput& input_;
+  const TrainArguments& arguments_;
+  const std::vector<std::string>& words_;
+};
+
+}  // namespace
+
+int run_alone(const RunInput& input, const LaunchOptions& options) {
+  const RankBoard board = RankBoard::create(1);
+  const int threads = take_cores(options, 0, 1);
+  const std::unique_ptr<RankLog> log_file = log_of(options, 0);
+  const std::unique_ptr<Communicator> comm = connect(threads, input.job(), nullptr);
+  const StopSignals signals(board, StopSignals::Note::on_standard_error,
+                            StopSignals::Second::ends_process);
+  return status_of(train_as(0, input, *comm, board, threads));
+}
+
+RankCommand local_command(const Job& job, const std::vector<std::string>& words) {
+  const std::vector<std::string> program = own_command(words);
+  return forks_ranks(job) ? RankCommand{program, {}} : starter_command(job.ranks, program);
+}
+
+int run_local_ranks(const RunInput& input, const TrainArguments& arguments,
+                    const std::vector<std::string>& words) {
+  const int ranks = input.job().ranks;
+  log::info("launcher local: {} ranks on this machine", ranks);
+  const int cores = usable_core_count();
+  if (ranks > cores && input.job().device != "cuda")
+    log::warn("{} ranks share {} core{}, so they take turns: --num_gpus {} would be faster", ranks,
+              cores, cores == 1 ? "" : "s", cores);
+  const LocalStart local(input, arguments, words);
+  return start_with_restarts(input.job(), arguments.launch,
+                             [&local](const std::string& resume) { return local.start(resume); });
+}
+
+}  // namespace dstrain

@@ -1,0 +1,76 @@
+#include "launcher/fronts/slurm_front.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
+
+namespace dstrain {
+
+std::optional<SlurmJob> slurm_front(const LaunchOptions& options) {
+  const bool forced = options.front == Front::slurm;
+  if (options.no_ssh) return std::nullopt;
+  if (!forced && (options.front != Front::automatic || !options.hosts.hostfile.empty()))
+    return std::nullopt;
+  std::optional<SlurmJob> job = slurm_job();
+  if (forced && !job)
+    fail_user(
+        "--launcher slurm: this process is in no job of Slurm (SLURM_JOB_ID is not set): start it "
+        "by sbatch, srun or after salloc");
+  return job;
+}
+
+bool is_rank_of_srun(const SlurmJob& job) {
+  return job.task && job.task->ranks > 1;
+}
+
+bool needs_srun(const SlurmJob& job, const LaunchOptions& options) {
+  return job.nodes > 1 || !job.on_its_nodes || options.front == Front::slurm;
+}
+
+std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request) {
+  if (job.restarts == 0) return "";
+  const std::string output = load_config(request).job.output;
+  const std::string beginning =
+      fmt::format("Slurm job {}, requeued {}: ", job.id, counted(job.restarts, "time"));
+  try {
+    const CheckpointInfo checkpoint = find_checkpoint(output);
+    if (checkpoint.label.line.job != job.id)
+      fail_user("{} was not saved by this job", checkpoint.dir);
+    request.resume = output;
+    return fmt::format("{}continues from step {} of {}", beginning, checkpoint.label.step, output);
+  } catch (const UserError&) {
+    return fmt::format("{}begins again, as there is no checkpoint of this job in {}", beginning,
+                       output);
+  }
+}
+
+void settle_ranks(const SlurmJob& job, ConfigRequest& request) {
+  if (request.ranks) {
+    request.ranks = *request.ranks * job.nodes;
+  } else if (job.tasks > 1 && !job.task) {
+    request.ranks = job.tasks;
+    request.ranks_origin = fmt::format("the tasks of Slurm job {}", job.id);
+  }
+}
+
+void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks,
+                    const std::vector<std::string>& words) {
+  if (options.save_pid || options.max_restarts > 0)
+    fail_user(
+        "{} needs a launching dstrain, and the ranks of this job are started by srun: leave it "
+        "out{}",
+        options.save_pid ? "--save_pid" : "--max_restarts",
+        options.save_pid ? "" : " and let Slurm requeue the job");
+  note_without_network(options, "srun tells the ranks where the others are");
+  log::info("Slurm job {}: {} by srun on {}", job.id, counted(ranks, "rank"),
+            counted(job.nodes, "node"));
+  std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  program.insert(program.end(), words.begin(), words.end());
+  start_by_srun(srun_words(ranks, options.launcher_args, program));
+}
+
+}  // namespace dstrain

@@ -1,0 +1,88 @@
+#include "launcher/hosts/agent/starter_watch.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "launcher/hosts/agent/run_place.h"
+#include "launcher/hosts/agent/tcp_table.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kSearchEvery = 1'000'000'000;
+constexpr int64_t kStateEvery = 500'000'000;
+
+std::string program_of(pid_t process) {
+  std::string name;
+  std::getline(std::ifstream(fmt::format("/proc/{}/comm", process)) >> std::ws, name);
+  return name;
+}
+
+pid_t parent_of(pid_t process) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(stat, text);
+  // "PID (NAME) STATE PARENT ...", where the name may hold anything.
+  std::istringstream rest(text.substr(std::min(text.rfind(')'), text.size() - 1) + 1));
+  std::string state;
+  pid_t parent = 0;
+  rest >> state >> parent;
+  return parent;
+}
+
+}  // namespace
+
+void StarterWatch::look(std::span<const RankReport> ranks) {
+  const int64_t now = monotonic_ns();
+  const bool begun = std::ranges::all_of(ranks, [](const RankReport& r) {
+    return r.joined() && r.state != RankState::absent && r.state != RankState::starting;
+  });
+  if (begun && found_) {
+    report_.awaits.clear();
+    report_.awaits_since = 0;
+  } else if ((begun && !looked_at_ranks_) || now - last_search_ns_ >= kSearchEvery) {
+    looked_at_ranks_ = begun;
+    last_search_ns_ = now;
+    search(ranks, now);
+  }
+  if (report_.pid != 0 && !report_.gone) {
+    report_.gone = !process_.alive();
+    report_.alive_ns = report_.gone ? last_look_ns_ : now;
+    if (now - last_state_ns_ >= kStateEvery) {
+      last_state_ns_ = now;
+      if (report_.gone || !process_.stopped())
+        report_.suspended_since = 0;
+      else if (report_.suspended_since == 0)
+        report_.suspended_since = now;
+    }
+  }
+  last_look_ns_ = now;
+}
+
+void StarterWatch::search(std::span<const RankReport> ranks, int64_t now) {
+  std::vector<pid_t> processes;
+  std::vector<pid_t> starters;
+  for (const RankReport& r : ranks) {
+    if (!r.joined()) continue;
+    found_ = true;  // or ranks have another parent, mpirun itself
+    if (r.gone) continue;
+    processes.push_back(r.pid);
+    starters.push_back(parent_of(r.pid));
+  }
+  if (report_.pid == 0)
+    for (const pid_t pid : found_ ? starters : processes_of_run(run_))
+      if (program_of(pid) == "orted") {
+        report_.pid = pid;
+        process_ = PeerProcess(pid);
+      }
+  if (report_.pid != 0) processes.push_back(report_.pid);
+  const std::string awaits = awaited_peer(processes);
+  if (awaits != report_.awaits) report_.awaits_since = awaits.empty() ? 0 : now;
+  report_.awaits = awaits;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,382 @@
+#include "launcher/hosts/checks/preflight.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "launcher/hosts/checks/output_probe.h"
+#include "launcher/hosts/checks/pair_check.h"
+#include "launcher/hosts/open_mpi.h"
+#include "launcher/placement/machine.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+using Hosts = std::span<const std::unique_ptr<AgentView>>;
+
+constexpr double kClockTolerance = 2;  // seconds
+constexpr const char* kLaunchingHost = ", where the command was given,";
+
+// Of a time that was told between `asked` and `now`.
+double clock_ahead(double time, double asked, double now) {
+  return time - std::clamp(time, asked, now);
+}
+
+class Round {
+ public:
+  Round(Hosts hosts, const PreflightQuestions& questions) : hosts_(hosts), questions_(questions) {}
+
+  PreflightResult run() {
+    first_contact();
+    tell_apart();
+    choose_network();
+    compare_open_mpi();
+    compare_input();
+    probe_output();
+    meet();
+    return std::move(result_);
+  }
+
+ private:
+  void find(size_t host, const std::string& check, const std::string& text, bool fatal = true) {
+    const std::string& name = hosts_[host]->name();
+    result_.findings.push_back({name, check, fatal, text});
+    if (fatal) bad_.insert(host);
+  }
+
+  // Whether the host answered; a finding where it did not.
+  bool answered(size_t host, const json& answer, const std::string& check,
+                const std::string& advice) {
+    if (!answer.is_null()) return true;
+    if (!bad_.contains(host))
+      find(host, check,
+           hosts_[host]->lost().empty()
+               ? fmt::format("no answer within {} s; {}",
+                             check == "ssh" ? questions_.contact_seconds : questions_.seconds,
+                             advice)
+               : fmt::format("{}; {}", hosts_[host]->lost(), advice));
+    return false;
+  }
+
+  void first_contact() {
+    const auto asked = static_cast<double>(std::time(nullptr));
+    const auto answers = ask_all(hosts_, "hello", questions_.contact_seconds, [this](size_t) {
+      return json{{"do", "hello"},
+                  {"version", DSTRAIN_VERSION},
+                  {"run", questions_.run},
+                  {"silence_ns", questions_.silence_ns}};
+    });
+    const auto now = static_cast<double>(std::time(nullptr));
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (!answered(i, answers[i], "ssh",
+                    fmt::format("'ssh {}' must work without a password, and this dstrain be "
+                                "installed there at the same path",
+                                hosts_[i]->name())))
+        continue;
+      const json& a = answers[i];
+      HostFacts facts{hosts_[i]->name(),
+                      a.at("version").get<std::string>(),
+                      a.at("cores").get<int64_t>(),
+                      a.at("memory").get<int64_t>(),
+                      a.at("memory_source").get<std::string>(),
+                      clock_ahead(a.at("time").get<double>(), asked, now),
+                      a.value("addresses", std::vector<InterfaceAddress>()),
+                      a.value("identity", "")};
+      if (facts.version != DSTRAIN_VERSION)
+        find(i, "version",
+             fmt::format("dstrain {} there, {} here: install the same on all hosts", facts.version,
+                         DSTRAIN_VERSION));
+      else if (a.at("program").get<std::string>() != questions_.program_checksum)
+        find(i, "version",
+             fmt::format("another build of dstrain {} there: install the same file on all hosts",
+                         facts.version));
+      if (std::abs(facts.clock_ahead_s) > kClockTolerance)
+        find(i, "clock",
+             fmt::format("its clock is {:.0f} s {} this machine's: let both follow a time server",
+                         std::abs(facts.clock_ahead_s),
+                         facts.clock_ahead_s > 0 ? "ahead of" : "behind"),
+             false);
+      if (questions_.check_memory) try {
+          questions_.check_memory(static_cast<int>(hosts_[i]->ranks().size()), facts.memory_bytes,
+                                  facts.memory_source);
+        } catch (const UserError& e) {
+          find(i, "memory", e.what());
+        }
+      const auto open_files = a.value("open_files", std::numeric_limits<int64_t>::max());
+      const int64_t needed =
+          needed_open_files(static_cast<int64_t>(hosts_[i]->ranks().size() + hosts_.size()));
+      if (open_files < needed)
+        find(i, "files",
+             fmt::format("a process may open {} files there, and needs {}: raise the limit (ulimit "
+                         "-n, or /etc/security/limits.conf)",
+                         open_files, needed));
+      result_.facts.push_back(std::move(facts));
+    }
+  }
+
+  // One machine under two names would be given two boards and its memory twice.
+  void tell_apart() {
+    std::map<std::string, std::string> name_of;
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) || facts_of(i).identity.empty()) continue;
+      const auto [known, is_new] = name_of.try_emplace(facts_of(i).identity, hosts_[i]->name());
+      if (!is_new)
+        find(
+            i, "host",
+            fmt::format("it is the same machine as {}: give each machine one line of the hostfile, "
+                        "with all its slots",
+                        known->second));
+    }
+  }
+
+  // The network of --master_addr; every host must be in it.
+  void choose_network() {
+    const std::string& master = questions_.master_address;
+    if (master.empty() || bad_.contains(0)) return;
+    for (const InterfaceAddress& own : facts_of(0).addresses)
+      if (own.address == master) result_.network = network_of(own);
+    if (result_.network.empty())
+      return find(0, "network",
+                  fmt::format("--master_addr {} is no address of this host, the first of the run: "
+                              "it has {}",
+                              master, addresses_text(facts_of(0))));
+    for (size_t i = 1; i < hosts_.size(); ++i)
+      if (!bad_.contains(i) && addresses_in_network(facts_of(i)).empty())
+        find(i, "network",
+             fmt::format("it has no address in {}, the network of --master_addr {}: it has {}",
+                         result_.network, master, addresses_text(facts_of(i))));
+  }
+
+  // Of a host that answered.
+  const HostFacts& facts_of(size_t host) const {
+    const auto found =
+        std::find_if(result_.facts.begin(), result_.facts.end(),
+                     [&](const HostFacts& f) { return f.host == hosts_[host]->name(); });
+    check(found != result_.facts.end(), "{} has not answered", hosts_[host]->name());
+    return *found;
+  }
+
+  static std::string addresses_text(const HostFacts& facts) {
+    std::string text;
+    for (const InterfaceAddress& a : facts.addresses)
+      text += fmt::format("{}{}/{}", text.empty() ? "" : ", ", a.address, a.prefix);
+    return text.empty() ? "none" : text;
+  }
+
+  std::vector<std::string> addresses_in_network(const HostFacts& facts) const {
+    std::vector<std::string> found;
+    for (const InterfaceAddress& a : facts.addresses)
+      if (result_.network.empty() || is_in_network(a.address, result_.network))
+        found.push_back(a.address);
+    return found;
+  }
+
+  void find_here(const std::string& check, const std::string& text, bool fatal = true) {
+    result_.findings.push_back({host_name(), check, fatal, text});
+  }
+
+  // Whether the host is the one that this process runs on.
+  bool is_here(size_t host) const { return facts_of(host).identity == host_identity(); }
+  bool any_is_here() const {
+    for (size_t i = 0; i < hosts_.size(); ++i)
+      if (!bad_.contains(i) && is_here(i)) return true;
+    return false;
+  }
+
+  // mpirun here, and its daemon on the other hosts.
+  void compare_open_mpi() {
+    const OpenMpi own = find_open_mpi();
+    if (!own.mpirun)
+      find_here("openmpi",
+                "mpirun is not on PATH, and several hosts need it: install Open MPI (Debian: "
+                "openmpi-bin) on all of them");
+    else if (!own.other.empty())
+      find_here("openmpi",
+                fmt::format("the mpirun on PATH is not Open MPI's (it says '{}'): put Open "
+                            "MPI's before it",
+                            printable(own.other)));
+    const auto answers = ask_all(hosts_, "open_mpi", questions_.seconds, [this](size_t i) {
+      return bad_.contains(i) || is_here(i) ? json() : json{{"do", "open_mpi"}};
+    });
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) || is_here(i) ||
+          !answered(i, answers[i], "openmpi", "mpirun there did not tell its version"))
+        continue;
+      const auto version = answers[i].value("version", "");
+      if (!answers[i].value("orted", false))
+        find(i, "openmpi",
+             fmt::format("mpirun's daemon orted is not on PATH there: install Open MPI{} (Debian: "
+                         "openmpi-bin); 'ssh {} env' shows that PATH",
+                         own.version.empty() ? "" : " " + own.version, hosts_[i]->name()));
+      else if (!version.empty() && !own.version.empty() && version != own.version)
+        find(i, "openmpi",
+             fmt::format("Open MPI {} there, {} here: install the same on all hosts", version,
+                         own.version));
+    }
+  }
+
+  // The first host writes a file into the output directory, which all must see.
+  void probe_output() {
+    if (questions_.output.empty() || bad_.contains(0)) return;
+    const auto ask = [this](bool write) {
+      return ask_all(hosts_, "probe", questions_.seconds, [this, write](size_t i) {
+        if (bad_.contains(i) || (i == 0) != write) return json();
+        return json{{"do", "probe"}, {"output", to_json_text(questions_.output)}, {"write", write}};
+      });
+    };
+    const auto told = [this](size_t i, const json& answer) {
+      if (!answered(i, answer, "output", fmt::format("{} cannot be looked at", questions_.output)))
+        return false;
+      if (!answer.contains("error")) return true;
+      find(i, "output", from_json_text(answer["error"].get<std::string>()));
+      return false;
+    };
+    if (!told(0, ask(true)[0])) return;
+    const auto answers = ask(false);
+    const std::string advice = fmt::format(
+        "what {} writes into {} is not there: --output must be shared by all hosts, at the same "
+        "path",
+        hosts_[0]->name(), questions_.output);
+    for (size_t i = 1; i < hosts_.size(); ++i)
+      if (!bad_.contains(i) && told(i, answers[i]) && !answers[i].value("seen", false))
+        find(i, "output", advice);
+    if (!any_is_here() && !sees_probe(questions_.output, questions_.run))
+      find_here("output", advice + " (here a restart looks for its checkpoint)", false);
+    hosts_[0]->ask(json{{"do", "probed"}}, "");
+  }
+
+  std::string ports_text() const {
+    const PortRange& ports = questions_.ports;
+    return ports.first == 0
+               ? "at any TCP port"
+               : fmt::format("at TCP ports {}-{}", ports.first, ports.first + ports.count - 1);
+  }
+
+  void compare_input() {
+    if (questions_.words.empty()) return;
+    const std::string directory = std::filesystem::current_path().string();
+    const auto answers = ask_all(hosts_, "input", 4 * questions_.seconds, [&](size_t i) {
+      if (bad_.contains(i)) return json();
+      return json{{"do", "input"},
+                  {"words", questions_.words},
+                  {"directory", directory},
+                  {"ranks", questions_.world}};
+    });
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) ||
+          !answered(i, answers[i], "input", "reading the configuration and the data took too long"))
+        continue;
+      if (answers[i].contains("error")) {
+        find(i, "input", from_json_text(answers[i]["error"].get<std::string>()));
+        continue;
+      }
+      const json& theirs = answers[i].at("files");
+      for (const json& file : questions_.files)
+        if (std::find(theirs.begin(), theirs.end(), file) == theirs.end())
+          find(i, "input",
+               fmt::format("{} is not the same there as here: copy it, or use a shared directory",
+                           file.at("path").get<std::string>()));
+    }
+  }
+
+  // Where this process runs beside the run's hosts: the door at which their mpirun daemons report to
+  // mpirun here. Null where one of them is this host.
+  std::optional<PairCheck> own_door(std::vector<PeerAddress>& peers) {
+    if (any_is_here()) return std::nullopt;
+    HostFacts own;
+    own.addresses = own_addresses();
+    std::optional<PairCheck> door;
+    try {
+      door.emplace(questions_.ports.first);
+    } catch (const RunError& e) {
+      find_here("network", e.what());
+      return std::nullopt;
+    }
+    peers.push_back({host_name() + kLaunchingHost, door->port(), addresses_in_network(own)});
+    if (peers.back().addresses.empty())
+      find_here(
+          "network",
+          fmt::format("this machine has no address in {}, the network of --master_addr: give the "
+                      "command on a host that has, or leave --master_addr out",
+                      result_.network));
+    return door;
+  }
+
+  // One round of messages between all pairs of the hosts that are well so far, and from each of them to
+  // this process.
+  void meet() {
+    const auto doors = ask_all(hosts_, "listening", questions_.seconds, [this](size_t i) {
+      if (bad_.contains(i)) return json();
+      return json{{"do", "listen"}, {"port", questions_.ports.first}};
+    });
+    std::vector<PeerAddress> peers;
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) || !answered(i, doors[i], "network", "it cannot listen for others"))
+        continue;
+      peers.push_back(
+          {hosts_[i]->name(), doors[i].at("port").get<int>(), addresses_in_network(facts_of(i))});
+    }
+    std::optional<PairCheck> door = own_door(peers);
+    const auto answers = ask_all(
+        hosts_, "met", questions_.seconds,
+        [&](size_t i) {
+          if (bad_.contains(i)) return json();
+          json others = json::array();
+          for (const PeerAddress& peer : peers)
+            if (peer.name != hosts_[i]->name()) others.push_back(peer);
+          return json{{"do", "meet"}, {"peers", others}};
+        },
+        [&door] {
+          if (door) door->serve();
+        });
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (bad_.contains(i) || !answered(i, answers[i], "network", "it did not reach the others"))
+        continue;
+      for (const auto& peer : answers[i].at("failed").get<std::vector<Unreached>>())
+        find(i, "network",
+             fmt::format("cannot reach {} ({}): hosts must reach each other {}", peer.name,
+                         peer.why, ports_text()));
+    }
+  }
+
+  Hosts hosts_;
+  const PreflightQuestions& questions_;
+  PreflightResult result_;
+  std::set<size_t> bad_;
+};
+
+}  // namespace
+
+bool PreflightResult::good() const {
+  return std::none_of(findings.begin(), findings.end(), [](const Finding& f) { return f.fatal; });
+}
+
+PreflightResult preflight(Hosts hosts, const PreflightQuestions& questions) {
+  return Round(hosts, questions).run();
+}
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  size_t host = 0, check = 0;
+  for (const Finding& f : findings) {
+    host = std::max(host, f.host.size());
+    check = std::max(check, f.check.size());
+  }
+  std::string text;
+  for (const Finding& f : findings)
+    text += fmt::format("\n  {:<{}}  {:<{}}  {}", f.host, host, f.check, check, f.text);
+  return text;
+}
+
+int64_t needed_open_files(int64_t others) {
+  constexpr int64_t kBase = 64, kForEach = 8;  // pipes, sockets, libraries
+  return kBase + kForEach * others;
+}
+
+}  // namespace dstrain

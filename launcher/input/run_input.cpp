@@ -1,0 +1,296 @@
+#include "launcher/input/run_input.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "launcher/placement/machine.h"
+#include "models/model.h"
+#include "runtime/config/text.h"
+#include "runtime/core/devices/device.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/core/text.h"
+#include "runtime/engine/fit.h"
+#include "runtime/engine/run/resume.h"
+#include "runtime/engine/run/run.h"
+#include "runtime/storage/atomic_file.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/output_lock.h"
+#include "runtime/storage/weights.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kLargestConfig = int64_t{64} << 20;
+constexpr const char* kMicroBatchKey = "train_micro_batch_size_per_gpu";
+
+// Names and shapes of the model's weights.
+StateRegister weights_of(const ModelConfig& model) {
+  Program program;
+  Builder builder(program, {});
+  build_model(builder, model);
+  StateRegister list;
+  for (const Parameter& p : program.parameters)
+    list.push_back({.name = p.name, .slot = "master", .global_shape = p.shape});
+  return list;
+}
+
+// Weights of the model, without building a model that may be absurdly deep: from the third layer on,
+// layers are alike.
+double weight_count(ModelConfig model) {
+  const int64_t layers = model.n_layer;
+  const auto count = [&model](int64_t n) {
+    model.n_layer = n;
+    double sum = 0;
+    for (const StateEntry& w : weights_of(model))
+      sum += static_cast<double>(w.global_shape.elements());
+    return sum;
+  };
+  if (layers <= 3) return count(layers);
+  const double two = count(2);
+  return two + static_cast<double>(layers - 2) * (count(3) - two);
+}
+
+// Whether `pattern` is the name of one of the model's weights. Layers are alike from the third on.
+bool names_a_weight(const std::string& pattern, const StateRegister& three_layers, int64_t layers) {
+  const auto matches = [&pattern](const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
+  for (int64_t layer = 2; layer < std::max<int64_t>(layers, 3); ++layer)
+    for (const StateEntry& weight : three_layers) {
+      const size_t number = weight.name.find(".2.");
+      if (layer == 2 ? matches(weight.name)
+                     : number != std::string::npos &&
+                           matches(fmt::format("{}.{}.{}", weight.name.substr(0, number), layer,
+                                               weight.name.substr(number + 3))))
+        return true;
+    }
+  return false;
+}
+
+void set_micro_batch(Job& job, int64_t micro_batch) {
+  job.batch.micro_batch = micro_batch;
+  job.batch.train_batch = micro_batch * job.batch.accumulation * job.ranks;
+}
+
+// A model that does not fit at all keeps its micro-batch: what it lacks is not for a batch to give.
+void halve_to_fit(Job& job, int64_t offered) {
+  if (least_bytes(job) > static_cast<double>(offered)) return;
+  while (job.batch.micro_batch > 1 && planned_bytes(job) + kProcessOverheadBytes > offered)
+    set_micro_batch(job, job.batch.micro_batch / 2);
+}
+
+// The micro-batch of the run that `resume`, its folder or one of its checkpoints, continues; 0 where
+// nothing says it.
+int64_t micro_batch_before(const std::string& resume) {
+  if (resume.empty()) return 0;
+  for (const char* up : {"", "/../.."}) {
+    const std::string file = resume + up + "/resolved_config.json";
+    if (std::filesystem::exists(file))
+      return job_from_resolved(read_file(file, "resolved configuration", kLargestConfig), file)
+          .batch.micro_batch;
+  }
+  return 0;
+}
+
+// Proves that the trace can be written: it is, after the last step.
+void check_trace_file(const std::string& path) {
+  if (path.empty()) return;
+  if (std::filesystem::is_directory(path))
+    fail_user("dstrain.trace {} is a directory: name a file", path);
+  try {
+    const NewFile probe(path);  // leaves nothing behind
+  } catch (const RunError& e) {
+    fail_user("dstrain.trace: {} (--set dstrain.trace=FILE names another one)", e.what());
+  }
+}
+
+// Whether the run continues one in its own output directory.
+bool goes_on_in_place(const Job& job) {
+  namespace fs = std::filesystem;
+  if (job.resume.empty()) return false;
+  std::error_code error;
+  const fs::path checkpoint = find_checkpoint(job.resume).dir + "/";
+  return fs::equivalent(checkpoint.parent_path().parent_path(), job.output + "/checkpoints",
+                        error) &&
+         !error;
+}
+
+// What a run would remove must be meant to go.
+void check_overwriting(const Job& job) {
+  if (job.overwrite || goes_on_in_place(job)) return;
+  const std::optional<int64_t> newest = newest_step_in(job.output);
+  if (newest)
+    fail_user(
+        "the output directory {0} holds another run's checkpoints, the newest of step {1}: "
+        "--resume {0} goes on with that run, --overwrite removes its checkpoints, --output names "
+        "another directory",
+        job.output, *newest);
+}
+
+}  // namespace
+
+double least_bytes(const Job& job) {
+  // Of every weight there are at least the value and, in 8 bytes with it, its gradient or state.
+  const auto value = static_cast<double>(size_of(job.dtype));
+  const double ranks = job.ranks;
+  const double rest = (8 - value) / (job.zero_stage >= 1 ? ranks : 1);
+  return weight_count(job.model) * (job.zero_stage >= 3 ? value / ranks + rest : value + rest);
+}
+
+void settle_device(Job& job, bool run) {
+  check_device_name(job.device);
+  if (job.device == "auto") job.device = cuda_devices() > 0 ? "cuda" : "cpu";
+  if (run && job.device == "cpu" && job.graph == GraphMode::on)
+    fail_user("dstrain.cuda_graph is \"on\", and the CPU has no graphs: use \"auto\"");
+  if (job.device != "cuda" || cuda_devices() > 0 || (has_cuda_backend() && !run)) return;
+  throw UserError(cuda_problem());
+}
+
+void settle_ranks(ConfigRequest& request) {
+  if (request.ranks) return;
+  const std::string device = request.device.value_or("auto");
+  const int gpus = device == "auto" || device == "cuda" ? cuda_devices() : 0;
+  request.ranks = std::max(gpus, 1);
+  request.ranks_origin = gpus > 0 ? "the GPUs of this machine" : "no --num_gpus";
+}
+
+void settle_vocabulary(Job& job) {
+  if (job.model.kind != ModelKind::gptlite || job.model.vocab_size != 0) return;
+  if (job.data.path.empty())
+    fail_user(
+        "dstrain.model.vocab_size is not given and there is no data to derive it from: add --set "
+        "dstrain.model.vocab_size=N (characters of English text: about 65) or --data FILE");
+  job.model.vocab_size = open_dataset(job)->vocabulary().size;
+}
+
+void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<int64_t> offered) {
+  if (!loaded.default_batch) return;
+  Job job = loaded.job;
+  std::string why =
+      fmt::format("Hugging Face's default {}, halved until the plan fits", job.batch.micro_batch);
+  if (const int64_t before = micro_batch_before(job.resume); before > 0) {
+    job.batch.micro_batch = before;
+    why = "as in the run that is resumed";
+  } else if (offered && job.device != "cuda") {
+    halve_to_fit(job, *offered);
+  }
+  if (job.batch.micro_batch == loaded.job.batch.micro_batch) return;
+  take_micro_batch(loaded, job.batch.micro_batch, why);
+  request.sets.push_back(fmt::format("{}={}", kMicroBatchKey, job.batch.micro_batch));
+}
+
+int64_t memory_of_each(int ranks_here) {
+  return available_memory().bytes / ranks_here;
+}
+
+void take_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why) {
+  set_micro_batch(loaded.job, micro_batch);
+  loaded.settle(kMicroBatchKey, std::to_string(micro_batch), why);
+  loaded.settle("train_batch_size", std::to_string(loaded.job.batch.train_batch), why);
+}
+
+std::string batch_line(const std::string& path, const LoadedConfig& loaded) {
+  if (!loaded.default_batch) return "";
+  const auto setting = std::ranges::find(loaded.settings, kMicroBatchKey, &Setting::key);
+  const std::string& origin = setting->origin;  // "derived: ...", "auto: ..."
+  return fmt::format("{} names no batch size: micro-batch {} ({}), accumulation {}", path,
+                     loaded.job.batch.micro_batch, origin.substr(origin.find(' ') + 1),
+                     loaded.job.batch.accumulation);
+}
+
+void check_exclusions(const Job& job) {
+  if (job.weight_decay_exclude.empty()) return;
+  ModelConfig model = job.model;
+  model.n_layer = std::min<int64_t>(model.n_layer, 3);
+  model.vocab_size = std::max<int64_t>(model.vocab_size, 1);
+  const StateRegister weights = weights_of(model);
+  for (const std::string& pattern : job.weight_decay_exclude)
+    if (!names_a_weight(pattern, weights, job.model.n_layer))
+      fail_user(
+          "dstrain.weight_decay_exclude: no weight has a name like \"{}\" (there are {}, {}, ...; "
+          "\"*.bias\" excludes all biases)",
+          printable(pattern), weights.front().name, weights.back().name);
+}
+
+RunInput read_input(const ConfigRequest& request) {
+  RunInput input{load_config(request), nullptr, {}};
+  Job& job = input.loaded.job;
+  settle_device(job);
+  check_exclusions(job);
+  input.dataset = open_dataset(job);
+  if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
+    job.model.vocab_size = input.dataset->vocabulary().size;
+  if (job.ranks > 1) input.facts = input_facts(job, *input.dataset);
+  return input;
+}
+
+void check_surroundings(const RunInput& input, int ranks_here) {
+  const Job& job = input.job();
+  refuse_if_locked(job.output);
+  if (!job.resume.empty()) {
+    const CheckpointInfo checkpoint = find_checkpoint(job.resume);
+    for (const std::string& line : changes_since(checkpoint, job, run_facts(job, *input.dataset)))
+      log::warn("--resume: {}", line);
+  } else if (!job.init_weights.empty()) {
+    check_weights(job.init_weights, weights_of(job.model));
+  }
+  check_overwriting(job);
+  if (ranks_here > 0) check_memory_here(job, ranks_here);
+  check_output_directory(job.output);
+  check_trace_file(job.trace);
+}
+
+void check_memory_here(const Job& job, int ranks_here) {
+  const MemoryOffer offer = available_memory();
+  if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
+    check_memory(kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
+  } else {
+    // A plan of a model that is far too large would itself take its time.
+    const double least = least_bytes(job);
+    if (least * ranks_here > static_cast<double>(offer.bytes))
+      check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes,
+                   offer.source, true);
+    const int64_t needed = planned_bytes(job, ranks_here) + kProcessOverheadBytes;
+    const int64_t each = offer.bytes / ranks_here;
+    check_memory(needed, ranks_here, offer.bytes, offer.source, false,
+                 needed > each ? advice_to_fit(job, each - kProcessOverheadBytes, ranks_here) : "");
+  }
+}
+
+void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,
+                  bool lower_bound, const std::string& advice) {
+  if (needed <= offered / ranks_here) return;
+  fail_user(
+      "the run needs {}{} ({} rank{} x {}), and this machine offers {} ({}): {}; 'dstrain plan' "
+      "shows what takes the memory",
+      lower_bound ? "at least " : "", bytes_text(static_cast<double>(needed) * ranks_here),
+      ranks_here, ranks_here == 1 ? "" : "s", bytes_text(static_cast<double>(needed)),
+      bytes_text(static_cast<double>(offered)), source,
+      advice.empty() ? "use fewer ranks, a smaller micro-batch, block_size or model" : advice);
+}
+
+void check_output_directory(const std::string& directory) {
+  std::error_code problem;
+  std::filesystem::create_directories(directory, problem);
+  if (problem)
+    fail_user("cannot make the output directory {}: {} (--output names another one)", directory,
+              problem.message());
+  std::string probe = directory + "/.dstrain-XXXXXX";
+  const int file = ::mkstemp(probe.data());
+  if (file < 0)
+    fail_user("cannot write in the output directory {}: {} (--output names another one)", directory,
+              std::strerror(errno));
+  ::close(file);
+  ::unlink(probe.c_str());
+}
+
+}  // namespace dstrain

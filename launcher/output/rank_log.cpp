@@ -1,0 +1,69 @@
+#include "launcher/output/rank_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrefix = "DSTRAIN_RANK_LOG";
+
+}  // namespace
+
+std::string rank_log_prefix(const std::string& directory) {
+  std::error_code problem;
+  const fs::path path = fs::absolute(directory);
+  fs::create_directories(path, problem);
+  if (problem || !fs::is_directory(path))
+    fail_user("--enable_each_rank_log: {} is no directory and none can be made there: {}",
+              directory, problem ? problem.message() : "a file is there");
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%d%H%M%S", &local);
+  return (path / text.data()).string();
+}
+
+Environment rank_log_environment(const std::string& prefix) {
+  return {{kPrefix, prefix}};
+}
+
+RankLog::RankLog(const std::string& prefix, int rank) {
+  const std::string path = fmt::format("{}_rank{}.log", prefix, rank);
+  std::error_code none;  // the file's own error says it
+  fs::create_directories(fs::path(path).parent_path(), none);
+  const Descriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail_run("cannot write the log {}: {}", path, std::strerror(errno));
+  std::fflush(nullptr);
+  output_ = Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  error_ = Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (::dup2(file.get(), STDOUT_FILENO) < 0 || ::dup2(file.get(), STDERR_FILENO) < 0)
+    fail_run("cannot write the log {}: {}", path, std::strerror(errno));
+}
+
+RankLog::~RankLog() {
+  std::fflush(nullptr);
+  if (output_.get() >= 0) ::dup2(output_.get(), STDOUT_FILENO);
+  if (error_.get() >= 0) ::dup2(error_.get(), STDERR_FILENO);
+}
+
+std::unique_ptr<RankLog> RankLog::from_environment(int rank) {
+  const char* prefix = std::getenv(kPrefix);
+  return prefix == nullptr ? nullptr : std::make_unique<RankLog>(prefix, rank);
+}
+
+}  // namespace dstrain

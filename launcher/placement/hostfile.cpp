@@ -1,0 +1,140 @@
+#include "launcher/placement/hostfile.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <unordered_map>
+
+#include "launcher/cli/option_readers.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kMostBytes = size_t{64} << 20;
+constexpr size_t kLongestName = 253;  // of a domain name
+constexpr std::string_view kBlanks = " \t\r";
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+bool letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+std::string_view without_blanks(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+class Parser {
+ public:
+  explicit Parser(const std::string& path) { file_.path = path; }
+
+  Hostfile parse(std::string_view text) {
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    while (!text.empty()) {
+      const size_t end = std::min(text.find('\n'), text.size());
+      ++line_;
+      read_line(without_blanks(text.substr(0, end)));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    if (file_.hosts.empty())
+      fail_user("{} names no host: expected lines 'NAME slots=N'", file_.path);
+    return std::move(file_);
+  }
+
+ private:
+  void read_line(std::string_view line) {
+    if (line.empty() || line.starts_with('#')) return;
+    if (std::ranges::any_of(line,
+                            [](char c) { return (c >= 0 && c < ' ' && c != '\t') || c == 127; }))
+      fail_user("{}: '{}' holds a control character: expected 'NAME slots=N' as plain text",
+                where(), printable(line));
+    const size_t name_end = std::min(line.find_first_of(kBlanks), line.size());
+    const std::string_view name = line.substr(0, name_end);
+    const std::string_view rest = without_blanks(line.substr(name_end));
+    constexpr std::string_view key = "slots=";
+    int slots = 0;
+    const char* const end = rest.data() + rest.size();
+    if (!rest.starts_with(key)) bad_entry(line);
+    const auto [stop, status] = std::from_chars(rest.data() + key.size(), end, slots);
+    // "0x10" is no 0; DeepSpeed reads it so.
+    const bool radix = stop != end && (*stop == 'x' || *stop == 'X');
+    if (status == std::errc::invalid_argument || slots < 0 || radix) bad_entry(line);
+    if (status != std::errc() || slots > kMostRanks)
+      fail_user("{}: expected at most slots={}, got '{}'", where(), kMostRanks, printable(rest));
+    if (const std::string problem = host_name_problem(name); !problem.empty())
+      fail_user("{}: the host name '{}' {}", where(), printable(name), problem);
+    add(std::string(name), slots);
+    const std::string_view ignored = without_blanks({stop, static_cast<size_t>(end - stop)});
+    if (!ignored.empty() && !ignored.starts_with('#'))
+      file_.warnings.push_back(
+          fmt::format("{}: '{}' after slots={} is ignored", where(), printable(ignored), slots));
+  }
+
+  void add(std::string name, int slots) {
+    const auto [known, is_new] = line_of_.try_emplace(name, line_);
+    if (!is_new)
+      fail_user("{}: host '{}' is already in line {}: give each host one line with all its slots",
+                where(), name, known->second);
+    file_.hosts.push_back({std::move(name), slots, line_});
+  }
+
+  [[noreturn]] void bad_entry(std::string_view line) const {
+    fail_user("{}: expected 'NAME slots=N', got '{}'", where(), printable(line));
+  }
+
+  std::string where() const { return fmt::format("{}:{}", file_.path, line_); }
+
+  Hostfile file_;
+  std::unordered_map<std::string, int> line_of_;
+  int line_ = 0;
+};
+
+}  // namespace
+
+std::string host_name_problem(std::string_view name) {
+  if (name.empty()) return "is empty";
+  if (name.size() > kLongestName) return fmt::format("is longer than {} characters", kLongestName);
+  if (name.starts_with('-')) return "begins with '-', which programs read as an option";
+  for (const char c : name) {
+    if (letter_or_digit(c) || c == '.' || c == '-' || c == '_') continue;
+    if (c == '@')
+      return "holds '@': the user's name belongs into the ssh configuration (User), not here";
+    if (c == ':' && std::ranges::count(name, ':') == 1)
+      return "holds ':': a port belongs into the ssh configuration (Port) or --ssh_port, not here";
+    if (c == ':')
+      return "holds ':': give an IPv6 address a name in the ssh configuration (HostName) or "
+             "/etc/hosts";
+    return "holds a character other than letters, digits, '.', '-' and '_'";
+  }
+  if (name.starts_with('.')) return "begins with '.'";
+  return "";
+}
+
+Hostfile parse_hostfile(std::string_view text, const std::string& path) {
+  return Parser(path).parse(text);
+}
+
+Hostfile read_hostfile(const std::string& path) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) fail_user("cannot read the hostfile {}: {}", path, std::strerror(errno));
+  std::string text;
+  std::string block(size_t{1} << 16, '\0');
+  while (const size_t n = std::fread(block.data(), 1, block.size(), file.get())) {
+    text.append(block, 0, n);
+    if (text.size() > kMostBytes)
+      fail_user("the hostfile {} has more than {} bytes: expected lines 'NAME slots=N'", path,
+                kMostBytes);
+  }
+  if (std::ferror(file.get()) != 0)
+    fail_user("cannot read the hostfile {}: {}", path, std::strerror(errno));
+  return parse_hostfile(text, path);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,132 @@
+#include "launcher/placement/machine.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/core/text.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The names of one cgroup version's files.
+struct CgroupFiles {
+  const char* limit;
+  const char* usage;
+  const char* reclaimable;  // in memory.stat
+  const char* kills_file;
+};
+
+constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                "total_inactive_file", "memory.oom_control"};
+constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file", "memory.events"};
+
+struct Cgroup {
+  fs::path directory;
+  const CgroupFiles* files;
+};
+
+// The file's only number; absent where there is no file, or no limit ("max").
+std::optional<int64_t> number_in(const fs::path& file) {
+  std::ifstream in(file);
+  int64_t value = 0;
+  if (!(in >> value)) return std::nullopt;
+  return value;
+}
+
+// The number after the word `key` at the beginning of a line.
+std::optional<int64_t> number_after(const fs::path& file, const std::string& key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string word;
+    int64_t value = 0;
+    if (words >> word >> value && word == key) return value;
+  }
+  return std::nullopt;
+}
+
+// The memory cgroups around this process, innermost first. A container often sees paths of the host
+// that are not mounted; the mount's root is then its own group, and always the last of the list.
+std::vector<Cgroup> cgroups(const fs::path& root) {
+  std::vector<Cgroup> found;
+  std::ifstream in(root / "proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    const bool version2 = controllers == ",,";
+    if (!version2 && controllers.find(",memory,") == std::string::npos) continue;
+    const fs::path mount = root / "sys/fs/cgroup" / (version2 ? "" : "memory");
+    fs::path path = fs::path(line.substr(second + 1)).relative_path();
+    for (;; path = path.parent_path()) {
+      found.push_back({mount / path, version2 ? &kVersion2 : &kVersion1});
+      if (path.empty()) break;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code none;
+  return fmt::format("{} {} {}", boot, fs::read_symlink("/proc/self/ns/net", none).string(),
+                     host_name());
+}
+
+int64_t open_files_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(limit.rlim_cur);
+}
+
+MemoryOffer available_memory(const fs::path& root) {
+  const fs::path meminfo = root / "proc/meminfo";
+  const auto kilobytes = number_after(meminfo, "MemAvailable:");
+  if (!kilobytes) fail_run("cannot read MemAvailable from {}", meminfo.string());
+  MemoryOffer offer{*kilobytes * 1024, "MemAvailable in /proc/meminfo"};
+  for (const Cgroup& group : cgroups(root)) {
+    const auto limit = number_in(group.directory / group.files->limit);
+    const auto usage = number_in(group.directory / group.files->usage);
+    if (!limit || !usage) continue;
+    // Pages of files count as used, but make room when memory is asked for.
+    const int64_t reclaimable =
+        number_after(group.directory / "memory.stat", group.files->reclaimable).value_or(0);
+    const int64_t left = std::max<int64_t>(*limit - (*usage - std::min(reclaimable, *usage)), 0);
+    if (left < offer.bytes)
+      offer = {left, fmt::format("the memory limit of {}, {}", group.directory.string(),
+                                 bytes_text(static_cast<double>(*limit)))};
+  }
+  return offer;
+}
+
+int64_t out_of_memory_kills(const fs::path& root) {
+  int64_t most = 0;
+  for (const Cgroup& group : cgroups(root))
+    most = std::max(
+        most, number_after(group.directory / group.files->kills_file, "oom_kill").value_or(0));
+  return std::max(most, number_after(root / "proc/vmstat", "oom_kill").value_or(0));
+}
+
+}  // namespace dstrain

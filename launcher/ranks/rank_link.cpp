@@ -1,0 +1,64 @@
+#include "launcher/ranks/rank_link.h"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "launcher/hosts/agent/run_place.h"
+#include "launcher/output/rank_output.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+
+namespace dstrain {
+namespace {
+
+constexpr const char* kBoard = "DSTRAIN_BOARD";    // RankBoard::address()
+constexpr const char* kOutput = "DSTRAIN_OUTPUT";  // RankOutput::address()
+
+constexpr int kRankNiceness = 5;  // of ranks that an agent watches
+
+// From the launching process itself, or from the agent on this host.
+RunAddresses addresses_here() {
+  if (const char* run = std::getenv(kRunVariable)) return read_addresses(run);
+  const char* board = std::getenv(kBoard);
+  const char* output = std::getenv(kOutput);
+  check(board != nullptr && output != nullptr, "joining a launcher that left no address");
+  return {board, output};
+}
+
+}  // namespace
+
+Environment link_environment(const RankBoard& board, const std::string& output) {
+  return {{kBoard, board.address()}, {kOutput, output}};
+}
+
+bool launched_as_rank() {
+  return std::getenv(kBoard) != nullptr || std::getenv(kRunVariable) != nullptr;
+}
+
+RankBoard join_launcher(int rank) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // SIGTTOU: a terminal with `tostop` would stop a rank that writes, as it is in the background.
+  // SIGPIPE: a connection to a rank that has gone is an error to report, not a reason to vanish too.
+  for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTTOU, SIGPIPE})
+    std::signal(number, SIG_IGN);
+  log::set_rank(rank);
+  log::set_time_stamps(false);  // the launching process adds them
+
+  const RunAddresses addresses = addresses_here();
+  RankBoard board = RankBoard::attach(addresses.board);
+  open_rank_output(addresses.output, rank);
+
+  // The agent of a host must be heard while ranks, maybe of several runs, keep all cores busy.
+  if (std::getenv(kRunVariable) != nullptr) ::setpriority(PRIO_PROCESS, 0, kRankNiceness);
+
+  RankSlot& slot = board.slot(rank);
+  slot.pid.store(::getpid());
+  slot.set_state(RankState::starting);
+  return board;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,131 @@
+#include "launcher/ranks/rank_starter.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/core/error.h"
+#include "runtime/core/rank_board.h"
+
+namespace dstrain {
+namespace {
+
+// Between asking ranks to end and making them: whoever supervises the run knows more and comes first.
+constexpr int64_t kGrace = 2'000'000'000;
+constexpr timespec kLook{0, 100'000'000};
+constexpr std::array kPassedOn{SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+
+struct StartedRank {
+  pid_t pid = -1;
+  bool ended = false;
+};
+
+class RankStarter {
+ public:
+  RankStarter(const std::function<int()>& body, const RankBoard* board)
+      : body_(body), board_(board), starter_(::getpid()) {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGCHLD);
+    for (const int number : kPassedOn) sigaddset(&signals_, number);
+    ::sigprocmask(SIG_BLOCK, &signals_, &usual_);
+  }
+
+  int run(int ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const pid_t pid = ::fork();
+      if (pid == 0) return be(rank, ranks);
+      if (pid < 0) {
+        const char* reason = std::strerror(errno);
+        signal_all(SIGKILL);
+        fail_run("cannot start rank {}: {}", rank, reason);
+      }
+      ranks_.push_back({pid});
+      if (board_ != nullptr) board_->slot(rank).pid.store(pid);
+    }
+    while (collect()) {
+      const int number = ::sigtimedwait(&signals_, nullptr, &kLook);
+      if (number > 0 && number != SIGCHLD) {
+        note_end(128 + number);
+        signal_all(number);
+      }
+      if (ending_since_ != 0 && monotonic_ns() - ending_since_ > kGrace) signal_all(SIGKILL);
+    }
+    return status_;
+  }
+
+ private:
+  // In the new process. It stays in this one's process group, so that whoever kills the group leaves
+  // nothing.
+  int be(int rank, int ranks) const {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != starter_) return 1;  // it ended before the line above
+    ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
+    ::setenv(kWorldSizeVariable, std::to_string(ranks).c_str(), 1);
+    ::setenv(kWorldRankVariable, std::to_string(rank).c_str(), 1);
+    return body_();
+  }
+
+  // Takes those that have ended; whether any lives.
+  bool collect() {
+    bool any = false;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      StartedRank& rank = ranks_[r];
+      int status = 0;
+      if (!rank.ended && ::waitpid(rank.pid, &status, WNOHANG) == rank.pid) {
+        rank.ended = true;
+        if (status != 0) note_failure(static_cast<int>(r), status);
+      }
+      any = any || !rank.ended;
+    }
+    return any;
+  }
+
+  // The first failure counts; those that follow are of ranks that were asked to end.
+  void note_failure(int rank, int status) {
+    if (ending_since_ != 0) return;
+    const bool killed = WIFSIGNALED(status);
+    fmt::print(stderr, "process rank {} with PID {} exited {} {}{}\n", rank,
+               ranks_[static_cast<size_t>(rank)].pid, killed ? "on signal" : "with status",
+               killed ? WTERMSIG(status) : WEXITSTATUS(status),
+               killed ? fmt::format(" ({})", strsignal(WTERMSIG(status))) : "");
+    note_end(killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+    signal_all(SIGTERM);
+  }
+
+  void note_end(int status) {
+    if (ending_since_ != 0) return;
+    status_ = status;
+    ending_since_ = monotonic_ns();
+  }
+
+  void signal_all(int number) const {
+    for (const StartedRank& rank : ranks_)
+      if (!rank.ended) ::kill(rank.pid, number);
+  }
+
+  const std::function<int()>& body_;
+  const RankBoard* board_;
+  pid_t starter_;
+  sigset_t signals_{}, usual_{};
+  std::vector<StartedRank> ranks_;
+  int status_ = 0;
+  int64_t ending_since_ = 0;
+};
+
+}  // namespace
+
+int start_ranks_here(int ranks, const std::function<int()>& rank, const RankBoard* board) {
+  return RankStarter(rank, board).run(ranks);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,142 @@
+#include "launcher/supervise/rank_watch.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+// A pause between two looks that only a suspension of this process explains, and the moment after it.
+constexpr int64_t kLongPause = 1 * kSecond;
+constexpr int64_t kLenience = 4 * kSecond;
+
+}  // namespace
+
+RankWatch::RankWatch(std::vector<std::unique_ptr<HostView>> hosts, const Patience& patience)
+    : hosts_(std::move(hosts)), patience_(patience) {}
+
+void RankWatch::look() {
+  const int64_t now = monotonic_ns();
+  if (last_look_ns_ != 0 && now - last_look_ns_ > kLongPause) lenient_until_ns_ = now + kLenience;
+  last_look_ns_ = now;
+  for (const auto& host : hosts_) host->look(false);
+}
+
+std::vector<HostReport> RankWatch::reports() const {
+  std::vector<HostReport> all;
+  for (const auto& host : hosts_)
+    all.push_back({host->name(), host->lost(), host->lost_since(), host->ranks(), host->starter(),
+                   host->loss()});
+  return all;
+}
+
+Patience RankWatch::patience() const {
+  constexpr int64_t endless = std::numeric_limits<int64_t>::max();
+  return last_look_ns_ < lenient_until_ns_ ? Patience{endless, endless, endless} : patience_;
+}
+
+bool RankWatch::trouble() const {
+  return any_trouble(reports(), patience(), monotonic_ns());
+}
+
+bool RankWatch::only_complaints() const {
+  return dstrain::only_complaints(reports(), patience(), monotonic_ns());
+}
+
+void RankWatch::choose_culprit() {
+  if (culprit_) return;
+  for (const auto& host : hosts_) host->look(true);
+  culprit_ = find_culprit(reports(), patience(), monotonic_ns());
+}
+
+bool RankWatch::has_joined(int rank) const {
+  for (const auto& host : hosts_)
+    for (const RankReport& r : host->ranks())
+      if (r.rank == rank) return r.joined();
+  return false;
+}
+
+std::optional<int> RankWatch::wait_status_of(int rank) const {
+  for (const auto& host : hosts_)
+    for (const RankReport& r : host->ranks())
+      if (r.rank == rank) return r.wait_status;
+  return std::nullopt;
+}
+
+bool RankWatch::all_begun() const {
+  return std::ranges::all_of(hosts_, [](const auto& host) {
+    return std::ranges::all_of(host->ranks(), [](const RankReport& r) {
+      return r.state != RankState::absent && r.state != RankState::starting;
+    });
+  });
+}
+
+bool RankWatch::any_alive() const {
+  return std::any_of(hosts_.begin(), hosts_.end(), [](const auto& host) {
+    const auto ranks = host->ranks();
+    return host->lost().empty() && std::any_of(ranks.begin(), ranks.end(),
+                                               [](const auto& r) { return r.joined() && !r.gone; });
+  });
+}
+
+void RankWatch::kill_all() const {
+  for (const auto& host : hosts_) host->kill_all();
+}
+
+void RankWatch::request_stop(int signal) const {
+  for (const auto& host : hosts_) host->request_stop(signal);
+}
+
+void RankWatch::take_output(const HostView::OutputTaker& take) const {
+  for (const auto& host : hosts_) host->take_output(take);
+}
+
+void RankWatch::end() const {
+  for (const auto& host : hosts_) host->end();
+}
+
+bool RankWatch::ended() const {
+  return std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host->ended(); });
+}
+
+std::string RankWatch::first_unfinished() const {
+  for (const auto& host : hosts_)
+    for (const RankReport& r : host->ranks())
+      if (r.state != RankState::done) return name_of(r, host->name());
+  return "";
+}
+
+int RankWatch::stopped() const {
+  for (const auto& host : hosts_)
+    if (host->stopped() != 0) return host->stopped();
+  return 0;
+}
+
+std::vector<std::string> RankWatch::lost_hosts() const {
+  std::vector<std::string> names;
+  for (const auto& host : hosts_)
+    if (!host->lost().empty() && host->loss() != Loss::own_network) names.push_back(host->name());
+  return names;
+}
+
+int RankWatch::exit_status() const {
+  const bool user = culprit_ && culprit_->kind == Culprit::Kind::failed &&
+                    culprit_->rank.failure_kind == FailureKind::user;
+  return user ? 1 : 2;
+}
+
+std::string RankWatch::report(const std::string& ending) const {
+  check(culprit_.has_value(), "a report without a culprit");
+  const std::optional<int> status = wait_status_of(culprit_->rank.rank);
+  std::string text = describe(*culprit_, status ? ending_text(*status) : ending);
+  for (const auto& host : hosts_)
+    if (culprit_vanished() && host->name() == culprit_->host && host->out_of_memory_kills() > 0)
+      text += "; the kernel killed a process at that time because memory ran out";
+  return text;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,106 @@
+#include "launcher/supervise/restart.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "launcher/supervise/failure.h"
+#include "launcher/supervise/stop_signals.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kFirstPause = 1, kLongestPause = 60;  // seconds
+
+struct Written {
+  std::string dir;
+  fs::file_time_type
+      time;  // of its last change: tells one from another, whatever becomes of its name
+};
+
+std::vector<Written> checkpoints_in(const std::string& output) {
+  std::vector<Written> found;
+  std::error_code none;
+  for (fs::directory_iterator at(output + "/checkpoints", none), end; !none && at != end;
+       at.increment(none)) {
+    const auto time = fs::last_write_time(at->path(), none);
+    if (!none && at->path().extension() != ".tmp") found.push_back({at->path().string(), time});
+  }
+  return found;
+}
+
+// The checkpoint that the run would go on from, where it is none of those from `before`; dir is empty
+// where there is none.
+CheckpointInfo newest_since(const std::vector<Written>& before, const std::string& output) {
+  try {
+    CheckpointInfo newest = find_checkpoint(output);
+    std::error_code none;
+    const auto time = fs::last_write_time(newest.dir, none);
+    if (!none && std::ranges::none_of(before, [&](const Written& old) { return old.time == time; }))
+      return newest;
+  } catch (const UserError&) {  // none that is complete
+  }
+  return {};
+}
+
+std::string origin_of(const CheckpointInfo& checkpoint) {
+  return checkpoint.dir.empty()
+             ? "from where it began, as there is no checkpoint of this run yet"
+             : fmt::format("from its checkpoint of step {}", checkpoint.label.step);
+}
+
+}  // namespace
+
+int pause_unless_stopped(double seconds) {
+  const RankBoard board = RankBoard::create(1);  // for the signals' sake
+  const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::is_remembered);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (board.stop_request() == 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return board.stop_request();
+}
+
+int run_with_restarts(const RestartOptions& options, const StartRanks& start, const Pause& pause) {
+  const auto before = checkpoints_in(options.output);
+  CheckpointInfo checkpoint;
+  double seconds = kFirstPause;
+  for (int64_t restarts = 0;; ++restarts) {
+    const auto [report, stop_requested] = start(checkpoint.dir);
+    if (report.exit_status != 2 || stop_requested || restarts == options.most) {
+      if (!report.error.empty()) print_error(report.error);
+      return report.exit_status;
+    }
+    const CheckpointInfo next = newest_since(before, options.output);
+    if (next.dir != checkpoint.dir) seconds = kFirstPause;
+    checkpoint = next;
+    log::warn("{}", report.error);
+    log::warn("restart {} of {} in {:.0f} s, {}", restarts + 1, options.most, seconds,
+              origin_of(checkpoint));
+    if (const int signal = pause(seconds); signal != 0) return 128 + signal;
+    seconds = std::min(2 * seconds, kLongestPause);
+  }
+}
+
+std::vector<std::string> words_resuming(const std::vector<std::string>& words,
+                                        const std::string& checkpoint) {
+  if (checkpoint.empty()) return words;
+  std::vector<std::string> resuming;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--resume") {
+      ++i;  // and its value
+    } else if (!words[i].starts_with("--resume=")) {
+      resuming.push_back(words[i]);
+    }
+  }
+  resuming.push_back("--resume=" + checkpoint);
+  return resuming;
+}
+
+}  // namespace dstrain

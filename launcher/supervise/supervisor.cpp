@@ -1,0 +1,311 @@
+#include "launcher/supervise/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "launcher/output/rank_output.h"
+#include "launcher/ranks/rank_link.h"
+#include "launcher/supervise/board_view.h"
+#include "launcher/supervise/rank_watch.h"
+#include "launcher/supervise/stop_signals.h"
+#include "runtime/comm/rendezvous/peer_process.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int kTickMs = 20;
+constexpr int64_t kMs = 1'000'000;
+// After the first sign of trouble: other signs of the same trouble come in.
+constexpr int64_t kSettle = 150 * kMs;
+constexpr int64_t kSettleOfHosts = 1200 * kMs;       // each reports once a second
+constexpr int64_t kSettleOfComplaints = 3000 * kMs;  // who is complained about ends in his turn
+// After the culprit is known: ranks may end by themselves, mpirun learns what happened; then force.
+constexpr int64_t kKillRanks = 1000 * kMs;
+constexpr int64_t kEndCommand = 4000 * kMs;
+constexpr int64_t kKillCommand = 6000 * kMs;
+constexpr int64_t kLettingGo = 6000 * kMs;
+constexpr int64_t kStateInterval = 500 * kMs;  // between looks at whether the command is stopped
+constexpr size_t kKeptOutput = 8192;           // newest bytes of what the command itself says
+
+// All that can be read without blocking.
+template <class Use>
+void drain(int descriptor, Use use) {
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = ::read(descriptor, buffer.data(), buffer.size())) > 0;)
+    use(std::string_view(buffer.data(), static_cast<size_t>(n)));
+}
+
+// The first line that says what is wrong: what begins with '[' is where in Open MPI it was noticed, and lines
+// of dashes frame its pages.
+std::string telling_line(std::string_view text) {
+  std::string first;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.find_first_not_of(" -\t\r") == std::string_view::npos) continue;
+    if (!line.starts_with('[')) return std::string(line);
+    if (first.empty()) first = line;
+  }
+  return first;
+}
+
+// Each line on one of its own, two blanks before it; empty lines left out.
+std::string indented(std::string_view text) {
+  std::string lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (end > 0) lines += fmt::format("\n  {}", text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::string signal_text(int number) {
+  return fmt::format("signal {} ({})", number, strsignal(number));
+}
+
+class Watch {
+ public:
+  explicit Watch(SupervisedRun& run)
+      : signals_(run.board, StopSignals::Note::on_standard_error,
+                 StopSignals::Second::is_remembered),
+        board_(run.board),
+        several_hosts_(!run.hosts.empty()),
+        ranks_(several_hosts_ ? std::move(run.hosts) : this_machine(run.board), run.patience),
+        output_({.ranks = run.board.ranks(),
+                 .hosts = run.host_of_rank,
+                 .output = run.output,
+                 .error = run.error,
+                 .time_stamps = run.time_stamps}) {
+    if (!several_hosts_) {
+      for (auto& variable : link_environment(run.board, output_.address()))
+        run.environment.push_back(std::move(variable));
+      for (auto& variable : progress_environment(run.error))
+        run.environment.push_back(std::move(variable));
+    }
+    if (run.command.empty())
+      command_.emplace(run.body, run.environment);
+    else
+      command_.emplace(run.command, run.environment);
+    name_ = run.starter;
+    starter_log_ = run.starter_log;
+    command_process_ = PeerProcess(command_->pid());
+  }
+
+  RunReport run() {
+    while (true) {
+      wait();
+      take_signals();
+      forward();
+      const bool ended = command_->ended().has_value();
+      ranks_.look();
+      if (ended) {
+        if (ended_ns_ == 0) ended_ns_ = monotonic_ns();
+        if (!ranks_.any_alive()) break;
+      }
+      react();
+    }
+    ranks_.choose_culprit();
+    let_go();
+    finish_output();
+    return report();
+  }
+
+ private:
+  static std::vector<std::unique_ptr<HostView>> this_machine(const RankBoard& board) {
+    std::vector<std::unique_ptr<HostView>> all;
+    all.push_back(std::make_unique<BoardView>(board, first_ranks(board.ranks()), ""));
+    return all;
+  }
+
+  // Until nothing of the run is left on any host, and all that ranks wrote is here.
+  void let_go() {
+    ranks_.end();
+    const int64_t end = monotonic_ns() + kLettingGo;
+    do {
+      ranks_.look();
+      forward();
+    } while (!ranks_.ended() && monotonic_ns() < end && ::poll(nullptr, 0, kTickMs) == 0);
+  }
+
+  // Waits for whoever reads the output, until the user does not want that any more.
+  void finish_output() {
+    output_.finish();
+    const int stop = board_.stop_request();
+    while (!output_.wait_written(kTickMs) && signals_.second() == 0 &&
+           board_.stop_request() == stop) {
+    }
+  }
+
+  void wait() const {
+    std::array<pollfd, 2> doors{{{output_.ready(), POLLIN, 0}, {command_->output(), POLLIN, 0}}};
+    // A pipe whose writers have gone is always ready: it has nothing more to say.
+    const nfds_t count = output_closed_ ? 1 : 2;
+    ::poll(doors.data(), count, kTickMs);
+  }
+
+  void take_signals() {
+    if (several_hosts_ && board_.stop_request() != 0 && !std::exchange(stop_passed_on_, true))
+      ranks_.request_stop(board_.stop_request());
+    if (stopped_by_ != 0) return;
+    // Hosts take their time to start ranks, and those that have not begun have no step to finish.
+    const bool at_once = several_hosts_ && !ranks_.all_begun();
+    stopped_by_ = at_once ? board_.stop_request() : signals_.second();
+    if (stopped_by_ == 0) return;
+    ranks_.choose_culprit();  // whoever ends from here on ends because of us
+    stop_ns_ = monotonic_ns() - kEndCommand;
+  }
+
+  void forward() {
+    ranks_.take_output([this](int rank, StandardStream stream, std::string_view text) {
+      output_.take(rank, stream, text);
+    });
+    output_.forward();
+    drain(command_->output(), [this](std::string_view text) {
+      said_ += text;
+      if (said_.size() > kKeptOutput) said_.erase(0, said_.size() - kKeptOutput);
+    });
+    pollfd door{command_->output(), 0, 0};
+    output_closed_ = ::poll(&door, 1, 0) > 0 && (door.revents & POLLHUP) != 0;
+  }
+
+  int64_t settling() const {
+    if (ended_ns_ == 0 && ranks_.only_complaints()) return kSettleOfComplaints;
+    return several_hosts_ ? kSettleOfHosts : kSettle;
+  }
+
+  // Whether the command has been stopped for as long as a rank may be.
+  bool command_stopped(int64_t now) {
+    if (now - last_state_look_ns_ < kStateInterval) return !stopped_starter_.empty();
+    // Where this process was stopped itself, the command may have been as well for as long.
+    if (now - last_state_look_ns_ > 2 * kStateInterval) command_stopped_since_ = 0;
+    last_state_look_ns_ = now;
+    if (ended_ns_ != 0 || !command_process_.stopped())
+      command_stopped_since_ = 0;
+    else if (command_stopped_since_ == 0)
+      command_stopped_since_ = now;
+    else if (now - command_stopped_since_ >= Patience().suspended)
+      stopped_starter_ =
+          fmt::format("{} (pid {}) is stopped (as by SIGSTOP)", name_, command_->pid());
+    return !stopped_starter_.empty();
+  }
+
+  // Moves the stopping on, as far as its time has come.
+  void react() {
+    const int64_t now = monotonic_ns();
+    if (stop_ns_ == 0 && (ranks_.trouble() || ended_ns_ != 0 || command_stopped(now))) {
+      if (trouble_ns_ == 0) trouble_ns_ = now;
+      if (now - trouble_ns_ < settling()) return;
+      ranks_.choose_culprit();
+      stop_ns_ = now;
+    }
+    if (stop_ns_ == 0) return;
+    if (now - stop_ns_ >= kKillRanks && ranks_.any_alive()) {
+      ranks_.kill_all();
+      killed_ranks_ = true;
+    }
+    if (now - stop_ns_ >= kEndCommand && !std::exchange(asked_to_end_, true))
+      command_->signal(SIGTERM);
+    if (now - stop_ns_ >= kKillCommand) command_->signal(SIGKILL);
+  }
+
+  RunReport report() {
+    const int status = *command_->ended();
+    if (stopped_by_ != 0) return {128 + stopped_by_, ""};
+    if (WIFSIGNALED(status) && !asked_to_end_)
+      return {2, fmt::format("{} was ended by {}; its ranks were stopped", name_,
+                             signal_text(WTERMSIG(status)))};
+    if (const std::string early = ended_unseen(); !early.empty()) return {2, early};
+    if (!stopped_starter_.empty()) return {2, stopped_starter_};
+    if (ranks_.culprit())
+      return {ranks_.exit_status(), ranks_.report(ending(status)), ranks_.lost_hosts()};
+    if (ranks_.all_done() && status == 0) {
+      const int stopped = ranks_.stopped();
+      return {stopped == 0 ? 0 : 128 + stopped, ""};
+    }
+    const std::string unfinished = ranks_.first_unfinished();
+    return {2, fmt::format("{} ended with exit status {} {}{}", name_, WEXITSTATUS(status),
+                           unfinished.empty() ? "after all ranks were done"
+                                              : fmt::format("before {} was done", unfinished),
+                           said_text())};
+  }
+
+  // What the command said, for the end of an error: all of it, or a line of it and where the rest is.
+  std::string said_text() const {
+    if (said_.empty()) return "";
+    if (starter_log_.empty()) return fmt::format(":{}", indented(said_));
+    std::ofstream file(starter_log_, std::ios::binary);
+    file << said_;
+    return fmt::format(": {}{}", telling_line(said_),
+                       file.flush() ? fmt::format(" (all it said is in {})", starter_log_) : "");
+  }
+
+  // Where the command says that a rank ended which had not joined yet: that, in its words. Ranks that
+  // vanish then do so because the command stops them.
+  std::string ended_unseen() const {
+    // "process rank 3 with PID 4711 on node n2 exited on signal 9 (Killed)", as Open MPI says it.
+    constexpr std::string_view kBegin = "process rank ";
+    const size_t begin = said_.find(kBegin), end = said_.find(')', begin);
+    if (end == std::string::npos || (ranks_.culprit() && !ranks_.culprit_vanished())) return "";
+    const std::string said = said_.substr(begin, end + 1 - begin);
+    const int rank = std::atoi(said.c_str() + kBegin.size());
+    if (said.find(" exited on signal ") == std::string::npos || rank >= board_.ranks() ||
+        ranks_.has_joined(rank))
+      return "";
+    return fmt::format("{} before it had begun", said.substr(std::strlen("process ")));
+  }
+
+  // How a rank that vanished has ended, as far as the command tells: its status is that of the first
+  // rank that ended badly, and where that may be one that we stopped, its text names the rank.
+  std::string ending(int status) const {
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    const bool surely =
+        !killed_ranks_ ||
+        said_.find(fmt::format("rank {} ", ranks_.culprit()->rank.rank)) != std::string::npos;
+    if (code > 128 && code < 128 + NSIG && surely) return ending_text(W_EXITCODE(0, code - 128));
+    if (code > 0 && code <= 128) return ending_text(W_EXITCODE(code, 0));
+    return "ended unexpectedly";
+  }
+
+  StopSignals signals_;
+  RankBoard& board_;
+  bool several_hosts_;
+  RankWatch ranks_;
+  RankOutput output_;
+  std::optional<Child> command_;
+  std::string name_;
+  std::string said_;  // what the command itself wrote
+  std::string starter_log_;
+  PeerProcess command_process_;
+  std::string stopped_starter_;  // the error, once the command has been stopped for too long
+  int64_t command_stopped_since_ = 0, last_state_look_ns_ = 0;
+  bool output_closed_ = false;
+  bool asked_to_end_ = false;
+  bool killed_ranks_ = false;
+  bool stop_passed_on_ = false;
+  int stopped_by_ = 0;  // the signal of the second request
+  int64_t trouble_ns_ = 0, stop_ns_ = 0, ended_ns_ = 0;
+};
+
+}  // namespace
+
+RunReport Supervisor::run() {
+  return Watch(run_).run();
+}
+
+}  // namespace dstrain

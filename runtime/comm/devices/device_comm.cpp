@@ -1,0 +1,30 @@
+#include "runtime/comm/devices/device_comm.h"
+
+#include <vector>
+
+#include "runtime/comm/devices/nccl_comm.h"
+#include "runtime/comm/devices/staged_comm.h"
+
+namespace dstrain {
+namespace {
+
+// Whether as many ranks of a host as it has GPUs, or fewer, run on it, everywhere.
+bool gpu_for_each(Communicator& host) {
+  const double mine = ranks_on_this_host_from_environment() <= cuda_devices() ? 1 : 0;
+  std::vector<double> all(static_cast<size_t>(host.size()));
+  host.gather_values({&mine, 1}, all);
+  for (const double yes : all)
+    if (yes == 0) return false;
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_device_communicator(Communicator& host, Device& device) {
+  if (device.is_host()) return nullptr;
+  if (device.kind() == DeviceKind::cuda && host.size() > 1 && has_nccl() && gpu_for_each(host))
+    return make_nccl_communicator(host, device);
+  return std::make_unique<StagedComm>(host, device);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,15 @@
+// NCCL of a build without it.
+#include "runtime/comm/devices/nccl_comm.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+bool has_nccl() {
+  return false;
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Device&) {
+  throw InternalError("this build has no NCCL");
+}
+
+}  // namespace dstrain

@@ -1,0 +1,310 @@
+#include "runtime/comm/hosts/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/comm/sums.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kMostWindowBytes = int64_t{256} << 10;
+constexpr int64_t kLeastWindowBytes = int64_t{16} << 10;
+// What bounds the windows of large worlds, whose finishers may hold a window of every rank.
+constexpr int64_t kMostBufferBytes = int64_t{256} << 20;
+
+// Tags: which window, and what of it: the running sum, the result, or raw elements by index in the host.
+constexpr int kFirstTag = 16, kRunning = 0, kResult = 1, kRaw = 2;
+
+bool sliced(Collective kind) {
+  return kind == Collective::reduce_scatter || kind == Collective::all_gather;
+}
+
+// A window is held from its first hop to its last one.
+int slots_for(const HostMap& hosts) {
+  return std::clamp(2 * hosts.hosts() + 4, 16, 24);
+}
+
+int64_t window_bytes_for(const HostMap& hosts) {
+  int64_t bytes = kMostWindowBytes;
+  while (bytes > kLeastWindowBytes &&
+         slots_for(hosts) * (3 + hosts.ranks()) * bytes > kMostBufferBytes)
+    bytes /= 2;
+  return bytes;
+}
+
+}  // namespace
+
+int64_t Exchange::least_bounce_bytes(const HostMap& hosts) {
+  return window_bytes_for(hosts) * hosts.ranks();
+}
+
+Exchange::Exchange(const MpiSession& mpi, const HostMap& hosts)
+    : hosts_(&hosts),
+      comm_(mpi.comm()),
+      rank_(mpi.rank()),
+      host_(hosts.host_of(rank_)),
+      index_(hosts.index_of(rank_)),
+      window_bytes_(window_bytes_for(hosts)),
+      tags_(kFirstTag, mpi.tag_bound(), kRaw + hosts.lanes()),
+      requests_per_slot_(hosts.ranks() + 2) {
+  for (const bool scattered : {false, true})
+    for (const int ratio : {1, 2}) routes_.emplace_back(hosts, ratio, scattered);
+  slots_.resize(static_cast<size_t>(slots_for(hosts)));
+  const int64_t slot_bytes = (3 + hosts.ranks() - hosts.ranks_on(host_)) * window_bytes_;
+  buffers_ =
+      Memory::anonymous(static_cast<int64_t>(slots_.size()) * slot_bytes, "messages between hosts");
+  std::byte* at = buffers_.data();
+  for (Slot& slot : slots_) {
+    slot.running = at;
+    slot.passing = at + 2 * window_bytes_;
+    slot.raw = at + 3 * window_bytes_;
+    at += slot_bytes;
+  }
+  const size_t requests = slots_.size() * static_cast<size_t>(requests_per_slot_);
+  requests_.assign(requests, MPI_REQUEST_NULL);
+  peers_.resize(requests);
+  completed_.resize(requests);
+}
+
+int64_t Exchange::window_elements(const OpKey& key) const {
+  const int64_t element = size_of(key.dtype);
+  // A few windows for each lane at least, so that every link is busy soon.
+  const int64_t few = sliced(key.kind) ? 4 : 4 * hosts_->lanes();
+  const int64_t bytes = std::clamp(key.elements * element / few, kLeastWindowBytes, window_bytes_);
+  return bytes / kCacheLine * kCacheLine / element;
+}
+
+void Exchange::begin(const OpKey& key) {
+  first_number_ += operation_windows_;
+  key_ = key;
+  window_ = window_elements(key);
+  const int slices = sliced(key.kind) ? hosts_->ranks() : 1;
+  operation_windows_ = (key.elements + window_ - 1) / window_ * slices;
+  slices_.clear();
+  for (int s = 0; s < slices; ++s)
+    if (!sliced(key.kind) || hosts_->lane_rank(host_, hosts_->index_of(s)) == rank_)
+      slices_.push_back(s);
+}
+
+void Exchange::run(const LocalTensors& tensors) {
+  tensors_ = &tensors;
+  next_begin_ = tensors.begin;
+  next_slice_ = 0;
+}
+
+bool Exchange::done() const {
+  return active_ == 0 && next_begin_ >= tensors_->end;
+}
+
+bool Exchange::sums() const {
+  return key_.kind == Collective::all_reduce || key_.kind == Collective::reduce_scatter;
+}
+
+// Starts the next window of this rank's lanes, where there is one and a slot is free.
+bool Exchange::start_next() {
+  for (; next_begin_ < tensors_->end; next_begin_ += window_, next_slice_ = 0) {
+    for (; next_slice_ < slices_.size(); ++next_slice_) {
+      const int slice = slices_[next_slice_];
+      const int64_t window = next_begin_ / window_;
+      const int lane =
+          sliced(key_.kind) ? hosts_->index_of(slice) : static_cast<int>(window % hosts_->lanes());
+      if (hosts_->lane_rank(host_, lane) != rank_) continue;
+      const auto free = std::find_if(slots_.begin(), slots_.end(),
+                                     [](const Slot& slot) { return slot.phase == Phase::idle; });
+      if (free == slots_.end()) return false;
+      const int64_t number =
+          first_number_ + window * (sliced(key_.kind) ? hosts_->ranks() : 1) + slice;
+      if (number - oldest_number(number) >= tags_.windows()) return false;
+      ++next_slice_;
+      Slot& slot = *free;
+      slot.phase = Phase::inputs;
+      slot.number = number;
+      slot.slice = slice;
+      slot.lane = lane;
+      slot.begin = next_begin_;
+      slot.n = std::min(window_, tensors_->end - next_begin_);
+      slot.leg = leg_of(window, slice);
+      slot.used = 0;
+      ++active_;
+      take_inputs(slot);
+      move_on(slot);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Of the windows under way; `otherwise` where there is none.
+int64_t Exchange::oldest_number(int64_t otherwise) const {
+  for (const Slot& slot : slots_)
+    if (slot.phase != Phase::idle) otherwise = std::min(otherwise, slot.number);
+  return otherwise;
+}
+
+Leg Exchange::leg_of(int64_t window, int slice) const {
+  if (key_.kind == Collective::all_gather)
+    return leg_of_copy(*hosts_, host_, hosts_->host_of(slice));
+  if (key_.kind == Collective::broadcast)
+    return leg_of_copy(*hosts_, host_, hosts_->host_of(key_.root));
+  const size_t wider = size_of(running_dtype(key_.dtype)) > size_of(key_.dtype) ? 1 : 0;
+  if (key_.kind == Collective::reduce_scatter)
+    return routes_[2 + wider].of_sum(host_, window, hosts_->host_of(slice));
+  // The windows of one lane take turns among the finishers.
+  return routes_[wider].of_sum(host_, window / hosts_->lanes(), Routes::kEverybody);
+}
+
+bool Exchange::advance() {
+  bool moved = start_next();
+  if (active_ == 0) return moved;
+  int count = 0;
+  check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                         completed_.data(), MPI_STATUSES_IGNORE),
+            "MPI_Testsome");
+  for (int i = 0; count != MPI_UNDEFINED && i < count; ++i) {
+    Slot& slot =
+        slots_[static_cast<size_t>(completed_[static_cast<size_t>(i)] / requests_per_slot_)];
+    --slot.pending;
+    move_on(slot);
+    moved = true;
+  }
+  return moved;
+}
+
+// Enters the next phase, and the one after, until one has messages to wait for.
+void Exchange::move_on(Slot& slot) {
+  while (slot.pending == 0 && slot.phase != Phase::idle) {
+    slot.used = 0;
+    if (slot.phase == Phase::inputs) {
+      slot.phase = Phase::through;
+      pass_through(slot);
+    } else if (slot.phase == Phase::through) {
+      slot.phase = Phase::onward;
+      pass_onward(slot);
+    } else {
+      slot.phase = Phase::idle;
+      --active_;
+    }
+  }
+}
+
+void Exchange::take_inputs(Slot& slot) {
+  const Leg& leg = slot.leg;
+  const int64_t bytes = slot.n * tensors_->element;
+  if (leg.running_from >= 0)
+    receive(slot, leg.running_from, kRunning, slot.running,
+            slot.n * size_of(running_dtype(key_.dtype)));
+  for (int h = leg.raw_begin; h < leg.raw_end; ++h)
+    for (size_t i = 0; leg.takes_raw_from(h, host_) && i < hosts_->ranks_of(h).size(); ++i)
+      receive(slot, h, kRaw + static_cast<int>(i), raw_buffer(slot, hosts_->ranks_of(h)[i]), bytes);
+  for (int i = 0; leg.raw_to >= 0 && i < hosts_->ranks_on(host_); ++i)
+    send(slot, leg.raw_to, kRaw + i, tensors_->in_whole(i, slot.slice, slot.begin), bytes);
+}
+
+// All inputs are here, and raw elements of this machine have gone, so that results may replace them.
+void Exchange::pass_through(Slot& slot) {
+  const Leg& leg = slot.leg;
+  if (sums()) {
+    if (leg.finishes || leg.running_to >= 0) add_up(slot);
+  } else if (leg.finishes) {
+    slot.result = key_.kind == Collective::all_gather
+                      ? tensors_->slice + slot.begin * tensors_->element
+                      : tensors_->in_whole(hosts_->index_of(key_.root), 0, slot.begin);
+  }
+  if (leg.running_to >= 0)
+    send(slot, leg.running_to, kRunning, slot.running, slot.n * size_of(running_dtype(key_.dtype)));
+  if (leg.result_from >= 0) {
+    std::byte* result = destination(slot, index_);
+    receive(slot, leg.result_from, kResult, result, slot.n * tensors_->element);
+    slot.result = result;
+  }
+}
+
+// The result is here, where it is needed or passes.
+void Exchange::pass_onward(Slot& slot) {
+  const Leg& leg = slot.leg;
+  const int64_t bytes = slot.n * tensors_->element;
+  if (leg.result_to >= 0) send(slot, leg.result_to, kResult, slot.result, bytes);
+  // A finished sum has been written to all its places, a scattered one has no other.
+  if ((sums() && leg.finishes) || key_.kind == Collective::reduce_scatter) return;
+  for (int i = 0; i < hosts_->ranks_on(host_); ++i) {
+    std::byte* place = destination(slot, i);
+    if (place != slot.result) std::memcpy(place, slot.result, static_cast<size_t>(bytes));
+  }
+}
+
+// Where a rank of this machine needs the result.
+std::byte* Exchange::destination(const Slot& slot, int local) const {
+  if (key_.kind == Collective::reduce_scatter)
+    return tensors_->slice + slot.begin * tensors_->element;
+  return tensors_->in_whole(local, slot.slice, slot.begin);
+}
+
+void Exchange::add_up(Slot& slot) {
+  const Leg& leg = slot.leg;
+  sources_.clear();
+  for (int r = 0; r < hosts_->ranks(); ++r) {
+    const int h = hosts_->host_of(r);
+    if (h == host_)
+      sources_.push_back(tensors_->in_whole(hosts_->index_of(r), slot.slice, slot.begin));
+    else if (leg.takes_raw_from(h, host_))
+      sources_.push_back(raw_buffer(slot, r));
+  }
+  const std::byte* before = leg.running_from >= 0 ? slot.running : nullptr;
+  if (!leg.finishes) {
+    running_sum(key_.dtype, sources_, slot.running, slot.n, before);
+    return;
+  }
+  places_.clear();
+  if (!leg.keeps)
+    places_.push_back(slot.passing);
+  else if (key_.kind == Collective::reduce_scatter)
+    places_.push_back(destination(slot, index_));
+  else
+    for (int i = 0; i < hosts_->ranks_on(host_); ++i) places_.push_back(destination(slot, i));
+  sum_in_order(key_.dtype, sources_, places_, slot.n, before);
+  slot.result = places_.front();
+}
+
+std::byte* Exchange::raw_buffer(const Slot& slot, int rank) const {
+  const std::span<const int> own = hosts_->ranks_of(host_);
+  const auto before = std::lower_bound(own.begin(), own.end(), rank) - own.begin();
+  return slot.raw + (rank - before) * window_bytes_;
+}
+
+MPI_Request* Exchange::next_request(Slot& slot, int peer) {
+  const auto at = static_cast<size_t>((&slot - slots_.data()) * requests_per_slot_ + slot.used);
+  ++slot.used;
+  ++slot.pending;
+  peers_[at] = peer;
+  return &requests_[at];
+}
+
+void Exchange::send(Slot& slot, int host, int what, const std::byte* data, int64_t bytes) {
+  const int peer = hosts_->lane_rank(host, slot.lane);
+  check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tags_.tag(slot.number, what),
+                      comm_, next_request(slot, peer)),
+            "MPI_Isend");
+}
+
+void Exchange::receive(Slot& slot, int host, int what, std::byte* data, int64_t bytes) {
+  const int peer = hosts_->lane_rank(host, slot.lane);
+  check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tags_.tag(slot.number, what),
+                      comm_, next_request(slot, peer)),
+            "MPI_Irecv");
+}
+
+int Exchange::waited_rank() const {
+  int64_t oldest = -1;
+  int rank = -1;
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    const Slot& slot = slots_[i / static_cast<size_t>(requests_per_slot_)];
+    if (requests_[i] == MPI_REQUEST_NULL || (oldest >= 0 && slot.number >= oldest)) continue;
+    oldest = slot.number;
+    rank = peers_[i];
+  }
+  return rank;
+}
+
+}  // namespace dstrain

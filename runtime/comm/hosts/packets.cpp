@@ -1,0 +1,198 @@
+#include "runtime/comm/hosts/packets.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/comm/sums.h"
+
+namespace dstrain {
+namespace {
+
+int64_t element_bytes(const OpKey& key) {
+  return key.elements * size_of(key.dtype);
+}
+
+bool gathers(Collective kind) {
+  return kind == Collective::all_gather || kind == Collective::gather_values;
+}
+
+}  // namespace
+
+Packets::Packets(const MpiSession& mpi, const HostMap& hosts, size_t header_bytes)
+    : hosts_(&hosts),
+      rank_(mpi.rank()),
+      host_(hosts.host_of(rank_)),
+      comm_(mpi.comm()),
+      header_bytes_(header_bytes) {
+  const auto count = static_cast<size_t>(hosts.hosts());
+  received_.resize(count);
+  sent_.resize(count);
+  requests_.assign(2 * count, MPI_REQUEST_NULL);
+  if (hosts.index_of(rank_) != 0) return;
+  for (auto* buffers : {&received_, &sent_})
+    for (std::vector<std::byte>& buffer : *buffers) buffer.resize(most_bytes());
+}
+
+size_t Packets::most_bytes() const {
+  return header_bytes_ +
+         static_cast<size_t>(std::max(kMostBytes, hosts_->lanes() * kMaxValueBytes));
+}
+
+bool Packets::carry(const OpKey& key) const {
+  if (key.kind == Collective::barrier || key.kind == Collective::gather_values) return true;
+  const int64_t ranks = hosts_->lanes();  // of the largest host
+  int64_t sent = element_bytes(key) * (hosts_->hosts() - 1);
+  if (sent > kMostBytes) return false;
+  if (key.kind != Collective::broadcast) sent *= ranks;
+  if (key.kind == Collective::reduce_scatter) sent *= ranks;
+  return sent <= kMostBytes;
+}
+
+int64_t Packets::bytes(const OpKey& key, int from, int to) const {
+  const int64_t one = element_bytes(key), ranks = hosts_->ranks_on(from);
+  switch (key.kind) {
+    case Collective::all_reduce:
+    case Collective::all_gather:
+    case Collective::gather_values:
+      return one * ranks;
+    case Collective::reduce_scatter:
+      return one * ranks * hosts_->ranks_on(to);
+    case Collective::broadcast:
+      return hosts_->host_of(key.root) == from ? one : 0;
+    case Collective::barrier:
+      return 0;
+  }
+  return 0;
+}
+
+void Packets::give(const Operation& op, std::byte* whole) const {
+  const OpKey& key = op.key;
+  int64_t count = element_bytes(key);
+  if (count == 0 || key.kind == Collective::barrier) return;
+  const std::byte* from = op.in;
+  if (key.kind == Collective::gather_values)
+    from = reinterpret_cast<const std::byte*>(op.values.data());
+  std::byte* to = gathers(key.kind) ? slice(key, whole, rank_) : whole;
+  if (key.kind == Collective::reduce_scatter) count *= hosts_->ranks();
+  if (to != from) std::memcpy(to, from, static_cast<size_t>(count));
+}
+
+void Packets::take(const Operation& op, const std::byte* whole, const std::byte* scattered) const {
+  const OpKey& key = op.key;
+  int64_t count = element_bytes(key);
+  if (count == 0 || key.kind == Collective::barrier) return;
+  const std::byte* from = key.kind == Collective::reduce_scatter ? scattered : whole;
+  std::byte* to = op.out;
+  if (key.kind == Collective::gather_values)
+    to = reinterpret_cast<std::byte*>(op.all_values.data());
+  if (gathers(key.kind)) count *= hosts_->ranks();
+  if (to != from) std::memcpy(to, from, static_cast<size_t>(count));
+}
+
+std::byte* Packets::slice(const OpKey& key, std::byte* whole, int rank) const {
+  return whole + rank * element_bytes(key);
+}
+
+void Packets::pack(const OpKey& key, const Places& places, int to, std::byte* packet) const {
+  const auto n = static_cast<size_t>(element_bytes(key));
+  if (n == 0) return;
+  const std::span<const int> own = hosts_->ranks_of(host_);
+  const auto put = [&](const std::byte* from) {
+    std::memcpy(packet, from, n);
+    packet += n;
+  };
+  if (key.kind == Collective::broadcast) {
+    if (hosts_->host_of(key.root) == host_)
+      put(places.wholes[static_cast<size_t>(hosts_->index_of(key.root))]);
+  } else if (key.kind == Collective::reduce_scatter) {
+    for (const int part : hosts_->ranks_of(to))
+      for (std::byte* whole : places.wholes) put(slice(key, whole, part));
+  } else if (key.kind != Collective::barrier) {
+    for (size_t i = 0; i < own.size(); ++i)
+      put(gathers(key.kind) ? slice(key, places.wholes[i], own[i]) : places.wholes[i]);
+  }
+}
+
+void Packets::exchange(const OpKey& key, const Places* places, std::span<const std::byte> header,
+                       int tag) {
+  for (int h = 0; h < hosts_->hosts(); ++h) {
+    const auto i = static_cast<size_t>(h);
+    std::vector<std::byte>& out = h == host_ ? received_[i] : sent_[i];
+    std::copy(header.begin(), header.end(), out.begin());
+    if (h == host_) continue;
+    if (places != nullptr) pack(key, *places, h, out.data() + header_bytes_);
+    const int peer = hosts_->ranks_of(h).front();
+    const auto size =
+        static_cast<int64_t>(header_bytes_) + (places != nullptr ? bytes(key, host_, h) : 0);
+    check_mpi(MPI_Irecv(received_[i].data(), static_cast<int>(received_[i].size()), MPI_BYTE, peer,
+                        tag, comm_, &requests_[i]),
+              "MPI_Irecv");
+    check_mpi(MPI_Isend(out.data(), static_cast<int>(size), MPI_BYTE, peer, tag, comm_,
+                        &requests_[static_cast<size_t>(hosts_->hosts()) + i]),
+              "MPI_Isend");
+  }
+}
+
+bool Packets::arrived() {
+  int done = 0;
+  check_mpi(
+      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
+      "MPI_Testall");
+  return done != 0;
+}
+
+int Packets::waited_rank() const {
+  const auto hosts = static_cast<size_t>(hosts_->hosts());
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    int done = 1;
+    if (requests_[i] != MPI_REQUEST_NULL)
+      MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
+    if (!done) return hosts_->ranks_of(static_cast<int>(i % hosts)).front();
+  }
+  return -1;
+}
+
+const std::byte* Packets::given(const OpKey& key, const Places& places, int r, int part) const {
+  const int host = hosts_->host_of(r), index = hosts_->index_of(r);
+  const int64_t n = element_bytes(key);
+  if (host == host_) {
+    std::byte* whole = places.wholes[static_cast<size_t>(index)];
+    if (gathers(key.kind)) return slice(key, whole, r);
+    return key.kind == Collective::reduce_scatter ? slice(key, whole, part) : whole;
+  }
+  const std::byte* packet = received_[static_cast<size_t>(host)].data() + header_bytes_;
+  if (key.kind == Collective::broadcast) return packet;
+  if (key.kind == Collective::reduce_scatter)
+    packet += hosts_->index_of(part) * hosts_->ranks_on(host) * n;
+  return packet + index * n;
+}
+
+// The sum of all ranks' `part`.
+void Packets::add(const OpKey& key, const Places& places, std::span<std::byte* const> results,
+                  int part) {
+  sources_.clear();
+  for (int r = 0; r < hosts_->ranks(); ++r) sources_.push_back(given(key, places, r, part));
+  sum_in_order(key.dtype, sources_, results, key.elements);
+}
+
+void Packets::unpack(const OpKey& key, const Places& places) {
+  const auto n = static_cast<size_t>(element_bytes(key));
+  if (n == 0 || key.kind == Collective::barrier) return;
+  const std::span<const int> own = hosts_->ranks_of(host_);
+  const auto copy = [&](int r, std::byte* to) {
+    const std::byte* from = given(key, places, r, 0);
+    if (from != to) std::memcpy(to, from, n);
+  };
+  if (key.kind == Collective::all_reduce) {
+    add(key, places, places.wholes, 0);
+  } else if (key.kind == Collective::reduce_scatter) {
+    for (size_t i = 0; i < own.size(); ++i) add(key, places, {&places.slices[i], 1}, own[i]);
+  } else if (key.kind == Collective::broadcast) {
+    for (std::byte* whole : places.wholes) copy(key.root, whole);
+  } else {
+    for (int r = 0; r < hosts_->ranks(); ++r)
+      for (std::byte* whole : places.wholes) copy(r, slice(key, whole, r));
+  }
+}
+
+}  // namespace dstrain

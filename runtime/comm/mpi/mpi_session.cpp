@@ -1,0 +1,62 @@
+#include "runtime/comm/mpi/mpi_session.h"
+
+#include <array>
+
+#include "runtime/comm/mpi/mpi_settings.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+void check_mpi(int code, const std::string& what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail_run("MPI failed in {}: {}", what, text.data());
+}
+
+void require_threads(int provided) {
+  // An abort may send from any thread.
+  if (provided >= MPI_THREAD_MULTIPLE) return;
+  const char* name = provided == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                     : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                       : "MPI_THREAD_SINGLE";
+  fail_user(
+      "this MPI library gives {} where dstrain needs MPI_THREAD_MULTIPLE: use one built with "
+      "threads, or another transport of it ('--mca pml ob1' with Open MPI)",
+      name);
+}
+
+MpiSession::MpiSession() {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  if (!initialised) {
+    prepare_mpi_settings();
+    int provided = 0;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init");
+    initialised_here_ = true;
+  }
+  int threads = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&threads);
+  require_threads(threads);
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+  int* bound = nullptr;
+  int known = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&bound), &known);
+  if (known && bound != nullptr) tag_bound_ = *bound;
+}
+
+void MpiSession::gather_bytes(const void* mine, void* all, size_t bytes) {
+  const int n = static_cast<int>(bytes);
+  check_mpi(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm_), "MPI_Allgather");
+}
+
+void MpiSession::leave() {
+  MPI_Comm_free(&comm_);
+  if (initialised_here_) check_mpi(MPI_Finalize(), "MPI_Finalize");
+}
+
+}  // namespace dstrain

@@ -1,0 +1,122 @@
+// SharedGroup: the ranks of one machine, joined by shared memory and numbered from 0 in it. Each owns
+// one segment (a memfd which the others map): a control block (a count of arrivals, a doorbell, flags,
+// postings) and a bounce buffer. All synchronisation is one growing count per rank: "rank i has arrived
+// n times".
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/ordered.h"
+#include "runtime/comm/rendezvous/peers.h"
+#include "runtime/comm/rendezvous/rendezvous.h"
+#include "runtime/core/memory.h"
+
+namespace dstrain {
+
+inline constexpr int kMaxRanks = 256;  // on one machine; with more, all ranks use messages
+
+// Where a rank's tensor lies.
+struct TensorPlace {
+  static constexpr int64_t kNothing = -1;  // this rank has nothing that others read
+  static constexpr int64_t kStaged = -2;   // in its bounce buffer
+  int64_t region = kNothing;               // else the index of an allocation
+  int64_t offset = 0;                      // bytes from the allocation's start
+};
+
+// What a rank tells its peers about the operation it has reached.
+struct Posting {
+  OpKey key;
+  TensorPlace place;
+  std::array<double, kMaxValueBytes / sizeof(double)> values{};
+};
+
+struct alignas(64) ControlBlock {
+  alignas(64) std::atomic<uint64_t> token{0};
+  alignas(64) std::atomic<uint64_t> arrived{0};
+  alignas(64) std::atomic<uint32_t> doorbell{0};
+  std::atomic<uint32_t> sleeping{0};
+  // In the first block: index + 1 of the block that tells of the first abort; and what it tells.
+  alignas(64) std::atomic<int32_t> first_abort{0};
+  int32_t abort_rank = 0;
+  std::array<char, 1000> abort_reason{};
+  // The rank of another machine that this one waits for, or -1.
+  std::atomic<int32_t> waits_for{-1};
+  // Two, used in turn: a rank writes the next one while a peer may still read the last.
+  alignas(64) std::array<Posting, 2> postings{};
+};
+
+class SharedGroup {
+ public:
+  static constexpr int64_t kBounceBytes = int64_t{1} << 20;
+
+  // Collective over all of `ranks`; joins those of this rank's host, each with a bounce buffer of
+  // `bounce_bytes`. Where any rank cannot map a peer, every rank gets nullptr and `why` says the first
+  // reason known to this rank.
+  static std::unique_ptr<SharedGroup> open(Rendezvous& ranks, const Peers& peers,
+                                           int64_t bounce_bytes, std::string& why);
+
+  int index() const { return index_; }
+  int size() const { return static_cast<int>(blocks_.size()); }
+  int world_rank(int i) const { return world_ranks_[static_cast<size_t>(i)]; }
+
+  Posting& posting(int64_t sequence) { return block(index_).postings[sequence & 1]; }
+  const Posting& posting(int i, int64_t sequence) { return block(i).postings[sequence & 1]; }
+  std::byte* bounce(int i) const { return bounces_[static_cast<size_t>(i)]; }
+  int64_t bounce_bytes() const { return bounce_bytes_; }
+
+  // Counts one more arrival of this rank, publishing all it wrote before; wakes those who waited for it
+  // alone.
+  void arrive();
+  // The same, but for rank `i` nobody is woken.
+  void arrive_at(int i);
+  // From here to its next arrival, this rank waits for the others to be as far as that.
+  void await_others() { awaited_ = arrivals_ + 1; }
+  // Whether every rank has arrived as often as this one (or will have, after await_others()). What they
+  // wrote before is then visible.
+  bool all_here() { return lagging() < 0; }
+  // The first that has not, from the `from`-th on, or -1.
+  int lagging(int from = 0);
+  // Sleeps until all are here, an abort, or the time is over.
+  void sleep(std::chrono::microseconds most);
+
+  // A rank of another machine that a rank of this one waits for; -1: none.
+  void set_waits_for(int rank) { block(index_).waits_for.store(rank, std::memory_order_relaxed); }
+  int waits_for(int i) { return block(i).waits_for.load(std::memory_order_relaxed); }
+
+  struct Abort {
+    int rank = 0;  // in the world
+    std::string reason;
+  };
+  // The first of the group counts. At most once by each rank.
+  void raise_abort(int rank, const std::string& reason);
+  bool aborted() { return block(0).first_abort.load(std::memory_order_seq_cst) != 0; }
+  Abort abort();
+
+ private:
+  SharedGroup() = default;
+  ControlBlock& block(int i) { return *blocks_[static_cast<size_t>(i)]; }
+  bool is_here(int i) {
+    return i == index_ || block(i).arrived.load(std::memory_order_seq_cst) >= awaited_;
+  }
+  void count_arrival();
+  void ring(int i);
+  void ring_sleeper(int i);
+
+  int index_ = 0;
+  int64_t bounce_bytes_ = 0;
+  uint64_t arrivals_ = 0;
+  uint64_t awaited_ = 0;  // arrivals of the others
+  std::vector<int> world_ranks_;
+  Memory own_;
+  std::vector<Memory> mapped_;
+  std::vector<ControlBlock*> blocks_;
+  std::vector<std::byte*> bounces_;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,187 @@
+// The CUDA device. The CUDA runtime is linked statically and opens the driver only when it is first
+// asked, so that the program starts on a machine without one.
+#include <cuda_runtime.h>
+
+#include "runtime/core/devices/device.h"
+#include "runtime/core/error.h"
+#include "runtime/core/text.h"
+
+namespace dstrain {
+namespace {
+
+void check_cuda(cudaError_t code, const std::string& what) {
+  if (code == cudaSuccess) return;
+  fail_run("CUDA: {} failed: {} ({})", what, ::cudaGetErrorString(code), ::cudaGetErrorName(code));
+}
+
+cudaStream_t stream_of(Stream& stream) {
+  return static_cast<cudaStream_t>(stream.native());
+}
+
+class CudaEvent final : public Event {
+ public:
+  CudaEvent() {
+    check_cuda(::cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+  }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  ~CudaEvent() override { ::cudaEventDestroy(event_); }
+  void record(Stream& stream) override {
+    check_cuda(::cudaEventRecord(event_, stream_of(stream)), "recording an event");
+  }
+  void synchronize() override { check_cuda(::cudaEventSynchronize(event_), "a kernel"); }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaGraph final : public Graph {
+ public:
+  explicit CudaGraph(cudaGraph_t graph) {
+    const cudaError_t made = ::cudaGraphInstantiate(&graph_, graph, 0);
+    ::cudaGraphDestroy(graph);
+    check_cuda(made, "instantiating the graph of a step");
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  ~CudaGraph() override { ::cudaGraphExecDestroy(graph_); }
+  void launch(Stream& stream) const override {
+    check_cuda(::cudaGraphLaunch(graph_, stream_of(stream)), "launching the graph of a step");
+  }
+
+ private:
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream() {
+    check_cuda(::cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream() override { ::cudaStreamDestroy(stream_); }
+  void copy(void* to, const void* from, int64_t bytes) override {
+    if (to == from || bytes <= 0) return;
+    check_cuda(::cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_),
+               "a copy");
+  }
+  void zero(void* at, int64_t bytes) override {
+    check_cuda(::cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), stream_), "zeroing");
+  }
+  void wait(Event& event) override {
+    check_cuda(::cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get()),
+               "waiting for an event");
+  }
+  void synchronize() override { check_cuda(::cudaStreamSynchronize(stream_), "a kernel"); }
+  void* native() override { return stream_; }
+  bool begin_capture() override {
+    check_cuda(::cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+               "beginning to capture a step");
+    return true;
+  }
+  std::unique_ptr<Graph> end_capture() override {
+    cudaGraph_t graph = nullptr;
+    check_cuda(::cudaStreamEndCapture(stream_, &graph), "capturing a step");
+    return std::make_unique<CudaGraph>(graph);
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int index) : index_(index) {
+    attach_thread();
+    cudaDeviceProp properties{};
+    check_cuda(::cudaGetDeviceProperties(&properties, index), "asking for the GPU's name");
+    name_ = properties.name;
+  }
+  DeviceKind kind() const override { return DeviceKind::cuda; }
+  std::string name() const override { return name_; }
+  DeviceBytes memory() const override {
+    size_t free = 0, total = 0;
+    check_cuda(::cudaMemGetInfo(&free, &total), "asking for free memory");
+    return {static_cast<int64_t>(total), static_cast<int64_t>(free)};
+  }
+  Memory allocate(int64_t bytes, const std::string& what) override {
+    if (bytes <= 0) return {};
+    void* data = nullptr;
+    if (::cudaMalloc(&data, static_cast<size_t>(bytes)) != cudaSuccess) {
+      ::cudaGetLastError();  // or it would be reported again by a later call
+      fail_run(
+          "cannot reserve {} of {} for {}: {} are free; use more GPUs, a higher ZeRO stage, "
+          "recompute or a smaller micro-batch",
+          bytes_text(static_cast<double>(bytes)), name_, what,
+          bytes_text(static_cast<double>(memory().free)));
+    }
+    Memory memory =
+        Memory::adopt(static_cast<std::byte*>(data), bytes, [data] { ::cudaFree(data); });
+    check_cuda(::cudaMemset(data, 0, static_cast<size_t>(bytes)), "zeroing memory");
+    check_cuda(::cudaDeviceSynchronize(), "zeroing memory");
+    return memory;
+  }
+  Memory pinned(int64_t bytes, const std::string& what) override {
+    if (bytes <= 0) return {};
+    void* data = nullptr;
+    check_cuda(::cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable),
+               fmt::format("reserving {} bytes of pinned host memory for {}", bytes, what));
+    return Memory::adopt(static_cast<std::byte*>(data), bytes, [data] { ::cudaFreeHost(data); });
+  }
+  std::shared_ptr<void> pin(std::byte* data, int64_t bytes) override {
+    if (bytes <= 0) return nullptr;
+    check_cuda(::cudaHostRegister(data, static_cast<size_t>(bytes), cudaHostRegisterPortable),
+               "pinning host memory");
+    return {data, [](void* p) { ::cudaHostUnregister(p); }};
+  }
+  void populate(const Memory&, int) const override {}
+  void download(void* host, const void* from, int64_t bytes) override {
+    check_cuda(::cudaMemcpy(host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost),
+               "a copy to the host");
+  }
+  void upload(void* to, const void* host, int64_t bytes) override {
+    check_cuda(::cudaMemcpy(to, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice),
+               "a copy to the GPU");
+    check_cuda(::cudaStreamSynchronize(nullptr), "a copy to the GPU");  // small ones return early
+  }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(); }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(); }
+  void attach_thread() override { check_cuda(::cudaSetDevice(index_), "choosing the GPU"); }
+
+ private:
+  int index_;
+  std::string name_;
+};
+
+}  // namespace
+
+bool has_cuda_backend() {
+  return true;
+}
+
+int cuda_devices() {
+  int count = 0;
+  if (::cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  ::cudaGetLastError();
+  return 0;
+}
+
+std::string cuda_problem() {
+  int count = 0;
+  const cudaError_t code = ::cudaGetDeviceCount(&count);
+  if (code == cudaSuccess && count > 0) return {};
+  ::cudaGetLastError();
+  return fmt::format(
+      "--device cuda: this machine has no GPU that CUDA can use ({}); look at "
+      "nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu",
+      code == cudaSuccess ? "none is visible" : ::cudaGetErrorString(code));
+}
+
+std::unique_ptr<Device> make_cuda_device(int index) {
+  if (const std::string problem = cuda_problem(); !problem.empty()) throw UserError(problem);
+  return std::make_unique<CudaDevice>(index);
+}
+
+}  // namespace dstrain

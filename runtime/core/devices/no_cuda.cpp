@@ -1,0 +1,24 @@
+// The CUDA device of a build without the CUDA toolkit: there is none.
+#include "runtime/core/devices/device.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+std::unique_ptr<Device> make_cuda_device(int) {
+  throw UserError(cuda_problem());
+}
+
+bool has_cuda_backend() {
+  return false;
+}
+
+int cuda_devices() {
+  return 0;
+}
+
+std::string cuda_problem() {
+  return "--device cuda: this dstrain was built without CUDA; build it where the CUDA toolkit is "
+         "(cmake --preset cuda), or use --device cpu";
+}
+
+}  // namespace dstrain

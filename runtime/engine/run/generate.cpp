@@ -1,0 +1,152 @@
+// Generation: one forward pass per new token over the last tokens, up to block_size of them. There is
+// a plan per power-of-two context length, so that short contexts do not pay for long ones; attention
+// is causal, so whatever stands after the last token changes nothing.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "runtime/comm/devices/device_comm.h"
+#include "runtime/comm/self_comm.h"
+#include "runtime/core/error.h"
+#include "runtime/core/philox.h"
+#include "runtime/engine/run/model_state.h"
+#include "runtime/engine/run/run.h"
+#include "runtime/engine/step/executor.h"
+#include "runtime/storage/weights.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kShortestPlan = 64;
+
+// A forward pass of one context length, with weights of its own.
+class Decoder {
+ public:
+  Decoder(const Job& job, const GenerateRequest& request, int64_t seq_len)
+      : backend_(make_backend(job.device)),
+        comm_(make_device_communicator(self_, *backend_.device)),
+        plans_(make_decode_plan(job, seq_len, *backend_.library, request.threads)),
+        arenas_(plans_.memory, *backend_.device, comm(), request.threads),
+        executor_(plans_.validate, arenas_, backend_, job, comm(), nullptr),
+        ids_(static_cast<size_t>(seq_len)) {
+    load(job, request);
+  }
+
+  // Logits of the token that follows `context`.
+  std::span<const float> logits(std::span<const int32_t> context) {
+    std::fill(ids_.begin(), ids_.end(), 0);
+    std::copy(context.begin(), context.end(), ids_.begin());
+    StepState state;
+    StepContext step{.state = &state, .ids = ids_};
+    executor_.run(step);
+    const Tensor all = arenas_.tensor(plans_.validate, plans_.validate.program.logits);
+    const int64_t vocab = all.shape[-1];
+    const int64_t begin = (static_cast<int64_t>(context.size()) - 1) * vocab;
+    row_.resize(static_cast<size_t>(vocab));
+    const Tensor row{all.as<std::byte>() + begin * size_of(all.dtype), {vocab}, all.dtype};
+    on_host(*backend_.device, row, HostAccess::read, [&](int64_t first, const Tensor& values) {
+      for (int64_t v = 0; v < values.elements(); ++v)
+        row_[static_cast<size_t>(first + v)] = at(values, v);
+    });
+    return row_;
+  }
+
+ private:
+  static float at(const Tensor& t, int64_t i) {
+    switch (t.dtype) {
+      case DType::bf16:
+        return to_float(t.as<const bf16>()[i]);
+      case DType::f16:
+        return to_float(t.as<const f16>()[i]);
+      default:
+        return t.as<const float>()[i];
+    }
+  }
+
+  void load(const Job& job, const GenerateRequest& request) {
+    const Plan& plan = plans_.validate;
+    check(plan.program.dtype == DType::f32, "generation runs in f32, not in {}",
+          name_of(job.dtype));
+    load_weights(request.run_dir + "/model.safetensors",
+                 ModelState(plan, arenas_, comm(), request.threads).weights());
+  }
+
+  Communicator& comm() { return comm_ ? *comm_ : self_; }
+
+  Backend backend_;
+  SelfComm self_;
+  std::unique_ptr<Communicator> comm_;
+  RankPlan plans_;
+  Arenas arenas_;
+  Executor executor_;
+  std::vector<int32_t> ids_;
+  std::vector<float> row_;
+};
+
+// Draws from softmax(logits / temperature) over the top_k largest; u is uniform in [0, 1).
+int32_t sample(std::span<const float> logits, double temperature, int64_t top_k, double u) {
+  const auto best = std::max_element(logits.begin(), logits.end());
+  if (temperature == 0) return static_cast<int32_t>(best - logits.begin());
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  // Ties by id, so that a text never depends on the sort.
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  if (top_k > 0 && top_k < static_cast<int64_t>(order.size()))
+    order.resize(static_cast<size_t>(top_k));
+  std::vector<double> weight;
+  for (int32_t id : order)
+    weight.push_back(
+        std::exp((static_cast<double>(logits[static_cast<size_t>(id)]) - *best) / temperature));
+  double rest = u * std::accumulate(weight.begin(), weight.end(), 0.0);
+  for (size_t i = 0; i < order.size(); ++i) {
+    rest -= weight[i];
+    if (rest < 0) return order[i];
+  }
+  return order.back();
+}
+
+double uniform(uint64_t seed, int64_t index) {
+  const PhiloxBlock r =
+      philox(stream_key(seed, kSamplingStream),
+             {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0});
+  return ((static_cast<uint64_t>(r[1]) << 32 | r[0]) >> 11) * 0x1p-53;
+}
+
+}  // namespace
+
+void generate(const Job& trained, const GenerateRequest& request,
+              const std::function<void(int32_t)>& on_token) {
+  if (trained.model.kind != ModelKind::gptlite)
+    fail_user("generate: the run in {} trained a benchmark model, which has no text",
+              request.run_dir);
+  if (request.prompt.empty()) fail_user("generate: the prompt is empty; give at least one token");
+  for (int32_t id : request.prompt)
+    if (id < 0 || id >= trained.model.vocab_size)
+      fail_user("generate: prompt id {} is outside the vocabulary of {} ids", id,
+                trained.model.vocab_size);
+  Job job = trained;
+  job.dtype = DType::f32;  // the masters' own precision
+  std::map<int64_t, Decoder> decoders;
+  std::vector<int32_t> ids = request.prompt;
+  const int64_t block = job.model.block_size;
+  for (int64_t n = 0; n < request.tokens; ++n) {
+    const auto length = std::min(static_cast<int64_t>(ids.size()), block);
+    int64_t seq_len = std::min(kShortestPlan, block);
+    while (seq_len < length) seq_len = std::min(2 * seq_len, block);
+    auto it = decoders.find(seq_len);
+    if (it == decoders.end()) {
+      decoders.clear();  // contexts only grow: the shorter plan is not needed again
+      it = decoders.try_emplace(seq_len, job, request, seq_len).first;
+    }
+    const std::span<const int32_t> context(ids.data() + ids.size() - static_cast<size_t>(length),
+                                           static_cast<size_t>(length));
+    ids.push_back(sample(it->second.logits(context), request.temperature, request.top_k,
+                         uniform(request.seed, n)));
+    on_token(ids.back());
+  }
+}
+
+}  // namespace dstrain

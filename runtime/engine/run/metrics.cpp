@@ -1,0 +1,162 @@
+#include "runtime/engine/run/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/core/rank_board.h"
+#include "runtime/core/text.h"
+
+namespace dstrain {
+namespace {
+
+// Shortest text that reads back as the same value; null where JSON has no number for it.
+template <class Float>
+std::string number(Float value) {
+  if (!std::isfinite(value)) return "null";
+  std::array<char, 40> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return std::string(text.data(), end);
+}
+
+// Bytes of the file's leading lines that are whole and not later than `last_step`.
+int64_t bytes_through(const std::string& path, int64_t last_step) {
+  std::ifstream file(path, std::ios::binary);
+  int64_t bytes = 0;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    const auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) break;
+    const auto step = object.find("step");
+    if (step == object.end() || !step->is_number_integer() || *step > last_step) break;
+    bytes += static_cast<int64_t>(line.size()) + 1;
+  }
+  return bytes;
+}
+
+std::string memory_text(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  return value < 1e9 ? fmt::format("{:.3g}MB", value / 1e6) : fmt::format("{:.2f}GB", value / 1e9);
+}
+
+}  // namespace
+
+std::string to_json(const StepMetrics& m) {
+  return fmt::format(
+      R"({{"step":{},"loss":{},"lr":{},"grad_norm":{},"loss_scale":{},"skipped":{},"tokens":{},)"
+      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}}})"
+      "\n",
+      m.step, number(m.loss), number(m.lr), number(m.grad_norm), number(m.loss_scale), m.skipped,
+      m.tokens, number(m.samples_per_second), number(m.step_ms), m.peak_bytes, m.comm_bytes);
+}
+
+std::string validation_json(int64_t step, double val_loss) {
+  return fmt::format("{{\"step\":{},\"val_loss\":{}}}\n", step, number(val_loss));
+}
+
+std::string log_line(const StepMetrics& m) {
+  std::string line =
+      fmt::format("step={} loss={} lr={:.4g} grad_norm={} samples/s={:.4g} mem={}", m.step,
+                  number_text(m.loss, ".4f"), m.lr, number_text(m.grad_norm, ".4g"),
+                  m.samples_per_second, memory_text(m.peak_bytes));
+  if (m.loss_scale != 1) line += fmt::format(" loss_scale={:g}", m.loss_scale);
+  if (m.skipped) line += " (overflow: update skipped)";
+  return line;
+}
+
+std::string duration_text(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e9) return "?";
+  const auto s = std::llround(seconds);
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  if (s < 86400) return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+  return fmt::format("{}d{:02}h", s / 86400, s / 3600 % 24);
+}
+
+void StepTimes::add(double milliseconds) {
+  times_[count_ % kWindow] = milliseconds;
+  ++count_;
+}
+
+double StepTimes::median() const {
+  if (count_ == 0) return 0;
+  auto sorted = times_;
+  const auto used = static_cast<std::ptrdiff_t>(std::min(count_, kWindow));
+  const auto middle = sorted.begin() + used / 2;
+  std::nth_element(sorted.begin(), middle, sorted.begin() + used);
+  if (used % 2 != 0) return *middle;
+  return (*middle + *std::max_element(sorted.begin(), middle)) / 2;
+}
+
+MetricsWriter::MetricsWriter(const MetricsOptions& options)
+    : options_(options), bar_(ProgressBar::where_shown()) {
+  if (options.resumed_step > 0) bytes_ = bytes_through(options.path, options.resumed_step);
+  file_ = ::open(options.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0 || ::ftruncate(file_, bytes_) != 0)
+    fail_run("cannot write {}: {}", options.path, std::strerror(errno));
+}
+
+MetricsWriter::~MetricsWriter() {
+  clear_progress();
+  if (file_ >= 0) ::close(file_);
+}
+
+void MetricsWriter::step(const StepMetrics& metrics) {
+  append(to_json(metrics));
+  times_.add(metrics.step_ms);
+  if (options_.steps_per_print > 0 && metrics.step % options_.steps_per_print == 0) {
+    clear_progress();
+    log::info("{}", log_line(metrics));
+  }
+  const int64_t left = std::max<int64_t>(options_.steps - metrics.step, 0);
+  draw_progress(metrics.step,
+                fmt::format("loss {} eta {}", number_text(metrics.loss, ".4f"),
+                            duration_text(static_cast<double>(left) * times_.median() / 1e3)));
+}
+
+void MetricsWriter::validation(int64_t step, double val_loss) {
+  append(validation_json(step, val_loss));
+  clear_progress();
+  log::info("step {}: validation loss {}", step, number_text(val_loss, ".4f"));
+}
+
+void MetricsWriter::validating(int64_t step, int64_t done, int64_t all) {
+  draw_progress(step, fmt::format("validation {}/{}", done, all));
+}
+
+void MetricsWriter::append(std::string_view line) {
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t written = ::write(file_, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int reason = errno;
+      // Half a line must not stay; the error to report is the one that came first.
+      if (::ftruncate(file_, bytes_) != 0) errno = reason;
+      fail_run("cannot write {}: {}", options_.path, std::strerror(reason));
+    }
+    done += static_cast<size_t>(written);
+  }
+  bytes_ += static_cast<int64_t>(line.size());
+}
+
+void MetricsWriter::draw_progress(int64_t step, const std::string& what) {
+  if (!bar_ || !bar_->due()) return;
+  const double part =
+      options_.steps > 0 ? static_cast<double>(step) / static_cast<double>(options_.steps) : 1;
+  bar_->draw(part, fmt::format("{}/{} {}", step, options_.steps, what));
+}
+
+void MetricsWriter::clear_progress() {
+  if (bar_) bar_->clear();
+}
+
+}  // namespace dstrain

@@ -1,0 +1,206 @@
+#include "runtime/engine/run/model_state.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/simd/init_weights.h"
+#include "runtime/core/error.h"
+#include "runtime/core/philox.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::array<std::string_view, 7> kScalarNames = {
+    "step",       "applied_steps", "first_sample",    "loss_scale",
+    "hysteresis", "last_overflow", "scaler_iteration"};
+
+}  // namespace
+
+void TrainerScalars::store(const StepState& s) {
+  values = {static_cast<double>(s.step),
+            static_cast<double>(s.applied_steps),
+            static_cast<double>(s.first_sample),
+            s.next_loss_scale,
+            static_cast<double>(s.hysteresis),
+            static_cast<double>(s.last_overflow),
+            static_cast<double>(s.scaler_iteration)};
+}
+
+void TrainerScalars::load(StepState& s) const {
+  s.step = static_cast<int64_t>(values[0]);
+  s.applied_steps = static_cast<int64_t>(values[1]);
+  s.first_sample = static_cast<int64_t>(values[2]);
+  s.next_loss_scale = static_cast<float>(values[3]);
+  s.hysteresis = static_cast<int32_t>(values[4]);
+  s.last_overflow = static_cast<int64_t>(values[5]);
+  s.scaler_iteration = static_cast<int64_t>(values[6]);
+}
+
+void TrainerScalars::add_to(StateRegister& registered) {
+  for (size_t i = 0; i < values.size(); ++i)
+    registered.push_back({.name = "trainer",
+                          .slot = std::string(kScalarNames[i]),
+                          .global_shape = {1},
+                          .dtype = DType::f64,
+                          .local = {&values[i], {1}, DType::f64}});
+}
+
+std::string_view ModelState::master_name() const {
+  return plan_.program.dtype == DType::f32 ? "params" : "master";
+}
+
+ModelState::Piece ModelState::piece(std::string_view unit_buffer, const Parameter& p) const {
+  const Program& program = plan_.program;
+  const Unit& unit = program.units[static_cast<size_t>(p.unit)];
+  const BufferId id = program.find(fmt::format("{}:{}", unit_buffer, unit.name));
+  if (id == kNone) return {};
+  const Range held = range_of(program.at(id), unit, plan_.place);
+  const int64_t begin = std::max(held.begin, p.offset);
+  const int64_t end = std::min(held.end, p.offset + p.shape.elements());
+  if (begin >= end) return {};
+  Tensor t = arenas_.tensor(plan_, id);
+  t.data = static_cast<std::byte*>(t.data) + (begin - held.begin) * size_of(t.dtype);
+  t.shape = {end - begin};
+  return {begin - p.offset, t};
+}
+
+void ModelState::initialize(uint64_t seed) const {
+  for (const Parameter& p : plan_.program.parameters) {
+    const Piece held = master(p);
+    const int64_t first = held.begin;
+    const Tensor& t = held.values;
+    if (!t) continue;
+    const PhiloxKey key = stream_key(seed, hash_name(p.name));
+    on_host(arenas_.device(), t, HostAccess::write, [&](int64_t at, const Tensor& values) {
+      auto* const v = values.as<float>();
+      const int64_t n = values.elements();
+      switch (p.init) {
+        case Init::zeros:
+          std::fill_n(v, n, 0.0f);
+          break;
+        case Init::ones:
+          std::fill_n(v, n, 1.0f);
+          break;
+        case Init::normal:
+          fill_normal(v, first + at, n, p.init_scale, key, threads_);
+          break;
+        case Init::uniform:
+          fill_uniform(v, first + at, n, p.init_scale, key, threads_);
+          break;
+      }
+    });
+  }
+  publish_masters();
+}
+
+void ModelState::publish_masters() const {
+  if (plan_.program.dtype == DType::f32) return;
+  for (const Unit& unit : plan_.program.units) publish(unit);
+}
+
+void ModelState::publish(const Unit& unit) const {
+  const Program& program = plan_.program;
+  const BufferId master_id = program.find("master:" + unit.name);
+  const BufferId params_id = program.find("params:" + unit.name);
+  const Range from = range_of(program.at(master_id), unit, plan_.place);
+  const Range to = range_of(program.at(params_id), unit, plan_.place);
+  const DType dtype = program.dtype;
+  const Tensor params = arenas_.tensor(plan_, params_id);
+  Tensor mine{static_cast<std::byte*>(params.data) + (from.begin - to.begin) * size_of(dtype),
+              {from.size()},
+              dtype};
+  Device& device = arenas_.device();
+  const auto round = [&](const Tensor& masters, const Tensor& narrow) {
+    const auto* values = masters.as<const float>();
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (int64_t i = 0; i < masters.elements(); ++i) {
+      if (dtype == DType::bf16)
+        narrow.as<bf16>()[i] = to_bf16(values[i]);
+      else
+        narrow.as<f16>()[i] = to_f16(values[i]);
+    }
+  };
+  on_host(device, arenas_.tensor(plan_, master_id), HostAccess::read,
+          [&](int64_t at, const Tensor& masters) {
+            const Tensor part{mine.as<std::byte>() + at * size_of(dtype), masters.shape, dtype};
+            on_host(device, part, HostAccess::write,
+                    [&](int64_t, const Tensor& narrow) { round(masters, narrow); });
+          });
+  if (from.size() < to.size()) comm_.all_gather(mine, params).wait();
+}
+
+void ModelState::append(std::string_view unit_buffer, std::string_view slot,
+                        StateRegister& list) const {
+  for (const Parameter& p : plan_.program.parameters) {
+    const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
+    const BufferId id = plan_.program.find(fmt::format("{}:{}", unit_buffer, unit.name));
+    if (id == kNone) continue;
+    const bool whole = plan_.program.at(id).shape.elements() == unit.elements;
+    const auto [begin, values] = piece(unit_buffer, p);
+    list.push_back({.name = p.name,
+                    .slot = std::string(slot),
+                    .global_shape = p.shape,
+                    .begin = begin,
+                    .local = values ? values : Tensor{nullptr, {0}, DType::f32},
+                    .owner = !whole || plan_.place.rank == 0,
+                    .device = arenas_.device().is_host() ? nullptr : &arenas_.device()});
+  }
+}
+
+StateRegister ModelState::weights() const {
+  StateRegister list;
+  append(master_name(), "master", list);
+  return list;
+}
+
+StateRegister ModelState::everything() const {
+  StateRegister list = weights();
+  for (const std::string_view slot : {"exp_avg", "exp_avg_sq", "momentum"})
+    append(slot, slot, list);
+  return list;
+}
+
+void ModelState::collect_weights(
+    const std::function<void(const Parameter&, int64_t, const Tensor&)>& take) const {
+  constexpr int64_t kBufferElements = int64_t{1} << 22;
+  const Program& program = plan_.program;
+  const bool root = plan_.place.rank == 0;
+  const auto ranks = static_cast<int64_t>(plan_.place.ranks);
+  // Hands out what elements [begin, begin + values.elements()) of the unit are.
+  const auto hand_out = [&](const Unit& unit, int64_t begin, const Tensor& values) {
+    for (const int index : unit.parameters) {
+      const Parameter& p = program.parameters[static_cast<size_t>(index)];
+      const int64_t from = std::max(begin, p.offset);
+      const int64_t to = std::min(begin + values.elements(), p.offset + p.shape.elements());
+      if (from < to)
+        take(p, from - p.offset, {values.as<float>() + (from - begin), {to - from}, DType::f32});
+    }
+  };
+  Device& device = arenas_.device();
+  Memory buffer;
+  for (const Unit& unit : program.units) {
+    const BufferId id = program.find(fmt::format("{}:{}", master_name(), unit.name));
+    const Tensor held = arenas_.tensor(plan_, id);
+    if (held.elements() == unit.elements) {
+      if (root)
+        on_host(device, held, HostAccess::read,
+                [&](int64_t at, const Tensor& values) { hand_out(unit, at, values); });
+      continue;
+    }
+    const int64_t slice = held.elements(), window = std::min(slice, kBufferElements / ranks);
+    if (buffer.bytes() < window * ranks * size_of(DType::f32))
+      buffer = device.allocate(window * ranks * size_of(DType::f32), "weights on their way");
+    for (int64_t at = 0; at < slice; at += window) {
+      const int64_t n = std::min(window, slice - at);
+      const auto gathered = [&](int64_t r, int64_t count) {
+        return Tensor{reinterpret_cast<float*>(buffer.data()) + r * n, {count}, DType::f32};
+      };
+      comm_.all_gather({held.as<float>() + at, {n}, DType::f32}, gathered(0, n * ranks)).wait();
+      for (int64_t r = 0; root && r < ranks; ++r)
+        on_host(device, gathered(r, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
+          hand_out(unit, r * slice + at + first, values);
+        });
+    }
+  }
+}
+
+}  // namespace dstrain

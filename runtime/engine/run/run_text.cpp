@@ -1,0 +1,87 @@
+#include "runtime/engine/run/run_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "runtime/engine/run/metrics.h"
+#include "runtime/ir/rule.h"
+
+namespace dstrain {
+namespace {
+
+// Floating-point operations a second of a CPU thread in matrix products: what a laptop's core reaches.
+constexpr double kUsualRate = 5e10;
+constexpr double kWorthSaying = 10;  // seconds
+
+std::string count_text(double n) {
+  for (const auto& [unit, mark] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (n >= unit) return fmt::format("{:.3g}{}", n / unit, mark);
+  return fmt::format("{:.0f}", n);
+}
+
+double parameters_of(const Program& program) {
+  double sum = 0;
+  for (const Parameter& p : program.parameters) sum += static_cast<double>(p.shape.elements());
+  return sum;
+}
+
+// Of one rank in one step.
+double operations_of(const Plan& plan) {
+  double sum = 0;
+  for (const Issue& issue : plan.order)
+    sum += cost_of(plan.program, plan.program.instructions[static_cast<size_t>(issue.instruction)])
+               .flops;
+  return sum;
+}
+
+std::string beginning(const Job& job, int64_t done) {
+  if (!job.resume.empty())
+    return done < job.steps
+               ? fmt::format("steps {} to {}, resumed after step {}", done + 1, job.steps, done)
+               : fmt::format("no step left: resumed after step {} of {}", done, job.steps);
+  const std::string weights =
+      job.init_weights.empty() ? "fresh weights" : "the weights in " + job.init_weights;
+  if (job.steps == 0) return "no step: writes " + weights;
+  return fmt::format("{} step{} from {}", job.steps, job.steps == 1 ? "" : "s", weights);
+}
+
+std::string loss_text(double loss) {
+  return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "not a finite number";
+}
+
+}  // namespace
+
+std::string first_line(const Job& job, const Plan& train, int64_t done, int threads) {
+  const BatchConfig& b = job.batch;
+  std::string line = fmt::format(
+      "{} of {} parameters, {}, ZeRO stage {}, {} rank{}; batch {} = micro-batch {} x accumulation "
+      "{} x {} rank{}; {}",
+      job.model.kind == ModelKind::gptlite ? "GPT-lite" : "benchmark model",
+      count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage, job.ranks,
+      job.ranks == 1 ? "" : "s", b.train_batch, b.micro_batch, b.accumulation, job.ranks,
+      job.ranks == 1 ? "" : "s", beginning(job, done));
+  if (job.device != "cpu" || done >= job.steps) return line;
+  const double operations = operations_of(train);
+  const double seconds = operations / (kUsualRate * threads);
+  if (seconds > kWorthSaying)
+    line += fmt::format("; a step is {} operations a rank, very roughly {}", count_text(operations),
+                        duration_text(seconds));
+  return line;
+}
+
+std::string last_line(const Job& job, const RunEnd& end) {
+  const int64_t now = end.first_step + end.steps;
+  std::string line = end.stopped      ? fmt::format("stopped after step {} of {}", now, job.steps)
+                     : end.steps == 0 ? "done: no step"
+                                      : fmt::format("done: step {} of {}", now, job.steps);
+  line += fmt::format(", {}", duration_text(end.seconds));
+  if (end.loss) line += fmt::format("; loss {}", loss_text(*end.loss));
+  if (end.validation_loss)
+    line += fmt::format("; validation loss {}", loss_text(*end.validation_loss));
+  line += fmt::format("; results in {}", job.output);
+  if (end.stopped) line += fmt::format("; --resume {} goes on", job.output);
+  return line;
+}
+
+}  // namespace dstrain

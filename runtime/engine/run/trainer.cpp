@@ -1,0 +1,241 @@
+#include "runtime/engine/run/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/comm/devices/device_comm.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/core/text.h"
+#include "runtime/engine/fit.h"
+#include "runtime/engine/run/resume.h"
+#include "runtime/engine/run/run_text.h"
+#include "runtime/optim/adam_corrections.h"
+#include "runtime/optim/loss_scaler.h"
+#include "runtime/optim/lr_schedule.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/weights.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kTracedSteps = 6;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The largest value of any rank.
+double max_over_ranks(Communicator& comm, double mine) {
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  return *std::max_element(all.begin(), all.end());
+}
+
+// Tells the slot the names of a plan's instructions, `prefix` before each; returns where they begin.
+int64_t add_names(RankSlot* slot, const Plan& plan, const std::string& prefix) {
+  if (slot == nullptr) return 0;
+  std::vector<std::string> names;
+  for (const Instruction& op : plan.program.instructions)
+    names.push_back(fmt::format("{}{} {}", prefix, name_of(op.op),
+                                plan.program.groups[static_cast<size_t>(op.group)]));
+  return slot->add_names(names);
+}
+
+// "cpu with amx"; "cuda on NVIDIA H200".
+std::string device_text(const Backend& backend) {
+  const std::string kernels = backend.library->description();
+  if (backend.device->kind() != DeviceKind::cuda) return kernels;
+  return fmt::format("{} on {}", kernels, backend.device->name());
+}
+
+RankPlan plan_that_fits(const Job& job, const Backend& backend, Communicator& host, int threads) {
+  RankPlan plans = make_rank_plan(job, {host.rank(), host.size()}, *backend.library, threads);
+  const int gpus = std::max(cuda_devices(), 1);
+  check_device_memory(job, plans.memory, *backend.device,
+                      (ranks_on_this_host_from_environment() + gpus - 1) / gpus, host);
+  return plans;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx)
+    : Trainer(job, dataset, ctx, make_backend(job.device, ctx.gpu)) {}
+
+Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backend backend)
+    : job_(job),
+      dataset_(dataset),
+      ctx_(ctx),
+      backend_(std::move(backend)),
+      device_comm_(make_device_communicator(*ctx.comm, *backend_.device)),
+      comm_(device_comm_ ? *device_comm_ : *ctx.comm),
+      plans_(plan_that_fits(job, backend_, *ctx.comm, ctx.threads)),
+      arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
+      model_(plans_.train, arenas_, comm_, ctx.threads),
+      train_(plans_.train, arenas_, backend_, job, comm_, ctx.slot,
+             add_names(ctx.slot, plans_.train, "")) {
+  if (job.eval_interval > 0)
+    validate_.emplace(plans_.validate, arenas_, backend_, job, comm_, ctx.slot,
+                      add_names(ctx.slot, plans_.validate, "validation's "));
+  if (root())
+    log::info("{}, {} rank{} of {} thread{}, {} a rank", device_text(backend_), job.ranks,
+              job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",
+              bytes_text(static_cast<double>(plans_.memory.total())));
+  peak_bytes_ =
+      static_cast<int64_t>(max_over_ranks(*ctx.comm, static_cast<double>(plans_.memory.total())));
+  state_.seed = job.seed;
+  init_loss_scale(state_, job.loss_scale);
+}
+
+void Trainer::load() {
+  if (!job_.resume.empty()) {
+    take_checkpoint();
+  } else if (!job_.init_weights.empty()) {
+    load_weights(job_.init_weights, model_.weights());
+    model_.publish_masters();
+  } else {
+    model_.initialize(job_.seed);
+  }
+}
+
+void Trainer::take_checkpoint() {
+  StateRegister everything = model_.everything();
+  TrainerScalars scalars;
+  scalars.add_to(everything);
+  resumed_ = load_checkpoint(job_.resume, everything, *ctx_.comm, [this](const CheckpointInfo& c) {
+    if (root()) changes_since(c, job_, facts());
+  });
+  scalars.load(state_);
+  next_sample_ = samples_before(resumed_->label, job_);
+  model_.publish_masters();
+  if (!root()) return;
+  log::info("{}", resume_line(*resumed_));
+  for (const std::string& line : passed_over_lines(*resumed_)) log::warn("{}", line);
+}
+
+void Trainer::prepare_state() {
+  StepState& s = state_;
+  ++s.step;
+  s.first_sample = next_sample_;
+  next_sample_ += job_.batch.train_batch;
+  s.loss_scale = s.next_loss_scale;
+  s.stop = ctx_.stop_signal && ctx_.stop_signal() != 0 ? 1 : 0;
+  const Rate rate = rate_at(job_.schedule, job_.optimizer, s.applied_steps);
+  s.lr = static_cast<float>(rate.lr);
+  s.beta1 = rate.beta1;
+  s.beta2 = rate.beta2;
+  const AdamCorrections corrections = adam_corrections(job_.optimizer, rate, s.applied_steps);
+  s.bias_correction1 = corrections.first;
+  s.bias_correction2 = corrections.second;
+}
+
+void Trainer::step() {
+  prepare_state();
+  if (ctx_.slot) ctx_.slot->begin_step(state_.step);
+  StepContext context{.state = &state_, .batch = batch_at(state_.first_sample)};
+  if (state_.step < job_.steps) context.next = batch_at(next_sample_);
+  if (!job_.trace.empty() && traces_.size() < kTracedSteps) {
+    traces_.emplace_back().step = state_.step;
+    traces_.back().prepare(plans_.train);
+    context.trace = &traces_.back();
+  }
+  train_.run(context);
+  if (ctx_.slot) ctx_.slot->leave_instruction();
+  if (!state_.skip) ++state_.applied_steps;
+  // The signal itself is known where it arrived; elsewhere any number says that the run stops.
+  if (state_.stop) stop_signal_ = -1;
+}
+
+bool Trainer::ends_epoch() const {
+  const int64_t samples = dataset_.samples(Split::train);
+  return next_sample_ / samples != state_.first_sample / samples;
+}
+
+RunOutcome Trainer::run() {
+  const auto due = [this](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
+  const auto begin = Clock::now();
+  const int64_t first_step = state_.step;
+  if (root()) log::info("{}", first_line(job_, plans_.train, first_step, ctx_.threads));
+  open_output();
+  if (metrics_) metrics_->begin();
+  while (state_.step < job_.steps && stop_signal_ == 0) {
+    const auto start = Clock::now();
+    const int64_t sent = comm_.wire_bytes();
+    step();
+    record(seconds_since(start), comm_.wire_bytes() - sent);
+    const bool last = state_.step == job_.steps;
+    if (validate_ && (due(job_.eval_interval) || last)) validate();
+    const bool saves = due(job_.save_interval) || stop_signal_ != 0;
+    if (last || saves || ends_epoch()) dataset_.check_unchanged();
+    if (saves) save_checkpoint();
+  }
+  write_weights();
+  if (!job_.trace.empty()) write_traces();
+  if (stop_signal_ != 0)
+    stop_signal_ =
+        static_cast<int>(max_over_ranks(*ctx_.comm, ctx_.stop_signal ? ctx_.stop_signal() : 0));
+  say_end(first_step, seconds_since(begin));
+  return {.steps = state_.step, .stop_signal = stop_signal_};
+}
+
+void Trainer::say_end(int64_t first_step, double seconds) const {
+  if (!root()) return;
+  log::info("{}", last_line(job_, {.first_step = first_step,
+                                   .steps = state_.step - first_step,
+                                   .stopped = stop_signal_ != 0,
+                                   .seconds = seconds,
+                                   .loss = loss_,
+                                   .validation_loss = validation_loss_}));
+}
+
+void Trainer::record(double seconds, int64_t comm_bytes) {
+  if (!metrics_) return;
+  const StepState& s = state_;
+  loss_ = s.loss_sum / static_cast<double>(s.targets);
+  metrics_->step({.step = s.step,
+                  .loss = *loss_,
+                  .lr = s.lr,
+                  .grad_norm = s.grad_norm,
+                  .loss_scale = s.loss_scale,
+                  .skipped = s.skip != 0,
+                  .tokens = s.targets,
+                  .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
+                  .step_ms = seconds * 1e3,
+                  .peak_bytes = peak_bytes_,
+                  .comm_bytes = comm_bytes});
+}
+
+void Trainer::validate() {
+  const Plan& plan = plans_.validate;
+  Communicator& comm = comm_;
+  const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
+  const int64_t micro = job_.batch.micro_batch;
+  StepState state = state_;
+  // The sums of all batches are added in the order of the samples, so that the number of ranks does not
+  // show.
+  double loss = 0, targets = 0;
+  std::vector<double> all(2 * static_cast<size_t>(comm.size()));
+  for (int64_t first = 0; first < samples; first += micro * comm.size()) {
+    std::array<double, 2> mine{};  // loss, targets
+    // A rank whose batch has no sample left runs where others need it to gather parameters.
+    if (first + comm.rank() * micro < samples || count_collectives(plan) > 0) {
+      StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
+      validate_->run(context);
+      mine = {first_value<double>(*backend_.device, arenas_.tensor(plan, plan.program.loss)),
+              static_cast<double>(state.targets)};
+    }
+    comm.gather_values(mine, all);
+    for (size_t i = 0; i < all.size(); i += 2) {
+      loss += all[i];
+      targets += all[i + 1];
+    }
+    if (metrics_) metrics_->validating(state_.step, first, samples);
+  }
+  if (ctx_.slot) ctx_.slot->leave_instruction();
+  validation_loss_ = loss / targets;
+  if (metrics_) metrics_->validation(state_.step, *validation_loss_);
+}
+
+}  // namespace dstrain

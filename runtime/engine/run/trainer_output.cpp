@@ -1,0 +1,123 @@
+// The trainer's files: what a run leaves in its output directory.
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/engine/run/resume.h"
+#include "runtime/engine/run/trainer.h"
+#include "runtime/storage/atomic_file.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/collective.h"
+#include "runtime/storage/free_space.h"
+#include "runtime/storage/weights.h"
+
+namespace dstrain {
+
+void Trainer::open_output() {
+  const int64_t bytes =
+      job_.save_interval > 0 ? checkpoint_bytes(model_.everything(), *ctx_.comm) : 0;
+  ctx_.comm->barrier();  // nothing of an earlier run goes before all ranks can start
+  together(*ctx_.comm, "open the output directory", [&] {
+    if (!root()) return;
+    make_directory(job_.output);
+    check_space(bytes);
+    begin_line();
+    write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
+    if (job_.model.kind == ModelKind::gptlite)
+      write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
+    metrics_.emplace(MetricsOptions{.path = job_.output + "/metrics.jsonl",
+                                    .steps = job_.steps,
+                                    .steps_per_print = job_.steps_per_print,
+                                    .resumed_step = resumed_here() ? state_.step : 0});
+  });
+}
+
+// One checkpoint and the weights must find room, or the work of the first steps would be lost.
+void Trainer::check_space(int64_t checkpoint) const {
+  int64_t weights = 0;
+  for (const StateEntry& w : model_.weights())
+    weights += w.global_shape.elements() * size_of(DType::f32);
+  const std::string lack =
+      lack_of_space(checkpoint > 0 ? "a checkpoint with the weights" : "the file of the weights",
+                    checkpoint + weights, free_bytes(job_.output), job_.output);
+  if (!lack.empty())
+    fail_user("{}: make room there, or name another directory with --output", lack);
+}
+
+bool Trainer::resumed_here() const {
+  if (!resumed_) return false;
+  std::error_code error;
+  const std::filesystem::path root = std::filesystem::path(resumed_->dir + "/").parent_path();
+  return std::filesystem::equivalent(root.parent_path(), job_.output + "/checkpoints", error) &&
+         !error;
+}
+
+const RunFacts& Trainer::facts() {
+  if (facts_.empty()) facts_ = run_facts(job_, dataset_);
+  return facts_;
+}
+
+// The output directory's checkpoints become those of this run's line; what is not of it goes aside.
+void Trainer::begin_line() {
+  line_ = resumed_ ? branch_of(resumed_->label.line, state_.step, ctx_.job) : new_lineage(ctx_.job);
+  if (job_.overwrite && !resumed_here()) remove_checkpoints(job_.output);
+  const std::vector<std::string> aside =
+      continue_line(job_.output, line_, state_.step, resumed_ ? resumed_->dir : "");
+  if (!aside.empty())
+    log::info("set aside, as this run does not go on from {}: {}{}",
+              aside.size() == 1 ? "it" : "them", aside.front(),
+              aside.size() == 1 ? "" : fmt::format(" and {} more", aside.size() - 1));
+}
+
+void Trainer::save_checkpoint() {
+  if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
+  StateRegister everything = model_.everything();
+  TrainerScalars scalars;
+  scalars.store(state_);
+  scalars.add_to(everything);
+  CheckpointLabel label{.step = state_.step, .samples = next_sample_, .line = line_};
+  if (root()) label.facts = kept_facts(facts());
+  dstrain::save_checkpoint(job_.output, label, everything, *ctx_.comm);
+  if (root()) remove_old();
+  if (ctx_.slot) ctx_.slot->set_state(RankState::running);
+}
+
+// What cannot be removed only takes room: the run goes on.
+void Trainer::remove_old() const {
+  try {
+    remove_old_checkpoints(job_.output, line_, job_.keep_last, job_.keep_every);
+  } catch (const RunError& e) {
+    log::warn("dstrain.keep_last: {}", e.what());
+  }
+}
+
+void Trainer::write_weights() {
+  if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
+  std::optional<WeightsWriter> writer;
+  if (root()) writer.emplace(job_.output + "/model.safetensors", model_.weights());
+  model_.collect_weights([&](const Parameter& p, int64_t begin, const Tensor& values) {
+    writer->write(p.name, begin, values);
+  });
+  if (writer) writer->finish();
+}
+
+void Trainer::write_traces() {
+  write_trace(job_.trace, plans_.train, traces_, *ctx_.comm);
+  if (!root() || traces_.size() < 2) return;
+  StepSplit sum;  // without the first step, which is not like the others
+  for (size_t i = 1; i < traces_.size(); ++i) {
+    const StepSplit split = split_of(plans_.train, traces_[i]);
+    sum.compute += split.compute;
+    sum.exposed_comm += split.exposed_comm;
+    sum.other += split.other;
+  }
+  const double percent = 100 / (sum.compute + sum.exposed_comm + sum.other);
+  log::info(
+      "trace of {} steps in {}: compute {:.1f} %, exposed communication {:.1f} %, other {:.1f} %",
+      traces_.size() - 1, job_.trace, percent * sum.compute, percent * sum.exposed_comm,
+      percent * sum.other);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,29 @@
+#include "runtime/engine/step/arenas.h"
+
+namespace dstrain {
+
+Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads)
+    : device_(device) {
+  const auto& bytes = table.region_bytes;
+  regions_[static_cast<size_t>(Region::persistent)] =
+      device.allocate(bytes[static_cast<size_t>(Region::persistent)], "parameters and their state");
+  regions_[static_cast<size_t>(Region::transient)] =
+      device.allocate(bytes[static_cast<size_t>(Region::transient)], "activations and workspaces");
+  regions_[static_cast<size_t>(Region::registered)] =
+      comm.allocate(bytes[static_cast<size_t>(Region::registered)], "gradients that peers read");
+  for (const Memory& region : regions_) device.populate(region, threads);
+}
+
+Tensor Arenas::tensor(const Plan& plan, BufferId id, int micro) const {
+  const Buffer& buffer = plan.program.at(id);
+  const Address& address = plan.address[static_cast<size_t>(id)];
+  return {at(address) + micro * address.micro_stride, buffer.shape, buffer.dtype};
+}
+
+int64_t Arenas::reserved_bytes() const {
+  int64_t total = 0;
+  for (const Memory& m : regions_) total += m.bytes();
+  return total;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,333 @@
+#include "runtime/engine/step/executor.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <exception>
+
+#include "runtime/core/error.h"
+#include "runtime/core/text.h"
+#include "runtime/optim/loss_scaler.h"
+#include "runtime/plan/kernel_spec.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kMostOperands = 8;
+constexpr int64_t kFinishValues = 3;  // of a rank: square sum, loss, stop
+
+bool begins_on_host(OpKind op) {
+  return op == OpKind::load_batch || op == OpKind::reduce_counts;
+}
+
+float value_at(const Tensor& t, int64_t i) {
+  if (t.dtype == DType::bf16) return to_float(t.as<const bf16>()[i]);
+  if (t.dtype == DType::f16) return to_float(t.as<const f16>()[i]);
+  return t.as<const float>()[i];
+}
+
+}  // namespace
+
+Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
+                   Communicator& comm, RankSlot* slot, int64_t first_name)
+    : plan_(plan),
+      arenas_(arenas),
+      backend_(backend),
+      job_(job),
+      comm_(comm),
+      slot_(slot),
+      first_name_(first_name),
+      feed_(plan, arenas, backend),
+      device_state_(backend) {
+  const auto ranks = static_cast<size_t>(comm.size());
+  gathered_.resize(kFinishValues * ranks);
+  sums_.resize(plan.program.units.size());
+  for (size_t i = 0; i < plan.program.instructions.size(); ++i)
+    bind(plan.program.instructions[i], i);
+  while (body_ < plan.order.size() && begins_on_host(op_of(plan.order[body_]))) ++body_;
+  for (size_t i = body_; i < plan.order.size(); ++i)
+    check(!begins_on_host(op_of(plan.order[i])), "{} is not at the beginning of the step",
+          name_of(op_of(plan.order[i])));
+  collectives_ = count_collectives(plan);
+  for (const Issue& issue : plan.order)
+    if (is_collective(op_of(issue))) collective_instructions_.push_back(issue.instruction);
+  const bool own_thread = job.overlap_comm && comm.size() > 1 && collectives_ > 0 &&
+                          (plan.threads > 1 || !backend.device->is_host());
+  if (own_thread) comm.set_threads(1);
+  queue_ = make_comm_queue(comm, backend, static_cast<size_t>(collectives_), own_thread);
+  if (comm.size() == 1 || comm.on_stream())
+    finish_ =
+        backend.library->make_finish({.clip = job.gradient_clipping, .loss_scale = job.loss_scale});
+  if (finish_) {
+    const int64_t mine = kFinishValues * static_cast<int64_t>(sizeof(double));
+    finish_memory_ = backend.device->allocate(mine * (1 + comm.size()), "the end of a step");
+    finish_all_ = {finish_memory_.data(), {comm.size(), kFinishValues}, DType::f64};
+    finish_mine_ = {finish_memory_.data() + (comm.size() > 1 ? mine * comm.size() : 0),
+                    {kFinishValues},
+                    DType::f64};
+  }
+  settle_graph();
+}
+
+Executor::~Executor() {
+  if (std::uncaught_exceptions() > 0 && comm_.on_stream()) comm_.on_stream()->abandon();
+  try {
+    backend_.copies->synchronize();
+    backend_.compute->synchronize();
+  } catch (
+      ...) {  // a stream that failed runs nothing any more, and run() has thrown what it failed with
+  }
+}
+
+void Executor::wait_for(int32_t collectives) const {
+  if (slot_ && collectives > 0)
+    slot_->awaited.store(
+        first_name_ + collective_instructions_[static_cast<size_t>(collectives - 1)],
+        std::memory_order_relaxed);
+  queue_->wait(collectives);
+  if (slot_) slot_->awaited.store(-1, std::memory_order_relaxed);
+}
+
+void Executor::bind(const Instruction& op, size_t index) {
+  Bound bound;
+  bound.first = operands_.size();
+  bound.reads = op.reads.size();
+  bound.writes = op.writes.size();
+  check(bound.reads <= kMostOperands && bound.writes <= kMostOperands, "{} has too many operands",
+        name_of(op.op));
+  for (const auto* list : {&op.reads, &op.writes})
+    for (BufferId id : *list)
+      operands_.push_back(id == kNone
+                              ? Operand{}
+                              : Operand{arenas_.tensor(plan_, id),
+                                        plan_.address[static_cast<size_t>(id)].micro_stride});
+  if (has_kernel(op.op)) {
+    bound.kernel = backend_.library->make(SpecStorage(plan_.program, op, plan_.threads).get());
+    if (plan_.workspace_bytes[index] > 0)
+      bound.workspace = {
+          arenas_.at(plan_.workspace[index]), {plan_.workspace_bytes[index]}, DType::u8};
+  }
+  bound_.push_back(std::move(bound));
+}
+
+void Executor::settle_graph() {
+  if (job_.graph == GraphMode::off) return;
+  std::string reason;
+  if (backend_.device->is_host())
+    reason = "the CPU has no graphs";
+  else if (comm_.size() > 1 && !comm_.on_stream())
+    reason =
+        "gradients travel through the host: it needs one rank, or a GPU for each rank and NCCL";
+  else if (!finish_)
+    reason = fmt::format("{} ends a step on the host", backend_.library->description());
+  use_graph_ = reason.empty();
+  if (job_.graph == GraphMode::on && !use_graph_)
+    fail_user("dstrain.cuda_graph is on, and a step cannot be a graph: {}; use auto", reason);
+}
+
+void Executor::run(StepContext& context) {
+  const bool timed = !context.seconds.empty() || context.trace;
+  const int64_t begin = timed ? monotonic_ns() : 0;
+  run_issues(0, body_, context);
+  device_state_.upload(*context.state);
+  if (!use_graph_ || timed || !warm_)
+    run_issues(body_, plan_.order.size(), context);
+  else
+    run_body(context);
+  if (context.next.dataset) feed_.read_ahead(context.next);
+  const int64_t before = context.trace ? monotonic_ns() : 0;
+  wait_for(collectives_);
+  if (context.trace) context.trace->waits[plan_.order.size()] = {before, monotonic_ns()};
+  device_state_.download(*context.state);
+  if (context.trace) record(*context.trace, begin);
+  queue_->restart();
+  warm_ = true;
+  if (finish_) check_finish(*context.state);
+}
+
+void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
+  const bool timed = !context.seconds.empty() || context.trace;
+  for (size_t i = begin; i < end; ++i) {
+    const Issue& issue = plan_.order[i];
+    const auto index = static_cast<size_t>(issue.instruction);
+    if (slot_) slot_->publish(first_name_ + issue.instruction);
+    queue_->poll();
+    const int64_t start = context.trace ? monotonic_ns() : 0;
+    wait_for(plan_.waits[i]);
+    const int64_t before = timed ? monotonic_ns() : 0;
+    if (context.trace) context.trace->waits[i] = {start, before};
+    run_one(bound_[index], issue, context);
+    if (!timed) continue;
+    backend_.compute->synchronize();
+    const int64_t after = monotonic_ns();
+    if (context.trace) context.trace->issues[i] = {before, after};
+    if (!context.seconds.empty())
+      context.seconds[index] += static_cast<double>(after - before) * 1e-9;
+  }
+}
+
+// The body as a graph, captured where it is not yet.
+void Executor::run_body(StepContext& context) {
+  if (!graph_) {
+    check(backend_.compute->begin_capture(), "{} has no graphs", backend_.device->name());
+    run_issues(body_, plan_.order.size(), context);
+    wait_for(collectives_);
+    graph_ = backend_.compute->end_capture();
+  }
+  if (slot_ && body_ < plan_.order.size())
+    slot_->publish(first_name_ + plan_.order[body_].instruction);
+  graph_->launch(*backend_.compute);
+}
+
+void Executor::record(StepTrace& trace, int64_t begin_ns) const {
+  trace.whole = {begin_ns, monotonic_ns()};
+  size_t next = 0;
+  for (size_t i = 0; i < plan_.order.size(); ++i)
+    if (is_collective(op_of(plan_.order[i]))) trace.issues[i] = queue_->times(next++);
+}
+
+void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) {
+  switch (op_of(issue)) {
+    case OpKind::load_batch:
+      return load_batch(context);
+    case OpKind::zero: {
+      const Tensor t = operand(bound, 0, issue.micro);
+      return backend_.compute->zero(t.data, t.bytes());
+    }
+    case OpKind::reduce_counts:
+      return reduce_counts(context);
+    case OpKind::all_reduce:
+    case OpKind::reduce_scatter:
+    case OpKind::all_gather:
+      return queue_->post(op_of(issue), operand(bound, 0, issue.micro),
+                          operand(bound, 1, issue.micro));
+    case OpKind::finish_gradients:
+      return finish_gradients(bound, context);
+    default:
+      return run_kernel(bound, issue, context);
+  }
+}
+
+Tensor Executor::operand(const Bound& bound, size_t i, int micro) const {
+  const Operand& o = operands_[bound.first + i];
+  Tensor t = o.tensor;
+  if (t) t.data = static_cast<std::byte*>(t.data) + micro * o.micro_stride;
+  return t;
+}
+
+void Executor::run_kernel(const Bound& bound, const Issue& issue,
+                          const StepContext& context) const {
+  const Instruction& op = plan_.program.instructions[static_cast<size_t>(issue.instruction)];
+  std::array<Tensor, kMostOperands> in, out;
+  for (size_t i = 0; i < bound.reads; ++i) in[i] = operand(bound, i, issue.micro);
+  for (size_t i = 0; i < bound.writes; ++i) out[i] = operand(bound, bound.reads + i, issue.micro);
+  const int64_t place = issue.micro * plan_.place.ranks + plan_.place.rank;
+  bound.kernel->run(
+      {.in = {in.data(), bound.reads},
+       .out = {out.data(), bound.writes},
+       .workspace = bound.workspace,
+       .state = device_state_.address(context.state),
+       .sample_offset = place * job_.batch.micro_batch,
+       .accumulate = op.accumulate == Accumulate::always ||
+                     (op.accumulate == Accumulate::after_first_micro && issue.micro > 0)});
+}
+
+void Executor::load_batch(StepContext& context) {
+  if (!context.batch.dataset) return feed_.load_ids(context.ids);
+  context.state->targets = feed_.load(context.batch);
+}
+
+void Executor::reduce_counts(StepContext& context) {
+  StepState& s = *context.state;
+  const double mine = static_cast<double>(s.targets);
+  const std::span<double> all(gathered_.data(), static_cast<size_t>(comm_.size()));
+  comm_.gather_values({&mine, 1}, all);
+  double total = 0;
+  for (double count : all) total += count;
+  if (total == 0) fail_run("step {}: the batch has no target to learn from", s.step);
+  s.targets = static_cast<int64_t>(total);
+  s.d_loss = static_cast<float>(static_cast<double>(s.loss_scale) / total);
+}
+
+void Executor::finish_gradients(const Bound& bound, StepContext& context) {
+  const Tensor units = operand(bound, 0, 0), loss = operand(bound, 1, 0);
+  StepState* const there = device_state_.address(context.state);
+  if (finish_) {
+    finish_->collect(units, loss, there, finish_mine_);
+    if (comm_.size() > 1)
+      comm_.on_stream()->all_gather(finish_mine_, finish_all_, *backend_.compute);
+    return finish_->finish(finish_all_, there);
+  }
+  StepState& s = *context.state;
+  Device& device = *backend_.device;
+  backend_.compute->synchronize();
+  device.download(sums_.data(), units.data, units.bytes());
+  std::array<double, kFinishValues> mine{};
+  for (const double sum : sums_) mine[0] += sum;
+  mine[1] = first_value<double>(device, loss);
+  mine[2] = s.stop;
+  comm_.gather_values(mine, gathered_);
+  s.grad_square_sum = s.loss_sum = 0;
+  s.stop = 0;
+  for (size_t r = 0; r < gathered_.size(); r += kFinishValues) {  // in rank order
+    s.grad_square_sum += gathered_[r];
+    s.loss_sum += gathered_[r + 1];
+    if (gathered_[r + 2] != 0) s.stop = 1;
+  }
+  finish_step(s, {.clip = job_.gradient_clipping, .loss_scale = job_.loss_scale});
+  check_finish(s);
+  device_state_.upload(s);
+}
+
+void Executor::check_finish(const StepState& s) {
+  // A loss scale that is still looked for skips steps on purpose, and has an end of its own.
+  skipped_in_a_row_ = s.skip && !job_.loss_scale.dynamic ? skipped_in_a_row_ + 1 : 0;
+  if (s.skip && (!job_.skip_on_overflow || skipped_in_a_row_ >= job_.max_skipped_steps))
+    report_non_finite(s);
+  check_loss_scale(s, job_.loss_scale);
+}
+
+void Executor::report_non_finite(const StepState& s) {
+  const Program& program = plan_.program;
+  // The first parameter of which any rank holds a non-finite sum, its element and the value.
+  const auto count = static_cast<double>(program.parameters.size());
+  std::array<double, 3> mine{count, 0, 0};
+  for (size_t i = 0; i < program.parameters.size() && mine[0] == count; ++i) {
+    const Parameter& p = program.parameters[i];
+    const Unit& unit = program.units[static_cast<size_t>(p.unit)];
+    const BufferId id = program.find("grads:" + unit.name);
+    if (id == kNone) continue;
+    const Range owned = owned_slice(unit, plan_.place);
+    const int64_t held = range_of(program.at(id), unit, plan_.place).begin;
+    const int64_t begin = std::max(owned.begin, p.offset);
+    const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
+    if (begin >= end) continue;
+    Tensor part = arenas_.tensor(plan_, id);
+    part.data = part.as<std::byte>() + (begin - held) * size_of(part.dtype);
+    part.shape = {end - begin};
+    on_host(*backend_.device, part, HostAccess::read, [&](int64_t at, const Tensor& values) {
+      for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)
+        if (const float v = value_at(values, e); !std::isfinite(v))
+          mine = {static_cast<double>(i), static_cast<double>(begin + at + e - p.offset), v};
+    });
+  }
+  comm_.gather_values(mine, gathered_);
+  size_t first = 0;
+  for (size_t r = 3; r < gathered_.size(); r += 3)
+    if (gathered_[r] < gathered_[first]) first = r;
+  const std::string what = fmt::format(
+      "step {}: loss {}, gradient norm {}{}", s.step,
+      number_text(s.loss_sum / static_cast<double>(s.targets)), number_text(s.grad_norm),
+      skipped_in_a_row_ > 1 ? fmt::format(", {} steps in a row were skipped "
+                                          "(dstrain.max_skipped_steps)",
+                                          skipped_in_a_row_)
+                            : "");
+  if (gathered_[first] == count) fail_run("{}: not finite, although every gradient is", what);
+  fail_run(
+      "{}; the first gradient with a non-finite value is {} "
+      "(element {} is {}); lower the learning rate, or look at the data of this step",
+      what, program.parameters[static_cast<size_t>(gathered_[first])].name,
+      static_cast<int64_t>(gathered_[first + 1]), number_text(gathered_[first + 2]));
+}
+
+}  // namespace dstrain

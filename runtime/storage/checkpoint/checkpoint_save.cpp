@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/core/checksum.h"
+#include "runtime/storage/atomic_file.h"
+#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint_places.h"
+#include "runtime/storage/collective.h"
+#include "runtime/storage/free_space.h"
+#include "runtime/storage/safetensors.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kMaxPartBytes = int64_t{1} << 30;
+
+SafetensorsType file_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return {"F64", 8};
+    case DType::f32:
+      return {"F32", 4};
+    case DType::i32:
+      return {"I32", 4};
+    case DType::bf16:
+      return {"BF16", 2};
+    case DType::f16:
+      return {"F16", 2};
+    case DType::u8:
+      break;
+  }
+  return {"U8", 1};
+}
+
+// What this rank writes, widest elements first so that all are aligned in the file.
+std::vector<const StateEntry*> owned_entries(const StateRegister& state) {
+  std::vector<const StateEntry*> owned;
+  for (const StateEntry& entry : state) {
+    const int64_t n = entry.local.elements();
+    check(entry.local.dtype == entry.dtype && entry.begin >= 0 &&
+              entry.begin + n <= entry.global_shape.elements(),
+          "{}/{} is registered as {} {}, and this rank holds [{}, {}) as {}", entry.name,
+          entry.slot, name_of(entry.dtype), to_string(entry.global_shape), entry.begin,
+          entry.begin + n, name_of(entry.local.dtype));
+    if (entry.owner && n > 0) owned.push_back(&entry);
+  }
+  std::stable_sort(owned.begin(), owned.end(), [](const StateEntry* a, const StateEntry* b) {
+    return size_of(a->dtype) > size_of(b->dtype);
+  });
+  return owned;
+}
+
+// How a slice is called in the file, for readers of the file alone.
+SafetensorsTensor file_tensor(const StateEntry& entry) {
+  SafetensorsTensor t{.name = fmt::format("{}:{}", entry.name, entry.slot),
+                      .type = file_type(entry.dtype),
+                      .shape = {}};
+  if (entry.local.elements() == entry.global_shape.elements()) {
+    for (int i = 0; i < entry.global_shape.rank; ++i) t.shape.push_back(entry.global_shape[i]);
+  } else {
+    t.name += fmt::format("@{}", entry.begin);
+    t.shape = {entry.local.elements()};
+  }
+  return t;
+}
+
+// Writes rank_R.safetensors and rank_R.json, the part of the manifest that speaks of it.
+void write_rank(const std::string& dir, int rank, const StateRegister& state) {
+  const std::vector<const StateEntry*> owned = owned_entries(state);
+  Manifest part;
+  // Every tensor is named, so that one that nobody owns is noticed.
+  for (const StateEntry& entry : state)
+    part.tensors.push_back({entry.name, entry.slot, entry.dtype, entry.global_shape, {}});
+  std::vector<SafetensorsTensor> tensors;
+  for (const StateEntry* entry : owned) tensors.push_back(file_tensor(*entry));
+  const std::string head = make_safetensors_header(tensors);
+  part.files.push_back(
+      {.name = rank_stem(rank) + ".safetensors",
+       .bytes = tensors.empty() ? static_cast<int64_t>(head.size()) : tensors.back().end});
+  File file = File::create(dir + "/" + part.files[0].name);
+  file.write_at(head.data(), static_cast<int64_t>(head.size()), 0);
+  std::vector<std::byte> block;  // of a device's memory
+  for (size_t i = 0; i < owned.size(); ++i) {
+    const StateEntry& entry = *owned[i];
+    CheckpointSlice slice{.begin = entry.begin,
+                          .elements = entry.local.elements(),
+                          .file = 0,
+                          .offset = tensors[i].begin,
+                          .checksums = {}};
+    for (int64_t done = 0; done < entry.local.bytes(); done += kChecksumBlock) {
+      const int64_t n = std::min(kChecksumBlock, entry.local.bytes() - done);
+      const std::byte* bytes = entry.local.as<const std::byte>() + done;
+      if (entry.device) {
+        block.resize(static_cast<size_t>(kChecksumBlock));
+        entry.device->download(block.data(), bytes, n);
+        bytes = block.data();
+      }
+      slice.checksums.push_back(checksum_of(bytes, n));
+      file.write_at(bytes, n, slice.offset + done);
+    }
+    part.tensors.push_back(
+        {entry.name, entry.slot, entry.dtype, entry.global_shape, {std::move(slice)}});
+  }
+  file.sync();
+  file.close();
+  const std::string text = manifest_text(part);
+  File list = File::create(fmt::format("{}/{}.json", dir, rank_stem(rank)));
+  list.write_at(text.data(), static_cast<int64_t>(text.size()), 0);
+  list.close();
+}
+
+// Joins the ranks' parts into the manifest.
+void write_manifest(const std::string& dir, int ranks, const CheckpointLabel& label) {
+  Manifest whole;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string path = fmt::format("{}/{}.json", dir, rank_stem(rank));
+    merge_manifest(whole,
+                   parse_manifest(read_file(path, "part of the manifest", kMaxPartBytes), path));
+  }
+  for (CheckpointTensor& tensor : whole.tensors) {
+    std::sort(tensor.slices.begin(), tensor.slices.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    const std::string problem = coverage_problem(whole, tensor);
+    check(problem.empty(), "the ranks' registers do not add up: {}", problem);
+  }
+  whole.label = label;
+  write_file(fmt::format("{}/{}", dir, kManifestName), manifest_text(whole));
+  for (int rank = 0; rank < ranks; ++rank)
+    remove_tree(fmt::format("{}/{}.json", dir, rank_stem(rank)));
+}
+
+}  // namespace
+
+int64_t checkpoint_bytes(const StateRegister& state, Communicator& comm) {
+  constexpr double manifest_bytes = 300;  // of a tensor, with its name, in file and manifest
+  double mine = 0;
+  for (const StateEntry* entry : owned_entries(state))
+    mine += static_cast<double>(entry->local.bytes()) + manifest_bytes;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  double sum = 0;
+  for (const double bytes : all) sum += bytes;
+  return static_cast<int64_t>(sum);
+}
+
+void save_checkpoint(const std::string& output_dir, const CheckpointLabel& label,
+                     const StateRegister& state, Communicator& comm) {
+  const CheckpointPlace place(output_dir, label.step);
+  const bool root = comm.rank() == 0;
+  const int64_t bytes = checkpoint_bytes(state, comm);
+  try {
+    together(comm, "prepare a checkpoint", [&] {
+      if (!root) return;
+      make_directory(place.root);
+      sync_directory(output_dir);
+      remove_leftovers(place.root);
+      const std::string lack = lack_of_space(fmt::format("saving step {}", label.step), bytes,
+                                             free_bytes(place.root), place.root);
+      if (!lack.empty())
+        fail_run("{}: make room there; dstrain.keep_last removes old checkpoints", lack);
+      make_directory(place.building);
+    });
+    together(comm, "write its part of a checkpoint",
+             [&] { write_rank(place.building, comm.rank(), state); });
+    together(comm, "complete a checkpoint", [&] {
+      if (!root) return;
+      write_manifest(place.building, comm.size(), label);
+      if (!label.line.id.empty()) write_lineage(place.root, label.line);
+      put_in_place(place);
+    });
+  } catch (...) {
+    if (root) {
+      std::error_code ignored;
+      std::filesystem::remove_all(place.building, ignored);
+    }
+    throw;
+  }
+}
+
+}  // namespace dstrain

@@ -1,0 +1,232 @@
+#include "runtime/storage/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "runtime/core/checksum.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kFormat = "dstrain checkpoint";
+constexpr int64_t kVersion = 1;
+
+std::string hex(uint64_t value) {
+  return fmt::format("{:016x}", value);
+}
+
+std::string compact(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string checksum_text(const json& content) {
+  const std::string text = compact(content);
+  return hex(checksum_of(text.data(), static_cast<int64_t>(text.size())));
+}
+
+json to_json(const CheckpointSlice& slice) {
+  json checksums = json::array();
+  for (const uint64_t checksum : slice.checksums) checksums.push_back(hex(checksum));
+  return {{"begin", slice.begin},
+          {"elements", slice.elements},
+          {"file", slice.file},
+          {"offset", slice.offset},
+          {"checksums", std::move(checksums)}};
+}
+
+json to_json(const CheckpointTensor& tensor) {
+  json shape = json::array(), slices = json::array();
+  for (int i = 0; i < tensor.shape.rank; ++i) shape.push_back(tensor.shape[i]);
+  for (const CheckpointSlice& slice : tensor.slices) slices.push_back(to_json(slice));
+  return {{"name", tensor.name},
+          {"slot", tensor.slot},
+          {"dtype", name_of(tensor.dtype)},
+          {"shape", std::move(shape)},
+          {"slices", std::move(slices)}};
+}
+
+// Reads one manifest; every member that is not as it must be ends in fail().
+class ManifestReader {
+ public:
+  ManifestReader(const json& content, const std::string& path) : content_(content), path_(path) {}
+
+  Manifest read() {
+    if (content_.at("format").get<std::string>() != kFormat)
+      fail_user("{} is not the manifest of a checkpoint", path_);
+    if (const auto version = content_.at("version").get<int64_t>(); version != kVersion)
+      fail_user("{} is a checkpoint of format version {}, and this dstrain reads version {}", path_,
+                version, kVersion);
+    CheckpointLabel& label = manifest_.label;
+    label.step = number(content_, "step");
+    label.summary = content_.at("summary").get<std::string>();
+    // The first checkpoints did not have these.
+    if (content_.contains("samples")) label.samples = number(content_, "samples");
+    if (content_.contains("line")) label.line = lineage_from(content_.at("line"));
+    if (content_.contains("facts"))
+      label.facts = content_.at("facts").get<std::map<std::string, std::string>>();
+    for (const json& file : content_.at("files"))
+      manifest_.files.push_back({file.at("name").get<std::string>(), number(file, "bytes")});
+    for (const CheckpointFile& file : manifest_.files)
+      if (file.name.empty() || file.name.find('/') != std::string::npos)
+        fail_user("{}: \"{}\" is no name of a file in its directory", path_, file.name);
+    for (const json& tensor : content_.at("tensors"))
+      manifest_.tensors.push_back(read_tensor(tensor));
+    return std::move(manifest_);
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void fail(const CheckpointTensor& tensor, fmt::format_string<Args...> format,
+                         Args&&... args) const {
+    fail_user("{}: tensor {}/{}: {}", path_, tensor.name, tensor.slot,
+              fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  int64_t number(const json& object, const char* key) const {
+    const json& value = object.at(key);
+    if (!value.is_number_unsigned() ||
+        value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() / 16))
+      fail_user("{}: {} is {}, expected a number of bytes, elements or steps", path_, key,
+                compact(value));
+    return value.get<int64_t>();
+  }
+
+  uint64_t checksum(const CheckpointTensor& tensor, const std::string& text) const {
+    uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value, 16);
+    if (error != std::errc() || rest != end) fail(tensor, "\"{}\" is no checksum", text);
+    return value;
+  }
+
+  CheckpointTensor read_tensor(const json& object) {
+    CheckpointTensor tensor;
+    tensor.name = object.at("name").get<std::string>();
+    tensor.slot = object.at("slot").get<std::string>();
+    const auto dtype = object.at("dtype").get<std::string>();
+    std::optional<DType> known;
+    for (const DType d : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::u8})
+      if (name_of(d) == dtype) known = d;
+    if (!known) fail(tensor, "unknown dtype \"{}\"", dtype);
+    tensor.dtype = *known;
+    int64_t bytes = size_of(tensor.dtype);
+    for (const json& dim : object.at("shape")) {
+      if (tensor.shape.rank == 4) fail(tensor, "more than four dimensions");
+      const auto size = dim.get<int64_t>();
+      if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) fail(tensor, "impossible shape");
+      tensor.shape.dims[static_cast<size_t>(tensor.shape.rank++)] = size;
+    }
+    for (const json& slice : object.at("slices"))
+      tensor.slices.push_back(read_slice(tensor, slice));
+    return tensor;
+  }
+
+  CheckpointSlice read_slice(const CheckpointTensor& tensor, const json& object) const {
+    CheckpointSlice slice{.begin = number(object, "begin"),
+                          .elements = number(object, "elements"),
+                          .file = 0,
+                          .offset = number(object, "offset"),
+                          .checksums = {}};
+    const int64_t file = number(object, "file"), total = tensor.shape.elements();
+    if (file >= static_cast<int64_t>(manifest_.files.size())) fail(tensor, "no file {}", file);
+    slice.file = static_cast<int>(file);
+    if (slice.begin > total || slice.elements > total - slice.begin)
+      fail(tensor, "slice [{}, {}) is outside of its {} elements", slice.begin,
+           slice.begin + slice.elements, total);
+    const int64_t bytes = slice.elements * size_of(tensor.dtype);
+    const CheckpointFile& in = manifest_.files[static_cast<size_t>(file)];
+    if (slice.offset > in.bytes || bytes > in.bytes - slice.offset)
+      fail(tensor, "slice at byte {} passes the end of {}", slice.offset, in.name);
+    for (const json& text : object.at("checksums"))
+      slice.checksums.push_back(checksum(tensor, text.get<std::string>()));
+    if (static_cast<int64_t>(slice.checksums.size()) !=
+        (bytes + kChecksumBlock - 1) / kChecksumBlock)
+      fail(tensor, "{} checksums for {} bytes", slice.checksums.size(), bytes);
+    return slice;
+  }
+
+  const json& content_;
+  const std::string& path_;
+  Manifest manifest_;
+};
+
+}  // namespace
+
+std::string manifest_text(const Manifest& manifest) {
+  json files = json::array(), tensors = json::array();
+  for (const CheckpointFile& file : manifest.files)
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}});
+  for (const CheckpointTensor& tensor : manifest.tensors) tensors.push_back(to_json(tensor));
+  const CheckpointLabel& label = manifest.label;
+  json content = {{"format", kFormat},          {"version", kVersion},
+                  {"step", label.step},         {"summary", label.summary},
+                  {"files", std::move(files)},  {"tensors", std::move(tensors)},
+                  {"line", to_json(label.line)}};
+  if (label.samples >= 0) content["samples"] = label.samples;
+  if (!label.facts.empty()) content["facts"] = label.facts;
+  return fmt::format("{{\"checksum\":\"{}\",\"content\":{}}}\n", checksum_text(content),
+                     compact(content));
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& path) try {
+  const json root = json::parse(text);
+  const json& content = root.at("content");
+  if (checksum_text(content) != root.at("checksum").get<std::string>())
+    fail_user("{} is damaged: its checksum is not that of its content", path);
+  return ManifestReader(content, path).read();
+} catch (const json::exception& error) {
+  fail_user("{} is damaged or not the manifest of a checkpoint: {}", path, error.what());
+}
+
+void merge_manifest(Manifest& whole, const Manifest& part) {
+  whole.tensors.reserve(whole.tensors.size() +
+                        part.tensors.size());  // the index holds views of names
+  std::map<std::pair<std::string_view, std::string_view>, CheckpointTensor*> index;
+  for (CheckpointTensor& tensor : whole.tensors) index[{tensor.name, tensor.slot}] = &tensor;
+  const int first_file = static_cast<int>(whole.files.size());
+  whole.files.insert(whole.files.end(), part.files.begin(), part.files.end());
+  for (const CheckpointTensor& tensor : part.tensors) {
+    CheckpointTensor*& into = index[{tensor.name, tensor.slot}];
+    if (!into) {
+      whole.tensors.push_back({tensor.name, tensor.slot, tensor.dtype, tensor.shape, {}});
+      into = &whole.tensors.back();
+    }
+    check(into->dtype == tensor.dtype && into->shape == tensor.shape,
+          "ranks register {}/{} as {} {} and as {} {}", tensor.name, tensor.slot,
+          name_of(into->dtype), to_string(into->shape), name_of(tensor.dtype),
+          to_string(tensor.shape));
+    for (CheckpointSlice slice : tensor.slices) {
+      const bool known = std::any_of(into->slices.begin(), into->slices.end(), [&](const auto& s) {
+        return s.begin == slice.begin && s.elements == slice.elements;
+      });
+      if (known) continue;
+      slice.file += first_file;
+      into->slices.push_back(std::move(slice));
+    }
+  }
+}
+
+std::string coverage_problem(const Manifest& manifest, const CheckpointTensor& tensor) {
+  int64_t at = 0;
+  for (const CheckpointSlice& slice : tensor.slices) {
+    if (slice.begin != at)
+      return fmt::format("{}/{}: elements [{}, {}) are {}, before the slice in {}", tensor.name,
+                         tensor.slot, std::min(at, slice.begin), std::max(at, slice.begin),
+                         slice.begin < at ? "there twice" : "missing",
+                         manifest.files[static_cast<size_t>(slice.file)].name);
+    at += slice.elements;
+  }
+  if (at == tensor.shape.elements()) return "";
+  return fmt::format("{}/{}: elements [{}, {}) are missing", tensor.name, tensor.slot, at,
+                     tensor.shape.elements());
+}
+
+}  // namespace dstrain

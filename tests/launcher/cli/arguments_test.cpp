@@ -1,0 +1,190 @@
+#include "launcher/cli/arguments.h"
+
+#include <catch2/catch.hpp>
+#include <sstream>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+// Splits at blanks; the arguments of these tests have none inside.
+Arguments parse(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return parse_arguments(words);
+}
+
+std::string error_of(const std::string& line) {
+  try {
+    parse(line);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("train is the default command and knows every option of the contract") {
+  for (const std::string prefix : {"", "train "}) {
+    const auto a = std::get<TrainArguments>(
+        parse(prefix +
+              "--num_gpus 4 --config c.json --device cpu --model gptlite --data d.txt --steps 20 "
+              "--seed 7 --output out --init_weights w.safetensors --save_interval 5 --resume old "
+              "--activation_checkpoint_interval selective "
+              "--overwrite --resume_with_changes --set a.b=1 --set c={} --ignore amp --ignore "
+              "fp16.opt_level"));
+    const ConfigRequest& r = a.request;
+    CHECK(r.path == "c.json");
+    CHECK(r.ranks == 4);
+    CHECK(r.device == "cpu");
+    CHECK(r.model == "gptlite");
+    CHECK(r.data == "d.txt");
+    CHECK(r.steps == 20);
+    CHECK(r.seed == 7);
+    CHECK(r.output == "out");
+    CHECK(r.init_weights == "w.safetensors");
+    CHECK(r.save_interval == 5);
+    CHECK(r.recompute == "selective");
+    CHECK(r.resume == "old");
+    CHECK((r.overwrite && r.resume_with_changes));
+    CHECK(r.sets == std::vector<std::string>{"a.b=1", "c={}"});
+    CHECK(r.ignored == std::vector<std::string>{"amp", "fp16.opt_level"});
+    CHECK(r.need_data);
+  }
+}
+
+TEST_CASE("what is not given is absent") {
+  const auto r = std::get<TrainArguments>(parse("--config c.json")).request;
+  CHECK_FALSE(r.ranks.has_value());
+  CHECK_FALSE(r.steps.has_value());
+  CHECK_FALSE(r.output.has_value());
+  CHECK(r.sets.empty());
+  CHECK_FALSE((r.overwrite || r.resume_with_changes));
+}
+
+TEST_CASE("DeepSpeed's spellings work") {
+  const auto r =
+      std::get<TrainArguments>(parse("--num_gpus=2 --deepspeed_config=c.json --steps=0")).request;
+  CHECK(r.path == "c.json");
+  CHECK(r.ranks == 2);
+  CHECK(r.steps == 0);
+}
+
+TEST_CASE("a --set value may hold blanks, commas, dashes and equal signs") {
+  const auto a = std::get<TrainArguments>(
+      parse_arguments({"--config", "c.json", "--set", "a=[1, 2]", "--set", "b=-x=y"}));
+  CHECK(a.request.sets == std::vector<std::string>{"a=[1, 2]", "b=-x=y"});
+}
+
+TEST_CASE("plan and check") {
+  const auto plan = std::get<PlanArguments>(
+      parse("plan --config c.json --num_gpus 8 --rank 3 --json --set dstrain.model.vocab_size=65"));
+  CHECK(std::get<PlanArguments>(parse("plan --config c.json --activation_checkpoint_interval 2"))
+            .request.recompute == "2");
+  CHECK(plan.request.ranks == 8);
+  CHECK(plan.rank == 3);
+  CHECK(plan.json);
+  CHECK_FALSE(plan.request.need_data);
+  const auto check = std::get<CheckArguments>(parse("check --config c.json"));
+  CHECK_FALSE(check.json);
+  CHECK_FALSE(check.request.ranks.has_value());
+}
+
+TEST_CASE("estimate") {
+  const auto one = std::get<EstimateArguments>(parse("estimate --config c.json --num_gpus 8"));
+  CHECK(one.request.ranks == 8);
+  CHECK(one.nodes == 1);
+  CHECK_FALSE(one.request.need_data);
+  const auto two = std::get<EstimateArguments>(parse("estimate --config c.json --num_nodes 2"));
+  CHECK_FALSE(two.request.ranks.has_value());
+  CHECK(two.nodes == 2);
+}
+
+TEST_CASE("generate") {
+  const auto a = std::get<GenerateArguments>(
+      parse_arguments({"generate", "--run", "r", "--prompt", "To be", "--tokens", "9",
+                       "--temperature", "0.5", "--top_k", "3", "--seed", "18446744073709551615"}));
+  CHECK(a.run_dir == "r");
+  CHECK(a.prompt == "To be");
+  CHECK_FALSE(a.prompt_ids.has_value());
+  CHECK(a.tokens == 9);
+  CHECK(a.temperature == 0.5);
+  CHECK(a.top_k == 3);
+  CHECK(a.seed == ~uint64_t{0});
+  const auto b =
+      std::get<GenerateArguments>(parse("generate --run r --prompt_ids 1,2,30 --tokens 1"));
+  CHECK(b.prompt_ids == std::vector<int32_t>{1, 2, 30});
+  CHECK(b.temperature == 1.0);
+}
+
+TEST_CASE("help and version are texts, wherever the command stands") {
+  CHECK(std::get<PrintArguments>(parse("--version")).text.starts_with("dstrain "));
+  const std::string overview = std::get<PrintArguments>(parse("--help")).text;
+  for (const char* part :
+       {"plan", "check", "estimate", "generate", "hosts", "Exit status", "--num_gpus", "--resume"})
+    CHECK(overview.find(part) != std::string::npos);
+  for (const char* command : {"train", "plan", "check", "estimate", "generate", "hosts"}) {
+    CAPTURE(command);
+    const std::string help = std::get<PrintArguments>(parse(std::string(command) + " --help")).text;
+    CHECK(help.find(std::string("dstrain ") + command) != std::string::npos);
+  }
+}
+
+TEST_CASE("every wrong command line is one line that says what to do") {
+  const auto [line, message] = GENERATE(table<std::string, std::string>({
+      {"", "dstrain train needs --config FILE (see dstrain train --help)"},
+      {"plan", "dstrain plan needs --config FILE (see dstrain plan --help)"},
+      {"estimate", "dstrain estimate needs --config FILE (see dstrain estimate --help)"},
+      {"estimate --config c --num_nodes 0",
+       "--num_nodes: expected an integer from 1 to 65536, got '0'"},
+      {"--config", "--config: the value is missing"},
+      {"--config c --config d", "--config is given 2 times"},
+      {"--config=", "--config: the value is missing"},
+      {"generate --run r --tokens 1 --prompt", "--prompt: the value is missing"},
+      {"--config c --stesp 3", "unknown option '--stesp'; did you mean --steps?"},
+      {"--config c --num-gpus=3", "unknown option '--num-gpus=3'; did you mean --num_gpus?"},
+      {"--config c --zzzzzzzzzz", "unknown option '--zzzzzzzzzz' (see dstrain train --help)"},
+      {"--config c -x", "unknown option '-x' (see dstrain train --help)"},
+      {"--config c more",
+       "unexpected argument 'more' (options start with --; see dstrain train --help)"},
+      {"genrate --run r",
+       "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate, "
+       "generate, hosts or doctor)"},
+      {"fly", "unknown command 'fly' (train, plan, check, estimate, generate, hosts or doctor)"},
+      {"--config c --num_gpus 0", "--num_gpus: expected an integer from 1 to 65536, got '0'"},
+      {"--config c --num_gpus two", "--num_gpus: expected an integer from 1 to 65536, got 'two'"},
+      {"--config c --num_gpus 2.5", "--num_gpus: expected an integer from 1 to 65536, got '2.5'"},
+      {"--config c --num_gpus=99999999999999999999",
+       "--num_gpus: expected an integer from 1 to 65536, got '99999999999999999999'"},
+      {"--config c --steps -1", "--steps: expected an integer from 0 up, got '-1'"},
+      {"--config c --steps 9223372036854775808",
+       "--steps: expected an integer from 0 up, got '9223372036854775808'"},
+      {"--config c --set x", "--set: expected path.to.key=value, got 'x'"},
+      {"--config c --set =1", "--set: expected path.to.key=value, got '=1'"},
+      {"--config c --activation_checkpoint_interval all",
+       "--activation_checkpoint_interval: expected an integer from 0 up, or selective, got 'all'"},
+      {"plan --config c --rank -1", "--rank: expected an integer from 0 to 65535, got '-1'"},
+      {"generate --prompt x --tokens 1",
+       "dstrain generate needs --run DIR (see dstrain generate --help)"},
+      {"generate --run r --prompt x",
+       "dstrain generate needs --tokens N (see dstrain generate --help)"},
+      {"generate --run r --tokens 1",
+       "dstrain generate needs one of --prompt TEXT and --prompt_ids 1,2,3"},
+      {"generate --run r --tokens 1 --prompt x --prompt_ids 1",
+       "dstrain generate needs one of --prompt TEXT and --prompt_ids 1,2,3"},
+      {"generate --run r --tokens 1 --prompt_ids 1,,2",
+       "--prompt_ids: expected token ids separated by commas (1,2,3), got ''"},
+      {"generate --run r --tokens 1 --prompt_ids 1,-2",
+       "--prompt_ids: expected token ids separated by commas (1,2,3), got '-2'"},
+      {"generate --run r --tokens 1 --prompt x --temperature nan",
+       "--temperature: expected a number from 0 up, got 'nan'"},
+      {"generate --run r --tokens 1 --prompt x --temperature -0.5",
+       "--temperature: expected a number from 0 up, got '-0.5'"},
+  }));
+  CAPTURE(line);
+  CHECK(error_of(line) == message);
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,48 @@
+#include "launcher/hosts/checks/output_probe.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "launcher/hosts/open_mpi.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("a probe is to be seen while it is there, and leaves nothing") {
+  const fs::path base = fs::path(DSTRAIN_BINARY_DIR) / "output_probe";
+  fs::remove_all(base);
+  fs::create_directories(base);
+  const std::string output = (base / "runs/one").string();
+  {
+    const OutputProbe probe(output, "/tmp/dstrain-0123");
+    CHECK(fs::exists(probe_file(output, "/tmp/dstrain-0123")));
+    CHECK(sees_probe(output, "/tmp/dstrain-0123"));
+    CHECK_FALSE(sees_probe(output, "/tmp/dstrain-4567"));
+  }
+  CHECK(fs::is_empty(base));
+  SECTION("what others put there stays") {
+    {
+      const OutputProbe probe(output, "/tmp/dstrain-0123");
+      std::ofstream(fs::path(output) / "metrics.jsonl") << "{}";
+    }
+    CHECK(fs::exists(fs::path(output) / "metrics.jsonl"));
+  }
+  SECTION("a file in the place of the directory is told") {
+    std::ofstream(base / "runs") << "x";
+    CHECK_THROWS_WITH(OutputProbe(output, "/tmp/dstrain-0123"),
+                      Catch::Contains("output directory " + output));
+  }
+}
+
+TEST_CASE("Open MPI is known by what its mpirun says") {
+  CHECK(open_mpi_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to\n") == "4.1.4");
+  CHECK(open_mpi_version("mpirun (Open MPI) 5.0.0rc1") == "5.0.0rc1");
+  CHECK(open_mpi_version("HYDRA build details:\n").empty());
+  CHECK(open_mpi_version("").empty());
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,57 @@
+#include "launcher/input/input_facts.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+TEST_CASE("facts that differ are named, files too") {
+  const InputFacts here{{"dstrain.seed", "1337"}, {"steps", "4"}, {"data", "4 bytes", "/a/t.bin"}};
+  InputFacts there{{"dstrain.seed", "8"}, {"steps", "4"}, {"data", "5 bytes", "/b/u.bin"}};
+  CHECK(differences(here, here).empty());
+  CHECK(differences(here, there) ==
+        std::vector<std::string>{"dstrain.seed: 8 there, 1337 here",
+                                 "data (t.bin): 5 bytes there, 4 bytes here"});
+  there = {{"dstrain.seed", "1337"}, {"steps", "4"}, {"data", "4 bytes", "/elsewhere/t.bin"}};
+  CHECK(differences(here, there).empty());
+  CHECK(digest_of(here) == digest_of(there));
+  there.push_back({"checkpoint", "step 2"});
+  CHECK(digest_of(here) != digest_of(there));
+  CHECK(differences(here, there) ==
+        std::vector<std::string>{"checkpoint: step 2 there, not given here"});
+}
+
+TEST_CASE("facts survive the way to another rank, whatever a path holds") {
+  const InputFacts facts{{"a", "\"b\"", "/c"}, {"d", "1", "\xff/e"}};
+  const InputFacts back = parse_facts(facts_text(facts));
+  CHECK(digest_of(back) == digest_of(facts));
+  CHECK(differences(facts, back).empty());
+  CHECK_THROWS_AS(parse_facts("[[1"), RunError);
+}
+
+TEST_CASE("where files lie is no fact, what they hold is") {
+  const std::string base = std::string(DSTRAIN_BINARY_DIR) + "/input_facts";
+  std::ofstream(base + "1.txt") << "some text some text some text some text";
+  std::ofstream(base + "2.txt") << "some text some text some text some text";
+  std::ofstream(base + "3.txt") << "text some some text some text some text";
+  Job job;
+  job.model = {.n_layer = 1, .n_embd = 4, .n_head = 1, .block_size = 2, .vocab_size = 7};
+  const auto facts_of = [&](const std::string& file) {
+    job.data.path = base + file;
+    return input_facts(job, *open_dataset(job));
+  };
+  const InputFacts facts = facts_of("1.txt");
+  job.output = "elsewhere";
+  CHECK(digest_of(facts_of("2.txt")) == digest_of(facts));
+  CHECK(differences(facts, facts_of("3.txt")).size() == 1);
+  job.seed = 2;
+  CHECK(differences(facts, facts_of("3.txt")).size() == 2);
+  job.init_weights = base + "none";
+  CHECK_THROWS_AS(facts_of("1.txt"), UserError);
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,215 @@
+#include "launcher/input/run_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "launcher/supervise/failure.h"
+#include "runtime/core/devices/device.h"
+#include "runtime/core/error.h"
+#include "runtime/engine/run/run.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_CASE("a run that fits is no error, one byte more is") {
+  CHECK_NOTHROW(check_memory(500, 2, 1000, "a test"));
+  CHECK_NOTHROW(check_memory(500, 2, 1001, "a test"));
+  CHECK_THROWS_AS(check_memory(501, 2, 1001, "a test"), UserError);
+  CHECK_THROWS_WITH(
+      check_memory(3'000'000'000, 2, 4'000'000'000, "MemAvailable in /proc/meminfo"),
+      "the run needs 6.00 GB (2 ranks x 3.00 GB), and this machine offers 4.00 GB (MemAvailable in "
+      "/proc/meminfo): use fewer ranks, a smaller micro-batch, block_size or model; 'dstrain plan' "
+      "shows what takes the memory");
+  CHECK_THROWS_WITH(check_memory(2000, 1, 1000, "x", true),
+                    Catch::StartsWith("the run needs at least 2.00 kB (1 rank x 2.00 kB)"));
+  CHECK_THROWS_AS(check_memory(int64_t{1} << 62, 65536, int64_t{1} << 40, "x"), UserError);
+}
+
+TEST_CASE(
+    "what a run needs at least is no more than its plan, and most of it where nothing is sharded") {
+  Job job;
+  job.model = {.n_layer = 9, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
+  job.batch = {4, 1, 1};
+  job.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0};
+  const double alone = least_bytes(job);
+  CHECK(alone > 0.5 * static_cast<double>(planned_bytes(job)));
+  job.ranks = 4;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int stage : {0, 1, 2, 3}) {
+      job.dtype = job.wire_dtype = job.grad_dtype = dtype;
+      job.zero_stage = stage;
+      job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
+      job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+      CHECK(least_bytes(job) <= static_cast<double>(planned_bytes(job)));
+    }
+  CHECK(least_bytes(job) ==
+        alone / 4);  // a model of which no rank has room for more than its share
+}
+
+TEST_CASE("a batch that the file leaves open is halved until it fits") {
+  std::string folder = (fs::temp_directory_path() / "dstrain_batch_XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/c.json") << R"({"gradient_accumulation_steps": 2, "dstrain": {"model":
+      {"n_layer": 2, "n_embd": 64, "n_head": 2, "block_size": 256, "vocab_size": 11}}})";
+  ConfigRequest request;
+  request.path = folder + "/c.json";
+  request.ranks = 2;
+  const auto settled = [&](std::optional<int64_t> offered) {
+    request.sets.clear();
+    LoadedConfig loaded = load_config(request);
+    loaded.job.device = "cpu";
+    settle_batch(request, loaded, offered);
+    return loaded;
+  };
+  const LoadedConfig whole = settled(std::nullopt);
+  CHECK(whole.job.batch == BatchConfig{32, 8, 2});
+  CHECK(request.sets.empty());
+  CHECK(batch_line("c.json", whole) ==
+        "c.json names no batch size: micro-batch 8 (Hugging Face's default), accumulation 2");
+
+  const int64_t enough = planned_bytes(whole.job) + kProcessOverheadBytes;
+  CHECK(settled(enough).job.batch == whole.job.batch);
+  const LoadedConfig half = settled(enough - 1);
+  CHECK(half.job.batch == BatchConfig{16, 4, 2});
+  CHECK(request.sets == std::vector<std::string>{"train_micro_batch_size_per_gpu=4"});
+  CHECK(
+      batch_line("c.json", half) ==
+      "c.json names no batch size: micro-batch 4 (Hugging Face's default 8, halved until the plan "
+      "fits), accumulation 2");
+  CHECK(job_from_resolved(resolved_config_json(half)).batch == half.job.batch);
+  CHECK(settled(kProcessOverheadBytes).job.batch.micro_batch == 1);
+  CHECK(settled(0).job.batch.micro_batch == 8);  // nothing would fit
+
+  // A run that is resumed keeps the batch that it had.
+  fs::create_directories(folder + "/run/checkpoints/step_4");
+  std::ofstream(folder + "/run/resolved_config.json") << resolved_config_json(half);
+  for (const char* resumed : {"/run", "/run/checkpoints/step_4"}) {
+    request.resume = folder + resumed;
+    CHECK(settled(enough).job.batch == half.job.batch);
+  }
+  request.resume.reset();
+  request.sets = {"train_batch_size=8"};
+  LoadedConfig named = load_config(request);
+  settle_batch(request, named, 0);
+  CHECK(named.job.batch == BatchConfig{8, 2, 2});
+  CHECK(batch_line("c.json", named).empty());
+  fs::remove_all(folder);
+}
+
+TEST_CASE("a bucket size without effect on the plan is not called honoured") {
+  std::string folder = (fs::temp_directory_path() / "dstrain_bucket_XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/c.json") << R"({"train_micro_batch_size_per_gpu": 1, "dstrain": {"model":
+         {"n_layer": 3, "n_embd": 8, "n_head": 1, "block_size": 4, "vocab_size": 11}}})";
+  const auto asked = [&](int stage, const std::string& reduce, bool bf16, const std::string& wire,
+                         bool overlap, int64_t bucket) {
+    ConfigRequest request;
+    request.path = folder + "/c.json";
+    request.ranks = 2;
+    request.sets = {fmt::format("zero_optimization.stage={}", stage),
+                    fmt::format("zero_optimization.overlap_comm={}", overlap),
+                    fmt::format("zero_optimization.reduce_bucket_size={}", bucket),
+                    "dstrain.reduce=" + reduce, fmt::format("bf16.enabled={}", bf16)};
+    if (!wire.empty()) request.sets.push_back("communication_data_type=" + wire);
+    LoadedConfig loaded = load_config(request);
+    loaded.job.device = "cpu";
+    return loaded;
+  };
+  int without = 0;
+  for (const int stage : {0, 1, 2, 3})
+    for (const char* reduce : {"boundary", "micro_batch"})
+      for (const bool bf16 : {false, true})
+        for (const char* wire : {"", "fp32", "fp16"})
+          for (const bool overlap : {false, true}) {
+            const LoadedConfig small = asked(stage, reduce, bf16, wire, overlap, 0);
+            const LoadedConfig large = asked(stage, reduce, bf16, wire, overlap, 500'000'000);
+            const bool no_effect = plan_json(small.job, 0) == plan_json(large.job, 0);
+            CAPTURE(stage, reduce, bf16, wire, overlap);
+            const auto verdict = std::ranges::find(
+                small.verdicts, "zero_optimization.reduce_bucket_size", &Verdict::key);
+            CHECK((verdict->state == State::no_effect) == no_effect);
+            if (overlap && no_effect) ++without;
+          }
+  CHECK(without > 0);
+  fs::remove_all(folder);
+}
+
+TEST_CASE("a pattern that is the name of no weight is an error") {
+  Job job;
+  job.model = {.n_layer = 12, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
+  job.weight_decay_exclude = {"*.bias", "*ln*", "blocks.11.mlp.fc.weight", "lm_head.weight"};
+  CHECK_NOTHROW(check_exclusions(job));
+  for (const char* pattern : {"bias", "blocks.12.*", "layers.0.bias", ""}) {
+    job.weight_decay_exclude = {"*.bias", pattern};
+    CHECK_THROWS_WITH(
+        check_exclusions(job),
+        fmt::format("dstrain.weight_decay_exclude: no weight has a name like \"{}\" (there are "
+                    "token_embedding_table.weight, lm_head.weight, ...; \"*.bias\" excludes all "
+                    "biases)",
+                    pattern));
+  }
+  job.model.n_layer = 1;
+  job.weight_decay_exclude = {"blocks.0.*", "ln.weight"};
+  CHECK_NOTHROW(check_exclusions(job));
+}
+
+TEST_CASE("the device is settled once") {
+  Job job;
+  job.device = "auto";
+  settle_device(job);
+  CHECK(job.device == (cuda_devices() > 0 ? "cuda" : "cpu"));
+  job.device = "emulated";
+  settle_device(job);
+  CHECK(job.device == "emulated");
+  job.graph = GraphMode::on;
+  CHECK_NOTHROW(settle_device(job));
+  job.device = "cpu";
+  CHECK_THROWS_WITH(settle_device(job), Catch::Contains("the CPU has no graphs"));
+  CHECK_NOTHROW(settle_device(job, false));
+  job.graph = GraphMode::automatic;
+  job.device = "cuda";
+  if (cuda_devices() == 0)
+    CHECK_THROWS_WITH(settle_device(job), Catch::Contains("--device cpu"));
+  else
+    settle_device(job);
+}
+
+TEST_CASE("an output directory is made with its parents and left empty") {
+  std::string name = (fs::temp_directory_path() / "dstrain_out_XXXXXX").string();
+  REQUIRE(::mkdtemp(name.data()) != nullptr);
+  check_output_directory(name + "/a/b");
+  CHECK(fs::is_empty(name + "/a/b"));
+  fs::remove_all(name);
+  CHECK_THROWS_WITH(check_output_directory("/proc/nowhere"),
+                    Catch::StartsWith("cannot make the output directory /proc/nowhere: "));
+  CHECK_THROWS_WITH(check_output_directory("/proc"),
+                    Catch::StartsWith("cannot write in the output directory /proc: "));
+}
+
+template <class Thrown>
+Failure failure_of(const Thrown& thrown) {
+  try {
+    throw thrown;
+  } catch (...) {
+    return current_failure();
+  }
+}
+
+TEST_CASE("every exception has a kind, a text and an exit status") {
+  CHECK(failure_of(UserError("u")).exit_status() == 1);
+  CHECK(failure_of(RunError("r")).exit_status() == 2);
+  CHECK(failure_of(RunError("r")).text == "r");
+  CHECK(failure_of(InternalError("i")).kind == FailureKind::internal);
+  CHECK(failure_of(InternalError("i")).text == "internal error, please report it: i");
+  CHECK(failure_of(std::bad_alloc()).text == "the machine has no memory left");
+  CHECK(failure_of(3).exit_status() == 2);
+}
+
+}  // namespace
+}  // namespace dstrain

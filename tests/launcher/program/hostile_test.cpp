@@ -1,0 +1,140 @@
+// Names, paths and values that a shell would run: they are data everywhere, or refused by name.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "launcher/hosts/quote.h"
+#include "tests/launcher/support/place.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Each would make a file `ran` where a shell gets to read it.
+const std::vector<std::string> kTraps = {"$(touch ran)",   "`touch ran`",     "x;touch ran",
+                                         "x\ntouch ran\n", "'; touch ran; '", "\"; touch ran; \"",
+                                         "x|touch ran",    "x&touch ran&",    ">ran"};
+
+std::string program(const std::vector<std::string>& words) {
+  std::vector<std::string> command = {DSTRAIN_PROGRAM};
+  command.insert(command.end(), words.begin(), words.end());
+  return shell_command(command);
+}
+
+bool nothing_ran(const RunFolder& place) {
+  for (const auto& entry : fs::recursive_directory_iterator(place.root))
+    if (entry.path().filename() == "ran") return false;
+  return true;
+}
+
+// The variables of a process.
+std::vector<std::string> environment_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+  std::vector<std::string> all;
+  for (std::string variable; std::getline(file, variable, '\0');) all.push_back(variable);
+  return all;
+}
+
+TEST_CASE("paths are data, on one rank and on two") {
+  const std::string ranks = GENERATE("1", "2");
+  const RunFolder place;
+  const std::string name = "it's a \"trap\"; touch ran; $(touch ran) `touch ran` \\ * \n-x";
+  fs::rename(place.root / "c.json", place.root / (name + ".json"));
+  fs::rename(place.root / "text.txt", place.root / (name + ".txt"));
+  RunningProgram run =
+      place.start(program({"--config", name + ".json", "--data", name + ".txt", "--output",
+                           name + " out", "--num_gpus", ranks, "--steps", "1"}));
+  CHECK(run.wait() == 0);
+  CAPTURE(run.text());
+  CHECK(fs::exists(place.root / (name + " out") / "model.safetensors"));
+  CHECK(nothing_ran(place));
+}
+
+TEST_CASE("values of variables are data, and reach every rank") {
+  const auto ranks = GENERATE(1, 2);
+  const RunFolder place;
+  place.write(".deepspeed_env", "# ours\nFROM_FILE=$(touch ran) 'x'\nBOTH=file\n");
+  std::vector<std::string> words = {
+      "--config", "c.json",    place.token(), "--num_gpus",  std::to_string(ranks),
+      "--steps",  "100000000", "--export",    "BOTH=option", "--export",
+      "OWN"};
+  std::vector<std::string> expected = {"FROM_FILE=$(touch ran) 'x'", "BOTH=option",
+                                       "OWN=`touch ran`", "NCCL_DEBUG=a b"};
+  for (size_t i = 0; i < kTraps.size(); ++i) {
+    expected.push_back("TRAP" + std::to_string(i) + "=" + kTraps[i]);
+    words.insert(words.end(), {"--export", expected.back()});
+  }
+  RunningProgram run = place.start(program(words), {{"OWN", "`touch ran`"}, {"NCCL_DEBUG", "a b"}});
+  REQUIRE(wait_until([&] { return run.wrote("step=3 "); }));
+  const auto processes = processes_with(place.token());
+  CHECK(processes.size() == (ranks == 1 ? 1 : 2 + static_cast<size_t>(ranks)));
+  for (const pid_t pid : processes) {
+    const std::vector<std::string> variables = environment_of(pid);
+    for (const std::string& variable : expected) {
+      CAPTURE(variable);
+      CHECK(std::find(variables.begin(), variables.end(), variable) != variables.end());
+    }
+  }
+  CHECK(nothing_ran(place));
+}
+
+TEST_CASE("a number of threads that is exported is that of one rank, too") {
+  const RunFolder place;
+  RunningProgram run = place.train("--steps 100000000 --export OMP_NUM_THREADS=1");
+  REQUIRE(wait_until([&] { return run.wrote("step=3 "); }));
+  const std::vector<std::string> variables = environment_of(run.pid());
+  CHECK(std::find(variables.begin(), variables.end(), "OMP_NUM_THREADS=1") != variables.end());
+}
+
+TEST_CASE("hostile host names are refused before anything is started, with file and line") {
+  const RunFolder place;
+  std::vector<std::string> names = kTraps;
+  names.insert(names.end(), {"-oProxyCommand=touch ran", "-oProxyCommand=touch${IFS}ran", "--help",
+                             "a b", "'n1'", "n1\x1b[2J", "n1\x01"});
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    place.write("hosts", "# a comment\n" + name + " slots=2\n");
+    RunningProgram run = place.start(program({"hosts", "-H", "hosts"}));
+    CHECK(run.wait() == 1);
+    const std::string error = only_error(run.text());
+    CAPTURE(error);
+    CHECK(error.starts_with("hosts:2: "));
+    CHECK(error.find('\x1b') == std::string::npos);
+    CHECK(lines_of(run.text()) == 1);
+  }
+  place.write("hosts", "n1 slots=2\n");
+  for (const std::string& name : names)
+    for (const std::string option : {"--include=", "--exclude="}) {
+      CAPTURE(name);
+      RunningProgram run = place.start(program({"hosts", "-H", "hosts", option + name}));
+      CHECK(run.wait() == 1);
+      CHECK(only_error(run.text()).starts_with(option.substr(0, option.size() - 1) + ": "));
+      CHECK(lines_of(run.text()) == 1);
+    }
+  CHECK(nothing_ran(place));
+}
+
+TEST_CASE(
+    "a hostfile of 10,000 hosts is printed, one with lines of a megabyte is read or refused") {
+  const RunFolder place;
+  std::string text;
+  for (int i = 0; i < 10000; ++i) text += "node" + std::to_string(i) + " slots=6\n";
+  place.write("hosts", text);
+  RunningProgram run = place.start(program({"hosts", "-H", "hosts"}) + " | tail -n 2");
+  CHECK(run.wait() == 0);
+  CHECK(run.text() == "node9999  0-5    59994-59999\n10000 hosts, 60000 ranks\n");
+
+  const std::string megabyte(1 << 20, 'a');
+  place.write("hosts", "#" + megabyte + "\nn1 slots=1 #" + megabyte + "\n");
+  RunningProgram comments = place.start(program({"hosts", "-H", "hosts"}));
+  CHECK(comments.wait() == 0);
+  place.write("hosts", megabyte + " slots=1\n");
+  RunningProgram name = place.start(program({"hosts", "-H", "hosts"}));
+  CHECK(name.wait() == 1);
+  CHECK(only_error(name.text()).size() < 200);
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,114 @@
+// --max_restarts with real processes: whatever kills a run, its results are those of one that nothing
+// happened to.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "tests/launcher/support/place.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+
+void kill_a_rank(const RunningProgram& program) {
+  const std::vector<pid_t> ranks = ranks_of(program.pid());
+  REQUIRE_FALSE(ranks.empty());
+  ::kill(ranks.back(), SIGKILL);
+}
+
+// What must not depend on anything but the run's input: metrics.jsonl without times.
+std::vector<json> history_of(const RunFolder& place) {
+  std::vector<json> lines;
+  std::istringstream text(place.read("out/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    lines.push_back(json::parse(line));
+    for (const char* time : {"samples_per_second", "step_ms"}) lines.back().erase(time);
+  }
+  return lines;
+}
+
+TEST_CASE("a run with a killed rank goes on from its newest checkpoint to the same weights") {
+  const auto ranks = GENERATE("1", "2");
+  const std::string options =
+      std::string("--steps 1500 --save_interval 100 --set steps_per_print=100 --num_gpus ") + ranks;
+  const RunFolder place, undisturbed;
+  RunningProgram program = place.train(options + " --max_restarts 3");
+  REQUIRE(wait_until([&] { return program.wrote("step=500 "); }));
+  kill_a_rank(program);
+  REQUIRE(wait_until([&] { return program.wrote("restart 1 of 3"); }));
+  REQUIRE(wait_until([&] { return program.wrote("step=1100 "); }));
+  kill_a_rank(program);
+  CHECK(program.wait() == 0);
+  const std::string text = program.text();
+  CAPTURE(text);
+  CHECK(std::regex_search(
+      text, std::regex("\nwarning: rank [01] \\(pid [0-9]+\\) was killed by signal 9 \\(Killed\\) "
+                       ".*\nwarning: restart 1 of 3 in 1 s, from its checkpoint of step "
+                       "[0-9]+00\n")));
+  CHECK(text.find("restart 2 of 3 in 1 s, from its checkpoint of step 1") != std::string::npos);
+  CHECK(text.find("dstrain: error") == std::string::npos);
+  CHECK(place.nothing_left());
+
+  CHECK(undisturbed.train(options).wait() == 0);
+  CHECK(place.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
+  CHECK(history_of(place) == history_of(undisturbed));
+}
+
+TEST_CASE("before the first checkpoint a restart begins from the beginning") {
+  const std::string options = "--steps 600 --num_gpus 2 --set steps_per_print=100";
+  const RunFolder place, undisturbed;
+  RunningProgram program = place.train(options + " --max_restarts 1");
+  CHECK(wait_until([&] { return program.wrote("step=200 "); }));
+  kill_a_rank(program);
+  CHECK(program.wait() == 0);
+  CHECK(
+      program.wrote("warning: --max_restarts without --save_interval: every restart begins from "
+                    "the beginning\n"));
+  CHECK(
+      program.wrote("warning: restart 1 of 1 in 1 s, from where it began, as there is no "
+                    "checkpoint of this run yet\n"));
+  CHECK(undisturbed.train(options).wait() == 0);
+  CHECK(place.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
+  CHECK(history_of(place) == history_of(undisturbed));
+}
+
+TEST_CASE("a failure that comes again is reported once the restarts are used up") {
+  const RunFolder place;
+  RunningProgram program =
+      place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
+                  place.token() + " --steps 1 --set dstrain.model.n_embd=256 --max_restarts 1'");
+  CHECK(program.wait() == 2);
+  CHECK(program.wrote("warning: restart 1 of 1 in 1 s"));
+  CHECK(only_error(program.text()).find("File too large") != std::string::npos);
+}
+
+TEST_CASE("a signal of the user's ends a run that may be restarted") {
+  const RunFolder place;
+  RunningProgram program = place.train("--steps 100000000 --num_gpus 2 --max_restarts 3");
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
+  ::kill(program.pid(), SIGTERM);
+  CHECK(program.wait() == 143);
+  CHECK_FALSE(program.wrote("restart 1"));
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("a signal of the user's ends the pause before a restart") {
+  const RunFolder place;
+  RunningProgram program =
+      place.train("--steps 100000000 --num_gpus 2 --max_restarts 3 --save_pid");
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
+  kill_a_rank(program);
+  REQUIRE(wait_until([&] { return program.wrote("restart 1"); }));
+  ::kill(program.pid(), SIGINT);
+  CHECK(program.wait() == 130);
+  CHECK_FALSE(std::filesystem::exists("/tmp/" + std::to_string(program.pid()) + ".deepspeed"));
+  CHECK(place.nothing_left());
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,142 @@
+// What the options of a start do, seen from outside: files for ranks, the launcher's id, cores, silence.
+#include <signal.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <map>
+#include <regex>
+
+#include "runtime/core/cpu.h"
+#include "tests/launcher/support/place.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The names of the files in a directory, without what they begin with up to '_', each with that.
+std::map<std::string, std::string> logs_in(const fs::path& directory) {
+  std::map<std::string, std::string> logs;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    logs[name.substr(name.find('_') + 1)] = name.substr(0, name.find('_'));
+  }
+  return logs;
+}
+
+TEST_CASE("each rank writes to a file of its own, the errors come here") {
+  const auto ranks = GENERATE(1, 2);
+  const RunFolder place;
+  const std::string options =
+      "--enable_each_rank_log logs/deep --num_gpus " + std::to_string(ranks) + " ";
+  SECTION("all that it says") {
+    RunningProgram program = place.train(options);
+    CHECK(program.wait() == 0);
+    CHECK_FALSE(program.wrote("step="));
+    CHECK(program.wrote("each rank writes to " + place.path("logs/deep/20")));
+    const auto logs = logs_in(place.root / "logs/deep");
+    REQUIRE(logs.size() == static_cast<size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto log = logs.find("rank" + std::to_string(rank) + ".log");
+      REQUIRE(log != logs.end());
+      CHECK(std::regex_match(log->second, std::regex("20[0-9]{12}")));
+      CHECK(log->second == logs.begin()->second);
+    }
+    const std::string first = "logs/deep/" + logs.begin()->second + "_rank0.log";
+    CHECK(place.read(first).find("step=4 ") != std::string::npos);
+  }
+  SECTION("not the reason of its end") {
+    RunningProgram program =
+        place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
+                    place.token() + " --steps 1 --set dstrain.model.n_embd=256 " + options + "'");
+    CHECK(program.wait() == 2);
+    CHECK(only_error(program.text()).find("File too large") != std::string::npos);
+  }
+  SECTION("not where a file is in the place of the directory") {
+    place.write("logs", "");
+    RunningProgram program =
+        place.train("--enable_each_rank_log logs --num_gpus " + std::to_string(ranks));
+    CHECK(program.wait() == 1);
+    CHECK(only_error(program.text()).starts_with("--enable_each_rank_log: logs is no directory"));
+  }
+}
+
+TEST_CASE("the launcher's id is in DeepSpeed's file while it lives") {
+  const auto ranks = GENERATE("1", "2");
+  const RunFolder place;
+  RunningProgram program =
+      place.train(std::string("--save_pid --steps 100000000 --num_gpus ") + ranks);
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
+  const std::string id = std::to_string(program.pid());
+  const std::string file = "/tmp/" + id + ".deepspeed";
+  CHECK(program.wrote("launcher pid: " + id + "\n"));
+  CHECK(place.read(file) == id);
+  ::kill(program.pid(), SIGTERM);
+  CHECK(program.wait() == 143);
+  CHECK_FALSE(fs::exists(file));
+}
+
+TEST_CASE("a quiet run says nothing, unless something is wrong") {
+  const auto ranks = GENERATE("1", "2");
+  const RunFolder place;
+  RunningProgram program = place.train(std::string("-q --num_gpus ") + ranks);
+  CHECK(program.wait() == 0);
+  CHECK(program.text().empty());
+  CHECK(lines_of(place.read("out/metrics.jsonl")) == 6);
+  RunningProgram wrong = place.train(std::string("-q --data nowhere --num_gpus ") + ranks);
+  CHECK(wrong.wait() == 1);
+  CHECK(only_error(wrong.text()).find("nowhere") != std::string::npos);
+}
+
+TEST_CASE("ranks run on the cores that they are bound to") {
+  const RunFolder place;
+  const std::string core = std::to_string(usable_cores().back());
+  RunningProgram program = place.train("--steps 100000000 --bind_core_list " + core);
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
+  CHECK(program.wrote(" 1 rank of 1 thread,"));
+  const std::string status = place.read("/proc/" + std::to_string(program.pid()) + "/status");
+  CHECK(status.find("\nCpus_allowed_list:\t" + core + "\n") != std::string::npos);
+  ::kill(program.pid(), SIGTERM);
+  CHECK(program.wait() == 143);
+
+  RunningProgram two = place.train("--overwrite --num_gpus 2 --bind_core_list " + core);
+  CHECK(two.wait() == 1);
+  CHECK(only_error(two.text()) == "--bind_core_list: 1 core (" + core +
+                                      ") for 2 ranks on a host: each rank needs one at least");
+}
+
+TEST_CASE("ranks that all get the signal, and get it twice, stop after their step") {
+  const auto number = GENERATE(SIGUSR1, SIGTERM);
+  const RunFolder place;
+  RunningProgram program =
+      place.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
+                  " --config c.json --steps 100000000 " +
+                      place.token(),
+                  {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+  REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
+  auto processes = processes_with(place.token());
+  std::sort(processes.begin(), processes.end());
+  REQUIRE(processes.size() == 3);  // the first one is mpirun
+  for (size_t i = 1; i < processes.size(); ++i)
+    for (int times = 0; times < 2; ++times) ::kill(processes[i], number);
+  CHECK(program.wait() == 128 + number);
+  CHECK_FALSE(program.wrote("dstrain: error"));
+  CHECK(fs::exists(place.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
+}
+
+TEST_CASE("what needs a launching process is refused under a user's mpirun") {
+  const RunFolder place;
+  RunningProgram program =
+      place.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
+                  " --config c.json --save_pid " +
+                      place.token(),
+                  {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+  CHECK(program.wait() == 1);
+  CHECK(only_error(program.text()) ==
+        "--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,115 @@
+// Stop signals of the program itself: who receives them, and what a closed terminal does.
+#include "launcher/supervise/stop_signals.h"
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/terminal.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kClosedTerminal = 128 + SIGHUP;
+
+// The signals of a line of /proc/PID/task/TID/status ("SigBlk:\t0000000000004203"), bit n-1 for signal n.
+uint64_t signals_of(const fs::path& thread, const std::string& name) {
+  std::ifstream status(thread / "status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(name)) return std::stoull(line.substr(name.size()), nullptr, 16);
+  return 0;
+}
+
+uint64_t stop_signals() {
+  uint64_t bits = 0;
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) bits |= uint64_t{1} << (number - 1);
+  return bits;
+}
+
+bool trains(const RunFolder& place) {
+  return lines_of(place.read("out/metrics.jsonl")) >= 3;
+}
+
+const Environment kRoot = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                           {"OMP_NUM_THREADS", "2"}};
+
+TEST_CASE("no stop signal interrupts a thread of a process that trains") {
+  const std::string starter = GENERATE("", "mpirun --oversubscribe --bind-to none -np 2 ");
+  CAPTURE(starter);
+  const RunFolder place;
+  RunningProgram program = place.start(
+      starter + DSTRAIN_PROGRAM " --config c.json --steps 100000000 " + place.token(), kRoot);
+  REQUIRE(wait_until([&] { return trains(place); }));
+  int processes = 0;
+  for (const pid_t pid : processes_with(place.token())) {
+    const fs::path process = fs::path("/proc") / std::to_string(pid);
+    std::ifstream name(process / "comm");
+    if (std::string comm; !(name >> comm) || comm != "dstrain") continue;
+    ++processes;
+    int receiving = 0, others = 0;
+    for (const auto& thread : fs::directory_iterator(process / "task")) {
+      // The kernel shows what a thread waits for as not blocked.
+      const uint64_t blocked = signals_of(thread.path(), "SigBlk:") & stop_signals();
+      ++(blocked == 0 ? receiving : others);
+      CHECK((blocked == 0 || blocked == stop_signals()));
+      CHECK((signals_of(thread.path(), "SigCgt:") & stop_signals()) == 0);
+    }
+    CHECK(receiving == 1);
+    CHECK(others >= 2);  // the main thread and OpenMP's second one
+  }
+  CHECK(processes == (starter.empty() ? 1 : 2));
+  ::kill(program.pid(), SIGTERM);
+  CHECK(program.wait() != 0);
+  CHECK(fs::exists(place.root / "out/model.safetensors"));
+}
+
+TEST_CASE("SIGHUP ends a run after its step, with weights and checkpoint") {
+  const std::string ranks = GENERATE("1", "2");
+  CAPTURE(ranks);
+  const RunFolder place;
+  RunningProgram program =
+      place.train("--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return trains(place); }));
+  ::kill(program.pid(), SIGHUP);
+  ::kill(program.pid(), SIGHUP);  // a closing terminal may say it twice
+  CHECK(program.wait() == kClosedTerminal);
+  CHECK(fs::exists(place.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
+  CHECK(place.nothing_left());
+}
+
+TEST_CASE("nohup keeps a run going when SIGHUP comes") {
+  const std::string ranks = GENERATE("1", "2");
+  CAPTURE(ranks);
+  const RunFolder place;
+  RunningProgram program = place.start("nohup " DSTRAIN_PROGRAM " --config c.json " +
+                                       place.token() + " --steps 100000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return trains(place); }));
+  ::kill(program.pid(), SIGHUP);
+  const int before = lines_of(place.read("out/metrics.jsonl"));
+  CHECK(wait_until([&] { return lines_of(place.read("out/metrics.jsonl")) > before + 100; }));
+  ::kill(program.pid(), SIGTERM);
+  CHECK(program.wait() == 128 + SIGTERM);
+}
+
+TEST_CASE("a run whose terminal is closed writes weights and checkpoint") {
+  const std::string ranks = GENERATE("1", "2");
+  CAPTURE(ranks);
+  const RunFolder place;
+  TerminalProgram program(place, "--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return program.read(), trains(place); }));
+  program.close_terminal();
+  CHECK(program.wait() == kClosedTerminal);
+  CHECK(fs::exists(place.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
+  CHECK(place.nothing_left());
+}
+
+}  // namespace
+}  // namespace dstrain

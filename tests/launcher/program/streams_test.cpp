@@ -1,0 +1,93 @@
+// What the program writes where: streams, terminals, readers that do not read.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <regex>
+
+#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/terminal.h"
+
+namespace dstrain {
+namespace {
+
+int steps_of(const RunFolder& place) {
+  return lines_of(place.read("out/metrics.jsonl"));
+}
+
+TEST_CASE("lines about the run go to standard output, warnings to standard error") {
+  const std::string ranks = GENERATE("1", "2");
+  CAPTURE(ranks);
+  const RunFolder place;
+  RunningProgram program =
+      place.start(DSTRAIN_PROGRAM " --config c.json " + place.token() + " --num_gpus " + ranks +
+                  " --max_restarts 1 >output 2>error");  // --max_restarts warns: nothing is saved
+  REQUIRE(program.wait() == 0);
+  const std::string output = place.read("output"), error = place.read("error");
+  CAPTURE(output, error);
+  CHECK(output.find("step=4 ") != std::string::npos);
+  CHECK(output.find("warning: ") == std::string::npos);
+  CHECK(error.find("warning: ") != std::string::npos);
+  CHECK(error.find("step=") == std::string::npos);
+}
+
+TEST_CASE("--log_time begins every line with date and time, once") {
+  const std::string ranks = GENERATE("1", "2");
+  CAPTURE(ranks);
+  const RunFolder place;
+  RunningProgram program = place.train("--log_time --num_gpus " + ranks);
+  REQUIRE(program.wait() == 0);
+  std::istringstream lines(program.text());
+  const std::regex stamped(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [^\d].*)");
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK(std::regex_match(line, stamped));
+  }
+}
+
+TEST_CASE("a terminal shows the progress bar, whatever the number of ranks") {
+  const std::string ranks = GENERATE("1", "2");
+  CAPTURE(ranks);
+  const RunFolder place;
+  TerminalProgram program(place, "--num_gpus " + ranks);
+  CHECK(program.wait() == 0);
+  const std::string text = program.read();
+  CAPTURE(text);
+  CHECK(std::regex_search(text, std::regex(R"(\x1b\[K\[#*-*\] \d/4 loss \d\.\d+ eta )")));
+  CHECK(text.find("step=4 ") != std::string::npos);
+}
+
+TEST_CASE("ranks train on while nobody reads what they write") {
+  constexpr int kSteps = 3000;  // a line of each is more than pipes and terminals take
+  const RunFolder place;
+  const std::string options = "--num_gpus 2 --steps 100000000 --set dstrain.eval_interval=0";
+  SECTION("on a terminal") {
+    TerminalProgram program(place, options);
+    REQUIRE(wait_until([&] { return steps_of(place) > kSteps; }));
+    ::kill(program.pid(), SIGTERM);
+    CHECK(program.wait() == 128 + SIGTERM);
+    CHECK(program.read().find("progress lines were dropped") == std::string::npos);
+  }
+  SECTION("in a pipe") {
+    RunningProgram program = place.train(options);
+    REQUIRE(wait_until([&] { return steps_of(place) > kSteps; }));
+    ::kill(program.pid(), SIGTERM);
+    CHECK(program.wait() == 128 + SIGTERM);
+    CHECK(program.wrote("step=1 "));
+  }
+}
+
+TEST_CASE("a run goes on after whoever read its output has gone") {
+  const std::string ranks = GENERATE("1", "2");
+  CAPTURE(ranks);
+  const RunFolder place;
+  RunningProgram program = place.start("sh -c '" DSTRAIN_PROGRAM " --config c.json " +
+                                       place.token() + " --num_gpus " + ranks + " 2>&1 | true'");
+  CHECK(program.wait() == 0);
+  REQUIRE(wait_until([&] { return processes_with(place.token()).empty(); }));
+  CHECK(steps_of(place) == 6);
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,36 @@
+// Runs the program under test on a terminal of its own.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "tests/launcher/support/place.h"
+
+namespace dstrain {
+
+class TerminalProgram {
+ public:
+  // Starts dstrain in the folder, with c.json, its output directory `out` and these options. The terminal has 80
+  // columns.
+  TerminalProgram(const RunFolder& place, const std::string& options);
+  TerminalProgram(const TerminalProgram&) = delete;
+  TerminalProgram& operator=(const TerminalProgram&) = delete;
+  ~TerminalProgram();  // kills what still runs
+
+  pid_t pid() const { return pid_; }
+  // Reads what has been shown since the last call and returns all that was ever shown. Without it the terminal takes
+  // no more text once its buffer is full, as after Ctrl-S.
+  const std::string& read();
+  void close_terminal();
+  // Waits for the end while it reads. Returns the exit status, or 128 + n where signal n ended it; -1 after `seconds`.
+  int wait(double seconds = kForever);
+
+ private:
+  pid_t pid_ = -1;
+  int terminal_ = -1;
+  bool ended_ = false;
+  std::string text_;
+};
+
+}  // namespace dstrain
