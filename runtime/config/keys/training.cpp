@@ -37,14 +37,6 @@ constexpr Rule kManaged{
     },
     "true: no_effect; false: refused"};
 
-constexpr Rule kModules{
-    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (value.items.empty()) return {State::no_effect, "no module is named"};
-      if (!facts.fp16 && !facts.bf16) return {State::no_effect, "the run is fp32"};
-      return {State::not_yet, std::string(spec.note)};
-    },
-    "an empty list, or fp32: no_effect; else not_yet"};
-
 constexpr Rule kSparse{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
                          return {State::refused, std::string(spec.note)};
@@ -107,9 +99,8 @@ std::vector<KeySpec> training() {
        .choices = kFloatTypes},
       {.key = "data_types.keep_in_fp32_modules",
        .type = Type::strings,
-       .fallback = "[]",
-       .note = "weights of fp32 in a 16-bit run are not available yet (masters are fp32): use []",
-       .rule = &kModules},
+       .state = State::no_effect,
+       .note = "names buffers to keep in fp32, and the models have none"},
       {.key = "data_types.buffer_dtype",
        .type = Type::choice,
        .state = State::no_effect,
@@ -164,7 +155,7 @@ std::vector<KeySpec> training() {
       {.key = "graph_harvesting",
        .fallback = "false",
        .state = State::no_effect,
-       .note = "the whole step is planned before it runs"},
+       .note = "removed from DeepSpeed (0.19.8); the whole step is planned before it runs"},
       {.key = "disable_python_gc",
        .fallback = "false",
        .state = State::no_effect,

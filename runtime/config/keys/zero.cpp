@@ -276,6 +276,7 @@ std::vector<KeySpec> zero() {
       of_zenflow("zero_optimization.zenflow.offload", Type::boolean, "false"),
       of_zenflow("zero_optimization.zenflow.auto_ratio", Type::real, "0.99"),
       of_zenflow("zero_optimization.zenflow.full_warm_up_rounds", Type::integer, "0"),
+      of_zenflow("zero_optimization.zenflow.steps_per_epoch", Type::integer, ""),
       of_zenflow("zero_optimization.zenflow.pt_reserved_cores_perc", Type::real, "0.5"),
   };
 }
