@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain {
 

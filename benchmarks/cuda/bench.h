@@ -8,7 +8,7 @@
 
 #include "benchmarks/cuda/gpu.h"
 #include "benchmarks/cuda/report.h"
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain::bench {
 

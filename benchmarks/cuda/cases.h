@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain::bench {
 

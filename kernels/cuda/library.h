@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 struct CUstream_st;  // a cudaStream_t points to it
 

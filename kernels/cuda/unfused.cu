@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/products/products.cuh"
-#include "kernels/problems/product.h"
+#include "runtime/ir/product.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {

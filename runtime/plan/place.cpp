@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "runtime/core/error.h"
-#include "runtime/plan/kernel_spec.h"
+#include "runtime/ir/kernel_spec.h"
 #include "runtime/plan/plan.h"
 
 namespace dstrain {

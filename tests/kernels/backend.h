@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain::parity {
 

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernel.h"
 #include "runtime/core/philox.h"
+#include "runtime/ir/kernel.h"
 #include "tests/kernels/backend.h"
 
 namespace dstrain::parity {

@@ -1,7 +1,7 @@
 // A kernel library for tests of plans: sizes only, no bodies.
 #pragma once
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain {
 

@@ -1,6 +1,6 @@
 // Causal multi-head self-attention on the CPU, forward and backward: blocked (Dao et al.,
 // "FlashAttention", 2022), so no T x T matrix is ever in memory and only the causal half is
-// computed. Stands on kernels/kernel.h. Softmax and all sums are fp32; dropout masks are the pure
+// computed. Stands on runtime/ir/kernel.h. Softmax and all sums are fp32; dropout masks are the pure
 // function of (seed, site, sample, element) of philox.h, made again in the backward pass. bf16 runs
 // on AMX tiles where the chip has them, everything else on Highway.
 // Invariant: results are bitwise independent of the number of threads.
@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain {
 

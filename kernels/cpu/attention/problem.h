@@ -1,5 +1,5 @@
 // What the bodies of attention share: the operands of one run and the table of functions that one
-// instruction set offers. Stands on kernels/problems/attention.h.
+// instruction set offers. Stands on kernels/attention_sizes.h.
 // Invariant: a body computes the bits of a query row (or key row) from the problem alone, whatever
 // range of blocks it is asked for, so the division of work over threads never shows.
 #pragma once
@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/problems/attention.h"
+#include "kernels/attention_sizes.h"
 
 namespace dstrain::attention {
 

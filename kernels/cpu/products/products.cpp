@@ -4,9 +4,9 @@
 #include "kernels/cpu/products/panel_product.h"
 #include "kernels/cpu/products/wide_product.h"
 #include "kernels/cpu/simd/simd.h"
-#include "kernels/problems/product.h"
 #include "runtime/core/error.h"
 #include "runtime/core/isa.h"
+#include "runtime/ir/product.h"
 
 namespace dstrain {
 namespace {

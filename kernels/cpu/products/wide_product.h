@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "kernels/problems/product.h"
+#include "runtime/ir/product.h"
 
 namespace dstrain {
 

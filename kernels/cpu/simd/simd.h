@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain {
 

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/kernels.cuh"
-#include "kernels/problems/attention.h"
+#include "kernels/attention_sizes.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {

@@ -1,6 +1,6 @@
 // Causal multi-head self-attention on GPUs, forward and backward (Dao et al., "FlashAttention", 2022; work
 // division as in "FlashAttention-2", 2023): no T x T matrix in memory, only the causal half computed.
-// Stands on kernels/kernel.h. bf16 and f16 with heads of up to 128 numbers run on tensor cores with f32 sums,
+// Stands on runtime/ir/kernel.h. bf16 and f16 with heads of up to 128 numbers run on tensor cores with f32 sums,
 // everything else on ordinary multiply-adds. Dropout masks are those of philox.h, made again in the
 // backward pass. No sum is shared between blocks, so results are the same bits in every run.
 #pragma once
@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 

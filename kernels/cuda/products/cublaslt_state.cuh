@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/problems/product.h"
+#include "runtime/ir/product.h"
 
 namespace dstrain::cuda {
 

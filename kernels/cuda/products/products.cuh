@@ -1,11 +1,11 @@
 // Matrix products of the linear layer on GPUs: linear (with bias and relu), linear_input_grad and
-// linear_weight_grad in f32, bf16 and f16, sums in f32. Stands on kernels/kernel.h.
+// linear_weight_grad in f32, bf16 and f16, sums in f32. Stands on runtime/ir/kernel.h.
 #pragma once
 
 #include <memory>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 

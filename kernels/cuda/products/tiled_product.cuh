@@ -3,8 +3,8 @@
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/kernel.h"
-#include "kernels/problems/product.h"
+#include "runtime/ir/kernel.h"
+#include "runtime/ir/product.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 

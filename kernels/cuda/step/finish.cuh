@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <optional>
 
-#include "kernels/kernel.h"
 #include "runtime/engine/run/metrics.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/engine/run/run.h"
 #include "runtime/engine/run/run_facts.h"
 #include "runtime/engine/step/executor.h"
+#include "runtime/ir/kernel.h"
 #include "runtime/storage/checkpoint/checkpoint.h"
 
 namespace dstrain {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "kernels/kernel.h"
 #include "runtime/core/devices/device.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain {
 

@@ -7,8 +7,8 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
+#include "runtime/ir/kernel_spec.h"
 #include "runtime/optim/loss_scaler.h"
-#include "runtime/plan/kernel_spec.h"
 
 namespace dstrain {
 namespace {

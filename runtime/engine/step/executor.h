@@ -9,12 +9,12 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/kernel.h"
 #include "runtime/config/job.h"
 #include "runtime/core/rank_board.h"
 #include "runtime/engine/step/batch_feed.h"
 #include "runtime/engine/step/comm_queue.h"
 #include "runtime/engine/step/device_state.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/problems/product.h"
-#include "runtime/plan/kernel_spec.h"
+#include "runtime/ir/kernel_spec.h"
+#include "runtime/ir/product.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {

@@ -2,8 +2,8 @@
 //   model -> backward -> fuse -> recompute -> layout -> reduce -> update -> gather -> pack -> place -> verify.
 #pragma once
 
-#include "kernels/kernel.h"
 #include "runtime/config/job.h"
+#include "runtime/ir/kernel.h"
 #include "runtime/ir/program.h"
 #include "runtime/plan/residency.h"
 

@@ -1,11 +1,10 @@
-// What a product is once the operands of its op are read: sizes, dtype, epilogue, threads.
-// Stands on kernels/kernel.h. Equal Products are the same computation: the body that runs one and
-// the order of its additions depend on nothing else.
+// Product: sizes, dtype, epilogue and threads of a matrix product, read from its KernelSpec. Equal Products
+// are the same computation: the implementation and the order of its additions depend on nothing else.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain {
 
@@ -21,9 +20,9 @@ struct Product {
   int64_t out_features = 0;  // N
   bool bias = false;
   bool relu = false;
-  bool gelu = false;  // linear: gelu behind it; linear_input_grad: times gelu's slope at pre
-  bool pre = false;   // what gelu sees is an operand: linear writes it, linear_input_grad reads it
-  bool packed = false;  // the weight comes in the layout of pack_weight
+  bool gelu = false;    // linear: gelu of the sum; linear_input_grad: times gelu's slope at `pre`
+  bool pre = false;     // gelu's input is an operand: linear writes it, linear_input_grad reads it
+  bool packed = false;  // the weight has the layout that pack_weight writes
   int threads = 1;
 
   int64_t m() const { return op == OpKind::linear_weight_grad ? out_features : rows; }
@@ -34,14 +33,14 @@ struct Product {
   }
 };
 
-// Reads the product out of a spec of linear, linear_input_grad or linear_weight_grad. Throws
-// InternalError for other ops and for operands that do not fit together.
+// Returns the product of a spec of linear, linear_input_grad or linear_weight_grad. Throws InternalError
+// for other ops and for operands whose shapes or dtypes do not match.
 Product product_of(const KernelSpec& spec);
 
-// The product that reads what the pack_weight of `spec` writes.
+// Returns the product that reads the packed weight which the pack_weight of `spec` writes.
 Product product_of_pack(const KernelSpec& spec);
 
-// Indices of what gelu sees among the outputs of a linear and the inputs of a linear_input_grad.
+// Indices of gelu's input among the outputs of a linear and the inputs of a linear_input_grad.
 inline constexpr size_t kPreOutput = 1, kPreInput = 3;
 
 // Index of the packed weight among the operands of a linear or linear_input_grad.

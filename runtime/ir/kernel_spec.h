@@ -1,9 +1,9 @@
-// From an instruction to what a kernel library is asked: operand shapes and dtypes in order.
+// Makes the KernelSpec of an instruction: its operands' shapes and dtypes in order.
 #pragma once
 
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "runtime/ir/kernel.h"
 #include "runtime/ir/program.h"
 
 namespace dstrain {

@@ -1,4 +1,4 @@
-#include "kernels/problems/product.h"
+#include "runtime/ir/product.h"
 
 #include <limits>
 

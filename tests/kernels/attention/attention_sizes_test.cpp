@@ -1,4 +1,4 @@
-#include "kernels/problems/attention.h"
+#include "kernels/attention_sizes.h"
 
 #include <catch2/catch.hpp>
 

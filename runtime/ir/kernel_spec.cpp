@@ -1,4 +1,4 @@
-#include "runtime/plan/kernel_spec.h"
+#include "runtime/ir/kernel_spec.h"
 
 namespace dstrain {
 

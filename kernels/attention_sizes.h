@@ -1,11 +1,11 @@
 // What an attention kernel computes once the operands of its op are read, the same on every device.
-// Stands on kernels/kernel.h.
+// Stands on runtime/ir/kernel.h.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/kernel.h"
 #include "runtime/core/philox.h"
+#include "runtime/ir/kernel.h"
 
 namespace dstrain::attention {
 

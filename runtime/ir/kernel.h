@@ -1,0 +1,81 @@
+// The interface between a plan and the implementations of its ops. A KernelLibrary (one per device) makes
+// a kernel for an op at given shapes and dtypes before the first step; running the kernel allocates nothing
+// and checks nothing, because the op's rule has checked shapes, dtypes and aliasing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/core/step_rules.h"
+#include "runtime/core/tensor.h"
+#include "runtime/ir/op.h"
+
+namespace dstrain {
+
+struct TensorSpec {  // Shape{0}: the operand is absent
+  Shape shape{0};
+  DType dtype = DType::f32;
+};
+
+struct KernelSpec {
+  OpKind op{};
+  OpAttrs attrs;
+  std::span<const TensorSpec> in;  // in the order of op.h, absent ones included
+  std::span<const TensorSpec> out;
+  int threads = 1;  // OpenMP threads the kernel may use
+};
+
+// The arguments of one run of a kernel. Operands are in the order of op.h; absent ones are null.
+struct KernelCall {
+  std::span<const Tensor> in;
+  std::span<const Tensor> out;
+  Tensor workspace;  // u8, 64-byte aligned, at least workspace_bytes(spec)
+  const StepState* state = nullptr;
+  // The global counter of sample b of this micro-batch is state->first_sample + sample_offset + b.
+  int64_t sample_offset = 0;
+  // Add to weight gradients, loss and `accumulate`'s output instead of overwriting them.
+  bool accumulate = false;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Does what op.h states. On the CPU the work is complete on return; on a device it is enqueued in order.
+  // Allocates nothing, except inside calls of a math library.
+  virtual void run(const KernelCall& call) const = 0;
+};
+
+// finish_gradients on a device, so that the step continues without the host: two kernels. Between them
+// ranks exchange what the first one wrote.
+class FinishKernels {
+ public:
+  virtual ~FinishKernels() = default;
+  // mine f64 (3) = {sum of `square_sums` f64 (units) in order, `loss` f64 (1), state->stop}.
+  virtual void collect(Tensor square_sums, Tensor loss, const StepState* state,
+                       Tensor mine) const = 0;
+  // Adds `all` f64 (ranks, 3) in rank order to the state's sums, sets `stop` if any rank asks for it,
+  // then calls finish_step.
+  virtual void finish(Tensor all, StepState* state) const = 0;
+};
+
+class KernelLibrary {
+ public:
+  virtual ~KernelLibrary() = default;
+  // Bytes of scratch memory that `run` needs. The plan places it and shares it between instructions.
+  virtual int64_t workspace_bytes(const KernelSpec& spec) const = 0;
+  // Bytes of the packed weight that the product of `spec` (linear or linear_input_grad) prefers, packed
+  // once per step; 0 if packing does not pay.
+  virtual int64_t packed_bytes(const KernelSpec& spec) const = 0;
+  // Whether one kernel for the product of `spec` (linear or linear_input_grad) and its gelu is faster
+  // than two. Depends on sizes alone.
+  virtual bool fuses(const KernelSpec&) const { return false; }
+  // Throws InternalError if the library has no implementation for the op and dtypes.
+  virtual std::unique_ptr<Kernel> make(const KernelSpec& spec) const = 0;
+  // Returns null if the host runs finish_gradients.
+  virtual std::unique_ptr<FinishKernels> make_finish(const FinishRule&) const { return nullptr; }
+  virtual std::string description() const = 0;  // "cpu with amx"
+};
+
+}  // namespace dstrain
