@@ -36,7 +36,8 @@ def first_sentence(text):
 
 
 def comment_text(lines):
-    return " ".join(line.strip().lstrip("/").strip() for line in lines).strip()
+    words = (line.strip().lstrip("/").strip() for line in lines)
+    return " ".join(text for text in words if not text.startswith("NOLINT")).strip()
 
 
 def comment_above(lines, i):
@@ -87,7 +88,7 @@ def types_of(path, lines):
             outer = "::".join(name for kind, name, _ in scopes if kind == "type")
             full = f"{outer}::{match[2]}" if outer else match[2]
             behind = re.search(r"\{\s*//\s*(.*)", line)
-            text = comment_above(lines, i) or (behind[1] if behind else "")
+            text = comment_above(lines, i) or (comment_text([behind[1]]) if behind else "")
             if not text and (re.match(rf"{full}\b", head) or snake_case(full) == path.stem):
                 text = head
             found.append(Type(path, i + 1, match[1], full, first_sentence(text) or "-"))
