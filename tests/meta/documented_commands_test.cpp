@@ -1,8 +1,10 @@
-// What README.md and the other pages tell the reader to type: the files exist, and the program takes
-// the words.
+// What README.md and the other pages tell the reader: commands that the program takes, files and headings
+// that exist.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cctype>
 #include <regex>
 
 #include "launcher/cli/arguments.h"
@@ -131,6 +133,66 @@ void parse_commands(const SourceFile& page, Findings& findings) {
   }
 }
 
+// The heading as a link names it: lower case, hyphens for blanks, without other punctuation.
+std::string anchor_of(const std::string& heading) {
+  std::string anchor;
+  for (const char c : heading) {
+    if (c == ' ' || c == '-')
+      anchor += '-';
+    else if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_')
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return anchor;
+}
+
+bool has_heading(const SourceFile& page, const std::string& anchor) {
+  static const std::regex heading("#+ (.*)");
+  const std::vector<bool> code = in_code(page);
+  for (size_t i = 0; i < page.lines.size(); ++i) {
+    std::smatch match;
+    if (!code[i] && std::regex_match(page.lines[i], match, heading) &&
+        anchor_of(match[1].str()) == anchor)
+      return true;
+  }
+  return false;
+}
+
+// Every link to another page or heading of the repository leads there.
+void look_for_links(const SourceFile& page, Findings& findings) {
+  namespace fs = std::filesystem;
+  static const std::regex link("\\]\\(([^)#:]*)(#([^)]*))?\\)");
+  for (const std::string& line : page.lines) {
+    for (std::sregex_iterator it(line.begin(), line.end(), link), end; it != end; ++it) {
+      ++findings.seen;
+      const std::string target = (*it)[1].str(), anchor = (*it)[3].str();
+      const std::string path =
+          target.empty() ? page.path
+                         : (fs::path(page.path).parent_path() / target).lexically_normal().string();
+      if (!target.empty() && !fs::exists(source_root() / path))
+        findings.wrong.push_back(fmt::format("{}: {}: no such file", page.path, target));
+      else if (!anchor.empty() && !has_heading(target.empty() ? page : read_source(path), anchor))
+        findings.wrong.push_back(fmt::format("{}: {}: no such heading", page.path, (*it)[0].str()));
+    }
+  }
+}
+
+// Every file or folder that a page names in its text, as `runtime/core/error.h`, exists.
+void look_for_paths(const SourceFile& page, Findings& findings) {
+  static const std::regex path(
+      "`((runtime|kernels|models|launcher|scripts|configs|\\.ci|tests|benchmarks|docs)/"
+      "[^`*{}<> ]+)( [^`]*)?`");
+  const std::vector<bool> code = in_code(page);
+  for (size_t i = 0; i < page.lines.size(); ++i) {
+    if (code[i]) continue;
+    const std::string& line = page.lines[i];
+    for (std::sregex_iterator it(line.begin(), line.end(), path), end; it != end; ++it) {
+      ++findings.seen;
+      if (!std::filesystem::exists(source_root() / (*it)[1].str()))
+        findings.wrong.push_back(fmt::format("{}: {}: no such file", page.path, (*it)[1].str()));
+    }
+  }
+}
+
 std::vector<SourceFile> pages() {
   std::vector<SourceFile> all = read_sources({"docs", "benchmarks", "tests"}, {".md"});
   all.push_back(read_source("README.md"));
@@ -151,6 +213,45 @@ TEST_CASE("the program takes every documented dstrain command") {
   Findings readme;
   parse_commands(read_source("README.md"), readme);
   CHECK(readme.seen >= 5);  // its commands stand in indented blocks
+}
+
+TEST_CASE("docs/README.md links to every page") {
+  const SourceFile index = read_source("docs/README.md");
+  for (const SourceFile& page : read_sources({"docs"}, {".md"})) {
+    const std::string name = std::filesystem::path(page.path).filename().string();
+    CAPTURE(name);
+    CHECK((name == "README.md" ||
+           std::any_of(index.lines.begin(), index.lines.end(), [&](const std::string& line) {
+             return line.find("(" + name) != std::string::npos;
+           })));
+  }
+}
+
+TEST_CASE("every link and every path in the pages leads to something") {
+  Findings links, paths;
+  for (const SourceFile& page : pages()) {
+    look_for_links(page, links);
+    look_for_paths(page, paths);
+  }
+  CHECK(links.seen > 20);
+  CHECK(links.wrong == std::vector<std::string>{});
+  CHECK(paths.seen > 20);
+  CHECK(paths.wrong == std::vector<std::string>{});
+}
+
+TEST_CASE("a link or path that leads nowhere is found") {
+  const SourceFile page{"docs/x.md",
+                        {"# `plan --json` and more", "[a](#plan---json-and-more), [b](#b)",
+                         "[c](README.md), [d](none.md) [e](https://x.org/y) `runtime/core/error.h`",
+                         "`runtime/none.h` `tests/none.sh --times 3` `runtime/*.h`"}};
+  Findings links, paths;
+  look_for_links(page, links);
+  CHECK(links.seen == 4);
+  CHECK(links.wrong == std::vector<std::string>{"docs/x.md: ](#b): no such heading",
+                                                "docs/x.md: none.md: no such file"});
+  look_for_paths(page, paths);
+  CHECK(paths.wrong == std::vector<std::string>{"docs/x.md: runtime/none.h: no such file",
+                                                "docs/x.md: tests/none.sh: no such file"});
 }
 
 TEST_CASE("commands are read from fenced and indented blocks, joined and without comments") {
