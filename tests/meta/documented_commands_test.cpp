@@ -195,7 +195,7 @@ void look_for_paths(const SourceFile& page, Findings& findings) {
 
 std::vector<SourceFile> pages() {
   std::vector<SourceFile> all = read_sources({"docs", "benchmarks", "tests"}, {".md"});
-  all.push_back(read_source("README.md"));
+  for (const char* page : {"README.md", "CHANGELOG.md"}) all.push_back(read_source(page));
   return all;
 }
 
