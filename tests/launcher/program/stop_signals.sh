@@ -1,12 +1,25 @@
 #!/usr/bin/env bash
 # Sends stop signals at random moments to runs whose time is spent in products, on every front of one machine, in fp32
-# and fp16. Every run must end with 128 + n and leave its weights and a checkpoint.
-#   stop_signals.sh DSTRAIN [--times N]     N signals in all (12); prints a line for each front
+# and fp16. Every run must end with 128 + n and leave its weights and a checkpoint. Prints a line for each front.
+#   stop_signals.sh DSTRAIN [--times N] [--slurm]
+# --times: signals in all (12). --slurm: the fronts include srun, in a Slurm that the script starts (as root); exit
+# status 77 where none can be started.
 set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/../../slurm/cluster.sh"
 
 dstrain=$(realpath "$1")
 times=12
-[[ ${2:-} != --times ]] || times=$3
+slurm=
+shift
+while (($# > 0)); do
+  case $1 in
+    --times) times=$2 && shift ;;
+    --slurm) slurm=yes ;;
+    *) echo "unknown option $1" >&2 && exit 1 ;;
+  esac
+  shift
+done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 folder=$(mktemp -d)
@@ -14,6 +27,7 @@ run=0
 finish() {
   local status=$?
   ((run == 0)) || kill -KILL "$run" 2>/dev/null || true
+  [[ -z $slurm ]] || stop_cluster
   ((status == 0)) || tail -n 5 "$folder"/*.out 2>/dev/null || true
   rm -rf "$folder"
 }
@@ -31,16 +45,20 @@ cat >c.json <<'JSON'
 JSON
 
 fronts=('' '--num_gpus 2' 'mpirun --oversubscribe --bind-to none -np 1' 'mpirun --oversubscribe --bind-to none -np 2')
+if [[ -n $slurm ]]; then
+  start_cluster "$folder/slurm" || { echo 'Slurm does not start here: skipped' && exit 77; }
+  fronts+=('srun -n 1' 'srun -n 2')
+fi
 signals=(TERM INT USR1 HUP)
 declare -A passed failed
 
 for ((i = 0; i < times; ++i)); do
-  front=${fronts[i % 4]}
+  front=${fronts[i % ${#fronts[@]}]}
   signal=${signals[RANDOM % 4]}
   words=("$dstrain" --config c.json --output "out$i")
-  ((i / 4 % 2 == 0)) || words+=(--set fp16.enabled=true)
-  if [[ $front == mpirun* ]]; then
-    # mpirun itself stops its ranks for every signal but the one that schedulers send.
+  ((i / ${#fronts[@]} % 2 == 0)) || words+=(--set fp16.enabled=true)
+  if [[ $front == mpirun* || $front == srun* ]]; then
+    # mpirun and srun themselves stop their ranks for every signal but the one that schedulers send.
     signal=USR1
     read -ra starter <<<"$front"
     words=("${starter[@]}" "${words[@]}")
