@@ -5,13 +5,12 @@
 #include <set>
 
 #include "launcher/commands/commands.h"
+#include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/supervise/failure.h"
 #include "runtime/config/key_table.h"
-#include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/engine/step/backend.h"
 #include "runtime/plan/print.h"
 
 namespace dstrain {
@@ -62,9 +61,8 @@ int run_estimate(const EstimateArguments& arguments) {
   settle_vocabulary(job);
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
 
-  const RankPlan plan =
-      make_rank_plan(job, {.rank = 0, .ranks = job.ranks}, *make_planning_library(job.device),
-                     threads_per_rank(static_cast<int>(cluster.gpus_per_node)));
+  const RankPlan plan = make_rank_plan(job, {.rank = 0, .ranks = job.ranks},
+                                       plan_inputs(job, static_cast<int>(cluster.gpus_per_node)));
   const ModelSize model = model_size(plan.train.program);
   const auto total = static_cast<double>(plan.memory.total());
   print_result(fmt::format(

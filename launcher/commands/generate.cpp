@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "launcher/commands/commands.h"
+#include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/supervise/failure.h"
 #include "runtime/core/cpu.h"
@@ -75,7 +76,7 @@ int run_generate(const GenerateArguments& arguments) {
     for (const int32_t id : request.prompt) printer.print(id);
   };
   bool begun = false;
-  generate(job, request, [&](int32_t id) {
+  generate(job, request, implementations(), [&](int32_t id) {
     if (!std::exchange(begun, true)) print_prompt();
     printer.print(id);
   });

@@ -1,9 +1,11 @@
 #include "launcher/commands/commands.h"
+#include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/supervise/failure.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/engine/run/run.h"
+#include "runtime/plan/fit.h"
+#include "runtime/plan/print.h"
 
 namespace dstrain {
 
@@ -21,7 +23,14 @@ int run_plan(const PlanArguments& arguments) {
   settle_batch(request, loaded, memory_of_each(loaded.job.ranks));
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
   const int rank = static_cast<int>(arguments.rank);
-  print_result(arguments.json ? plan_json(loaded.job, rank) : plan_text(loaded.job, rank));
+  const PlanInputs inputs = plan_inputs(loaded.job);
+  const RankPlan plan = make_rank_plan(loaded.job, {rank, loaded.job.ranks}, inputs);
+  if (arguments.json) {
+    print_result(plan_to_json(plan));
+  } else {
+    print_result(plan_to_text(plan, fmt::format("rank {} of {}", rank, loaded.job.ranks)) + "\n" +
+                 changes_text(loaded.job, inputs));
+  }
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "launcher/fronts/slurm.h"
+#include "launcher/implementations.h"
 #include "launcher/placement/core_binding.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/devices/device.h"
@@ -67,7 +68,7 @@ RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const R
                     int threads) {
   RankSlot& slot = board.slot(rank);
   slot.set_state(RankState::running);
-  RunContext context;
+  RunContext context{implementations()};
   context.comm = &comm;
   context.slot = &slot;
   context.stop_signal = [&board] { return board.stop_request(); };

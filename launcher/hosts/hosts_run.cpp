@@ -9,6 +9,7 @@
 #include <map>
 
 #include "launcher/hosts/agent/run_place.h"
+#include "launcher/implementations.h"
 #include "launcher/output/rank_log.h"
 #include "launcher/output/rank_output.h"
 #include "launcher/placement/machine.h"
@@ -17,7 +18,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/engine/run/run.h"
+#include "runtime/plan/fit.h"
 #include "runtime/storage/file_checksum.h"
 
 namespace dstrain {
@@ -129,7 +130,7 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   questions.check_memory = [job = input.job(), needed = std::map<int, int64_t>()](
                                int ranks, int64_t bytes, const std::string& source) mutable {
     const auto [known, fresh] = needed.try_emplace(ranks);
-    if (fresh) known->second = planned_bytes(job, ranks) + kProcessOverheadBytes;
+    if (fresh) known->second = planned_bytes(job, plan_inputs(job, ranks)) + kProcessOverheadBytes;
     check_memory(known->second, ranks, bytes, source);
   };
   return questions;

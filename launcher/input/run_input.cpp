@@ -11,16 +11,15 @@
 #include <optional>
 #include <system_error>
 
+#include "launcher/implementations.h"
 #include "launcher/placement/machine.h"
-#include "models/model.h"
 #include "runtime/config/text.h"
 #include "runtime/core/devices/device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
-#include "runtime/engine/fit.h"
 #include "runtime/engine/run/resume.h"
-#include "runtime/engine/run/run.h"
+#include "runtime/plan/fit.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint.h"
 #include "runtime/storage/output_lock.h"
@@ -36,7 +35,7 @@ constexpr const char* kMicroBatchKey = "train_micro_batch_size_per_gpu";
 StateRegister weights_of(const ModelConfig& model) {
   Program program;
   Builder builder(program, {});
-  build_model(builder, model);
+  implementations().build_model(builder, model);
   StateRegister list;
   for (const Parameter& p : program.parameters)
     list.push_back({.name = p.name, .slot = "master", .global_shape = p.shape});
@@ -84,7 +83,8 @@ void set_micro_batch(Job& job, int64_t micro_batch) {
 // A model that does not fit at all keeps its micro-batch: what it lacks is not for a batch to give.
 void halve_to_fit(Job& job, int64_t offered) {
   if (least_bytes(job) > static_cast<double>(offered)) return;
-  while (job.batch.micro_batch > 1 && planned_bytes(job) + kProcessOverheadBytes > offered)
+  const PlanInputs inputs = plan_inputs(job);
+  while (job.batch.micro_batch > 1 && planned_bytes(job, inputs) + kProcessOverheadBytes > offered)
     set_micro_batch(job, job.batch.micro_batch / 2);
 }
 
@@ -259,10 +259,11 @@ void check_memory_here(const Job& job, int ranks_here) {
     if (least * ranks_here > static_cast<double>(offer.bytes))
       check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes,
                    offer.source, true);
-    const int64_t needed = planned_bytes(job, ranks_here) + kProcessOverheadBytes;
+    const PlanInputs inputs = plan_inputs(job, ranks_here);
+    const int64_t needed = planned_bytes(job, inputs) + kProcessOverheadBytes;
     const int64_t each = offer.bytes / ranks_here;
     check_memory(needed, ranks_here, offer.bytes, offer.source, false,
-                 needed > each ? advice_to_fit(job, each - kProcessOverheadBytes, ranks_here) : "");
+                 needed > each ? advice_to_fit(job, each - kProcessOverheadBytes, inputs) : "");
   }
 }
 

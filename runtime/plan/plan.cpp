@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "models/model.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -38,50 +37,50 @@ Plan finish(Program program, const Job& job, Place place, int64_t micro_batches,
   return plan;
 }
 
-Plan train_plan(const Job& job, Place place, const KernelLibrary& library, int threads) {
+Plan train_plan(const Job& job, Place place, const PlanInputs& inputs) {
   Program program;
   Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
-  build_model(builder, job.model);
+  inputs.build_model(builder, job.model);
   backward(program);
-  fuse(program, library, threads);
+  fuse(program, *inputs.library, inputs.threads);
   recompute(program, job);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   reduce(program, job, place, residency);
   update(program, job, place, residency);
   gather(program, job, residency);
-  pack(program, library, threads);
+  pack(program, *inputs.library, inputs.threads);
   begin_step(program);
-  return finish(std::move(program), job, place, job.batch.accumulation, threads);
+  return finish(std::move(program), job, place, job.batch.accumulation, inputs.threads);
 }
 
 Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
-                  const KernelLibrary& library, int threads) {
+                  const PlanInputs& inputs) {
   Program program;
   Builder builder(program, options);
-  build_model(builder, job.model);
-  fuse(program, library, threads);
+  inputs.build_model(builder, job.model);
+  fuse(program, *inputs.library, inputs.threads);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   gather(program, job, residency);
-  pack(program, library, threads);
+  pack(program, *inputs.library, inputs.threads);
   begin_step(program);
-  return finish(std::move(program), job, place, 1, threads);
+  return finish(std::move(program), job, place, 1, inputs.threads);
 }
 
 }  // namespace
 
-RankPlan make_rank_plan(const Job& job, Place place, const KernelLibrary& library, int threads) {
+RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
   RankPlan rank;
   std::vector<Plan*> plans{&rank.train};
-  rank.train = train_plan(job, place, library, threads);
+  rank.train = train_plan(job, place, inputs);
   if (job.eval_interval > 0) {
     rank.validate =
         forward_plan(job, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false},
-                     place, library, threads);
+                     place, inputs);
     plans.push_back(&rank.validate);
   }
-  rank.memory = place_memory(plans, library);
+  rank.memory = place_memory(plans, *inputs.library);
   for (Plan* plan : plans) {
     order_communication(*plan, job.overlap_comm);
     verify(*plan);
@@ -89,14 +88,13 @@ RankPlan make_rank_plan(const Job& job, Place place, const KernelLibrary& librar
   return rank;
 }
 
-RankPlan make_decode_plan(const Job& job, int64_t seq_len, const KernelLibrary& library,
-                          int threads) {
+RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs) {
   RankPlan rank;
   rank.validate = forward_plan(
       job,
       {.dtype = job.dtype, .batch = 1, .seq_len = seq_len, .training = false, .with_loss = false},
-      {}, library, threads);
-  rank.memory = place_memory({&rank.validate}, library);
+      {}, inputs);
+  rank.memory = place_memory({&rank.validate}, *inputs.library);
   order_communication(rank.validate, false);
   verify(rank.validate);
   return rank;

@@ -4,9 +4,11 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/plan/implementations.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
@@ -57,11 +59,17 @@ struct RankPlan {
   MemoryTable memory;
 };
 
-// Builds, places and verifies the plans of `place.rank`. Pure: asks the library for sizes only.
-RankPlan make_rank_plan(const Job& job, Place place, const KernelLibrary& library, int threads);
+// What a plan depends on besides its job and its rank.
+struct PlanInputs {
+  Implementations::BuildModel build_model;
+  std::shared_ptr<const KernelLibrary> library;  // asked for sizes only
+  int threads = 1;                               // OpenMP threads of a rank
+};
+
+// Builds, places and verifies the plans of `place.rank`. Pure.
+RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs);
 // The plan of one forward pass over a single sample of `seq_len` tokens that ends with the logits.
-RankPlan make_decode_plan(const Job& job, int64_t seq_len, const KernelLibrary& library,
-                          int threads);
+RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
 
 // Gives every buffer of `plans` an address; the first plan's persistent buffers come first and are
 // found by name.

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
+#include "launcher/implementations.h"
 #include "runtime/comm/self_comm.h"
 #include "runtime/core/error.h"
 
@@ -21,7 +22,7 @@ Tensor tensor(std::vector<float>& values) {
 TEST_CASE("collectives complete in order, and what they wrote is there when they do") {
   const bool own_thread = GENERATE(false, true);
   SelfComm comm;
-  const Backend backend = make_backend("cpu");
+  const Backend backend = make_backend(implementations(), "cpu");
   const auto queue = make_comm_queue(comm, backend, kCollectives, own_thread);
   std::vector<std::vector<float>> to(kCollectives, std::vector<float>(1000));
   std::vector<float> from(1000);
@@ -48,7 +49,7 @@ TEST_CASE("collectives complete in order, and what they wrote is there when they
 TEST_CASE("what the communicator throws comes out where it is waited for") {
   const bool own_thread = GENERATE(false, true);
   SelfComm comm;
-  const Backend backend = make_backend("cpu");
+  const Backend backend = make_backend(implementations(), "cpu");
   const auto queue = make_comm_queue(comm, backend, 2, own_thread);
   std::vector<float> values(10);
   comm.abort("the disk is full");
@@ -64,7 +65,7 @@ TEST_CASE("a queue that is left in the middle of a step ends") {
   SelfComm comm;
   std::vector<float> values(1000);
   for (const bool own_thread : {false, true}) {
-    const Backend backend = make_backend("cpu");
+    const Backend backend = make_backend(implementations(), "cpu");
     const auto queue = make_comm_queue(comm, backend, 10, own_thread);
     for (int i = 0; i < 10; ++i) queue->post(OpKind::all_reduce, tensor(values), tensor(values));
   }
@@ -74,7 +75,7 @@ TEST_CASE("a queue that is left in the middle of a step ends") {
 TEST_CASE("a step may only end when its collectives have") {
   SelfComm comm;
   std::vector<float> values(10);
-  const Backend backend = make_backend("cpu");
+  const Backend backend = make_backend(implementations(), "cpu");
   const auto queue = make_comm_queue(comm, backend, 1, false);
   queue->post(OpKind::all_reduce, tensor(values), tensor(values));
   CHECK_THROWS_AS(queue->restart(), InternalError);

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "runtime/engine/run/run.h"
+#include "runtime/plan/fit.h"
 #include "tests/engine/rig.h"
 
 using namespace dstrain;

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "launcher/implementations.h"
 #include "runtime/comm/self_comm.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/engine/step/executor.h"
@@ -45,13 +46,14 @@ class Rig {
   Rig(Job job_in, const Dataset& data_in, int threads = 1)
       : job(std::move(job_in)),
         data(data_in),
-        backend(make_backend("cpu")),
-        plans(make_rank_plan(job, {0, 1}, *backend.library, threads)),
+        backend(make_backend(implementations(), "cpu")),
+        plans(
+            make_rank_plan(job, {0, 1}, {implementations().build_model, backend.library, threads})),
         arenas(plans.memory, *backend.device, comm, threads),
         model(plans.train, arenas, comm, threads),
         executor(plans.train, arenas, backend, job, comm, nullptr) {
     state.seed = job.seed;
-    model.initialize(job.seed);
+    model.initialize(job.seed, implementations());
   }
 
   // One step at the given learning rate; the loss is the mean over targets. `seconds`: per instruction.

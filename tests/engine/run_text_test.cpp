@@ -22,7 +22,9 @@ Job small_job() {
 }
 
 std::string first_line_of(const Job& job, int64_t done = 0) {
-  const RankPlan plan = make_rank_plan(job, {0, job.ranks}, *make_planning_library(job.device), 1);
+  const PlanInputs inputs{implementations().build_model,
+                          make_planning_library(implementations(), job.device), 1};
+  const RankPlan plan = make_rank_plan(job, {0, job.ranks}, inputs);
   return first_line(job, plan.train, done, 1);
 }
 
@@ -76,7 +78,7 @@ TEST_CASE("what fails after a step did not fail in its last instruction") {
   const RandomDataset data(job.model.vocab_size);
   const RankBoard board = RankBoard::create(1);
   SelfComm comm;
-  RunContext context;
+  RunContext context{implementations()};
   context.comm = &comm;
   context.slot = &board.slot(0);
   Trainer trainer(job, data, context);

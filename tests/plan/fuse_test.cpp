@@ -23,7 +23,7 @@ Job gpt2(bool gelu, RecomputeConfig recompute = {}) {
 }
 
 RankPlan plan_of(const Job& job, bool fuses, bool packs = false) {
-  return make_rank_plan(job, {0, 1}, FakeLibrary(0, packs, fuses), 1);
+  return make_rank_plan(job, {0, 1}, fake_inputs(0, packs, fuses));
 }
 
 std::vector<const Instruction*> all_of(const Plan& plan, OpKind op, bool gelu_only = false) {

@@ -34,7 +34,7 @@ TEST_CASE("GPT-lite with 65 characters and the defaults has 86.7 M parameters") 
   Job job;
   job.model.vocab_size = 65;
   job.batch = {256, 1, 32};
-  const RankPlan rank = make_rank_plan(job, {7, 8}, FakeLibrary(), 2);
+  const RankPlan rank = make_rank_plan(job, {7, 8}, fake_inputs(0, false, false, 2));
   int64_t total = 0;
   for (const Parameter& p : rank.train.program.parameters) total += p.shape.elements();
   CHECK(total == 86'701'056);
@@ -75,7 +75,7 @@ TEST_CASE("a tied head adds to the embedding's gradient and is one parameter") {
 TEST_CASE("16-bit runs keep 2 bytes of parameters, 4 of gradients, 12 of optimizer state") {
   Job job = small_job();
   job.dtype = job.wire_dtype = DType::bf16;
-  const RankPlan rank = make_rank_plan(job, {0, 2}, FakeLibrary(), 1);
+  const RankPlan rank = make_rank_plan(job, {0, 2}, fake_inputs());
   int64_t padded = 0;
   for (const Unit& u : rank.train.program.units) padded += u.elements;
   CHECK(rank.memory.at_peak[0] == 2 * padded);
@@ -95,7 +95,7 @@ TEST_CASE("memory classes add up to what is reserved, for every shape of job") {
           job.eval_interval = eval;
           std::vector<RankPlan> all;
           for (int r = 0; r < ranks; ++r)
-            all.push_back(make_rank_plan(job, {r, ranks}, FakeLibrary(300, true), 1));
+            all.push_back(make_rank_plan(job, {r, ranks}, fake_inputs(300, true)));
           std::vector<const Plan*> plans;
           for (const RankPlan& rank : all) {
             int64_t sum = 0;
@@ -133,11 +133,10 @@ TEST_CASE("wire bytes are the ring's: 2 (N-1)/N of the gradients in the wire dty
   Job job;
   job.model.vocab_size = 65;
   job.batch = {256, 1, 32};
-  const RankPlan f32 = make_rank_plan(job, {0, 8}, FakeLibrary(), 1);
+  const RankPlan f32 = make_rank_plan(job, {0, 8}, fake_inputs());
   CHECK(wire_bytes(f32.train) == 2 * 7 * 4 * int64_t{86'701'056} / 8);
   job.wire_dtype = job.dtype = DType::bf16;
-  CHECK(wire_bytes(make_rank_plan(job, {0, 8}, FakeLibrary(), 1).train) ==
-        wire_bytes(f32.train) / 2);
+  CHECK(wire_bytes(make_rank_plan(job, {0, 8}, fake_inputs()).train) == wire_bytes(f32.train) / 2);
 }
 
 TEST_CASE("every element of a unit is updated exactly once, decayed or not") {
@@ -159,12 +158,12 @@ TEST_CASE("every element of a unit is updated exactly once, decayed or not") {
 }
 
 TEST_CASE("a product that gains from it gets its weight packed once per step") {
-  const Plan plan = make_rank_plan(small_job(), {0, 1}, FakeLibrary(0, true), 1).train;
+  const Plan plan = make_rank_plan(small_job(), {0, 1}, fake_inputs(0, true)).train;
   // fc and proj (48x12) are too small; nothing but attention's qkv (36x12) and them exist per block
   CHECK(count_ops(plan, OpKind::pack_weight) == 0);
   Job job = small_job();
   job.model.n_embd = 24;
-  const Plan bigger = make_rank_plan(job, {0, 1}, FakeLibrary(0, true), 1).train;
+  const Plan bigger = make_rank_plan(job, {0, 1}, fake_inputs(0, true)).train;
   CHECK(count_ops(bigger, OpKind::pack_weight) ==
         2 * 2 * 3);  // blocks x directions x (qkv, fc, proj)
   for (const Instruction& op : bigger.program.instructions)
@@ -221,7 +220,7 @@ TEST_CASE("verify finds ranks that disagree about a collective") {
 TEST_CASE("the columns of the printed plan stand under each other, however long the names are") {
   Job job = small_job();
   job.model.n_layer = 101;
-  const std::string text = plan_to_text(make_rank_plan(job, {0, 2}, FakeLibrary(64), 1), "t");
+  const std::string text = plan_to_text(make_rank_plan(job, {0, 2}, fake_inputs(64)), "t");
   std::istringstream lines(text.substr(text.find("\nqueue ") + 1));
   std::string line;
   std::getline(lines, line);
@@ -245,7 +244,7 @@ TEST_CASE("text_table: columns are as wide as their longest cell") {
 }
 
 TEST_CASE("the printed plan holds the table, and its JSON adds up") {
-  const RankPlan rank = make_rank_plan(small_job(), {1, 2}, FakeLibrary(64), 1);
+  const RankPlan rank = make_rank_plan(small_job(), {1, 2}, fake_inputs(64));
   const std::string text = plan_to_text(rank, "rank 1 of 2");
   CHECK_THAT(text, Catch::StartsWith("rank 1 of 2 | f32 | 3 micro-batches"));
   CHECK_THAT(text, Catch::Contains("attention_grad") && Catch::Contains("finish_gradients"));

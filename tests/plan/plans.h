@@ -10,7 +10,7 @@
 namespace dstrain {
 
 inline Plan train_plan(const Job& job, Place place = {0, 1}) {
-  return make_rank_plan(job, place, FakeLibrary(), 1).train;
+  return make_rank_plan(job, place, fake_inputs()).train;
 }
 
 inline std::string group_of(const Plan& plan, const Instruction& op) {

@@ -24,7 +24,7 @@ Job job_at(int stage, int ranks = 4) {
 }
 
 RankPlan plan_of(const Job& job, int rank = 1) {
-  return make_rank_plan(job, {rank, job.ranks}, FakeLibrary(), 1);
+  return make_rank_plan(job, {rank, job.ranks}, fake_inputs());
 }
 
 const Instruction& op_at(const Plan& plan, size_t i) {

@@ -1,7 +1,8 @@
-// A kernel library for tests of plans: sizes only, no bodies.
+// A kernel library for tests of plans: it answers questions about sizes and makes no kernels.
 #pragma once
 
-#include "runtime/ir/kernel.h"
+#include "models/model.h"
+#include "runtime/plan/plan.h"
 
 namespace dstrain {
 
@@ -26,5 +27,11 @@ class FakeLibrary : public KernelLibrary {
   int64_t workspace_;
   bool packs_, fuses_;
 };
+
+// Inputs of plans of our models with a FakeLibrary.
+inline PlanInputs fake_inputs(int64_t workspace = 0, bool packs = false, bool fuses = false,
+                              int threads = 1) {
+  return {build_model, std::make_shared<FakeLibrary>(workspace, packs, fuses), threads};
+}
 
 }  // namespace dstrain

@@ -23,10 +23,12 @@ constexpr int64_t kShortestPlan = 64;
 // A forward pass of one context length, with weights of its own.
 class Decoder {
  public:
-  Decoder(const Job& job, const GenerateRequest& request, int64_t seq_len)
-      : backend_(make_backend(job.device)),
+  Decoder(const Job& job, const GenerateRequest& request, const Implementations& implementations,
+          int64_t seq_len)
+      : backend_(make_backend(implementations, job.device)),
         comm_(make_device_communicator(self_, *backend_.device)),
-        plans_(make_decode_plan(job, seq_len, *backend_.library, request.threads)),
+        plans_(make_decode_plan(job, seq_len,
+                                {implementations.build_model, backend_.library, request.threads})),
         arenas_(plans_.memory, *backend_.device, comm(), request.threads),
         executor_(plans_.validate, arenas_, backend_, job, comm(), nullptr),
         ids_(static_cast<size_t>(seq_len)) {
@@ -118,6 +120,7 @@ double uniform(uint64_t seed, int64_t index) {
 }  // namespace
 
 void generate(const Job& trained, const GenerateRequest& request,
+              const Implementations& implementations,
               const std::function<void(int32_t)>& on_token) {
   if (trained.model.kind != ModelKind::gptlite)
     fail_user("generate: the run in {} trained a benchmark model, which has no text",
@@ -139,7 +142,7 @@ void generate(const Job& trained, const GenerateRequest& request,
     auto it = decoders.find(seq_len);
     if (it == decoders.end()) {
       decoders.clear();  // contexts only grow: the shorter plan is not needed again
-      it = decoders.try_emplace(seq_len, job, request, seq_len).first;
+      it = decoders.try_emplace(seq_len, job, request, implementations, seq_len).first;
     }
     const std::span<const int32_t> context(ids.data() + ids.size() - static_cast<size_t>(length),
                                            static_cast<size_t>(length));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/simd/init_weights.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
 
@@ -63,7 +62,7 @@ ModelState::Piece ModelState::piece(std::string_view unit_buffer, const Paramete
   return {begin - p.offset, t};
 }
 
-void ModelState::initialize(uint64_t seed) const {
+void ModelState::initialize(uint64_t seed, const Implementations& implementations) const {
   for (const Parameter& p : plan_.program.parameters) {
     const Piece held = master(p);
     const int64_t first = held.begin;
@@ -81,10 +80,10 @@ void ModelState::initialize(uint64_t seed) const {
           std::fill_n(v, n, 1.0f);
           break;
         case Init::normal:
-          fill_normal(v, first + at, n, p.init_scale, key, threads_);
+          implementations.fill_normal(v, first + at, n, p.init_scale, key, threads_);
           break;
         case Init::uniform:
-          fill_uniform(v, first + at, n, p.init_scale, key, threads_);
+          implementations.fill_uniform(v, first + at, n, p.init_scale, key, threads_);
           break;
       }
     });

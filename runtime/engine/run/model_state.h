@@ -29,7 +29,7 @@ class ModelState {
 
   // Fresh weights: element i of a parameter is a pure function of seed, its name and i, so that every
   // rank makes its own slices and nothing is sent but 16-bit copies. Collective.
-  void initialize(uint64_t seed) const;
+  void initialize(uint64_t seed, const Implementations& implementations) const;
   // Rounds the masters into the run's 16-bit parameters; after any other change of the masters.
   // Collective.
   void publish_masters() const;

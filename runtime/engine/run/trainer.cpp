@@ -7,7 +7,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
-#include "runtime/engine/fit.h"
+#include "runtime/engine/run/device_memory.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/run_text.h"
 #include "runtime/optim/adam_corrections.h"
@@ -51,18 +51,20 @@ std::string device_text(const Backend& backend) {
   return fmt::format("{} on {}", kernels, backend.device->name());
 }
 
-RankPlan plan_that_fits(const Job& job, const Backend& backend, Communicator& host, int threads) {
-  RankPlan plans = make_rank_plan(job, {host.rank(), host.size()}, *backend.library, threads);
+RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext& ctx) {
+  const PlanInputs inputs{ctx.implementations.build_model, backend.library, ctx.threads};
+  Communicator& host = *ctx.comm;
+  RankPlan plans = make_rank_plan(job, {host.rank(), host.size()}, inputs);
   const int gpus = std::max(cuda_devices(), 1);
   check_device_memory(job, plans.memory, *backend.device,
-                      (ranks_on_this_host_from_environment() + gpus - 1) / gpus, host);
+                      (ranks_on_this_host_from_environment() + gpus - 1) / gpus, host, inputs);
   return plans;
 }
 
 }  // namespace
 
 Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx)
-    : Trainer(job, dataset, ctx, make_backend(job.device, ctx.gpu)) {}
+    : Trainer(job, dataset, ctx, make_backend(ctx.implementations, job.device, ctx.gpu)) {}
 
 Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backend backend)
     : job_(job),
@@ -71,7 +73,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       backend_(std::move(backend)),
       device_comm_(make_device_communicator(*ctx.comm, *backend_.device)),
       comm_(device_comm_ ? *device_comm_ : *ctx.comm),
-      plans_(plan_that_fits(job, backend_, *ctx.comm, ctx.threads)),
+      plans_(plan_that_fits(job, backend_, ctx)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
       model_(plans_.train, arenas_, comm_, ctx.threads),
       train_(plans_.train, arenas_, backend_, job, comm_, ctx.slot,
@@ -96,7 +98,7 @@ void Trainer::load() {
     load_weights(job_.init_weights, model_.weights());
     model_.publish_masters();
   } else {
-    model_.initialize(job_.seed);
+    model_.initialize(job_.seed, ctx_.implementations);
   }
 }
 

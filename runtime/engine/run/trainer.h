@@ -10,7 +10,6 @@
 #include "runtime/engine/run/run.h"
 #include "runtime/engine/run/run_facts.h"
 #include "runtime/engine/step/executor.h"
-#include "runtime/ir/kernel.h"
 #include "runtime/storage/checkpoint/checkpoint.h"
 
 namespace dstrain {

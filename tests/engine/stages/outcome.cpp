@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "launcher/implementations.h"
 #include "runtime/engine/run/trainer.h"
 
 namespace dstrain {
@@ -23,12 +24,12 @@ std::string first_difference(std::string_view what, const std::vector<T>& a,
 }  // namespace
 
 Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads) {
-  return run_steps(job, data, comm, steps, threads, make_backend(job.device));
+  return run_steps(job, data, comm, steps, threads, make_backend(implementations(), job.device));
 }
 
 Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads,
                   Backend backend) {
-  RunContext context;
+  RunContext context{implementations()};
   context.comm = &comm;
   context.threads = threads;
   Trainer trainer(job, data, context, std::move(backend));

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "kernels/cpu/cpu_library.h"
+#include "launcher/implementations.h"
 #include "tests/engine/rig.h"
 #include "tests/engine/stages/outcome.h"
 
@@ -174,6 +174,8 @@ TEST_CASE("the bytes that are sent are the plan's, and the formula's") {
   const auto comm = make_communicator();
   Communicator& world = *comm;
   if (world.size() == 1) return;
+  const PlanInputs inputs{implementations().build_model,
+                          make_planning_library(implementations(), "cpu"), 1};
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t accumulation : {1, 3})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch})
@@ -186,8 +188,7 @@ TEST_CASE("the bytes that are sent are the plan's, and the formula's") {
           const Outcome outcome = run_steps(job, data, world, 2);
           INFO(describe(job));
           CHECK(outcome.sent_per_step == outcome.planned_to_send);
-          const Plan plan =
-              make_rank_plan(job, {world.rank(), job.ranks}, *make_cpu_library(), 1).train;
+          const Plan plan = make_rank_plan(job, {world.rank(), job.ranks}, inputs).train;
           double gathered_twice = 0, all = 0;  // elements
           for (const Unit& unit : plan.program.units) {
             all += static_cast<double>(unit.elements);

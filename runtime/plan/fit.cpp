@@ -1,23 +1,17 @@
-#include "runtime/engine/fit.h"
+#include "runtime/plan/fit.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 
-#include "runtime/core/cpu.h"
-#include "runtime/core/error.h"
 #include "runtime/core/text.h"
-#include "runtime/engine/step/backend.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {
 namespace {
 
 constexpr int kMostHalvings = 4;
-// What CUDA and its libraries take of a GPU beside the plan once their kernels are loaded; generous.
-constexpr int64_t kCudaReserveBytes = int64_t{512} << 20;
 
 struct Change {
   std::string settings;
@@ -81,11 +75,8 @@ double step_seconds(const Plan& plan, const std::string& device) {
 
 class Planner {
  public:
-  explicit Planner(const Job& job, int ranks_on_host = 0)
-      : job_(job),
-        threads_(threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks)),
-        library_(make_planning_library(job.device)),
-        seconds_(plan(job).seconds) {}
+  Planner(const Job& job, const PlanInputs& inputs)
+      : job_(job), inputs_(inputs), seconds_(plan(job).seconds) {}
 
   Variant variant(const std::vector<const Change*>& changes) const {
     Job job = job_;
@@ -104,13 +95,12 @@ class Planner {
     double seconds;
   };
   Planned plan(const Job& job) const {
-    const RankPlan planned = make_rank_plan(job, {0, job.ranks}, *library_, threads_);
+    const RankPlan planned = make_rank_plan(job, {0, job.ranks}, inputs_);
     return {planned.memory.total(), step_seconds(planned.train, job.device)};
   }
 
   const Job& job_;
-  int threads_;
-  std::unique_ptr<KernelLibrary> library_;
+  const PlanInputs& inputs_;
   double seconds_;
 };
 
@@ -141,8 +131,12 @@ void cheapest_first(std::vector<Variant>& variants) {
 
 }  // namespace
 
-std::vector<Variant> single_changes(const Job& job) {
-  const Planner planner(job);
+int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
+  return make_rank_plan(job, {0, job.ranks}, inputs).memory.total();
+}
+
+std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs) {
+  const Planner planner(job, inputs);
   const std::vector<Axis> axes = axes_of(job);
   std::vector<Variant> variants;
   for (const auto& choice : combinations(axes, 1)) variants.push_back(planner.variant(choice));
@@ -150,8 +144,9 @@ std::vector<Variant> single_changes(const Job& job) {
   return variants;
 }
 
-std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, size_t most, int ranks_on_host) {
-  const Planner planner(job, ranks_on_host);
+std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs,
+                                 size_t most) {
+  const Planner planner(job, inputs);
   const std::vector<Axis> axes = axes_of(job);
   std::vector<Variant> fitting;
   for (size_t count = 1; count <= axes.size() && fitting.size() < most; ++count) {
@@ -166,9 +161,9 @@ std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, size_t most, i
   return fitting;
 }
 
-std::string advice_to_fit(const Job& job, int64_t offered, int ranks_on_host) {
+std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs) {
   std::vector<std::string> ways;
-  for (const Variant& v : ways_to_fit(job, offered, 3, ranks_on_host))
+  for (const Variant& v : ways_to_fit(job, offered, inputs))
     ways.push_back(fmt::format("{} ({})", v.settings, bytes_text(static_cast<double>(v.bytes))));
   if (ways.empty())
     return "no ZeRO stage, recompute or smaller micro-batch makes it fit: use a smaller model or "
@@ -176,36 +171,14 @@ std::string advice_to_fit(const Job& job, int64_t offered, int ranks_on_host) {
   return fmt::format("to fit, add {}", fmt::join(ways, ", or "));
 }
 
-std::string changes_text(const Job& job) {
-  const std::vector<Variant> variants = single_changes(job);
+std::string changes_text(const Job& job, const PlanInputs& inputs) {
+  const std::vector<Variant> variants = single_changes(job, inputs);
   if (variants.empty()) return {};
   std::string text = "with other settings, cheapest in estimated time first\n";
   for (const Variant& v : variants)
     text += fmt::format("  {:>10}  {:.2f} x the time  {}\n",
                         bytes_text(static_cast<double>(v.bytes)), v.slowdown, v.settings);
   return text;
-}
-
-void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
-                         int sharing, Communicator& host) {
-  const DeviceBytes has = device.memory();
-  // Nobody reserves anything before everybody has looked.
-  const int64_t reserve = device.kind() == DeviceKind::cuda ? kCudaReserveBytes : 0;
-  const int64_t needed = memory.total() + reserve;
-  const std::array<double, 1> lacks{has.total > 0 && needed > has.free / sharing ? 1.0 : 0};
-  std::vector<double> all(static_cast<size_t>(host.size()));
-  host.gather_values(lacks, all);
-  if (lacks[0] != 0)
-    fail_user(
-        "the run needs {} on each GPU ({} rank{} x {}), and {} are free of {}'s {}: {}; "
-        "'dstrain plan' shows what takes the memory",
-        bytes_text(static_cast<double>(needed) * sharing), sharing, sharing == 1 ? "" : "s",
-        bytes_text(static_cast<double>(needed)), bytes_text(static_cast<double>(has.free)),
-        device.name(), bytes_text(static_cast<double>(has.total)),
-        advice_to_fit(job, has.free / sharing - reserve, ranks_on_this_host_from_environment()));
-  for (size_t r = 0; r < all.size(); ++r)
-    if (all[r] != 0)
-      fail_user("rank {}'s GPU has too little free memory; its own message says more", r);
 }
 
 }  // namespace dstrain

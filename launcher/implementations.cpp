@@ -1,0 +1,23 @@
+#include "launcher/implementations.h"
+
+#include "kernels/cpu/simd/init_weights.h"
+#include "kernels/kernel_library.h"
+#include "models/model.h"
+#include "runtime/core/cpu.h"
+
+namespace dstrain {
+
+const Implementations& implementations() {
+  static constexpr Implementations kImplementations{.build_model = build_model,
+                                                    .make_library = make_kernel_library,
+                                                    .fill_normal = fill_normal,
+                                                    .fill_uniform = fill_uniform};
+  return kImplementations;
+}
+
+PlanInputs plan_inputs(const Job& job, int ranks_on_host) {
+  return {implementations().build_model, make_planning_library(implementations(), job.device),
+          threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks)};
+}
+
+}  // namespace dstrain

@@ -1,0 +1,40 @@
+#include "runtime/engine/run/device_memory.h"
+
+#include <array>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/core/text.h"
+#include "runtime/plan/fit.h"
+
+namespace dstrain {
+namespace {
+
+// Memory that CUDA and its libraries need on a GPU besides the plan, with a margin.
+constexpr int64_t kCudaReserveBytes = int64_t{512} << 20;
+
+}  // namespace
+
+void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
+                         int sharing, Communicator& host, const PlanInputs& inputs) {
+  const DeviceBytes has = device.memory();
+  // Nobody reserves anything before everybody has looked.
+  const int64_t reserve = device.kind() == DeviceKind::cuda ? kCudaReserveBytes : 0;
+  const int64_t needed = memory.total() + reserve;
+  const std::array<double, 1> lacks{has.total > 0 && needed > has.free / sharing ? 1.0 : 0};
+  std::vector<double> all(static_cast<size_t>(host.size()));
+  host.gather_values(lacks, all);
+  if (lacks[0] != 0)
+    fail_user(
+        "the run needs {} on each GPU ({} rank{} x {}), and {} are free of {}'s {}: {}; "
+        "'dstrain plan' shows what takes the memory",
+        bytes_text(static_cast<double>(needed) * sharing), sharing, sharing == 1 ? "" : "s",
+        bytes_text(static_cast<double>(needed)), bytes_text(static_cast<double>(has.free)),
+        device.name(), bytes_text(static_cast<double>(has.total)),
+        advice_to_fit(job, has.free / sharing - reserve, inputs));
+  for (size_t r = 0; r < all.size(); ++r)
+    if (all[r] != 0)
+      fail_user("rank {}'s GPU has too little free memory; its own message says more", r);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,17 @@
+// The check that a device has the memory of a plan, before anything is allocated.
+#pragma once
+
+#include "runtime/comm/communicator.h"
+#include "runtime/core/devices/device.h"
+#include "runtime/plan/plan.h"
+
+namespace dstrain {
+
+// Throws UserError, on every rank, if the free memory of any rank's device is less than `memory` for each of
+// the ranks that share the device; the message advises settings, planned with `inputs`. Collective over
+// `host`. `sharing`: number of ranks that use this rank's device. Checks nothing on a device whose memory is
+// the host's.
+void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
+                         int sharing, Communicator& host, const PlanInputs& inputs);
+
+}  // namespace dstrain

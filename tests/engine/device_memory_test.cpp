@@ -1,0 +1,59 @@
+#include "runtime/engine/run/device_memory.h"
+
+#include <catch2/catch.hpp>
+
+#include "launcher/implementations.h"
+#include "runtime/comm/self_comm.h"
+#include "runtime/core/error.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job some_job() {
+  Job job;
+  job.ranks = 4;
+  job.model = {.n_layer = 4, .n_embd = 64, .n_head = 2, .block_size = 64, .vocab_size = 100};
+  job.batch = {.train_batch = 32, .micro_batch = 8, .accumulation = 1};
+  return job;
+}
+
+// A device with so much free memory and nothing else.
+class SmallDevice : public Device {
+ public:
+  explicit SmallDevice(int64_t free) : free_(free) {}
+  DeviceKind kind() const override { return DeviceKind::emulated; }
+  std::string name() const override { return "small device"; }
+  DeviceBytes memory() const override { return {2 * free_, free_}; }
+  Memory allocate(int64_t, const std::string&) override { return {}; }
+  Memory pinned(int64_t, const std::string&) override { return {}; }
+  std::shared_ptr<void> pin(std::byte*, int64_t) override { return nullptr; }
+  void populate(const Memory&, int) const override {}
+  void download(void*, const void*, int64_t) override {}
+  void upload(void*, const void*, int64_t) override {}
+  std::unique_ptr<Stream> make_stream() override { return nullptr; }
+  std::unique_ptr<Event> make_event() override { return nullptr; }
+  void attach_thread() override {}
+
+ private:
+  int64_t free_;
+};
+
+}  // namespace
+
+TEST_CASE("a device without the memory is refused before anything is reserved") {
+  Job job = some_job();
+  job.ranks = 1;
+  SelfComm self;
+  MemoryTable memory;
+  memory.region_bytes = {int64_t{3} << 30, 0, 0};
+  const PlanInputs inputs = plan_inputs(job);
+  check_device_memory(job, memory, SmallDevice(int64_t{3} << 30), 1, self, inputs);
+  CHECK_THROWS_WITH(
+      check_device_memory(job, memory, SmallDevice(int64_t{2} << 30), 1, self, inputs),
+      Catch::StartsWith("the run needs 3.22 GB on each GPU (1 rank x 3.22 GB), and "
+                        "2.15 GB are free of small device's 4.29 GB: to fit, add"));
+  CHECK_THROWS_AS(check_device_memory(job, memory, SmallDevice(int64_t{4} << 30), 2, self, inputs),
+                  UserError);
+  check_device_memory(job, memory, *make_cpu_device(), 1, self, inputs);
+}

@@ -1,0 +1,62 @@
+#include "runtime/plan/fit.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "launcher/implementations.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job some_job() {
+  Job job;
+  job.ranks = 4;
+  job.model = {.n_layer = 4, .n_embd = 64, .n_head = 2, .block_size = 64, .vocab_size = 100};
+  job.batch = {.train_batch = 32, .micro_batch = 8, .accumulation = 1};
+  return job;
+}
+
+bool offers(const std::vector<Variant>& variants, const std::string& settings) {
+  return std::any_of(variants.begin(), variants.end(),
+                     [&](const Variant& v) { return v.settings == settings; });
+}
+
+}  // namespace
+
+TEST_CASE("every setting that could help is planned, cheapest first") {
+  const Job job = some_job();
+  const std::vector<Variant> all = single_changes(job, plan_inputs(job));
+  for (const char* settings :
+       {"--set zero_optimization.stage=1", "--set zero_optimization.stage=2",
+        "--set zero_optimization.stage=3", "--set dstrain.recompute=selective",
+        "--set dstrain.recompute=1",
+        "--set train_micro_batch_size_per_gpu=4 --set gradient_accumulation_steps=2",
+        "--set train_micro_batch_size_per_gpu=1 --set gradient_accumulation_steps=8"})
+    CHECK(offers(all, settings));
+  CHECK(all.size() == 8);
+  CHECK(std::is_sorted(all.begin(), all.end(),
+                       [](const Variant& a, const Variant& b) { return a.slowdown < b.slowdown; }));
+  Job alone = job;
+  alone.ranks = 1;
+  for (const Variant& v : single_changes(alone, plan_inputs(alone)))
+    CHECK(v.settings.find("stage") == std::string::npos);
+}
+
+TEST_CASE("what is offered is never exceeded, and changes are combined where one is too few") {
+  const Job job = some_job();
+  const PlanInputs inputs = plan_inputs(job);
+  const std::vector<Variant> singles = single_changes(job, inputs);
+  int64_t least = INT64_MAX;
+  for (const Variant& v : singles) least = std::min(least, v.bytes);
+  const std::vector<Variant> one = ways_to_fit(job, least, inputs);
+  REQUIRE(!one.empty());
+  CHECK(one.size() <= 3);
+  for (const Variant& v : one) CHECK(v.bytes <= least);
+  const std::vector<Variant> more = ways_to_fit(job, least - 1, inputs);
+  REQUIRE(!more.empty());
+  for (const Variant& v : more) CHECK(v.bytes < least);
+  CHECK(ways_to_fit(job, 1000, inputs).empty());
+  CHECK(advice_to_fit(job, 1000, inputs).find("smaller model") != std::string::npos);
+  CHECK(advice_to_fit(job, least, inputs).starts_with("to fit, add --set "));
+}
