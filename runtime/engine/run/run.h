@@ -16,13 +16,13 @@ namespace dstrain {
 
 struct RunContext {
   const Implementations& implementations;
-  Communicator* comm = nullptr;      // its size is job.ranks
-  RankSlot* slot = nullptr;          // where this rank publishes what it is doing; may be null
-  std::function<int()> stop_signal;  // 0, or the number of the signal that asked the run to stop
-  std::string resolved_config;       // text of resolved_config.json, written by rank 0
-  std::string job;                   // the batch job that the run belongs to; empty: none
-  int threads = 1;                   // OpenMP threads of this rank
-  int gpu = 0;                       // which of this process's GPUs, where the job runs on them
+  Communicator* comm = nullptr;        // its size is job.ranks
+  RankSlot* slot = nullptr;            // where this rank publishes what it is doing; may be null
+  std::function<int()> stop_signal{};  // 0, or the number of the signal that asked the run to stop
+  std::string resolved_config{};       // text of resolved_config.json, written by rank 0
+  std::string job{};                   // the batch job that the run belongs to; empty: none
+  int threads = 1;                     // OpenMP threads of this rank
+  int gpu = 0;                         // which of this process's GPUs, where the job runs on them
 };
 
 struct RunOutcome {
