@@ -4,7 +4,7 @@
 
 namespace dstrain::attention {
 
-Problem problem_of(const KernelSpec& spec) {
+AttentionShape shape_of(const KernelSpec& spec) {
   const bool grad = spec.op == OpKind::attention_grad;
   check(spec.op == OpKind::attention || grad, "attention kernels have no body for the op {}",
         name_of(spec.op));
@@ -19,16 +19,16 @@ Problem problem_of(const KernelSpec& spec) {
             qkv.shape[1] % (3 * heads) == 0 && qkv.shape.elements() > 0,
         "attention expects qkv (B*T, 3*heads*D), came {} with heads = {}, T = {}",
         to_string(qkv.shape), heads, seq);
-  Problem p;
-  p.dtype = qkv.dtype;
-  p.heads = heads;
-  p.seq = seq;
-  p.batch = qkv.shape[0] / seq;
-  p.head_size = qkv.shape[1] / (3 * heads);
+  AttentionShape shape;
+  shape.dtype = qkv.dtype;
+  shape.heads = heads;
+  shape.seq = seq;
+  shape.batch = qkv.shape[0] / seq;
+  shape.head_size = qkv.shape[1] / (3 * heads);
   const DropoutRule rule(spec.attrs.dropout);
-  p.drop_threshold = rule.threshold;
-  p.drop_scale = rule.scale;
-  return p;
+  shape.drop_threshold = rule.threshold;
+  shape.drop_scale = rule.scale;
+  return shape;
 }
 
 }  // namespace dstrain::attention

@@ -9,7 +9,7 @@
 
 namespace dstrain::attention {
 
-struct Problem {
+struct AttentionShape {
   DType dtype = DType::f32;
   int64_t batch = 0, heads = 0, seq = 0, head_size = 0;
   uint32_t drop_threshold = 0;  // 0: no dropout
@@ -21,6 +21,6 @@ struct Problem {
 
 // Reads the problem out of a spec of attention or attention_grad. Throws InternalError for other
 // ops, dtypes and shapes.
-Problem problem_of(const KernelSpec& spec);
+AttentionShape shape_of(const KernelSpec& spec);
 
 }  // namespace dstrain::attention

@@ -24,11 +24,12 @@
 
 namespace dstrain::attention {
 
-const Body* amx_body() {
-  static const Body body{amx::kForwardQueries, amx::kQueries, amx::kKeys,   amx::forward_bytes,
-                         amx::backward_bytes,  amx::forward,  amx::backward};
+const Implementation* amx_implementation() {
+  static const Implementation implementation{
+      amx::kForwardQueries,           amx::kQueries, amx::kKeys,   bytes_of<amx::ForwardScratch>,
+      bytes_of<amx::BackwardScratch>, amx::forward,  amx::backward};
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512bf16") ? &body : nullptr;
+  return __builtin_cpu_supports("avx512bf16") ? &implementation : nullptr;
 }
 
 }  // namespace dstrain::attention
@@ -37,7 +38,7 @@ const Body* amx_body() {
 
 namespace dstrain::attention {
 
-const Body* amx_body() {
+const Implementation* amx_implementation() {
   return nullptr;
 }
 

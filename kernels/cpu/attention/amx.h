@@ -5,11 +5,11 @@
 // without a transposition.
 #pragma once
 
-#include "kernels/cpu/attention/problem.h"
+#include "kernels/cpu/attention/implementation.h"
 
 namespace dstrain::attention {
 
 // Null where this processor, or this build, has no tiles or no vector conversion to bf16.
-const Body* amx_body();
+const Implementation* amx_implementation();
 
 }  // namespace dstrain::attention

@@ -9,7 +9,7 @@
 namespace dstrain::attention::amx {
 
 inline constexpr int64_t kQueries = 128, kKeys = 128;  // of a pair of blocks
-inline constexpr int64_t kUnit = 32;  // queries, or keys, that the vectors do at once
+inline constexpr int64_t kSubBlock = 32;  // queries, or keys, that the vectors do at once
 inline constexpr int64_t kMaskRow = mask_words(kKeys);
 
 struct BackwardScratch {
@@ -21,27 +21,27 @@ struct BackwardScratch {
   // Of a pair of blocks: weights and score gradients as A operands [query / 32][key][32], and the
   // latter as B operands [query / 32][key / 32][half].
   std::byte *weights, *d_scores, *d_score_pairs;
-  std::byte *unit_scores, *unit_d_weights;  // [half][key][16]
+  std::byte *sub_scores, *sub_d_weights;  // [half][key][16]
   float *shift, *delta;
   uint64_t* bits;
 
-  BackwardScratch(const Problem& p, Carver& carver) {
-    const int64_t width = padded_size(p), rows = padded_rows(p.seq);
+  BackwardScratch(const AttentionShape& shape, ScratchLayout& layout) {
+    const int64_t width = padded_size(shape), rows = padded_rows(shape.seq);
     for (std::byte** operand : {&key_rows, &value_rows, &keys_transposed, &query_columns,
                                 &d_y_columns, &query_pairs, &d_y_pairs}) {
-      *operand = carver.take<std::byte>(rows * width * 2);
+      *operand = layout.add<std::byte>(rows * width * 2);
     }
-    d_q = carver.take<std::byte>(rows * width * 4);
-    d_k = carver.take<std::byte>(kKeys * width * 4);
-    d_v = carver.take<std::byte>(kKeys * width * 4);
+    d_q = layout.add<std::byte>(rows * width * 4);
+    d_k = layout.add<std::byte>(kKeys * width * 4);
+    d_v = layout.add<std::byte>(kKeys * width * 4);
     for (std::byte** block : {&weights, &d_scores, &d_score_pairs}) {
-      *block = carver.take<std::byte>(kQueries * kKeys * 2);
+      *block = layout.add<std::byte>(kQueries * kKeys * 2);
     }
-    unit_scores = carver.take<std::byte>(kUnit * kUnit * 4);
-    unit_d_weights = carver.take<std::byte>(kUnit * kUnit * 4);
-    shift = carver.take<float>(rows);
-    delta = carver.take<float>(rows);
-    bits = carver.take<uint64_t>(kQueries * kMaskRow);
+    sub_scores = layout.add<std::byte>(kSubBlock * kSubBlock * 4);
+    sub_d_weights = layout.add<std::byte>(kSubBlock * kSubBlock * 4);
+    shift = layout.add<float>(rows);
+    delta = layout.add<float>(rows);
+    bits = layout.add<uint64_t>(kQueries * kMaskRow);
   }
 };
 
@@ -51,22 +51,20 @@ inline constexpr auto kBitOfKey = [] {
   return bits;
 }();
 
-struct BackwardPass {
-  const Problem& p;
-  const Operands& o;
-  const HeadPlace at;
-  const BackwardScratch s;
-  const int64_t steps;  // of depth along D
-  const float scale;
+struct BackwardPass : HeadPass<BackwardScratch> {
+  using HeadPass::HeadPass;
 
-  int64_t rows() const { return padded_rows(p.seq); }
+  int64_t rows() const { return padded_rows(shape.seq); }
 
   void prepare() const {
     const int64_t width = steps * kDepth;
-    const HeadRows q = head_rows(p, o, at, 0, p.seq), k = head_rows(p, o, at, 1, p.seq),
-                   v = head_rows(p, o, at, 2, p.seq);
-    const HeadRows d_y{static_cast<const bf16*>(o.d_y) + at.y, p.channels(), p.seq, p.head_size};
-    const HeadRows y{static_cast<const bf16*>(o.y) + at.y, p.channels(), p.seq, p.head_size};
+    const HeadRows q = head_rows(shape, o, at, 0, shape.seq),
+                   k = head_rows(shape, o, at, 1, shape.seq),
+                   v = head_rows(shape, o, at, 2, shape.seq);
+    const HeadRows d_y{static_cast<const bf16*>(o.d_y) + at.y, shape.channels(), shape.seq,
+                       shape.head_size};
+    const HeadRows y{static_cast<const bf16*>(o.y) + at.y, shape.channels(), shape.seq,
+                     shape.head_size};
     pack_rows(k, 0, rows(), rows(), s.key_rows);
     pack_rows(v, 0, rows(), rows(), s.value_rows);
     pack_transposed(k, width, s.keys_transposed);
@@ -76,12 +74,12 @@ struct BackwardPass {
     pack_pairs(d_y, width, s.d_y_pairs);
     for (int64_t i = 0; i < rows(); ++i) {
       __m512 sum = _mm512_setzero_ps();
-      for (int64_t d = 0; d < p.head_size; d += 16) {
+      for (int64_t d = 0; d < shape.head_size; d += 16) {
         sum = _mm512_fmadd_ps(widen(d_y.load16(i, d)), widen(y.load16(i, d)), sum);
       }
-      s.delta[i] = _mm512_reduce_add_ps(sum) / p.drop_scale;
+      s.delta[i] = _mm512_reduce_add_ps(sum) / shape.drop_scale;
       // The weights of queries past the end are 2^-1e30 = 0.
-      s.shift[i] = i < p.seq ? -o.lse[at.lse + i] * 1.44269504088896341f : -1e30f;
+      s.shift[i] = i < shape.seq ? -o.lse[at.lse + i] * 1.44269504088896341f : -1e30f;
     }
   }
 
@@ -108,20 +106,20 @@ struct BackwardPass {
 
   // Weights and score gradients of 32 keys x 32 queries, from scores and d_y v^T.
   template <bool kDropout, bool kDiagonal>
-  void unit(const Lanes (&lanes)[2], std::byte* weights, std::byte* d_scores,
-            std::byte* pairs) const {
-    for (int64_t key = 0; key < kUnit; key += 2) {
+  void softmax_gradient(const Lanes (&lanes)[2], std::byte* weights, std::byte* d_scores,
+                        std::byte* pairs) const {
+    for (int64_t key = 0; key < kSubBlock; key += 2) {
       __m512i d_score[2];
 #pragma GCC unroll 2
       for (int64_t odd = 0; odd < 2; ++odd) {
-        const int64_t row = (key + odd) * kRowBytes, next = row + kUnit * kRowBytes;
+        const int64_t row = (key + odd) * kRowBytes, next = row + kSubBlock * kRowBytes;
         // Query i of the unit sees key k iff i >= k.
         const __mmask32 seen = kDiagonal ? 0xffffffffu << (key + odd) : 0xffffffffu;
-        const Cell a = cell<kDropout>(lanes[0], _mm512_load_ps(s.unit_scores + row),
-                                      _mm512_load_ps(s.unit_d_weights + row),
+        const Cell a = cell<kDropout>(lanes[0], _mm512_load_ps(s.sub_scores + row),
+                                      _mm512_load_ps(s.sub_d_weights + row),
                                       static_cast<__mmask16>(seen), key + odd);
-        const Cell b = cell<kDropout>(lanes[1], _mm512_load_ps(s.unit_scores + next),
-                                      _mm512_load_ps(s.unit_d_weights + next),
+        const Cell b = cell<kDropout>(lanes[1], _mm512_load_ps(s.sub_scores + next),
+                                      _mm512_load_ps(s.sub_d_weights + next),
                                       static_cast<__mmask16>(seen >> 16), key + odd);
         _mm512_store_si512(weights + row, round_pair(seen, a.weight, b.weight));
         d_score[odd] = round_pair(0xffffffffu, a.d_score, b.d_score);
@@ -138,17 +136,17 @@ struct BackwardPass {
   }
 
   struct Pair {
-    int64_t query, queries, key, keys;  // queries and keys in multiples of kUnit
+    int64_t query, queries, key, keys;  // queries and keys in multiples of kSubBlock
     // Units of queries that see the unit of keys at `k`, and the other way round: [begin, end).
     int64_t first_query_of(int64_t k) const {
       return std::clamp<int64_t>(key + k - query, 0, queries);
     }
     int64_t keys_of(int64_t q) const {
-      return std::clamp<int64_t>(query + q + kUnit - key, 0, keys);
+      return std::clamp<int64_t>(query + q + kSubBlock - key, 0, keys);
     }
   };
 
-  void unit_of(const Pair& pair, int64_t q, int64_t k) const {
+  void sub_block(const Pair& pair, int64_t q, int64_t k) const {
     const int64_t query = pair.query + q, key = pair.key + k;
     const int64_t columns = query / kTile * steps * kTileBytes, column_step = steps * kTileBytes;
     const auto scores = [&](const std::byte* a, const std::byte* b, std::byte* c) {
@@ -157,8 +155,8 @@ struct BackwardPass {
       product_2x2({a, a + kTileBytes, rows() * kRowBytes}, {b, b + column_step, kTileBytes}, steps,
                   {c, c + 2 * kTileBytes, c + kTileBytes, c + 3 * kTileBytes}, false);
     };
-    scores(s.key_rows, s.query_columns, s.unit_scores);
-    scores(s.value_rows, s.d_y_columns, s.unit_d_weights);
+    scores(s.key_rows, s.query_columns, s.sub_scores);
+    scores(s.value_rows, s.d_y_columns, s.sub_d_weights);
 
     Lanes lanes[2];
     for (int64_t half = 0; half < 2; ++half) {
@@ -173,18 +171,20 @@ struct BackwardPass {
       l.kept = _mm512_i32gather_epi32(_mm512_mullo_epi32(row, _mm512_set1_epi32(2 * kMaskRow)),
                                       words + k / 32, 4);
     }
-    const int64_t rows_at = (q / kUnit * kKeys + k) * kRowBytes;
-    std::byte* pairs = s.d_score_pairs + (q / kUnit * (kKeys / kUnit) + k / kUnit) * 2 * kTileBytes;
-    const auto call =
-        p.drop_threshold > 0
-            ? (query == key ? &BackwardPass::unit<true, true> : &BackwardPass::unit<true, false>)
-            : (query == key ? &BackwardPass::unit<false, true> : &BackwardPass::unit<false, false>);
+    const int64_t rows_at = (q / kSubBlock * kKeys + k) * kRowBytes;
+    std::byte* pairs =
+        s.d_score_pairs + (q / kSubBlock * (kKeys / kSubBlock) + k / kSubBlock) * 2 * kTileBytes;
+    const auto call = shape.drop_threshold > 0
+                          ? (query == key ? &BackwardPass::softmax_gradient<true, true>
+                                          : &BackwardPass::softmax_gradient<true, false>)
+                          : (query == key ? &BackwardPass::softmax_gradient<false, true>
+                                          : &BackwardPass::softmax_gradient<false, false>);
     (this->*call)(lanes, s.weights + rows_at, s.d_scores + rows_at, pairs);
   }
 
   void add_key_sums(const Pair& pair, int64_t k) const {
-    const int64_t q = pair.first_query_of(k), depth = (pair.queries - q) / kUnit;
-    const int64_t a = (q / kUnit * kKeys + k) * kRowBytes;
+    const int64_t q = pair.first_query_of(k), depth = (pair.queries - q) / kSubBlock;
+    const int64_t a = (q / kSubBlock * kKeys + k) * kRowBytes;
     for (int64_t d = 0; d < 2 * steps; d += 2) {
       const int64_t b = ((pair.query + q) / kDepth * 2 * steps + d) * kTileBytes;
       const int64_t c = (d * kKeys + k) * kRowBytes, next = c + kKeys * kRowBytes;
@@ -199,13 +199,13 @@ struct BackwardPass {
   }
 
   void add_query_sums(const Pair& pair, int64_t q) const {
-    const std::byte* b = s.d_score_pairs + q / kUnit * (kKeys / kUnit) * 2 * kTileBytes;
+    const std::byte* b = s.d_score_pairs + q / kSubBlock * (kKeys / kSubBlock) * 2 * kTileBytes;
     for (int64_t d = 0; d < 2 * steps; d += 2) {
       const std::byte* a = s.keys_transposed + (pair.key / kDepth * 2 * steps + d) * kTileBytes;
-      std::byte* c = s.d_q + ((pair.query + q) / kUnit * 4 * steps + d) * kTileBytes;
+      std::byte* c = s.d_q + ((pair.query + q) / kSubBlock * 4 * steps + d) * kTileBytes;
       std::byte* next = c + 2 * steps * kTileBytes;
       product_2x2({a, a + kTileBytes, 2 * steps * kTileBytes}, {b, b + kTileBytes, 2 * kTileBytes},
-                  pair.keys_of(q) / kUnit, {c, next, c + kTileBytes, next + kTileBytes}, true);
+                  pair.keys_of(q) / kSubBlock, {c, next, c + kTileBytes, next + kTileBytes}, true);
     }
   }
 
@@ -214,39 +214,33 @@ struct BackwardPass {
     const Pair pair{query, std::min(kQueries, rows() - query), key,
                     std::min(kKeys, std::min(rows(), query + kQueries) - key)};
     if (pair.keys <= 0) return;
-    if (p.drop_threshold > 0) {
-      fill_mask_rows({.key = o.key,
-                      .sample = o.first_sample + static_cast<uint64_t>(at.sample),
-                      .threshold = p.drop_threshold,
-                      .first_element = at.mask + static_cast<uint64_t>(query * p.seq + key),
-                      .row_stride = p.seq,
-                      .rows = std::min(kQueries, p.seq - query),
-                      .columns = pair.keys,
-                      .bits = s.bits,
-                      .bits_stride = kMaskRow});
+    if (shape.drop_threshold > 0) {
+      fill_mask_rows(mask_of(shape, o, at, query, std::min(kQueries, shape.seq - query), key,
+                             pair.keys, s.bits, kMaskRow));
     }
-    for (int64_t q = 0; q < pair.queries; q += kUnit) {
-      for (int64_t k = 0; k < pair.keys_of(q); k += kUnit) unit_of(pair, q, k);
+    for (int64_t q = 0; q < pair.queries; q += kSubBlock) {
+      for (int64_t k = 0; k < pair.keys_of(q); k += kSubBlock) sub_block(pair, q, k);
     }
     fence();
-    for (int64_t k = 0; for_keys && k < pair.keys; k += kUnit) {
+    for (int64_t k = 0; for_keys && k < pair.keys; k += kSubBlock) {
       if (pair.first_query_of(k) < pair.queries) add_key_sums(pair, k);
     }
-    for (int64_t q = 0; for_queries && q < pair.queries; q += kUnit) {
+    for (int64_t q = 0; for_queries && q < pair.queries; q += kSubBlock) {
       if (pair.keys_of(q) > 0) add_query_sums(pair, q);
     }
   }
 
   bf16* d_row(int64_t part, int64_t row) const {
-    return static_cast<bf16*>(o.d_qkv) + at.qkv + part * p.channels() + row * p.qkv_stride();
+    return static_cast<bf16*>(o.d_qkv) + at.qkv + part * shape.channels() +
+           row * shape.qkv_stride();
   }
 
   void store_keys(int64_t part, const std::byte* sums, int64_t key, float factor) const {
     const __m512 f = _mm512_set1_ps(factor);
-    for (int64_t r = 0; r < std::min(kKeys, p.seq - key); ++r) {
-      for (int64_t d = 0; d < p.head_size; d += kTile) {
+    for (int64_t r = 0; r < std::min(kKeys, shape.seq - key); ++r) {
+      for (int64_t d = 0; d < shape.head_size; d += kTile) {
         const __m512 sum = _mm512_load_ps(sums + (d / kTile * kKeys + r) * kRowBytes);
-        _mm256_mask_storeu_epi16(d_row(part, key + r) + d, first_lanes16(p.head_size - d),
+        _mm256_mask_storeu_epi16(d_row(part, key + r) + d, first_lanes16(shape.head_size - d),
                                  round_result(_mm512_mul_ps(sum, f)));
       }
     }
@@ -255,17 +249,17 @@ struct BackwardPass {
   void store_queries(int64_t query, float factor) const {
     const __m512 f = _mm512_set1_ps(factor);
     for (int64_t half = 0; half < 2; ++half) {
-      for (int64_t d = 0; d < p.head_size; d += kTile) {
+      for (int64_t d = 0; d < shape.head_size; d += kTile) {
         const std::byte* tile =
-            s.d_q + ((query / kUnit * 2 + half) * 2 * steps + d / kTile) * kTileBytes;
+            s.d_q + ((query / kSubBlock * 2 + half) * 2 * steps + d / kTile) * kTileBytes;
         __m512i r[16];
         for (int i = 0; i < 16; ++i) r[i] = _mm512_load_si512(tile + i * kRowBytes);
         transpose(r);
         for (int i = 0; i < 16; ++i) {
           const int64_t row = query + query_of(half, i);
-          if (row >= p.seq) continue;
+          if (row >= shape.seq) continue;
           const __m512 sum = _mm512_mul_ps(_mm512_castsi512_ps(r[i]), f);
-          _mm256_mask_storeu_epi16(d_row(0, row) + d, first_lanes16(p.head_size - d),
+          _mm256_mask_storeu_epi16(d_row(0, row) + d, first_lanes16(shape.head_size - d),
                                    round_result(sum));
         }
       }
@@ -274,8 +268,8 @@ struct BackwardPass {
 
   void run(const GradPart& part) const {
     const float factor =
-        static_cast<float>(p.drop_scale / std::sqrt(static_cast<double>(p.head_size)));
-    const int64_t width = steps * kDepth, query_blocks = divide_up(p.seq, kQueries);
+        static_cast<float>(shape.drop_scale / std::sqrt(static_cast<double>(shape.head_size)));
+    const int64_t width = steps * kDepth, query_blocks = divide_up(shape.seq, kQueries);
     const Range queries{part.query_blocks.begin * kQueries,
                         std::min(part.query_blocks.end * kQueries, rows())};
     if (!queries.empty()) {
@@ -288,36 +282,24 @@ struct BackwardPass {
       fence();
       for (int64_t q = k * kKeys / kQueries; q < query_blocks; ++q) pair(q, k, true, part.fused);
       store_keys(1, s.d_k, k * kKeys, factor);
-      store_keys(2, s.d_v, k * kKeys, p.drop_scale);
+      store_keys(2, s.d_v, k * kKeys, shape.drop_scale);
     }
     for (int64_t q = part.query_blocks.begin; !part.fused && q < part.query_blocks.end; ++q) {
-      for (int64_t k = 0; k * kKeys < std::min((q + 1) * kQueries, p.seq); ++k) {
+      for (int64_t k = 0; k * kKeys < std::min((q + 1) * kQueries, shape.seq); ++k) {
         pair(q, k, false, true);
       }
     }
-    for (int64_t q = queries.begin; q < queries.end; q += kUnit) store_queries(q, factor);
+    for (int64_t q = queries.begin; q < queries.end; q += kSubBlock) store_queries(q, factor);
   }
 };
 
-inline void backward(const Problem& p, const Operands& o, int64_t head, const GradPart& part,
-                     std::byte* scratch) {
-  Carver carver(scratch);
-  const BackwardPass pass{p,
-                          o,
-                          HeadPlace(p, head),
-                          BackwardScratch(p, carver),
-                          padded_size(p) / kDepth,
-                          exponent_scale(p)};
+inline void backward(const AttentionShape& shape, const Operands& o, int64_t head,
+                     const GradPart& part, std::byte* scratch) {
+  const BackwardPass pass(shape, o, head, ScratchLayout(scratch));
   pass.prepare();
   const TileScope tiles;
   fence();
   pass.run(part);
-}
-
-inline int64_t backward_bytes(const Problem& p) {
-  Carver carver(nullptr);
-  BackwardScratch(p, carver);
-  return carver.bytes();
 }
 
 }  // namespace dstrain::attention::amx

@@ -18,27 +18,22 @@ struct ForwardScratch {
   float *total, *magic_minus_m, *limit;
   uint64_t* bits;
 
-  ForwardScratch(const Problem& p, Carver& carver) {
-    const int64_t width = padded_size(p), rows = padded_rows(p.seq);
-    keys = carver.take<std::byte>(rows * width * 2);
-    values = carver.take<std::byte>(rows * width * 2);
-    queries = carver.take<std::byte>(kForwardQueries * width * 2);
-    scores = carver.take<std::byte>(kForwardQueries * kScoreRow);
-    sums = carver.take<std::byte>(kForwardQueries * width * 4);  // [d / 16][row][16]
-    total = carver.take<float>(kForwardQueries * 16);            // by lane
-    magic_minus_m = carver.take<float>(kForwardQueries);
-    limit = carver.take<float>(kForwardQueries);  // score that raises m
-    bits = carver.take<uint64_t>(kForwardQueries * kForwardMaskRow);
+  ForwardScratch(const AttentionShape& shape, ScratchLayout& layout) {
+    const int64_t width = padded_size(shape), rows = padded_rows(shape.seq);
+    keys = layout.add<std::byte>(rows * width * 2);
+    values = layout.add<std::byte>(rows * width * 2);
+    queries = layout.add<std::byte>(kForwardQueries * width * 2);
+    scores = layout.add<std::byte>(kForwardQueries * kScoreRow);
+    sums = layout.add<std::byte>(kForwardQueries * width * 4);  // [d / 16][row][16]
+    total = layout.add<float>(kForwardQueries * 16);            // by lane
+    magic_minus_m = layout.add<float>(kForwardQueries);
+    limit = layout.add<float>(kForwardQueries);  // score that raises m
+    bits = layout.add<uint64_t>(kForwardQueries * kForwardMaskRow);
   }
 };
 
-struct ForwardPass {
-  const Problem& p;
-  const Operands& o;
-  const HeadPlace at;
-  const ForwardScratch s;
-  const int64_t steps;  // of depth along D
-  const float scale;
+struct ForwardPass : HeadPass<ForwardScratch> {
+  using HeadPass::HeadPass;
 
   // scores (32 x keys) of rows [row, row + 32) of the block.
   void scores_of(int64_t row, int64_t key, int64_t keys) const {
@@ -100,7 +95,7 @@ struct ForwardPass {
     const __m512 scale_v = _mm512_set1_ps(scale);
     const __m512 shift = _mm512_set1_ps(s.magic_minus_m[row]);
     const auto* kept = reinterpret_cast<const uint32_t*>(s.bits + row * kForwardMaskRow);
-    const bool dropout = p.drop_threshold > 0;
+    const bool dropout = shape.drop_threshold > 0;
     float* total = s.total + row * 16;
     __m512 sum = _mm512_load_ps(total), sum2 = _mm512_setzero_ps();
     for (int64_t c = 0; c + 1 < chunks; ++c) {
@@ -122,16 +117,8 @@ struct ForwardPass {
 
   void block(int64_t query, int64_t rows, int64_t key) const {
     const int64_t keys = std::min(kForwardKeys, padded_rows(query + rows) - key);
-    if (p.drop_threshold > 0) {
-      fill_mask_rows({.key = o.key,
-                      .sample = o.first_sample + static_cast<uint64_t>(at.sample),
-                      .threshold = p.drop_threshold,
-                      .first_element = at.mask + static_cast<uint64_t>(query * p.seq + key),
-                      .row_stride = p.seq,
-                      .rows = rows,
-                      .columns = keys,
-                      .bits = s.bits,
-                      .bits_stride = kForwardMaskRow});
+    if (shape.drop_threshold > 0) {
+      fill_mask_rows(mask_of(shape, o, at, query, rows, key, keys, s.bits, kForwardMaskRow));
     }
     for (int64_t row = 0; row < rows; row += kDepth) {
       const int64_t seen = std::min(keys, query + row + kDepth - key);
@@ -152,23 +139,25 @@ struct ForwardPass {
       const float m = kRoundMagic - s.magic_minus_m[r];
       o.lse[at.lse + query + r] =
           static_cast<float>(m * 0.6931471805599453 + std::log(double{total}));
-      const __m512 factor = _mm512_set1_ps(p.drop_scale / total);
-      bf16* y = static_cast<bf16*>(o.y) + at.y + (query + r) * p.channels();
-      for (int64_t d = 0; d < p.head_size; d += kTile) {
+      const __m512 factor = _mm512_set1_ps(shape.drop_scale / total);
+      bf16* y = static_cast<bf16*>(o.y) + at.y + (query + r) * shape.channels();
+      for (int64_t d = 0; d < shape.head_size; d += kTile) {
         const std::byte* sum = s.sums + (d / kTile * kForwardQueries + r) * kRowBytes;
-        _mm256_mask_storeu_epi16(y + d, first_lanes16(p.head_size - d),
+        _mm256_mask_storeu_epi16(y + d, first_lanes16(shape.head_size - d),
                                  round_result(_mm512_mul_ps(_mm512_load_ps(sum), factor)));
       }
     }
   }
 
   void run(Range query_blocks) const {
-    const int64_t keys = std::min(query_blocks.end * kForwardQueries, p.seq);
-    pack_columns(head_rows(p, o, at, 1, keys), s.keys);
-    pack_pairs(head_rows(p, o, at, 2, keys), steps * kDepth, s.values);
+    const int64_t keys = std::min(query_blocks.end * kForwardQueries, shape.seq);
+    pack_columns(head_rows(shape, o, at, 1, keys), s.keys);
+    pack_pairs(head_rows(shape, o, at, 2, keys), steps * kDepth, s.values);
     for (int64_t q = query_blocks.begin; q < query_blocks.end; ++q) {
-      const int64_t query = q * kForwardQueries, rows = std::min(kForwardQueries, p.seq - query);
-      pack_rows(head_rows(p, o, at, 0, p.seq), query, kForwardQueries, kForwardQueries, s.queries);
+      const int64_t query = q * kForwardQueries,
+                    rows = std::min(kForwardQueries, shape.seq - query);
+      pack_rows(head_rows(shape, o, at, 0, shape.seq), query, kForwardQueries, kForwardQueries,
+                s.queries);
       std::memset(s.sums, 0, static_cast<size_t>(kForwardQueries * steps * kDepth * 4));
       std::fill_n(s.total, rows * 16, 0.0f);
       std::fill_n(s.limit, rows, -std::numeric_limits<float>::infinity());
@@ -180,23 +169,11 @@ struct ForwardPass {
   }
 };
 
-inline void forward(const Problem& p, const Operands& o, int64_t head, Range query_blocks,
-                    std::byte* scratch) {
-  Carver carver(scratch);
-  const ForwardPass pass{p,
-                         o,
-                         HeadPlace(p, head),
-                         ForwardScratch(p, carver),
-                         padded_size(p) / kDepth,
-                         exponent_scale(p)};
+inline void forward(const AttentionShape& shape, const Operands& o, int64_t head,
+                    Range query_blocks, std::byte* scratch) {
+  const ForwardPass pass(shape, o, head, ScratchLayout(scratch));
   const TileScope tiles;
   pass.run(query_blocks);
-}
-
-inline int64_t forward_bytes(const Problem& p) {
-  Carver carver(nullptr);
-  ForwardScratch(p, carver);
-  return carver.bytes();
 }
 
 }  // namespace dstrain::attention::amx

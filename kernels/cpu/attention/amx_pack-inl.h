@@ -22,8 +22,8 @@ struct HeadRows {
   }
 };
 
-inline int64_t padded_size(const Problem& p) {
-  return round_up(p.head_size, kDepth);
+inline int64_t padded_size(const AttentionShape& shape) {
+  return round_up(shape.head_size, kDepth);
 }
 inline int64_t padded_rows(int64_t rows) {
   return round_up(rows, kDepth);
@@ -93,14 +93,30 @@ inline void pack_transposed(const HeadRows& in, int64_t width, std::byte* out) {
 }
 
 // part 0, 1, 2: q, k, v; only the first `rows` rows.
-inline HeadRows head_rows(const Problem& p, const Operands& o, const HeadPlace& at, int64_t part,
-                          int64_t rows) {
-  return {static_cast<const bf16*>(o.qkv) + at.qkv + part * p.channels(), p.qkv_stride(), rows,
-          p.head_size};
+inline HeadRows head_rows(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
+                          int64_t part, int64_t rows) {
+  return {static_cast<const bf16*>(o.qkv) + at.qkv + part * shape.channels(), shape.qkv_stride(),
+          rows, shape.head_size};
 }
 
-inline float exponent_scale(const Problem& p) {
-  return static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(p.head_size)));
-}
+// One head's pass over its blocks: what the forward and the backward pass are made with. A Scratch lays its
+// arrays out in the thread's scratch memory.
+template <class Scratch>
+struct HeadPass {
+  const AttentionShape& shape;
+  const Operands& o;
+  const HeadOffsets at;
+  const Scratch s;
+  const int64_t steps;  // of kDepth along D
+  const float scale;    // of a score, to an exponent of two
+
+  HeadPass(const AttentionShape& shape_, const Operands& o_, int64_t head, ScratchLayout layout)
+      : shape(shape_),
+        o(o_),
+        at(shape_, head),
+        s(shape_, layout),
+        steps(padded_size(shape_) / kDepth),
+        scale(exponent_scale(shape_)) {}
+};
 
 }  // namespace dstrain::attention::amx

@@ -6,48 +6,50 @@
 #include <vector>
 
 #include "kernels/cpu/attention/amx.h"
+#include "kernels/cpu/attention/implementation.h"
 #include "kernels/cpu/attention/portable.h"
-#include "kernels/cpu/attention/problem.h"
 #include "kernels/cpu/attention/schedule.h"
 #include "runtime/core/isa.h"
 
 namespace dstrain {
 namespace {
 
-using attention::Body;
+using attention::AttentionShape;
+using attention::Implementation;
 using attention::Operands;
-using attention::Problem;
-using attention::problem_of;
+using attention::shape_of;
 
 bool is_grad(const KernelSpec& spec) {
   return spec.op == OpKind::attention_grad;
 }
 
 // The choice depends on the dtype and the machine only, so that every plan computes the same bits.
-const Body& body_for(const Problem& p) {
-  if (p.dtype == DType::bf16 && max_isa() == Isa::amx) {
-    if (const Body* amx = attention::amx_body()) return *amx;
+const Implementation& implementation_for(const AttentionShape& shape) {
+  if (shape.dtype == DType::bf16 && max_isa() == Isa::amx) {
+    if (const Implementation* amx = attention::amx_implementation()) return *amx;
   }
-  return attention::portable_body();
+  return attention::portable_implementation();
 }
 
-int64_t scratch_bytes(const Problem& p, const Body& body, bool grad) {
-  return attention::round_up(grad ? body.backward_bytes(p) : body.forward_bytes(p), 64);
+int64_t scratch_bytes(const AttentionShape& shape, const Implementation& implementation,
+                      bool grad) {
+  return attention::round_up(
+      grad ? implementation.backward_bytes(shape) : implementation.forward_bytes(shape), 64);
 }
 
 class AttentionKernel : public Kernel {
  public:
   explicit AttentionKernel(const KernelSpec& spec)
-      : problem_(problem_of(spec)),
-        body_(body_for(problem_)),
+      : shape_(shape_of(spec)),
+        implementation_(implementation_for(shape_)),
         site_(spec.attrs.site),
         threads_(spec.threads),
-        scratch_(scratch_bytes(problem_, body_, is_grad(spec))) {}
+        scratch_(scratch_bytes(shape_, implementation_, is_grad(spec))) {}
 
  protected:
   Operands operands(const KernelCall& call) const {
     Operands o;
-    if (problem_.drop_threshold > 0) {
+    if (shape_.drop_threshold > 0) {
       o.key = stream_key(call.state->seed, kDropoutStream + site_);
       o.first_sample = static_cast<uint64_t>(call.state->first_sample + call.sample_offset);
     }
@@ -64,8 +66,8 @@ class AttentionKernel : public Kernel {
     }
   }
 
-  const Problem problem_;
-  const Body& body_;
+  const AttentionShape shape_;
+  const Implementation& implementation_;
   const uint32_t site_;
   const int threads_;
   const int64_t scratch_;  // bytes of one thread
@@ -74,7 +76,7 @@ class AttentionKernel : public Kernel {
 class Attention final : public AttentionKernel {
  public:
   explicit Attention(const KernelSpec& spec)
-      : AttentionKernel(spec), tasks_(schedule_forward(problem_, body_, threads_)) {}
+      : AttentionKernel(spec), tasks_(schedule_forward(shape_, implementation_, threads_)) {}
 
   void run(const KernelCall& call) const override {
     Operands o = operands(call);
@@ -82,7 +84,7 @@ class Attention final : public AttentionKernel {
     o.y = call.out[0].data;
     o.lse = call.out[1].as<float>();
     for_each_thread(call, tasks_, [&](const attention::ForwardTask& task, std::byte* scratch) {
-      body_.forward(problem_, o, task.head, task.query_blocks, scratch);
+      implementation_.forward(shape_, o, task.head, task.query_blocks, scratch);
     });
   }
 
@@ -93,7 +95,7 @@ class Attention final : public AttentionKernel {
 class AttentionGrad final : public AttentionKernel {
  public:
   explicit AttentionGrad(const KernelSpec& spec)
-      : AttentionKernel(spec), tasks_(schedule_backward(problem_, body_, threads_)) {}
+      : AttentionKernel(spec), tasks_(schedule_backward(shape_, implementation_, threads_)) {}
 
   void run(const KernelCall& call) const override {
     Operands o = operands(call);
@@ -103,7 +105,7 @@ class AttentionGrad final : public AttentionKernel {
     o.lse = call.in[3].as<float>();
     o.d_qkv = call.out[0].data;
     for_each_thread(call, tasks_, [&](const attention::BackwardTask& task, std::byte* scratch) {
-      body_.backward(problem_, o, task.head, task.part, scratch);
+      implementation_.backward(shape_, o, task.head, task.part, scratch);
     });
   }
 
@@ -114,8 +116,8 @@ class AttentionGrad final : public AttentionKernel {
 }  // namespace
 
 int64_t attention_workspace_bytes(const KernelSpec& spec) {
-  const Problem p = problem_of(spec);
-  return spec.threads * scratch_bytes(p, body_for(p), is_grad(spec));
+  const AttentionShape shape = shape_of(spec);
+  return spec.threads * scratch_bytes(shape, implementation_for(shape), is_grad(spec));
 }
 
 std::unique_ptr<Kernel> make_attention(const KernelSpec& spec) {

@@ -15,19 +15,27 @@
 #include "kernels/cpu/attention/portable_backward-inl.h"
 #include "kernels/cpu/attention/portable_forward-inl.h"
 
+#ifndef DSTRAIN_ATTENTION_PORTABLE_ONCE
+#define DSTRAIN_ATTENTION_PORTABLE_ONCE
+namespace dstrain::attention {
+namespace {
+struct TargetFunctions {
+  Implementation implementation;
+  void (*fill_mask_rows)(const MaskRows&);
+};
+}  // namespace
+}  // namespace dstrain::attention
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::attention::HWY_NAMESPACE {
 
-struct Bodies {
-  Body body;
-  void (*fill_mask_rows)(const MaskRows&);
-};
-
-inline const Bodies& bodies() {
-  static const Bodies kBodies{
-      {kQueryBlock, kQueryBlock, kKeyBlock, forward_bytes, backward_bytes, forward, backward},
+inline const TargetFunctions& target_functions() {
+  static const TargetFunctions kFunctions{
+      {kQueryBlock, kQueryBlock, kKeyBlock, bytes_of<ForwardScratch>, bytes_of<BackwardScratch>,
+       forward, backward},
       mask_rows};
-  return kBodies;
+  return kFunctions;
 }
 
 }  // namespace dstrain::attention::HWY_NAMESPACE
@@ -37,34 +45,29 @@ HWY_AFTER_NAMESPACE();
 namespace dstrain::attention {
 namespace {
 
-struct Chosen {
-  const Body* body;
-  void (*fill_mask_rows)(const MaskRows&);
-};
-
-Chosen choose() {
-  const auto of = [](const auto& b) { return Chosen{&b.body, b.fill_mask_rows}; };
+const TargetFunctions& choose() {
 #if HWY_TARGETS & HWY_AVX3
   if (max_isa() >= Isa::avx512 && (hwy::SupportedTargets() & HWY_AVX3)) {
-    return of(N_AVX3::bodies());
+    return N_AVX3::target_functions();
   }
 #endif
 #if HWY_TARGETS & HWY_AVX2
-  if (max_isa() >= Isa::avx2 && (hwy::SupportedTargets() & HWY_AVX2)) return of(N_AVX2::bodies());
+  if (max_isa() >= Isa::avx2 && (hwy::SupportedTargets() & HWY_AVX2))
+    return N_AVX2::target_functions();
 #endif
-  return of(HWY_STATIC_DISPATCH(bodies)());
+  return HWY_STATIC_DISPATCH(target_functions)();
 }
 
 // Once: asking the processor what it is takes microseconds under a hypervisor.
-const Chosen& chosen() {
-  static const Chosen kChosen = choose();
+const TargetFunctions& chosen() {
+  static const TargetFunctions& kChosen = choose();
   return kChosen;
 }
 
 }  // namespace
 
-const Body& portable_body() {
-  return *chosen().body;
+const Implementation& portable_implementation() {
+  return chosen().implementation;
 }
 
 void fill_mask_rows(const MaskRows& request) {

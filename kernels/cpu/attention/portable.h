@@ -3,12 +3,12 @@
 #pragma once
 
 #include "kernels/cpu/attention/dropout_bits.h"
-#include "kernels/cpu/attention/problem.h"
+#include "kernels/cpu/attention/implementation.h"
 
 namespace dstrain::attention {
 
 // For the widest vectors that the CPU has and max_isa() allows.
-const Body& portable_body();
+const Implementation& portable_implementation();
 
 // Fills the rows of mask bits that `request` names, with the same choice of vectors.
 void fill_mask_rows(const MaskRows& request);

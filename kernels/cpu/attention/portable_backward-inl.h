@@ -1,4 +1,4 @@
-// The backward pass of the portable body. Included once per Highway target.
+// The backward pass of the portable implementation. Included once per Highway target.
 //
 // With P = exp(score - lse), M the kept weights and c their scale, per head:
 //   d_v = c (M P)^T d_y,  dS = P (c M (d_y v^T) - delta),  delta = sum(d_y y),
@@ -24,53 +24,54 @@ struct BackwardScratch {
   float *weights, *d_scores, *exponent, *delta;
   uint64_t* bits;
 
-  BackwardScratch(const Problem& p, Carver& carver) {
-    const int64_t width = padded_size(p), padded = round_up(p.seq, kPanel);
-    key_panels = carver.take<float>(padded * p.head_size);
-    value_panels = carver.take<float>(padded * p.head_size);
-    keys = carver.take<float>(padded * width);
-    queries = carver.take<float>(padded * width);
-    d_y = carver.take<float>(padded * width);
-    d_q = carver.take<float>(padded * width);
-    d_k = carver.take<float>(kKeyBlock * width);
-    d_v = carver.take<float>(kKeyBlock * width);
-    weights = carver.take<float>(kQueryBlock * kKeyBlock);
-    d_scores = carver.take<float>(kQueryBlock * kKeyBlock);
-    exponent = carver.take<float>(padded);
-    delta = carver.take<float>(padded);
-    bits = carver.take<uint64_t>(kQueryBlock * kMaskStride);
+  BackwardScratch(const AttentionShape& shape, ScratchLayout& layout) {
+    const int64_t width = padded_size(shape), padded = round_up(shape.seq, kPanel);
+    key_panels = layout.add<float>(padded * shape.head_size);
+    value_panels = layout.add<float>(padded * shape.head_size);
+    keys = layout.add<float>(padded * width);
+    queries = layout.add<float>(padded * width);
+    d_y = layout.add<float>(padded * width);
+    d_q = layout.add<float>(padded * width);
+    d_k = layout.add<float>(kKeyBlock * width);
+    d_v = layout.add<float>(kKeyBlock * width);
+    weights = layout.add<float>(kQueryBlock * kKeyBlock);
+    d_scores = layout.add<float>(kQueryBlock * kKeyBlock);
+    exponent = layout.add<float>(padded);
+    delta = layout.add<float>(padded);
+    bits = layout.add<uint64_t>(kQueryBlock * kMaskStride);
   }
 };
 
 struct BackwardPass {
-  const Problem& p;
+  const AttentionShape& shape;
   const Operands& o;
-  const HeadPlace at;
+  const HeadOffsets at;
   const BackwardScratch s;
   const int64_t width;
 
   // Packs what the block products read, and finds delta / c and log2 of the softmax denominator.
   void prepare() const {
     const F32 d;
-    const int64_t stride = p.qkv_stride();
+    const int64_t stride = shape.qkv_stride();
     float* row = s.weights;  // free until the first block
-    pack_rows(p, o.qkv, at.qkv + 2 * p.channels(), stride, p.seq, s.keys);
-    transpose_panels(p, s.keys, p.seq, s.value_panels);
-    pack_rows(p, o.qkv, at.qkv + p.channels(), stride, p.seq, s.keys);
-    transpose_panels(p, s.keys, p.seq, s.key_panels);
-    pack_rows(p, o.qkv, at.qkv, stride, p.seq, s.queries);
-    pack_rows(p, o.d_y, at.y, p.channels(), p.seq, s.d_y);
-    for (int64_t i = 0; i < p.seq; ++i) {
+    pack_rows(shape, o.qkv, at.qkv + 2 * shape.channels(), stride, shape.seq, s.keys);
+    transpose_panels(shape, s.keys, shape.seq, s.value_panels);
+    pack_rows(shape, o.qkv, at.qkv + shape.channels(), stride, shape.seq, s.keys);
+    transpose_panels(shape, s.keys, shape.seq, s.key_panels);
+    pack_rows(shape, o.qkv, at.qkv, stride, shape.seq, s.queries);
+    pack_rows(shape, o.d_y, at.y, shape.channels(), shape.seq, s.d_y);
+    for (int64_t i = 0; i < shape.seq; ++i) {
       auto sum = hn::Zero(d);
       for (int64_t c = 0; c < width; c += kChunk) {
-        const int64_t n = std::min(p.head_size - c, kChunk);
+        const int64_t n = std::min(shape.head_size - c, kChunk);
         const int64_t padded = std::min(width - c, kChunk);
-        widen_row(element(o.y, at.y + i * p.channels() + c, p.dtype), n, p.dtype, row, padded);
+        widen_row(element(o.y, at.y + i * shape.channels() + c, shape.dtype), n, shape.dtype, row,
+                  padded);
         for (int64_t v = 0; v < padded; v += kLanes32) {
           sum = hn::MulAdd(hn::LoadU(d, row + v), hn::LoadU(d, s.d_y + i * width + c + v), sum);
         }
       }
-      s.delta[i] = hn::GetLane(hn::SumOfLanes(d, sum)) / p.drop_scale;
+      s.delta[i] = hn::GetLane(hn::SumOfLanes(d, sum)) / shape.drop_scale;
       s.exponent[i] = o.lse[at.lse + i] * kLog2e;
     }
   }
@@ -78,8 +79,8 @@ struct BackwardPass {
   // weights <- M P and d_scores <- dS / c, from scores and d_y v^T, in place.
   void softmax_gradient(const BlockPair& block) const {
     const F32 d;
-    const auto scale = hn::Set(d, exponent_scale(p));
-    const bool dropout = p.drop_threshold > 0;
+    const auto scale = hn::Set(d, exponent_scale(shape));
+    const bool dropout = shape.drop_threshold > 0;
     for (int64_t r = 0; r < block.rows; ++r) {
       float* weights = s.weights + r * kKeyBlock;
       float* d_scores = s.d_scores + r * kKeyBlock;
@@ -137,12 +138,12 @@ struct BackwardPass {
   // Blocks of q and k that do not see each other are skipped.
   void pair(int64_t q, int64_t k, bool for_keys, bool for_queries) const {
     const int64_t query = q * kQueryBlock, key = k * kKeyBlock;
-    const BlockPair block{query, std::min(kQueryBlock, p.seq - query), key,
-                          std::min(kKeyBlock, std::min(p.seq, query + kQueryBlock) - key)};
+    const BlockPair block{query, std::min(kQueryBlock, shape.seq - query), key,
+                          std::min(kKeyBlock, std::min(shape.seq, query + kQueryBlock) - key)};
     if (block.columns <= 0) return;
-    causal_scores(p, block, s.queries + query * width, s.key_panels, s.weights);
-    causal_scores(p, block, s.d_y + query * width, s.value_panels, s.d_scores);
-    if (p.drop_threshold > 0) block_mask(p, o, at, block, s.bits);
+    causal_scores(shape, block, s.queries + query * width, s.key_panels, s.weights);
+    causal_scores(shape, block, s.d_y + query * width, s.value_panels, s.d_scores);
+    if (shape.drop_threshold > 0) block_mask(shape, o, at, block, s.bits);
     softmax_gradient(block);
     if (for_keys) add_key_sums(block);
     if (for_queries) add_query_sums(block);
@@ -151,28 +152,29 @@ struct BackwardPass {
   // part 0, 1, 2: d_q, d_k, d_v.
   void store(int64_t part, const float* sums, int64_t first, int64_t rows, float factor) const {
     for (int64_t r = 0; r < rows; ++r) {
-      const int64_t to = at.qkv + part * p.channels() + (first + r) * p.qkv_stride();
-      narrow_row(sums + r * width, p.head_size, factor, p.dtype, element(o.d_qkv, to, p.dtype));
+      const int64_t to = at.qkv + part * shape.channels() + (first + r) * shape.qkv_stride();
+      narrow_row(sums + r * width, shape.head_size, factor, shape.dtype,
+                 element(o.d_qkv, to, shape.dtype));
     }
   }
 
   void run(const GradPart& part) const {
     const float factor =
-        static_cast<float>(p.drop_scale / std::sqrt(static_cast<double>(p.head_size)));
-    const int64_t query_blocks = divide_up(p.seq, kQueryBlock);
+        static_cast<float>(shape.drop_scale / std::sqrt(static_cast<double>(shape.head_size)));
+    const int64_t query_blocks = divide_up(shape.seq, kQueryBlock);
     const Range q = part.query_blocks;
     std::fill(s.d_q + q.begin * kQueryBlock * width,
-              s.d_q + std::min(q.end * kQueryBlock, p.seq) * width, 0.0f);
+              s.d_q + std::min(q.end * kQueryBlock, shape.seq) * width, 0.0f);
     for (int64_t k = part.key_blocks.begin; k < part.key_blocks.end; ++k) {
-      const int64_t key = k * kKeyBlock, rows = std::min(kKeyBlock, p.seq - key);
+      const int64_t key = k * kKeyBlock, rows = std::min(kKeyBlock, shape.seq - key);
       std::fill_n(s.d_k, rows * width, 0.0f);
       std::fill_n(s.d_v, rows * width, 0.0f);
       for (int64_t b = key / kQueryBlock; b < query_blocks; ++b) pair(b, k, true, part.fused);
       store(1, s.d_k, key, rows, factor);
-      store(2, s.d_v, key, rows, p.drop_scale);
+      store(2, s.d_v, key, rows, shape.drop_scale);
     }
     for (int64_t b = q.begin; b < q.end; ++b) {
-      const int64_t query = b * kQueryBlock, rows = std::min(kQueryBlock, p.seq - query);
+      const int64_t query = b * kQueryBlock, rows = std::min(kQueryBlock, shape.seq - query);
       for (int64_t k = 0; !part.fused && k * kKeyBlock < query + rows; ++k) {
         pair(b, k, false, true);
       }
@@ -184,18 +186,13 @@ struct BackwardPass {
   static constexpr int64_t kChunk = 1024;
 };
 
-inline void backward(const Problem& p, const Operands& o, int64_t head, const GradPart& part,
-                     std::byte* scratch) {
-  Carver carver(scratch);
-  const BackwardPass pass{p, o, HeadPlace(p, head), BackwardScratch(p, carver), padded_size(p)};
+inline void backward(const AttentionShape& shape, const Operands& o, int64_t head,
+                     const GradPart& part, std::byte* scratch) {
+  ScratchLayout layout(scratch);
+  const BackwardPass pass{shape, o, HeadOffsets(shape, head), BackwardScratch(shape, layout),
+                          padded_size(shape)};
   pass.prepare();
   pass.run(part);
-}
-
-inline int64_t backward_bytes(const Problem& p) {
-  Carver carver(nullptr);
-  BackwardScratch(p, carver);
-  return carver.bytes();
 }
 
 }  // namespace dstrain::attention::HWY_NAMESPACE

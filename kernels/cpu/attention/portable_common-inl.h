@@ -8,7 +8,7 @@
 #endif
 
 #include "kernels/cpu/attention/dropout_bits-inl.h"
-#include "kernels/cpu/attention/problem.h"
+#include "kernels/cpu/attention/implementation.h"
 #include "kernels/cpu/attention/product-inl.h"
 #include "kernels/cpu/attention/vector_math-inl.h"
 
@@ -21,42 +21,38 @@ inline constexpr int64_t kPanel = 64;  // keys of a transposed panel
 inline constexpr int64_t kMaskStride = mask_words(kKeyBlock);
 static_assert(kKeyBlock <= kMaxMaskColumns);
 
-inline int64_t padded_size(const Problem& p) {
-  return round_up(p.head_size, kLanes32);
-}
-
-// log2(e) / sqrt(D): scores times this are exponents of two.
-inline float exponent_scale(const Problem& p) {
-  return static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(p.head_size)));
+inline int64_t padded_size(const AttentionShape& shape) {
+  return round_up(shape.head_size, kLanes32);
 }
 
 // Widens `rows` rows of D elements, `stride` apart, into rows of padded_size floats.
-inline void pack_rows(const Problem& p, const void* src, int64_t first, int64_t stride,
+inline void pack_rows(const AttentionShape& shape, const void* src, int64_t first, int64_t stride,
                       int64_t rows, float* dst) {
-  const int64_t width = padded_size(p);
+  const int64_t width = padded_size(shape);
   for (int64_t r = 0; r < rows; ++r) {
-    widen_row(element(src, first + r * stride, p.dtype), p.head_size, p.dtype, dst + r * width,
-              width);
+    widen_row(element(src, first + r * stride, shape.dtype), shape.head_size, shape.dtype,
+              dst + r * width, width);
   }
 }
 
 // Transposes keys [0, rows), given as rows of padded_size floats, into panels of kPanel keys, each
 // (D, kPanel). Keys past `rows` in the last panel are zero.
-inline void transpose_panels(const Problem& p, const float* src, int64_t rows, float* dst) {
+inline void transpose_panels(const AttentionShape& shape, const float* src, int64_t rows,
+                             float* dst) {
   const F32 d;
-  const int64_t width = padded_size(p);
+  const int64_t width = padded_size(shape);
   alignas(64) int32_t indices[kLanes32];
   for (int64_t n = 0; n < kLanes32; ++n) indices[n] = static_cast<int32_t>(n * width);
   const auto index = hn::Load(I32(), indices);
   for (int64_t key = 0; key < round_up(rows, kPanel); key += kLanes32) {
-    float* out = dst + key / kPanel * (p.head_size * kPanel) + key % kPanel;
+    float* out = dst + key / kPanel * (shape.head_size * kPanel) + key % kPanel;
     const float* in = src + key * width;
     if (key + kLanes32 <= rows) {
-      for (int64_t c = 0; c < p.head_size; ++c) {
+      for (int64_t c = 0; c < shape.head_size; ++c) {
         hn::StoreU(hn::GatherIndex(d, in + c, index), d, out + c * kPanel);
       }
     } else {
-      for (int64_t c = 0; c < p.head_size; ++c) {
+      for (int64_t c = 0; c < shape.head_size; ++c) {
         for (int64_t n = 0; n < kLanes32; ++n) {
           out[c * kPanel + n] = key + n < rows ? in[n * width + c] : 0.0f;
         }
@@ -79,33 +75,26 @@ struct BlockPair {
 
 // c (rows x kKeyBlock) = a (rows x D) times transposed panels, only where the causal mask lets
 // something through.
-inline void causal_scores(const Problem& p, const BlockPair& block, const float* a,
+inline void causal_scores(const AttentionShape& shape, const BlockPair& block, const float* a,
                           const float* panels, float* c) {
-  const int64_t width = padded_size(p);
+  const int64_t width = padded_size(shape);
   for (int64_t n = 0; n < block.columns; n += kPanel) {
-    const MatrixB b{panels + (block.key + n) / kPanel * (p.head_size * kPanel), kPanel};
+    const MatrixB b{panels + (block.key + n) / kPanel * (shape.head_size * kPanel), kPanel};
     for (int64_t r = 0; r < block.rows; r += kTileRows) {
       const int64_t rows = std::min(kTileRows, block.rows - r);
       const int64_t columns = std::min<int64_t>(block.seen_until_row(r + rows - 1) - n, kPanel);
       if (columns <= 0) continue;
       strip(rows, {a + r * width, width, 1}, b, {c + r * kKeyBlock + n, kKeyBlock},
-            divide_up(columns, kLanes32), p.head_size, Into::set);
+            divide_up(columns, kLanes32), shape.head_size, Into::set);
     }
   }
 }
 
 // The mask bits of a pair of blocks, kMaskStride words a row.
-inline void block_mask(const Problem& p, const Operands& o, const HeadPlace& at,
+inline void block_mask(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
                        const BlockPair& block, uint64_t* bits) {
-  mask_rows({.key = o.key,
-             .sample = o.first_sample + static_cast<uint64_t>(at.sample),
-             .threshold = p.drop_threshold,
-             .first_element = at.mask + static_cast<uint64_t>(block.query * p.seq + block.key),
-             .row_stride = p.seq,
-             .rows = block.rows,
-             .columns = block.columns,
-             .bits = bits,
-             .bits_stride = kMaskStride});
+  mask_rows(
+      mask_of(shape, o, at, block.query, block.rows, block.key, block.columns, bits, kMaskStride));
 }
 
 // Lanes of columns [c, c + lanes) whose bits are set; c is a multiple of the lanes.

@@ -1,4 +1,4 @@
-// The forward pass of the portable body. Included once per Highway target.
+// The forward pass of the portable implementation. Included once per Highway target.
 #if defined(DSTRAIN_ATTENTION_PORTABLE_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_ATTENTION_PORTABLE_FORWARD_INL_H_
 #undef DSTRAIN_ATTENTION_PORTABLE_FORWARD_INL_H_
@@ -17,25 +17,25 @@ struct ForwardScratch {
   float *key_panels, *values, *queries, *scores, *sums, *max, *total;
   uint64_t* bits;
 
-  ForwardScratch(const Problem& p, Carver& carver) {
-    const int64_t width = padded_size(p), keys = round_up(p.seq, kPanel);
-    key_panels = carver.take<float>(keys * p.head_size);
-    values = carver.take<float>(keys * width);
-    queries = carver.take<float>(kQueryBlock * width);
-    scores = carver.take<float>(kQueryBlock * kKeyBlock);
-    sums = carver.take<float>(kQueryBlock * width);
-    max = carver.take<float>(kQueryBlock);
-    total = carver.take<float>(kQueryBlock);
-    bits = carver.take<uint64_t>(kQueryBlock * kMaskStride);
+  ForwardScratch(const AttentionShape& shape, ScratchLayout& layout) {
+    const int64_t width = padded_size(shape), keys = round_up(shape.seq, kPanel);
+    key_panels = layout.add<float>(keys * shape.head_size);
+    values = layout.add<float>(keys * width);
+    queries = layout.add<float>(kQueryBlock * width);
+    scores = layout.add<float>(kQueryBlock * kKeyBlock);
+    sums = layout.add<float>(kQueryBlock * width);
+    max = layout.add<float>(kQueryBlock);
+    total = layout.add<float>(kQueryBlock);
+    bits = layout.add<uint64_t>(kQueryBlock * kMaskStride);
   }
 };
 
 // Turns a row of scores into dropped-out weights relative to the row's running maximum, and brings
 // its running total and sums to that maximum. Columns past `seen` become zero.
-inline void softmax_row(const Problem& p, float* scores, int64_t seen, int64_t columns,
+inline void softmax_row(const AttentionShape& shape, float* scores, int64_t seen, int64_t columns,
                         const uint64_t* bits, float& max, float& total, float* sums) {
   const F32 d;
-  const float scale = exponent_scale(p);
+  const float scale = exponent_scale(shape);
   const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   const int64_t full = seen / kLanes32 * kLanes32;
   const auto tail = hn::FirstN(d, static_cast<size_t>(seen - full));
@@ -55,7 +55,7 @@ inline void softmax_row(const Problem& p, float* scores, int64_t seen, int64_t c
   };
   const auto store = [&](int64_t c, V32 w) {
     sum = hn::Add(sum, w);
-    if (p.drop_threshold > 0) w = hn::IfThenElseZero(kept_lanes(bits, c), w);
+    if (shape.drop_threshold > 0) w = hn::IfThenElseZero(kept_lanes(bits, c), w);
     hn::StoreU(w, d, scores + c);
   };
   int64_t c = 0;
@@ -75,20 +75,20 @@ inline void softmax_row(const Problem& p, float* scores, int64_t seen, int64_t c
   max = new_max;
   total = total * correction + block_total;
   const auto factor = hn::Set(d, correction);
-  for (int64_t i = 0; i < padded_size(p); i += kLanes32) {
+  for (int64_t i = 0; i < padded_size(shape); i += kLanes32) {
     hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), factor), d, sums + i);
   }
 }
 
-inline void forward_block(const Problem& p, const Operands& o, const HeadPlace& at,
+inline void forward_block(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
                           const BlockPair& block, const ForwardScratch& s) {
-  const int64_t width = padded_size(p);
-  causal_scores(p, block, s.queries, s.key_panels, s.scores);
-  if (p.drop_threshold > 0) block_mask(p, o, at, block, s.bits);
+  const int64_t width = padded_size(shape);
+  causal_scores(shape, block, s.queries, s.key_panels, s.scores);
+  if (shape.drop_threshold > 0) block_mask(shape, o, at, block, s.bits);
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t seen = block.seen_until_row(r);
     if (seen == 0) continue;
-    softmax_row(p, s.scores + r * kKeyBlock, seen, block.columns, s.bits + r * kMaskStride,
+    softmax_row(shape, s.scores + r * kKeyBlock, seen, block.columns, s.bits + r * kMaskStride,
                 s.max[r], s.total[r], s.sums + r * width);
   }
   for (int64_t r = 0; r < block.rows; r += kTileRows) {
@@ -99,40 +99,35 @@ inline void forward_block(const Problem& p, const Operands& o, const HeadPlace& 
   }
 }
 
-inline void forward(const Problem& p, const Operands& o, int64_t head, Range query_blocks,
-                    std::byte* scratch) {
-  Carver carver(scratch);
-  const ForwardScratch s(p, carver);
-  const HeadPlace at(p, head);
-  const int64_t width = padded_size(p);
-  const int64_t keys = std::min(query_blocks.end * kQueryBlock, p.seq);
+inline void forward(const AttentionShape& shape, const Operands& o, int64_t head,
+                    Range query_blocks, std::byte* scratch) {
+  ScratchLayout layout(scratch);
+  const ForwardScratch s(shape, layout);
+  const HeadOffsets at(shape, head);
+  const int64_t width = padded_size(shape);
+  const int64_t keys = std::min(query_blocks.end * kQueryBlock, shape.seq);
   // The values' place holds the keys first.
-  pack_rows(p, o.qkv, at.qkv + p.channels(), p.qkv_stride(), keys, s.values);
-  transpose_panels(p, s.values, keys, s.key_panels);
-  pack_rows(p, o.qkv, at.qkv + 2 * p.channels(), p.qkv_stride(), keys, s.values);
+  pack_rows(shape, o.qkv, at.qkv + shape.channels(), shape.qkv_stride(), keys, s.values);
+  transpose_panels(shape, s.values, keys, s.key_panels);
+  pack_rows(shape, o.qkv, at.qkv + 2 * shape.channels(), shape.qkv_stride(), keys, s.values);
 
   for (int64_t q = query_blocks.begin; q < query_blocks.end; ++q) {
-    const int64_t query = q * kQueryBlock, rows = std::min(kQueryBlock, p.seq - query);
-    pack_rows(p, o.qkv, at.qkv + query * p.qkv_stride(), p.qkv_stride(), rows, s.queries);
+    const int64_t query = q * kQueryBlock, rows = std::min(kQueryBlock, shape.seq - query);
+    pack_rows(shape, o.qkv, at.qkv + query * shape.qkv_stride(), shape.qkv_stride(), rows,
+              s.queries);
     std::fill_n(s.sums, rows * width, 0.0f);
     std::fill_n(s.max, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(s.total, rows, 0.0f);
     for (int64_t key = 0; key < query + rows; key += kKeyBlock) {
-      forward_block(p, o, at, {query, rows, key, std::min(kKeyBlock, query + rows - key)}, s);
+      forward_block(shape, o, at, {query, rows, key, std::min(kKeyBlock, query + rows - key)}, s);
     }
     for (int64_t r = 0; r < rows; ++r) {
-      narrow_row(s.sums + r * width, p.head_size, p.drop_scale / s.total[r], p.dtype,
-                 element(o.y, at.y + (query + r) * p.channels(), p.dtype));
+      narrow_row(s.sums + r * width, shape.head_size, shape.drop_scale / s.total[r], shape.dtype,
+                 element(o.y, at.y + (query + r) * shape.channels(), shape.dtype));
       o.lse[at.lse + query + r] =
           static_cast<float>(s.max[r] * 0.6931471805599453 + std::log(double{s.total[r]}));
     }
   }
-}
-
-inline int64_t forward_bytes(const Problem& p) {
-  Carver carver(nullptr);
-  ForwardScratch(p, carver);
-  return carver.bytes();
 }
 
 }  // namespace dstrain::attention::HWY_NAMESPACE

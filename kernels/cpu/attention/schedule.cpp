@@ -33,10 +33,12 @@ void extend(Range& range, int64_t item) {
 
 }  // namespace
 
-std::vector<std::vector<ForwardTask>> schedule_forward(const Problem& p, const Body& body,
+std::vector<std::vector<ForwardTask>> schedule_forward(const AttentionShape& shape,
+                                                       const Implementation& implementation,
                                                        int threads) {
   std::vector<std::vector<ForwardTask>> tasks(static_cast<size_t>(threads));
-  const int64_t blocks = divide_up(p.seq, body.forward_query_block), heads = p.batch * p.heads;
+  const int64_t blocks = divide_up(shape.seq, implementation.forward_query_block),
+                heads = shape.batch * shape.heads;
   Divider divider(heads * (blocks * (blocks + 1) / 2), threads);
   for (int64_t head = 0; head < heads; ++head) {
     for (int64_t block = 0; block < blocks; ++block) {
@@ -48,12 +50,13 @@ std::vector<std::vector<ForwardTask>> schedule_forward(const Problem& p, const B
   return tasks;
 }
 
-std::vector<std::vector<BackwardTask>> schedule_backward(const Problem& p, const Body& body,
+std::vector<std::vector<BackwardTask>> schedule_backward(const AttentionShape& shape,
+                                                         const Implementation& implementation,
                                                          int threads) {
   std::vector<std::vector<BackwardTask>> tasks(static_cast<size_t>(threads));
-  const int64_t heads = p.batch * p.heads;
-  const int64_t queries = divide_up(p.seq, body.query_block);
-  const int64_t keys = divide_up(p.seq, body.key_block);
+  const int64_t heads = shape.batch * shape.heads;
+  const int64_t queries = divide_up(shape.seq, implementation.query_block);
+  const int64_t keys = divide_up(shape.seq, implementation.key_block);
   const int64_t rest = heads % threads;
   const bool split = rest * (kKeyCost + kQueryCost) < threads * kFusedCost;
   const int64_t whole = split ? heads - rest : heads;
@@ -62,7 +65,7 @@ std::vector<std::vector<BackwardTask>> schedule_backward(const Problem& p, const
         {head, {true, {0, keys}, {0, queries}}});
   }
 
-  const int64_t pairs = p.seq * (p.seq + 1) / 2;  // cost in elements of the triangle
+  const int64_t pairs = shape.seq * (shape.seq + 1) / 2;  // cost in elements of the triangle
   Divider divider((heads - whole) * (kKeyCost + kQueryCost) * pairs, threads);
   const auto part_of = [&](int thread, int64_t head) -> GradPart& {
     auto& mine = tasks[static_cast<size_t>(thread)];
@@ -75,13 +78,14 @@ std::vector<std::vector<BackwardTask>> schedule_backward(const Problem& p, const
   };
   for (int64_t head = whole; head < heads; ++head) {
     for (int64_t k = 0; k < keys; ++k) {
-      const int64_t from_end = p.seq - k * body.key_block;
-      const int64_t cost = triangle(std::max<int64_t>(from_end - body.key_block, 0), from_end);
+      const int64_t from_end = shape.seq - k * implementation.key_block;
+      const int64_t cost =
+          triangle(std::max<int64_t>(from_end - implementation.key_block, 0), from_end);
       extend(part_of(divider.next(kKeyCost * cost), head).key_blocks, k);
     }
     for (int64_t q = 0; q < queries; ++q) {
-      const int64_t begin = q * body.query_block;
-      const int64_t cost = triangle(begin, std::min(begin + body.query_block, p.seq));
+      const int64_t begin = q * implementation.query_block;
+      const int64_t cost = triangle(begin, std::min(begin + implementation.query_block, shape.seq));
       extend(part_of(divider.next(kQueryCost * cost), head).query_blocks, q);
     }
   }

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cpu/attention/problem.h"
+#include "kernels/cpu/attention/implementation.h"
 
 namespace dstrain::attention {
 
@@ -19,12 +19,14 @@ struct BackwardTask {
 };
 
 // Work of each thread in the forward pass: consecutive query blocks of consecutive heads.
-std::vector<std::vector<ForwardTask>> schedule_forward(const Problem& p, const Body& body,
+std::vector<std::vector<ForwardTask>> schedule_forward(const AttentionShape& shape,
+                                                       const Implementation& implementation,
                                                        int threads);
 
 // Work of each thread in the backward pass: whole heads, and where heads are too few to go round
 // evenly, ranges of blocks of the remaining heads.
-std::vector<std::vector<BackwardTask>> schedule_backward(const Problem& p, const Body& body,
+std::vector<std::vector<BackwardTask>> schedule_backward(const AttentionShape& shape,
+                                                         const Implementation& implementation,
                                                          int threads);
 
 }  // namespace dstrain::attention

@@ -11,13 +11,13 @@
 namespace dstrain {
 namespace {
 
-enum class Body { f32, panels, wide };
+enum class Implementation { f32, panels, wide };
 
-Body body_of(const Product& p) {
+Implementation implementation_of(const Product& p) {
   limit_highway_targets();
-  if (p.dtype == DType::f32) return Body::f32;
-  if (p.dtype == DType::bf16 && max_isa() >= Isa::avx512_bf16) return Body::panels;
-  return Body::wide;
+  if (p.dtype == DType::f32) return Implementation::f32;
+  if (p.dtype == DType::bf16 && max_isa() >= Isa::avx512_bf16) return Implementation::panels;
+  return Implementation::wide;
 }
 
 }  // namespace
@@ -25,12 +25,12 @@ Body body_of(const Product& p) {
 int64_t product_workspace_bytes(const KernelSpec& spec) {
   if (spec.op == OpKind::pack_weight) return 0;
   const Product p = product_of(spec);
-  switch (body_of(p)) {
-    case Body::f32:
+  switch (implementation_of(p)) {
+    case Implementation::f32:
       return f32_product_workspace_bytes(p);
-    case Body::panels:
+    case Implementation::panels:
       return panel_product_workspace_bytes(p);
-    case Body::wide:
+    case Implementation::wide:
       return wide_product_workspace_bytes(p);
   }
   return 0;
@@ -39,24 +39,24 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
 int64_t product_packed_bytes(const KernelSpec& spec) {
   const Product p = product_of(spec);
   check(p.op != OpKind::linear_weight_grad, "{} reads no weight", name_of(p.op));
-  return body_of(p) == Body::panels ? panel_product_packed_bytes(p) : 0;
+  return implementation_of(p) == Implementation::panels ? panel_product_packed_bytes(p) : 0;
 }
 
 std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
   if (spec.op == OpKind::pack_weight) {
     const Product p = product_of_pack(spec);
-    check(body_of(p) == Body::panels, "pack_weight: {} of {} reads the plain weight", name_of(p.op),
+    check(implementation_of(p) == Implementation::panels, "pack_weight: {} of {} reads the plain weight", name_of(p.op),
           name_of(p.dtype));
     return make_panel_pack(p);
   }
   const Product p = product_of(spec);
   check(!p.gelu, "{}: gelu is an op of its own on a processor", name_of(p.op));
-  switch (body_of(p)) {
-    case Body::f32:
+  switch (implementation_of(p)) {
+    case Implementation::f32:
       return make_f32_product(p);
-    case Body::panels:
+    case Implementation::panels:
       return make_panel_product(p);
-    case Body::wide:
+    case Implementation::wide:
       return make_wide_product(p);
   }
   return nullptr;

@@ -5,7 +5,7 @@
 //   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
 // With state->skip set nothing is touched. Floor in bytes per parameter: 28 (reads g, p, m, v; writes
 // p, m, v), 30 with the 16-bit copy; a 16-bit gradient saves 2.
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -2,7 +2,7 @@
 // accumulate adds in f32 and rounds each sum once to its output's dtype.
 // Floor in bytes per element: cast s_in + s_out, accumulate the same and s_out more when it adds,
 // round_wire 8.
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -6,7 +6,7 @@
 // rows are kept and added in row order in f64, so nothing depends on threads.
 #include <cmath>
 
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE

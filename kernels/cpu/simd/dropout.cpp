@@ -2,7 +2,7 @@
 // rows are one flat range of elements, so the work is cut into spans of 128 elements: 16 Philox blocks,
 // whose 64 words are 128 sixteen-bit numbers in element order.
 // Floor in bytes per element of s bytes: add_dropout 3s, dropout_grad 2s.
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 #include "runtime/core/philox.h"
 

@@ -1,6 +1,6 @@
 // activation, activation_grad and add: element by element, limited by memory.
 // Floor in bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s.
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -3,7 +3,7 @@
 // 4 V C where the table is cleared, embed_position_grad s R C + 4 T C.
 #include <cstring>
 
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -78,9 +78,7 @@ void position_grad_rows(const EmbedShape& s, const void* d_x, float* d_position,
       float* to = d_position + p * s.columns;
       const int64_t stride = s.seq_len * s.columns;
       for_packs(0, s.columns, [=](int64_t i, auto n) SIMD_INLINE {
-        Pack total = all(0);
-        for (int64_t b = 0; b < samples; ++b) total = total + load(from + b * stride + i, n);
-        store(accumulate ? load(to + i, n) + total : total, to + i, n);
+        sum_strided(from + i, samples, stride, accumulate, to + i, n);
       });
     }
   });

@@ -3,7 +3,7 @@
 // Floor in bytes: 2 s R C, as a row stays in the first-level cache between its passes.
 #include <cmath>
 
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE

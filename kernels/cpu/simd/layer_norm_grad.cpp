@@ -1,6 +1,6 @@
 // The gradients of layer_norm. Floor in bytes: layer_norm_input_grad 3 s R C (4 s with `add`),
 // layer_norm_weight_grad 2 s R C.
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 #include "kernels/row_blocks.h"
 
@@ -106,16 +106,6 @@ void weight_grad_block(DType dtype, int64_t c, const NormGradIn& in, float* part
   });
 }
 
-// out[i] (+)= the sum over blocks of partial[block][i], for i in [begin, end).
-void combine_norm_blocks(const float* partial, int64_t blocks, int64_t stride, bool accumulate,
-                         float* out, int64_t begin, int64_t end) {
-  for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
-    Pack total = all(0);
-    for (int64_t b = 0; b < blocks; ++b) total = total + load(partial + b * stride + i, n);
-    store(accumulate ? load(out + i, n) + total : total, out + i, n);
-  });
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
@@ -125,7 +115,6 @@ HWY_AFTER_NAMESPACE();
 namespace dstrain::simd {
 HWY_EXPORT(input_grad_rows);
 HWY_EXPORT(weight_grad_block);
-HWY_EXPORT(combine_norm_blocks);
 
 std::unique_ptr<Kernel> make_layer_norm_input_grad(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, r = rows(spec.in[1]), c = columns(spec.in[1]),
@@ -153,9 +142,9 @@ std::unique_ptr<Kernel> make_layer_norm_weight_grad(const KernelSpec& spec) {
       for (int64_t b = begin; b < end; ++b) HWY_DYNAMIC_DISPATCH(weight_grad_block)
       (dtype, c, in, partial + b * 2 * c, blocks.begin(b), blocks.end(b));
     });
-    for (int64_t k = 0; k < 2; ++k) HWY_DYNAMIC_DISPATCH(combine_norm_blocks)
-    (partial + k * c, blocks.count, 2 * c, call.accumulate,
-     data<float>(call.out, static_cast<size_t>(k)), 0, c);
+    for (size_t k = 0; k < 2; ++k)
+      sum_blocks(threads, partial + static_cast<int64_t>(k) * c, blocks.count, 2 * c, c,
+                 call.accumulate, data<float>(call.out, k));
   });
 }
 

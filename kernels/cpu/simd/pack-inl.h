@@ -79,15 +79,15 @@ struct First {
     }                                  \
     return r;                          \
   }
-#define SIMD_BINARY(name, expression)    \
-  SIMD_FN Pack name(Pack a, Pack b) {    \
-    Pack r;                              \
-    SIMD_UNROLL                          \
-    for (int i = 0; i < kParts; ++i) {   \
-      const auto x = a.v[i], y = b.v[i]; \
-      r.v[i] = expression;               \
-    }                                    \
-    return r;                            \
+#define SIMD_BINARY(Result, name, expression) \
+  SIMD_FN Result name(Pack a, Pack b) {       \
+    Result r;                                 \
+    SIMD_UNROLL                               \
+    for (int i = 0; i < kParts; ++i) {        \
+      const auto x = a.v[i], y = b.v[i];      \
+      r.v[i] = expression;                    \
+    }                                         \
+    return r;                                 \
   }
 #define SIMD_TERNARY(name, expression)               \
   SIMD_FN Pack name(Pack a, Pack b, Pack c) {        \
@@ -99,41 +99,30 @@ struct First {
     }                                                \
     return r;                                        \
   }
-#define SIMD_COMPARE(name, expression)   \
-  SIMD_FN Mask name(Pack a, Pack b) {    \
-    Mask r;                              \
-    SIMD_UNROLL                          \
-    for (int i = 0; i < kParts; ++i) {   \
-      const auto x = a.v[i], y = b.v[i]; \
-      r.v[i] = expression;               \
-    }                                    \
-    return r;                            \
-  }
 
 SIMD_UNARY(square_root, hn::Sqrt(x))
 SIMD_UNARY(absolute, hn::Abs(x))
 SIMD_UNARY(nearest, hn::Round(x))
-SIMD_BINARY(operator+, hn::Add(x, y))
-SIMD_BINARY(operator-, hn::Sub(x, y))
-SIMD_BINARY(operator*, hn::Mul(x, y))
-SIMD_BINARY(operator/, hn::Div(x, y))
+SIMD_BINARY(Pack, operator+, hn::Add(x, y))
+SIMD_BINARY(Pack, operator-, hn::Sub(x, y))
+SIMD_BINARY(Pack, operator*, hn::Mul(x, y))
+SIMD_BINARY(Pack, operator/, hn::Div(x, y))
 // The second operand where either is NaN.
 #if HWY_TARGET == HWY_SCALAR
-SIMD_BINARY(minimum, hn::IfThenElse(hn::Lt(x, y), x, y))
-SIMD_BINARY(maximum, hn::IfThenElse(hn::Gt(x, y), x, y))
+SIMD_BINARY(Pack, minimum, hn::IfThenElse(hn::Lt(x, y), x, y))
+SIMD_BINARY(Pack, maximum, hn::IfThenElse(hn::Gt(x, y), x, y))
 #else
-SIMD_BINARY(minimum, hn::Min(x, y))
-SIMD_BINARY(maximum, hn::Max(x, y))
+SIMD_BINARY(Pack, minimum, hn::Min(x, y))
+SIMD_BINARY(Pack, maximum, hn::Max(x, y))
 #endif
 SIMD_TERNARY(fma, hn::MulAdd(x, y, z))      // a * b + c
 SIMD_TERNARY(fnma, hn::NegMulAdd(x, y, z))  // c - a * b
-SIMD_COMPARE(greater, hn::Gt(x, y))
-SIMD_COMPARE(less, hn::Lt(x, y))
+SIMD_BINARY(Mask, greater, hn::Gt(x, y))
+SIMD_BINARY(Mask, less, hn::Lt(x, y))
 
 #undef SIMD_UNARY
 #undef SIMD_BINARY
 #undef SIMD_TERNARY
-#undef SIMD_COMPARE
 
 SIMD_FN Pack all(float x) {
   Pack r;
@@ -336,6 +325,15 @@ SIMD_FN Pack sum_packs(int64_t n, const F& f) {
   for_packs(i, n,
             [&](int64_t j, auto lanes) SIMD_INLINE { s[0] = s[0] + keep(lanes, f(j, lanes)); });
   return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+// to[0, 16) (+)= from[0, 16) + from[stride ..] + from[2 stride ..] + ..., `count` packs added in order.
+template <class T, class Lanes>
+SIMD_FN void sum_strided(const T* from, int64_t count, int64_t stride, bool accumulate, float* to,
+                         Lanes n) {
+  Pack total = all(0);
+  for (int64_t k = 0; k < count; ++k) total = total + load(from + k * stride, n);
+  store(accumulate ? load(to, n) + total : total, to, n);
 }
 
 // f(T{}) with the run dtype's element type.

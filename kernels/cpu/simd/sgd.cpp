@@ -5,7 +5,7 @@
 // The first update is the one that runs while state->applied_steps is 0: the count must rise after it.
 // With state->skip set nothing is touched. Floor in bytes per parameter: 12, 20 with momentum, and 2 for
 // the copy; a 16-bit gradient saves 2.
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE

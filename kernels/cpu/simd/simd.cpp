@@ -1,7 +1,7 @@
 #include "kernels/cpu/simd/simd.h"
 
 #include "hwy/targets.h"
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "runtime/core/isa.h"
 
 namespace dstrain {

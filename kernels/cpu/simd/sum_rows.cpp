@@ -1,7 +1,7 @@
 // sum_rows: d_bias = the sum of d_y over its rows, in f32. Eight rows are added as a tree, the trees of
 // a block in a chain, then the blocks: at 100,000 rows no chain is longer than 256.
 // Floor in bytes: s R N.
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 #include "kernels/row_blocks.h"
 
@@ -42,12 +42,10 @@ void sum_block(DType dtype, int64_t columns, const void* d_y, float* partial, in
   });
 }
 
-void combine_blocks(const float* partial, int64_t blocks, int64_t columns, bool accumulate,
-                    float* out, int64_t begin, int64_t end) {
+void sum_block_columns(const float* partial, int64_t blocks, int64_t stride, bool accumulate,
+                       float* out, int64_t begin, int64_t end) {
   for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
-    Pack total = all(0);
-    for (int64_t b = 0; b < blocks; ++b) total = total + load(partial + b * columns + i, n);
-    store(accumulate ? load(out + i, n) + total : total, out + i, n);
+    sum_strided(partial + i, blocks, stride, accumulate, out + i, n);
   });
 }
 
@@ -59,7 +57,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dstrain::simd {
 HWY_EXPORT(sum_block);
-HWY_EXPORT(combine_blocks);
+HWY_EXPORT(sum_block_columns);
+
+void sum_blocks(int threads, const float* partial, int64_t blocks, int64_t stride, int64_t columns,
+                bool accumulate, float* out) {
+  parallel_ranges(threads, columns, kFlatGrain / 4, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(sum_block_columns)
+    (partial, blocks, stride, accumulate, out, begin, end);
+  });
+}
 
 int64_t sum_rows_workspace(const KernelSpec& spec) {
   return RowBlocks(rows(spec.in[0])).count * columns(spec.in[0]) * size_of(DType::f32);
@@ -74,10 +80,7 @@ std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec) {
       for (int64_t b = begin; b < end; ++b) HWY_DYNAMIC_DISPATCH(sum_block)
       (dtype, c, data(call.in, 0), partial + b * c, blocks.begin(b), blocks.end(b));
     });
-    parallel_ranges(threads, c, kFlatGrain / 4, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(combine_blocks)
-      (partial, blocks.count, c, call.accumulate, data<float>(call.out, 0), begin, end);
-    });
+    sum_blocks(threads, partial, blocks.count, c, c, call.accumulate, data<float>(call.out, 0));
   });
 }
 

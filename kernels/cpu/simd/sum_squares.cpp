@@ -2,7 +2,7 @@
 // block element i belongs to chain i mod 32; a chain adds in order, the chains are added as a tree. The
 // square of an f32 is exact in fp64, so every instruction set and any number of threads give the
 // same bits. Floor in bytes per element: its size, 4 or 2.
-#include "kernels/cpu/simd/bodies.h"
+#include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE

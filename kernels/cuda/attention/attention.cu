@@ -7,14 +7,14 @@
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-using attention::Problem;
+using attention::AttentionShape;
 
-bool on_tensor_cores(const Problem& p) {
+bool on_tensor_cores(const AttentionShape& p) {
   return is_16bit(p.dtype) && p.head_size <= kWidestHead;
 }
 
 // Whether every head's rows can be read and written 16 bytes at a time.
-bool rows_are_vectors(const Problem& p, std::initializer_list<const void*> operands) {
+bool rows_are_vectors(const AttentionShape& p, std::initializer_list<const void*> operands) {
   if (p.head_size % 8 != 0) return false;
   for (const void* at : operands)
     if (reinterpret_cast<uintptr_t>(at) % 16 != 0) return false;
@@ -24,26 +24,26 @@ bool rows_are_vectors(const Problem& p, std::initializer_list<const void*> opera
 class AttentionKernel : public Kernel {
  public:
   AttentionKernel(const KernelSpec& spec, const LaunchContext& context)
-      : problem_(attention::problem_of(spec)), site_(spec.attrs.site), context_(context) {}
+      : shape_(attention::shape_of(spec)), site_(spec.attrs.site), context_(context) {}
 
  protected:
   AttentionArguments arguments(const KernelCall& call) const {
     AttentionArguments a;
-    a.heads = static_cast<int>(problem_.heads);
-    a.head_size = static_cast<int>(problem_.head_size);
-    a.seq = problem_.seq;
-    const double root = std::sqrt(static_cast<double>(problem_.head_size));
+    a.heads = static_cast<int>(shape_.heads);
+    a.head_size = static_cast<int>(shape_.head_size);
+    a.seq = shape_.seq;
+    const double root = std::sqrt(static_cast<double>(shape_.head_size));
     a.exponent_scale = static_cast<float>(1.4426950408889634 / root);
     a.score_scale = static_cast<float>(1 / root);
-    a.drop_threshold = problem_.drop_threshold;
-    a.drop_scale = problem_.drop_scale;
+    a.drop_threshold = shape_.drop_threshold;
+    a.drop_scale = shape_.drop_scale;
     a.site = site_;
     a.state = call.state;
     a.sample_offset = call.sample_offset;
     return a;
   }
 
-  const Problem problem_;
+  const AttentionShape shape_;
   const uint32_t site_;
   const LaunchContext context_;
 };
@@ -58,11 +58,11 @@ class Attention final : public AttentionKernel {
     a.qkv = call.in[0].data;
     a.y = call.out[0].data;
     a.lse = call.out[1].as<float>();
-    a.vector = rows_are_vectors(problem_, {a.qkv, a.y});
+    a.vector = rows_are_vectors(shape_, {a.qkv, a.y});
     if constexpr (!std::is_same_v<T, float>) {
-      if (on_tensor_cores(problem_)) return launch_forward<T>(a, problem_.batch, context_);
+      if (on_tensor_cores(shape_)) return launch_forward<T>(a, shape_.batch, context_);
     }
-    launch_plain_forward<T>(a, problem_.batch, context_);
+    launch_plain_forward<T>(a, shape_.batch, context_);
   }
 };
 
@@ -79,16 +79,16 @@ class AttentionGrad final : public AttentionKernel {
     a.lse = call.in[3].as<float>();
     a.d_qkv = call.out[0].data;
     a.delta = call.workspace.as<float>();
-    a.vector = rows_are_vectors(problem_, {a.d_y, a.qkv, a.y, a.d_qkv});
-    launch_delta<T>(a, problem_.batch, context_);
+    a.vector = rows_are_vectors(shape_, {a.d_y, a.qkv, a.y, a.d_qkv});
+    launch_delta<T>(a, shape_.batch, context_);
     if constexpr (!std::is_same_v<T, float>) {
-      if (on_tensor_cores(problem_)) {
-        launch_query_gradient<T>(a, problem_.batch, context_);
-        launch_key_gradients<T>(a, problem_.batch, context_);
+      if (on_tensor_cores(shape_)) {
+        launch_query_gradient<T>(a, shape_.batch, context_);
+        launch_key_gradients<T>(a, shape_.batch, context_);
         return;
       }
     }
-    launch_plain_gradients<T>(a, problem_.batch, context_);
+    launch_plain_gradients<T>(a, shape_.batch, context_);
   }
 };
 
@@ -101,13 +101,13 @@ std::unique_ptr<Kernel> make_of(const KernelSpec& spec, const LaunchContext& con
 }  // namespace
 
 int64_t attention_workspace_bytes(const KernelSpec& spec) {
-  const Problem p = attention::problem_of(spec);
+  const AttentionShape p = attention::shape_of(spec);
   if (spec.op == OpKind::attention) return 0;
   return p.batch * p.heads * p.seq * size_of(DType::f32);  // delta
 }
 
 std::unique_ptr<Kernel> make_attention(const KernelSpec& spec, const LaunchContext& context) {
-  switch (attention::problem_of(spec).dtype) {
+  switch (attention::shape_of(spec).dtype) {
     case DType::bf16:
       return make_of<bf16>(spec, context);
     case DType::f16:

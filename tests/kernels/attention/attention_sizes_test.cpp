@@ -10,18 +10,18 @@ TEST_CASE("attention names the spec that is no problem of its own") {
   KernelSpec spec{.op = OpKind::attention, .attrs = {}, .in = {&qkv, 1}, .out = {}};
   spec.attrs.heads = 3;
   spec.attrs.seq_len = 5;
-  REQUIRE_THROWS_WITH(attention::problem_of(spec),
+  REQUIRE_THROWS_WITH(attention::shape_of(spec),
                       "attention expects qkv (B*T, 3*heads*D), came (8, 24) with heads = 3, T = 5");
   spec.attrs.seq_len = 8;
   spec.op = OpKind::linear;
-  REQUIRE_THROWS_WITH(attention::problem_of(spec),
+  REQUIRE_THROWS_WITH(attention::shape_of(spec),
                       "attention kernels have no body for the op linear");
   spec.op = OpKind::attention_grad;
-  REQUIRE_THROWS_WITH(attention::problem_of(spec), "attention_grad came with 1 inputs, expected 4");
+  REQUIRE_THROWS_WITH(attention::shape_of(spec), "attention_grad came with 1 inputs, expected 4");
   const TensorSpec ids{{8, 24}, DType::i32};
   spec.op = OpKind::attention;
   spec.in = {&ids, 1};
-  REQUIRE_THROWS_WITH(attention::problem_of(spec),
+  REQUIRE_THROWS_WITH(attention::shape_of(spec),
                       "attention has bodies for f32, bf16 and f16, not for i32");
 }
 

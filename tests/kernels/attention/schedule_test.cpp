@@ -9,16 +9,16 @@
 namespace dstrain::attention {
 namespace {
 
-Body body_of(int64_t forward_queries, int64_t queries, int64_t keys) {
-  Body body{};
-  body.forward_query_block = forward_queries;
-  body.query_block = queries;
-  body.key_block = keys;
-  return body;
+Implementation blocks_of(int64_t forward_queries, int64_t queries, int64_t keys) {
+  Implementation implementation{};
+  implementation.forward_query_block = forward_queries;
+  implementation.query_block = queries;
+  implementation.key_block = keys;
+  return implementation;
 }
 
-Problem problem_of(int64_t batch, int64_t heads, int64_t seq) {
-  Problem p;
+AttentionShape shape_of(int64_t batch, int64_t heads, int64_t seq) {
+  AttentionShape p;
   p.batch = batch, p.heads = heads, p.seq = seq, p.head_size = 8;
   return p;
 }
@@ -41,13 +41,13 @@ TEST_CASE("every block of attention is done once, by any number of threads") {
       for (int64_t seq : {1, 64, 65, 700}) {
         for (int threads : {1, 2, 3, 16, 70}) {
           INFO(batch << " x " << heads << " heads, T " << seq << ", threads " << threads);
-          const Problem p = problem_of(batch, heads, seq);
-          const Body body = body_of(64, 64, 256);
+          const AttentionShape p = shape_of(batch, heads, seq);
+          const Implementation implementation = blocks_of(64, 64, 256);
           Counts forward, keys, queries;
-          for (const auto& mine : schedule_forward(p, body, threads)) {
+          for (const auto& mine : schedule_forward(p, implementation, threads)) {
             for (const ForwardTask& t : mine) count(forward, t.head, t.query_blocks);
           }
-          for (const auto& mine : schedule_backward(p, body, threads)) {
+          for (const auto& mine : schedule_backward(p, implementation, threads)) {
             for (const BackwardTask& t : mine) {
               count(keys, t.head, t.part.key_blocks);
               count(queries, t.head, t.part.query_blocks);
@@ -63,17 +63,17 @@ TEST_CASE("every block of attention is done once, by any number of threads") {
 }
 
 TEST_CASE("threads share the causal triangle of one head evenly") {
-  const Problem p = problem_of(1, 1, 4096);
-  const Body body = body_of(64, 64, 64);
+  const AttentionShape p = shape_of(1, 1, 4096);
+  const Implementation implementation = blocks_of(64, 64, 64);
   std::vector<int64_t> forward, backward;
-  for (const auto& mine : schedule_forward(p, body, 4)) {
+  for (const auto& mine : schedule_forward(p, implementation, 4)) {
     int64_t cost = 0;
     for (const ForwardTask& t : mine) {
       for (int64_t b = t.query_blocks.begin; b < t.query_blocks.end; ++b) cost += b + 1;
     }
     forward.push_back(cost);
   }
-  for (const auto& mine : schedule_backward(p, body, 4)) {
+  for (const auto& mine : schedule_backward(p, implementation, 4)) {
     int64_t cost = 0;
     for (const BackwardTask& t : mine) {
       REQUIRE(!t.part.fused);

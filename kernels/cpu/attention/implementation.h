@@ -1,0 +1,133 @@
+// What every implementation of attention on the CPU shares: the operands of one run, the table of functions
+// that an implementation offers, and the layout of a thread's scratch memory.
+// Invariant: the bits of a query row (or key row) depend on the shape and the operands alone, not on the
+// range of blocks that a call is asked for. So the division of work over threads changes no result.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/attention/dropout_bits.h"
+#include "kernels/attention_sizes.h"
+
+namespace dstrain::attention {
+
+// Row-major operands of attention or attention_grad; those that the op does not have are null.
+struct Operands {
+  const void* qkv = nullptr;  // (B*T, 3C)
+  void* y = nullptr;          // (B*T, C), written by attention, read by attention_grad
+  float* lse = nullptr;       // (B, H, T), the same: log of each row's sum of exponentials
+  const void* d_y = nullptr;  // (B*T, C)
+  void* d_qkv = nullptr;      // (B*T, 3C)
+  PhiloxKey key{};            // of the dropout site
+  uint64_t first_sample = 0;  // global counter of sample 0
+};
+
+struct Range {
+  int64_t begin = 0, end = 0;
+  bool empty() const { return begin >= end; }
+};
+
+// The part of one head's backward pass that a call computes: d_k and d_v of `key_blocks`, d_q of
+// `query_blocks`. `fused` (both ranges complete) computes the scores once for both: 5 products instead of 7.
+struct GradPart {
+  bool fused = false;
+  Range key_blocks, query_blocks;
+};
+
+// The functions of one implementation. `head` counts (sample, head) pairs. `scratch` belongs to the calling
+// thread and is 64-byte aligned.
+struct Implementation {
+  int64_t forward_query_block;     // rows in a query block of the forward pass
+  int64_t query_block, key_block;  // rows in a query block and a key block of the backward pass
+  int64_t (*forward_bytes)(const AttentionShape&);  // scratch bytes of one thread
+  int64_t (*backward_bytes)(const AttentionShape&);
+  void (*forward)(const AttentionShape&, const Operands&, int64_t head, Range query_blocks,
+                  std::byte* scratch);
+  void (*backward)(const AttentionShape&, const Operands&, int64_t head, const GradPart&,
+                   std::byte* scratch);
+};
+
+constexpr int64_t divide_up(int64_t n, int64_t by) {
+  return (n + by - 1) / by;
+}
+constexpr int64_t round_up(int64_t n, int64_t to) {
+  return divide_up(n, to) * to;
+}
+
+// Lays out arrays one after the other in a thread's scratch memory, each 64-byte aligned. With a null base
+// it only counts bytes, so sizes and addresses come from the same lines of code.
+class ScratchLayout {
+ public:
+  explicit ScratchLayout(std::byte* base) : base_(base) {}
+  // Returns the address of the next array, of n elements.
+  template <class T>
+  T* add(int64_t n) {
+    std::byte* at = base_ ? base_ + bytes_ : nullptr;
+    bytes_ += round_up(n * static_cast<int64_t>(sizeof(T)), 64);
+    return reinterpret_cast<T*>(at);
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* base_;
+  int64_t bytes_ = 0;
+};
+
+// Returns the bytes of a Scratch, a struct whose constructor adds its arrays to a layout.
+template <class Scratch>
+int64_t bytes_of(const AttentionShape& shape) {
+  ScratchLayout layout(nullptr);
+  Scratch(shape, layout);
+  return layout.bytes();
+}
+
+// Returns the address of element i of an array of the run dtype.
+inline const void* element(const void* data, int64_t i, DType dtype) {
+  return static_cast<const std::byte*>(data) + i * size_of(dtype);
+}
+inline void* element(void* data, int64_t i, DType dtype) {
+  return static_cast<std::byte*>(data) + i * size_of(dtype);
+}
+
+// Where the operands of one (sample, head) pair begin, in elements.
+struct HeadOffsets {
+  int64_t sample, h;
+  int64_t qkv;    // of the first q in qkv; k and v follow C and 2C elements later
+  int64_t y;      // of the first y
+  int64_t lse;    // of the first lse
+  uint64_t mask;  // dropout element of (query 0, key 0)
+
+  HeadOffsets(const AttentionShape& shape, int64_t head)
+      : sample(head / shape.heads),
+        h(head % shape.heads),
+        qkv(sample * shape.seq * shape.qkv_stride() + h * shape.head_size),
+        y(sample * shape.seq * shape.channels() + h * shape.head_size),
+        lse(head * shape.seq),
+        mask(static_cast<uint64_t>(h) * static_cast<uint64_t>(shape.seq * shape.seq)) {}
+};
+
+// log2(e) / sqrt(D): scores times this are exponents of two.
+inline float exponent_scale(const AttentionShape& shape) {
+  return static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(shape.head_size)));
+}
+
+// A request for the dropout mask of queries [query, query + rows) by keys [key, key + columns) of one head.
+// `bits` has `bits_stride` words a row.
+inline MaskRows mask_of(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
+                        int64_t query, int64_t rows, int64_t key, int64_t columns, uint64_t* bits,
+                        int64_t bits_stride) {
+  return {.key = o.key,
+          .sample = o.first_sample + static_cast<uint64_t>(at.sample),
+          .threshold = shape.drop_threshold,
+          .first_element = at.mask + static_cast<uint64_t>(query * shape.seq + key),
+          .row_stride = shape.seq,
+          .rows = rows,
+          .columns = columns,
+          .bits = bits,
+          .bits_stride = bits_stride};
+}
+
+}  // namespace dstrain::attention
