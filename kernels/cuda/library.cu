@@ -5,26 +5,11 @@
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/step/finish.cuh"
 #include "kernels/cuda/unfused.cuh"
+#include "kernels/op_table.h"
 #include "runtime/core/error.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
-
-enum class Family { product, attention, memory_bound };
-
-Family family_of(OpKind op) {
-  switch (op) {
-    case OpKind::linear:
-    case OpKind::linear_input_grad:
-    case OpKind::linear_weight_grad:
-      return Family::product;
-    case OpKind::attention:
-    case OpKind::attention_grad:
-      return Family::attention;
-    default:
-      return Family::memory_bound;
-  }
-}
 
 class Library final : public KernelLibrary {
  public:
@@ -32,9 +17,9 @@ class Library final : public KernelLibrary {
 
   int64_t workspace_bytes(const KernelSpec& spec) const override {
     switch (family_of(spec.op)) {
-      case Family::product:
+      case OpFamily::product:
         return product_workspace_bytes(spec);
-      case Family::attention:
+      case OpFamily::attention:
         return attention_workspace_bytes(spec);
       default:
         return memory_bound_workspace_bytes(spec);
@@ -49,17 +34,17 @@ class Library final : public KernelLibrary {
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
     std::unique_ptr<Kernel> kernel;
     switch (family_of(spec.op)) {
-      case Family::product:
+      case OpFamily::product:
         kernel = make_product(spec, context_);
         if (!kernel) kernel = make_unfused(spec, context_);
         break;
-      case Family::attention:
+      case OpFamily::attention:
         kernel = make_attention(spec, context_);
         break;
       default:
         kernel = make_memory_bound(spec, context_);
     }
-    check(kernel != nullptr, "the {} library has no body for {}", kBackendName, name_of(spec.op));
+    check(kernel != nullptr, "the {} library has no kernel for {}", kBackendName, name_of(spec.op));
     return kernel;
   }
 

@@ -46,7 +46,7 @@ void check_size(const Product& p) {
     check(size > 0 && size <= kMax, "{}: a size of {}, expected 1 to {}", name_of(p.op), size,
           kMax);
   }
-  check(p.dtype == DType::f32 || is_16bit(p.dtype), "{}: no body for {}", name_of(p.op),
+  check(p.dtype == DType::f32 || is_16bit(p.dtype), "{}: no kernel for {}", name_of(p.op),
         name_of(p.dtype));
   check(p.threads > 0, "{}: {} threads", name_of(p.op), p.threads);
 }

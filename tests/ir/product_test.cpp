@@ -77,7 +77,7 @@ TEST_CASE("operands that do not fit are refused by name") {
   const Specs dtypes{{bf16_matrix(6, 5), {{7, 5}, DType::f32}}, {}};
   CHECK_THROWS_WITH(dtypes.product(OpKind::linear), Contains("one dtype"));
   const Specs integers{{{{6, 5}, DType::i32}, {{7, 5}, DType::i32}}, {}};
-  CHECK_THROWS_WITH(integers.product(OpKind::linear), Contains("no body for i32"));
+  CHECK_THROWS_WITH(integers.product(OpKind::linear), Contains("no kernel for i32"));
   const Specs absent{{bf16_matrix(6, 5), {}}, {}};
   CHECK_THROWS_WITH(absent.product(OpKind::linear), Contains("operand 1 is no matrix"));
   const Specs fine{{bf16_matrix(6, 5), bf16_matrix(7, 5)}, {}};

@@ -116,7 +116,7 @@ struct HeadPass {
         at(shape_, head),
         s(shape_, layout),
         steps(padded_size(shape_) / kDepth),
-        scale(exponent_scale(shape_)) {}
+        scale(shape_.exponent_scale()) {}
 };
 
 }  // namespace dstrain::attention::amx

@@ -5,12 +5,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/attention_shape.h"
 #include "kernels/cpu/attention/dropout_bits.h"
-#include "kernels/attention_sizes.h"
 
 namespace dstrain::attention {
 
@@ -108,11 +107,6 @@ struct HeadOffsets {
         lse(head * shape.seq),
         mask(static_cast<uint64_t>(h) * static_cast<uint64_t>(shape.seq * shape.seq)) {}
 };
-
-// log2(e) / sqrt(D): scores times this are exponents of two.
-inline float exponent_scale(const AttentionShape& shape) {
-  return static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(shape.head_size)));
-}
 
 // A request for the dropout mask of queries [query, query + rows) by keys [key, key + columns) of one head.
 // `bits` has `bits_stride` words a row.

@@ -79,7 +79,7 @@ struct BackwardPass {
   // weights <- M P and d_scores <- dS / c, from scores and d_y v^T, in place.
   void softmax_gradient(const BlockPair& block) const {
     const F32 d;
-    const auto scale = hn::Set(d, exponent_scale(shape));
+    const auto scale = hn::Set(d, shape.exponent_scale());
     const bool dropout = shape.drop_threshold > 0;
     for (int64_t r = 0; r < block.rows; ++r) {
       float* weights = s.weights + r * kKeyBlock;

@@ -35,7 +35,7 @@ struct ForwardScratch {
 inline void softmax_row(const AttentionShape& shape, float* scores, int64_t seen, int64_t columns,
                         const uint64_t* bits, float& max, float& total, float* sums) {
   const F32 d;
-  const float scale = exponent_scale(shape);
+  const float scale = shape.exponent_scale();
   const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   const int64_t full = seen / kLanes32 * kLanes32;
   const auto tail = hn::FirstN(d, static_cast<size_t>(seen - full));

@@ -2,9 +2,36 @@
 
 #include "hwy/targets.h"
 #include "kernels/cpu/simd/kernels.h"
+#include "kernels/op_table.h"
 #include "runtime/core/isa.h"
 
 namespace dstrain {
+namespace {
+
+constexpr OpMaker<> kOps[] = {
+    {OpKind::embed, simd::make_embed},
+    {OpKind::embed_token_grad, simd::make_embed_token_grad},
+    {OpKind::embed_position_grad, simd::make_embed_position_grad},
+    {OpKind::layer_norm, simd::make_layer_norm},
+    {OpKind::layer_norm_input_grad, simd::make_layer_norm_input_grad},
+    {OpKind::layer_norm_weight_grad, simd::make_layer_norm_weight_grad,
+     simd::layer_norm_weight_grad_workspace},
+    {OpKind::activation, simd::make_activation},
+    {OpKind::activation_grad, simd::make_activation_grad},
+    {OpKind::add, simd::make_add},
+    {OpKind::add_dropout, simd::make_add_dropout},
+    {OpKind::dropout_grad, simd::make_dropout_grad},
+    {OpKind::cross_entropy, simd::make_cross_entropy, simd::cross_entropy_workspace},
+    {OpKind::sum_rows, simd::make_sum_rows, simd::sum_rows_workspace},
+    {OpKind::cast, simd::make_cast},
+    {OpKind::accumulate, simd::make_accumulate},
+    {OpKind::round_wire, simd::make_round_wire},
+    {OpKind::sum_squares, simd::make_sum_squares, simd::sum_squares_workspace},
+    {OpKind::adam, simd::make_adam},
+    {OpKind::sgd, simd::make_sgd},
+};
+
+}  // namespace
 
 void limit_highway_targets() {
   static const bool limited = [] {
@@ -16,64 +43,14 @@ void limit_highway_targets() {
 }
 
 int64_t simd_workspace_bytes(const KernelSpec& spec) {
-  switch (spec.op) {
-    case OpKind::cross_entropy:
-      return simd::cross_entropy_workspace(spec);
-    case OpKind::layer_norm_weight_grad:
-      return simd::layer_norm_weight_grad_workspace(spec);
-    case OpKind::sum_rows:
-      return simd::sum_rows_workspace(spec);
-    case OpKind::sum_squares:
-      return simd::sum_squares_workspace(spec);
-    default:
-      return 0;
-  }
+  const OpMaker<>* maker = find_maker(kOps, spec.op);
+  return maker && maker->workspace ? maker->workspace(spec) : 0;
 }
 
 std::unique_ptr<Kernel> make_simd(const KernelSpec& spec) {
   limit_highway_targets();
-  switch (spec.op) {
-    case OpKind::embed:
-      return simd::make_embed(spec);
-    case OpKind::embed_token_grad:
-      return simd::make_embed_token_grad(spec);
-    case OpKind::embed_position_grad:
-      return simd::make_embed_position_grad(spec);
-    case OpKind::layer_norm:
-      return simd::make_layer_norm(spec);
-    case OpKind::layer_norm_input_grad:
-      return simd::make_layer_norm_input_grad(spec);
-    case OpKind::layer_norm_weight_grad:
-      return simd::make_layer_norm_weight_grad(spec);
-    case OpKind::activation:
-      return simd::make_activation(spec);
-    case OpKind::activation_grad:
-      return simd::make_activation_grad(spec);
-    case OpKind::add:
-      return simd::make_add(spec);
-    case OpKind::add_dropout:
-      return simd::make_add_dropout(spec);
-    case OpKind::dropout_grad:
-      return simd::make_dropout_grad(spec);
-    case OpKind::cross_entropy:
-      return simd::make_cross_entropy(spec);
-    case OpKind::sum_rows:
-      return simd::make_sum_rows(spec);
-    case OpKind::cast:
-      return simd::make_cast(spec);
-    case OpKind::accumulate:
-      return simd::make_accumulate(spec);
-    case OpKind::round_wire:
-      return simd::make_round_wire(spec);
-    case OpKind::sum_squares:
-      return simd::make_sum_squares(spec);
-    case OpKind::adam:
-      return simd::make_adam(spec);
-    case OpKind::sgd:
-      return simd::make_sgd(spec);
-    default:
-      return nullptr;
-  }
+  const OpMaker<>* maker = find_maker(kOps, spec.op);
+  return maker ? maker->make(spec) : nullptr;
 }
 
 }  // namespace dstrain

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/attention/dropout.cuh"
 #include "kernels/cuda/attention/tiles.cuh"
-#include "kernels/attention_sizes.h"
+#include "kernels/attention_shape.h"
 #include "runtime/core/step_state.h"
 
 namespace dstrain::DSTRAIN_BACKEND {

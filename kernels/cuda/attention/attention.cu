@@ -1,8 +1,8 @@
 #include <cmath>
 
+#include "kernels/attention_shape.h"
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/kernels.cuh"
-#include "kernels/attention_sizes.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -32,9 +32,8 @@ class AttentionKernel : public Kernel {
     a.heads = static_cast<int>(shape_.heads);
     a.head_size = static_cast<int>(shape_.head_size);
     a.seq = shape_.seq;
-    const double root = std::sqrt(static_cast<double>(shape_.head_size));
-    a.exponent_scale = static_cast<float>(1.4426950408889634 / root);
-    a.score_scale = static_cast<float>(1 / root);
+    a.exponent_scale = shape_.exponent_scale();
+    a.score_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.head_size)));
     a.drop_threshold = shape_.drop_threshold;
     a.drop_scale = shape_.drop_scale;
     a.site = site_;

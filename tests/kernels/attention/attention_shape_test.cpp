@@ -1,11 +1,11 @@
-#include "kernels/attention_sizes.h"
+#include "kernels/attention_shape.h"
 
 #include <catch2/catch.hpp>
 
 namespace dstrain {
 namespace {
 
-TEST_CASE("attention names the spec that is no problem of its own") {
+TEST_CASE("a spec that describes no attention is refused with its op, dtype or shape") {
   const TensorSpec qkv{{8, 24}, DType::f32};
   KernelSpec spec{.op = OpKind::attention, .attrs = {}, .in = {&qkv, 1}, .out = {}};
   spec.attrs.heads = 3;
@@ -14,15 +14,14 @@ TEST_CASE("attention names the spec that is no problem of its own") {
                       "attention expects qkv (B*T, 3*heads*D), came (8, 24) with heads = 3, T = 5");
   spec.attrs.seq_len = 8;
   spec.op = OpKind::linear;
-  REQUIRE_THROWS_WITH(attention::shape_of(spec),
-                      "attention kernels have no body for the op linear");
+  REQUIRE_THROWS_WITH(attention::shape_of(spec), "attention kernels do not compute the op linear");
   spec.op = OpKind::attention_grad;
   REQUIRE_THROWS_WITH(attention::shape_of(spec), "attention_grad came with 1 inputs, expected 4");
   const TensorSpec ids{{8, 24}, DType::i32};
   spec.op = OpKind::attention;
   spec.in = {&ids, 1};
   REQUIRE_THROWS_WITH(attention::shape_of(spec),
-                      "attention has bodies for f32, bf16 and f16, not for i32");
+                      "attention kernels exist for f32, bf16 and f16, not for i32");
 }
 
 }  // namespace
