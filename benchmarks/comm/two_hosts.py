@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Collectives between two hosts against what iperf3 moves over the same link, in turns: network namespaces
-with names and addresses of their own, joined by a virtual link. Needs root, iproute2, iperf3, Open MPI.
+"""Compares the bandwidth of collectives between two hosts with iperf3's over the same link, alternately. The
+hosts are network namespaces with their own names and addresses, joined by a virtual link. Needs root, iproute2,
+iperf3 and Open MPI.
 
     python3 benchmarks/comm/two_hosts.py [--rates 1gbit,unlimited] [--rounds 3] [--ranks 2] [--megabytes 64]
 
-The bus bandwidth of a collective is what each direction of the link would carry if hosts formed a ring:
-2(H-1)/H n bytes in the time of an all-reduce, (H-1)/H n in that of a reduce-scatter or an all-gather; so n
-and n/2 for two hosts. Sums in rank order may load the link with more bytes than a ring (runtime/comm/hosts/routes.h):
-half as much again for 16-bit sums of two ranks a host and for scattered ones. Prints the medians and their
-ratios to iperf3's one direction, and to both at once.
+The bus bandwidth of a collective is what each direction of the link would carry if the hosts formed a ring:
+2(H-1)/H n bytes in the time of an all-reduce, (H-1)/H n bytes in that of a reduce-scatter or an all-gather, so
+n and n/2 for two hosts. Sums in rank order may send more bytes than a ring (runtime/comm/hosts/routes.h):
+half as much again for 16-bit sums with two ranks per host and for scattered sums. Prints the medians and their
+ratios to iperf3 in one direction and in both directions at once.
 """
 import argparse
 import json
@@ -21,7 +22,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The agent that mpirun starts remote daemons with: a host is a namespace, entered under its name.
+# mpirun calls this agent instead of ssh: it enters the host's namespace and sets the host's name.
 AGENT = """#!/bin/sh
 host=$1
 shift
@@ -34,7 +35,7 @@ def sh(*words, **kwargs):
 
 
 class TwoHosts:
-    """Two namespaces, A and B, and a link between them; removed at the end."""
+    """Two namespaces, A and B, and a link between them. Removed at the end."""
 
     def __init__(self):
         self.names = [f"dst{os.getpid()}{x}" for x in "ab"]
@@ -60,7 +61,7 @@ class TwoHosts:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
     def limit(self, rate):
-        """Every host sends at most so much."""
+        """Limits what every host sends to `rate`."""
         for name in self.names:
             clear = ["tc", "-n", name, "qdisc", "del", "dev", "eth0", "root"]
             subprocess.run(clear, capture_output=True)
@@ -72,7 +73,7 @@ class TwoHosts:
         return ["ip", "netns", "exec", self.names[i], *words]
 
     def iperf(self, seconds, *words):
-        """Bits per second that the receiver saw, in one direction."""
+        """Returns the bits per second that the receiver saw in one direction."""
         server = subprocess.Popen(
             self.inside(1, "iperf3", "-s", "-1"), stdout=subprocess.DEVNULL
         )
@@ -88,7 +89,7 @@ class TwoHosts:
 
     def mpirun(self, agent, ranks, *program):
         hosts = ",".join(f"{name}:{ranks}" for name in self.names)
-        # orte looks hosts up by name; both namespaces see this file as theirs.
+        # Open MPI looks hosts up by name; both namespaces use this file.
         command = self.inside(
             0, "unshare", "--uts", "--mount", "sh", "-c",
             f"hostname {self.names[0]}; mount --bind {agent.parent}/hosts /etc/hosts; exec \"$@\"",
@@ -106,9 +107,9 @@ def bus_bytes(name, whole):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--rates", default="1gbit,unlimited", help="as tc writes them")
+    p.add_argument("--rates", default="1gbit,unlimited", help="link rates in tc's notation")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--ranks", type=int, default=2, help="on each host")
+    p.add_argument("--ranks", type=int, default=2, help="ranks per host")
     p.add_argument("--megabytes", type=int, default=64)
     p.add_argument("--program", default=str(ROOT / "build/release/bin/link_bench"))
     a = p.parse_args()

@@ -1,18 +1,18 @@
-"""The arithmetic of measure.py: models, FLOPs, fractions, ratios. Pure: no GPU, no PyTorch."""
+"""The arithmetic of measure.py: models, FLOPs, fractions, ratios. Needs neither a GPU nor PyTorch."""
 import statistics
 
 SEQ = 1024
-VOCABULARY = 50304  # GPT-2's 50257 up to a multiple of 128, for both sides
+VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 128, for dstrain and PyTorch
 MODELS = {  # name -> layers, channels, heads
     "GPT-2 124M": (12, 768, 12),
     "GPT-2 350M": (24, 1024, 16),
     "GPT-2 774M": (36, 1280, 20),
     "GPT-2 1.5B": (48, 1600, 25),
 }
-LARGEST_MICRO_BATCH = 64  # beyond it a step has no more tokens per second
-SHARE_OF_MEMORY = 0.6  # of a GPU's memory, that a micro-batch may take by our plan: PyTorch needs more
+LARGEST_MICRO_BATCH = 64  # a larger one gives no more tokens per second
+SHARE_OF_MEMORY = 0.6  # share of the GPU's memory that our plan may use: PyTorch needs more at the same batch
 
-# Dense bf16 FLOPs per second of the data sheets, by what a GPU's name begins with.
+# Dense bf16 FLOPs per second by data sheet; the key is the beginning of the GPU's name.
 PEAKS = {
     "NVIDIA H200": 989.4e12,
     "NVIDIA H100 PCIe": 756e12,
@@ -23,20 +23,20 @@ PEAKS = {
 
 
 def peak_of(gpu):
-    """The data sheet's FLOPs per second, or None for a GPU that is not in the table."""
+    """Returns the data sheet's FLOPs per second, or None for a GPU that is not in the table."""
     names = [name for name in PEAKS if gpu.startswith(name)]
     return PEAKS[max(names, key=len)] if names else None
 
 
 def parameters_of(model):
-    """Of GPT-2 with a tied head and VOCABULARY tokens."""
+    """Returns the number of parameters of a GPT-2 with a tied head and VOCABULARY tokens."""
     layers, c, _ = MODELS[model]
     return VOCABULARY * c + SEQ * c + layers * (12 * c * c + 13 * c) + 2 * c
 
 
 def settings_of(model, micro_batch):
-    """What is set beside configs/gpt2_124m.json: the model's size, one micro-batch a step, nothing but
-    training."""
+    """Returns the settings that replace those of configs/gpt2_124m.json: the model's size, one micro-batch per
+    step, no validation and no checkpoints."""
     layers, c, heads = MODELS[model]
     return {
         "dstrain.model.n_layer": layers,
@@ -51,14 +51,14 @@ def settings_of(model, micro_batch):
 
 
 def step_flops(plan):
-    """FLOPs of a step, by `dstrain plan --json`: of products and attention's causal half; nothing of it is
-    recomputed work, as these plans recompute nothing."""
+    """Returns the FLOPs of a step by `dstrain plan --json`: products and the causal half of attention. These
+    plans recompute nothing, so no FLOP counts twice."""
     return sum(instruction["flops"] for instruction in plan["instructions"])
 
 
 def fitting_micro_batch(bytes_needed, gpu_bytes):
-    """The largest power of two, up to LARGEST_MICRO_BATCH, for which bytes_needed(micro_batch) is within
-    the share of `gpu_bytes`; None where not even one sample is."""
+    """Returns the largest power of two up to LARGEST_MICRO_BATCH for which bytes_needed(micro_batch) is within
+    the share of `gpu_bytes`, or None if one sample is too large."""
     micro_batch = LARGEST_MICRO_BATCH
     while micro_batch >= 1:
         if bytes_needed(micro_batch) <= SHARE_OF_MEMORY * gpu_bytes:
@@ -68,7 +68,7 @@ def fitting_micro_batch(bytes_needed, gpu_bytes):
 
 
 def step_figure(micro_batch, step_ms, flops, gemm_tflops, gpu):
-    """Speed of a step from the times of some, in milliseconds. `gemm_tflops` may be None."""
+    """Returns the speed of a step from the times of several, in milliseconds. `gemm_tflops` may be None."""
     seconds = statistics.median(step_ms) * 1e-3
     peak = peak_of(gpu)
     return {
@@ -84,8 +84,8 @@ def step_figure(micro_batch, step_ms, flops, gemm_tflops, gpu):
     }
 
 
-# Peers of kernels: name -> our cases, whose times are added, and PyTorch's cases, the fastest of which
-# counts (torch_kernels.py).
+# Comparisons of kernels: name -> our cases, whose times are added up, and PyTorch's cases (torch_kernels.py), of
+# which the fastest counts.
 def peers():
     table = {}
     for c, d in ((768, 64), (1600, 64), (768, 128), (1536, 128)):
@@ -108,8 +108,8 @@ def peers():
 
 
 def ratio_figure(name, rounds):
-    """How many times as fast ours is. `rounds`: of each, our times in microseconds and a dict of theirs;
-    the peer's way that is fastest in the median counts."""
+    """Returns how many times as fast as PyTorch's our kernels are. A round has our times in microseconds and a
+    dict of PyTorch's; the variant of PyTorch with the lowest median counts."""
     ways = {way: statistics.median(theirs[way] for _, theirs in rounds) for way in rounds[0][1]}
     best = min(ways, key=ways.get)
     ratios = [theirs[best] / sum(ours) for ours, theirs in rounds]

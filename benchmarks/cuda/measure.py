@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures dstrain on this machine's GPU and, where PyTorch is, PyTorch beside it; writes one JSON.
+"""Measures dstrain on this machine's GPU, compares it with PyTorch if that is installed, and writes a JSON file.
 
   benchmarks/cuda/measure.py kernels --build build/gpu --output figures.json
-  benchmarks/cuda/measure.py warm    --build build/gpu      compiles PyTorch's models into its cache
+  benchmarks/cuda/measure.py warm    --build build/gpu      fills PyTorch's cache of compiled models
   benchmarks/cuda/measure.py steps   --build build/gpu --output figures.json
 
-kernels: every kernel against its floor (bench_cuda), then each against PyTorch's in turns.
-steps: the step of GPT-2 124M to 1.5B, ours, PyTorch's, ours again, at one micro-batch.
-What exists in the output stays. A figure that fails is noted with the reason, and the next one follows;
-after --seconds no new one is begun.
+kernels: times every kernel against its lower bound (bench_cuda), then alternately with PyTorch's.
+steps: times the step of GPT-2 124M to 1.5B: ours, PyTorch's, ours again, at one micro-batch.
+Figures already in the output file are kept. If a figure fails, the reason is noted and the next one follows.
+After --seconds no new figure is begun.
 """
 import argparse
 import json
@@ -29,9 +29,9 @@ import figures
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-ROUNDS = 3  # of a comparison of kernels
-ANSWER_SECONDS = 90  # that an answer may take
-STEPS, FIRST_STEPS = 12, 3  # timed; before them
+ROUNDS = 3  # per comparison of kernels
+ANSWER_SECONDS = 90  # timeout for one answer
+STEPS, FIRST_STEPS = 12, 3  # timed steps, and warm-up steps before them
 
 
 class Failed(Exception):
@@ -39,8 +39,8 @@ class Failed(Exception):
 
 
 class Server:
-    """A program that answers a line with a line of JSON. It is started when it is first asked, and again
-    after it has died or not answered in time."""
+    """A program that answers a line with a line of JSON. It is started at the first request, and again after it
+    has ended or timed out."""
 
     def __init__(self, command, errors, seconds=ANSWER_SECONDS):
         self.command, self.errors, self.seconds = command, errors, seconds
@@ -74,7 +74,7 @@ class Server:
         return json.loads(line)
 
     def ask(self, name):
-        """The answer to `name`; raises Failed with the reason where there is none."""
+        """Returns the answer to `name`. Raises Failed with the reason if there is none."""
         if self.process is None:
             self.start()
         try:
@@ -85,7 +85,7 @@ class Server:
             raise Failed(f"{self.command[0]} ended before it was asked") from None
         answer = self.answer(self.seconds)
         if "failed" in answer:
-            self.close()  # what failed may have taken the device's context with it
+            self.close()  # the failure may have destroyed the device's context
             raise Failed(answer["failed"])
         return answer
 
@@ -98,7 +98,7 @@ class Server:
 
 
 class Figures:
-    """The file of results: lists of figures by kind, written after each."""
+    """The file of results: lists of figures by kind, written after each figure."""
 
     def __init__(self, path):
         self.path = path
@@ -118,7 +118,7 @@ def has_torch(python):
 
 
 def guarded(name, work, deadline):
-    """work()'s figure, or one that says why there is none."""
+    """Returns the figure of work(), or one with the reason of its failure."""
     if time.monotonic() > deadline:
         return {"name": name, "skipped": "no time left"}
     try:
@@ -164,7 +164,8 @@ def measure_kernels(o, results, deadline):
 
 
 def compare(name, ours, our_cases, theirs, their_cases):
-    """In turns. A way of the peer that fails is left out; a failure of ours, or of all ways, is one."""
+    """Compares alternately. A variant of PyTorch that fails is left out. If ours fails, or every variant of
+    PyTorch, the comparison fails."""
     ways, failed, rounds = list(their_cases), {}, []
     for _ in range(ROUNDS):
         our_us = [ours.ask(case)["us"] for case in our_cases]
@@ -187,7 +188,7 @@ def words_of(settings):
 
 
 class Steps:
-    """The steps of one model on both sides."""
+    """Times the steps of one model in dstrain and in PyTorch."""
 
     def __init__(self, o, model):
         self.o, self.model = o, model
@@ -217,7 +218,7 @@ class Steps:
         return found
 
     def ours(self, micro_batch):
-        """Milliseconds of STEPS steps. The run is ended by a signal, so that it writes no weights."""
+        """Returns the milliseconds of STEPS steps. A signal ends the run, so that it writes no weights."""
         folder = self.o.folder / "run"
         shutil.rmtree(folder, ignore_errors=True)
         command = self.dstrain() + ["--data", str(tokens(self.o.folder)), "--steps", "1000000",
@@ -277,13 +278,13 @@ def tokens(folder):
 
 
 def gpu_bytes():
-    """All of the GPU's memory: what happens to be free beside other work would change with it."""
+    """Returns the GPU's total memory: the free memory would depend on other work."""
     command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     return int(subprocess.check_output(command, text=True).split()[0]) << 20
 
 
 def measure_step(o, model, results, deadline):
-    """Ours, PyTorch's, ours again. Where PyTorch runs out of memory both take half the micro-batch."""
+    """Times ours, PyTorch's, and ours again. If PyTorch runs out of memory, both take half the micro-batch."""
     side = Steps(o, model)
     gemm = results.all.get("probes", {}).get("gemm_tflops")
     gpu = results.all.get("gpu", "")
@@ -319,7 +320,7 @@ def measure_steps(o, results, deadline):
 
 
 def warm(o, deadline):
-    """One after the other, so that a step's measurement finds PyTorch's compiled kernels."""
+    """Compiles PyTorch's models one after the other, so that later measurements find them in the cache."""
     if not has_torch(o.python):
         return print("no PyTorch here", flush=True)
     for model in figures.MODELS:
@@ -334,14 +335,16 @@ def warm(o, deadline):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("what", choices=["kernels", "warm", "steps"])
-    p.add_argument("--build", type=pathlib.Path, required=True, help="has bin/bench_cuda, bin/dstrain")
+    p.add_argument("--build", type=pathlib.Path, required=True,
+                   help="build folder with bin/bench_cuda and bin/dstrain")
     p.add_argument("--output", type=pathlib.Path, default=pathlib.Path("figures.json"))
-    p.add_argument("--cases", default="", help="kernels and comparisons whose name matches this expression")
-    p.add_argument("--python", default=sys.executable, help="an interpreter that may have torch")
-    p.add_argument("--cache", type=pathlib.Path, help="PyTorch's cache; absent: thrown away at the end")
-    p.add_argument("--seconds", type=float, default=600, help="after which nothing new is begun")
+    p.add_argument("--cases", default="",
+                   help="measure only kernels and comparisons whose name matches this regular expression")
+    p.add_argument("--python", default=sys.executable, help="Python interpreter, with torch for comparisons")
+    p.add_argument("--cache", type=pathlib.Path, help="folder of PyTorch's cache; default: a temporary one")
+    p.add_argument("--seconds", type=float, default=600, help="begin no new figure after so many seconds")
     p.add_argument("--device", choices=["cuda", "emulated"], default="cuda",
-                   help="emulated: kernels at small sizes, which proves this script and measures nothing")
+                   help="emulated: kernels at small sizes, which tests this script and measures nothing")
     o = p.parse_args()
     deadline = time.monotonic() + o.seconds
     with tempfile.TemporaryDirectory(prefix="dstrain-measure-") as folder:

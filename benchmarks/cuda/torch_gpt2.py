@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Training steps of GPT-2 in PyTorch, compiled: the peer of our step in measure.py. Prints a line of JSON:
+"""Times training steps of GPT-2 in compiled PyTorch, for measure.py. Prints one line of JSON:
 {"torch": version, "step_ms": [...], "peak_bytes": ...}, or {"out_of_memory": why}.
 
-As one trains a GPT-2 in PyTorch: f32 weights, autocast to bf16, torch.compile of the whole model,
-scaled_dot_product_attention, clipping to norm 1, fused AdamW; the batch is on the GPU before the clock starts.
+Uses the usual settings for GPT-2 in PyTorch: f32 weights, autocast to bf16, torch.compile of the whole model,
+scaled_dot_product_attention, clipping to norm 1, fused AdamW. The batch is on the GPU before the clock starts.
 """
 import argparse
 import json
@@ -77,7 +77,7 @@ class Training:
 
 
 def timed_on_gpu(step, steps):
-    """Between events, without a wait for the host in between."""
+    """Times steps by CUDA events, without synchronizing with the host in between."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
     events[0].record()
     for event in events[1:]:

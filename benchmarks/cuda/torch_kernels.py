@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""PyTorch's kernels at the shapes of bench_cuda, timed on request: the peers of measure.py.
+"""Times PyTorch's kernels at the shapes of bench_cuda, for measure.py.
 
 Reads lines from standard input, each the name of a case, and answers each with a line of JSON, {"us": ...}
-or {"failed": why}. The first answer, {"ready": version, "cases": [...]}, comes unasked. Times are made as
-bench_cuda makes them: operands rotate through more than the cache, runs stand in a CUDA graph.
+or {"failed": why}. It writes {"ready": version, "cases": [...]} first. Times are taken as in bench_cuda: the
+runs are in a CUDA graph and rotate through sets of operands that together are larger than the cache.
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTEN
 
 
 class HostClock:
-    """For trying this program on a machine without a GPU; what it says is no measurement."""
+    """The host's clock, to try this program on a machine without a GPU. Its times are no measurement."""
 
     cache_bytes, device = 1 << 20, "cpu"
 
@@ -59,13 +59,13 @@ class CudaClock:
 
 
 def measure(clock, runs, graph=True):
-    """Microseconds of one of `runs`, which are called in turn."""
+    """Returns the microseconds of one run; `runs` are called in turn."""
 
     def once():
         for run in runs:
             run()
 
-    if clock.device == "cuda":  # a capture wants its work to have run before, on another stream
+    if clock.device == "cuda":  # work to be captured must have run before, on another stream
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -88,7 +88,7 @@ def measure(clock, runs, graph=True):
 
 
 def sets_of(clock, make, bytes_of_one):
-    """`make` called for as many sets of operands as are larger than the cache, at least two."""
+    """Calls `make` until the sets of operands together are larger than the cache, at least twice."""
     count = min(max(2, math.ceil(4 * clock.cache_bytes / bytes_of_one)), 64)
     return [make() for _ in range(count)]
 
@@ -137,7 +137,7 @@ def cross_entropy(clock, how, batch, v):
     def eager(logits, targets):
         return F.cross_entropy(logits, targets)
 
-    def widened(logits, targets):  # fused, nothing is written in f32
+    def widened(logits, targets):  # fused, so that nothing is written in f32
         return F.cross_entropy(logits.float(), targets)
 
     loss_of = compiled(how, widened if how == "compiled" else eager)
@@ -159,7 +159,7 @@ def adamw(clock, n):
         p.grad = values(clock, n, dtype=torch.float32)
         return torch.optim.AdamW([p], lr=1e-4, weight_decay=0.1, fused=True)
 
-    # Its count of steps is the host's, so it cannot be in a graph; it runs long enough without.
+    # The optimizer counts steps on the host, so it cannot be in a graph; it runs long enough without one.
     return measure(clock, [o.step for o in sets_of(clock, make, 16 * n)], graph=False)
 
 
@@ -172,7 +172,7 @@ def linear(clock, batch, k, n):
 
 
 def cases():
-    """name -> a function of the clock. Batches are bench_cuda's."""
+    """Returns name -> a function of the clock. Batches are those of bench_cuda."""
     table = {}
     for c, d, batch in ((768, 64, 16), (1600, 64, 8), (768, 128, 16), (1536, 128, 8)):
         for backend in ("flash", "cudnn"):
@@ -198,7 +198,7 @@ def cases():
 
 
 def small_cases():
-    """The same functions at sizes for a processor, to try this program."""
+    """Returns the same functions at small sizes, to try this program on a CPU."""
     return {
         "sdpa math forward+backward": lambda clock: attention(clock, "math", 1, 64, 64, 0.0, True),
         "layer_norm compiled": lambda clock: layer_norm(clock, "compiled", 1, 64),
@@ -211,7 +211,7 @@ def small_cases():
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--try", dest="trial", action="store_true",
-                   help="small cases on the processor: no measurement")
+                   help="small cases on the CPU: no measurement")
     o = p.parse_args()
     clock, table = (HostClock(), small_cases()) if o.trial else (CudaClock(), cases())
     print(json.dumps({"ready": torch.__version__, "cases": list(table)}), flush=True)
@@ -219,7 +219,7 @@ def main():
         name = line.rstrip("\n")
         try:
             answer = {"name": name, "us": table[name](clock)}
-        except Exception as problem:  # whatever it is, the next case is asked for
+        except Exception as problem:  # whatever fails, the next case is still measured
             answer = {"name": name, "failed": f"{type(problem).__name__}: {problem}".split("\n")[0]}
         if not o.trial:
             torch.cuda.empty_cache()

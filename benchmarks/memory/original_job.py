@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Peak memory of a rank on the job of configs/ds_config.json (GPT-lite of 86.7 M parameters, fp32, T=2048,
-micro-batch 1), by ZeRO stage: the plan for 8 ranks, and a run with as many ranks as fit this machine, whose
-plan and whose processes are read.
+"""Measures the peak memory of a rank on the job of configs/ds_config.json (GPT-lite of 86.7 M parameters, fp32,
+T=2048, micro-batch 1) at each ZeRO stage: by the plan for 8 ranks, by the plan for --ranks ranks, and by a run
+with --ranks ranks.
 
     python3 benchmarks/memory/original_job.py [--ranks 4]
 
-Published for DeepSpeed on 8 GPUs, max memory of a rank: DDP 10.16, ZeRO-1 9.61, ZeRO-2 9.33, ZeRO-3 9.37 GB.
+The original job's figures for DeepSpeed on 8 GPUs, maximum memory of a rank: DDP 10.16, ZeRO-1 9.61,
+ZeRO-2 9.33, ZeRO-3 9.37 GB.
 Writes benchmarks/results/original_job.json.
 """
 import argparse
@@ -49,7 +50,7 @@ def plan(program, stage, recompute, ranks):
 
 
 def proportional_bytes(session):
-    """The proportional set sizes of the processes that train, largest first."""
+    """Returns the proportional set sizes of the processes that train, largest first."""
     sizes = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -58,16 +59,16 @@ def proportional_bytes(session):
                 continue
             rollup = (entry / "smaps_rollup").read_text()
         except (OSError, ValueError, IndexError):
-            continue  # no process, or one that has ended
+            continue  # not a process, or one that has ended
         sizes.append(int(re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE).group(1)) * 1024)
     return sorted(sizes, reverse=True)
 
 
 def measure(program, stage, recompute, ranks):
-    """The largest rank's peak while two steps run: its proportional set size."""
+    """Returns the peak proportional set size of the largest rank while two steps run."""
     with tempfile.TemporaryDirectory() as folder:
         text = pathlib.Path(folder) / "input.txt"
-        # 65 different characters, as many samples as are needed
+        # 65 different characters, and enough of them for all samples
         text.write_text("".join(chr(48 + (i * i + i // 7) % 65) for i in range(200000)))
         command = [program, "--device", "cpu", *words(stage, recompute, ranks), "--steps", "2"]
         command += ["--data", str(text), "--output", f"{folder}/out"]

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""What `overlap_comm` hides: two ranks on two hosts with a slow link between them, with and without it.
+"""Measures what `overlap_comm` gains: two ranks on two hosts with a slow link between them, with and without it.
 
     sudo python3 benchmarks/overlap/slow_link.py [--stages 0 2 3] [--mbit 200] [--rounds 5] [--threads 2]
 
-The hosts are two network namespaces of this machine, each with a name and an address, joined by a veth pair
-whose two ends send no faster than --mbit million bits a second. mpirun starts a rank on each and the ranks
-speak TCP, as on a cluster; nothing is left behind. The two contenders of a stage take turns: a round is one
-run of each, a run's time the median of its steps, a ratio that of one round, and the median ratio is printed,
-with the seconds a step waits for communication (of dstrain.trace, rank 0). The losses must be equal.
-Writes benchmarks/results/overlap.json.
+The hosts are two network namespaces of this machine, each with its own host name and address. A veth pair
+joins them, limited to --mbit million bits per second in each direction. mpirun starts one rank on each, and the
+ranks communicate by TCP, as on a cluster. The namespaces are removed at the end.
+
+The runs with and without overlap alternate. A round is one run of each; a run's time is the median of its steps.
+Prints the median over rounds of the ratio, and the seconds per step that rank 0 waits for communication (from
+dstrain.trace). Fails unless the losses are equal. Writes benchmarks/results/overlap.json.
 """
 import argparse
 import contextlib
@@ -25,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benchmarks/peers"))
 from contenders import processor  # noqa: E402
 
-NETWORK = "10.203.77"  # never leaves the two namespaces
+NETWORK = "10.203.77"  # used inside the two namespaces only
 
 
 def sh(*words):
@@ -33,7 +34,7 @@ def sh(*words):
 
 
 class Hosts:
-    """Two hosts that live as long as this object: a process each holds a network and a host name."""
+    """Two hosts that exist as long as this object: one process per host holds its namespaces."""
 
     def __init__(self, mbit, folder):
         self.holders = []
@@ -46,7 +47,7 @@ class Hosts:
         except BaseException:
             self.close()
             raise
-        # What mpirun starts a host's daemon with, in ssh's place.
+        # mpirun calls this script instead of ssh to start its daemon on a host.
         cases = "".join(
             f"  {name}) exec nsenter -t {holder.pid} -n -u sh -c \"$*\" ;;\n"
             for name, holder in zip(names, self.holders)
@@ -92,7 +93,7 @@ class Hosts:
         )  # fmt: skip
 
     def close(self):
-        for holder in self.holders:  # the networks go with them
+        for holder in self.holders:  # the namespaces end with their processes
             holder.stdin.close()
             holder.wait()
 
@@ -116,7 +117,8 @@ def settings(stage, overlap, options, trace):
 
 
 def run(hosts, stage, overlap, options, folder):
-    """One run: its losses, and seconds a step: the median, and what of it is exposed communication."""
+    """Runs once. Returns the losses, the median seconds per step, and how many of them rank 0 waits for
+    communication."""
     out = folder / "out"
     command = hosts.mpirun(options.threads) + [options.program, "--config", str(folder / "c.json")]
     command += ["--device", "cpu", "--data", str(folder / "text.txt"), "--output", str(out)]
@@ -170,7 +172,7 @@ def main():
     p.add_argument("--mbit", type=int, default=200, help="rate of the link in either direction")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=4)
-    p.add_argument("--threads", type=int, default=2, help="of a rank")
+    p.add_argument("--threads", type=int, default=2, help="threads per rank")
     p.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
     p.add_argument("--layers", type=int, default=16)
     p.add_argument("--width", type=int, default=192)

@@ -1,7 +1,7 @@
-// For the peer only, and only on virtual machines that offer AMX but hide what CPUID says about its
-// tile palettes (leaves 0x1D and 0x1E read as zero): PyTorch's oneDNN then configures palette 0 and
-// dies of SIGILL at its first bf16 product. Preloaded, this makes CPUID fault (arch_prctl) and
-// answers those two leaves with the only palette there is. It costs nothing between CPUIDs.
+// A preload library for PyTorch on virtual machines that offer AMX but hide its tile palettes (CPUID leaves
+// 0x1D and 0x1E read as zero). PyTorch's oneDNN then configures palette 0 and ends with SIGILL at its first
+// bf16 product. This library makes CPUID fault (arch_prctl) and answers those two leaves with the only palette
+// there is. It costs time only when a program executes CPUID.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@ static void answer(int number, siginfo_t* info, void* context) {
   (void)info;
   greg_t* r = ((ucontext_t*)context)->uc_mcontext.gregs;
   const uint8_t* code = (const uint8_t*)r[REG_RIP];
-  if (code[0] != 0x0f || code[1] != 0xa2) {  // not CPUID: a crash like any other
+  if (code[0] != 0x0f || code[1] != 0xa2) {  // not CPUID: a real crash
     signal(number, SIG_DFL);
     return;
   }

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Times ZeRO stages and recompute on two ranks, in turns; prints median ratios and peak memory.
+"""Times ZeRO stages and recompute on two ranks, alternately, and prints median ratios and peak memory.
 
     .deps/peer/bin/pip install torch deepspeed
     .deps/peer/bin/python benchmarks/peers/compare_stages.py stages [--dtypes bf16] [--layers N]
     .deps/peer/bin/python benchmarks/peers/compare_stages.py deepspeed
     python3 benchmarks/peers/compare_stages.py recompute     # needs neither PyTorch nor DeepSpeed
 
-stages      our stages 1, 2, 3 against our stage 0: throughput of a stage over that of stage 0
-deepspeed   our stages 0 to 3 against DeepSpeed's (CPU accelerator, gloo): its time over ours
+stages      our stages 1, 2, 3 against our stage 0: the stage's throughput over stage 0's
+deepspeed   our stages 0 to 3 against DeepSpeed's (CPU accelerator, gloo): DeepSpeed's time over ours
 recompute   recompute of every block, and selective, against none: the step's time over that without
 
-All contenders of a comparison live at the same time and take turns, as in compare_steps.py: a ratio is
-of two blocks of one round, and the median of at least five rounds is printed. Results go to
-benchmarks/results/<suite>.json, one row per comparison; rows of earlier runs on the same kind of
-machine stay.
+The programs of a comparison exist at the same time and alternate, as in compare_steps.py: a ratio compares
+two blocks of one round, and the median of at least five rounds is printed. Results go to
+benchmarks/results/<suite>.json, one row per comparison; rows of earlier runs on the same kind of machine
+are kept.
 """
 import argparse
 import json
@@ -33,12 +33,12 @@ def zero(stage, **more):
     return {"zero_optimization": {"stage": stage, **more}}
 
 
-# Nothing stays gathered: what stage 3 costs where it saves the most.
+# No parameters stay gathered: stage 3 then saves the most memory and costs the most time.
 LEAN = {"stage3_max_reuse_distance": 0, "stage3_param_persistence_threshold": 0}
 
 
 def comparisons(suite):
-    """name -> (settings of the subject, settings of the reference or None for DeepSpeed's stage)"""
+    """Returns name -> (settings of the subject, settings of the reference or None for DeepSpeed's stage)."""
     if suite == "stages":
         table = {f"stage {s} over 0": (zero(s), zero(0)) for s in (1, 2, 3)}
         table["stage 3, nothing kept, over 0"] = (zero(3, **LEAN), zero(0))
@@ -93,7 +93,7 @@ def run(name, subject, reference, dtype, options, folder):
 
 
 def setting(row):
-    """What tells a row from the others of its file."""
+    """Returns the fields that identify a row in its file."""
     return row["case"], row["seq"], row.get("dropout", 0.0)
 
 
@@ -101,16 +101,16 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("suite", choices=["stages", "deepspeed", "recompute"])
     p.add_argument("--dtypes", default="fp32,bf16")
-    p.add_argument("--cases", default="", help="only cases whose name matches this expression")
+    p.add_argument("--cases", default="", help="run only the cases whose name matches this regular expression")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--steps", type=int, default=2, help="steps of a block")
+    p.add_argument("--steps", type=int, default=2, help="steps per block")
     p.add_argument("--ranks", type=int, default=2)
     p.add_argument("--layers", type=int, default=12)
     p.add_argument("--seq", type=int, default=256)
-    p.add_argument("--batch", type=int, default=4, help="samples of a rank")
+    p.add_argument("--batch", type=int, default=4, help="samples per rank")
     p.add_argument("--dropout", type=float, default=0.0)
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
-    p.add_argument("--python", default=sys.executable, help="an interpreter that has DeepSpeed")
+    p.add_argument("--python", default=sys.executable, help="Python interpreter with DeepSpeed installed")
     options = p.parse_args()
     if options.rounds < 5:
         p.error("--rounds must be at least 5: the median of fewer ratios says little")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Times our training step and PyTorch's alternately on the same cores; prints the median ratio.
+"""Times our training step and PyTorch's alternately on the same cores and prints the median ratio.
 
     python3 -m venv .deps/peer && .deps/peer/bin/pip install torch numpy
     .deps/peer/bin/python benchmarks/peers/compare_steps.py [--cases REGEX] [--rounds N]
 
-Both programs live at the same time and take turns: while one runs its block of steps the other is
+Both programs exist at the same time and alternate: while one runs its block of steps, the other is
 stopped (SIGSTOP) or waits for a request. A round is one block of each; its ratio is PyTorch's median
-step over ours, so above 1 means that dstrain is faster. The machine's mood cancels out of a ratio,
-as it would not out of two runs made one after the other. Results go to benchmarks/results/steps.json.
+step over ours, so above 1 means that dstrain is faster. Changes in the machine's speed cancel out of such a
+ratio; they would not cancel out of two runs made one after the other. Writes benchmarks/results/steps.json.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ from contenders import take_turns, torch_contender, torch_environment
 
 
 def cases():
-    """name -> (our model section, micro-batch, dtype)"""
+    """Returns name -> (our model section, micro-batch, dtype)."""
     table = {}
     for dtype in ("fp32", "bf16"):
         for t, batch in ((256, 8), (2048, 1)):
@@ -69,12 +69,12 @@ def compare(name, options):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--cases", default="", help="only cases whose name matches this expression")
+    p.add_argument("--cases", default="", help="run only the cases whose name matches this regular expression")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--steps", type=int, default=3, help="steps of a block")
+    p.add_argument("--steps", type=int, default=3, help="steps per block")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
-    p.add_argument("--python", default=sys.executable, help="an interpreter that has torch")
+    p.add_argument("--python", default=sys.executable, help="Python interpreter with torch installed")
     p.add_argument("--result", default=str(ROOT / "benchmarks/results/steps.json"))
     options = p.parse_args()
     if options.rounds < 5:
@@ -83,7 +83,7 @@ def main():
     version = subprocess.run([options.program, "--version"], capture_output=True, text=True)
     path = pathlib.Path(options.result)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Results of cases that do not run now stay, if they come from the same kind of machine.
+    # Earlier results of other cases are kept if they come from the same kind of machine.
     old = json.loads(path.read_text()) if path.exists() else {}
     results = old.get("results", []) if old.get("processor") == processor() else []
     record = {
@@ -103,7 +103,7 @@ def main():
             f"{min(r['ratios']):.2f}-{max(r['ratios']):.2f}",
             flush=True,
         )
-        # After every case, so that a run that is stopped keeps what it has measured.
+        # Written after every case, so that an interrupted run keeps its results.
         path.write_text(json.dumps(record, indent=1) + "\n")
 
 

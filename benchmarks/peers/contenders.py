@@ -1,5 +1,5 @@
-"""What takes turns in a comparison: dstrain, PyTorch and DeepSpeed, each a living process (or several)
-that trains the same model and stands still except inside block(steps)."""
+"""The programs that a comparison alternates between: dstrain, PyTorch and DeepSpeed. Each is one process or
+several that train the same model, and runs only inside block(steps)."""
 import array
 import ctypes
 import json
@@ -19,16 +19,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 65
 
 PR_SET_PDEATHSIG = 1
-PRCTL = ctypes.CDLL(None).prctl  # looked up here: between fork and exec nothing may be loaded
+PRCTL = ctypes.CDLL(None).prctl  # looked up here, because nothing may be loaded between fork and exec
 THIS_PROCESS = os.getpid()
 
 
 def die_with_us():
-    """In a new process, before its exec: the kernel kills it when this script ends, however that is.
-    SIGKILL also ends a stopped process, which no other signal and no closed pipe would. What dstrain
-    itself starts falls with it: mpirun and the ranks each ask the kernel for the same."""
+    """Runs in a new process before its exec: asks the kernel to send it SIGKILL when this script ends, for
+    whatever reason. SIGKILL also ends a stopped process, which other signals and a closed pipe do not. The
+    processes that dstrain starts end with it, since mpirun and the ranks ask the kernel for the same."""
     PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != THIS_PROCESS:  # this script ended before the line above
+    if os.getppid() != THIS_PROCESS:  # this script ended before the call above
         os._exit(1)
 
 
@@ -44,7 +44,7 @@ def processor():
 
 
 def peak_rss(pids):
-    """The largest resident set that each process ever had, in bytes."""
+    """Returns the peak resident set size of each process, in bytes."""
     peaks = []
     for pid in pids:
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
@@ -53,8 +53,9 @@ def peak_rss(pids):
 
 
 def torch_environment(python, folder):
-    """What PyTorch needs to reach its bf16 products here: nothing on most machines, the preload of
-    amx_palette.c where the hypervisor hides AMX's palettes, else a lower instruction set."""
+    """Returns the environment variables that PyTorch's bf16 products need on this machine: none on most
+    machines, the preload of amx_palette.c where the hypervisor hides AMX's palettes, or else a limit to a lower
+    instruction set."""
     probe = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); (a @ a).sum().item()"
     shim = folder / "amx_palette.so"
     source = ROOT / "benchmarks/peers/amx_palette.c"
@@ -67,7 +68,8 @@ def torch_environment(python, folder):
 
 
 def take_turns(ours, theirs, rounds, steps):
-    """A block of each per round: all our times, all theirs, and of every round their median over ours."""
+    """Runs one block of each program per round. Returns all of our times, all of theirs, and for each round the
+    ratio of their median to ours."""
     our_ms, their_ms, ratios = [], [], []
     for _ in range(rounds):
         b = theirs.block(steps)
@@ -79,8 +81,8 @@ def take_turns(ours, theirs, rounds, steps):
 
 
 class Asked:
-    """Processes that run steps when a line on their standard input asks for them. All of them are
-    asked; the first one's times count."""
+    """Processes that run steps when a line on their standard input asks for them. Every process is asked; the
+    times of the first one are used."""
 
     def __init__(self, command, environments):
         self.processes = [
@@ -127,7 +129,7 @@ def torch_contender(python, model, batch, dtype, threads, environment):
 
 
 def deepspeed_contender(python, model, batch, dtype, stage, ranks, environment):
-    """One process per rank and core, over gloo, as DeepSpeed's launcher would start them."""
+    """Starts one process per rank, each on its own core, over gloo, as DeepSpeed's launcher would."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -146,8 +148,8 @@ def deepspeed_contender(python, model, batch, dtype, stage, ranks, environment):
 
 
 class Dstrain:
-    """Our command with its ranks, stopped except inside block(). `settings`: what stands in the
-    configuration beside the model, the batch and the optimizer."""
+    """Our command and its ranks, stopped except inside block(). `settings` is added to the configuration of
+    model, batch and optimizer."""
 
     def __init__(self, program, model, batch, dtype, folder, ranks=1, settings=None):
         folder.mkdir(exist_ok=True)
@@ -182,7 +184,7 @@ class Dstrain:
         self.signal(signal.SIGSTOP)
 
     def family(self):
-        """The command and all it started: they share its session, though not its process group."""
+        """Returns the command's process and its descendants: they share a session, but not a process group."""
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -190,13 +192,13 @@ class Dstrain:
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process has ended
             if int(fields[3]) == self.process.pid:
                 pids.append(int(entry.name))
         return pids
 
     def rank_pids(self):
-        """The processes that train: the biggest ones."""
+        """Returns the processes that train: the largest ones."""
         family = sorted(self.family(), key=lambda pid: -peak_rss([pid])[0])
         return family[: self.ranks]
 
@@ -229,7 +231,7 @@ class Dstrain:
 
     def block(self, steps):
         self.signal(signal.SIGCONT)
-        # The first step that ends was under way when the process was stopped.
+        # The first step to end was running when the process was stopped, so its time does not count.
         times = self.steps(steps + 1)[1:]
         self.signal(signal.SIGSTOP)
         return times

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Training steps in DeepSpeed on its CPU accelerator, one rank of several, timed on request: the peer
-that compare_stages.py alternates with. Requests and answers are those of torch_steps.py; every rank is
-asked. Rank, size and address come from the environment, as its launcher would set them."""
+"""Runs and times training steps in DeepSpeed on its CPU accelerator, as one rank of several, for
+compare_stages.py. Requests and answers are those of torch_steps.py, and every rank is asked. Rank, size and
+address come from the environment, as DeepSpeed's launcher would set them."""
 import contextlib
 import json
 import os
@@ -18,7 +18,7 @@ def main():
     p.add_argument("--stage", type=int, required=True)
     o = p.parse_args()
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # DeepSpeed talks on standard output
+    os.dup2(2, 1)  # DeepSpeed prints messages to standard output
     rank = int(os.environ["RANK"])
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % os.cpu_count()]})
     torch.set_num_threads(o.threads)

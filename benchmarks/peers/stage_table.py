@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The wide and the deep benchmark model at every ZeRO stage on several ranks: throughput and peak memory
-in one table, and a plot of both.
+"""Measures the wide and the deep benchmark model at every ZeRO stage on several ranks: throughput and peak
+memory, as a table and a plot.
 
     python3 -m venv .deps/peer && .deps/peer/bin/pip install matplotlib
     .deps/peer/bin/python benchmarks/peers/stage_table.py [--ranks 2,4] [--steps N] [--batch N]
 
 Writes benchmarks/results/stage_table.json and stage_table.png (without matplotlib: the table alone).
-Times are medians of runs made one after the other, for orders of magnitude; what a stage costs is
-measured in turns by compare_stages.py.
+The runs are made one after the other, so their medians show orders of magnitude only; compare_stages.py
+alternates between stages to measure what a stage costs.
 """
 import argparse
 import json
@@ -88,7 +88,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--ranks", default="2,4")
     p.add_argument("--steps", type=int, default=5)
-    p.add_argument("--batch", type=int, default=8, help="samples of a rank")
+    p.add_argument("--batch", type=int, default=8, help="samples per rank")
     p.add_argument("--models", default=",".join(MODELS))
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
     options = p.parse_args()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Training steps in PyTorch, timed on request: the peer that compare_steps.py alternates with.
+"""Runs and times training steps in PyTorch for compare_steps.py.
 
-Reads lines from standard input, each the number of steps to run, and answers each with one line of
-JSON: {"ms": [...]}, the wall-clock time of every step. The first answer, {"ready": ...}, comes
-unasked when the model is built and two steps are done.
+Reads lines from standard input, each a number of steps to run, and answers each with one line of JSON:
+{"ms": [...]}, the wall-clock time of every step. It writes {"ready": ...} first, once the model is built and
+two warm-up steps are done.
 
-The models are dstrain's: GPT-lite (pre-norm blocks, ReLU, q/k/v without bias, untied head) and the
-benchmark DNN. PyTorch gets its fastest eager form: scaled_dot_product_attention, fused AdamW,
-clipping by the foreach path, autocast for bf16, batches that are already in memory.
+The models are those of dstrain: GPT-lite (pre-norm blocks, ReLU, q/k/v without bias, untied head) and the
+benchmark DNN. PyTorch uses its fastest eager form: scaled_dot_product_attention, fused AdamW, clipping by
+the foreach path, autocast for bf16, and batches that are already in memory.
 """
 import argparse
 import json
@@ -63,7 +63,7 @@ def benchmark_model(o):
 
 
 def build(o):
-    """The model, and a batch that stays in memory."""
+    """Returns the model and one batch that stays in memory."""
     if o.model == "gptlite":
         x = torch.randint(o.vocab_size, (o.batch, o.block_size))
         return GptLite(o), x, torch.randint(o.vocab_size, (o.batch * o.block_size,))
@@ -72,7 +72,7 @@ def build(o):
 
 
 def answer_requests(step, to=sys.stdout):
-    """Answers every number of steps on standard input with their times."""
+    """For every number of steps on standard input, runs them and writes their times."""
     for line in sys.stdin:
         print(json.dumps({"ms": [step() for _ in range(int(line))]}), file=to, flush=True)
 

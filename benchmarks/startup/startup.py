@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""From the command to the first instruction, and the first step beside the others, on one rank and on more.
+"""Measures start-up: the time from the command to the first instruction, and the first step's time over that
+of the later steps, on one rank and on several.
 
     python3 benchmarks/startup/startup.py [--models 2x64,1x768] [--ranks 1,2,4,8] [--repeats 9]
 
-A model is GPT-lite of so many layers of such a width (T=256, fp32). Times come from the program's own trace,
-whose clock is this script's. Prints medians, and how long the ranks of each number take over one rank alone,
-started in turns. Beside them the floor: what the kernel needs to give as many processes the memory of a rank.
-Writes benchmarks/results/startup.json.
+`--models` lists models as LAYERSxWIDTH: GPT-lite with T=256 in fp32. Times come from dstrain's own trace, which
+uses the same clock as this script. The runs with different numbers of ranks alternate. Prints medians, the
+ratio to the first number of ranks, and as a lower bound the time that the operating system needs to give as
+many processes a rank's memory. Writes benchmarks/results/startup.json.
 """
 import argparse
 import json
@@ -25,8 +26,8 @@ from contenders import VOCABULARY, processor  # noqa: E402
 
 
 def start(program, model, ranks, folder):
-    """Seconds to the first instruction of rank 0, the first step's time over the others' median, and the
-    bytes that a rank plans."""
+    """Returns the seconds to rank 0's first instruction, the first step's time over the median of the other
+    steps, and the bytes that the plan gives a rank."""
     layers, width = map(int, model.split("x"))
     trace = folder / "trace.json"
     config = {
@@ -58,7 +59,7 @@ def start(program, model, ranks, folder):
 
 
 def make_present(ranks, size):
-    """Seconds until so many processes have `size` bytes of shared memory each, as ranks have theirs."""
+    """Returns the seconds until `n` processes have touched `size` bytes of shared memory each, as ranks do."""
     before = time.monotonic()
     children = []
     for _ in range(ranks):
@@ -73,7 +74,7 @@ def make_present(ranks, size):
 
 
 def measure(program, model, sizes, repeats):
-    """Prints and returns a row for each number of ranks."""
+    """Prints and returns one row for each number of ranks."""
     times = {n: [] for n in sizes}
     firsts = {n: [] for n in sizes}
     memories = {n: [] for n in sizes}
