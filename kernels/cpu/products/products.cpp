@@ -45,8 +45,8 @@ int64_t product_packed_bytes(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
   if (spec.op == OpKind::pack_weight) {
     const Product p = product_of_pack(spec);
-    check(implementation_of(p) == Implementation::panels, "pack_weight: {} of {} reads the plain weight", name_of(p.op),
-          name_of(p.dtype));
+    check(implementation_of(p) == Implementation::panels,
+          "pack_weight: {} of {} reads the plain weight", name_of(p.op), name_of(p.dtype));
     return make_panel_pack(p);
   }
   const Product p = product_of(spec);
