@@ -1,5 +1,5 @@
-// The benchmark DNN: n_layer linear layers with ReLU after each, the last one included, trained
-// with cross-entropy on samples made up by a counter-based generator (contract, section dstrain).
+// The benchmark model: n_layer linear layers with ReLU after each, the last one included, and a
+// cross-entropy loss. Its samples come from a counter-based generator (runtime/data/benchmark_dataset.h).
 #include <fmt/core.h>
 
 #include <cmath>

@@ -16,7 +16,7 @@ constexpr float kInitStd = 0.02f;
 class GptLite {
  public:
   GptLite(Builder& b, const ModelConfig& c) : b_(b), c_(c) {
-    // Residual projections start smaller, so that the residual stream's variance does not grow with
+    // Residual projections start smaller, so that the variance of the residual stream does not grow with
     // depth.
     seq_len_ = b.options().seq_len > 0 ? b.options().seq_len : c.block_size;
     projection_std_ =

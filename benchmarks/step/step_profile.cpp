@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <map>
 
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -49,14 +49,14 @@ int main(int argc, char** argv) {
   job.batch = {batch, batch, 1};
   if (bf16_run) job.dtype = job.wire_dtype = DType::bf16;
   const RandomDataset data(65);
-  Rig rig(job, data, threads);
-  const auto& instructions = rig.plans.train.program.instructions;
+  TestRank test_rank(job, data, threads);
+  const auto& instructions = test_rank.plans.train.program.instructions;
 
   std::map<OpKind, std::vector<double>> per_op;
   std::vector<double> totals, first;
   for (int64_t i = 0; i < steps + 1; ++i) {
     std::vector<double> seconds(instructions.size());
-    rig.step(1e-4f, seconds);
+    test_rank.step(1e-4f, seconds);
     if (i == 0) {  // page faults and first calls
       first = seconds;
       continue;

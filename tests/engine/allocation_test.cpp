@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 namespace {
 
@@ -37,10 +37,10 @@ TEST_CASE("a step allocates nothing, in every dtype") {
     job.batch = {.train_batch = 4, .micro_batch = 2, .accumulation = 2};
     job.dtype = job.wire_dtype = dtype;
     const RandomDataset data(65);
-    Rig rig(job, data, 2);
-    rig.step(1e-3f);  // libraries make their thread pools in the first one
+    TestRank test_rank(job, data, 2);
+    test_rank.step(1e-3f);  // libraries make their thread pools in the first one
     const int64_t before = allocations;
-    rig.step(1e-3f);
+    test_rank.step(1e-3f);
     CHECK(allocations - before == 0);
   }
 }

@@ -18,7 +18,7 @@ Job some_job() {
   return job;
 }
 
-// A device with so much free memory and nothing else.
+// A device that only answers how much free memory it has.
 class SmallDevice : public Device {
  public:
   explicit SmallDevice(int64_t free) : free_(free) {}

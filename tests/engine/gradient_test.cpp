@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -18,12 +18,12 @@ Job gpt_job() {
   return job;
 }
 
-// Larger weights than a fresh model's, so that no gradient drowns in rounding.
-void enlarge(Rig& rig) {
+// Makes weights larger than those of a fresh model, so that gradients are large against rounding errors.
+void enlarge(TestRank& test_rank) {
   std::mt19937_64 random(11);
   std::normal_distribution<float> normal(0, 0.3f);
-  for (const Parameter& p : rig.plans.train.program.parameters) {
-    const Tensor t = rig.model.master(p).values;
+  for (const Parameter& p : test_rank.plans.train.program.parameters) {
+    const Tensor t = test_rank.model.master(p).values;
     for (int64_t i = 0; i < t.elements(); ++i) t.as<float>()[i] += normal(random);
   }
 }
@@ -32,19 +32,19 @@ void check_gradients(const Job& job, double ignored_targets = 0) {
   const RandomDataset data(
       job.model.kind == ModelKind::gptlite ? job.model.vocab_size : job.model.out_size,
       ignored_targets);
-  Rig rig(job, data);
-  enlarge(rig);
-  rig.step(0);
-  const Program& program = rig.plans.train.program;
-  // A relu that switches within the step bends the slope; gelu is smooth.
+  TestRank test_rank(job, data);
+  enlarge(test_rank);
+  test_rank.step(0);
+  const Program& program = test_rank.plans.train.program;
+  // A relu that switches within the step changes the slope; gelu is smooth.
   const double tolerance = job.model.gelu ? 2e-3 : 1e-2;
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
   for (const Parameter& p : program.parameters) {
     INFO(p.name);
     REQUIRE(p.gradient != kNone);
-    const Tensor g = rig.arenas.tensor(rig.plans.train, p.gradient);
-    const Tensor w = rig.model.master(p).values;
+    const Tensor g = test_rank.arenas.tensor(test_rank.plans.train, p.gradient);
+    const Tensor w = test_rank.model.master(p).values;
     const auto n = static_cast<size_t>(w.elements());
     const std::vector<float> gradient(g.as<float>(), g.as<float>() + n);
     const std::vector<float> weights(w.as<float>(), w.as<float>() + n);
@@ -65,7 +65,7 @@ void check_gradients(const Job& job, double ignored_targets = 0) {
       const auto loss_at = [&](double t) {
         for (size_t i = 0; i < n; ++i)
           w.as<float>()[i] = static_cast<float>(weights[i] + t * direction[i] / length);
-        return rig.step(0);
+        return test_rank.step(0);
       };
       // Small enough that few relus switch, large enough for the rounding of an f32 forward pass.
       const double h = 1e-3;
@@ -117,10 +117,10 @@ TEST_CASE("gradients with one token, one sample and odd widths") {
 TEST_CASE("reducing after every micro-batch gives the gradients of the boundary") {
   const RandomDataset data(13);
   Job job = gpt_job();
-  Rig boundary(job, data);
+  TestRank boundary(job, data);
   boundary.step(0);
   job.reduce = ReduceMode::micro_batch;
-  Rig micro(job, data);
+  TestRank micro(job, data);
   micro.step(0);
   CHECK(micro.state.grad_norm == Approx(boundary.state.grad_norm).epsilon(1e-6));
   CHECK(micro.state.loss_sum == boundary.state.loss_sum);

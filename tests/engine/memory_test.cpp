@@ -1,5 +1,5 @@
-// The plan's memory against the operating system's: what is reserved, what is present, what the
-// process needs besides.
+// Compares the plan's memory with what the operating system reports: reserved bytes, present pages, and the
+// process's memory besides the plan.
 #include <sys/mman.h>
 
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 #include <map>
 
 #include "runtime/plan/fit.h"
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 
-// Bytes of [begin, begin + bytes) in pages that the kernel holds.
+// Returns the bytes of [begin, begin + bytes) that are in present pages.
 int64_t resident(const std::byte* begin, int64_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(begin);
   const uintptr_t first = address / kPage * kPage;
@@ -57,33 +57,34 @@ TEST_CASE("the kernel holds what the plan says, class by class, and nothing more
     INFO(name_of(dtype) << ", gradients " << name_of(sums));
     const Job job = job_of(dtype, sums);
     const RandomDataset data(65);
-    Rig rig(job, data);
-    rig.step(1e-3f);
-    const Plan& plan = rig.plans.train;
+    TestRank test_rank(job, data);
+    test_rank.step(1e-3f);
+    const Plan& plan = test_rank.plans.train;
     std::map<MemoryClass, int64_t> present;
     for (size_t i = 0; i < plan.program.buffers.size(); ++i) {
       const Buffer& b = plan.program.buffers[i];
       if (b.parent != kNone || b.lifetime != Lifetime::persistent) continue;
-      present[b.memory] += resident(rig.arenas.at(plan.address[i]), b.bytes());
+      present[b.memory] += resident(test_rank.arenas.at(plan.address[i]), b.bytes());
     }
-    const ClassBytes& planned = rig.plans.memory.at_peak;
+    const ClassBytes& planned = test_rank.plans.memory.at_peak;
     CHECK(present[MemoryClass::parameters] ==
           planned[static_cast<size_t>(MemoryClass::parameters)]);
     CHECK(present[MemoryClass::gradients] == planned[static_cast<size_t>(MemoryClass::gradients)]);
     CHECK(present[MemoryClass::optimizer] == planned[static_cast<size_t>(MemoryClass::optimizer)]);
     // The shared region, whose owners change: all of it is used, and no byte beyond it is reserved.
-    const int64_t transient = rig.plans.memory.region_bytes[static_cast<size_t>(Region::transient)];
-    CHECK(resident(rig.arenas.at({Region::transient, 0, 0}), transient) == transient);
+    const int64_t transient =
+        test_rank.plans.memory.region_bytes[static_cast<size_t>(Region::transient)];
+    CHECK(resident(test_rank.arenas.at({Region::transient, 0, 0}), transient) == transient);
     const int64_t rounding = kRegions * (int64_t{2} << 20);
-    CHECK(rig.arenas.reserved_bytes() - rig.plans.memory.total() >= 0);
-    CHECK(rig.arenas.reserved_bytes() - rig.plans.memory.total() < rounding);
+    CHECK(test_rank.arenas.reserved_bytes() - test_rank.plans.memory.total() >= 0);
+    CHECK(test_rank.arenas.reserved_bytes() - test_rank.plans.memory.total() < rounding);
   }
 }
 
 TEST_CASE("a process needs no more than its plan and a known constant") {
   const Job job = job_of(DType::bf16);
   const RandomDataset data(65);
-  Rig rig(job, data);
-  rig.step(1e-3f);
-  CHECK(process_pss() < rig.plans.memory.total() + kProcessOverheadBytes);
+  TestRank test_rank(job, data);
+  test_rank.step(1e-3f);
+  CHECK(process_pss() < test_rank.plans.memory.total() + kProcessOverheadBytes);
 }

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A directory that goes with the test.
+// A directory that the destructor removes.
 struct Scratch {
   Scratch() {
     path = (fs::temp_directory_path() / "dstrain_metrics_XXXXXX").string();
@@ -160,7 +160,7 @@ TEST_CASE("a resumed run keeps the lines up to its checkpoint, and drops later a
   CHECK(scratch.text() == kept);
 }
 
-// Standard error as a terminal, while it lives.
+// Makes standard error a terminal during its lifetime.
 class Terminal {
  public:
   Terminal() : master_(::posix_openpt(O_RDWR | O_NOCTTY)), before_(::dup(STDERR_FILENO)) {
@@ -177,7 +177,7 @@ class Terminal {
     ::close(before_);
     ::close(master_);
   }
-  // What was written since the last call.
+  // Returns what was written since the last call.
   std::string text() const {
     std::array<char, 4096> bytes;
     const ssize_t n = ::read(master_, bytes.data(), bytes.size());
@@ -212,7 +212,7 @@ TEST_CASE("a full disk is an error that names the file, and leaves no half line"
   writer.step(example());
   const std::string before = scratch.text();
 
-  // A file size limit refuses bytes as a full disk does: the first write is cut short.
+  // A file size limit acts like a full disk: the first write is incomplete.
   rlimit old{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &old) == 0);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

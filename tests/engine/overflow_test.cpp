@@ -1,9 +1,9 @@
-// fp16 runs with overflows put in by hand: DeepSpeed's ZeRO 1-3 trace of the loss scale, and a skipped
-// step that changes nothing but the counters.
+// fp16 runs with injected overflows: the loss scale follows DeepSpeed's ZeRO 1-3, and a skipped step changes
+// nothing but the counters.
 #include <catch2/catch.hpp>
 #include <limits>
 
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -20,9 +20,9 @@ Job fp16_job() {
   return job;
 }
 
-std::vector<float> copy_of(const Rig& rig, const std::string& buffer) {
-  const BufferId id = rig.plans.train.program.find(buffer);
-  const Tensor t = rig.arenas.tensor(rig.plans.train, id);
+std::vector<float> copy_of(const TestRank& test_rank, const std::string& buffer) {
+  const BufferId id = test_rank.plans.train.program.find(buffer);
+  const Tensor t = test_rank.arenas.tensor(test_rank.plans.train, id);
   return {t.as<float>(), t.as<float>() + t.elements()};
 }
 
@@ -30,25 +30,25 @@ std::vector<float> copy_of(const Rig& rig, const std::string& buffer) {
 
 TEST_CASE("injected overflows give the reference's trace: 65536 65536 32768 16384 x3, then 32768") {
   const RandomDataset data(11);
-  Rig rig(fp16_job(), data);
-  init_loss_scale(rig.state, rig.job.loss_scale);
-  const Tensor weights =
-      rig.arenas.tensor(rig.plans.train, rig.plans.train.program.find("params:head"));
+  TestRank test_rank(fp16_job(), data);
+  init_loss_scale(test_rank.state, test_rank.job.loss_scale);
+  const Tensor weights = test_rank.arenas.tensor(test_rank.plans.train,
+                                                 test_rank.plans.train.program.find("params:head"));
   std::vector<float> used, after;
   for (int step = 0; step < 8; ++step) {
-    rig.state.loss_scale = rig.state.next_loss_scale;
-    used.push_back(rig.state.loss_scale);
+    test_rank.state.loss_scale = test_rank.state.next_loss_scale;
+    used.push_back(test_rank.state.loss_scale);
     const f16 good = weights.as<f16>()[0];
     const bool overflow = step < 3;
     if (overflow) weights.as<f16>()[0] = {0x7c00};  // infinity
-    const std::vector<float> master = copy_of(rig, "master:blocks.0");
-    const std::vector<float> moment = copy_of(rig, "exp_avg:blocks.0");
-    rig.step(1e-3f);
-    CHECK(rig.state.skip == (overflow ? 1 : 0));
-    CHECK((copy_of(rig, "master:blocks.0") == master) == overflow);
-    CHECK((copy_of(rig, "exp_avg:blocks.0") == moment) == overflow);
+    const std::vector<float> master = copy_of(test_rank, "master:blocks.0");
+    const std::vector<float> moment = copy_of(test_rank, "exp_avg:blocks.0");
+    test_rank.step(1e-3f);
+    CHECK(test_rank.state.skip == (overflow ? 1 : 0));
+    CHECK((copy_of(test_rank, "master:blocks.0") == master) == overflow);
+    CHECK((copy_of(test_rank, "exp_avg:blocks.0") == moment) == overflow);
     if (overflow) weights.as<f16>()[0] = good;
-    after.push_back(rig.state.next_loss_scale);
+    after.push_back(test_rank.state.next_loss_scale);
   }
   CHECK(after == std::vector<float>{65536, 32768, 16384, 16384, 16384, 16384, 32768, 32768});
   CHECK(used == std::vector<float>{65536, 65536, 32768, 16384, 16384, 16384, 16384, 32768});
@@ -58,11 +58,11 @@ TEST_CASE("an overflow at the smallest scale ends the run") {
   const RandomDataset data(11);
   Job job = fp16_job();
   job.loss_scale = {.dynamic = true, .initial = 1, .window = 3, .hysteresis = 1, .minimum = 1};
-  Rig rig(job, data);
-  init_loss_scale(rig.state, job.loss_scale);
-  rig.arenas.tensor(rig.plans.train, rig.plans.train.program.find("params:head")).as<f16>()[0] = {
-      0x7c00};
-  CHECK_THROWS_WITH(rig.step(1e-3f), Catch::Contains("minimum"));
+  TestRank test_rank(job, data);
+  init_loss_scale(test_rank.state, job.loss_scale);
+  test_rank.arenas.tensor(test_rank.plans.train, test_rank.plans.train.program.find("params:head"))
+      .as<f16>()[0] = {0x7c00};
+  CHECK_THROWS_WITH(test_rank.step(1e-3f), Catch::Contains("minimum"));
 }
 
 TEST_CASE(
@@ -72,15 +72,17 @@ TEST_CASE(
   job.max_skipped_steps = 3;
   const bool searches = GENERATE(false, true);
   job.loss_scale.dynamic = searches;
-  Rig rig(job, data);
-  init_loss_scale(rig.state, job.loss_scale);
+  TestRank test_rank(job, data);
+  init_loss_scale(test_rank.state, job.loss_scale);
   f16& weight =
-      rig.arenas.tensor(rig.plans.train, rig.plans.train.program.find("params:head")).as<f16>()[0];
+      test_rank.arenas
+          .tensor(test_rank.plans.train, test_rank.plans.train.program.find("params:head"))
+          .as<f16>()[0];
   const f16 good = weight, bad = {0x7c00};  // infinity
   const auto step = [&](f16 value) {
     weight = value;
-    rig.state.loss_scale = rig.state.next_loss_scale;
-    rig.step(1e-3f);
+    test_rank.state.loss_scale = test_rank.state.next_loss_scale;
+    test_rank.step(1e-3f);
   };
   for (const f16 value : {bad, bad, good, bad, bad}) CHECK_NOTHROW(step(value));
   if (searches)
@@ -96,13 +98,13 @@ TEST_CASE("a non-finite gradient that must not be skipped ends the run and names
   job.dtype = job.wire_dtype = job.grad_dtype = GENERATE(DType::f32, DType::bf16);
   job.skip_on_overflow = false;
   job.loss_scale = {};
-  Rig rig(job, data);
-  rig.model.master(rig.plans.train.program.parameters.back()).values.as<float>()[3] =
+  TestRank test_rank(job, data);
+  test_rank.model.master(test_rank.plans.train.program.parameters.back()).values.as<float>()[3] =
       std::numeric_limits<float>::quiet_NaN();
-  rig.model.publish_masters();
-  CHECK_THROWS_WITH(rig.step(1e-3f), Catch::Contains("step 1") &&
-                                         Catch::Contains("token_embedding_table.weight") &&
-                                         Catch::Contains("nan"));
+  test_rank.model.publish_masters();
+  CHECK_THROWS_WITH(test_rank.step(1e-3f), Catch::Contains("step 1") &&
+                                               Catch::Contains("token_embedding_table.weight") &&
+                                               Catch::Contains("nan"));
 }
 
 TEST_CASE("clipping scales the update, not the reported norm") {
@@ -111,8 +113,8 @@ TEST_CASE("clipping scales the update, not the reported norm") {
   job.dtype = job.wire_dtype = DType::f32;
   job.loss_scale = {};
   job.gradient_clipping = 0.01;
-  Rig rig(job, data);
-  rig.step(0);
-  CHECK(rig.state.grad_norm > 0.01f);
-  CHECK(rig.state.grad_scale == Approx(0.01 / (rig.state.grad_norm + 1e-6)));
+  TestRank test_rank(job, data);
+  test_rank.step(0);
+  CHECK(test_rank.state.grad_norm > 0.01f);
+  CHECK(test_rank.state.grad_scale == Approx(0.01 / (test_rank.state.grad_norm + 1e-6)));
 }

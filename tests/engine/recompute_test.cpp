@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kSteps = 4;
 
-// Everything that a run of a few steps leaves behind, as bits.
+// The results of a run of a few steps, as bits.
 struct Trace {
   std::vector<double> losses;
   std::vector<float> norms;
@@ -22,21 +22,21 @@ Trace run(Job job, RecomputeConfig recompute) {
   job.recompute = recompute;
   const bool gpt = job.model.kind == ModelKind::gptlite;
   const RandomDataset data(gpt ? job.model.vocab_size : job.model.out_size);
-  Rig rig(job, data);
+  TestRank test_rank(job, data);
   Trace trace;
-  trace.instructions = rig.plans.train.program.instructions.size();
+  trace.instructions = test_rank.plans.train.program.instructions.size();
   for (int step = 0; step < kSteps; ++step) {
-    StepState& state = rig.state;
+    StepState& state = test_rank.state;
     state.step = step + 1;
     state.lr = 1e-2f;
     state.first_sample = step * job.batch.train_batch;
     StepContext context{.state = &state, .batch = {&data, Split::train, state.first_sample}};
-    rig.executor.run(context);
+    test_rank.executor.run(context);
     trace.losses.push_back(state.loss_sum);
     trace.norms.push_back(state.grad_norm);
   }
-  for (const Parameter& p : rig.plans.train.program.parameters) {
-    const Tensor t = rig.model.master(p).values;
+  for (const Parameter& p : test_rank.plans.train.program.parameters) {
+    const Tensor t = test_rank.model.master(p).values;
     std::vector<std::byte>& bits = trace.weights.emplace_back(static_cast<size_t>(t.bytes()));
     std::memcpy(bits.data(), t.data, bits.size());
   }

@@ -1,4 +1,4 @@
-// What a resume says of a checkpoint, before any of its values are read.
+// Tests of the checks and log lines of a resume, which use the checkpoint's label only.
 #include "runtime/engine/run/resume.h"
 
 #include <catch2/catch.hpp>
@@ -10,9 +10,9 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-const RunFacts kFacts = {{"dstrain.seed", "7", FactChange::dangerous},
-                         {"train_batch_size", "8", FactChange::meant},
-                         {"ranks", "2", FactChange::free}};
+const RunFacts kFacts = {{"dstrain.seed", "7", FactChange::forbidden},
+                         {"train_batch_size", "8", FactChange::allowed},
+                         {"ranks", "2", FactChange::irrelevant}};
 
 Job job_of_batch(int64_t samples) {
   Job job;

@@ -1,5 +1,5 @@
-// What a run's numbers depend on: every such value is a fact of its own, and no two runs that differ in
-// one have the same fingerprint.
+// Every value that the numbers of a run depend on is a fact, and runs that differ in one have different
+// fingerprints.
 #include "runtime/engine/run/run_facts.h"
 
 #include <catch2/catch.hpp>
@@ -36,7 +36,7 @@ RunFacts facts_of(const Job& job) {
   return run_facts(job, *open_dataset(job));
 }
 
-// The names of the facts in which two runs differ.
+// Returns the names of the facts in which two runs differ.
 std::vector<std::string> different(const RunFacts& a, const RunFacts& b) {
   REQUIRE(a.size() == b.size());
   std::vector<std::string> names;

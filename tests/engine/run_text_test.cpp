@@ -6,7 +6,7 @@
 #include "runtime/core/rank_board.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/engine/step/backend.h"
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 namespace dstrain {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -24,13 +24,14 @@ Job small_job() {
 
 TEST_CASE("every instruction of a traced step has its time, one after the other, within the step") {
   const RandomDataset data(11);
-  Rig rig(small_job(), data);
+  TestRank test_rank(small_job(), data);
   StepTrace trace;
-  trace.prepare(rig.plans.train);
-  rig.state.step = 1;
-  StepContext context{.state = &rig.state, .batch = {&data, Split::train, 0}, .trace = &trace};
-  rig.executor.run(context);
-  REQUIRE(trace.issues.size() == rig.plans.train.order.size());
+  trace.prepare(test_rank.plans.train);
+  test_rank.state.step = 1;
+  StepContext context{
+      .state = &test_rank.state, .batch = {&data, Split::train, 0}, .trace = &trace};
+  test_rank.executor.run(context);
+  REQUIRE(trace.issues.size() == test_rank.plans.train.order.size());
   int64_t before = trace.whole.begin_ns;
   for (const TimeSpan& span : trace.issues) {
     CHECK(span.begin_ns >= before);
@@ -38,7 +39,7 @@ TEST_CASE("every instruction of a traced step has its time, one after the other,
     before = span.end_ns;
   }
   CHECK(before <= trace.whole.end_ns);
-  const StepSplit split = split_of(rig.plans.train, trace);
+  const StepSplit split = split_of(test_rank.plans.train, trace);
   CHECK(split.compute > 0);
   CHECK(split.other >= 0);
   CHECK((split.compute + split.exposed_comm + split.other) * 1e9 ==
@@ -47,18 +48,18 @@ TEST_CASE("every instruction of a traced step has its time, one after the other,
 
 TEST_CASE("the file is one event per instruction, on the track of its queue") {
   const RandomDataset data(11);
-  Rig rig(small_job(), data);
+  TestRank test_rank(small_job(), data);
   std::vector<StepTrace> traces(2);
   for (size_t i = 0; i < traces.size(); ++i) {
     traces[i].step = static_cast<int64_t>(i) + 7;
-    traces[i].prepare(rig.plans.train);
+    traces[i].prepare(test_rank.plans.train);
     StepContext context{
-        .state = &rig.state, .batch = {&data, Split::train, 0}, .trace = &traces[i]};
-    rig.executor.run(context);
+        .state = &test_rank.state, .batch = {&data, Split::train, 0}, .trace = &traces[i]};
+    test_rank.executor.run(context);
   }
   const auto path = std::filesystem::temp_directory_path() /
                     ("dstrain-trace-" + std::to_string(::getpid()) + ".json");
-  write_trace(path.string(), rig.plans.train, traces, rig.comm);
+  write_trace(path.string(), test_rank.plans.train, traces, test_rank.comm);
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file);
   std::filesystem::remove(path);
@@ -71,8 +72,9 @@ TEST_CASE("the file is one event per instruction, on the track of its queue") {
   }
   CHECK(events[0] == 2);  // the steps
   int compute = 0;
-  for (const Issue& issue : rig.plans.train.order)
-    compute += rig.plans.train.program.instructions[static_cast<size_t>(issue.instruction)].queue ==
-               Queue::compute;
+  for (const Issue& issue : test_rank.plans.train.order)
+    compute +=
+        test_rank.plans.train.program.instructions[static_cast<size_t>(issue.instruction)].queue ==
+        Queue::compute;
   CHECK(events[1] == 2 * compute);
 }

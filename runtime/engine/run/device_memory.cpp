@@ -18,7 +18,6 @@ constexpr int64_t kCudaReserveBytes = int64_t{512} << 20;
 void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
                          int sharing, Communicator& host, const PlanInputs& inputs) {
   const DeviceBytes has = device.memory();
-  // Nobody reserves anything before everybody has looked.
   const int64_t reserve = device.kind() == DeviceKind::cuda ? kCudaReserveBytes : 0;
   const int64_t needed = memory.total() + reserve;
   const std::array<double, 1> lacks{has.total > 0 && needed > has.free / sharing ? 1.0 : 0};
@@ -34,7 +33,7 @@ void check_device_memory(const Job& job, const MemoryTable& memory, const Device
         advice_to_fit(job, has.free / sharing - reserve, inputs));
   for (size_t r = 0; r < all.size(); ++r)
     if (all[r] != 0)
-      fail_user("rank {}'s GPU has too little free memory; its own message says more", r);
+      fail_user("rank {}'s GPU has too little free memory; see the message of that rank", r);
 }
 
 }  // namespace dstrain

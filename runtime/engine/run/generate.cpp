@@ -1,6 +1,6 @@
-// Generation: one forward pass per new token over the last tokens, up to block_size of them. There is
-// a plan per power-of-two context length, so that short contexts do not pay for long ones; attention
-// is causal, so whatever stands after the last token changes nothing.
+// Generation: one forward pass per new token over the last tokens, at most block_size. There is a plan per
+// power-of-two context length, so that short contexts do not cost as much as long ones. Attention is causal,
+// so the padding after the last token changes nothing.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kShortestPlan = 64;
 
-// A forward pass of one context length, with weights of its own.
+// A forward pass of one context length, with its own copy of the weights.
 class Decoder {
  public:
   Decoder(const Job& job, const GenerateRequest& request, const Implementations& implementations,
@@ -35,7 +35,7 @@ class Decoder {
     load(job, request);
   }
 
-  // Logits of the token that follows `context`.
+  // Returns the logits of the token after `context`.
   std::span<const float> logits(std::span<const int32_t> context) {
     std::fill(ids_.begin(), ids_.end(), 0);
     std::copy(context.begin(), context.end(), ids_.begin());
@@ -86,13 +86,14 @@ class Decoder {
   std::vector<float> row_;
 };
 
-// Draws from softmax(logits / temperature) over the top_k largest; u is uniform in [0, 1).
+// Returns a token drawn from softmax(logits / temperature) over the top_k largest logits. `u` is uniform in
+// [0, 1).
 int32_t sample(std::span<const float> logits, double temperature, int64_t top_k, double u) {
   const auto best = std::max_element(logits.begin(), logits.end());
   if (temperature == 0) return static_cast<int32_t>(best - logits.begin());
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  // Ties by id, so that a text never depends on the sort.
+  // Equal logits stay in the order of ids, so that the text does not depend on the sort algorithm.
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
     return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
   });
@@ -131,7 +132,7 @@ void generate(const Job& trained, const GenerateRequest& request,
       fail_user("generate: prompt id {} is outside the vocabulary of {} ids", id,
                 trained.model.vocab_size);
   Job job = trained;
-  job.dtype = DType::f32;  // the masters' own precision
+  job.dtype = DType::f32;  // the precision of the weight file
   std::map<int64_t, Decoder> decoders;
   std::vector<int32_t> ids = request.prompt;
   const int64_t block = job.model.block_size;
@@ -141,7 +142,7 @@ void generate(const Job& trained, const GenerateRequest& request,
     while (seq_len < length) seq_len = std::min(2 * seq_len, block);
     auto it = decoders.find(seq_len);
     if (it == decoders.end()) {
-      decoders.clear();  // contexts only grow: the shorter plan is not needed again
+      decoders.clear();  // contexts only grow, so a shorter plan is not needed again
       it = decoders.try_emplace(seq_len, job, request, implementations, seq_len).first;
     }
     const std::span<const int32_t> context(ids.data() + ids.size() - static_cast<size_t>(length),

@@ -20,7 +20,7 @@
 namespace dstrain {
 namespace {
 
-// Shortest text that reads back as the same value; null where JSON has no number for it.
+// Returns the shortest text that reads back as the same value; "null" if the value is not finite.
 template <class Float>
 std::string number(Float value) {
   if (!std::isfinite(value)) return "null";
@@ -29,7 +29,7 @@ std::string number(Float value) {
   return std::string(text.data(), end);
 }
 
-// Bytes of the file's leading lines that are whole and not later than `last_step`.
+// Returns the bytes of the file's first lines that are complete and not later than `last_step`.
 int64_t bytes_through(const std::string& path, int64_t last_step) {
   std::ifstream file(path, std::ios::binary);
   int64_t bytes = 0;
@@ -139,7 +139,7 @@ void MetricsWriter::append(std::string_view line) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int reason = errno;
-      // Half a line must not stay; the error to report is the one that came first.
+      // Remove the incomplete line. The error to report is the first one.
       if (::ftruncate(file_, bytes_) != 0) errno = reason;
       fail_run("cannot write {}: {}", options_.path, std::strerror(reason));
     }

@@ -1,6 +1,6 @@
-// Metrics: what rank 0 tells the world about each step: metrics.jsonl, the log line, the progress bar.
-// Stands on core/log.h. Invariant: a line of the file is written with one call and is whole or absent
-// after a crash; no allocation depends on the number of steps.
+// Metrics: what rank 0 reports about each step, in metrics.jsonl, in the log and in the progress bar. A line
+// of the file is written with one call, so it is complete or absent after a crash. Memory does not grow with
+// the number of steps.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace dstrain {
 
-// The members of a metrics.jsonl object, in the file's order (contract: output directory).
+// The members of a metrics.jsonl object, in the order of the file (docs/formats.md).
 struct StepMetrics {
   int64_t step = 0;  // from 1
   double loss = 0;
@@ -28,18 +28,18 @@ struct StepMetrics {
   int64_t comm_bytes = 0;
 };
 
-// One line of metrics.jsonl, line break included: numbers in their shortest round-trip form,
-// non-finite ones null.
+// Return one line of metrics.jsonl with its line break. Numbers have their shortest round-trip form;
+// non-finite numbers are null.
 std::string to_json(const StepMetrics& metrics);
 std::string validation_json(int64_t step, double val_loss);
 
-// One line of the log; it has step=, loss=, lr=, grad_norm=, samples/s= and mem=.
+// Returns the log line of a step, with step=, loss=, lr=, grad_norm=, samples/s= and mem=.
 std::string log_line(const StepMetrics& metrics);
 
-// "42s", "3m07s", "2h05m", "5d03h"; "?" for what is no time.
+// Returns "42s", "3m07s", "2h05m", "5d03h"; "?" for a negative, huge or non-finite number.
 std::string duration_text(double seconds);
 
-// The median of the newest step times: a pause or a slow first step does not move it.
+// The median of the newest step times, which a pause or a slow first step does not change.
 class StepTimes {
  public:
   void add(double milliseconds);
@@ -52,28 +52,28 @@ class StepTimes {
 };
 
 struct MetricsOptions {
-  std::string path;   // of metrics.jsonl; its directory exists
-  int64_t steps = 0;  // the run's last step
+  std::string path;   // of metrics.jsonl; its directory must exist
+  int64_t steps = 0;  // the last step of the run
   int64_t steps_per_print = 10;
-  // Steps done before this run (resume): lines of the file up to this step stay, later ones and what
-  // a crash left half written go. 0: the file is replaced.
+  // Steps that were done before this run, on resume. The file keeps its lines up to this step; later lines and
+  // an incomplete last line are removed. 0: the file is replaced.
   int64_t resumed_step = 0;
 };
 
 class MetricsWriter {
  public:
-  // Opens the file. Throws RunError where it cannot be written.
+  // Opens the file. Throws RunError if it cannot be written.
   explicit MetricsWriter(const MetricsOptions& options);
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
   ~MetricsWriter();
 
-  // Appends a line to the file; every steps_per_print steps one to the log. Throws RunError naming the
-  // file where the disk refuses (full, for instance).
+  // Append a line to the file; step() also logs a line every steps_per_print steps. Throw RunError with the
+  // file's name if writing fails, for example because the disk is full.
   void step(const StepMetrics& metrics);
   void validation(int64_t step, double val_loss);
 
-  // The progress bar between steps, on a terminal: before the first one, and while a validation goes on.
+  // Draw the progress bar, if the output is a terminal: before the first step and during validation.
   void begin() { draw_progress(options_.resumed_step, "first step"); }
   void validating(int64_t step, int64_t done, int64_t all);
 
@@ -84,7 +84,7 @@ class MetricsWriter {
 
   MetricsOptions options_;
   int file_ = -1;
-  int64_t bytes_ = 0;  // of the whole lines in the file
+  int64_t bytes_ = 0;  // of the complete lines in the file
   std::optional<ProgressBar> bar_;
   StepTimes times_;
 };

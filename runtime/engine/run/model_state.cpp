@@ -164,8 +164,8 @@ void ModelState::collect_weights(
   const Program& program = plan_.program;
   const bool root = plan_.place.rank == 0;
   const auto ranks = static_cast<int64_t>(plan_.place.ranks);
-  // Hands out what elements [begin, begin + values.elements()) of the unit are.
-  const auto hand_out = [&](const Unit& unit, int64_t begin, const Tensor& values) {
+  // Calls `take` for the parameters that elements [begin, begin + values.elements()) of the unit belong to.
+  const auto take_parameters = [&](const Unit& unit, int64_t begin, const Tensor& values) {
     for (const int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
       const int64_t from = std::max(begin, p.offset);
@@ -182,12 +182,12 @@ void ModelState::collect_weights(
     if (held.elements() == unit.elements) {
       if (root)
         on_host(device, held, HostAccess::read,
-                [&](int64_t at, const Tensor& values) { hand_out(unit, at, values); });
+                [&](int64_t at, const Tensor& values) { take_parameters(unit, at, values); });
       continue;
     }
     const int64_t slice = held.elements(), window = std::min(slice, kBufferElements / ranks);
     if (buffer.bytes() < window * ranks * size_of(DType::f32))
-      buffer = device.allocate(window * ranks * size_of(DType::f32), "weights on their way");
+      buffer = device.allocate(window * ranks * size_of(DType::f32), "gathered weights");
     for (int64_t at = 0; at < slice; at += window) {
       const int64_t n = std::min(window, slice - at);
       const auto gathered = [&](int64_t r, int64_t count) {
@@ -196,7 +196,7 @@ void ModelState::collect_weights(
       comm_.all_gather({held.as<float>() + at, {n}, DType::f32}, gathered(0, n * ranks)).wait();
       for (int64_t r = 0; root && r < ranks; ++r)
         on_host(device, gathered(r, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
-          hand_out(unit, r * slice + at + first, values);
+          take_parameters(unit, r * slice + at + first, values);
         });
     }
   }

@@ -1,6 +1,6 @@
-// The model's mutable state as it lies in the arenas, on whatever device: fresh weights, and the
-// register that weight files and checkpoints read; values pass the host a bounded piece at a time.
-// Values are held in f32 masters; a 16-bit run keeps a rounded copy beside them.
+// ModelState: a rank's weights and optimizer state in the arenas, on any device. It makes fresh weights and
+// the StateRegister that weight files and checkpoints read and write. Transfers through the host use a
+// buffer of bounded size. Masters are f32; a 16-bit run also keeps a rounded copy.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace dstrain {
 
-// Everything of StepState that outlives a step, in a form that a checkpoint can hold.
+// The part of StepState that outlives a step, as a checkpoint stores it.
 struct TrainerScalars {
   std::array<double, 7> values{};
 
@@ -23,37 +23,37 @@ struct TrainerScalars {
 
 class ModelState {
  public:
-  // `plan` is the training plan; all three outlive this.
+  // `plan` is the training plan. The caller must keep plan, arenas and comm alive.
   ModelState(const Plan& plan, const Arenas& arenas, Communicator& comm, int threads)
       : plan_(plan), arenas_(arenas), comm_(comm), threads_(threads) {}
 
-  // Fresh weights: element i of a parameter is a pure function of seed, its name and i, so that every
-  // rank makes its own slices and nothing is sent but 16-bit copies. Collective.
+  // Makes fresh weights. Element i of a parameter is a pure function of the seed, the parameter's name and i,
+  // so every rank makes its own slices, and ranks exchange 16-bit copies only. Collective.
   void initialize(uint64_t seed, const Implementations& implementations) const;
-  // Rounds the masters into the run's 16-bit parameters; after any other change of the masters.
+  // Rounds the masters to the run's 16-bit parameters. The caller must call it after it changed masters.
   // Collective.
   void publish_masters() const;
 
-  // Elements [begin, begin + values.elements()) of a parameter; null values: none here.
+  // Elements [begin, begin + values.elements()) of a parameter. Null values: this rank holds none.
   struct Piece {
     int64_t begin = 0;
     Tensor values;
   };
-  // The f32 values of `p` that this rank holds.
+  // Returns the masters of `p` that this rank holds.
   Piece master(const Parameter& p) const { return piece(master_name(), p); }
 
-  // Masters as named weights, in the order of the model: the slices that this rank holds.
+  // Returns the masters that this rank holds, as named weights in the order of the model.
   StateRegister weights() const;
-  // Masters and optimizer state.
+  // Returns masters and optimizer state.
   StateRegister everything() const;
 
-  // Hands rank 0 all f32 masters, a piece of a parameter at a time and in no particular order, through
-  // a small buffer: no rank ever holds the whole model. Collective.
+  // Calls `take` on rank 0 for all masters, a piece of a parameter at a time, in no particular order. The
+  // pieces pass through a small buffer, so no rank ever holds the whole model. Collective.
   void collect_weights(const std::function<void(const Parameter& p, int64_t begin,
                                                 const Tensor& values)>& take) const;
 
  private:
-  // What this rank has of `p` in the unit buffer of that name.
+  // Returns what this rank holds of `p` in the unit buffers of that name.
   Piece piece(std::string_view unit_buffer, const Parameter& p) const;
   std::string_view master_name() const;
   void append(std::string_view unit_buffer, std::string_view slot, StateRegister& list) const;

@@ -10,7 +10,7 @@
 namespace dstrain {
 namespace {
 
-// What follows from a change that a user may mean.
+// Returns the consequence of a change that is allowed.
 std::string consequence(const std::string& name, const CheckpointLabel& label, const Job& job) {
   const int64_t next = label.step + 1, first = samples_before(label, job);
   if (name == "dstrain.steps") return fmt::format("the run ends after step {}", job.steps);
@@ -28,7 +28,7 @@ std::string consequence(const std::string& name, const CheckpointLabel& label, c
 std::map<std::string, std::string> kept_facts(const RunFacts& facts) {
   std::map<std::string, std::string> kept;
   for (const RunFact& fact : facts)
-    if (fact.change != FactChange::free) kept[fact.name] = fact.value;
+    if (fact.change != FactChange::irrelevant) kept[fact.name] = fact.value;
   return kept;
 }
 
@@ -44,24 +44,25 @@ std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const J
         fmt::format("{} does not say what its numbers depend on, as an older dstrain saved it: "
                     "model, data, seed and batch are taken to be the same",
                     checkpoint.dir)};
-  std::vector<std::string> lines, dangerous;
+  std::vector<std::string> lines, forbidden;
   for (const RunFact& fact : facts) {
     const auto was = label.facts.find(fact.name);
     if (was == label.facts.end() || was->second == fact.value) continue;
     const std::string change =
         fmt::format("{} was {} and is {}", fact.name, was->second, fact.value);
-    if (fact.change == FactChange::dangerous) {
-      dangerous.push_back(change);
+    if (fact.change == FactChange::forbidden) {
+      forbidden.push_back(change);
     } else {
       lines.push_back(fmt::format("{}: {}", change, consequence(fact.name, label, job)));
     }
   }
-  if (!dangerous.empty() && !job.resume_with_changes)
+  if (!forbidden.empty() && !job.resume_with_changes)
     fail_user(
-        "--resume: {} was saved by a run that means other numbers; give its values, or accept the "
-        "changes with --resume_with_changes:\n  {}",
-        checkpoint.dir, listed(dangerous));
-  for (const std::string& change : dangerous)
+        "--resume: {} was saved by a run with other settings, which change what the model learns; "
+        "use "
+        "those settings, or accept the changes with --resume_with_changes:\n  {}",
+        checkpoint.dir, listed(forbidden));
+  for (const std::string& change : forbidden)
     lines.push_back(
         change + ": accepted by --resume_with_changes, these are no longer the numbers of one run");
   return lines;

@@ -1,5 +1,5 @@
-// Resume: whether a run may go on from a checkpoint: what the numbers of both depend on is compared, fact
-// by fact. Stands on run_facts.h and storage. Pure.
+// Resume: whether a run may continue from a checkpoint. Compares the RunFacts of the run that saved the
+// checkpoint with those of the job that resumes it. Pure.
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@
 
 namespace dstrain {
 
-// What a checkpoint keeps of a run's facts.
+// Returns the facts that a checkpoint stores.
 std::map<std::string, std::string> kept_facts(const RunFacts& facts);
 
-// The training samples that were used before a checkpoint's next step.
+// Returns the number of training samples that the steps before the checkpoint used.
 int64_t samples_before(const CheckpointLabel& label, const Job& job);
 
-// A line for each change between the run that saved the checkpoint and `job`, whose facts are `facts`:
-// what was, what is, what follows. Throws UserError naming each change that makes other numbers of what
-// the checkpoint holds, where job.resume_with_changes does not accept them.
+// Returns a line for each fact that differs between the checkpoint and `facts`, which are those of `job`: the
+// old value, the new value and the consequence. Throws UserError if a fact that is not allowed to change
+// (FactChange::forbidden) differs and job.resume_with_changes does not accept it.
 std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const Job& job,
                                        const RunFacts& facts);
 
-// The lines of a resume: from which step, which newer checkpoints were passed over and why.
+// Return log lines: after which step the run resumes; which newer checkpoints were skipped, and why.
 std::string resume_line(const CheckpointInfo& checkpoint);
 std::vector<std::string> passed_over_lines(const CheckpointInfo& checkpoint);
 

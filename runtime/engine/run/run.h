@@ -14,24 +14,26 @@
 
 namespace dstrain {
 
+// What a rank's run needs besides the job and the data. The caller must keep what it refers to alive.
 struct RunContext {
   const Implementations& implementations;
   Communicator* comm = nullptr;        // its size is job.ranks
-  RankSlot* slot = nullptr;            // where this rank publishes what it is doing; may be null
+  RankSlot* slot = nullptr;            // where this rank publishes its progress; may be null
   std::function<int()> stop_signal{};  // 0, or the number of the signal that asked the run to stop
   std::string resolved_config{};       // text of resolved_config.json, written by rank 0
-  std::string job{};                   // the batch job that the run belongs to; empty: none
+  std::string job{};                   // id of the batch job that the run belongs to; empty: none
   int threads = 1;                     // OpenMP threads of this rank
   int gpu = 0;                         // which of this process's GPUs, where the job runs on them
 };
 
 struct RunOutcome {
-  int64_t steps = 0;    // steps done, skipped ones included
-  int stop_signal = 0;  // not 0: the run ended early, after writing weights and a checkpoint
+  int64_t steps = 0;  // steps done, skipped ones included
+  int stop_signal =
+      0;  // not 0: the signal that ended the run early, after weights and a checkpoint
 };
 
-// Trains `job` on this rank; collective over ctx.comm. job.model.vocab_size is final. Writes the output
-// directory as the contract says. Throws UserError, RunError.
+// Trains `job` on this rank and writes the output directory (docs/formats.md). Collective over ctx.comm.
+// job.model.vocab_size must be known. Throws UserError, RunError.
 RunOutcome train(const Job& job, const Dataset& dataset, RunContext& ctx);
 
 struct GenerateRequest {
@@ -43,7 +45,7 @@ struct GenerateRequest {
   uint64_t seed = 1337;
   int threads = 1;
 };
-// Calls `on_token` for each new token, in order. Same seed, same tokens.
+// Calls `on_token` for each new token, in order. The same seed gives the same tokens.
 void generate(const Job& job, const GenerateRequest& request,
               const Implementations& implementations, const std::function<void(int32_t)>& on_token);
 

@@ -8,7 +8,7 @@
 namespace dstrain {
 namespace {
 
-// Collects facts; numbers are written in their shortest form that reads back as the same.
+// Collects facts. Numbers have their shortest round-trip form.
 class FactList {
  public:
   template <class Value>
@@ -27,7 +27,7 @@ uint64_t checksum_of_text(const std::string& text) {
 
 void add_model(FactList& list, const ModelConfig& m) {
   const auto model = [&list](std::string_view key, const auto& value) {
-    list.add(FactChange::dangerous, fmt::format("dstrain.model.{}", key), value);
+    list.add(FactChange::forbidden, fmt::format("dstrain.model.{}", key), value);
   };
   model("n_layer", m.n_layer);
   if (m.kind == ModelKind::benchmark) {
@@ -45,7 +45,7 @@ void add_model(FactList& list, const ModelConfig& m) {
   model("qkv_bias", m.qkv_bias);
   model("tied_head", m.tied_head);
   model("vocab_size", m.vocab_size);
-  list.add(FactChange::meant, "dstrain.model.dropout", m.dropout);
+  list.add(FactChange::allowed, "dstrain.model.dropout", m.dropout);
 }
 
 std::string vocabulary_text(const Vocabulary& vocabulary) {
@@ -64,24 +64,24 @@ std::string vocabulary_text(const Vocabulary& vocabulary) {
 }
 
 void add_data(FactList& list, const Job& job, const Dataset& dataset) {
-  list.add(FactChange::dangerous, "vocabulary", vocabulary_text(dataset.vocabulary()));
-  list.add(FactChange::dangerous, "dstrain.seed", job.seed);
+  list.add(FactChange::forbidden, "vocabulary", vocabulary_text(dataset.vocabulary()));
+  list.add(FactChange::forbidden, "dstrain.seed", job.seed);
   if (job.model.kind == ModelKind::benchmark) return;  // its samples are made from the seed
-  list.add(FactChange::dangerous, "dstrain.data.order",
+  list.add(FactChange::forbidden, "dstrain.data.order",
            job.data.random_order ? "random" : "sequential");
-  list.add(FactChange::meant, "data",
+  list.add(FactChange::allowed, "data",
            fmt::format("{} training samples, checksum {:016x}", dataset.samples(Split::train),
                        dataset.fingerprint()));
-  list.add(FactChange::meant, "dstrain.data.val_fraction", job.data.val_fraction);
+  list.add(FactChange::allowed, "dstrain.data.val_fraction", job.data.val_fraction);
 }
 
 void add_optimizer(FactList& list, const Job& job) {
   const OptimizerConfig& o = job.optimizer;
   const auto params = [&list](std::string_view key, const auto& value) {
-    list.add(FactChange::meant, fmt::format("optimizer.params.{}", key), value);
+    list.add(FactChange::allowed, fmt::format("optimizer.params.{}", key), value);
   };
   const bool adam = o.kind == OptimizerKind::adam;
-  list.add(FactChange::dangerous, "optimizer.type",
+  list.add(FactChange::forbidden, "optimizer.type",
            !adam               ? "SGD"
            : o.decoupled_decay ? "AdamW"
                                : "Adam");
@@ -96,12 +96,12 @@ void add_optimizer(FactList& list, const Job& job) {
     params("dampening", o.dampening);
     params("nesterov", o.nesterov);
   }
-  list.add(FactChange::meant, "dstrain.weight_decay_exclude",
+  list.add(FactChange::allowed, "dstrain.weight_decay_exclude",
            fmt::format("[{}]", fmt::join(job.weight_decay_exclude, ", ")));
-  list.add(FactChange::meant, "gradient_clipping", job.gradient_clipping);
+  list.add(FactChange::allowed, "gradient_clipping", job.gradient_clipping);
 }
 
-// The schedule with everything that any kind reads: what a kind does not read stays at its default.
+// Adds the schedule as one fact: its kind and the parameters that the kind uses.
 void add_schedule(FactList& list, const ScheduleConfig& s) {
   constexpr std::string_view kinds[] = {"constant", "LRRangeTest",   "OneCycle",
                                         "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
@@ -140,49 +140,49 @@ void add_schedule(FactList& list, const ScheduleConfig& s) {
                       s.cos_min_ratio, s.total_num_steps);
       break;
   }
-  list.add(FactChange::meant, "scheduler", text);
+  list.add(FactChange::allowed, "scheduler", text);
 }
 
 void add_precision(FactList& list, const Job& job) {
-  list.add(FactChange::dangerous, "dtype", name_of(job.dtype));
-  list.add(FactChange::meant, "communication_data_type", name_of(job.wire_dtype));
-  list.add(FactChange::meant, "grad_accum_dtype", name_of(job.grad_dtype));
+  list.add(FactChange::forbidden, "dtype", name_of(job.dtype));
+  list.add(FactChange::allowed, "communication_data_type", name_of(job.wire_dtype));
+  list.add(FactChange::allowed, "grad_accum_dtype", name_of(job.grad_dtype));
   const LossScaleConfig& s = job.loss_scale;
   if (job.dtype == DType::f16)
-    list.add(FactChange::meant, "fp16",
+    list.add(FactChange::allowed, "fp16",
              s.dynamic ? fmt::format("dynamic loss scale from {}, window {}, hysteresis {}{}, at "
                                      "least {}",
                                      s.initial, s.window, s.hysteresis,
                                      s.consecutive_hysteresis ? " in a row" : "", s.minimum)
                        : fmt::format("loss scale {}", s.initial));
-  list.add(FactChange::free, "skip_on_overflow", job.skip_on_overflow);
-  list.add(FactChange::free, "dstrain.max_skipped_steps", job.max_skipped_steps);
+  list.add(FactChange::irrelevant, "skip_on_overflow", job.skip_on_overflow);
+  list.add(FactChange::irrelevant, "dstrain.max_skipped_steps", job.max_skipped_steps);
 }
 
-// What all ranks of one run must agree on although no number, or only its last bits, depends on it.
+// Adds what all ranks of a run must agree on although it changes no number, or only its last bits.
 void add_layout(FactList& list, const Job& job) {
-  const auto free = [&list](std::string_view name, const auto& value) {
-    list.add(FactChange::free, std::string(name), value);
+  const auto add = [&list](std::string_view name, const auto& value) {
+    list.add(FactChange::irrelevant, std::string(name), value);
   };
-  free("ranks", job.ranks);
-  free("device", job.device);
-  free("train_micro_batch_size_per_gpu", job.batch.micro_batch);
-  free("gradient_accumulation_steps", job.batch.accumulation);
-  free("zero_optimization.stage", job.zero_stage);
-  free("zero_optimization.reduce_bucket_size", job.reduce_bucket_elements);
-  free("zero_optimization.overlap_comm", job.overlap_comm);
+  add("ranks", job.ranks);
+  add("device", job.device);
+  add("train_micro_batch_size_per_gpu", job.batch.micro_batch);
+  add("gradient_accumulation_steps", job.batch.accumulation);
+  add("zero_optimization.stage", job.zero_stage);
+  add("zero_optimization.reduce_bucket_size", job.reduce_bucket_elements);
+  add("zero_optimization.overlap_comm", job.overlap_comm);
   const GatherLimits& g = job.gather;
-  free("zero_optimization.stage3",
-       fmt::format("prefetch {}, persistence {} and {}, live {}, reuse {}", g.prefetch_elements,
-                   g.param_persistence, g.model_persistence, g.max_live_elements,
-                   g.max_reuse_distance));
-  free("dstrain.reduce", job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch");
-  free("dstrain.recompute",
-       fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
-  free("dstrain.cuda_graph", static_cast<int>(job.graph));
-  free("dstrain.eval_interval", job.eval_interval);
-  free("dstrain.eval_samples", job.eval_samples);
-  free("dstrain.save_interval", job.save_interval);
+  add("zero_optimization.stage3",
+      fmt::format("prefetch {}, persistence {} and {}, live {}, reuse {}", g.prefetch_elements,
+                  g.param_persistence, g.model_persistence, g.max_live_elements,
+                  g.max_reuse_distance));
+  add("dstrain.reduce", job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch");
+  add("dstrain.recompute",
+      fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
+  add("dstrain.cuda_graph", static_cast<int>(job.graph));
+  add("dstrain.eval_interval", job.eval_interval);
+  add("dstrain.eval_samples", job.eval_samples);
+  add("dstrain.save_interval", job.save_interval);
 }
 
 }  // namespace
@@ -191,8 +191,8 @@ RunFacts run_facts(const Job& job, const Dataset& dataset) {
   FactList list;
   add_model(list, job.model);
   add_data(list, job, dataset);
-  list.add(FactChange::meant, "train_batch_size", job.batch.train_batch);
-  list.add(FactChange::meant, "dstrain.steps", job.steps);
+  list.add(FactChange::allowed, "train_batch_size", job.batch.train_batch);
+  list.add(FactChange::allowed, "dstrain.steps", job.steps);
   add_optimizer(list, job);
   add_schedule(list, job.schedule);
   add_precision(list, job);

@@ -1,6 +1,6 @@
-// RunFacts: what the numbers of a run depend on, as names and texts: two runs whose facts are equal
-// compute the same. Ranks compare them before they begin, a checkpoint keeps them, and a resume asks
-// which have changed. Stands on config and data. Pure, but for reading the data once.
+// RunFacts: everything that the numbers of a run depend on, as names and texts. Two runs with equal facts
+// compute the same numbers. Ranks compare their facts before they start, a checkpoint stores them, and a
+// resume compares them with those of its job.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,30 @@
 
 namespace dstrain {
 
-// What a change of a fact between a checkpoint and the run that continues it is.
+// Whether a fact may change between a checkpoint and the run that resumes from it.
 enum class FactChange : uint8_t {
-  dangerous,  // the same numbers mean something else: only where the user says so
-  meant,      // a decision that a user may take while training goes on
-  free,       // how the work is done: nothing is learned otherwise
+  forbidden,  // the stored numbers would mean something else; allowed by --resume_with_changes only
+  allowed,    // a decision that a user may take between two runs; it is reported
+  irrelevant,  // how the work is done; what the model learns does not change
 };
 
 struct RunFact {
-  std::string name;   // the key of the configuration, or "data", "vocabulary"
-  std::string value;  // as text: "4", "gelu", "1115394 bytes, checksum 7c0ffee5d00dfeed"
-  FactChange change = FactChange::dangerous;
+  std::string name;   // a key of the configuration, "data" or "vocabulary"
+  std::string value;  // "4", "gelu", "1115394 bytes, checksum 7c0ffee5d00dfeed"
+  FactChange change = FactChange::forbidden;
   bool operator==(const RunFact&) const = default;
 };
 using RunFacts = std::vector<RunFact>;
 
-// The facts of a run of `job`, whose vocabulary size and device are settled. Reads all bytes of the data.
+// Returns the facts of a run of `job`, whose vocabulary size and device must be settled. Reads all bytes of
+// the data.
 RunFacts run_facts(const Job& job, const Dataset& dataset);
 
-// Of names and values: equal for equal facts.
+// Returns a checksum of all names and values.
 uint64_t fingerprint_of(const RunFacts& facts);
 
-// A fact's fingerprint: ranks that differ in fingerprint_of() find by these which fact it is, for ranks of
-// one program have the same names in the same order.
+// Returns a checksum of one fact's name and value. Ranks whose facts differ find with it which fact does:
+// ranks of one program have the same names in the same order.
 uint64_t fingerprint_of(const RunFact& fact);
 
 }  // namespace dstrain

@@ -10,9 +10,9 @@
 namespace dstrain {
 namespace {
 
-// Floating-point operations a second of a CPU thread in matrix products: what a laptop's core reaches.
+// Floating-point operations per second of a CPU thread in matrix products, typical of a laptop.
 constexpr double kUsualRate = 5e10;
-constexpr double kWorthSaying = 10;  // seconds
+constexpr double kLongStep = 10;  // seconds; the first line states the time of longer steps
 
 std::string count_text(double n) {
   for (const auto& [unit, mark] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
@@ -26,7 +26,7 @@ double parameters_of(const Program& program) {
   return sum;
 }
 
-// Of one rank in one step.
+// Returns the floating-point operations of one rank in one step.
 double operations_of(const Plan& plan) {
   double sum = 0;
   for (const Issue& issue : plan.order)
@@ -64,7 +64,7 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
   if (job.device != "cpu" || done >= job.steps) return line;
   const double operations = operations_of(train);
   const double seconds = operations / (kUsualRate * threads);
-  if (seconds > kWorthSaying)
+  if (seconds > kLongStep)
     line += fmt::format("; a step is {} operations a rank, very roughly {}", count_text(operations),
                         duration_text(seconds));
   return line;

@@ -1,4 +1,4 @@
-// What a run says of itself on its first line and on its last. Pure text.
+// The first and the last log line of a run. Pure.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 
 namespace dstrain {
 
-// What the run is and where it begins: parameters, precision, stage, ranks, batch, steps, and how long a
-// step may take where that is long. `done`: steps of the run that is resumed; `threads`: of a rank.
+// Returns the first line: number of parameters, precision, stage, ranks, batch, first step, and the expected
+// time of a step if it is long. `done`: steps done before, on resume. `threads`: of a rank.
 std::string first_line(const Job& job, const Plan& train, int64_t done, int threads);
 
 struct RunEnd {
-  int64_t first_step = 0, steps = 0;  // done before this run, and now
-  bool stopped = false;               // by a signal
+  int64_t first_step = 0, steps = 0;  // steps done before this run, and by it
+  bool stopped = false;               // a signal stopped the run
   double seconds = 0;
-  std::optional<double> loss = {}, validation_loss = {};  // the last ones
+  std::optional<double> loss = {}, validation_loss = {};  // the newest
 };
 
-// How far the run came, its last losses, where its results are.
+// Returns the last line: the last step, the newest losses, the output directory.
 std::string last_line(const Job& job, const RunEnd& end);
 
 }  // namespace dstrain

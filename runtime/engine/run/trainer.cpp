@@ -27,14 +27,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The largest value of any rank.
+// Returns the largest value of any rank.
 double max_over_ranks(Communicator& comm, double mine) {
   std::vector<double> all(static_cast<size_t>(comm.size()));
   comm.gather_values({&mine, 1}, all);
   return *std::max_element(all.begin(), all.end());
 }
 
-// Tells the slot the names of a plan's instructions, `prefix` before each; returns where they begin.
+// Adds the names of a plan's instructions to the slot, each after `prefix`. Returns the index of the first.
 int64_t add_names(RankSlot* slot, const Plan& plan, const std::string& prefix) {
   if (slot == nullptr) return 0;
   std::vector<std::string> names;
@@ -44,7 +44,7 @@ int64_t add_names(RankSlot* slot, const Plan& plan, const std::string& prefix) {
   return slot->add_names(names);
 }
 
-// "cpu with amx"; "cuda on NVIDIA H200".
+// Returns "cpu with amx" or "cuda on NVIDIA H200".
 std::string device_text(const Backend& backend) {
   const std::string kernels = backend.library->description();
   if (backend.device->kind() != DeviceKind::cuda) return kernels;
@@ -93,7 +93,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
 
 void Trainer::load() {
   if (!job_.resume.empty()) {
-    take_checkpoint();
+    load_from_checkpoint();
   } else if (!job_.init_weights.empty()) {
     load_weights(job_.init_weights, model_.weights());
     model_.publish_masters();
@@ -102,7 +102,7 @@ void Trainer::load() {
   }
 }
 
-void Trainer::take_checkpoint() {
+void Trainer::load_from_checkpoint() {
   StateRegister everything = model_.everything();
   TrainerScalars scalars;
   scalars.add_to(everything);
@@ -146,7 +146,7 @@ void Trainer::step() {
   train_.run(context);
   if (ctx_.slot) ctx_.slot->leave_instruction();
   if (!state_.skip) ++state_.applied_steps;
-  // The signal itself is known where it arrived; elsewhere any number says that the run stops.
+  // Only the ranks that received the signal know its number; -1 until run() exchanges it.
   if (state_.stop) stop_signal_ = -1;
 }
 
@@ -178,11 +178,11 @@ RunOutcome Trainer::run() {
   if (stop_signal_ != 0)
     stop_signal_ =
         static_cast<int>(max_over_ranks(*ctx_.comm, ctx_.stop_signal ? ctx_.stop_signal() : 0));
-  say_end(first_step, seconds_since(begin));
+  log_end(first_step, seconds_since(begin));
   return {.steps = state_.step, .stop_signal = stop_signal_};
 }
 
-void Trainer::say_end(int64_t first_step, double seconds) const {
+void Trainer::log_end(int64_t first_step, double seconds) const {
   if (!root()) return;
   log::info("{}", last_line(job_, {.first_step = first_step,
                                    .steps = state_.step - first_step,
@@ -215,13 +215,13 @@ void Trainer::validate() {
   const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
   const int64_t micro = job_.batch.micro_batch;
   StepState state = state_;
-  // The sums of all batches are added in the order of the samples, so that the number of ranks does not
-  // show.
+  // The sums of all batches are added in the order of the samples, so that the result does not depend on
+  // the number of ranks.
   double loss = 0, targets = 0;
   std::vector<double> all(2 * static_cast<size_t>(comm.size()));
   for (int64_t first = 0; first < samples; first += micro * comm.size()) {
     std::array<double, 2> mine{};  // loss, targets
-    // A rank whose batch has no sample left runs where others need it to gather parameters.
+    // A rank without samples in its batch runs too if others need it to gather parameters.
     if (first + comm.rank() * micro < samples || count_collectives(plan) > 0) {
       StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
       validate_->run(context);

@@ -1,5 +1,5 @@
-// Trainer: one rank's run, from memory and fresh weights over the steps to the files. It prepares the
-// step state, runs the plan, and writes down what came of it; what a step does is the plan's alone.
+// Trainer: one rank's run. It allocates memory, loads weights, runs the steps and writes metrics, checkpoints
+// and weights. It sets the step state and reports results; the plan alone decides what a step does.
 #pragma once
 
 #include <chrono>
@@ -16,18 +16,18 @@ namespace dstrain {
 
 class Trainer {
  public:
-  // Reserves all memory and makes all kernels; collective. job, dataset and ctx outlive the trainer.
+  // Allocates all memory and makes all kernels. Collective. The caller must keep job, dataset and ctx alive.
   Trainer(const Job& job, const Dataset& dataset, RunContext& ctx);
-  // The same on a device and with kernels of the caller's.
+  // The same, on the caller's backend.
   Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backend backend);
 
-  // Weights from the job: fresh, from --init_weights, or a checkpoint. Collective.
+  // Loads the weights that the job names: fresh ones, --init_weights or a checkpoint. Collective.
   void load();
-  // Runs steps until job.steps or a stop signal, with validation and checkpoints; then writes the
-  // weights. Collective.
+  // Runs steps until job.steps or a stop signal, with validation and checkpoints; then writes the weights.
+  // Collective.
   RunOutcome run();
 
-  // One optimizer step, for tests; returns after the state was read.
+  // Runs one optimizer step; on return state() is its result.
   void step();
 
   const StepState& state() const { return state_; }
@@ -35,14 +35,14 @@ class Trainer {
   const MemoryTable& memory() const { return plans_.memory; }
   const Arenas& arenas() const { return arenas_; }
   const ModelState& model() const { return model_; }
-  const Communicator& communicator() const { return comm_; }  // of the device's memory
+  const Communicator& communicator() const { return comm_; }  // works on the device's memory
 
  private:
   void open_output();
-  bool ends_epoch() const;  // the last sample of all was in the step that was done last
+  bool ends_epoch() const;  // the newest step contained the last training sample
   void prepare_state();
   void record(double seconds, int64_t comm_bytes);
-  void say_end(int64_t first_step, double seconds) const;
+  void log_end(int64_t first_step, double seconds) const;
   void validate();
   void save_checkpoint();
   void write_weights();
@@ -51,10 +51,10 @@ class Trainer {
   BatchRequest batch_at(int64_t first_sample) const {
     return {&dataset_, Split::train, first_sample};
   }
-  void take_checkpoint();
-  void begin_line();
+  void load_from_checkpoint();
+  void begin_lineage();
   void check_space(int64_t checkpoint) const;
-  bool resumed_here() const;  // in the output directory itself
+  bool resumed_here() const;  // from a checkpoint in the output directory itself
   void remove_old() const;
   const RunFacts& facts();
 
@@ -62,23 +62,23 @@ class Trainer {
   const Dataset& dataset_;
   RunContext& ctx_;
   Backend backend_;
-  std::unique_ptr<Communicator> device_comm_;  // where the device's memory is not the host's
-  Communicator& comm_;                         // of the device's memory
+  std::unique_ptr<Communicator> device_comm_;  // null if the device's memory is the host's
+  Communicator& comm_;                         // works on the device's memory
   RankPlan plans_;
   Arenas arenas_;
   ModelState model_;
   Executor train_;
   std::optional<Executor> validate_;
-  std::optional<MetricsWriter> metrics_;  // rank 0, from the first step on
+  std::optional<MetricsWriter> metrics_;  // on rank 0, once the output directory is open
   StepState state_;
-  int64_t next_sample_ = 0;                // of the next step, the first one
-  std::optional<CheckpointInfo> resumed_;  // where the run goes on from a checkpoint
-  Lineage line_;                           // rank 0: of the checkpoints to come
-  RunFacts facts_;                         // rank 0: once they were asked for
-  std::vector<StepTrace> traces_;          // of the first steps, where they are traced
+  int64_t next_sample_ = 0;                // first sample of the next step
+  std::optional<CheckpointInfo> resumed_;  // the checkpoint that the run resumed from
+  Lineage lineage_;                        // on rank 0: of this run's checkpoints
+  RunFacts facts_;                         // on rank 0: empty until facts() is called
+  std::vector<StepTrace> traces_;          // of the first steps, if the job asks for a trace
   int64_t peak_bytes_ = 0;                 // of the largest rank
   int stop_signal_ = 0;
-  std::optional<double> loss_, validation_loss_;  // rank 0: the last ones
+  std::optional<double> loss_, validation_loss_;  // on rank 0: the newest
 };
 
 }  // namespace dstrain

@@ -1,4 +1,4 @@
-// The trainer's files: what a run leaves in its output directory.
+// The part of Trainer that writes files: the output directory of a run.
 #include <array>
 #include <filesystem>
 #include <system_error>
@@ -18,12 +18,12 @@ namespace dstrain {
 void Trainer::open_output() {
   const int64_t bytes =
       job_.save_interval > 0 ? checkpoint_bytes(model_.everything(), *ctx_.comm) : 0;
-  ctx_.comm->barrier();  // nothing of an earlier run goes before all ranks can start
+  ctx_.comm->barrier();  // remove nothing of an earlier run before all ranks are able to start
   together(*ctx_.comm, "open the output directory", [&] {
     if (!root()) return;
     make_directory(job_.output);
     check_space(bytes);
-    begin_line();
+    begin_lineage();
     write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
     if (job_.model.kind == ModelKind::gptlite)
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
@@ -34,7 +34,7 @@ void Trainer::open_output() {
   });
 }
 
-// One checkpoint and the weights must find room, or the work of the first steps would be lost.
+// Throws UserError if one checkpoint and the weights do not fit on the disk: the run would lose its work.
 void Trainer::check_space(int64_t checkpoint) const {
   int64_t weights = 0;
   for (const StateEntry& w : model_.weights())
@@ -59,12 +59,13 @@ const RunFacts& Trainer::facts() {
   return facts_;
 }
 
-// The output directory's checkpoints become those of this run's line; what is not of it goes aside.
-void Trainer::begin_line() {
-  line_ = resumed_ ? branch_of(resumed_->label.line, state_.step, ctx_.job) : new_lineage(ctx_.job);
+// Makes the checkpoints in the output directory those of this run's lineage; sets others aside.
+void Trainer::begin_lineage() {
+  lineage_ =
+      resumed_ ? branch_of(resumed_->label.line, state_.step, ctx_.job) : new_lineage(ctx_.job);
   if (job_.overwrite && !resumed_here()) remove_checkpoints(job_.output);
   const std::vector<std::string> aside =
-      continue_line(job_.output, line_, state_.step, resumed_ ? resumed_->dir : "");
+      continue_line(job_.output, lineage_, state_.step, resumed_ ? resumed_->dir : "");
   if (!aside.empty())
     log::info("set aside, as this run does not go on from {}: {}{}",
               aside.size() == 1 ? "it" : "them", aside.front(),
@@ -77,17 +78,17 @@ void Trainer::save_checkpoint() {
   TrainerScalars scalars;
   scalars.store(state_);
   scalars.add_to(everything);
-  CheckpointLabel label{.step = state_.step, .samples = next_sample_, .line = line_};
+  CheckpointLabel label{.step = state_.step, .samples = next_sample_, .line = lineage_};
   if (root()) label.facts = kept_facts(facts());
   dstrain::save_checkpoint(job_.output, label, everything, *ctx_.comm);
   if (root()) remove_old();
   if (ctx_.slot) ctx_.slot->set_state(RankState::running);
 }
 
-// What cannot be removed only takes room: the run goes on.
+// A checkpoint that cannot be removed only uses disk space, so a failure is logged and the run continues.
 void Trainer::remove_old() const {
   try {
-    remove_old_checkpoints(job_.output, line_, job_.keep_last, job_.keep_every);
+    remove_old_checkpoints(job_.output, lineage_, job_.keep_last, job_.keep_every);
   } catch (const RunError& e) {
     log::warn("dstrain.keep_last: {}", e.what());
   }
@@ -106,7 +107,7 @@ void Trainer::write_weights() {
 void Trainer::write_traces() {
   write_trace(job_.trace, plans_.train, traces_, *ctx_.comm);
   if (!root() || traces_.size() < 2) return;
-  StepSplit sum;  // without the first step, which is not like the others
+  StepSplit sum;  // without the first step, which also warms up
   for (size_t i = 1; i < traces_.size(); ++i) {
     const StepSplit split = split_of(plans_.train, traces_[i]);
     sum.compute += split.compute;

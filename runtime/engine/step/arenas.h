@@ -1,6 +1,5 @@
-// Arenas: a rank's memory on its device, reserved once before the first step from the plan's table.
-// Everything the plans place lies in one of three regions; an Address becomes a pointer here and
-// nowhere else.
+// Arenas: a rank's memory on its device, allocated once before the first step. It has the three regions in
+// which plans place buffers, and turns a plan's addresses into pointers.
 #pragma once
 
 #include <array>
@@ -13,11 +12,11 @@ namespace dstrain {
 
 class Arenas {
  public:
-  // Reserves what `table` says on `device` and makes it present, with `threads` threads; collective
-  // over `comm`, which owns the registered region. Throws RunError where the device does not have it.
+  // Allocates the regions of `table` on `device` and touches their pages with `threads` threads. Collective
+  // over `comm`, which owns the registered region. Throws RunError if the device has too little memory.
   Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads);
 
-  // The tensor of a buffer of `plan`; of its copy `micro` where it has one per micro-batch.
+  // Returns the tensor of a buffer of `plan`; of a buffer with a copy per micro-batch, copy `micro`.
   Tensor tensor(const Plan& plan, BufferId id, int micro = 0) const;
   std::byte* at(const Address& address) const {
     return regions_[static_cast<size_t>(address.region)].data() + address.offset;
@@ -30,10 +29,10 @@ class Arenas {
   std::array<Memory, kRegions> regions_;
 };
 
-// The values of a tensor of a device for the host to read (and, with `write`, to change): hands them
-// to `take(first element, values)` a piece at a time, through one bounded buffer; all at once and in
-// place where the host reads the device's memory itself. The streams that use the tensor have been
-// synchronized.
+// Gives the host access to a tensor of a device: calls `take(first element, values)` for one piece after the
+// other, copied through a buffer of bounded size; once and without a copy if the device's memory is the
+// host's. `access`: what `take` does with the values. The caller must have synchronized the streams that use
+// the tensor.
 enum class HostAccess { read, write, read_write };
 
 template <class Take>
@@ -53,7 +52,7 @@ void on_host(Device& device, const Tensor& t, HostAccess access, Take&& take) {
   }
 }
 
-// The first element of a tensor of a device.
+// Returns the first element of a tensor of a device.
 template <class T>
 T first_value(Device& device, const Tensor& t) {
   T value;

@@ -62,7 +62,7 @@ void BatchFeed::read_ahead(const BatchRequest& request) {
 }
 
 void BatchFeed::read(const BatchRequest& request) {
-  sent_->synchronize();  // the last batch has left the memory that is written now
+  sent_->synchronize();  // the staging buffer still holds the last batch until it is sent
   read_ = {};
   targets_ = 0;
   for (size_t m = 0; m < micros_.size(); ++m) {

@@ -1,6 +1,6 @@
-// BatchFeed: brings a step's samples to where its plan reads them. On the CPU they are read there; for
-// a device they are read into pinned memory, where the next step is known while the device still works
-// on this one, and the copy stream brings them over.
+// BatchFeed: writes a step's samples to the buffers where the plan reads them. On the CPU the dataset writes
+// them there directly. For a device it writes them to a pinned staging buffer, for the next step already while
+// the device works on this one, and the copy stream sends them to the device.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace dstrain {
 
-// The samples of one step on all ranks: those from place `first` on in the split's order. There is nothing
-// to learn or to judge from place `end` on: those samples fill the batch, their targets are ignored.
+// The samples of one step on all ranks: consecutive places of the split's order, starting at `first`. Places
+// from `end` on only fill the batch: their targets are ignored.
 struct BatchRequest {
   const Dataset* dataset = nullptr;
   Split split = Split::train;
@@ -24,31 +24,31 @@ struct BatchRequest {
 
 class BatchFeed {
  public:
-  // All three outlive the feed.
+  // The caller must keep plan, arenas and backend alive.
   BatchFeed(const Plan& plan, const Arenas& arenas, const Backend& backend);
 
-  // Brings the samples of all micro-batches; work given to the compute stream from now on sees them.
-  // Returns how many targets there are to learn from.
+  // Loads the samples of all micro-batches. Work that is given to the compute stream afterwards sees them.
+  // Returns the number of targets that are not ignored.
   int64_t load(const BatchRequest& request);
-  // The same for inputs that are ids themselves, of one micro-batch.
+  // Loads the inputs of one micro-batch from ids.
   void load_ids(std::span<const int32_t> ids);
-  // Reads the samples of a later load() into host memory, where there is memory for that.
+  // Reads the samples of the next load() into the staging buffer; does nothing if there is none.
   void read_ahead(const BatchRequest& request);
 
  private:
   struct Micro {
     Tensor inputs, targets;            // on the device; targets may be absent
-    Tensor host_inputs, host_targets;  // where they are read to
+    Tensor host_inputs, host_targets;  // where the dataset writes them
   };
   void read(const BatchRequest& request);
   void send();
 
   const Plan& plan_;
   const Backend& backend_;
-  Memory staging_;  // none where the host reads the device's memory itself
+  Memory staging_;  // empty if the device's memory is the host's
   std::vector<Micro> micros_;
   std::unique_ptr<Event> sent_;
-  BatchRequest read_;  // what the host side holds; of no dataset: nothing
+  BatchRequest read_;  // the samples on the host side; no dataset: none
   int64_t targets_ = 0;
 };
 

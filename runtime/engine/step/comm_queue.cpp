@@ -154,7 +154,7 @@ class ThreadedQueue : public CommQueue {
   std::thread thread_;
 };
 
-// The collectives are a stream's work beside the compute stream; the host waits for neither.
+// Collectives run on a stream beside the compute stream; the host waits for neither.
 class StreamQueue : public CommQueue {
  public:
   StreamQueue(StreamCollectives& comm, const Backend& backend, size_t most)
@@ -193,7 +193,7 @@ class StreamQueue : public CommQueue {
     waited_ = target;
   }
   void poll() override {}
-  // Only the posting is known to the host.
+  // The host knows only when they were posted.
   TimeSpan times(size_t i) const override { return {posted_at_[i], posted_at_[i]}; }
   void restart() override {
     comm_.check_failure();

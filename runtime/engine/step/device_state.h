@@ -1,5 +1,5 @@
-// DeviceState: the step state where kernels read it, at an address that never changes. On the CPU that
-// is the caller's own.
+// DeviceState: a copy of the step state on the device, at an address that never changes. On the CPU kernels
+// read the caller's step state.
 #pragma once
 
 #include "runtime/core/step_state.h"
@@ -15,18 +15,18 @@ class DeviceState {
     here_ = backend.device->pinned(sizeof(StepState), "the step state");
   }
 
-  // Where kernels find what the caller has in `state`.
+  // Returns the address at which kernels read and write `state`.
   StepState* address(StepState* state) const {
     return there_.data() ? reinterpret_cast<StepState*>(there_.data()) : state;
   }
-  // Work given to the compute stream from now on sees `state`. The stream has been synchronized since
-  // the last upload.
+  // Later work of the compute stream sees `state`. The caller must have synchronized the stream since the last
+  // upload.
   void upload(const StepState& state) {
     if (!there_.data()) return;
     *reinterpret_cast<StepState*>(here_.data()) = state;
     backend_.compute->copy(there_.data(), here_.data(), sizeof(StepState));
   }
-  // Waits for the compute stream; `state` is then what its kernels left.
+  // Waits for the compute stream and copies the step state that its kernels wrote to `state`.
   void download(StepState& state) {
     if (there_.data()) backend_.compute->copy(here_.data(), there_.data(), sizeof(StepState));
     backend_.compute->synchronize();

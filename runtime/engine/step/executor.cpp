@@ -74,8 +74,7 @@ Executor::~Executor() {
   try {
     backend_.copies->synchronize();
     backend_.compute->synchronize();
-  } catch (
-      ...) {  // a stream that failed runs nothing any more, and run() has thrown what it failed with
+  } catch (...) {  // run() has thrown the failure; a stream that failed runs nothing any more
   }
 }
 
@@ -166,7 +165,7 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
   }
 }
 
-// The body as a graph, captured where it is not yet.
+// Runs the body as a graph; captures it the first time.
 void Executor::run_body(StepContext& context) {
   if (!graph_) {
     check(backend_.compute->begin_capture(), "{} has no graphs", backend_.device->name());
@@ -280,7 +279,7 @@ void Executor::finish_gradients(const Bound& bound, StepContext& context) {
 }
 
 void Executor::check_finish(const StepState& s) {
-  // A loss scale that is still looked for skips steps on purpose, and has an end of its own.
+  // A dynamic loss scale skips steps on purpose; check_loss_scale() fails at the smallest scale.
   skipped_in_a_row_ = s.skip && !job_.loss_scale.dynamic ? skipped_in_a_row_ + 1 : 0;
   if (s.skip && (!job_.skip_on_overflow || skipped_in_a_row_ >= job_.max_skipped_steps))
     report_non_finite(s);
@@ -289,7 +288,7 @@ void Executor::check_finish(const StepState& s) {
 
 void Executor::report_non_finite(const StepState& s) {
   const Program& program = plan_.program;
-  // The first parameter of which any rank holds a non-finite sum, its element and the value.
+  // Find the first parameter with a non-finite gradient on any rank: its index, the element and the value.
   const auto count = static_cast<double>(program.parameters.size());
   std::array<double, 3> mine{count, 0, 0};
   for (size_t i = 0; i < program.parameters.size() && mine[0] == count; ++i) {
@@ -325,7 +324,7 @@ void Executor::report_non_finite(const StepState& s) {
   if (gathered_[first] == count) fail_run("{}: not finite, although every gradient is", what);
   fail_run(
       "{}; the first gradient with a non-finite value is {} "
-      "(element {} is {}); lower the learning rate, or look at the data of this step",
+      "(element {} is {}); lower the learning rate, or check the data of this step",
       what, program.parameters[static_cast<size_t>(gathered_[first])].name,
       static_cast<int64_t>(gathered_[first + 1]), number_text(gathered_[first + 2]));
 }

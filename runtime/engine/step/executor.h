@@ -1,9 +1,8 @@
-// Executor: runs a plan, one function per kind of instruction. All kernels are made and all operands
-// resolved when it is built; running a step allocates nothing and takes no decision but the plan's.
-// The host begins a step (batch, target count) and gives the rest to the device's streams; on the CPU
-// every such call returns with the work done. It waits for the device where ranks exchange what the
-// host has to add, and at the end of the step; where it has nothing to add, a device may replay the
-// step as one graph.
+// Executor: runs a plan. The constructor makes all kernels and resolves all operands; a step allocates nothing
+// and follows the plan's order. The host does the beginning of a step (batch, target count) and gives the rest,
+// the body, to the device's streams; on the CPU such a call returns when the work is done. The host waits for
+// the device at the end of a step, and before finish_gradients if the host does that. If it does not, a
+// device may replay the body as one graph.
 #pragma once
 
 #include <memory>
@@ -18,43 +17,43 @@
 
 namespace dstrain {
 
-// What a step is given from outside the plan, and what it answers besides the step state.
+// The inputs of a step, and its results besides the step state.
 struct StepContext {
   StepState* state = nullptr;
   BatchRequest batch{};
-  BatchRequest next{};             // the next step's, where it is known
-  std::span<const int32_t> ids{};  // decoding: the inputs themselves, instead of a dataset
-  // Where it has a place for every instruction: seconds are added, per instruction of the program.
+  BatchRequest next{};             // of the next step; no dataset: unknown
+  std::span<const int32_t> ids{};  // for generation: the inputs, instead of `batch`
+  // If not empty: one element per instruction of the program, to which the step adds seconds.
   std::span<double> seconds{};
-  StepTrace* trace = nullptr;  // filled where given; prepared for the plan
+  StepTrace* trace = nullptr;  // if not null: filled; must have been prepared for the plan
 };
 
 class Executor {
  public:
-  // All but `slot` outlive the executor; `comm` is that of the backend's device. `slot` may be null;
-  // the names of the plan's instructions begin there at `first_name`.
-  // Throws UserError where the job wants a graph that cannot be.
+  // The caller must keep all arguments alive. `comm` works on the memory of the backend's device. `slot` may be
+  // null; `first_name` is the index in the slot of the first instruction's name.
+  // Throws UserError if the job demands a graph and the step cannot be one.
   Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
            Communicator& comm, RankSlot* slot, int64_t first_name = 0);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
-  ~Executor();  // after a failure: waits for what the device still does with the arenas
+  ~Executor();  // waits until the device no longer uses the arenas
 
-  // Runs one step; complete on return. On a device, steps that are timed or traced run instruction by
-  // instruction. Throws RunError: a lost rank, a non-finite gradient where the run does not skip such
-  // steps (naming the first tensor that has one).
+  // Runs one step; it is complete on return. Steps that are timed or traced synchronize after every
+  // instruction and use no graph. Throws RunError if a rank is lost, or if a gradient is not finite and the job
+  // does not skip such steps (with the name of the first such tensor).
   void run(StepContext& context);
 
  private:
-  // Waits for the first `collectives` of the step; the slot says for which.
+  // Waits for the first `collectives` of the step and publishes the awaited one in the slot.
   void wait_for(int32_t collectives) const;
   struct Operand {
     Tensor tensor;
     int64_t micro_stride = 0;
   };
   struct Bound {
-    std::unique_ptr<Kernel> kernel;  // null: the executor's own work
-    size_t first = 0;                // index of the first operand; reads, then writes
+    std::unique_ptr<Kernel> kernel;  // null: the executor does the op itself
+    size_t first = 0;                // index of the first operand; reads come before writes
     size_t reads = 0, writes = 0;
     Tensor workspace;
   };
@@ -84,22 +83,22 @@ class Executor {
   Communicator& comm_;
   RankSlot* slot_;
   int64_t first_name_;
-  std::vector<int32_t> collective_instructions_;  // of a step, as they are posted
+  std::vector<int32_t> collective_instructions_;  // of a step, in the order of posting
   std::vector<Bound> bound_;
   std::vector<Operand> operands_;
-  size_t body_ = 0;  // the first issue of the order that is not the host's beginning of a step
+  size_t body_ = 0;          // index in the order of the first issue of the body
   int32_t collectives_ = 0;  // of a step
   std::unique_ptr<CommQueue> queue_;
   BatchFeed feed_;
   DeviceState device_state_;
-  std::unique_ptr<FinishKernels> finish_;  // null: finish_gradients is the host's work
+  std::unique_ptr<FinishKernels> finish_;  // null: the host does finish_gradients
   Tensor finish_mine_, finish_all_;
   Memory finish_memory_;
   bool use_graph_ = false;
-  bool warm_ = false;  // a step has run, so whatever is set up lazily is
+  bool warm_ = false;  // a step has run, so everything that is initialized lazily is initialized
   std::unique_ptr<Graph> graph_;
-  std::vector<double> gathered_;  // answers of gather_values, sized once
-  std::vector<double> sums_;      // of the units, on the host
+  std::vector<double> gathered_;  // results of gather_values, sized once
+  std::vector<double> sums_;      // square sums of the units, on the host
 };
 
 }  // namespace dstrain

@@ -12,7 +12,7 @@
 namespace dstrain {
 namespace {
 
-constexpr int kStepTrack = 0, kWaitTrack = 4;  // the queues lie between
+constexpr int kStepTrack = 0, kWaitTrack = 4;  // the tracks of queues are between them
 
 int track_of(Queue queue) {
   return 1 + static_cast<int>(queue);
@@ -74,7 +74,7 @@ std::string events_of(const Plan& plan, const std::vector<StepTrace>& steps, int
   return events.take();
 }
 
-// The texts of all ranks one after the other, on every rank.
+// Returns the concatenated texts of all ranks, on every rank.
 std::string gather_texts(std::string mine, Communicator& comm) {
   const auto ranks = static_cast<size_t>(comm.size());
   std::vector<double> sizes(ranks);
@@ -114,7 +114,7 @@ void write_trace(const std::string& path, const Plan& plan, const std::vector<St
                  Communicator& comm) {
   std::string events = gather_texts(events_of(plan, steps, comm.rank()), comm);
   if (comm.rank() != 0) return;
-  events.erase(events.find_last_of(','));  // the format takes no comma after the last event
+  events.erase(events.find_last_of(','));  // the format has no comma after the last event
   write_file(path, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events + "\n]}\n");
 }
 

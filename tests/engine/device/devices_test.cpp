@@ -1,11 +1,11 @@
-// Started by mpirun: what surrounds the kernels on a device: streams, events, staging, step state,
-// collectives through the host, graphs. The kernels are the CPU's, on a stream, so a device has to give
-// the CPU's bits.
+// Tests of everything around the kernels of a device: streams, events, staging buffers, step state, collectives
+// through the host, graphs. The kernels are those of the CPU, run on a stream, so the device must give the
+// CPU's bits. mpirun starts this program.
 #include <catch2/catch.hpp>
 
 #include "tests/engine/device/submitted_library.h"
-#include "tests/engine/rig.h"
-#include "tests/engine/stages/outcome.h"
+#include "tests/engine/stages/run_steps.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -39,13 +39,13 @@ TEST_CASE("a device of its own changes no bit, at any stage") {
         Job job = small_job(comm->size(), dtype, accumulation);
         job.zero_stage = stage;
         job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
-        const Outcome expected = run_steps(job, data, *comm, kSteps);
+        const RunResult expected = run_steps(job, data, *comm, kSteps);
         for (const bool overlap : {false, true}) {
           job.overlap_comm = overlap;
           INFO(describe(job));
-          const Outcome outcome = run_steps(job, data, *comm, kSteps, 1, submitted_backend());
-          CHECK(difference(expected, outcome, *comm) == "");
-          CHECK(outcome.sent_per_step == expected.sent_per_step);
+          const RunResult result = run_steps(job, data, *comm, kSteps, 1, submitted_backend());
+          CHECK(difference(expected, result, *comm) == "");
+          CHECK(result.sent_per_step == expected.sent_per_step);
         }
       }
 }
@@ -56,13 +56,13 @@ TEST_CASE("a step ends the same on the host and on the device, replayed as a gra
   if (comm->size() > 1) return;
   for (const DType dtype : {DType::f32, DType::f16}) {
     Job job = small_job(1, dtype, 2);
-    const Outcome expected = run_steps(job, data, *comm, 5);
+    const RunResult expected = run_steps(job, data, *comm, 5);
     for (const bool finish_on_device : {false, true})
       for (const GraphMode graph : {GraphMode::automatic, GraphMode::off}) {
         job.graph = graph;
-        const Outcome outcome =
+        const RunResult result =
             run_steps(job, data, *comm, 5, 1, submitted_backend(finish_on_device));
-        CHECK(difference(expected, outcome, *comm) == "");
+        CHECK(difference(expected, result, *comm) == "");
       }
   }
 }

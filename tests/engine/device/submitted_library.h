@@ -1,5 +1,5 @@
-// The CPU's kernels as a device's: each run is submitted to an emulated stream, with operands and step
-// state by address, so that whatever runs on a device can be tested apart from the device's kernels.
+// SubmittedLibrary: the CPU's kernels on a device. Each run is submitted to an emulated stream with the
+// addresses of operands and step state, so that the engine's device code is tested without device kernels.
 #pragma once
 
 #include <vector>
@@ -62,7 +62,7 @@ class SubmittedFinish final : public FinishKernels {
 
 class SubmittedLibrary final : public KernelLibrary {
  public:
-  // `finish_on_device`: whether the step can end without the host.
+  // `finish_on_device`: whether the library has FinishKernels.
   SubmittedLibrary(EmulatedStream& stream, bool finish_on_device)
       : stream_(stream), finish_on_device_(finish_on_device), cpu_(make_cpu_library()) {}
   int64_t workspace_bytes(const KernelSpec& spec) const override {
@@ -84,7 +84,7 @@ class SubmittedLibrary final : public KernelLibrary {
   std::unique_ptr<KernelLibrary> cpu_;
 };
 
-// A device with streams of its own and the CPU's numbers.
+// Returns a backend with asynchronous streams and the CPU's kernels.
 inline Backend submitted_backend(bool finish_on_device = true) {
   Backend backend;
   backend.device = make_emulated_device();

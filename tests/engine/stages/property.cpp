@@ -1,7 +1,7 @@
-// Random legal configurations, each trained at a random stage and compared, bit for bit, with stage 0
-// on the same ranks, and in fp32 with one rank alone. Started by mpirun.
+// Trains random legal configurations at a random stage and compares the results, bit for bit, with stage 0 on
+// the same ranks, and in fp32 with one rank. mpirun starts this program.
 //   stages_property [--cases N] [--seconds S] [--seed N]
-// Every case has a seed of its own, printed where it fails: --seed N --cases 1 repeats it.
+// A case that fails prints its own seed: --seed N --cases 1 repeats it.
 #define OMPI_SKIP_MPICXX 1
 #include <fmt/core.h>
 #include <mpi.h>
@@ -10,8 +10,8 @@
 #include <chrono>
 #include <cmath>
 
-#include "tests/engine/rig.h"
-#include "tests/engine/stages/outcome.h"
+#include "tests/engine/stages/run_steps.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -83,7 +83,7 @@ Job random_job(Dice& dice, int ranks) {
   return job;
 }
 
-// What must not matter.
+// Settings that must not change the result.
 Job moved(Job job, Dice& dice) {
   const auto limit = [&] { return dice.one_of<int64_t>({0, 100, 3000, 50'000, 1'000'000'000}); };
   job.zero_stage = static_cast<int>(dice.between(1, 3));
@@ -100,29 +100,28 @@ Job moved(Job job, Dice& dice) {
   return job;
 }
 
-bool close(const Outcome& a, const Outcome& b) {
+bool close(const RunResult& a, const RunResult& b) {
   for (size_t i = 0; i < a.loss.size(); ++i)
     if (!(std::abs(a.loss[i] - b.loss[i]) <= 1e-6 * std::abs(b.loss[i]) + 1e-12)) return false;
   return true;
 }
 
-// "" or what is wrong.
+// Returns what is wrong, or "".
 std::string try_case(uint64_t seed, Communicator& comm) {
   Dice dice(seed);
   const Job job = random_job(dice, comm.size());
   const bool gpt = job.model.kind == ModelKind::gptlite;
-  // Ignored targets, where some are sure to remain.
+  // Ignored targets, if some targets certainly remain.
   const int64_t targets = job.batch.train_batch * (gpt ? job.model.block_size : 1);
   const RandomDataset data(gpt ? job.model.vocab_size : job.model.out_size,
                            dice.coin() && targets >= 20 ? 0.2 : 0);
   constexpr int kSteps = 4;
   const Job other = moved(job, dice);
-  const Outcome expected = run_steps(job, data, comm, kSteps);
-  const Outcome outcome = run_steps(other, data, comm, kSteps);
-  std::string wrong = difference(expected, outcome, comm);
-  if (wrong.empty() && outcome.sent_per_step != outcome.planned_to_send)
-    wrong =
-        fmt::format("{} bytes sent, {} planned", outcome.sent_per_step, outcome.planned_to_send);
+  const RunResult expected = run_steps(job, data, comm, kSteps);
+  const RunResult result = run_steps(other, data, comm, kSteps);
+  std::string wrong = difference(expected, result, comm);
+  if (wrong.empty() && result.sent_per_step != result.planned_to_send)
+    wrong = fmt::format("{} bytes sent, {} planned", result.sent_per_step, result.planned_to_send);
   if (wrong.empty() && job.dtype == DType::f32 && job.wire_dtype == DType::f32) {
     SelfComm alone;
     Job one = job;

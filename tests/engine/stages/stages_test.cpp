@@ -1,11 +1,11 @@
-// Started by mpirun on 1 to 4 ranks: whatever a stage, a bucket or an overlap moves elsewhere, the
-// numbers stay what they are.
+// Stages, bucket sizes and overlap must not change the numbers of a run. mpirun starts this program on 1 to 4
+// ranks.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "launcher/implementations.h"
-#include "tests/engine/rig.h"
-#include "tests/engine/stages/outcome.h"
+#include "tests/engine/stages/run_steps.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -39,13 +39,13 @@ TEST_CASE("stages, buckets, overlap and reuse never change a bit") {
   const auto comm = make_communicator();
   Communicator& world = *comm;
   constexpr int kSteps = 10;
-  // Two ranks try everything; the others what differs most, unless asked for all.
+  // Two ranks run all cases; other numbers of ranks run a selection, unless all are asked for.
   const bool all = world.size() == 2 || std::getenv("DSTRAIN_ALL_STAGES");
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int64_t accumulation : {1, 4})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
         Job job = small_job(world.size(), dtype, accumulation, reduce);
-        const Outcome expected = run_steps(job, data, world, kSteps);
+        const RunResult expected = run_steps(job, data, world, kSteps);
         if (dtype == DType::f16) {
           REQUIRE(expected.skipped.front() == 1);
           REQUIRE(expected.skipped.back() == 0);
@@ -78,9 +78,9 @@ TEST_CASE("gradients held in 16 bits have the same bits at every stage too") {
         Job job = small_job(world.size(), dtype, 3, reduce);
         job.loss_scale.initial = 0x1p10;
         job.wire_dtype = wire;
-        const Outcome wide = run_steps(job, data, world, kSteps);
+        const RunResult wide = run_steps(job, data, world, kSteps);
         job.grad_dtype = dtype;
-        const Outcome expected = run_steps(job, data, world, kSteps);
+        const RunResult expected = run_steps(job, data, world, kSteps);
         CHECK(difference(expected, wide, world) != "");
         CHECK(std::abs(expected.loss.back() / wide.loss.back() - 1) < 0.01);
         for (const int stage : {0, 1, 2, 3})
@@ -92,9 +92,9 @@ TEST_CASE("gradients held in 16 bits have the same bits at every stage too") {
             job.recompute.interval = 1;
             keep_nothing(job);
             INFO(describe(job));
-            const Outcome outcome = run_steps(job, data, world, kSteps);
-            CHECK(difference(expected, outcome, world) == "");
-            CHECK(outcome.sent_per_step == outcome.planned_to_send);
+            const RunResult result = run_steps(job, data, world, kSteps);
+            CHECK(difference(expected, result, world) == "");
+            CHECK(result.sent_per_step == result.planned_to_send);
           }
       }
 }
@@ -105,7 +105,7 @@ TEST_CASE("a single micro-batch is rounded once, to the wire or to what holds it
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
       Job job = small_job(comm->size(), dtype, 1, reduce);
-      const Outcome expected = run_steps(job, data, *comm, 4);
+      const RunResult expected = run_steps(job, data, *comm, 4);
       job.grad_dtype = dtype;
       INFO(describe(job));
       CHECK(difference(expected, run_steps(job, data, *comm, 4), *comm) == "");
@@ -118,7 +118,7 @@ TEST_CASE("recompute changes no bit at any stage") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int64_t accumulation : {1, 4}) {
       Job job = small_job(comm->size(), dtype, accumulation, ReduceMode::micro_batch);
-      const Outcome expected = run_steps(job, data, *comm, 10);
+      const RunResult expected = run_steps(job, data, *comm, 10);
       for (const int stage : {0, 1, 2, 3})
         for (const RecomputeConfig recompute : {RecomputeConfig{RecomputeMode::interval, 1},
                                                 RecomputeConfig{RecomputeMode::interval, 2},
@@ -141,7 +141,7 @@ TEST_CASE("a communication thread of its own changes no bit either") {
     Job job = small_job(world.size(), DType::bf16, 2, ReduceMode::micro_batch);
     job.zero_stage = stage;
     keep_nothing(job);
-    const Outcome expected = run_steps(job, data, world, 3, 2);
+    const RunResult expected = run_steps(job, data, world, 3, 2);
     job.overlap_comm = true;
     CHECK(difference(expected, run_steps(job, data, world, 3, 2), world) == "");
   }
@@ -156,15 +156,15 @@ TEST_CASE("at every stage the ranks agree with one rank alone") {
   Job one = job;
   one.ranks = 1;
   one.batch.accumulation *= job.ranks;
-  const Outcome expected = run_steps(one, data, alone, 5);
+  const RunResult expected = run_steps(one, data, alone, 5);
   for (const int stage : {0, 1, 2, 3})
     for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
       job.zero_stage = stage;
       job.reduce = reduce;
-      const Outcome outcome = run_steps(job, data, world, 5);
+      const RunResult result = run_steps(job, data, world, 5);
       for (size_t i = 0; i < expected.loss.size(); ++i) {
-        CHECK(outcome.loss[i] == Approx(expected.loss[i]).epsilon(1e-6));
-        CHECK(outcome.norm[i] == Approx(expected.norm[i]).epsilon(1e-6));
+        CHECK(result.loss[i] == Approx(expected.loss[i]).epsilon(1e-6));
+        CHECK(result.norm[i] == Approx(expected.norm[i]).epsilon(1e-6));
       }
     }
 }
@@ -185,9 +185,9 @@ TEST_CASE("the bytes that are sent are the plan's, and the formula's") {
           job.zero_stage = stage;
           job.overlap_comm = true;
           keep_nothing(job);
-          const Outcome outcome = run_steps(job, data, world, 2);
+          const RunResult result = run_steps(job, data, world, 2);
           INFO(describe(job));
-          CHECK(outcome.sent_per_step == outcome.planned_to_send);
+          CHECK(result.sent_per_step == result.planned_to_send);
           const Plan plan = make_rank_plan(job, {world.rank(), job.ranks}, inputs).train;
           double gathered_twice = 0, all = 0;  // elements
           for (const Unit& unit : plan.program.units) {
@@ -197,15 +197,15 @@ TEST_CASE("the bytes that are sent are the plan's, and the formula's") {
           }
           const double a =
               reduce == ReduceMode::micro_batch ? static_cast<double>(accumulation) : 1;
-          // Embedding and head are used once a micro-batch: the backward of one reads no weight, that
-          // of the other follows its forward at once.
+          // Embedding and head are gathered once a micro-batch: the backward pass of the embedding reads no
+          // weight, and that of the head follows its forward pass at once.
           const double parameters = stage == 0 ? 0
                                     : stage == 3
                                         ? static_cast<double>(accumulation) * (all + gathered_twice)
                                         : all;
           const double gradients = stage == 0 ? 2 * a * all : a * all;
           const double n = job.ranks;
-          CHECK(static_cast<double>(outcome.sent_per_step) ==
+          CHECK(static_cast<double>(result.sent_per_step) ==
                 Approx((parameters + gradients) * static_cast<double>(size_of(dtype)) * (n - 1) / n)
                     .epsilon(0.001));
         }

@@ -1,4 +1,4 @@
-// A rank in a test: memory, kernels and an executor around one training plan, without files or launcher.
+// TestRank: memory, kernels and an executor for one training plan, without files and without a launcher.
 #pragma once
 
 #include <random>
@@ -11,7 +11,7 @@
 
 namespace dstrain {
 
-// Samples that are a pure function of their place: ids (or f32 features) and targets from a seed.
+// Samples that are a pure function of their place in the dataset: random ids (or f32 features) and targets.
 class RandomDataset : public Dataset {
  public:
   RandomDataset(int64_t vocab, double ignored = 0) : ignored_(ignored) { vocabulary_.size = vocab; }
@@ -41,9 +41,9 @@ class RandomDataset : public Dataset {
   double ignored_;
 };
 
-class Rig {
+class TestRank {
  public:
-  Rig(Job job_in, const Dataset& data_in, int threads = 1)
+  TestRank(Job job_in, const Dataset& data_in, int threads = 1)
       : job(std::move(job_in)),
         data(data_in),
         backend(make_backend(implementations(), "cpu")),
@@ -56,7 +56,7 @@ class Rig {
     model.initialize(job.seed, implementations());
   }
 
-  // One step at the given learning rate; the loss is the mean over targets. `seconds`: per instruction.
+  // Runs one step at the given learning rate. Returns the mean loss over targets. `seconds`: as in StepContext.
   double step(float lr, std::span<double> seconds = {}) {
     state.step = 1;
     state.lr = lr;

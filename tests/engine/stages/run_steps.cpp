@@ -1,4 +1,4 @@
-#include "tests/engine/stages/outcome.h"
+#include "tests/engine/stages/run_steps.h"
 
 #include <fmt/core.h>
 
@@ -23,29 +23,30 @@ std::string first_difference(std::string_view what, const std::vector<T>& a,
 
 }  // namespace
 
-Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads) {
+RunResult run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps,
+                    int threads) {
   return run_steps(job, data, comm, steps, threads, make_backend(implementations(), job.device));
 }
 
-Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads,
-                  Backend backend) {
+RunResult run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps, int threads,
+                    Backend backend) {
   RunContext context{implementations()};
   context.comm = &comm;
   context.threads = threads;
   Trainer trainer(job, data, context, std::move(backend));
   trainer.load();
-  Outcome outcome;
-  outcome.planned_bytes = trainer.memory().total();
-  outcome.planned_to_send = wire_bytes(trainer.plan());
+  RunResult result;
+  result.planned_bytes = trainer.memory().total();
+  result.planned_to_send = wire_bytes(trainer.plan());
   for (int i = 0; i < steps; ++i) {
     const int64_t before = trainer.communicator().wire_bytes();
     trainer.step();
     const StepState& s = trainer.state();
-    outcome.loss.push_back(s.loss_sum);
-    outcome.norm.push_back(s.grad_norm);
-    outcome.skipped.push_back(s.skip);
-    outcome.scale.push_back(s.loss_scale);
-    outcome.sent_per_step = trainer.communicator().wire_bytes() - before;
+    result.loss.push_back(s.loss_sum);
+    result.norm.push_back(s.grad_norm);
+    result.skipped.push_back(s.skip);
+    result.scale.push_back(s.loss_scale);
+    result.sent_per_step = trainer.communicator().wire_bytes() - before;
   }
   std::map<std::string, std::vector<float>> weights;  // the pieces come in no particular order
   trainer.model().collect_weights([&](const Parameter& p, int64_t begin, const Tensor& values) {
@@ -54,11 +55,11 @@ Outcome run_steps(const Job& job, const Dataset& data, Communicator& comm, int s
     std::copy_n(values.as<float>(), values.elements(), all.begin() + begin);
   });
   for (const auto& [name, values] : weights)
-    outcome.weights.insert(outcome.weights.end(), values.begin(), values.end());
-  return outcome;
+    result.weights.insert(result.weights.end(), values.begin(), values.end());
+  return result;
 }
 
-std::string difference(const Outcome& a, const Outcome& b, Communicator& comm) {
+std::string difference(const RunResult& a, const RunResult& b, Communicator& comm) {
   std::string text = first_difference("loss of step", a.loss, b.loss);
   if (text.empty()) text = first_difference("norm of step", a.norm, b.norm);
   if (text.empty()) text = first_difference("skip of step", a.skipped, b.skipped);
