@@ -71,6 +71,21 @@ DSTRAIN_HOST_DEVICE inline void advance_loss_scale(StepState& state, const LossS
   ++state.scaler_iteration;
 }
 
+// What each rank contributes to the end of a step: square sum of its gradients, its loss, its stop flag.
+inline constexpr int64_t kFinishValues = 3;
+
+// Adds the contributions of all ranks, kFinishValues each, in rank order.
+DSTRAIN_HOST_DEVICE inline void add_finish_values(StepState& s, const double* values,
+                                                  int64_t ranks) {
+  s.grad_square_sum = s.loss_sum = 0;
+  s.stop = 0;
+  for (int64_t r = 0; r < ranks; ++r, values += kFinishValues) {
+    s.grad_square_sum += values[0];
+    s.loss_sum += values[1];
+    if (values[2] != 0) s.stop = 1;
+  }
+}
+
 // The end of a step whose sums over all ranks are in the state: norm, skip flag, gradient scale, loss
 // scale.
 DSTRAIN_HOST_DEVICE inline void finish_step(StepState& s, const FinishRule& rule) {

@@ -19,9 +19,4 @@ class SpecStorage {
   KernelSpec spec_;
 };
 
-// Ops that the executor does itself have no kernel.
-constexpr bool has_kernel(OpKind op) {
-  return op < OpKind::load_batch;
-}
-
 }  // namespace dstrain

@@ -11,11 +11,6 @@ std::string_view name_of(MemoryClass memory) {
   return names[static_cast<int>(memory)];
 }
 
-std::string_view name_of(Queue queue) {
-  constexpr std::string_view names[] = {"compute", "comm", "host"};
-  return names[static_cast<int>(queue)];
-}
-
 BufferId Program::add_buffer(Buffer buffer) {
   const auto id = static_cast<BufferId>(buffers.size());
   by_name_.try_emplace(buffer.name, id);

@@ -52,9 +52,6 @@ struct Buffer {
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
 };
 
-enum class Queue : uint8_t { compute, comm, host };
-std::string_view name_of(Queue queue);
-
 // When an instruction of the list is issued. A step is: step_begin; then for every micro-batch, in
 // list order, every_micro and (in the last one) last_micro; then step_end.
 enum class When : uint8_t { step_begin, every_micro, last_micro, step_end };
@@ -63,7 +60,6 @@ enum class Accumulate : uint8_t { never, after_first_micro, always };
 
 struct Instruction {
   OpKind op{};
-  Queue queue = Queue::compute;
   When when = When::every_micro;
   Accumulate accumulate = Accumulate::never;
   OpAttrs attrs{};

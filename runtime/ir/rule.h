@@ -1,5 +1,6 @@
-// OpRule: all that the plan knows of an op, in one place per op (runtime/ir/ops): the shapes and
-// dtypes it accepts, its cost, and which ops give its gradients. Bodies live in kernels/.
+// OpRule: all that the plan and the executor know of an op, in one place per op (runtime/ir/ops): who
+// does it and on which queue, the shapes and dtypes it accepts, its cost, and which ops give its
+// gradients. Kernels live in kernels/.
 #pragma once
 
 #include "runtime/ir/gradients.h"
@@ -12,8 +13,26 @@ struct Cost {
   double bytes = 0;  // memory traffic where every operand moves once
 };
 
+// The queue that an instruction is printed and traced under.
+enum class Queue : uint8_t { compute, comm, host };
+std::string_view name_of(Queue queue);
+
+enum class DoneBy : uint8_t {
+  kernel,      // a KernelLibrary makes it
+  executor,    // the executor's own work
+  collective,  // the communicator, beside computation; the other ops of the comm queue are awaited
+};
+
 struct OpRule {
+  OpKind kind{};
   std::string_view name;
+  Queue queue = Queue::compute;
+  DoneBy done_by = DoneBy::kernel;
+  // Done by the host before the rest of the step, which a device may replay as a graph.
+  bool begins_step = false;
+  // Of a collective: how often a ring would pass its whole payload on; an all-reduce is a
+  // reduce-scatter and an all-gather.
+  int ring_passes = 0;
   // Throws InternalError naming the instruction where shapes, dtypes or aliasing are not the op's.
   void (*check)(const Program& program, const Instruction& op) = nullptr;
   // FLOPs only; bytes are the sum of the operands.
@@ -23,6 +42,12 @@ struct OpRule {
 };
 
 const OpRule& rule_of(OpKind op);
+inline bool has_kernel(OpKind op) {
+  return rule_of(op).done_by == DoneBy::kernel;
+}
+inline bool is_collective(OpKind op) {
+  return rule_of(op).done_by == DoneBy::collective;
+}
 Cost cost_of(const Program& program, const Instruction& op);
 
 }  // namespace dstrain

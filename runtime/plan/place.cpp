@@ -1,13 +1,14 @@
-// Placement: every buffer gets an address at start-up. Persistent buffers lie one after another;
-// the others share a region wherever their lives do not overlap, largest first, at the lowest
-// offset that is free for their whole life.
+#include "runtime/plan/place.h"
+
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel_spec.h"
-#include "runtime/plan/plan.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 namespace {

@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "runtime/config/job.h"
 #include "runtime/core/error.h"
+#include "runtime/ir/kernel.h"
+#include "runtime/ir/rule.h"
+#include "runtime/plan/passes/passes.h"
+#include "runtime/plan/place.h"
+#include "runtime/plan/verify.h"
+#include "runtime/plan/waits.h"
 
 namespace dstrain {
 namespace {
@@ -100,19 +107,23 @@ RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inp
   return rank;
 }
 
+int32_t count_collectives(const Plan& plan) {
+  return static_cast<int32_t>(
+      std::count_if(plan.order.begin(), plan.order.end(), [&](const Issue& issue) {
+        return is_collective(plan.program.instructions[static_cast<size_t>(issue.instruction)].op);
+      }));
+}
+
 int64_t wire_bytes(const Plan& plan) {
   constexpr int64_t kSmallest = 1024;  // the contract does not count smaller messages
   const int64_t n = plan.place.ranks;
   int64_t total = 0;
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    const int64_t rounds = op.op == OpKind::all_reduce                                      ? 2
-                           : op.op == OpKind::reduce_scatter || op.op == OpKind::all_gather ? 1
-                                                                                            : 0;
-    if (rounds == 0) continue;
+    if (!is_collective(op.op)) continue;
     const int64_t bytes =
         std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
-    if (bytes >= kSmallest) total += rounds * (n - 1) * bytes / n;
+    if (bytes >= kSmallest) total += rule_of(op.op).ring_passes * (n - 1) * bytes / n;
   }
   return total;
 }

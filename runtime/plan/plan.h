@@ -3,13 +3,14 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/ir/kernel.h"
+#include "runtime/ir/program.h"
 #include "runtime/plan/implementations.h"
-#include "runtime/plan/passes/passes.h"
+#include "runtime/plan/residency.h"
 
 namespace dstrain {
 
@@ -71,31 +72,8 @@ RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs);
 // The plan of one forward pass over a single sample of `seq_len` tokens that ends with the logits.
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
 
-// Gives every buffer of `plans` an address; the first plan's persistent buffers come first and are
-// found by name.
-MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& library);
-
-// Collectives that run beside computation; the other instructions of the comm queue are awaited.
-constexpr bool is_collective(OpKind op) {
-  return op == OpKind::all_reduce || op == OpKind::reduce_scatter || op == OpKind::all_gather;
-}
-
-// How many of them a step of the plan starts.
+// How many collectives a step of the plan starts.
 int32_t count_collectives(const Plan& plan);
-
-// Computes `waits` of a placed plan. Without `overlap` a collective is awaited where it is started.
-void order_communication(Plan& plan, bool overlap);
-
-// Proves a placed plan: operands legal for their op, nothing read before it is written, no bytes reused
-// while somebody still needs them, peers and collectives under way included. Throws InternalError
-// naming the instruction.
-void verify(const Plan& plan);
-// The part of it that knows gathers: none is for nothing, and no more parameters are gathered at a
-// time than the plan's limit says.
-void verify_gathers(const Plan& plan);
-// Proves that the collectives of all ranks' plans match in order and size.
-void verify_ranks(const std::vector<const Plan*>& plans);
-
 // Ring-equivalent payload of a step, by the contract's formula.
 int64_t wire_bytes(const Plan& plan);
 

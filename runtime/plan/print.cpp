@@ -91,7 +91,7 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
   for (const Instruction& op : p.instructions) {
     const Cost cost = cost_of(p, op);
     const std::string& group = p.groups[static_cast<size_t>(op.group)];
-    rows.push_back({std::string(name_of(op.queue)), std::string(when_text(op.when)),
+    rows.push_back({std::string(name_of(rule_of(op.op).queue)), std::string(when_text(op.when)),
                     std::string(name_of(op.op)), group, operand_list(p, op.reads, group),
                     operand_list(p, op.writes, group), bytes_text(cost.bytes),
                     cost.flops > 0 ? fmt::format("{:.2f}", cost.flops * 1e-9) : ""});
@@ -112,7 +112,7 @@ std::string plan_to_json(const RankPlan& rank) {
     const Cost cost = cost_of(plan.program, op);
     rows.push_back({{"op", name_of(op.op)},
                     {"group", plan.program.groups[static_cast<size_t>(op.group)]},
-                    {"queue", name_of(op.queue)},
+                    {"queue", name_of(rule_of(op.op).queue)},
                     {"bytes", static_cast<int64_t>(cost.bytes)},
                     {"flops", cost.flops}});
   }

@@ -1,12 +1,14 @@
-// verify: an independent proof of a placed plan. It replays the step on a map of memory, from the
-// order and the addresses alone, and so shares no reasoning with the passes that made them.
+#include "runtime/plan/verify.h"
+
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/verify_gathers.h"
 
 namespace dstrain {
 namespace {
@@ -303,31 +305,6 @@ void verify(const Plan& plan) {
   }
   Replay(plan).run();
   verify_gathers(plan);
-}
-
-void verify_ranks(const std::vector<const Plan*>& plans) {
-  const auto collectives = [](const Plan& plan) {
-    std::vector<std::string> list;
-    for (const Issue& issue : plan.order) {
-      const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-      if (op.queue != Queue::comm) continue;
-      // A slice has another name on every rank; what it lies in has not.
-      const BufferId id = op.reads.empty() ? kNone : plan.program.root(op.reads[0]);
-      list.push_back(fmt::format("{} {} {}", name_of(op.op),
-                                 id == kNone ? "" : plan.program.at(id).name,
-                                 id == kNone ? 0 : plan.program.at(op.reads[0]).bytes()));
-    }
-    return list;
-  };
-  const std::vector<std::string> first = collectives(*plans.at(0));
-  for (size_t r = 1; r < plans.size(); ++r) {
-    const std::vector<std::string> other = collectives(*plans[r]);
-    check(other.size() == first.size(), "rank {} has {} collectives, rank 0 has {}", r,
-          other.size(), first.size());
-    for (size_t i = 0; i < first.size(); ++i)
-      check(other[i] == first[i], "collective {} is '{}' on rank {} and '{}' on rank 0", i,
-            other[i], r, first[i]);
-  }
 }
 
 }  // namespace dstrain

@@ -1,7 +1,9 @@
+#include "runtime/plan/verify_gathers.h"
+
 #include <unordered_map>
+#include <vector>
 
 #include "runtime/core/error.h"
-#include "runtime/plan/plan.h"
 
 namespace dstrain {
 namespace {

@@ -1,9 +1,10 @@
-// The edges between computation and communication. Collectives of a rank complete in the order they
-// are started, so all that an instruction can wait for is a number: how many of the step's collectives
-// must be complete. It follows from the addresses alone.
-#include <algorithm>
+#include "runtime/plan/waits.h"
 
-#include "runtime/plan/plan.h"
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 namespace {
@@ -67,26 +68,20 @@ class Touched {
 
 }  // namespace
 
-int32_t count_collectives(const Plan& plan) {
-  return static_cast<int32_t>(
-      std::count_if(plan.order.begin(), plan.order.end(), [&](const Issue& issue) {
-        return is_collective(plan.program.instructions[static_cast<size_t>(issue.instruction)].op);
-      }));
-}
-
 void order_communication(Plan& plan, bool overlap) {
   plan.waits.assign(plan.order.size(), 0);
   std::vector<Touched> started;
   size_t complete = 0;  // collectives that are known to be complete
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Issue& issue = plan.order[i];
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (is_collective(op.op)) {
+    const OpRule& rule =
+        rule_of(plan.program.instructions[static_cast<size_t>(issue.instruction)].op);
+    if (rule.done_by == DoneBy::collective) {
       started.emplace_back(plan, issue);
       plan.waits[i] = static_cast<int32_t>(complete);
       continue;
     }
-    const bool all = !overlap || op.queue == Queue::comm;
+    const bool all = !overlap || rule.queue == Queue::comm;
     const Touched mine(plan, issue);
     size_t needed = all ? started.size() : complete;
     for (size_t c = started.size(); c > needed; --c)

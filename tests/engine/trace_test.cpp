@@ -7,7 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/engine/test_rank.h"
+#include "runtime/ir/rule.h"
+#include "tests/engine/rig.h"
 
 using namespace dstrain;
 
@@ -72,9 +73,9 @@ TEST_CASE("the file is one event per instruction, on the track of its queue") {
   }
   CHECK(events[0] == 2);  // the steps
   int compute = 0;
-  for (const Issue& issue : test_rank.plans.train.order)
+  for (const Issue& issue : rig.plans.train.order)
     compute +=
-        test_rank.plans.train.program.instructions[static_cast<size_t>(issue.instruction)].queue ==
-        Queue::compute;
+        rule_of(rig.plans.train.program.instructions[static_cast<size_t>(issue.instruction)].op)
+            .queue == Queue::compute;
   CHECK(events[1] == 2 * compute);
 }

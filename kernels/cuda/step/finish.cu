@@ -4,7 +4,6 @@ namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kValues = 3;  // of a rank: square sum, loss, stop
 
 // mine = {sum of sums[0..n) in order, loss, stop}; all threads read, the first one adds.
 __global__ void collect_step(const double* sums, int64_t n, const double* loss,
@@ -28,13 +27,7 @@ __global__ void collect_step(const double* sums, int64_t n, const double* loss,
 __global__ void finish_step_kernel(const double* all, int64_t ranks, StepState* state,
                                    FinishRule rule) {
   StepState s = *state;
-  s.grad_square_sum = s.loss_sum = 0;
-  s.stop = 0;
-  for (int64_t r = 0; r < ranks; ++r) {  // in rank order
-    s.grad_square_sum += all[r * kValues];
-    s.loss_sum += all[r * kValues + 1];
-    if (all[r * kValues + 2] != 0) s.stop = 1;
-  }
+  add_finish_values(s, all, ranks);
   finish_step(s, rule);
   *state = s;
 }
@@ -50,7 +43,7 @@ class Finish final : public FinishKernels {
   }
   void finish(Tensor all, StepState* state) const override {
     launch(context_.stream, "finish_step", Grid{dim3(1), dim3(1)}, finish_step_kernel,
-           all.as<const double>(), all.elements() / kValues, state, rule_);
+           all.as<const double>(), all.elements() / kFinishValues, state, rule_);
   }
 
  private:

@@ -8,17 +8,13 @@
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
 #include "runtime/ir/kernel_spec.h"
+#include "runtime/ir/rule.h"
 #include "runtime/optim/loss_scaler.h"
 
 namespace dstrain {
 namespace {
 
 constexpr size_t kMostOperands = 8;
-constexpr int64_t kFinishValues = 3;  // of a rank: square sum, loss, stop
-
-bool begins_on_host(OpKind op) {
-  return op == OpKind::load_batch || op == OpKind::reduce_counts;
-}
 
 float value_at(const Tensor& t, int64_t i) {
   if (t.dtype == DType::bf16) return to_float(t.as<const bf16>()[i]);
@@ -44,10 +40,10 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   sums_.resize(plan.program.units.size());
   for (size_t i = 0; i < plan.program.instructions.size(); ++i)
     bind(plan.program.instructions[i], i);
-  while (body_ < plan.order.size() && begins_on_host(op_of(plan.order[body_]))) ++body_;
+  const auto begins_step = [&](size_t i) { return rule_of(op_of(plan.order[i])).begins_step; };
+  while (body_ < plan.order.size() && begins_step(body_)) ++body_;
   for (size_t i = body_; i < plan.order.size(); ++i)
-    check(!begins_on_host(op_of(plan.order[i])), "{} is not at the beginning of the step",
-          name_of(op_of(plan.order[i])));
+    check(!begins_step(i), "{} is not at the beginning of the step", name_of(op_of(plan.order[i])));
   collectives_ = count_collectives(plan);
   for (const Issue& issue : plan.order)
     if (is_collective(op_of(issue))) collective_instructions_.push_back(issue.instruction);
@@ -266,13 +262,7 @@ void Executor::finish_gradients(const Bound& bound, StepContext& context) {
   mine[1] = first_value<double>(device, loss);
   mine[2] = s.stop;
   comm_.gather_values(mine, gathered_);
-  s.grad_square_sum = s.loss_sum = 0;
-  s.stop = 0;
-  for (size_t r = 0; r < gathered_.size(); r += kFinishValues) {  // in rank order
-    s.grad_square_sum += gathered_[r];
-    s.loss_sum += gathered_[r + 1];
-    if (gathered_[r + 2] != 0) s.stop = 1;
-  }
+  add_finish_values(s, gathered_.data(), comm_.size());
   finish_step(s, {.clip = job_.gradient_clipping, .loss_scale = job_.loss_scale});
   check_finish(s);
   device_state_.upload(s);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "runtime/ir/rule.h"
 #include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
@@ -65,7 +66,7 @@ std::string events_of(const Plan& plan, const std::vector<StepTrace>& steps, int
     for (size_t i = 0; i < step.issues.size(); ++i) {
       const Instruction& op = instruction_of(plan, i);
       events.add(
-          track_of(op.queue),
+          track_of(rule_of(op.op).queue),
           fmt::format("{} {}", name_of(op.op), plan.program.groups[static_cast<size_t>(op.group)]),
           step.issues[i], fmt::format(R"("micro_batch":{})", plan.order[i].micro));
     }
@@ -102,7 +103,7 @@ StepSplit split_of(const Plan& plan, const StepTrace& trace) {
     const Instruction& op = instruction_of(plan, i);
     if (is_collective(op.op)) continue;
     const double seconds = static_cast<double>(trace.issues[i].size()) * 1e-9;
-    (op.queue == Queue::comm ? split.exposed_comm : split.compute) += seconds;
+    (rule_of(op.op).queue == Queue::comm ? split.exposed_comm : split.compute) += seconds;
   }
   for (const TimeSpan& wait : trace.waits)
     split.exposed_comm += static_cast<double>(wait.size()) * 1e-9;

@@ -190,7 +190,6 @@ class GatherPass {
       for (BufferId& id : program_.instructions[i].reads)
         if (const auto it = moved.find(id); it != moved.end()) id = it->second;
     return {.op = OpKind::all_gather,
-            .queue = Queue::comm,
             .when = whole_step ? When::step_begin : program_.instructions[first].when,
             .reads = {program_.find("params:" + unit.name)},
             .writes = {gathered},

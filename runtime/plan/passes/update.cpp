@@ -98,7 +98,6 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
          .group = group});
   }
   program.instructions.push_back({.op = OpKind::finish_gradients,
-                                  .queue = Queue::comm,
                                   .when = When::step_end,
                                   .reads = {norms, program.loss},
                                   .group = group});
@@ -111,7 +110,6 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
     if (!residency.optimizer || residency.parameters) continue;
     const BufferId params = program.find("params:" + unit.name);
     program.instructions.push_back({.op = OpKind::all_gather,
-                                    .queue = Queue::comm,
                                     .when = When::step_end,
                                     .reads = {program.view(params, owned.begin, owned.size())},
                                     .writes = {params},
@@ -123,14 +121,12 @@ void begin_step(Program& program) {
   const int32_t group = program.add_group("step");
   std::vector<Instruction> list;
   list.push_back({.op = OpKind::load_batch,
-                  .queue = Queue::host,
                   .when = When::step_begin,
                   .writes = {program.inputs, program.targets},
                   .group = group});
   const bool training = program.instructions.back().when == When::step_end;
   if (training)
     list.push_back({.op = OpKind::reduce_counts,
-                    .queue = Queue::comm,
                     .when = When::step_begin,
                     .reads = {program.targets},
                     .group = group});

@@ -44,13 +44,7 @@ class SubmittedFinish final : public FinishKernels {
   }
   void finish(Tensor all, StepState* state) const override {
     stream_.submit([all, state, rule = rule_] {
-      state->grad_square_sum = state->loss_sum = 0;
-      state->stop = 0;
-      for (const auto* v = all.as<double>(); v < all.as<double>() + all.elements(); v += 3) {
-        state->grad_square_sum += v[0];
-        state->loss_sum += v[1];
-        if (v[2] != 0) state->stop = 1;
-      }
+      add_finish_values(*state, all.as<const double>(), all.elements() / kFinishValues);
       finish_step(*state, rule);
     });
   }

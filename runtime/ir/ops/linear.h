@@ -1,17 +1,17 @@
 // y (R,N) = activation(x (R,K) w (N,K)^T + bias (N)). The relu epilogue is differentiated from y; gelu joins
 // a product after the backward pass is there (runtime/plan/passes/fuse.cpp).
-#include "runtime/ir/ops/ops.h"
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
-namespace {
 
-double product_flops(const Buffer& a, int64_t n) {
+inline double product_flops(const Buffer& a, int64_t n) {
   return 2.0 * static_cast<double>(a.shape.elements()) * static_cast<double>(n);
 }
 
-}  // namespace
-
-const OpRule linear{
+inline constexpr OpRule linear{
+    .kind = OpKind::linear,
     .name = "linear",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -52,7 +52,8 @@ const OpRule linear{
         },
 };
 
-const OpRule linear_input_grad{
+inline constexpr OpRule linear_input_grad{
+    .kind = OpKind::linear_input_grad,
     .name = "linear_input_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -72,7 +73,8 @@ const OpRule linear_input_grad{
         },
 };
 
-const OpRule linear_weight_grad{
+inline constexpr OpRule linear_weight_grad{
+    .kind = OpKind::linear_weight_grad,
     .name = "linear_weight_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -90,7 +92,8 @@ const OpRule linear_weight_grad{
         },
 };
 
-const OpRule sum_rows{
+inline constexpr OpRule sum_rows{
+    .kind = OpKind::sum_rows,
     .name = "sum_rows",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -101,7 +104,8 @@ const OpRule sum_rows{
         },
 };
 
-const OpRule pack_weight{
+inline constexpr OpRule pack_weight{
+    .kind = OpKind::pack_weight,
     .name = "pack_weight",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -111,5 +115,8 @@ const OpRule pack_weight{
           o.expect(o.out(0).dtype == DType::u8, "a packed weight is bytes");
         },
 };
+
+inline constexpr std::array kLinearRules{linear, linear_input_grad, linear_weight_grad, sum_rows,
+                                         pack_weight};
 
 }  // namespace dstrain::ops

@@ -1,18 +1,18 @@
 // Ops that work element by element on activations: activation, residual + dropout, add.
-#include "runtime/ir/ops/ops.h"
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
-namespace {
 
-void same_run_elements(const Operands& o, size_t inputs) {
+inline void same_run_elements(const Operands& o, size_t inputs) {
   const int64_t n = o.out(0).shape.elements();
   for (size_t i = 0; i < inputs; ++i) o.expect(o.in(i), n, o.run());
   o.expect(o.out(0), n, o.run());
 }
 
-}  // namespace
-
-const OpRule activation{
+inline constexpr OpRule activation{
+    .kind = OpKind::activation,
     .name = "activation",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -33,7 +33,8 @@ const OpRule activation{
         },
 };
 
-const OpRule activation_grad{
+inline constexpr OpRule activation_grad{
+    .kind = OpKind::activation_grad,
     .name = "activation_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -44,7 +45,8 @@ const OpRule activation_grad{
         },
 };
 
-const OpRule add_dropout{
+inline constexpr OpRule add_dropout{
+    .kind = OpKind::add_dropout,
     .name = "add_dropout",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -71,7 +73,8 @@ const OpRule add_dropout{
         },
 };
 
-const OpRule dropout_grad{
+inline constexpr OpRule dropout_grad{
+    .kind = OpKind::dropout_grad,
     .name = "dropout_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -82,7 +85,8 @@ const OpRule dropout_grad{
         },
 };
 
-const OpRule add{
+inline constexpr OpRule add{
+    .kind = OpKind::add,
     .name = "add",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -92,5 +96,8 @@ const OpRule add{
           o.no_alias();
         },
 };
+
+inline constexpr std::array kElementwiseRules{activation, activation_grad, add_dropout,
+                                              dropout_grad, add};
 
 }  // namespace dstrain::ops

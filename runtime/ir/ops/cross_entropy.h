@@ -1,11 +1,14 @@
 // Softmax cross-entropy over the vocabulary, fused with its gradient: d_logits overwrites the
 // logits, already divided by the targets of the global batch and multiplied by the loss scale. This
 // is the only division a gradient ever sees.
-#include "runtime/ir/ops/ops.h"
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
 
-const OpRule cross_entropy{
+inline constexpr OpRule cross_entropy{
+    .kind = OpKind::cross_entropy,
     .name = "cross_entropy",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -25,5 +28,7 @@ const OpRule cross_entropy{
           g.contribute(op.reads[0], op.writes[1]);
         },
 };
+
+inline constexpr std::array kCrossEntropyRules{cross_entropy};
 
 }  // namespace dstrain::ops

@@ -1,16 +1,17 @@
 // Causal self-attention over qkv (R,3C) in one op, so that no T x T matrix is ever a buffer. FLOPs
 // count the causal half, as Dao et al. do: 2 products of T*T*D/2 per head forward, 5 backward.
-#include "runtime/ir/ops/ops.h"
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
-namespace {
 
-double attention_flops(const Buffer& y, const OpAttrs& attrs, double products) {
+inline double attention_flops(const Buffer& y, const OpAttrs& attrs, double products) {
   return products * static_cast<double>(y.shape.elements()) * static_cast<double>(attrs.seq_len);
 }
 
-void check_shapes(const Operands& o, const OpAttrs& attrs, const Buffer& qkv, const Buffer& y,
-                  const Buffer& lse) {
+inline void check_shapes(const Operands& o, const OpAttrs& attrs, const Buffer& qkv,
+                         const Buffer& y, const Buffer& lse) {
   const int64_t r = rows(y), c = columns(y);
   o.expect(attrs.heads > 0 && c % attrs.heads == 0, "channels must divide into heads");
   o.expect(attrs.seq_len > 0 && r % attrs.seq_len == 0, "rows must divide into samples");
@@ -19,9 +20,8 @@ void check_shapes(const Operands& o, const OpAttrs& attrs, const Buffer& qkv, co
   o.expect(lse, r * attrs.heads, DType::f32);
 }
 
-}  // namespace
-
-const OpRule attention{
+inline constexpr OpRule attention{
+    .kind = OpKind::attention,
     .name = "attention",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -42,7 +42,8 @@ const OpRule attention{
         },
 };
 
-const OpRule attention_grad{
+inline constexpr OpRule attention_grad{
+    .kind = OpKind::attention_grad,
     .name = "attention_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -56,5 +57,7 @@ const OpRule attention_grad{
     .flops = [](const Program& p,
                 const Instruction& op) { return attention_flops(p.at(op.reads[0]), op.attrs, 5); },
 };
+
+inline constexpr std::array kAttentionRules{attention, attention_grad};
 
 }  // namespace dstrain::ops

@@ -1,20 +1,12 @@
-// The rules of all ops, one file per family, and the checks they share.
+// Operands: what the rules of the ops check their operands with.
 #pragma once
 
-#include <initializer_list>
+#include <array>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain::ops {
-
-extern const OpRule embed, layer_norm, linear, activation, attention, add_dropout, cross_entropy;
-extern const OpRule embed_token_grad, embed_position_grad, layer_norm_input_grad,
-    layer_norm_weight_grad, linear_input_grad, linear_weight_grad, sum_rows, activation_grad,
-    attention_grad, dropout_grad, add, pack_weight;
-extern const OpRule cast, accumulate, round_wire, sum_squares, adam, sgd;
-extern const OpRule load_batch, zero, reduce_counts, all_reduce, reduce_scatter, all_gather,
-    finish_gradients;
 
 // A view of one instruction's operands for checks: every test names the op and the operand.
 class Operands {

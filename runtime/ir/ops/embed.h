@@ -1,9 +1,12 @@
 // x (R,C) = token[ids] + position[t]: the position table is optional.
-#include "runtime/ir/ops/ops.h"
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
 
-const OpRule embed{
+inline constexpr OpRule embed{
+    .kind = OpKind::embed,
     .name = "embed",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -29,7 +32,8 @@ const OpRule embed{
         },
 };
 
-const OpRule embed_token_grad{
+inline constexpr OpRule embed_token_grad{
+    .kind = OpKind::embed_token_grad,
     .name = "embed_token_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -41,7 +45,8 @@ const OpRule embed_token_grad{
         },
 };
 
-const OpRule embed_position_grad{
+inline constexpr OpRule embed_position_grad{
+    .kind = OpKind::embed_position_grad,
     .name = "embed_position_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -52,5 +57,7 @@ const OpRule embed_position_grad{
           o.expect(o.out(0), op.attrs.seq_len * c, DType::f32);
         },
 };
+
+inline constexpr std::array kEmbedRules{embed, embed_token_grad, embed_position_grad};
 
 }  // namespace dstrain::ops

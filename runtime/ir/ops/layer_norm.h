@@ -1,9 +1,12 @@
 // y = (x - mean) * rstd * weight + bias over the last dimension (C).
-#include "runtime/ir/ops/ops.h"
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
 
-const OpRule layer_norm{
+inline constexpr OpRule layer_norm{
+    .kind = OpKind::layer_norm,
     .name = "layer_norm",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -33,7 +36,8 @@ const OpRule layer_norm{
         },
 };
 
-const OpRule layer_norm_input_grad{
+inline constexpr OpRule layer_norm_input_grad{
+    .kind = OpKind::layer_norm_input_grad,
     .name = "layer_norm_input_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -51,7 +55,8 @@ const OpRule layer_norm_input_grad{
         },
 };
 
-const OpRule layer_norm_weight_grad{
+inline constexpr OpRule layer_norm_weight_grad{
+    .kind = OpKind::layer_norm_weight_grad,
     .name = "layer_norm_weight_grad",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -66,5 +71,8 @@ const OpRule layer_norm_weight_grad{
           o.expect(o.out(1), c, DType::f32);
         },
 };
+
+inline constexpr std::array kLayerNormRules{layer_norm, layer_norm_input_grad,
+                                            layer_norm_weight_grad};
 
 }  // namespace dstrain::ops

@@ -1,0 +1,64 @@
+// Ops over flat ranges of a unit at the boundary of a step: dtypes, sums of gradients, norms.
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
+
+namespace dstrain::ops {
+
+// A sum of gradients is kept in f32 or in the run's dtype.
+inline void expect_sum(const Operands& o, const Buffer& sum) {
+  o.expect(sum.dtype == DType::f32 || sum.dtype == o.run(), "a sum is f32 or of the run's dtype");
+}
+
+inline constexpr OpRule cast{
+    .kind = OpKind::cast,
+    .name = "cast",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(o.in(0).shape.elements() == o.out(0).shape.elements(), "element counts differ");
+          o.no_alias();
+        },
+};
+
+inline constexpr OpRule accumulate{
+    .kind = OpKind::accumulate,
+    .name = "accumulate",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(o.in(0).shape.elements() == o.out(0).shape.elements(), "element counts differ");
+          expect_sum(o, o.out(0));
+          o.no_alias();
+        },
+};
+
+inline constexpr OpRule round_wire{
+    .kind = OpKind::round_wire,
+    .name = "round_wire",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(op.reads[0] == op.writes[0], "works in place");
+          o.expect(o.out(0).dtype == DType::f32, "rounds f32");
+        },
+};
+
+inline constexpr OpRule sum_squares{
+    .kind = OpKind::sum_squares,
+    .name = "sum_squares",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          expect_sum(o, o.in(0));
+          o.expect(o.out(0), 1, DType::f64);
+        },
+};
+
+inline constexpr std::array kBoundaryRules{cast, accumulate, round_wire, sum_squares};
+
+}  // namespace dstrain::ops

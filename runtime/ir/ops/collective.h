@@ -1,0 +1,52 @@
+// Sums and copies of unit buffers between the ranks of the data-parallel group.
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
+
+namespace dstrain::ops {
+
+// A collective between a whole and a slice of it; operand 0 is read, operand 1 written.
+inline void check_slice(const Program& p, const Instruction& op, int whole) {
+  const Operands o(p, op);
+  o.count(1, 1, 1, 1);
+  const Buffer& w = whole == 0 ? o.in(0) : o.out(0);
+  const Buffer& s = whole == 0 ? o.out(0) : o.in(0);
+  o.expect(w.dtype == s.dtype && w.shape.elements() % s.shape.elements() == 0,
+           "the slice does not divide the whole");
+}
+
+inline constexpr OpRule all_reduce{
+    .kind = OpKind::all_reduce,
+    .name = "all_reduce",
+    .queue = Queue::comm,
+    .done_by = DoneBy::collective,
+    .ring_passes = 2,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(op.reads[0] == op.writes[0], "works in place");
+        },
+};
+
+inline constexpr OpRule reduce_scatter{
+    .kind = OpKind::reduce_scatter,
+    .name = "reduce_scatter",
+    .queue = Queue::comm,
+    .done_by = DoneBy::collective,
+    .ring_passes = 1,
+    .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 0); },
+};
+
+inline constexpr OpRule all_gather{
+    .kind = OpKind::all_gather,
+    .name = "all_gather",
+    .queue = Queue::comm,
+    .done_by = DoneBy::collective,
+    .ring_passes = 1,
+    .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 1); },
+};
+
+inline constexpr std::array kCollectiveRules{all_reduce, reduce_scatter, all_gather};
+
+}  // namespace dstrain::ops

@@ -1,0 +1,46 @@
+// The executor's own work at the beginning and the end of a step.
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
+
+namespace dstrain::ops {
+
+inline constexpr OpRule load_batch{
+    .kind = OpKind::load_batch,
+    .name = "load_batch",
+    .queue = Queue::host,
+    .done_by = DoneBy::executor,
+    .begins_step = true,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(0, 0, 2, 2);
+          if (o.has_out(1)) o.expect(o.out(1).dtype == DType::i32, "targets are i32");
+        },
+};
+
+inline constexpr OpRule zero{
+    .kind = OpKind::zero,
+    .name = "zero",
+    .done_by = DoneBy::executor,
+    .check = [](const Program& p, const Instruction& op) { Operands(p, op).count(0, 0, 1, 1); },
+};
+
+inline constexpr OpRule reduce_counts{
+    .kind = OpKind::reduce_counts,
+    .name = "reduce_counts",
+    .queue = Queue::comm,
+    .done_by = DoneBy::executor,
+    .begins_step = true,
+};
+
+inline constexpr OpRule finish_gradients{
+    .kind = OpKind::finish_gradients,
+    .name = "finish_gradients",
+    .queue = Queue::comm,
+    .done_by = DoneBy::executor,
+};
+
+inline constexpr std::array kStepRules{load_batch, zero, reduce_counts, finish_gradients};
+
+}  // namespace dstrain::ops

@@ -1,0 +1,63 @@
+#include "runtime/ir/rule.h"
+
+#include "runtime/ir/ops/attention.h"
+#include "runtime/ir/ops/boundary.h"
+#include "runtime/ir/ops/collective.h"
+#include "runtime/ir/ops/cross_entropy.h"
+#include "runtime/ir/ops/elementwise.h"
+#include "runtime/ir/ops/embed.h"
+#include "runtime/ir/ops/layer_norm.h"
+#include "runtime/ir/ops/linear.h"
+#include "runtime/ir/ops/optimizer.h"
+#include "runtime/ir/ops/step.h"
+
+namespace dstrain {
+namespace {
+
+// The rules of `families` by kind. Does not compile unless every kind has one rule.
+template <size_t... N>
+constexpr std::array<OpRule, kOpKinds> by_kind(const std::array<OpRule, N>&... families) {
+  static_assert((N + ...) == kOpKinds, "an op has no rule");
+  std::array<OpRule, kOpKinds> table{};
+  const auto place = [&table](const auto& family) {
+    for (const OpRule& rule : family) {
+      OpRule& entry = table.at(static_cast<size_t>(rule.kind));
+      if (!entry.name.empty()) throw InternalError("an op has two rules");
+      entry = rule;
+    }
+  };
+  (place(families), ...);
+  return table;
+}
+
+constexpr std::array<OpRule, kOpKinds> kRules =
+    by_kind(ops::kAttentionRules, ops::kBoundaryRules, ops::kCollectiveRules,
+            ops::kCrossEntropyRules, ops::kElementwiseRules, ops::kEmbedRules, ops::kLayerNormRules,
+            ops::kLinearRules, ops::kOptimizerRules, ops::kStepRules);
+
+}  // namespace
+
+const OpRule& rule_of(OpKind op) {
+  return kRules[static_cast<size_t>(op)];
+}
+
+std::string_view name_of(Queue queue) {
+  constexpr std::string_view names[] = {"compute", "comm", "host"};
+  return names[static_cast<int>(queue)];
+}
+
+std::string_view name_of(OpKind op) {
+  return rule_of(op).name;
+}
+
+Cost cost_of(const Program& program, const Instruction& op) {
+  Cost cost;
+  const OpRule& rule = rule_of(op.op);
+  if (rule.flops) cost.flops = rule.flops(program, op);
+  for (const auto* list : {&op.reads, &op.writes})
+    for (BufferId id : *list)
+      if (id != kNone) cost.bytes += static_cast<double>(program.at(id).bytes());
+  return cost;
+}
+
+}  // namespace dstrain
