@@ -1,0 +1,71 @@
+#include <catch2/catch.hpp>
+
+#include "runtime/ir/builder.h"
+#include "runtime/plan/passes/passes.h"
+#include "tests/plan/plans.h"
+
+using namespace dstrain;
+
+namespace {
+
+// A unit with parameters of 15 and 17 elements, laid out; with gradients where `trained`.
+Program laid_out(Place place, const Residency& residency, bool trained = true) {
+  Program program;
+  Builder builder(program, {});
+  builder.unit("u");
+  builder.parameter("u.weight", {5, 3}, Init::normal);
+  builder.parameter("u.bias", {17}, Init::zeros);
+  for (Parameter& p : program.parameters)
+    if (trained) p.gradient = program.add_buffer({.name = "grad:" + p.name, .shape = p.shape});
+  layout(program, place, residency);
+  return program;
+}
+
+const Buffer& buffer_of(const Program& program, const std::string& name) {
+  REQUIRE(program.find(name) != kNone);
+  return program.at(program.find(name));
+}
+
+}  // namespace
+
+TEST_CASE("parameters begin at cache lines, and ranks own equal slices of a unit") {
+  for (const auto& [ranks, elements] : {std::pair{1, 48}, {2, 64}, {3, 48}, {4, 64}}) {
+    const Program program = laid_out({0, ranks}, {});
+    CHECK(program.parameters[0].offset == 0);
+    CHECK(program.parameters[1].offset == 16);
+    CHECK(program.units[0].elements == elements);
+    CHECK(buffer_of(program, "params:u").shape == Shape{elements});
+  }
+}
+
+TEST_CASE("parameters and gradients are views of their unit where those are whole") {
+  const Program program = laid_out({1, 2}, {});
+  const BufferId values = program.find("params:u"), gradients = program.find("grads:u");
+  for (const Parameter& p : program.parameters) {
+    CHECK(program.at(p.value).parent == values);
+    CHECK(program.at(p.value).parent_offset == p.offset);
+    CHECK(program.at(p.gradient).parent == gradients);
+    CHECK(program.at(p.gradient).parent_offset == p.offset);
+  }
+  CHECK(laid_out({1, 2}, {}, false).find("grads:u") == kNone);
+}
+
+TEST_CASE("of what is sharded a rank holds its slice, which is no parameter's place") {
+  const Program sharded =
+      laid_out({1, 2}, {.optimizer = true, .gradients = true, .parameters = true});
+  CHECK(buffer_of(sharded, "params:u").shape == Shape{32});
+  CHECK(buffer_of(sharded, "params:u").shared);
+  CHECK(buffer_of(sharded, "grads:u").shape == Shape{32});
+  CHECK_FALSE(buffer_of(sharded, "grads:u").shared);
+  for (const Parameter& p : sharded.parameters) {
+    CHECK(sharded.at(p.value).parent == kNone);
+    CHECK(sharded.at(p.gradient).parent == kNone);
+  }
+}
+
+TEST_CASE("gradients that are held in 16 bits are whole, but no f32 gradient's place") {
+  const Program program = laid_out({1, 2}, {.grad_dtype = DType::bf16});
+  CHECK(buffer_of(program, "grads:u").dtype == DType::bf16);
+  CHECK(buffer_of(program, "grads:u").shape == Shape{64});
+  for (const Parameter& p : program.parameters) CHECK(program.at(p.gradient).parent == kNone);
+}

@@ -1,0 +1,54 @@
+#include "runtime/plan/print.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/plan/plans.h"
+
+using namespace dstrain;
+
+TEST_CASE("the columns of the printed plan stand under each other, however long the names are") {
+  Job job = small_job();
+  job.model.n_layer = 101;
+  const std::string text = plan_to_text(make_rank_plan(job, {0, 2}, fake_inputs(64)), "t");
+  std::istringstream lines(text.substr(text.find("\nqueue ") + 1));
+  std::string line;
+  std::getline(lines, line);
+  const std::vector<std::string> titles = {"when", "instruction", "group", "reads", "writes"};
+  std::vector<size_t> columns;
+  for (const std::string& title : titles) columns.push_back(line.find(" " + title + " ") + 1);
+  const size_t width = line.size();
+  int rows = 0;
+  for (; std::getline(lines, line) && !line.empty(); ++rows) {
+    CAPTURE(line);
+    REQUIRE(line.size() <= width);
+    for (const size_t column : columns) CHECK(line.substr(column - 2, 2) == "  ");
+  }
+  CHECK(rows > 1000);
+}
+
+TEST_CASE("the printed plan holds the table, and its JSON adds up") {
+  const RankPlan rank = make_rank_plan(small_job(), {1, 2}, fake_inputs(64));
+  const std::string text = plan_to_text(rank, "rank 1 of 2");
+  CHECK_THAT(text, Catch::StartsWith("rank 1 of 2 | f32 | 3 micro-batches"));
+  CHECK_THAT(text, Catch::Contains("attention_grad") && Catch::Contains("finish_gradients"));
+  const auto json = nlohmann::json::parse(plan_to_json(rank));
+  CHECK(json["ranks"] == 2);
+  CHECK(json["rank"] == 1);
+  CHECK(json["instructions"].size() == rank.train.order.size());
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : json["memory"].items())
+    if (name != "total") sum += bytes.get<int64_t>();
+  CHECK(sum == json["memory"]["total"]);
+}
+
+TEST_CASE("the printed plan says what stays gathered") {
+  const std::string lean = plan_to_text(plan_of(sharded_job(3)), "lean");
+  CHECK_THAT(lean, Catch::Contains("0 of 6 units (0 elements) are gathered once") &&
+                       Catch::Contains("in 10 gathers"));
+  Job job = sharded_job(3);
+  job.gather = {};
+  CHECK_THAT(plan_to_text(plan_of(job), "kept"), Catch::Contains("6 of 6 units"));
+  CHECK_THAT(plan_to_text(plan_of(sharded_job(2)), "two"), !Catch::Contains("gathered once"));
+}

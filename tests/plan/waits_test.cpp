@@ -1,0 +1,80 @@
+#include "runtime/plan/waits.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "tests/plan/plans.h"
+
+using namespace dstrain;
+
+TEST_CASE("ranks of a sharded job have the same collectives in the same order") {
+  const Job job = sharded_job(3);
+  CHECK(comm_work(plan_of(job, 1).train) == comm_work(plan_of(job, 0).train));
+}
+
+TEST_CASE(
+    "an instruction waits for no collective to come, and never for fewer than the one before") {
+  for (const int stage : {0, 1, 2, 3}) {
+    const Plan plan = plan_of(sharded_job(stage)).train;
+    int32_t started = 0, before = 0;
+    for (size_t i = 0; i < plan.order.size(); ++i) {
+      CHECK(plan.waits[i] <= started);
+      CHECK(plan.waits[i] >= before);
+      before = plan.waits[i];
+      started += is_collective(op_at(plan, i).op);
+    }
+    CHECK(started == count_collectives(plan));
+  }
+}
+
+TEST_CASE("without overlap every instruction waits for all collectives before it") {
+  Plan plan = plan_of(sharded_job(3)).train;
+  order_communication(plan, false);
+  int32_t started = 0;
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    if (is_collective(op_at(plan, i).op))
+      ++started;
+    else
+      CHECK(plan.waits[i] == started);
+  }
+}
+
+TEST_CASE("with overlap the first use of a gather waits for it, and what stands between does not") {
+  Job job = sharded_job(3);
+  job.model.n_layer = 12;
+  const Plan plan = plan_of(job).train;
+  int32_t number = 0;
+  int beside = 0;
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    if (!is_collective(op_at(plan, i).op)) continue;
+    ++number;
+    if (op_at(plan, i).op != OpKind::all_gather) continue;
+    const BufferId gathered = plan.program.root(op_at(plan, i).writes[0]);
+    const auto uses = [&](size_t k) {
+      const auto& reads = op_at(plan, k).reads;
+      return std::any_of(reads.begin(), reads.end(), [&](BufferId id) {
+        return id != kNone && plan.program.root(id) == gathered;
+      });
+    };
+    size_t k = i + 1;
+    for (; !uses(k); ++k) beside += plan.waits[k] < number;
+    CHECK(plan.waits[k] >= number);
+  }
+  CHECK(beside > 40);
+}
+
+TEST_CASE("the executor's own work between ranks waits for every collective before it") {
+  const Plan plan = plan_of(sharded_job(2)).train;
+  int32_t started = 0;
+  int seen = 0;
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    const OpRule& rule = rule_of(op_at(plan, i).op);
+    if (rule.done_by == DoneBy::collective) {
+      ++started;
+    } else if (rule.queue == Queue::comm) {
+      CHECK(plan.waits[i] == started);
+      ++seen;
+    }
+  }
+  CHECK(seen == 2);  // reduce_counts, finish_gradients
+}
