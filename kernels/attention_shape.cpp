@@ -14,7 +14,8 @@ AttentionShape shape_of(const KernelSpec& spec) {
   const TensorSpec& qkv = spec.in[qkv_index];
   check(qkv.dtype == DType::f32 || is_16bit(qkv.dtype),
         "attention kernels exist for f32, bf16 and f16, not for {}", name_of(qkv.dtype));
-  const int64_t heads = spec.attrs.heads, seq = spec.attrs.seq_len;
+  const auto attrs = attrs_as<AttentionAttrs>(spec.attrs);
+  const int64_t heads = attrs.heads, seq = attrs.seq_len;
   check(qkv.shape.rank == 2 && heads > 0 && seq > 0 && qkv.shape[0] % seq == 0 &&
             qkv.shape[1] % (3 * heads) == 0 && qkv.shape.elements() > 0,
         "attention expects qkv (B*T, 3*heads*D), came {} with heads = {}, T = {}",
@@ -25,7 +26,7 @@ AttentionShape shape_of(const KernelSpec& spec) {
   shape.seq = seq;
   shape.batch = qkv.shape[0] / seq;
   shape.head_size = qkv.shape[1] / (3 * heads);
-  const DropoutRule rule(spec.attrs.dropout);
+  const DropoutRule rule(attrs.dropout);
   shape.drop_threshold = rule.threshold;
   shape.drop_scale = rule.scale;
   return shape;

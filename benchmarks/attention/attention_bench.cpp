@@ -56,10 +56,7 @@ class Layer {
     d_qkv_ = tensor({rows, 3 * kChannels}, s.dtype);
     fill(qkv_, 1);
     fill(d_y_, 2);
-    OpAttrs attrs;
-    attrs.heads = kHeads;
-    attrs.seq_len = s.seq;
-    attrs.dropout = s.dropout;
+    const AttentionAttrs attrs{.dropout = s.dropout, .heads = kHeads, .seq_len = s.seq};
     forward_in_ = {qkv_};
     forward_out_ = {y_, lse_};
     backward_in_ = {d_y_, qkv_, y_, lse_};

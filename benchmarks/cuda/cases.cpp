@@ -68,14 +68,14 @@ class List {
         {x});
     add("layer_norm_weight_grad" + at, OpKind::layer_norm_weight_grad, {}, {x, x, stat, stat},
         {f32({c}), f32({c})});
-    add("gelu" + at, OpKind::activation, {.activation = Activation::gelu}, {wide}, {wide});
-    add("gelu_grad" + at, OpKind::activation_grad, {.activation = Activation::gelu}, {wide, wide},
+    add("gelu" + at, OpKind::activation, ActivationAttrs{Activation::gelu}, {wide}, {wide});
+    add("gelu_grad" + at, OpKind::activation_grad, ActivationAttrs{Activation::gelu}, {wide, wide},
         {wide});
-    add("relu" + at, OpKind::activation, {.activation = Activation::relu}, {wide}, {wide});
+    add("relu" + at, OpKind::activation, ActivationAttrs{Activation::relu}, {wide}, {wide});
     add("sum_rows" + at, OpKind::sum_rows, {}, {wide}, {f32({4 * c})});
     add("add" + at, OpKind::add, {}, {x, x}, {x});
-    add("add_dropout 0" + at, OpKind::add_dropout, {.seq_len = t}, {x, x}, {x});
-    const OpAttrs dropout{.dropout = kDropout, .seq_len = t};
+    add("add_dropout 0" + at, OpKind::add_dropout, DropoutAttrs{.seq_len = t}, {x, x}, {x});
+    const DropoutAttrs dropout{.dropout = kDropout, .seq_len = t};
     add("add_dropout 0.1" + at, OpKind::add_dropout, dropout, {x, x}, {x});
     add("dropout_grad 0.1" + at, OpKind::dropout_grad, dropout, {x}, {x});
     product(r, c, 3 * c);
@@ -98,7 +98,7 @@ class List {
   void gelu_products(int64_t r, int64_t k, int64_t n) {
     const double flops =
         2 * static_cast<double>(r) * static_cast<double>(k) * static_cast<double>(n);
-    const OpAttrs gelu{.activation = Activation::gelu};
+    const ActivationAttrs gelu{Activation::gelu};
     const Operand x = run({r, k}), wide = run({r, n}), absent{.spec = {}};
     add(fmt::format("linear gelu K={} N={}", k, n), OpKind::linear, gelu,
         {x, run({n, k}), run({n})}, {wide, wide}, flops);
@@ -114,7 +114,7 @@ class List {
     const double product =
         static_cast<double>(r) * static_cast<double>(c) * static_cast<double>(shapes_.seq);
     for (const float dropout : {0.0f, kDropout}) {
-      const OpAttrs attrs{.dropout = dropout, .heads = w.heads, .seq_len = shapes_.seq};
+      const AttentionAttrs attrs{.dropout = dropout, .heads = w.heads, .seq_len = shapes_.seq};
       const std::string at = fmt::format(" C={} D={}{}", c, c / w.heads,
                                          dropout > 0 ? fmt::format(" dropout {:g}", dropout) : "");
       add("attention" + at, OpKind::attention, attrs, {qkv}, {y, lse}, 2 * product);
@@ -132,30 +132,29 @@ class List {
         {loss, in_place(logits, 0)});
     product(r, c, v);
     if (v != shapes_.vocabularies.front()) return;
-    const OpAttrs attrs{.seq_len = shapes_.seq};
+    const EmbedAttrs attrs{.seq_len = shapes_.seq};
     const Operand x = run({r, c}), position = run({shapes_.seq, c});
     add("embed" + at, OpKind::embed, attrs, {ids(r, v), run({v, c}), position}, {x});
     // Of the table only the rows that the batch names.
     cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(position) + bytes_of(ids(r, v));
-    add("embed_token_grad" + at, OpKind::embed_token_grad, attrs, {x, ids(r, v)}, {f32({v, c})});
+    add("embed_token_grad" + at, OpKind::embed_token_grad, {}, {x, ids(r, v)}, {f32({v, c})});
     add("embed_position_grad", OpKind::embed_position_grad, attrs, {x}, {f32({shapes_.seq, c})});
   }
 
   void flat() {
     const Shape n{shapes_.parameters};
     const Operand wide = f32(n), narrow = run(n);
-    const OpAttrs decay{.eps = 1e-8f, .weight_decay = 0.1f};
+    const AdamAttrs decay{.eps = 1e-8f, .weight_decay = 0.1f};
     const std::vector<Operand> states{updated(wide), updated(wide), updated(wide)};
     std::vector<Operand> with_copy = states;
     with_copy.push_back(narrow);
     add("adam f32", OpKind::adam, decay, {wide}, states);
     add("adam f32 and bf16 copy", OpKind::adam, decay, {wide}, with_copy);
-    add("sgd momentum and bf16 copy", OpKind::sgd, {.momentum = 0.9f}, {wide},
+    add("sgd momentum and bf16 copy", OpKind::sgd, SgdAttrs{.momentum = 0.9f}, {wide},
         {updated(wide), updated(wide), narrow});
     add("cast f32 to bf16", OpKind::cast, {}, {wide}, {narrow});
     add("accumulate bf16 to f32", OpKind::accumulate, {}, {narrow}, {wide});
-    add("round_wire bf16", OpKind::round_wire, {.wire = static_cast<uint8_t>(kRun)}, {wide},
-        {in_place(wide, 0)});
+    add("round_wire bf16", OpKind::round_wire, WireAttrs{kRun}, {wide}, {in_place(wide, 0)});
     add("sum_squares f32", OpKind::sum_squares, {}, {wide}, {{.spec = {Shape{1}, DType::f64}}});
   }
 

@@ -97,7 +97,8 @@ void bench_adam(DType copy, int64_t n, int threads) {
   const TensorSpec flat{Shape{size}, DType::f32};
   std::vector<TensorSpec> in{flat}, out{flat, flat, flat};
   if (has_copy) out.push_back({Shape{size}, copy});
-  const KernelSpec spec{OpKind::adam, {.eps = 1e-8f, .weight_decay = 0.01f}, in, out, threads};
+  const KernelSpec spec{OpKind::adam, AdamAttrs{.eps = 1e-8f, .weight_decay = 0.01f}, in, out,
+                        threads};
   const std::unique_ptr<Kernel> kernel = make_simd(spec);
 
   std::vector<Memory> memory;
@@ -175,12 +176,14 @@ void bench_all(int threads, int64_t n) {
           {x});
     bench("layer_norm_weight_grad", OpKind::layer_norm_weight_grad, {}, {x, x, stat, stat},
           {grad, grad});
-    bench("relu", OpKind::activation, {.activation = Activation::relu}, {wide}, {wide});
-    bench("gelu", OpKind::activation, {.activation = Activation::gelu}, {wide}, {wide});
-    bench("gelu grad", OpKind::activation_grad, {.activation = Activation::gelu}, {wide, wide},
+    bench("relu", OpKind::activation, ActivationAttrs{Activation::relu}, {wide}, {wide});
+    bench("gelu", OpKind::activation, ActivationAttrs{Activation::gelu}, {wide}, {wide});
+    bench("gelu grad", OpKind::activation_grad, ActivationAttrs{Activation::gelu}, {wide, wide},
           {wide});
-    bench("add_dropout 0.1", OpKind::add_dropout, {.dropout = 0.1f, .seq_len = 256}, {x, x}, {x});
-    bench("dropout_grad 0.1", OpKind::dropout_grad, {.dropout = 0.1f, .seq_len = 256}, {x}, {x});
+    bench("add_dropout 0.1", OpKind::add_dropout, DropoutAttrs{.dropout = 0.1f, .seq_len = 256},
+          {x, x}, {x});
+    bench("dropout_grad 0.1", OpKind::dropout_grad, DropoutAttrs{.dropout = 0.1f, .seq_len = 256},
+          {x}, {x});
     bench("cross_entropy V 50257", OpKind::cross_entropy, {}, {big, {Shape{256}, DType::i32}},
           {loss, big});
     bench("sum_rows", OpKind::sum_rows, {}, {wide}, {{Shape{4 * c}, DType::f32}});

@@ -38,15 +38,14 @@ std::unique_ptr<Kernel> make_unfused(const KernelSpec& spec, const LaunchContext
   const Product product = product_of(spec);
   const bool forward = product.op == OpKind::linear;
   const TensorSpec result = spec.out[0];
-  const OpAttrs gelu{.activation = Activation::gelu};
   const std::array<TensorSpec, 2> in{result, result};
   KernelSpec plain = spec;
-  plain.attrs.activation = Activation::none;
+  plain.attrs = {};
   plain.out = spec.out.first(1);
   return std::make_unique<Unfused>(
       product, make_product(plain, context),
       make_memory_bound({.op = forward ? OpKind::activation : OpKind::activation_grad,
-                         .attrs = gelu,
+                         .attrs = ActivationAttrs{Activation::gelu},
                          .in = {in.data(), forward ? 1u : 2u},
                          .out = {&result, 1}},
                         context));

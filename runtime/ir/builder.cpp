@@ -75,14 +75,14 @@ BufferId Builder::targets(int64_t rows) {
 
 BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len) {
   const Shape shape{program_.at(ids).shape.elements(), program_.at(token).shape[1]};
-  return emit(OpKind::embed, {.seq_len = seq_len}, {ids, token, position},
+  return emit(OpKind::embed, EmbedAttrs{seq_len}, {ids, token, position},
               activation_buffer("x", shape));
 }
 
 BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float eps) {
   const Shape shape = program_.at(x).shape;
   const Shape rows{shape[0]};
-  return emit(OpKind::layer_norm, {.eps = eps}, {x, weight, bias},
+  return emit(OpKind::layer_norm, LayerNormAttrs{eps}, {x, weight, bias},
               activation_buffer(stem(weight), shape),
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
 }
@@ -90,30 +90,30 @@ BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float e
 BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation activation) {
   const Shape shape{program_.at(x).shape[0], program_.at(weight).shape[0]};
   const Activation fused = activation == Activation::relu ? activation : Activation::none;
-  const BufferId y = emit(OpKind::linear, {.activation = fused}, {x, weight, bias},
+  const BufferId y = emit(OpKind::linear, ActivationAttrs{fused}, {x, weight, bias},
                           activation_buffer(stem(weight), shape));
   return activation == fused ? y : this->activation(y, activation);
 }
 
 BufferId Builder::activation(BufferId x, Activation kind) {
-  return emit(OpKind::activation, {.activation = kind}, {x},
+  return emit(OpKind::activation, ActivationAttrs{kind}, {x},
               activation_buffer("act", program_.at(x).shape));
 }
 
 BufferId Builder::attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout) {
   const Shape in = program_.at(qkv).shape;
-  const OpAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
-                      .site = next_site_++,
-                      .heads = heads,
-                      .seq_len = seq_len};
+  const AttentionAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
+                             .site = next_site_++,
+                             .heads = heads,
+                             .seq_len = seq_len};
   return emit(OpKind::attention, attrs, {qkv}, activation_buffer("att", {in[0], in[1] / 3}),
               {{.name = fresh("lse"), .shape = {in[0] / seq_len, heads, seq_len}}});
 }
 
 BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout) {
-  const OpAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
-                      .site = next_site_++,
-                      .seq_len = seq_len};
+  const DropoutAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
+                           .site = next_site_++,
+                           .seq_len = seq_len};
   return emit(OpKind::add_dropout, attrs, {x, h}, activation_buffer("x", program_.at(x).shape));
 }
 
@@ -128,13 +128,15 @@ void Builder::cross_entropy(BufferId logits, BufferId targets) {
                  .group = group_};
   if (options_.training) op.writes.push_back(gradient_place(logits));
   program_.instructions.push_back(op);
-  rule_of(op.op).check(program_, program_.instructions.back());
+  check_op(program_, program_.instructions.back());
 }
 
 BufferId Builder::gradient_place(BufferId logits) {
-  for (const Instruction& op : program_.instructions)
-    if (op.writes[0] == logits && op.attrs.activation != Activation::none)
+  for (const Instruction& op : program_.instructions) {
+    const auto* attrs = std::get_if<ActivationAttrs>(&op.attrs);
+    if (op.writes[0] == logits && attrs && attrs->activation != Activation::none)
       return program_.add_buffer(activation_buffer("d_logits", program_.at(logits).shape));
+  }
   return logits;
 }
 
@@ -149,7 +151,7 @@ BufferId Builder::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Bu
   instruction.writes.push_back(program_.add_buffer(std::move(output)));
   for (Buffer& b : more_outputs) instruction.writes.push_back(program_.add_buffer(std::move(b)));
   program_.instructions.push_back(std::move(instruction));
-  rule_of(op).check(program_, program_.instructions.back());
+  check_op(program_, program_.instructions.back());
   return program_.instructions.back().writes[0];
 }
 

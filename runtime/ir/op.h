@@ -9,6 +9,9 @@
 
 #include <cstdint>
 #include <string_view>
+#include <variant>
+
+#include "runtime/core/dtype.h"
 
 namespace dstrain {
 
@@ -39,7 +42,7 @@ enum class OpKind : uint8_t {
   // boundary of a step, over flat ranges of a unit
   cast,         // x -> y in another dtype, rounded to nearest even
   accumulate,   // x (n), any dtype -> y f32 or run (n): y = x or y += x, rounded once
-  round_wire,   // in place f32 (n): each element rounded to attrs.wire and back
+  round_wire,   // in place f32 (n): each element rounded to the wire dtype and back
   sum_squares,  // x f32 or run (n) -> s f64 (1): blocks of 4096, in order
   adam,         // grad f32 or run (n) -> master, m, v f32 (n), param? 16-bit (n); in place
   sgd,          // grad f32 or run (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
@@ -58,23 +61,63 @@ std::string_view name_of(OpKind op);  // as printed: "linear_input_grad"
 
 enum class Activation : uint8_t { none, relu, gelu };  // gelu: GPT-2's tanh form
 
-// Constant arguments of an op; each op reads the ones its line names.
-struct OpAttrs {
-  // linear and linear_input_grad (gelu only by the pass `fuse`), activation, activation_grad
-  Activation activation = Activation::none;
-  float dropout = 0;            // attention, attention_grad, add_dropout, dropout_grad
-  uint32_t site = 0;            // dropout site, unique in the model (philox.h)
-  int64_t heads = 0;            // attention
-  int64_t seq_len = 0;          // T: embed, attention, add_dropout, dropout_grad (rows of a sample)
-  float eps = 1e-5f;            // layer_norm, adam
-  float weight_decay = 0;       // adam, sgd
-  bool decoupled_decay = true;  // adam: AdamW (true) or L2 (false)
-  float momentum = 0, dampening = 0;  // sgd
-  bool nesterov = false;              // sgd
-  uint8_t wire = 0;                   // round_wire: a DType
-  int64_t rows = 0;                   // pack_weight: R of the product that reads the packed weight
-  bool for_input_grad = false;        // pack_weight: packed for linear_input_grad (else for linear)
-  bool operator==(const OpAttrs&) const = default;
+// Constant arguments of an op. Each op reads the attributes of one type, which its rule names; an op
+// without any, or one that keeps their defaults, may come with std::monostate.
+struct EmbedAttrs {     // embed, embed_position_grad
+  int64_t seq_len = 0;  // T: rows of a sample
+  bool operator==(const EmbedAttrs&) const = default;
 };
+struct LayerNormAttrs {  // layer_norm
+  float eps = 1e-5f;
+  bool operator==(const LayerNormAttrs&) const = default;
+};
+struct ActivationAttrs {  // activation, activation_grad, linear, linear_input_grad
+  Activation activation = Activation::none;  // gelu in a product only by the pass `fuse`
+  bool operator==(const ActivationAttrs&) const = default;
+};
+struct AttentionAttrs {  // attention, attention_grad
+  float dropout = 0;     // probability
+  uint32_t site = 0;     // dropout site, unique in the model (philox.h)
+  int64_t heads = 0;
+  int64_t seq_len = 0;
+  bool operator==(const AttentionAttrs&) const = default;
+};
+struct DropoutAttrs {  // add_dropout, dropout_grad
+  float dropout = 0;
+  uint32_t site = 0;
+  int64_t seq_len = 0;
+  bool operator==(const DropoutAttrs&) const = default;
+};
+struct PackAttrs {              // pack_weight
+  int64_t rows = 0;             // R of the product that reads the packed weight
+  bool for_input_grad = false;  // packed for linear_input_grad, else for linear
+  bool operator==(const PackAttrs&) const = default;
+};
+struct WireAttrs {  // round_wire
+  DType wire = DType::f32;
+  bool operator==(const WireAttrs&) const = default;
+};
+struct AdamAttrs {  // adam
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  bool decoupled_decay = true;  // AdamW (true) or L2 (false)
+  bool operator==(const AdamAttrs&) const = default;
+};
+struct SgdAttrs {  // sgd
+  float weight_decay = 0;
+  float momentum = 0, dampening = 0;
+  bool nesterov = false;
+  bool operator==(const SgdAttrs&) const = default;
+};
+using OpAttrs =
+    std::variant<std::monostate, EmbedAttrs, LayerNormAttrs, ActivationAttrs, AttentionAttrs,
+                 DropoutAttrs, PackAttrs, WireAttrs, AdamAttrs, SgdAttrs>;
+
+// Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
+// where they are another op's.
+template <class Attrs>
+Attrs attrs_as(const OpAttrs& attrs) {
+  return std::holds_alternative<std::monostate>(attrs) ? Attrs{} : std::get<Attrs>(attrs);
+}
 
 }  // namespace dstrain

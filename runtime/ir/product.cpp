@@ -66,8 +66,9 @@ Product product_of(const KernelSpec& spec) {
       p.in_features = x.columns;
       p.out_features = weight.rows;
       p.bias = present(spec.in, 2);
-      p.relu = spec.attrs.activation == Activation::relu;
-      p.gelu = spec.attrs.activation == Activation::gelu;
+      const Activation activation = attrs_as<ActivationAttrs>(spec.attrs).activation;
+      p.relu = activation == Activation::relu;
+      p.gelu = activation == Activation::gelu;
       p.pre = p.gelu && present(spec.out, kPreOutput);
       if (p.pre) check_pre(spec, spec.out[kPreOutput], p.rows, p.out_features, p.dtype);
       p.packed = present(spec.in, packed_operand(spec.op));
@@ -81,7 +82,7 @@ Product product_of(const KernelSpec& spec) {
       p.in_features = weight.columns;
       p.out_features = weight.rows;
       p.packed = present(spec.in, packed_operand(spec.op));
-      p.gelu = p.pre = spec.attrs.activation == Activation::gelu;
+      p.gelu = p.pre = attrs_as<ActivationAttrs>(spec.attrs).activation == Activation::gelu;
       if (p.gelu) {
         check(present(spec.in, kPreInput), "{}: what gelu saw is absent", name_of(spec.op));
         check_pre(spec, spec.in[kPreInput], p.rows, p.in_features, p.dtype);
@@ -106,10 +107,11 @@ Product product_of(const KernelSpec& spec) {
 
 Product product_of_pack(const KernelSpec& spec) {
   const Matrix weight = matrix(spec.in, 0, spec);
+  const auto attrs = attrs_as<PackAttrs>(spec.attrs);
   Product p;
-  p.op = spec.attrs.for_input_grad ? OpKind::linear_input_grad : OpKind::linear;
+  p.op = attrs.for_input_grad ? OpKind::linear_input_grad : OpKind::linear;
   p.dtype = weight.dtype;
-  p.rows = spec.attrs.rows;
+  p.rows = attrs.rows;
   p.in_features = weight.columns;
   p.out_features = weight.rows;
   p.packed = true;

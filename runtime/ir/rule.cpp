@@ -50,6 +50,13 @@ std::string_view name_of(OpKind op) {
   return rule_of(op).name;
 }
 
+void check_op(const Program& program, const Instruction& op) {
+  const OpRule& rule = rule_of(op.op);
+  check(op.attrs.index() == 0 || op.attrs.index() == rule.attrs,
+        "{} came with the attributes of another op", rule.name);
+  if (rule.check) rule.check(program, op);
+}
+
 Cost cost_of(const Program& program, const Instruction& op) {
   Cost cost;
   const OpRule& rule = rule_of(op.op);

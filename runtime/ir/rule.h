@@ -23,6 +23,10 @@ enum class DoneBy : uint8_t {
   collective,  // the communicator, beside computation; the other ops of the comm queue are awaited
 };
 
+// The index of a type of attributes in OpAttrs.
+template <class Attrs>
+inline constexpr size_t kAttrs = OpAttrs(Attrs{}).index();
+
 struct OpRule {
   OpKind kind{};
   std::string_view name;
@@ -30,10 +34,12 @@ struct OpRule {
   DoneBy done_by = DoneBy::kernel;
   // Done by the host before the rest of the step, which a device may replay as a graph.
   bool begins_step = false;
+  size_t attrs = 0;  // which alternative of OpAttrs the op reads: kAttrs<LayerNormAttrs>; 0: none
   // Of a collective: how often a ring would pass its whole payload on; an all-reduce is a
   // reduce-scatter and an all-gather.
   int ring_passes = 0;
-  // Throws InternalError naming the instruction where shapes, dtypes or aliasing are not the op's.
+  // Throws InternalError naming the instruction where shapes, dtypes or aliasing are not the op's;
+  // null: any operands will do.
   void (*check)(const Program& program, const Instruction& op) = nullptr;
   // FLOPs only; bytes are the sum of the operands.
   double (*flops)(const Program& program, const Instruction& op) = nullptr;
@@ -48,6 +54,8 @@ inline bool has_kernel(OpKind op) {
 inline bool is_collective(OpKind op) {
   return rule_of(op).done_by == DoneBy::collective;
 }
+// Throws InternalError naming the instruction where its attributes or its operands are not its op's.
+void check_op(const Program& program, const Instruction& op);
 Cost cost_of(const Program& program, const Instruction& op);
 
 }  // namespace dstrain

@@ -292,10 +292,7 @@ class Replay {
 
 void verify(const Plan& plan) {
   const Program& p = plan.program;
-  for (const Instruction& op : p.instructions) {
-    const OpRule& rule = rule_of(op.op);
-    if (rule.check) rule.check(p, op);
-  }
+  for (const Instruction& op : p.instructions) check_op(p, op);
   for (const Buffer& b : p.buffers) {
     if (b.parent == kNone) continue;
     const Buffer& parent = p.at(b.parent);

@@ -69,9 +69,14 @@ TEST_CASE("dropout is off outside training and its sites keep their numbers") {
                     .vocab_size = 5});
     std::vector<uint32_t> sites;
     for (const Instruction& op : program.instructions) {
-      if (op.op != OpKind::attention && op.op != OpKind::add_dropout) continue;
-      sites.push_back(op.attrs.site);
-      CHECK(op.attrs.dropout == (training ? 0.25f : 0.0f));
+      const float expected = training ? 0.25f : 0.0f;
+      if (const auto* attention = std::get_if<AttentionAttrs>(&op.attrs)) {
+        sites.push_back(attention->site);
+        CHECK(attention->dropout == expected);
+      } else if (const auto* dropout = std::get_if<DropoutAttrs>(&op.attrs)) {
+        sites.push_back(dropout->site);
+        CHECK(dropout->dropout == expected);
+      }
     }
     CHECK(sites == std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
   }

@@ -45,18 +45,16 @@ TEST_CASE("leading dimensions of activations are rows") {
 
 TEST_CASE("a pack belongs to the product that its attributes name") {
   const TensorSpec weight = bf16_matrix(7, 5);
-  OpAttrs attrs;
-  attrs.rows = 6;
-  const Product y = product_of_pack({OpKind::pack_weight, attrs, {&weight, 1}, {}, 1});
+  const Product y =
+      product_of_pack({OpKind::pack_weight, PackAttrs{6, false}, {&weight, 1}, {}, 1});
   CHECK((y.op == OpKind::linear && y.n() == 7 && y.k() == 5 && y.m() == 6));
-  attrs.for_input_grad = true;
-  const Product d_x = product_of_pack({OpKind::pack_weight, attrs, {&weight, 1}, {}, 1});
+  const Product d_x =
+      product_of_pack({OpKind::pack_weight, PackAttrs{6, true}, {&weight, 1}, {}, 1});
   CHECK((d_x.op == OpKind::linear_input_grad && d_x.n() == 5 && d_x.k() == 7));
 }
 
 TEST_CASE("a product with gelu knows whether gelu's operand is written or read") {
-  OpAttrs gelu;
-  gelu.activation = Activation::gelu;
+  const ActivationAttrs gelu{Activation::gelu};
   const std::vector<TensorSpec> in{bf16_matrix(6, 5), bf16_matrix(7, 5)};
   const std::vector<TensorSpec> out{bf16_matrix(6, 7), bf16_matrix(6, 7)};
   const Product kept = product_of({OpKind::linear, gelu, in, out, 1});
@@ -83,8 +81,7 @@ TEST_CASE("operands that do not fit are refused by name") {
   const Specs fine{{bf16_matrix(6, 5), bf16_matrix(7, 5)}, {}};
   CHECK_THROWS_WITH(fine.product(OpKind::embed), Contains("embed is no product"));
   CHECK_THROWS_WITH(fine.product(OpKind::linear, 0), Contains("0 threads"));
-  OpAttrs gelu;
-  gelu.activation = Activation::gelu;
+  const ActivationAttrs gelu{Activation::gelu};
   const Specs slope{{bf16_matrix(6, 7), bf16_matrix(7, 5), {}, bf16_matrix(6, 7)}, gelu};
   CHECK_THROWS_WITH(slope.product(OpKind::linear_input_grad),
                     Contains("what gelu sees is bf16 (6, 7), expected (6, 5)"));

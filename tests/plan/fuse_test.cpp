@@ -29,7 +29,9 @@ RankPlan plan_of(const Job& job, bool fuses, bool packs = false) {
 std::vector<const Instruction*> all_of(const Plan& plan, OpKind op, bool gelu_only = false) {
   std::vector<const Instruction*> found;
   for (const Instruction& i : plan.program.instructions)
-    if (i.op == op && (!gelu_only || i.attrs.activation == Activation::gelu)) found.push_back(&i);
+    if (i.op == op &&
+        (!gelu_only || attrs_as<ActivationAttrs>(i.attrs).activation == Activation::gelu))
+      found.push_back(&i);
   return found;
 }
 

@@ -16,7 +16,7 @@ TEST_CASE("every element of a unit is updated exactly once, decayed or not") {
   for (const Instruction& op : plan.program.instructions) {
     if (op.op != OpKind::adam) continue;
     updated[plan.program.root(op.writes[0])] += plan.program.at(op.writes[0]).shape.elements();
-    decays.insert(op.attrs.weight_decay);
+    decays.insert(attrs_as<AdamAttrs>(op.attrs).weight_decay);
   }
   CHECK(updated.size() == plan.program.units.size());
   for (const auto& [root, elements] : updated)

@@ -42,7 +42,7 @@ class AttentionKernel : public Kernel {
   explicit AttentionKernel(const KernelSpec& spec)
       : shape_(shape_of(spec)),
         implementation_(implementation_for(shape_)),
-        site_(spec.attrs.site),
+        site_(attrs_as<AttentionAttrs>(spec.attrs).site),
         threads_(spec.threads),
         scratch_(scratch_bytes(shape_, implementation_, is_grad(spec))) {}
 

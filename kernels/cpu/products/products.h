@@ -16,7 +16,7 @@ int64_t product_workspace_bytes(const KernelSpec& spec);
 
 // Bytes of the layout in which a linear or linear_input_grad of `spec` prefers its weight when it
 // is packed once per step; 0 where packing does not pay. The packed operand of `spec` is not looked
-// at. The layout is written by pack_weight with attrs.rows = R and attrs.for_input_grad set
+// at. The layout is written by pack_weight with PackAttrs::rows = R and PackAttrs::for_input_grad set
 // accordingly.
 int64_t product_packed_bytes(const KernelSpec& spec);
 

@@ -21,7 +21,7 @@ struct AdamStep {
   float grad_scale, rest1, rest2, inverse_correction1, inverse_correction2;
   float lr, eps, l2, decay;  // l2 joins the gradient, decay the update
 
-  AdamStep(const StepState& s, const OpAttrs& a)
+  AdamStep(const StepState& s, const AdamAttrs& a)
       : grad_scale(s.grad_scale),
         rest1(static_cast<float>(1.0 - s.beta1)),
         rest2(static_cast<float>(1.0 - s.beta2)),
@@ -100,7 +100,7 @@ HWY_EXPORT(adam_range);
 
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec) {
   return kernel_of(
-      [threads = spec.threads, n = elements(spec.in[0]), attrs = spec.attrs,
+      [threads = spec.threads, n = elements(spec.in[0]), attrs = attrs_as<AdamAttrs>(spec.attrs),
        grad = spec.in[0].dtype,
        param = present(spec.out, 3) ? spec.out[3].dtype : DType::f32](const KernelCall& call) {
         if (call.state->skip) return;

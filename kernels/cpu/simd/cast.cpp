@@ -85,7 +85,7 @@ std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec) {
 
 std::unique_ptr<Kernel> make_round_wire(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.out[0]),
-                    wire = static_cast<DType>(spec.attrs.wire)](const KernelCall& call) {
+                    wire = attrs_as<WireAttrs>(spec.attrs).wire](const KernelCall& call) {
     if (wire == DType::f32) return;
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(round_range)(wire, data<float>(call.out, 0), begin, end);

@@ -112,8 +112,9 @@ constexpr int64_t kSpanElements = 128;
 
 std::unique_ptr<Kernel> make_dropout(const KernelSpec& spec, bool residual) {
   const int64_t n = elements(spec.out[0]), c = columns(spec.out[0]);
-  const Dropout d{spec.out[0].dtype, DropoutRule(spec.attrs.dropout), spec.attrs.site,
-                  std::max<int64_t>(1, spec.attrs.seq_len) * c};
+  const auto attrs = attrs_as<DropoutAttrs>(spec.attrs);
+  const Dropout d{spec.out[0].dtype, DropoutRule(attrs.dropout), attrs.site,
+                  std::max<int64_t>(1, attrs.seq_len) * c};
   return kernel_of([d, n, residual, threads = spec.threads](const KernelCall& call) {
     const void* x = residual ? data(call.in, 0) : nullptr;
     const void* h = data(call.in, residual ? 1 : 0);

@@ -90,23 +90,25 @@ HWY_EXPORT(activation_grad_range);
 HWY_EXPORT(add_range);
 
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec) {
-  return kernel_of([threads = spec.threads, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
-                    kind = spec.attrs.activation](const KernelCall& call) {
-    parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(activation_range)
-      (dtype, kind, data(call.in, 0), data(call.out, 0), begin, end);
-    });
-  });
+  return kernel_of(
+      [threads = spec.threads, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
+       kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
+        parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+          HWY_DYNAMIC_DISPATCH(activation_range)
+          (dtype, kind, data(call.in, 0), data(call.out, 0), begin, end);
+        });
+      });
 }
 
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec) {
-  return kernel_of([threads = spec.threads, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
-                    kind = spec.attrs.activation](const KernelCall& call) {
-    parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(activation_grad_range)
-      (dtype, kind, data(call.in, 0), data(call.in, 1), data(call.out, 0), begin, end);
-    });
-  });
+  return kernel_of(
+      [threads = spec.threads, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
+       kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
+        parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+          HWY_DYNAMIC_DISPATCH(activation_grad_range)
+          (dtype, kind, data(call.in, 0), data(call.in, 1), data(call.out, 0), begin, end);
+        });
+      });
 }
 
 std::unique_ptr<Kernel> make_add(const KernelSpec& spec) {

@@ -97,8 +97,8 @@ HWY_EXPORT(position_grad_rows);
 
 std::unique_ptr<Kernel> make_embed(const KernelSpec& spec) {
   const int64_t c = columns(spec.in[1]);
-  const EmbedShape s{elements(spec.in[0]), c, spec.attrs.seq_len, rows(spec.in[1]),
-                     spec.out[0].dtype};
+  const EmbedShape s{elements(spec.in[0]), c, attrs_as<EmbedAttrs>(spec.attrs).seq_len,
+                     rows(spec.in[1]), spec.out[0].dtype};
   return kernel_of([s, threads = spec.threads](const KernelCall& call) {
     parallel_ranges(threads, s.rows, row_grain(s.columns * size_of(s.dtype)),
                     [&](int64_t begin, int64_t end) {

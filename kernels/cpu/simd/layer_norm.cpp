@@ -62,7 +62,8 @@ HWY_EXPORT(layer_norm_rows);
 
 std::unique_ptr<Kernel> make_layer_norm(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, r = rows(spec.in[0]), c = columns(spec.in[0]),
-                    dtype = spec.in[0].dtype, eps = spec.attrs.eps](const KernelCall& call) {
+                    dtype = spec.in[0].dtype,
+                    eps = attrs_as<LayerNormAttrs>(spec.attrs).eps](const KernelCall& call) {
     parallel_ranges(threads, r, row_grain(c * size_of(dtype)), [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(layer_norm_rows)
       (dtype, c, eps, data(call.in, 0), data(call.in, 1), data(call.in, 2), data(call.out, 0),

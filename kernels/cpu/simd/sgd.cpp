@@ -76,7 +76,7 @@ HWY_EXPORT(sgd_range);
 
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec) {
   return kernel_of(
-      [threads = spec.threads, n = elements(spec.in[0]), attrs = spec.attrs,
+      [threads = spec.threads, n = elements(spec.in[0]), attrs = attrs_as<SgdAttrs>(spec.attrs),
        grad = spec.in[0].dtype,
        param = present(spec.out, 2) ? spec.out[2].dtype : DType::f32](const KernelCall& call) {
         const StepState& state = *call.state;

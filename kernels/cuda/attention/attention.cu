@@ -24,7 +24,9 @@ bool rows_are_vectors(const AttentionShape& p, std::initializer_list<const void*
 class AttentionKernel : public Kernel {
  public:
   AttentionKernel(const KernelSpec& spec, const LaunchContext& context)
-      : shape_(attention::shape_of(spec)), site_(spec.attrs.site), context_(context) {}
+      : shape_(attention::shape_of(spec)),
+        site_(attrs_as<AttentionAttrs>(spec.attrs).site),
+        context_(context) {}
 
  protected:
   AttentionArguments arguments(const KernelCall& call) const {

@@ -50,7 +50,7 @@ struct Adam {
 }  // namespace
 
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of([context, n = elements(spec.in[0]), a = spec.attrs, grad = spec.in[0].dtype,
+  return kernel_of([context, n = elements(spec.in[0]), a = attrs_as<AdamAttrs>(spec.attrs), grad = spec.in[0].dtype,
                     param = present(spec.out, 3) ? spec.out[3].dtype
                                                  : DType::f32](const KernelCall& call) {
     with_type(grad, [&](auto g) {

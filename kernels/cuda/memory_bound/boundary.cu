@@ -69,7 +69,7 @@ std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec, const LaunchCont
 
 std::unique_ptr<Kernel> make_round_wire(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.out[0]),
-                    wire = static_cast<DType>(spec.attrs.wire)](const KernelCall& call) {
+                    wire = attrs_as<WireAttrs>(spec.attrs).wire](const KernelCall& call) {
     if (wire == DType::f32) return;
     with_type(wire, [&](auto t) {
       using T = decltype(t);

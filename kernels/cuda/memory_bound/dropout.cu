@@ -63,9 +63,10 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 std::unique_ptr<Kernel> make_dropout(const KernelSpec& spec, const LaunchContext& context,
                                      bool residual) {
-  const int64_t c = columns(spec.out[0]), n = std::max<int64_t>(1, spec.attrs.seq_len) * c;
-  const Dropout fixed{DropoutRule(spec.attrs.dropout),
-                      spec.attrs.site,
+  const auto attrs = attrs_as<DropoutAttrs>(spec.attrs);
+  const int64_t c = columns(spec.out[0]), n = std::max<int64_t>(1, attrs.seq_len) * c;
+  const Dropout fixed{DropoutRule(attrs.dropout),
+                      attrs.site,
                       n > 0 ? elements(spec.out[0]) / n : 0,
                       n,
                       nullptr,

@@ -58,7 +58,7 @@ struct Add {
 
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
-                    kind = spec.attrs.activation](const KernelCall& call) {
+                    kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       constexpr int kN = pack_of(sizeof(T));
@@ -74,7 +74,7 @@ std::unique_ptr<Kernel> make_activation(const KernelSpec& spec, const LaunchCont
 
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
-                    kind = spec.attrs.activation](const KernelCall& call) {
+                    kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       constexpr int kN = pack_of(sizeof(T));

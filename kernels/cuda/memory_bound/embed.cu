@@ -64,7 +64,7 @@ struct PositionGrad {
 
 std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, r = elements(spec.in[0]), c = columns(spec.in[1]),
-                    seq_len = spec.attrs.seq_len,
+                    seq_len = attrs_as<EmbedAttrs>(spec.attrs).seq_len,
                     dtype = spec.out[0].dtype](const KernelCall& call) {
     if (r == 0) return;
     with_type(dtype, [&](auto t) {

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kRowThreads)
 
 std::unique_ptr<Kernel> make_layer_norm(const KernelSpec& spec, const LaunchContext& context) {
   const int64_t r = rows(spec.in[0]), c = columns(spec.in[0]);
-  return kernel_of([context, r, c, shape = RowShape(r, c), eps = spec.attrs.eps,
+  return kernel_of([context, r, c, shape = RowShape(r, c), eps = attrs_as<LayerNormAttrs>(spec.attrs).eps,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     if (r == 0) return;
     with_type(dtype, [&](auto t) {

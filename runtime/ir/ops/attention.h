@@ -6,11 +6,11 @@
 
 namespace dstrain::ops {
 
-inline double attention_flops(const Buffer& y, const OpAttrs& attrs, double products) {
+inline double attention_flops(const Buffer& y, const AttentionAttrs& attrs, double products) {
   return products * static_cast<double>(y.shape.elements()) * static_cast<double>(attrs.seq_len);
 }
 
-inline void check_shapes(const Operands& o, const OpAttrs& attrs, const Buffer& qkv,
+inline void check_shapes(const Operands& o, const AttentionAttrs& attrs, const Buffer& qkv,
                          const Buffer& y, const Buffer& lse) {
   const int64_t r = rows(y), c = columns(y);
   o.expect(attrs.heads > 0 && c % attrs.heads == 0, "channels must divide into heads");
@@ -23,15 +23,18 @@ inline void check_shapes(const Operands& o, const OpAttrs& attrs, const Buffer& 
 inline constexpr OpRule attention{
     .kind = OpKind::attention,
     .name = "attention",
+    .attrs = kAttrs<AttentionAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 2, 2);
-          check_shapes(o, op.attrs, o.in(0), o.out(0), o.out(1));
+          check_shapes(o, attrs_as<AttentionAttrs>(op.attrs), o.in(0), o.out(0), o.out(1));
           o.no_alias();
         },
-    .flops = [](const Program& p,
-                const Instruction& op) { return attention_flops(p.at(op.writes[0]), op.attrs, 2); },
+    .flops =
+        [](const Program& p, const Instruction& op) {
+          return attention_flops(p.at(op.writes[0]), attrs_as<AttentionAttrs>(op.attrs), 2);
+        },
     .backward =
         [](const Instruction& op, Gradients& g) {
           const BufferId qkv = op.reads[0], y = op.writes[0], lse = op.writes[1];
@@ -45,17 +48,20 @@ inline constexpr OpRule attention{
 inline constexpr OpRule attention_grad{
     .kind = OpKind::attention_grad,
     .name = "attention_grad",
+    .attrs = kAttrs<AttentionAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(4, 4, 1, 1);
-          check_shapes(o, op.attrs, o.in(1), o.in(2), o.in(3));
+          check_shapes(o, attrs_as<AttentionAttrs>(op.attrs), o.in(1), o.in(2), o.in(3));
           o.expect(o.in(0), o.in(2).shape.elements(), o.run());
           o.expect(o.out(0), o.in(1).shape.elements(), o.run());
           o.no_alias();
         },
-    .flops = [](const Program& p,
-                const Instruction& op) { return attention_flops(p.at(op.reads[0]), op.attrs, 5); },
+    .flops =
+        [](const Program& p, const Instruction& op) {
+          return attention_flops(p.at(op.reads[0]), attrs_as<AttentionAttrs>(op.attrs), 5);
+        },
 };
 
 inline constexpr std::array kAttentionRules{attention, attention_grad};

@@ -38,6 +38,7 @@ inline constexpr OpRule accumulate{
 inline constexpr OpRule round_wire{
     .kind = OpKind::round_wire,
     .name = "round_wire",
+    .attrs = kAttrs<WireAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

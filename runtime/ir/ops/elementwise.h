@@ -14,21 +14,24 @@ inline void same_run_elements(const Operands& o, size_t inputs) {
 inline constexpr OpRule activation{
     .kind = OpKind::activation,
     .name = "activation",
+    .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
           same_run_elements(o, 1);
-          o.expect(op.attrs.activation != Activation::none, "no activation is named");
+          o.expect(attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none,
+                   "no activation is named");
           o.no_alias();
         },
     .backward =
         [](const Instruction& op, Gradients& g) {
           const BufferId x = op.reads[0], y = op.writes[0], d_y = g.of(y);
           if (!g.needs(x)) return;
-          const BufferId ref = op.attrs.activation == Activation::relu ? y : x;
+          const BufferId ref =
+              attrs_as<ActivationAttrs>(op.attrs).activation == Activation::relu ? y : x;
           const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
-          g.emit(OpKind::activation_grad, {.activation = op.attrs.activation}, {d_y, ref}, {d_x});
+          g.emit(OpKind::activation_grad, op.attrs, {d_y, ref}, {d_x});
           g.contribute(x, d_x);
         },
 };
@@ -36,6 +39,7 @@ inline constexpr OpRule activation{
 inline constexpr OpRule activation_grad{
     .kind = OpKind::activation_grad,
     .name = "activation_grad",
+    .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -48,20 +52,21 @@ inline constexpr OpRule activation_grad{
 inline constexpr OpRule add_dropout{
     .kind = OpKind::add_dropout,
     .name = "add_dropout",
+    .attrs = kAttrs<DropoutAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
           same_run_elements(o, 2);
-          o.expect(op.attrs.seq_len > 0 && rows(o.in(0)) % op.attrs.seq_len == 0,
-                   "rows must divide into samples");
+          const int64_t seq_len = attrs_as<DropoutAttrs>(op.attrs).seq_len;
+          o.expect(seq_len > 0 && rows(o.in(0)) % seq_len == 0, "rows must divide into samples");
           o.no_alias();
         },
     .backward =
         [](const Instruction& op, Gradients& g) {
           const BufferId x = op.reads[0], h = op.reads[1], d_y = g.of(op.writes[0]);
           if (g.needs(h)) {
-            if (op.attrs.dropout > 0) {
+            if (attrs_as<DropoutAttrs>(op.attrs).dropout > 0) {
               const BufferId d_h = g.like(h);
               g.emit(OpKind::dropout_grad, op.attrs, {d_y}, {d_h});
               g.contribute(h, d_h);
@@ -76,6 +81,7 @@ inline constexpr OpRule add_dropout{
 inline constexpr OpRule dropout_grad{
     .kind = OpKind::dropout_grad,
     .name = "dropout_grad",
+    .attrs = kAttrs<DropoutAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

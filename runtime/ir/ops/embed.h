@@ -8,25 +8,25 @@ namespace dstrain::ops {
 inline constexpr OpRule embed{
     .kind = OpKind::embed,
     .name = "embed",
+    .attrs = kAttrs<EmbedAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 3, 1, 1);
           const int64_t r = o.in(0).shape.elements(), c = columns(o.in(1));
+          const int64_t seq_len = attrs_as<EmbedAttrs>(op.attrs).seq_len;
           o.expect(o.in(0), r, DType::i32);
           o.expect(o.in(1), rows(o.in(1)) * c, o.run());
           if (o.has_in(2))
-            o.expect(rows(o.in(2)) >= op.attrs.seq_len && columns(o.in(2)) == c &&
-                         o.in(2).dtype == o.run(),
+            o.expect(rows(o.in(2)) >= seq_len && columns(o.in(2)) == c && o.in(2).dtype == o.run(),
                      "too few positions");
-          o.expect(op.attrs.seq_len > 0 && r % op.attrs.seq_len == 0,
-                   "rows must divide into samples");
+          o.expect(seq_len > 0 && r % seq_len == 0, "rows must divide into samples");
           o.expect(o.out(0), r * c, o.run());
         },
     .backward =
         [](const Instruction& op, Gradients& g) {
           const BufferId d_x = g.of(op.writes[0]);
-          g.emit_weight(OpKind::embed_token_grad, op.attrs, {d_x, op.reads[0]}, {op.reads[1]});
+          g.emit_weight(OpKind::embed_token_grad, {}, {d_x, op.reads[0]}, {op.reads[1]});
           if (op.reads.size() > 2)
             g.emit_weight(OpKind::embed_position_grad, op.attrs, {d_x}, {op.reads[2]});
         },
@@ -48,13 +48,14 @@ inline constexpr OpRule embed_token_grad{
 inline constexpr OpRule embed_position_grad{
     .kind = OpKind::embed_position_grad,
     .name = "embed_position_grad",
+    .attrs = kAttrs<EmbedAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
           const int64_t c = columns(o.out(0));
           o.expect(o.in(0), rows(o.in(0)) * c, o.run());
-          o.expect(o.out(0), op.attrs.seq_len * c, DType::f32);
+          o.expect(o.out(0), attrs_as<EmbedAttrs>(op.attrs).seq_len * c, DType::f32);
         },
 };
 

@@ -8,6 +8,7 @@ namespace dstrain::ops {
 inline constexpr OpRule layer_norm{
     .kind = OpKind::layer_norm,
     .name = "layer_norm",
+    .attrs = kAttrs<LayerNormAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -27,12 +28,10 @@ inline constexpr OpRule layer_norm{
           const BufferId mean = op.writes[1], rstd = op.writes[2], d_y = g.of(op.writes[0]);
           if (g.needs(x)) {  // takes along what has already reached x: the residual stream
             const BufferId d_x = g.like(x);
-            g.emit(OpKind::layer_norm_input_grad, op.attrs, {d_y, x, weight, mean, rstd, g.of(x)},
-                   {d_x});
+            g.emit(OpKind::layer_norm_input_grad, {}, {d_y, x, weight, mean, rstd, g.of(x)}, {d_x});
             g.replace(x, d_x);
           }
-          g.emit_weight(OpKind::layer_norm_weight_grad, op.attrs, {d_y, x, mean, rstd},
-                        {weight, bias});
+          g.emit_weight(OpKind::layer_norm_weight_grad, {}, {d_y, x, mean, rstd}, {weight, bias});
         },
 };
 

@@ -13,10 +13,11 @@ inline double product_flops(const Buffer& a, int64_t n) {
 inline constexpr OpRule linear{
     .kind = OpKind::linear,
     .name = "linear",
+    .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          const bool gelu = op.attrs.activation == Activation::gelu;
+          const bool gelu = attrs_as<ActivationAttrs>(op.attrs).activation == Activation::gelu;
           o.count(2, 4, 1, gelu ? 2 : 1);
           const int64_t r = rows(o.in(0)), k = columns(o.in(0)), n = o.in(1).shape[0];
           o.expect(o.in(0), r * k, o.run());
@@ -36,10 +37,11 @@ inline constexpr OpRule linear{
           const BufferId x = op.reads[0], w = op.reads[1], y = op.writes[0];
           const BufferId bias = op.reads.size() > 2 ? op.reads[2] : kNone;
           BufferId d_y = g.of(y);
-          check(op.attrs.activation != Activation::gelu, "gelu joins products later");
-          if (op.attrs.activation != Activation::none) {
+          const Activation activation = attrs_as<ActivationAttrs>(op.attrs).activation;
+          check(activation != Activation::gelu, "gelu joins products later");
+          if (activation != Activation::none) {
             const BufferId d_pre = g.exclusive(d_y) ? d_y : g.like(y);
-            g.emit(OpKind::activation_grad, {.activation = op.attrs.activation}, {d_y, y}, {d_pre});
+            g.emit(OpKind::activation_grad, op.attrs, {d_y, y}, {d_pre});
             d_y = d_pre;
           }
           if (g.needs(x)) {
@@ -55,10 +57,11 @@ inline constexpr OpRule linear{
 inline constexpr OpRule linear_input_grad{
     .kind = OpKind::linear_input_grad,
     .name = "linear_input_grad",
+    .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          const bool gelu = op.attrs.activation == Activation::gelu;
+          const bool gelu = attrs_as<ActivationAttrs>(op.attrs).activation == Activation::gelu;
           o.count(2, gelu ? 4 : 3, 1, 1);
           const int64_t r = rows(o.in(0)), n = columns(o.in(0)), k = o.in(1).shape[1];
           if (gelu) o.expect(o.in(3), r * k, o.run());
@@ -107,6 +110,7 @@ inline constexpr OpRule sum_rows{
 inline constexpr OpRule pack_weight{
     .kind = OpKind::pack_weight,
     .name = "pack_weight",
+    .attrs = kAttrs<PackAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

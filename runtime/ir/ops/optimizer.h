@@ -21,12 +21,14 @@ inline void check_update(const Program& p, const Instruction& op, size_t slots) 
 inline constexpr OpRule adam{
     .kind = OpKind::adam,
     .name = "adam",
+    .attrs = kAttrs<AdamAttrs>,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 3); },
 };
 
 inline constexpr OpRule sgd{
     .kind = OpKind::sgd,
     .name = "sgd",
+    .attrs = kAttrs<SgdAttrs>,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 

@@ -24,7 +24,8 @@ class Fusion {
     std::vector<Instruction>& list = program_.instructions;
     std::vector<char> gone(list.size());
     for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].attrs.activation != Activation::gelu) continue;
+      const auto* attrs = std::get_if<ActivationAttrs>(&list[i].attrs);
+      if (!attrs || attrs->activation != Activation::gelu) continue;
       if (list[i].op == OpKind::activation) gone[i] = join_forward(i);
       if (list[i].op == OpKind::activation_grad) gone[i] = join_backward(i);
     }
@@ -40,7 +41,8 @@ class Fusion {
   std::optional<size_t> product_before(size_t reader, BufferId id, OpKind op) const {
     for (size_t i = reader; i-- > 0;) {
       if (!uses(at(i), id)) continue;
-      const bool fits = at(i).op == op && at(i).attrs.activation == Activation::none &&
+      const bool fits = at(i).op == op &&
+                        attrs_as<ActivationAttrs>(at(i).attrs).activation == Activation::none &&
                         at(i).writes == std::vector{id} && at(i).when == at(reader).when;
       return fits ? std::optional(i) : std::nullopt;
     }
@@ -69,7 +71,7 @@ class Fusion {
     const std::optional<size_t> product = product_before(i, pre, OpKind::linear);
     if (!product || used_between(y, *product, i)) return false;
     Instruction fused = at(*product);
-    fused.attrs.activation = Activation::gelu;
+    fused.attrs = ActivationAttrs{Activation::gelu};
     fused.writes = {y};
     if (used_between(pre, i, program_.instructions.size())) fused.writes.push_back(pre);
     return replace(*product, std::move(fused));
@@ -85,7 +87,7 @@ class Fusion {
         (used_between(d_x, *product, i) || used_between(d_y, i, program_.instructions.size())))
       return false;
     Instruction fused = at(*product);
-    fused.attrs.activation = Activation::gelu;
+    fused.attrs = ActivationAttrs{Activation::gelu};
     fused.reads.resize(kPreInput + 1, kNone);
     fused.reads[kPreInput] = pre;
     fused.writes = {d_x};

@@ -30,13 +30,10 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
              .dtype = DType::u8,
              .memory = MemoryClass::packed,
              .lifetime = gathered ? Lifetime::micro : Lifetime::step});
-        OpAttrs attrs;
-        attrs.rows = program.at(op.reads[0]).shape[0];
-        attrs.for_input_grad = backward;
         (gathered ? body : at_start)
             .push_back({.op = OpKind::pack_weight,
                         .when = gathered ? op.when : When::step_begin,
-                        .attrs = attrs,
+                        .attrs = PackAttrs{program.at(op.reads[0]).shape[0], backward},
                         .reads = {weight},
                         .writes = {buffer},
                         .group = op.group});

@@ -76,7 +76,7 @@ class UnitReduction {
     const DType held = program_.at(travelling_).dtype;
     const bool alone = place_.ranks == 1;
     if (alone && held == DType::f32) {
-      if (narrow()) in_place(OpKind::round_wire, travelling_);
+      if (narrow()) in_place(OpKind::round_wire, WireAttrs{job_.wire_dtype}, travelling_);
       return std::exchange(list_, {});
     }
     if (held != job_.wire_dtype && (!alone || narrow())) {
@@ -92,7 +92,7 @@ class UnitReduction {
     if (residency_.optimizer)
       add({.op = OpKind::reduce_scatter, .reads = {travelling_}, .writes = {owned(travelling_)}});
     else
-      in_place(OpKind::all_reduce, travelling_);
+      in_place(OpKind::all_reduce, {}, travelling_);
     return std::exchange(list_, {});
   }
 
@@ -122,11 +122,8 @@ class UnitReduction {
     op.group = group_;
     list_.push_back(std::move(op));
   }
-  void in_place(OpKind op, BufferId buffer) {
-    add({.op = op,
-         .attrs = {.wire = static_cast<uint8_t>(job_.wire_dtype)},
-         .reads = {buffer},
-         .writes = {buffer}});
+  void in_place(OpKind op, const OpAttrs& attrs, BufferId buffer) {
+    add({.op = op, .attrs = attrs, .reads = {buffer}, .writes = {buffer}});
   }
 
   Program& program_;

@@ -64,12 +64,16 @@ void optimizer_step(Program& program, const Job& job, Place place, const Unit& u
       return program.view(b, range.begin - held, range.size());
     };
     Instruction op{.op = adam ? OpKind::adam : OpKind::sgd, .when = When::step_end, .group = group};
-    op.attrs.eps = static_cast<float>(o.eps);
-    op.attrs.weight_decay = s.decay ? static_cast<float>(o.weight_decay) : 0.0f;
-    op.attrs.decoupled_decay = o.decoupled_decay;
-    op.attrs.momentum = static_cast<float>(o.momentum);
-    op.attrs.dampening = static_cast<float>(o.dampening);
-    op.attrs.nesterov = o.nesterov;
+    const float weight_decay = s.decay ? static_cast<float>(o.weight_decay) : 0.0f;
+    if (adam)
+      op.attrs = AdamAttrs{.eps = static_cast<float>(o.eps),
+                           .weight_decay = weight_decay,
+                           .decoupled_decay = o.decoupled_decay};
+    else
+      op.attrs = SgdAttrs{.weight_decay = weight_decay,
+                          .momentum = static_cast<float>(o.momentum),
+                          .dampening = static_cast<float>(o.dampening),
+                          .nesterov = o.nesterov};
     op.reads = {part(grads)};
     op.writes = {part(master), part(first)};
     if (adam) op.writes.push_back(part(second));

@@ -8,11 +8,10 @@ namespace {
 TEST_CASE("a spec that describes no attention is refused with its op, dtype or shape") {
   const TensorSpec qkv{{8, 24}, DType::f32};
   KernelSpec spec{.op = OpKind::attention, .attrs = {}, .in = {&qkv, 1}, .out = {}};
-  spec.attrs.heads = 3;
-  spec.attrs.seq_len = 5;
+  spec.attrs = AttentionAttrs{.heads = 3, .seq_len = 5};
   REQUIRE_THROWS_WITH(attention::shape_of(spec),
                       "attention expects qkv (B*T, 3*heads*D), came (8, 24) with heads = 3, T = 5");
-  spec.attrs.seq_len = 8;
+  spec.attrs = AttentionAttrs{.heads = 3, .seq_len = 8};
   spec.op = OpKind::linear;
   REQUIRE_THROWS_WITH(attention::shape_of(spec), "attention kernels do not compute the op linear");
   spec.op = OpKind::attention_grad;

@@ -43,11 +43,9 @@ struct Fixture {
   }
 
   parity::Call call(OpKind op, int threads, const StepState& state) const {
-    parity::Call k{.op = op, .attrs = {}, .threads = threads, .state = &state};
-    k.attrs.heads = c.heads;
-    k.attrs.seq_len = c.seq;
-    k.attrs.dropout = c.dropout;
-    k.attrs.site = c.site;
+    parity::Call k{.op = op, .threads = threads, .state = &state};
+    k.attrs =
+        AttentionAttrs{.dropout = c.dropout, .site = c.site, .heads = c.heads, .seq_len = c.seq};
     k.sample_offset = 3;
     return k;
   }

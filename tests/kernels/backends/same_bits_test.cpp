@@ -34,17 +34,11 @@ struct Problem {
     state.applied_steps = 2;
     call.state = &state;
     call.sample_offset = 3;
-    call.attrs.seq_len = 7;
-    call.attrs.dropout = 0.2f;
-    call.attrs.site = 5;
-    call.attrs.weight_decay = 0.1f;
-    call.attrs.momentum = 0.9f;
-    call.attrs.dampening = 0.1f;
-    call.attrs.activation = Activation::relu;
   }
-  Call with(OpKind op) const {
+  Call with(OpKind op, const OpAttrs& attrs = {}) const {
     Call with_op = call;
     with_op.op = op;
+    with_op.attrs = attrs;
     return with_op;
   }
   Operand rows(DType dtype, uint64_t seed) const {
@@ -58,16 +52,18 @@ struct Problem {
 
 TEST_CASE("element by element ops have the processor's bits") {
   const Problem o;
+  const ActivationAttrs relu{Activation::relu};
+  const DropoutAttrs dropout{.dropout = 0.2f, .site = 5, .seq_len = 7};
   for (DType dtype : kRunTypes) {
     const Operand out{Shape{o.r, o.c}, dtype};
     require_processor_bits(o.with(OpKind::add), {o.rows(dtype, 1), o.rows(dtype, 2)}, {out});
-    require_processor_bits(o.with(OpKind::activation), {o.rows(dtype, 1)}, {out});
-    require_processor_bits(o.with(OpKind::activation_grad), {o.rows(dtype, 1), o.rows(dtype, 2)},
-                           {out});
-    require_processor_bits(o.with(OpKind::add_dropout), {o.rows(dtype, 1), o.rows(dtype, 2)},
-                           {out});
-    require_processor_bits(o.with(OpKind::dropout_grad), {o.rows(dtype, 1)}, {out});
-    require_processor_bits(o.with(OpKind::embed),
+    require_processor_bits(o.with(OpKind::activation, relu), {o.rows(dtype, 1)}, {out});
+    require_processor_bits(o.with(OpKind::activation_grad, relu),
+                           {o.rows(dtype, 1), o.rows(dtype, 2)}, {out});
+    require_processor_bits(o.with(OpKind::add_dropout, dropout),
+                           {o.rows(dtype, 1), o.rows(dtype, 2)}, {out});
+    require_processor_bits(o.with(OpKind::dropout_grad, dropout), {o.rows(dtype, 1)}, {out});
+    require_processor_bits(o.with(OpKind::embed, EmbedAttrs{7}),
                            {o.ids(),
                             {Shape{o.v, o.c}, dtype, normal_values(o.v * o.c, 3)},
                             {Shape{7, o.c}, dtype, normal_values(7 * o.c, 4)}},
@@ -86,6 +82,7 @@ TEST_CASE("gradients of the tables have the processor's bits, written or added")
       call.accumulate = accumulate;
       require_processor_bits(call, {o.rows(dtype, 1), o.ids()}, {table(o.v)});
       call.op = OpKind::embed_position_grad;
+      call.attrs = EmbedAttrs{7};
       require_processor_bits(call, {o.rows(dtype, 1)}, {table(7)});
     }
 }
@@ -99,7 +96,7 @@ TEST_CASE("what moves and sums flat ranges has the processor's bits") {
       call.accumulate = true;
       require_processor_bits(call, {o.flat(from, 1)}, {o.flat(to, 2)});
       call.op = OpKind::round_wire;
-      call.attrs.wire = static_cast<uint8_t>(to);
+      call.attrs = WireAttrs{to};
       Operand in_place = o.flat(DType::f32, 3);
       in_place.same_as = 0;
       require_processor_bits(call, {o.flat(DType::f32, 3)}, {in_place});
@@ -117,13 +114,16 @@ TEST_CASE("updates have the processor's bits") {
       const Operand param = copy == DType::f32 ? absent() : Operand{Shape{o.r * o.c}, copy};
       const Operand master = o.flat(DType::f32, 2), m = o.flat(DType::f32, 3);
       for (bool decoupled : {false, true}) {
-        Call call = o.with(OpKind::adam);
-        call.attrs.decoupled_decay = decoupled;
+        const Call call =
+            o.with(OpKind::adam,
+                   AdamAttrs{.eps = 1e-5f, .weight_decay = 0.1f, .decoupled_decay = decoupled});
         require_processor_bits(call, {o.flat(grad, 1)}, {master, m, o.flat(DType::f32, 4), param});
       }
       for (bool nesterov : {false, true}) {
-        Call call = o.with(OpKind::sgd);
-        call.attrs.nesterov = nesterov;
+        const Call call = o.with(
+            OpKind::sgd,
+            SgdAttrs{
+                .weight_decay = 0.1f, .momentum = 0.9f, .dampening = 0.1f, .nesterov = nesterov});
         require_processor_bits(call, {o.flat(grad, 1)}, {master, m, param});
       }
     }

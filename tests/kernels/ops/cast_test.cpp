@@ -64,7 +64,7 @@ TEST_CASE("round_wire leaves what the wire's dtype can hold") {
     const auto x = telling_values(is_16bit(wire) ? wire : DType::bf16);
     const auto n = static_cast<int64_t>(x.size());
     Call call{OpKind::round_wire};
-    call.attrs.wire = static_cast<uint8_t>(wire);
+    call.attrs = WireAttrs{.wire = wire};
     const std::vector<Operand> in{{Shape{n}, DType::f32, x}};
     const auto y = run_everywhere(call, in, {{Shape{n}, DType::f32, {}, 0}});
     CHECK(y[0].values() == rounded(x, wire));

@@ -43,9 +43,7 @@ TEST_CASE("a dropout that rounds to one keeps one element of 65536, and no numbe
     const Sizes s{4, 1, 32768};
     const auto h = rounded(normal_values(s.samples * s.columns, 2), DType::f32);
     Call call{OpKind::dropout_grad};
-    call.attrs.dropout = p;
-    call.attrs.site = 9;
-    call.attrs.seq_len = s.seq_len;
+    call.attrs = DropoutAttrs{.dropout = p, .site = 9, .seq_len = s.seq_len};
     call.state = &state;
     const Shape shape{s.samples, s.columns};
     const auto d_h = run_everywhere(call, {{shape, DType::f32, h}}, {{shape, DType::f32}});
@@ -65,9 +63,7 @@ TEST_CASE("add_dropout and dropout_grad drop exactly the elements of the scalar 
           const auto x = rounded(normal_values(r * c, 1), dtype);
           const auto h = rounded(normal_values(r * c, 2), dtype);
           Call call{OpKind::add_dropout};
-          call.attrs.dropout = p;
-          call.attrs.site = 9;
-          call.attrs.seq_len = s.seq_len;
+          call.attrs = DropoutAttrs{.dropout = p, .site = 9, .seq_len = s.seq_len};
           call.state = &state;
           call.sample_offset = 7;
           auto expected = dropped(h, s, p, 9, state, 7);
@@ -86,8 +82,7 @@ TEST_CASE("dropout drops its share, and a dropped infinity leaves nothing behind
   const Sizes s{1, 100, 1000};
   const StepState state = state_with(0);
   Call call{OpKind::dropout_grad};
-  call.attrs.dropout = 0.25f;
-  call.attrs.seq_len = s.seq_len;
+  call.attrs = DropoutAttrs{.dropout = 0.25f, .seq_len = s.seq_len};
   call.state = &state;
   const int64_t n = s.seq_len * s.columns;
   const std::vector<double> infinite(static_cast<size_t>(n), HUGE_VAL);
@@ -105,9 +100,7 @@ TEST_CASE("another site, seed or sample drops other elements") {
     StepState state = state_with(sample);
     state.seed = seed;
     Call call{OpKind::dropout_grad};
-    call.attrs.dropout = 0.5f;
-    call.attrs.site = site;
-    call.attrs.seq_len = s.seq_len;
+    call.attrs = DropoutAttrs{.dropout = 0.5f, .site = site, .seq_len = s.seq_len};
     call.state = &state;
     return run_at(call, {{Shape{8, 64}, DType::f32, std::vector<double>(512, 1)}}, {{Shape{8, 64}}},
                   0)[0]

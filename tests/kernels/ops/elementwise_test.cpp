@@ -26,7 +26,7 @@ TEST_CASE("activation computes relu and gelu at every size, dtype, start and thr
       for (Activation kind : {Activation::relu, Activation::gelu}) {
         const auto x = rounded(normal_values(n, 1, 3), dtype);
         Call call{OpKind::activation};
-        call.attrs.activation = kind;
+        call.attrs = ActivationAttrs{.activation = kind};
         const auto y = run_everywhere(call, {{Shape{n}, dtype, x}}, {{Shape{n}, dtype}});
         const auto expected =
             map(x, [&](double v) { return kind == Activation::relu ? std::max(v, 0.0) : gelu(v); });
@@ -41,7 +41,7 @@ TEST_CASE("activation_grad is the slope times d_y, in place too, and agrees with
         const auto d_y = rounded(normal_values(n, 1), dtype);
         const auto ref = rounded(normal_values(n, 2, 2), dtype);
         Call call{OpKind::activation_grad};
-        call.attrs.activation = kind;
+        call.attrs = ActivationAttrs{.activation = kind};
         const std::vector<Operand> in{{Shape{n}, dtype, d_y}, {Shape{n}, dtype, ref}};
         const auto d_x = run_everywhere(call, in, {{Shape{n}, dtype}});
         std::vector<double> expected(d_y);
@@ -66,7 +66,7 @@ TEST_CASE("gelu and its slope keep their relative accuracy in f32 from -8 to 8")
   for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = -8 + static_cast<double>(i) / 1000;
   x = rounded(x, DType::f32);
   Call call{OpKind::activation};
-  call.attrs.activation = Activation::gelu;
+  call.attrs = ActivationAttrs{.activation = Activation::gelu};
   const auto y = run_at(call, {{Shape{n}, DType::f32, x}}, {{Shape{n}, DType::f32}}, 0)[0].values();
   // Far below zero the exponent's own rounding shows: |2 u| reaches 60.
   for (size_t i = 0; i < x.size(); ++i) {
@@ -82,7 +82,7 @@ TEST_CASE("relu and gelu let NaN and infinity through") {
   for (DType dtype : kRunTypes)
     for (Activation kind : {Activation::relu, Activation::gelu}) {
       Call call{OpKind::activation};
-      call.attrs.activation = kind;
+      call.attrs = ActivationAttrs{.activation = kind};
       const auto y =
           run_at(call, {{Shape{3}, dtype, {std::nan(""), inf, 1}}}, {{Shape{3}, dtype}}, 1);
       CHECK(std::isnan(y[0].values()[0]));
@@ -111,7 +111,7 @@ TEST_CASE("an element of an element by element op has the same bits in every sli
     require_slices_agree({OpKind::add}, two, out);
     for (Activation kind : {Activation::relu, Activation::gelu}) {
       Call call{OpKind::activation};
-      call.attrs.activation = kind;
+      call.attrs = ActivationAttrs{.activation = kind};
       require_slices_agree(call, {two[0]}, out);
       call.op = OpKind::activation_grad;
       require_slices_agree(call, two, out);

@@ -17,7 +17,7 @@ TEST_CASE("embed adds the token's row and the position's row") {
         const auto token = rounded(normal_values(s.vocabulary * c, 2), dtype);
         const auto position = rounded(normal_values(s.seq_len * c, 3), dtype);
         Call call{OpKind::embed};
-        call.attrs.seq_len = s.seq_len;
+        call.attrs = EmbedAttrs{.seq_len = s.seq_len};
         const auto x = run_everywhere(
             call,
             {{Shape{r}, DType::i32, ids},
@@ -65,7 +65,7 @@ TEST_CASE("embed_position_grad sums over the samples") {
         const auto before = rounded(normal_values(s.seq_len * c, 3), DType::f32);
         Call call{OpKind::embed_position_grad};
         call.accumulate = accumulate;
-        call.attrs.seq_len = s.seq_len;
+        call.attrs = EmbedAttrs{.seq_len = s.seq_len};
         const auto d_position = run_everywhere(call, {{Shape{r, c}, dtype, d_x}},
                                                {{Shape{s.seq_len, c}, DType::f32, before}});
         std::vector<double> expected = accumulate ? before : std::vector<double>(before.size());

@@ -42,9 +42,7 @@ TEST_CASE("adam does one step of AdamW or of Adam with L2, and writes the rounde
         const StepState s = adam_state(3);
         Call call{OpKind::adam};
         call.state = &s;
-        call.attrs.eps = 1e-8f;
-        call.attrs.weight_decay = 0.1f;
-        call.attrs.decoupled_decay = decoupled;
+        call.attrs = AdamAttrs{.eps = 1e-8f, .weight_decay = 0.1f, .decoupled_decay = decoupled};
         const auto out = run_everywhere(call, {o.in()},
                                         {o.state(o.p), o.state(o.m), o.state(o.v),
                                          copy == DType::f32 ? absent() : Operand{Shape{n}, copy}});
@@ -78,8 +76,7 @@ TEST_CASE("adam keeps betas close to one apart from one") {
   for (int step = 0; step < 300; ++step) {
     Call call{OpKind::adam};
     call.state = &s;
-    call.attrs.eps = 1e-8f;
-    call.attrs.decoupled_decay = true;
+    call.attrs = AdamAttrs{.eps = 1e-8f, .decoupled_decay = true};
     const Operand g{Shape{n}, DType::f32, grad};
     const auto out = run_everywhere(call, {g},
                                     {{Shape{n}, DType::f32, p},
@@ -132,10 +129,10 @@ TEST_CASE("sgd follows torch over three steps, with every combination of its opt
                 rounded(normal_values(97, 10 + static_cast<uint64_t>(step)), DType::f32);
             Call call{OpKind::sgd};
             call.state = &s;
-            call.attrs.weight_decay = static_cast<float>(decay);
-            call.attrs.momentum = static_cast<float>(momentum);
-            call.attrs.dampening = static_cast<float>(dampening);
-            call.attrs.nesterov = nesterov;
+            call.attrs = SgdAttrs{.weight_decay = static_cast<float>(decay),
+                                  .momentum = static_cast<float>(momentum),
+                                  .dampening = static_cast<float>(dampening),
+                                  .nesterov = nesterov};
             const auto out = run_everywhere(
                 call, {{Shape{97}, DType::f32, grad}},
                 {o.state(p), momentum > 0 ? o.state(buffer) : absent(), {Shape{97}, DType::bf16}});
@@ -166,7 +163,7 @@ TEST_CASE("a 16-bit gradient updates as the same values in f32 do") {
       const StepState s = adam_state(2);
       Call call{op};
       call.state = &s;
-      call.attrs.momentum = 0.9f;
+      if (op == OpKind::sgd) call.attrs = SgdAttrs{.momentum = 0.9f};
       std::vector<Operand> states{narrow.state(narrow.p), narrow.state(narrow.m)};
       if (op == OpKind::adam) states.push_back(narrow.state(narrow.v));
       states.push_back({Shape{97}, grad});
@@ -185,11 +182,11 @@ TEST_CASE("an element's update has the same bits in every slice") {
     const Problem o(97, grad);
     Call call{OpKind::adam};
     call.state = &s;
-    call.attrs.weight_decay = 0.1f;
+    call.attrs = AdamAttrs{.weight_decay = 0.1f};
     require_slices_agree(call, {o.in()},
                          {o.state(o.p), o.state(o.m), o.state(o.v), {Shape{97}, copy}});
     call.op = OpKind::sgd;
-    call.attrs.momentum = 0.9f;
+    call.attrs = SgdAttrs{.weight_decay = 0.1f, .momentum = 0.9f};
     require_slices_agree(call, {o.in()}, {o.state(o.p), o.state(o.m), {Shape{97}, copy}});
   }
 }

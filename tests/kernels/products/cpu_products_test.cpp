@@ -58,8 +58,7 @@ TEST_CASE("a packed weight gives the same bits as a plain one") {
         if (bytes == 0) continue;
         Guarded buffer({bytes}, DType::u8);
         parity::Call pack = call_of(OpKind::pack_weight, 2);
-        pack.attrs.rows = s.rows;
-        pack.attrs.for_input_grad = backward;
+        pack.attrs = PackAttrs{.rows = s.rows, .for_input_grad = backward};
         parity::run_kernel(kBodies, pack, {&o.w}, {&buffer});
         parity::run_kernel(kBodies, call_of(op, 2), in, {&plain});
         in.back() = &buffer;

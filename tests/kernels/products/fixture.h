@@ -112,7 +112,7 @@ inline parity::Call call_of(OpKind op, int threads = 1) {
 
 inline parity::Call relu_call(int threads = 1) {
   parity::Call call = call_of(OpKind::linear, threads);
-  call.attrs.activation = Activation::relu;
+  call.attrs = ActivationAttrs{.activation = Activation::relu};
   return call;
 }
 

@@ -26,7 +26,7 @@ double most_error(DType dtype) {
 
 parity::Call gelu_call(OpKind op) {
   parity::Call call = call_of(op);
-  call.attrs.activation = Activation::gelu;
+  call.attrs = ActivationAttrs{.activation = Activation::gelu};
   return call;
 }
 

@@ -51,15 +51,15 @@ std::vector<std::string> results() {
     const Operand run{Shape{r, c}, dtype}, weight{Shape{c}, DType::f32};
     Call call{OpKind::activation};
     call.state = &state;
-    call.attrs.activation = Activation::gelu;
-    call.attrs.dropout = 0.3f;
-    call.attrs.seq_len = 3;
+    call.attrs = ActivationAttrs{Activation::gelu};
     add(call, {x}, {run});
     call.op = OpKind::activation_grad;
     add(call, {x, y}, {run});
     call.op = OpKind::add_dropout;
+    call.attrs = DropoutAttrs{.dropout = 0.3f, .seq_len = 3};
     add(call, {x, y}, {run});
     call.op = OpKind::layer_norm;
+    call.attrs = {};
     add(call, {x, w, w}, {run, f, f});
     call.op = OpKind::layer_norm_input_grad;
     add(call, {y, x, w, statistic, statistic, x}, {run});
