@@ -20,6 +20,7 @@
 #include "runtime/core/text.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/residency.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint.h"
 #include "runtime/storage/output_lock.h"
@@ -141,9 +142,9 @@ void check_overwriting(const Job& job) {
 double least_bytes(const Job& job) {
   // Of every weight there are at least the value and, in 8 bytes with it, its gradient or state.
   const auto value = static_cast<double>(size_of(job.dtype));
-  const double ranks = job.ranks;
-  const double rest = (8 - value) / (job.zero_stage >= 1 ? ranks : 1);
-  return weight_count(job.model) * (job.zero_stage >= 3 ? value / ranks + rest : value + rest);
+  const Residency where = residency_of(job, {.rank = 0, .ranks = job.ranks});
+  const double rest = (8 - value) / (where.optimizer ? job.ranks : 1);
+  return weight_count(job.model) * ((where.parameters ? value / job.ranks : value) + rest);
 }
 
 void settle_device(Job& job, bool run) {

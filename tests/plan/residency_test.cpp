@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "runtime/core/error.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

@@ -37,9 +37,9 @@ inline constexpr OpRule linear{
           const BufferId x = op.reads[0], w = op.reads[1], y = op.writes[0];
           const BufferId bias = op.reads.size() > 2 ? op.reads[2] : kNone;
           BufferId d_y = g.of(y);
-          const Activation activation = attrs_as<ActivationAttrs>(op.attrs).activation;
-          check(activation != Activation::gelu, "gelu joins products later");
-          if (activation != Activation::none) {
+          const Activation epilogue = attrs_as<ActivationAttrs>(op.attrs).activation;
+          check(epilogue != Activation::gelu, "gelu joins products later");
+          if (epilogue != Activation::none) {
             const BufferId d_pre = g.exclusive(d_y) ? d_y : g.like(y);
             g.emit(OpKind::activation_grad, op.attrs, {d_y, y}, {d_pre});
             d_y = d_pre;

@@ -1,0 +1,54 @@
+#include "tests/ir/one_op.h"
+
+using namespace dstrain;
+using Catch::Contains;
+
+TEST_CASE("cast goes between any dtypes of equally many elements") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::cast, .reads = {t.buffer({12})}, .writes = {t.run({3, 4})}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_write(op, 0, t.buffer({12}, DType::f16))) == "");
+  CHECK_THAT(t.refusal(with_write(op, 0, t.run({11}))), Contains("element counts differ"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
+}
+
+TEST_CASE("accumulate sums in f32 or in the run's dtype") {
+  OneOp t(DType::bf16);
+  const Instruction op{
+      .op = OpKind::accumulate, .reads = {t.buffer({12}, DType::f16)}, .writes = {t.buffer({12})}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_write(op, 0, t.run({12}))) == "");
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({12}, DType::f16))), Contains("a sum is f32"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({11}))), Contains("element counts differ"));
+}
+
+TEST_CASE("ops over flat ranges may take neighbouring views of a buffer, but none that overlap") {
+  OneOp t;
+  const BufferId whole = t.buffer({32});
+  Instruction op{.op = OpKind::accumulate,
+                 .reads = {t.program.view(whole, 0, 16)},
+                 .writes = {t.program.view(whole, 16, 16)}};
+  CHECK(t.refusal(op) == "");
+  op.writes[0] = t.program.view(whole, 15, 16);
+  CHECK_THAT(t.refusal(op), Contains("overlaps"));
+}
+
+TEST_CASE("round_wire rounds f32 in place") {
+  OneOp t(DType::bf16);
+  const BufferId x = t.buffer({12}), narrow = t.run({12});
+  const Instruction op{
+      .op = OpKind::round_wire, .attrs = WireAttrs{DType::bf16}, .reads = {x}, .writes = {x}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({12}))), Contains("in place"));
+  CHECK_THAT(t.refusal(with_write(with_read(op, 0, narrow), 0, narrow)), Contains("rounds f32"));
+}
+
+TEST_CASE("sum_squares writes one f64") {
+  OneOp t(DType::f16);
+  const Instruction op{
+      .op = OpKind::sum_squares, .reads = {t.buffer({12})}, .writes = {t.buffer({1}, DType::f64)}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_read(op, 0, t.run({12}))) == "");
+  CHECK_THAT(t.refusal(with_read(op, 0, t.buffer({12}, DType::bf16))), Contains("a sum is f32"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({1}))), Contains("1 elements of f64"));
+}

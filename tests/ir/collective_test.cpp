@@ -1,0 +1,36 @@
+#include "tests/ir/one_op.h"
+
+using namespace dstrain;
+using Catch::Contains;
+
+TEST_CASE("all_reduce works in place") {
+  OneOp t;
+  const BufferId x = t.buffer({12});
+  const Instruction op{.op = OpKind::all_reduce, .reads = {x}, .writes = {x}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({12}))), Contains("in place"));
+}
+
+TEST_CASE("the slices of reduce_scatter and all_gather divide their wholes") {
+  OneOp t(DType::bf16);
+  const BufferId whole = t.run({12}), slice = t.run({4}), odd = t.run({5});
+  const Instruction scatter{.op = OpKind::reduce_scatter, .reads = {whole}, .writes = {slice}};
+  CHECK(t.refusal(scatter) == "");
+  CHECK_THAT(t.refusal(with_write(scatter, 0, odd)), Contains("does not divide the whole"));
+  CHECK_THAT(t.refusal(with_write(scatter, 0, t.buffer({4}))), Contains("does not divide"));
+  const Instruction gather{.op = OpKind::all_gather, .reads = {slice}, .writes = {whole}};
+  CHECK(t.refusal(gather) == "");
+  CHECK(t.refusal(with_read(gather, 0, t.program.view(whole, 4, 4))) ==
+        "");  // a part of its result
+  CHECK_THAT(t.refusal(with_read(gather, 0, odd)), Contains("does not divide the whole"));
+}
+
+TEST_CASE("collectives run beside computation; an all-reduce passes a ring twice") {
+  for (const auto& [op, passes] :
+       {std::pair{OpKind::all_reduce, 2}, {OpKind::reduce_scatter, 1}, {OpKind::all_gather, 1}}) {
+    CHECK(is_collective(op));
+    CHECK_FALSE(has_kernel(op));
+    CHECK(rule_of(op).queue == Queue::comm);
+    CHECK(rule_of(op).ring_passes == passes);
+  }
+}

@@ -1,0 +1,95 @@
+#include "tests/ir/one_op.h"
+
+using namespace dstrain;
+using Catch::Contains;
+
+TEST_CASE("activation keeps shape and dtype, and names its kind") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::activation,
+                       .attrs = kGelu,
+                       .reads = {t.run({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, {})), Contains("no activation is named"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({10, 6}))), Contains("60 elements of bf16"));
+  CHECK_THAT(t.refusal(with_read(op, 0, t.run({10, 5}))), Contains("60 elements of bf16"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
+}
+
+TEST_CASE("relu's slope is taken at y, gelu's at x") {
+  for (const ActivationAttrs& kind : {kRelu, kGelu}) {
+    OneOp t;
+    const Instruction op{.op = OpKind::activation,
+                         .attrs = kind,
+                         .reads = {t.parameter({10, 6})},
+                         .writes = {t.run({10, 6})}};
+    CHECK(t.backward_ops(op) == std::vector<std::string>{"activation_grad"});
+    const bool relu = kind.activation == Activation::relu;
+    CHECK(t.program.instructions[0].reads[1] == (relu ? op.writes[0] : op.reads[0]));
+    CHECK(t.program.instructions[0].attrs == OpAttrs(kind));
+  }
+}
+
+TEST_CASE("activation of what needs no gradient has no backward op") {
+  OneOp t;
+  CHECK(t.backward_ops({.op = OpKind::activation,
+                        .attrs = kRelu,
+                        .reads = {t.run({10, 6})},
+                        .writes = {t.run({10, 6})}})
+            .empty());
+}
+
+TEST_CASE("activation_grad may overwrite d_y and nothing else") {
+  OneOp t;
+  const Instruction op{.op = OpKind::activation_grad,
+                       .attrs = kRelu,
+                       .reads = {t.run({10, 6}), t.run({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_write(op, 0, op.reads[0])) == "");
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[1])), Contains("overlaps input 1"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.run({10, 5}))), Contains("60 elements"));
+}
+
+TEST_CASE("add_dropout works on whole samples") {
+  OneOp t;
+  const Instruction op{.op = OpKind::add_dropout,
+                       .attrs = DropoutAttrs{.dropout = 0.1f, .seq_len = 5},
+                       .reads = {t.run({10, 6}), t.run({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, DropoutAttrs{.seq_len = 3})), Contains("into samples"));
+  CHECK_THAT(t.refusal(with_attrs(op, {})), Contains("into samples"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.run({10, 5}))), Contains("60 elements"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
+}
+
+TEST_CASE("the residual's gradient passes add_dropout as it is; h's is dropped where h was") {
+  OneOp t;
+  const BufferId x = t.parameter({10, 6}), h = t.parameter({10, 6});
+  Instruction op{.op = OpKind::add_dropout,
+                 .attrs = DropoutAttrs{.dropout = 0.1f, .site = 3, .seq_len = 5},
+                 .reads = {x, h},
+                 .writes = {t.run({10, 6})}};
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"dropout_grad"});
+  CHECK(t.program.instructions[0].attrs == op.attrs);  // the same site drops the same elements
+  op.attrs = DropoutAttrs{.seq_len = 5};
+  CHECK(t.backward_ops(op).empty());
+}
+
+TEST_CASE("dropout_grad and add keep shape and dtype") {
+  OneOp t(DType::f16);
+  const BufferId a = t.run({10, 6});
+  const Instruction drop{.op = OpKind::dropout_grad,
+                         .attrs = DropoutAttrs{.dropout = 0.1f, .seq_len = 5},
+                         .reads = {a},
+                         .writes = {t.run({10, 6})}};
+  CHECK(t.refusal(drop) == "");
+  CHECK_THAT(t.refusal(with_write(drop, 0, a)), Contains("overlaps"));
+  CHECK_THAT(t.refusal(with_write(drop, 0, t.buffer({10, 6}))), Contains("60 elements of f16"));
+  const Instruction add{
+      .op = OpKind::add, .reads = {a, t.run({10, 6})}, .writes = {t.run({10, 6})}};
+  CHECK(t.refusal(add) == "");
+  CHECK_THAT(t.refusal(with_read(add, 1, t.buffer({10, 6}))), Contains("60 elements of f16"));
+  CHECK_THAT(t.refusal(with_write(add, 0, a)), Contains("overlaps"));
+}

@@ -1,0 +1,45 @@
+#include "tests/ir/one_op.h"
+
+using namespace dstrain;
+using Catch::Contains;
+
+TEST_CASE("adam updates f32 state of the gradient's size, and a copy in the run's dtype") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::adam,
+                       .attrs = AdamAttrs{.weight_decay = 0.1f},
+                       .reads = {t.buffer({12})},
+                       .writes = {t.buffer({12}), t.buffer({12}), t.buffer({12}), t.run({12})}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_write(op, 3, kNone)) == "");
+  CHECK(t.refusal(with_read(op, 0, t.run({12}))) == "");
+  CHECK_THAT(t.refusal(with_read(op, 0, t.buffer({12}, DType::f16))), Contains("a sum is f32"));
+  for (const size_t state : {0, 1, 2}) {
+    CHECK_THAT(t.refusal(with_write(op, state, t.buffer({11}))), Contains("12 elements of f32"));
+    CHECK_THAT(t.refusal(with_write(op, state, t.run({12}))), Contains("12 elements of f32"));
+  }
+  CHECK_THAT(t.refusal(with_write(op, 3, t.buffer({12}))), Contains("12 elements of bf16"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
+}
+
+TEST_CASE("sgd has a momentum or none") {
+  OneOp t(DType::bf16);
+  Instruction op{.op = OpKind::sgd,
+                 .attrs = SgdAttrs{.momentum = 0.9f},
+                 .reads = {t.buffer({12})},
+                 .writes = {t.buffer({12}), t.buffer({12}), t.run({12})}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_write(op, 1, kNone)) == "");
+  CHECK_THAT(t.refusal(with_write(op, 1, t.buffer({11}))), Contains("12 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(op, 2, t.buffer({12}))), Contains("12 elements of bf16"));
+  op.writes.push_back(t.run({12}));
+  CHECK_THAT(t.refusal(op), Contains("writes 4 operands, expected 1 to 3"));
+}
+
+TEST_CASE("an optimizer takes no attributes of the other one") {
+  OneOp t;
+  const Instruction op{.op = OpKind::adam,
+                       .attrs = SgdAttrs{},
+                       .reads = {t.buffer({12})},
+                       .writes = {t.buffer({12}), t.buffer({12}), t.buffer({12}), kNone}};
+  CHECK_THAT(t.refusal(op), Contains("adam came with the attributes of another op"));
+}

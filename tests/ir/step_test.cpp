@@ -1,0 +1,34 @@
+#include "tests/ir/one_op.h"
+
+using namespace dstrain;
+using Catch::Contains;
+
+TEST_CASE("load_batch writes inputs and i32 targets, which a decoding plan has none of") {
+  OneOp t;
+  const Instruction op{.op = OpKind::load_batch,
+                       .writes = {t.buffer({10}, DType::i32), t.buffer({10}, DType::i32)}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_write(op, 1, kNone)) == "");
+  CHECK_THAT(t.refusal(with_write(op, 1, t.buffer({10}))), Contains("targets are i32"));
+}
+
+TEST_CASE("zero writes one buffer and reads none") {
+  OneOp t;
+  Instruction op{.op = OpKind::zero, .writes = {t.buffer({12})}};
+  CHECK(t.refusal(op) == "");
+  op.reads = {t.buffer({12})};
+  CHECK_THAT(t.refusal(op), Contains("reads 1 operands"));
+}
+
+TEST_CASE("the executor does the beginning and the end of a step itself") {
+  for (const OpKind op :
+       {OpKind::load_batch, OpKind::zero, OpKind::reduce_counts, OpKind::finish_gradients}) {
+    CHECK(rule_of(op).done_by == DoneBy::executor);
+    CHECK(rule_of(op).backward == nullptr);
+    CHECK(rule_of(op).begins_step == (op == OpKind::load_batch || op == OpKind::reduce_counts));
+  }
+  CHECK(rule_of(OpKind::load_batch).queue == Queue::host);
+  CHECK(rule_of(OpKind::zero).queue == Queue::compute);
+  CHECK(rule_of(OpKind::reduce_counts).queue == Queue::comm);
+  CHECK(rule_of(OpKind::finish_gradients).queue == Queue::comm);
+}
