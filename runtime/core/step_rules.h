@@ -71,7 +71,8 @@ DSTRAIN_HOST_DEVICE inline void advance_loss_scale(StepState& state, const LossS
   ++state.scaler_iteration;
 }
 
-// What each rank contributes to the end of a step: square sum of its gradients, its loss, its stop flag.
+// The values that each rank contributes to the end of a step: the square sum of its gradients, its loss, its
+// stop flag.
 inline constexpr int64_t kFinishValues = 3;
 
 // Adds the contributions of all ranks, kFinishValues each, in rank order.

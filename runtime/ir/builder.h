@@ -1,6 +1,6 @@
-// Builder: what a model states its forward pass with. Every call appends one op and returns the
-// buffer it writes; shapes follow from the operands and are checked at once. A model never sees
-// gradients, memory, ranks or devices.
+// Builder: what a model uses to emit its forward pass. Every call appends one op and returns the buffer
+// that the op writes. Shapes follow from the operands and are checked at once. A model knows nothing
+// about gradients, memory, ranks and devices.
 #pragma once
 
 #include <map>
@@ -24,10 +24,11 @@ class Builder {
 
   const ForwardOptions& options() const { return options_; }
 
-  // Starts a layer: parameters declared from here on form one unit, instructions print under
+  // Starts a layer: parameters declared from now on form one unit, and instructions are printed under
   // `name`.
   void unit(const std::string& name);
-  // A parameter of the current unit; a name declared before returns the same one (a tied use).
+  // Returns a parameter of the current unit. A name that was declared before returns the same parameter
+  // (a tied use) and must have the same shape.
   BufferId parameter(const std::string& name, Shape shape, Init init, float scale = 0);
 
   // The inputs of every micro-batch: token ids (B*T) or samples (B, features); targets (rows).
@@ -49,7 +50,8 @@ class Builder {
  private:
   BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
                 std::vector<Buffer> more_outputs = {});
-  // The logits themselves, unless the backward of what made them still reads them.
+  // Returns where the logits' gradient goes: the logits themselves, unless the backward pass of the op
+  // that made them reads them.
   BufferId gradient_place(BufferId logits);
   std::string fresh(std::string_view what);
   std::string stem(BufferId weight) const;  // "param:blocks.0.attn.qkv.weight" -> "qkv"

@@ -72,7 +72,7 @@ BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
                                       .memory = MemoryClass::gradients,
                                       .lifetime = Lifetime::persistent});
     *mode = Accumulate::after_first_micro;
-  } else {  // a tied parameter: its later uses add to the first one's gradient
+  } else {  // a tied parameter: later uses add to the gradient of the first one
     *mode = Accumulate::always;
   }
   return p.gradient;

@@ -1,6 +1,6 @@
-// Gradients: what an op's backward rule writes with. It knows the gradient of every value reached
-// so far and appends backward instructions to the program. What a rule reads is thereby saved from
-// the forward pass: nothing declares it.
+// Gradients: what a backward rule uses to emit instructions. It knows the gradient of every value that
+// the backward pass has reached and appends instructions to the program. A forward value that a rule
+// reads is kept for it; nothing has to declare that.
 #pragma once
 
 #include <unordered_map>
@@ -16,27 +16,26 @@ class Gradients {
 
   const Program& program() const { return program_; }
 
-  // The gradient of `value`, or kNone while nothing has contributed to it.
+  // Returns the gradient of `value`, or kNone if nothing has contributed to it yet.
   BufferId of(BufferId value) const;
-  // Whether a gradient of `value` is wanted: some parameter stands behind it.
+  // Returns whether a gradient of `value` is needed, because it depends on a parameter.
   bool needs(BufferId value) const;
-  // Says that the values written by `op` need gradients iff one of its operands does (forward
-  // order).
+  // Marks what `op` writes as needing gradients if one of its operands does. Call in forward order.
   void mark(const Instruction& op);
 
-  // A new activation-gradient buffer with the shape and dtype of `value`.
+  // Returns a new activation-gradient buffer with the shape and dtype of `value`.
   BufferId like(BufferId value);
-  // `gradient` is a contribution to the gradient of `value`; the second and later ones are added.
+  // Takes `gradient` as a contribution to the gradient of `value`; later contributions are added.
   void contribute(BufferId value, BufferId gradient);
-  // As contribute, where the emitted op has already added of(value) into `gradient`.
+  // Like contribute(), for an op that has already added of(value) to `gradient`.
   void replace(BufferId value, BufferId gradient);
-  // True where `gradient` stands for one value only, so that an op may overwrite it.
+  // Returns whether `gradient` is the gradient of one value only, so that an op may overwrite it.
   bool exclusive(BufferId gradient) const;
 
   // Appends an activation-gradient instruction.
   void emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, std::vector<BufferId> writes);
-  // Appends an instruction that writes (and over micro-batches accumulates) the gradients of
-  // `values`, which are parameters; does nothing where all of them are kNone.
+  // Appends an instruction that writes the gradients of `values`, which are parameters, and adds to
+  // them from the second micro-batch on. Does nothing if all of them are kNone.
   void emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                    std::vector<BufferId> values);
 

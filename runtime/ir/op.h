@@ -1,10 +1,10 @@
-// The op list: every computation a plan may hold, with its attributes. The order of the operands
-// stated here is the contract between the rules (runtime/ir/ops, one file per op: shapes, cost,
-// backward) and the bodies (kernels/*).
+// Every op that a plan may contain, its operands and its attributes. The rules (runtime/ir/ops: shapes,
+// cost, backward pass) and the kernels (kernels/*) both rely on the order of operands given here.
 //
 // Letters: B samples of a micro-batch, T tokens of a sample, R = B*T rows, C channels, H heads,
-// K/N in and out features, V vocabulary. "run" is the run's dtype (f32, bf16 or f16). Operands
-// marked ? may be absent. d_ is a gradient. Accumulators, statistics and weight gradients are f32.
+// K and N input and output features, V vocabulary. "run" is the run's dtype (f32, bf16 or f16). An
+// operand marked ? may be absent. d_x is the gradient of x. Running sums, statistics and weight
+// gradients are f32.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class OpKind : uint8_t {
   embed,          // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
   layer_norm,     // x (R,C), weight (C), bias (C) -> y (R,C), mean f32 (R), rstd f32 (R)
   linear,         // x (R,K), weight (N,K), bias? (N), packed? -> y (R,N) = act(x w^T + bias),
-                  //   with gelu also pre? (R,N): what gelu saw
+                  //   with gelu also pre? (R,N): gelu's input
   activation,     // x (R,N) -> y (R,N)
   attention,      // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
   add_dropout,    // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
@@ -38,15 +38,15 @@ enum class OpKind : uint8_t {
   attention_grad,          // d_y (R,C), qkv, y, lse -> d_qkv (R,3C)
   dropout_grad,            // d_y (R,C) -> d_h (R,C)
   add,                     // a, b -> a + b
-  pack_weight,             // weight (N,K) -> packed u8, as a product prefers it
-  // boundary of a step, over flat ranges of a unit
+  pack_weight,             // weight (N,K) -> packed u8, in a product's layout
+  // at the boundary of a step, over flat ranges of a unit
   cast,         // x -> y in another dtype, rounded to nearest even
   accumulate,   // x (n), any dtype -> y f32 or run (n): y = x or y += x, rounded once
   round_wire,   // in place f32 (n): each element rounded to the wire dtype and back
   sum_squares,  // x f32 or run (n) -> s f64 (1): blocks of 4096, in order
   adam,         // grad f32 or run (n) -> master, m, v f32 (n), param? 16-bit (n); in place
   sgd,          // grad f32 or run (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
-  // work of the executor itself (no kernel)
+  // done by the executor or the communicator (no kernel)
   load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
   zero,              // -> x = 0
   reduce_counts,     // sums the target count over ranks; sets d_loss

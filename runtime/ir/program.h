@@ -1,7 +1,6 @@
-// Program: the words a plan is written in. Buffers are named, typed pieces of memory without an
-// address; instructions are ops over buffers, in an order that is correct when run one by one. A
-// model emits the forward part, passes (runtime/plan) add the rest; nothing here knows ranks or
-// devices.
+// Program: what a plan is made of. Buffers are named, typed pieces of memory without an address.
+// Instructions are ops over buffers, in an order that is correct when they run one by one. A model emits
+// the forward part and passes (runtime/plan) add the rest. Nothing here knows about ranks or devices.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ namespace dstrain {
 using BufferId = int32_t;
 inline constexpr BufferId kNone = -1;  // an absent operand
 
-// The rows of the memory table (contract: `plan --json`).
+// The rows of the memory table of `dstrain plan`.
 enum class MemoryClass : uint8_t {
   parameters,
   gradients,
@@ -32,7 +31,7 @@ inline constexpr int kMemoryClasses = 7;
 std::string_view name_of(MemoryClass memory);
 
 enum class Lifetime : uint8_t {
-  persistent,  // from start to end of the run; found again by name in every plan
+  persistent,  // for the whole run; every plan of the run finds it by name
   step,        // from the first use in a step to the step's end
   micro,       // from first to last use within one micro-batch
 };
@@ -43,17 +42,17 @@ struct Buffer {
   DType dtype = DType::f32;
   MemoryClass memory = MemoryClass::activations;
   Lifetime lifetime = Lifetime::micro;
-  BufferId parent = kNone;  // a view: elements [parent_offset, ...) of the parent
+  BufferId parent = kNone;  // of a view: its elements begin at parent_offset of the parent
   int64_t parent_offset = 0;
   bool per_micro = false;  // one copy for every micro-batch of the step (inputs)
   int parameter = -1;      // index of the parameter whose value this is
-  bool shared = false;     // peers read it: lives in memory registered with the communicator
+  bool shared = false;     // peers read it, so it is in memory registered with the communicator
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
 };
 
-// When an instruction of the list is issued. A step is: step_begin; then for every micro-batch, in
-// list order, every_micro and (in the last one) last_micro; then step_end.
+// When an instruction is issued. A step issues step_begin; then, for every micro-batch, every_micro and
+// (in the last one) last_micro in list order; then step_end.
 enum class When : uint8_t { step_begin, every_micro, last_micro, step_end };
 
 enum class Accumulate : uint8_t { never, after_first_micro, always };
@@ -65,7 +64,7 @@ struct Instruction {
   OpAttrs attrs{};
   std::vector<BufferId> reads{};   // in the order of op.h
   std::vector<BufferId> writes{};  // updated in place where op.h says so
-  int32_t group = 0;               // index into Program::groups: the layer it prints under
+  int32_t group = 0;               // index into Program::groups: the layer it is printed under
 };
 
 enum class Init : uint8_t { zeros, ones, normal, uniform };
@@ -81,7 +80,7 @@ struct Parameter {
   BufferId gradient = kNone;  // f32; set by the backward pass
 };
 
-// A layer's parameters as one flat range: what is reduced, sharded, gathered and updated together.
+// The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole.
 struct Unit {
   std::string name{};
   std::vector<int> parameters{};
@@ -103,10 +102,11 @@ struct Program {
   BufferId add_buffer(Buffer buffer);
   const Buffer& at(BufferId id) const { return buffers[static_cast<size_t>(id)]; }
   Buffer& at(BufferId id) { return buffers[static_cast<size_t>(id)]; }
-  int32_t add_group(const std::string& name);    // index of a new or the newest equal group
-  BufferId find(const std::string& name) const;  // kNone where no buffer has the name
-  BufferId root(BufferId id) const;              // the buffer whose memory a view lies in
-  // Elements [begin, begin + count) of `whole` as a flat buffer; `whole` itself where that is all.
+  // Returns the index of a group with this name: the newest group, or a new one.
+  int32_t add_group(const std::string& name);
+  BufferId find(const std::string& name) const;  // kNone if no buffer has the name
+  BufferId root(BufferId id) const;              // the buffer that a view is a part of
+  // Returns elements [begin, begin + count) of `whole` as a flat buffer; `whole` itself if that is all of it.
   BufferId view(BufferId whole, int64_t begin, int64_t count);
 
  private:

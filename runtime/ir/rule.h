@@ -1,6 +1,6 @@
-// OpRule: all that the plan and the executor know of an op, in one place per op (runtime/ir/ops): who
-// does it and on which queue, the shapes and dtypes it accepts, its cost, and which ops give its
-// gradients. Kernels live in kernels/.
+// OpRule: everything the plan and the executor know about an op: who does it, on which queue, the shapes
+// and dtypes it accepts, its cost, and the ops that compute its gradients. A new op is a line in op.h and a
+// rule in runtime/ir/ops; its kernels are in kernels/.
 #pragma once
 
 #include "runtime/ir/gradients.h"
@@ -10,7 +10,7 @@ namespace dstrain {
 
 struct Cost {
   double flops = 0;
-  double bytes = 0;  // memory traffic where every operand moves once
+  double bytes = 0;  // memory traffic if every operand moves once
 };
 
 // The queue that an instruction is printed and traced under.
@@ -32,16 +32,16 @@ struct OpRule {
   std::string_view name;
   Queue queue = Queue::compute;
   DoneBy done_by = DoneBy::kernel;
-  // Done by the host before the rest of the step, which a device may replay as a graph.
+  // The host does it before the rest of the step, which a device may replay as a graph.
   bool begins_step = false;
   size_t attrs = 0;  // which alternative of OpAttrs the op reads: kAttrs<LayerNormAttrs>; 0: none
-  // Of a collective: how often a ring would pass its whole payload on; an all-reduce is a
-  // reduce-scatter and an all-gather.
+  // For a collective: how many times a ring would send the whole payload. An all-reduce is a
+  // reduce-scatter and an all-gather, so 2.
   int ring_passes = 0;
-  // Throws InternalError naming the instruction where shapes, dtypes or aliasing are not the op's;
-  // null: any operands will do.
+  // Throws InternalError naming the instruction if shapes, dtypes or aliasing are not legal for the
+  // op. Null: any operands are legal.
   void (*check)(const Program& program, const Instruction& op) = nullptr;
-  // FLOPs only; bytes are the sum of the operands.
+  // Returns the FLOPs; null: none that count.
   double (*flops)(const Program& program, const Instruction& op) = nullptr;
   // Emits the ops that compute the gradients of what `op` reads; null: not differentiable.
   void (*backward)(const Instruction& op, Gradients& g) = nullptr;
@@ -54,7 +54,7 @@ inline bool has_kernel(OpKind op) {
 inline bool is_collective(OpKind op) {
   return rule_of(op).done_by == DoneBy::collective;
 }
-// Throws InternalError naming the instruction where its attributes or its operands are not its op's.
+// Throws InternalError naming the instruction if its attributes or operands are not legal for its op.
 void check_op(const Program& program, const Instruction& op);
 Cost cost_of(const Program& program, const Instruction& op);
 

@@ -19,7 +19,7 @@ int64_t align(int64_t n) {
   return (n + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
 }
 
-// A life in positions of the instruction list, both ends included.
+// A lifetime in positions of the instruction list, both ends included.
 struct Item {
   int64_t bytes = 0;
   int begin = INT_MAX, end = -1;
@@ -29,7 +29,7 @@ struct Item {
   bool meets(const Item& other) const { return begin <= other.end && other.begin <= end; }
 };
 
-// Offsets for `items` above `base`; returns the end of the highest one.
+// Gives `items` offsets from `base` on. Returns the end of the highest item.
 int64_t pack_items(std::vector<Item*> items, int64_t base) {
   std::stable_sort(items.begin(), items.end(),
                    [](const Item* a, const Item* b) { return a->bytes > b->bytes; });
@@ -50,7 +50,7 @@ int64_t pack_items(std::vector<Item*> items, int64_t base) {
   return top;
 }
 
-// The lives of one plan's transient buffers and workspaces.
+// The lifetimes of a plan's transient buffers and workspaces.
 class Lives {
  public:
   Lives(Plan& plan, const KernelLibrary& library) : plan_(plan) {
@@ -73,7 +73,7 @@ class Lives {
       const Buffer& buffer = p.buffers[b];
       item.memory = buffer.memory;
       item.bytes = align(buffer.bytes()) * (buffer.per_micro ? plan.micro_batches : 1);
-      // What outlives a micro-batch is live in the whole body, because the body runs again.
+      // A buffer that outlives a micro-batch is live in the whole body, because the body is repeated.
       if (buffer.lifetime == Lifetime::step && item.begin <= body_end && item.end >= body_begin) {
         item.begin = std::min(item.begin, body_begin);
         item.end = std::max(item.end, body_end);
@@ -137,8 +137,8 @@ void add_peak(const std::vector<Item*>& items, int64_t base, int64_t top, ClassB
   const auto highest = std::find_if(items.begin(), items.end(),
                                     [&](const Item* i) { return i->offset + i->bytes == top; });
   check(highest != items.end(), "no buffer reaches the top of its region");
-  // What begins and ends at each position of the highest buffer's life, and of it the position with the
-  // most live bytes.
+  // The bytes that begin and end at each position of the highest buffer's lifetime; the peak is the position
+  // with the most live bytes.
   const int first = (*highest)->begin, last = (*highest)->end;
   std::vector<ClassBytes> change(static_cast<size_t>(last - first) + 2);
   for (const Item* i : items) {
@@ -159,7 +159,7 @@ void add_peak(const std::vector<Item*>& items, int64_t base, int64_t top, ClassB
     }
   }
   for (size_t c = 0; c < best_classes.size(); ++c) at_peak[c] += best_classes[c];
-  // Holes between live buffers, which nothing else could use at that moment.
+  // Holes between live buffers count as workspace.
   at_peak[static_cast<size_t>(MemoryClass::workspace)] += top - base - best;
 }
 
@@ -188,7 +188,7 @@ MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& l
     }
   }
 
-  // Transient memory of a region is that of the plan that needs most.
+  // The transient memory of a region is as large as the plan that needs most.
   std::vector<Lives> lives;
   for (Plan* plan : plans) lives.emplace_back(*plan, library);
   for (const bool shared : {false, true}) {

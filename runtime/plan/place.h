@@ -1,6 +1,6 @@
-// Placement: every buffer gets an address at start-up. Persistent buffers lie one after another;
-// the others share a region wherever their lives do not overlap, largest first, at the lowest
-// offset that is free for their whole life.
+// Placement: gives every buffer an address before the first step. Persistent buffers follow one another.
+// The others share memory where their lifetimes do not overlap: the largest buffer is placed first, each at
+// the lowest offset that is free for its whole lifetime.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace dstrain {
 
-// Gives every buffer of `plans` an address; the first plan's persistent buffers come first and are
-// found by name.
+// Gives every buffer of `plans` an address. A persistent buffer has the same address in every plan that
+// has a buffer of its name.
 MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& library);
 
 }  // namespace dstrain

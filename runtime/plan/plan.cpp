@@ -14,7 +14,7 @@
 namespace dstrain {
 namespace {
 
-// Expands the list into the order of a step (Instruction::when).
+// Returns the order of a step: the list expanded as Instruction::when says.
 std::vector<Issue> expand(const Program& program, int64_t micro_batches) {
   std::vector<Issue> order;
   const auto count = static_cast<int32_t>(program.instructions.size());
@@ -115,7 +115,7 @@ int32_t count_collectives(const Plan& plan) {
 }
 
 int64_t wire_bytes(const Plan& plan) {
-  constexpr int64_t kSmallest = 1024;  // the contract does not count smaller messages
+  constexpr int64_t kSmallest = 1024;  // bytes; smaller messages do not count (docs/formats.md)
   const int64_t n = plan.place.ranks;
   int64_t total = 0;
   for (const Issue& issue : plan.order) {

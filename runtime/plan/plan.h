@@ -1,5 +1,6 @@
-// Plan: a program with an order and an address for every buffer. Plans of one run (train, validate)
-// share the persistent memory; their transient memory is the largest of them.
+// Plan: a program, the order in which its instructions are issued, and an address for every buffer. The plans
+// of a run (train, validate) share persistent memory, and one transient region that is as large as the
+// largest plan needs.
 #pragma once
 
 #include <array>
@@ -20,19 +21,19 @@ struct Issue {
   int32_t micro;
 };
 
-// The arenas of a rank. `registered` memory is what peers read directly.
+// The memory regions of a rank. Peers read `registered` memory directly.
 enum class Region : uint8_t { persistent, registered, transient };
 inline constexpr int kRegions = 3;
 
 struct Address {
   Region region = Region::transient;
   int64_t offset = 0;        // bytes from the region's start
-  int64_t micro_stride = 0;  // bytes between the copies of a per-micro-batch buffer, else 0
+  int64_t micro_stride = 0;  // bytes between the copies of a per_micro buffer, else 0
 };
 
 using ClassBytes = std::array<int64_t, kMemoryClasses>;
 
-// Memory of a rank as placed: what is reserved, and who holds it at the moment of the peak.
+// The memory of a rank: the bytes reserved, and the classes that use them when most is in use.
 struct MemoryTable {
   std::array<int64_t, kRegions> region_bytes{};
   ClassBytes at_peak{};  // adds up to total()
@@ -45,18 +46,19 @@ struct Plan {
   std::vector<Address> address;    // of every buffer, views included
   std::vector<Address> workspace;  // of every instruction
   std::vector<int64_t> workspace_bytes;
-  // Of every issue: how many collectives, counted from the step's start, must be complete before it.
+  // For every issue: how many collectives of the step must be complete before it starts.
   std::vector<int32_t> waits;
   int64_t micro_batches = 1;  // of a step
   Place place;
   int threads = 1;
-  int64_t max_live_elements = INT64_MAX;  // of gathered parameters, one unit at least
+  int64_t max_live_elements =
+      INT64_MAX;  // limit on gathered parameters; one unit is always allowed
 };
 
-// Everything one rank runs.
+// The plans that one rank runs.
 struct RankPlan {
   Plan train;
-  Plan validate;  // empty where the job never validates
+  Plan validate;  // empty if the job never validates
   MemoryTable memory;
 };
 
@@ -67,14 +69,14 @@ struct PlanInputs {
   int threads = 1;                               // OpenMP threads of a rank
 };
 
-// Builds, places and verifies the plans of `place.rank`. Pure.
+// Builds, places and verifies the plans of rank `place.rank`. Pure.
 RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs);
-// The plan of one forward pass over a single sample of `seq_len` tokens that ends with the logits.
+// Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits.
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
 
-// How many collectives a step of the plan starts.
+// Returns how many collectives a step starts.
 int32_t count_collectives(const Plan& plan);
-// Ring-equivalent payload of a step, by the contract's formula.
+// Returns the bytes that a rank sends in a step if every collective runs on a ring (docs/formats.md).
 int64_t wire_bytes(const Plan& plan);
 
 }  // namespace dstrain

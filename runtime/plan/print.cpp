@@ -12,7 +12,7 @@
 namespace dstrain {
 namespace {
 
-// Views and repeated prefixes are noise in a table: "param:blocks.0.ln1.weight" reads as "ln1.weight".
+// Returns a name without the prefixes that the table repeats: "ln1.weight" for "param:blocks.0.ln1.weight".
 std::string short_name(const Program& program, BufferId id, const std::string& group) {
   if (id == kNone) return {};
   std::string name = program.at(id).name;
@@ -43,7 +43,7 @@ std::string_view when_text(When when) {
   return texts[static_cast<int>(when)];
 }
 
-// Which sharded parameters stay gathered for how long; empty where none are sharded.
+// Returns how long sharded parameters stay gathered; empty if none are sharded.
 std::string gathers_text(const Plan& plan) {
   const Program& p = plan.program;
   int64_t kept = 0, kept_elements = 0, gathers = 0, elements = 0;

@@ -1,4 +1,4 @@
-// What `dstrain plan` prints: a plan and its memory, as text for people and as JSON for programs.
+// The output of `dstrain plan`: a plan and its memory, as text and as JSON.
 #pragma once
 
 #include <string>
@@ -7,14 +7,15 @@
 
 namespace dstrain {
 
-// A header line, the memory table by class, and one line per instruction of the step with queue, group,
-// operands, bytes and GFLOP; instructions repeated for every micro-batch stand once.
+// Returns a header line, the memory table by class, and a line for each instruction with queue, group,
+// operands, bytes and GFLOP. An instruction that every micro-batch repeats has one line.
 std::string plan_to_text(const RankPlan& rank, const std::string& title);
 
-// The memory table by class, in bytes, with its total.
+// Returns the memory table by class, in bytes, with its total.
 std::string memory_text(const MemoryTable& memory);
 
-// The contract's object; every instruction of the step in order, micro-batches unrolled.
+// Returns the object of `dstrain plan --json` (docs/formats.md): every instruction of the step in order,
+// micro-batches unrolled.
 std::string plan_to_json(const RankPlan& rank);
 
 }  // namespace dstrain

@@ -17,7 +17,7 @@ Range owned_slice(const Unit& unit, Place place) {
   return {place.rank * slice, (place.rank + 1) * slice};
 }
 
-int64_t most_on_the_way(const Program& program) {
+int64_t most_in_flight(const Program& program) {
   constexpr int64_t kShare = 6;
   int64_t elements = 0;
   for (const Unit& unit : program.units) elements += unit.elements;

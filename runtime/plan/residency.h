@@ -1,5 +1,7 @@
-// Where model state lives over the data-parallel group: one row of a table. ZeRO's stages and FSDP's
-// sharding strategies are rows of it, and nothing else in the program asks for a stage.
+// Where model state is held in the data-parallel group: replicated or sharded, for each class of state.
+// ZeRO's stages and FSDP's sharding strategies are rows of the table below. Passes and memory estimates ask
+// a Residency, never for a stage. Only the configuration, messages about it, and `fit`, which proposes a
+// higher stage, know stages.
 //
 //   stage  FSDP           optimizer   gradients   parameters
 //   0      NO_SHARD       replicated  replicated  replicated
@@ -13,21 +15,21 @@
 
 namespace dstrain {
 
-// Which rank of how many a program is made for.
+// The rank that a program is made for, and the number of ranks.
 struct Place {
   int rank = 0;
   int ranks = 1;
 };
 
 struct Residency {
-  bool optimizer = false;         // sharded: master weights and moments of the owned slices only
-  bool gradients = false;         // sharded: sums of the owned slices only
+  bool optimizer = false;         // sharded: master weights and moments of the owned slice only
+  bool gradients = false;         // sharded: sums of the owned slice only
   bool parameters = false;        // sharded: gathered where they are used
-  DType grad_dtype = DType::f32;  // what gradients are summed and held in
+  DType grad_dtype = DType::f32;  // of the gradients as they are summed and held
 };
 
-// The row of the job's stage. One rank owns everything, so nothing is sharded over it; gradients that
-// ranks add once per step (reduce: boundary) are whole until then, whatever the stage.
+// Returns the row of the job's stage. A single rank owns everything, so nothing is sharded. Gradients that
+// ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage.
 Residency residency_of(const Job& job, Place place);
 
 // Elements [begin, end) of a unit.
@@ -36,15 +38,15 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// The slice of `unit` that the rank owns, in every stage: the rank-th of equal parts.
+// Returns the slice of `unit` that the rank owns, at every stage: the rank-th of equal parts.
 Range owned_slice(const Unit& unit, Place place);
 
-// Of the model's elements, how many may travel beside computation at a time, whatever larger limit the
-// configuration sets: what is on its way has buffers, and those must not eat what sharding saves. A unit
-// that is larger is awaited where it is sent.
-int64_t most_on_the_way(const Program& program);
+// Returns how many elements may be in communication beside computation at a time, whatever larger limit the
+// configuration sets: their buffers must not take the memory that sharding saves. A larger unit is awaited
+// where it is sent.
+int64_t most_in_flight(const Program& program);
 
-// Which elements of `unit` the flat unit buffer `buffer` holds: all of them or the owned slice.
+// Returns which elements of `unit` the flat buffer `buffer` holds: all of them or the owned slice.
 Range range_of(const Buffer& buffer, const Unit& unit, Place place);
 
 }  // namespace dstrain

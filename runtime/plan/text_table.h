@@ -1,4 +1,4 @@
-// A table as text, each column as wide as its longest cell. Stands on nothing.
+// A table as text, each column as wide as its longest cell.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace dstrain {
 
-// Returns a line per row; two blanks between columns, the last `numbers` of them ragged on the left. All
-// rows have the same number of cells.
+// Returns a line for each row, with two blanks between columns; the last `numbers` columns are aligned to the
+// right. All rows must have the same number of cells.
 std::string text_table(const std::vector<std::vector<std::string>>& rows, size_t numbers);
 
 }  // namespace dstrain

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kNobody = -1;
 
-// Which buffer last wrote each byte of a region.
+// The buffer that last wrote each byte of a region.
 class ByteOwners {
  public:
   void claim(int64_t begin, int64_t end, int64_t owner) {
@@ -26,7 +26,7 @@ class ByteOwners {
     spans_.erase(first, spans_.lower_bound(end));
     spans_[begin] = {end, owner};
   }
-  // True where all of [begin, end) belongs to `owner`.
+  // Returns whether all of [begin, end) belongs to `owner`.
   bool owned(int64_t begin, int64_t end, int64_t owner) const {
     auto it = spans_.upper_bound(begin);
     if (it == spans_.begin()) return begin >= end;
@@ -41,7 +41,7 @@ class ByteOwners {
     return true;
   }
 
-  // Takes the bytes of every owner for which `ends` holds away from it.
+  // Takes the bytes away from every owner for which `ends` is true.
   template <class Ends>
   void release(const Ends& ends) {
     for (auto& [begin, span] : spans_)
@@ -95,7 +95,7 @@ class Replay {
     bool written;
     bool operator==(const UnderWay&) const = default;
   };
-  // What is where at the beginning of a micro-batch.
+  // The state of the replay at the beginning of a micro-batch.
   struct Moment {
     size_t first = 0;  // issue
     int32_t started = 0;
@@ -107,8 +107,8 @@ class Replay {
     return program_.instructions[static_cast<size_t>(issue.instruction)];
   }
 
-  // Values and optimizer state are there before the first step, and so are the zeros between gradients;
-  // gradients themselves are the last step's and must be written anew.
+  // Before the first step there are values, optimizer state and the zeros between gradients. The gradients
+  // themselves are those of the previous step and must be written again.
   void claim_initial() {
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const Buffer& b = program_.buffers[i];
@@ -133,7 +133,7 @@ class Replay {
            plan_.order[i - 1].micro != issue.micro;
   }
 
-  // What lives for one micro-batch must be written in the next one again.
+  // A buffer that lives for one micro-batch must be written again in the next one.
   void end_lives() {
     for (ByteOwners& owners : regions_)
       owners.release([&](int64_t owner) {
@@ -142,8 +142,8 @@ class Replay {
       });
   }
 
-  // Where the micro-batch before issue `begin` left everything as it had found it, each one that follows
-  // and is issued and awaited alike does so too: returns the first issue behind those.
+  // Skips repetitions. If the micro-batch before issue `begin` left the state as it found it, every
+  // following micro-batch with the same issues and waits does so too. Returns the first issue after those.
   size_t pass_repetitions(size_t begin) {
     Moment now{begin, started_, regions_, under_way_};
     for (UnderWay& u : now.under_way) u.number -= started_;
@@ -163,8 +163,8 @@ class Replay {
     return next;
   }
 
-  // Whether the issues from `begin` on are those of the micro-batch `before`, with the same waits, and
-  // find the copies that belong to theirs.
+  // Returns whether the issues from `begin` on are those of the micro-batch `before` with the same waits,
+  // and their per_micro operands have been written.
   bool repeats(const Moment& before, size_t begin, size_t length) const {
     if (begin + length >= plan_.order.size()) return false;
     const int32_t micro = plan_.order[begin].micro;
@@ -210,8 +210,8 @@ class Replay {
                       program_.at(id).name));
   }
 
-  // Nobody touches what a collective under way is writing, nor changes what it, and through it a
-  // peer, is reading.
+  // Checks that an instruction neither touches what a running collective writes nor writes what the
+  // collective, and so perhaps a peer, reads.
   void beside_collectives(const Issue& issue, int32_t complete) {
     const auto index = static_cast<size_t>(issue.instruction);
     const Instruction& op = program_.instructions[index];
@@ -265,7 +265,7 @@ class Replay {
     for (size_t i = 0; i < op.writes.size(); ++i) {
       const BufferId id = op.writes[i];
       if (id == kNone) continue;
-      // Cross-entropy adds to the loss, never to its gradient.
+      // Cross-entropy adds to the loss and overwrites the gradient.
       const bool target = op.op != OpKind::cross_entropy || i == 0;
       const bool adds = op.accumulate == Accumulate::always ||
                         (op.accumulate == Accumulate::after_first_micro && issue.micro > 0);
@@ -274,7 +274,7 @@ class Replay {
           all_micros && program_.at(id).per_micro ? static_cast<int>(plan_.micro_batches) : 1;
       for (int m = 0; m < copies; ++m) claim(id, copies > 1 ? m : issue.micro);
     }
-    for (BufferId id : op.reads)  // neither workspace nor outputs may have hit an operand
+    for (BufferId id : op.reads)  // neither workspace nor outputs may overlap an operand
       if (id != kNone && !all_micros &&
           std::find(op.writes.begin(), op.writes.end(), id) == op.writes.end())
         require(id, issue.micro, where);

@@ -1,13 +1,13 @@
-// verify: an independent proof of a placed plan. It replays the step on a map of memory, from the
-// order and the addresses alone, and so shares no reasoning with the passes that made them.
+// verify: an independent proof that a placed plan is correct. It replays a step on a map of memory, using
+// only the order and the addresses, so it shares no reasoning with the passes that made them.
 #pragma once
 
 #include "runtime/plan/plan.h"
 
 namespace dstrain {
 
-// Proves a placed plan: operands legal for their op, nothing read before it is written, no bytes reused
-// while somebody still needs them, peers and collectives under way included. Throws InternalError
+// Proves that operands are legal for their ops, that nothing is read before it is written, and that no byte
+// is reused while an instruction, a running collective or a peer still needs it. Throws InternalError
 // naming the instruction.
 void verify(const Plan& plan);
 

@@ -8,12 +8,12 @@
 namespace dstrain {
 namespace {
 
-struct Stay {
+struct Stay {         // how long parameters stay gathered
   size_t begin, end;  // positions in the order: the gather, the last use
   BufferId buffer;
 };
 
-// Every stay of gathered parameters, by their gathers, the last one first.
+// Returns every stay, ordered by the gathers, the last one first.
 std::vector<Stay> find_stays(const Plan& plan) {
   const Program& program = plan.program;
   std::vector<Stay> stays;

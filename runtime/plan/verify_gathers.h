@@ -1,12 +1,12 @@
-// The part of verify() that knows gathers.
+// The part of verify() about gathered parameters.
 #pragma once
 
 #include "runtime/plan/plan.h"
 
 namespace dstrain {
 
-// Proves that no gather is for nothing, and that no more parameters are gathered at a time than the
-// plan's limit says. Throws InternalError.
+// Proves that every gather is used, and that no more parameters are gathered at a time than the plan's limit
+// allows. Throws InternalError.
 void verify_gathers(const Plan& plan);
 
 }  // namespace dstrain

@@ -29,7 +29,7 @@ class Touched {
       add({a.region, a.offset, a.offset + plan.workspace_bytes[index]}, writes_);
     }
   }
-  // Whether one of the two changes what the other touches.
+  // Returns whether one of the two writes what the other reads or writes.
   bool conflicts(const Touched& other) const {
     bool near = false;
     for (size_t r = 0; r < bounds_.size(); ++r)
@@ -63,7 +63,7 @@ class Touched {
     });
   }
   std::vector<Span> reads_, writes_;
-  std::array<Bounds, kRegions> bounds_;  // of all of them, by region: most pairs are far apart
+  std::array<Bounds, kRegions> bounds_;  // of all spans, by region: rules out most pairs
 };
 
 }  // namespace

@@ -1,13 +1,13 @@
-// The edges between computation and communication. Collectives of a rank complete in the order they
-// are started, so all that an instruction can wait for is a number: how many of the step's collectives
-// must be complete. It follows from the addresses alone.
+// Order between computation and communication. The collectives of a rank complete in the order in which they
+// start, so an instruction waits for a number: how many collectives of the step must be complete. The number
+// follows from the addresses alone.
 #pragma once
 
 #include "runtime/plan/plan.h"
 
 namespace dstrain {
 
-// Computes `waits` of a placed plan. Without `overlap` a collective is awaited where it is started.
+// Computes `waits` of a placed plan. Without `overlap` the next instruction waits for every collective.
 void order_communication(Plan& plan, bool overlap);
 
 }  // namespace dstrain

@@ -1,5 +1,5 @@
-// Causal self-attention over qkv (R,3C) in one op, so that no T x T matrix is ever a buffer. FLOPs
-// count the causal half, as Dao et al. do: 2 products of T*T*D/2 per head forward, 5 backward.
+// Causal self-attention over qkv (R,3C) as one op, so that no T x T matrix becomes a buffer. FLOPs count
+// the causal half, as Dao et al. do: 2 products of T*T*D/2 per head in the forward pass, 5 in the backward.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"

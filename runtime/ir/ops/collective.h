@@ -5,7 +5,8 @@
 
 namespace dstrain::ops {
 
-// A collective between a whole and a slice of it; operand 0 is read, operand 1 written.
+// Checks a collective between a whole buffer and a slice of it. `whole`: 0 if the whole is read, 1 if it is
+// written.
 inline void check_slice(const Program& p, const Instruction& op, int whole) {
   const Operands o(p, op);
   o.count(1, 1, 1, 1);

@@ -1,6 +1,6 @@
-// Softmax cross-entropy over the vocabulary, fused with its gradient: d_logits overwrites the
-// logits, already divided by the targets of the global batch and multiplied by the loss scale. This
-// is the only division a gradient ever sees.
+// Softmax cross-entropy over the vocabulary, fused with its gradient: d_logits overwrites the logits. It is
+// divided by the number of targets of the global batch and multiplied by the loss scale here, and nowhere
+// else.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"

@@ -1,4 +1,4 @@
-// Ops that work element by element on activations: activation, residual + dropout, add.
+// Ops on activations, element by element: activation functions, residual plus dropout, addition.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"

@@ -26,7 +26,7 @@ inline constexpr OpRule layer_norm{
         [](const Instruction& op, Gradients& g) {
           const BufferId x = op.reads[0], weight = op.reads[1], bias = op.reads[2];
           const BufferId mean = op.writes[1], rstd = op.writes[2], d_y = g.of(op.writes[0]);
-          if (g.needs(x)) {  // takes along what has already reached x: the residual stream
+          if (g.needs(x)) {  // also adds the gradient that x already has: the residual stream's
             const BufferId d_x = g.like(x);
             g.emit(OpKind::layer_norm_input_grad, {}, {d_y, x, weight, mean, rstd, g.of(x)}, {d_x});
             g.replace(x, d_x);

@@ -1,5 +1,5 @@
-// y (R,N) = activation(x (R,K) w (N,K)^T + bias (N)). The relu epilogue is differentiated from y; gelu joins
-// a product after the backward pass is there (runtime/plan/passes/fuse.cpp).
+// y (R,N) = activation(x (R,K) w (N,K)^T + bias (N)). The slope of relu follows from y. The pass `fuse`
+// (runtime/plan/passes/fuse.cpp) adds gelu to a product after the backward pass has been derived.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"

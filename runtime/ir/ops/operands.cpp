@@ -57,9 +57,9 @@ void Operands::no_alias(int allowed_in, int allowed_out) const {
         return at;
       };
       const int64_t rb = begin(r), wb = begin(w);
-      const bool apart =
+      const bool disjoint =
           rb + program_.at(r).shape.elements() <= wb || wb + program_.at(w).shape.elements() <= rb;
-      expect(apart, fmt::format("output {} overlaps input {}", o, i));
+      expect(disjoint, fmt::format("output {} overlaps input {}", o, i));
     }
 }
 

@@ -1,4 +1,4 @@
-// Operands: what the rules of the ops check their operands with.
+// Operands: the checks that the rules of the ops share.
 #pragma once
 
 #include <array>
@@ -8,21 +8,21 @@
 
 namespace dstrain::ops {
 
-// A view of one instruction's operands for checks: every test names the op and the operand.
+// The operands of one instruction. Every check throws InternalError naming the op and its operands.
 class Operands {
  public:
   Operands(const Program& program, const Instruction& op) : program_(program), op_(op) {}
 
-  // Throws unless the counts of operands lie in [min, max].
+  // Throws unless the numbers of operands are within [min, max].
   void count(size_t reads_min, size_t reads_max, size_t writes_min, size_t writes_max) const;
   bool has_in(size_t i) const { return i < op_.reads.size() && op_.reads[i] != kNone; }
   bool has_out(size_t i) const { return i < op_.writes.size() && op_.writes[i] != kNone; }
   const Buffer& in(size_t i) const;
   const Buffer& out(size_t i) const;
-  // Throws unless `buffer` has this many elements (its dimensions are free) and this dtype.
+  // Throws unless `buffer` has this number of elements, in any dimensions, and this dtype.
   void expect(const Buffer& buffer, int64_t elements, DType dtype) const;
   void expect(bool ok, std::string_view what) const;
-  // Throws where a written buffer overlaps a read one, except the pair (allowed_in, allowed_out).
+  // Throws if a written buffer overlaps a read one, except for the pair (allowed_in, allowed_out).
   void no_alias(int allowed_in = -1, int allowed_out = -1) const;
   DType run() const { return program_.dtype; }
 

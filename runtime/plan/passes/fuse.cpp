@@ -36,8 +36,8 @@ class Fusion {
  private:
   const Instruction& at(size_t i) const { return program_.instructions[i]; }
 
-  // The product of kind `op`, without an activation so far, that wrote what instruction `reader` reads as
-  // its operand `id`, where nobody uses that between the two.
+  // Returns the product of kind `op` without an activation that wrote operand `id` of instruction `reader`,
+  // if no instruction between the two uses `id`.
   std::optional<size_t> product_before(size_t reader, BufferId id, OpKind op) const {
     for (size_t i = reader; i-- > 0;) {
       if (!uses(at(i), id)) continue;
@@ -82,8 +82,8 @@ class Fusion {
     const BufferId d_y = at(i).reads[0], pre = at(i).reads[1], d_x = at(i).writes[0];
     const std::optional<size_t> product = product_before(i, d_y, OpKind::linear_input_grad);
     if (!product || written_between(pre, *product, i)) return false;
-    const bool apart = d_x != d_y;
-    if (apart &&
+    const bool separate = d_x != d_y;
+    if (separate &&
         (used_between(d_x, *product, i) || used_between(d_y, i, program_.instructions.size())))
       return false;
     Instruction fused = at(*product);

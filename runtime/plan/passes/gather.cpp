@@ -1,8 +1,8 @@
-// Gathering of sharded parameters. The list of instructions says when each unit is used, so what
-// DeepSpeed finds out by tracing (which unit comes next, how far away its next use is) is computed
-// here once, and the same limits decide: stage3_max_reuse_distance and stage3_max_live_parameters
-// what stays gathered between two uses, the persistence thresholds what always does,
-// stage3_prefetch_bucket_size what is fetched ahead. All of them count elements.
+// Gathering of sharded parameters. The list of instructions says when each unit is used, so what DeepSpeed
+// finds by tracing (which unit comes next, how far away its next use is) is computed here once. DeepSpeed's
+// limits decide, in elements: stage3_max_reuse_distance and stage3_max_live_parameters what stays gathered
+// between two uses, the persistence thresholds what always stays, stage3_prefetch_bucket_size what is fetched
+// ahead.
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -13,7 +13,7 @@
 namespace dstrain {
 namespace {
 
-// A run of instructions in which one unit is used and no other one.
+// A run of instructions that use one unit and no other.
 struct Visit {
   int unit = 0;
   size_t first = 0, last = 0;  // positions in the instruction list
@@ -68,7 +68,7 @@ class GatherPass {
     for (size_t v = 0; v < visits_.size(); ++v) live_.push_back(elements_of_visit(v));
   }
 
-  // Whether `unit` fits beside what is live in visits [begin, end).
+  // Returns whether `unit` fits beside what is gathered in visits [begin, end).
   bool fits(int unit, size_t begin, size_t end) const {
     return std::all_of(
         live_.begin() + static_cast<ptrdiff_t>(begin), live_.begin() + static_cast<ptrdiff_t>(end),
@@ -95,7 +95,7 @@ class GatherPass {
     }
     const std::vector<bool> persistent = persistent_units();
 
-    // Nearest reuse first, while the limits hold.
+    // The nearest reuse first, as long as the limits allow it.
     std::vector<size_t> order(n);
     std::iota(order.begin(), order.end(), size_t{0});
     const auto distance = [&](size_t v) { return before[next[v]] - before[v + 1]; };
@@ -136,8 +136,8 @@ class GatherPass {
     }
   }
 
-  // As DeepSpeed chooses parameters: in order, while each and their sum are small enough. A unit is
-  // one flat range, so all its parameters must be.
+  // Chooses as DeepSpeed does: in order, as long as each parameter and their sum are small enough. A unit is
+  // one flat range, so all of its parameters must be small.
   std::vector<bool> persistent_units() const {
     std::vector<bool> persistent;
     int64_t sum = 0;
@@ -152,10 +152,10 @@ class GatherPass {
     return persistent;
   }
 
-  // Where the gather is started: with the visit before the one that needs it, or right before use.
+  // Returns where the gather starts: at the visit before the one that needs it, or right before the use.
   size_t fetch_position(const Window& window) {
     const size_t v = window.first_visit;
-    const int64_t most = std::min(limits_.prefetch_elements, most_on_the_way(program_));
+    const int64_t most = std::min(limits_.prefetch_elements, most_in_flight(program_));
     if (!job_.overlap_comm || v == 0 || elements(window.unit) > most ||
         !fits(window.unit, v - 1, v))
       return visits_[v].first;
@@ -163,7 +163,7 @@ class GatherPass {
     return visits_[v - 1].first;
   }
 
-  // The gather of a window; its instructions then read the gathered parameters.
+  // Returns the gather of a window and makes the window's instructions read the gathered parameters.
   Instruction emit(const Window& window, bool whole_step) {
     const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
     const int count = ++windows_of_[window.unit];

@@ -24,7 +24,7 @@ void layout(Program& program, Place place, const Residency& residency) {
     }
     unit.elements = round_up(at, kAlign * place.ranks);
     const int64_t slice = unit.elements / place.ranks;
-    // What is gathered from is read by the peers.
+    // Peers read the buffers that parameters are gathered from.
     const BufferId values =
         program.add_buffer({.name = "params:" + unit.name,
                             .shape = {residency.parameters ? slice : unit.elements},

@@ -22,7 +22,7 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
       const BufferId weight = op.reads[1];
       BufferId& buffer = packed.try_emplace({weight, backward}, kNone).first->second;
       if (buffer == kNone) {
-        // A weight that is gathered within a micro-batch is packed when it has come.
+        // A weight that is gathered within a micro-batch is packed after each gather.
         const bool gathered = program.at(program.root(weight)).lifetime == Lifetime::micro;
         buffer = program.add_buffer(
             {.name = (backward ? "packed_grad:" : "packed:") + program.at(weight).name,

@@ -1,8 +1,8 @@
-// Activation checkpointing. A value of the forward pass that the backward pass reads is not kept:
-// the instructions that made it stand in the list once more, in front of its readers, as clones
-// that write buffers of their own ("re:NAME") under groups of their own ("re:GROUP"). A clone is
-// the same op over the same bits (dropout masks are functions of the site and the sample), so the
-// numbers of a step do not change; what changes is how long a buffer lives.
+// Activation checkpointing. A forward value that the backward pass reads is not kept. Instead, the
+// instructions that made it are repeated in front of its readers, as clones that write buffers of their own
+// ("re:NAME") under groups of their own ("re:GROUP"). A clone is the same op over the same bits (dropout
+// masks depend on the site and the sample alone), so the numbers of a step do not change, only the lifetimes
+// of buffers.
 #include <algorithm>
 #include <iterator>
 
@@ -31,8 +31,8 @@ size_t index_of_loss(const Program& program) {
   return static_cast<size_t>(it - program.instructions.begin());
 }
 
-// Which instructions of the forward pass may run a second time: those whose results are written
-// once, by them, and forgotten after the micro-batch.
+// Returns which forward instructions may run a second time: those whose results have no other writer and do
+// not outlive the micro-batch.
 std::vector<char> find_repeatable(const Program& program, size_t forward) {
   std::vector<int> writers(program.buffers.size());
   for (const Instruction& op : program.instructions)
@@ -49,8 +49,9 @@ std::vector<char> find_repeatable(const Program& program, size_t forward) {
   return repeatable;
 }
 
-// The number of the segment of every instruction, -1 outside: `interval` layers in a row make one.
-// Layers are the groups that models number ("blocks.0", "blocks.1", ...). The loss is in none.
+// Returns the segment number of every instruction, -1 for instructions outside. A segment is `interval`
+// consecutive layers. Layers are the groups that models number ("blocks.0", "blocks.1", ...). The loss is in
+// no segment.
 std::vector<int64_t> find_segments(const Program& program, size_t loss, int64_t interval) {
   const auto numbered = [](const std::string& name) {
     const size_t dot = name.rfind('.');
@@ -68,14 +69,14 @@ std::vector<int64_t> find_segments(const Program& program, size_t loss, int64_t 
   return segments;
 }
 
-// Keeps what a segment gets from outside and what others read of it; everything else that its
-// backward pass reads is computed again where that begins.
+// Keeps what a segment reads from outside and what others read of it. Everything else that its backward pass
+// reads is computed again where the backward pass begins.
 Places by_interval(const Program& program, int64_t interval, bool with_last_segment) {
   const size_t loss = index_of_loss(program);
   const std::vector<int64_t> segment = find_segments(program, loss, interval);
   const std::vector<char> repeatable = find_repeatable(program, loss);
   const int64_t last = *std::ranges::max_element(segment);
-  // The segment that a value can be forgotten in, else -1.
+  // The segment in which a value can be dropped, else -1.
   std::vector<int64_t> home(program.buffers.size(), -1);
   for (size_t i = 0; i < loss; ++i) {
     if (!repeatable[i] || (segment[i] == last && !with_last_segment)) continue;
@@ -145,7 +146,7 @@ Places selective(const Program& program) {
     });
     if (!at_hand) continue;
     places[i] = place;
-    // An operand that is itself computed again must be there by then.
+    // An operand that is itself computed again must precede this clone.
     for (BufferId id : op.reads)
       if (id != kNone)
         first[static_cast<size_t>(id)] = std::min(first[static_cast<size_t>(id)], place);
@@ -153,8 +154,8 @@ Places selective(const Program& program) {
   return places;
 }
 
-// `program` with the clones that `places` asks for. A read is redirected to a clone that stands in
-// front of it; whoever reads earlier keeps the original.
+// Returns `program` with the clones that `places` asks for. A read is redirected to a clone that precedes it;
+// earlier reads keep the original.
 Program with_clones(const Program& program, const Places& places) {
   Program result = program;
   std::vector<BufferId> clone(program.buffers.size(), kNone);
@@ -188,7 +189,7 @@ Program with_clones(const Program& program, const Places& places) {
   return result;
 }
 
-// The most bytes that are live at once, of what a micro-batch forgets.
+// Returns the most bytes that are live at once among buffers that live for a micro-batch.
 int64_t peak_bytes(const Program& program) {
   std::vector<size_t> first(program.buffers.size(), kNowhere), last(program.buffers.size(), 0);
   for (size_t i = 0; i < program.instructions.size(); ++i)

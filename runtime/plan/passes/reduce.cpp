@@ -13,9 +13,9 @@ bool each_micro(const Job& job) {
   return job.reduce == ReduceMode::micro_batch;
 }
 
-// Whether gradients of one micro-batch go to an f32 buffer of their own before they are summed: ranks
-// add them first, or they are rounded on their way to where they are held.
-bool apart(const Job& job) {
+// Returns whether the gradients of a micro-batch go to an f32 buffer of their own before they are added to
+// the step's: because ranks add them first, or because the step's gradients have 16 bits.
+bool has_micro_buffer(const Job& job) {
   return each_micro(job) || is_16bit(job.grad_dtype);
 }
 
@@ -28,7 +28,7 @@ class UnitReduction {
     gradients_ = program.find("grads:" + unit.name);
   }
 
-  // Where gradients of one micro-batch stand `apart`.
+  // The buffer of a micro-batch's own gradients.
   BufferId micro_gradients() {
     const bool every = each_micro(job_);
     if (micro_ == kNone)
@@ -40,10 +40,10 @@ class UnitReduction {
     return micro_;
   }
 
-  // Before the first write of a micro-batch: padding between parameters must not hold old bytes.
+  // Returns what precedes the first write of a micro-batch: zeros for the padding between parameters.
   std::vector<Instruction> before(int32_t group) {
     std::vector<Instruction> list;
-    if (!apart(job_)) return list;
+    if (!has_micro_buffer(job_)) return list;
     int64_t at = 0;
     const auto zero_until = [&](int64_t end) {
       if (at < end)
@@ -61,22 +61,22 @@ class UnitReduction {
     return list;
   }
 
-  // After the last write: sends this rank's contribution.
+  // Returns what follows the last write: this rank's contribution is sent.
   std::vector<Instruction> send(int32_t group) {
     group_ = group;
     when_ = When::every_micro;
     const bool every = each_micro(job_);
-    if (!every && apart(job_))
+    if (!every && has_micro_buffer(job_))
       add({.op = OpKind::accumulate,
            .accumulate = Accumulate::after_first_micro,
            .reads = {micro_gradients()},
            .writes = {gradients_}});
     if (!every) when_ = When::last_micro;
-    travelling_ = every ? micro_gradients() : gradients_;
-    const DType held = program_.at(travelling_).dtype;
+    sent_ = every ? micro_gradients() : gradients_;
+    const DType held = program_.at(sent_).dtype;
     const bool alone = place_.ranks == 1;
     if (alone && held == DType::f32) {
-      if (narrow()) in_place(OpKind::round_wire, WireAttrs{job_.wire_dtype}, travelling_);
+      if (narrow()) in_place(OpKind::round_wire, WireAttrs{job_.wire_dtype}, sent_);
       return std::exchange(list_, {});
     }
     if (held != job_.wire_dtype && (!alone || narrow())) {
@@ -85,23 +85,23 @@ class UnitReduction {
                                                  .dtype = job_.wire_dtype,
                                                  .memory = MemoryClass::communication,
                                                  .shared = !alone});
-      add({.op = OpKind::cast, .reads = {travelling_}, .writes = {wire}});
-      travelling_ = wire;
+      add({.op = OpKind::cast, .reads = {sent_}, .writes = {wire}});
+      sent_ = wire;
     }
     if (alone) return std::exchange(list_, {});
     if (residency_.optimizer)
-      add({.op = OpKind::reduce_scatter, .reads = {travelling_}, .writes = {owned(travelling_)}});
+      add({.op = OpKind::reduce_scatter, .reads = {sent_}, .writes = {owned(sent_)}});
     else
-      in_place(OpKind::all_reduce, {}, travelling_);
+      in_place(OpKind::all_reduce, {}, sent_);
     return std::exchange(list_, {});
   }
 
-  // Once the sum is there: adds it to the step's gradients. Empty where it arrives in their place.
-  std::vector<Instruction> land() {
-    if (travelling_ == gradients_) return {};
+  // Returns what adds the received sum to the step's gradients; empty if the sum is received in place.
+  std::vector<Instruction> add_sum() {
+    if (sent_ == gradients_) return {};
     add({.op = OpKind::accumulate,
          .accumulate = each_micro(job_) ? Accumulate::after_first_micro : Accumulate::never,
-         .reads = {residency_.optimizer ? owned(travelling_) : travelling_},
+         .reads = {residency_.optimizer ? owned(sent_) : sent_},
          .writes = {residency_.optimizer ? owned(gradients_) : gradients_}});
     return std::exchange(list_, {});
   }
@@ -111,7 +111,7 @@ class UnitReduction {
  private:
   bool narrow() const { return job_.wire_dtype != DType::f32; }
 
-  // The owned slice of a unit buffer; a buffer that holds nothing else is it.
+  // Returns the owned slice of a unit buffer: the buffer itself if it holds nothing else.
   BufferId owned(BufferId id) {
     const Range slice = owned_slice(unit_, place_);
     const Range held = range_of(program_.at(id), unit_, place_);
@@ -131,36 +131,37 @@ class UnitReduction {
   Place place_;
   const Residency& residency_;
   const Unit& unit_;
-  BufferId gradients_ = kNone, micro_ = kNone, travelling_ = kNone;
+  BufferId gradients_ = kNone, micro_ = kNone, sent_ = kNone;
   When when_ = When::every_micro;
   int32_t group_ = 0;
   std::vector<Instruction> list_;
 };
 
-// Reductions whose sums have not landed yet. They land in the order they were sent, late enough for
-// computation to run beside them, early enough that no more than `limit` elements are on their way.
-class OnTheWay {
+// Reductions that have been sent and whose sums have not been added. They are added in the order in which
+// they were sent, late enough for computation to run beside them, and early enough that no more than `limit`
+// elements are in communication.
+class SentReductions {
  public:
-  OnTheWay(const Program& program, const Job& job)
-      : limit_(job.overlap_comm ? std::min(job.reduce_bucket_elements, most_on_the_way(program))
+  SentReductions(const Program& program, const Job& job)
+      : limit_(job.overlap_comm ? std::min(job.reduce_bucket_elements, most_in_flight(program))
                                 : 0) {}
 
   void make_room(int64_t elements, std::vector<Instruction>& list) {
     while (!units_.empty() && (units_.size() >= kMostUnits || elements_ + elements > limit_))
-      land(list);
+      add_oldest(list);
   }
   void add(UnitReduction& unit, std::vector<Instruction>& list) {
     units_.push_back(&unit);
     elements_ += unit.elements();
-    if (elements_ > limit_) land(list);  // too large a unit, alone
+    if (elements_ > limit_) add_oldest(list);  // the unit alone exceeds the limit
   }
   void finish(std::vector<Instruction>& list) {
-    while (!units_.empty()) land(list);
+    while (!units_.empty()) add_oldest(list);
   }
 
  private:
-  void land(std::vector<Instruction>& list) {
-    for (Instruction& op : units_.front()->land()) list.push_back(std::move(op));
+  void add_oldest(std::vector<Instruction>& list) {
+    for (Instruction& op : units_.front()->add_sum()) list.push_back(std::move(op));
     elements_ -= units_.front()->elements();
     units_.pop_front();
   }
@@ -195,7 +196,7 @@ void reduce(Program& program, const Job& job, Place place, const Residency& resi
     last[static_cast<size_t>(unit)] = i;
     first[static_cast<size_t>(unit)] = std::min(first[static_cast<size_t>(unit)], i);
   }
-  if (apart(job)) {
+  if (has_micro_buffer(job)) {
     for (size_t i = 0; i < program.instructions.size(); ++i)
       if (writes_unit[i] >= 0 &&
           program.instructions[i].accumulate == Accumulate::after_first_micro)
@@ -207,7 +208,7 @@ void reduce(Program& program, const Job& job, Place place, const Residency& resi
     }
   }
 
-  OnTheWay on_the_way(program, job);
+  SentReductions sent(program, job);
   std::vector<Instruction> list;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const int32_t group = program.instructions[i].group;
@@ -219,11 +220,11 @@ void reduce(Program& program, const Job& job, Place place, const Residency& resi
     list.push_back(std::move(program.instructions[i]));
     if (unit < 0 || last[static_cast<size_t>(unit)] != i) continue;
     UnitReduction& reduction = units[static_cast<size_t>(unit)];
-    on_the_way.make_room(reduction.elements(), list);
+    sent.make_room(reduction.elements(), list);
     for (Instruction& op : reduction.send(group)) list.push_back(std::move(op));
-    on_the_way.add(reduction, list);
+    sent.add(reduction, list);
   }
-  on_the_way.finish(list);
+  sent.finish(list);
   program.instructions = std::move(list);
 }
 

@@ -26,7 +26,7 @@ struct Segment {
   bool decay;
 };
 
-// Runs of equally decayed parameters, padding included with what stands before it.
+// Returns runs of parameters with the same weight decay. Padding belongs to the parameter before it.
 std::vector<Segment> segments(const Program& program, const Unit& unit,
                               const std::vector<std::string>& exclude) {
   std::vector<Segment> list;
@@ -40,7 +40,7 @@ std::vector<Segment> segments(const Program& program, const Unit& unit,
   return list;
 }
 
-// `updated`: what this rank updates of the unit.
+// Appends the update of `unit`, of whose elements this rank updates `updated`.
 void optimizer_step(Program& program, const Job& job, Place place, const Unit& unit, Range updated,
                     int32_t group) {
   const BufferId params = program.find("params:" + unit.name);
