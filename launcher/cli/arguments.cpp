@@ -4,9 +4,8 @@
 #include <limits>
 
 #include "launcher/cli/command_line.h"
+#include "launcher/cli/command_names.h"
 #include "launcher/cli/option_readers.h"
-#include "launcher/nodes/relay.h"
-#include "launcher/ranks/rank_starter.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -42,7 +41,7 @@ std::vector<int32_t> ids_of(const std::string& option, const std::string& list) 
 
 constexpr const char* kRanksOption = "--num_gpus,--num_accelerators";
 
-// What every command that reads a configuration takes.
+// The options of every command that reads a configuration.
 void add_config(CommandLine& line, ConfigRequest& request) {
   line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
               text(request.path));
@@ -61,7 +60,7 @@ void add_config(CommandLine& line, ConfigRequest& request) {
                 });
 }
 
-// What train, plan and estimate take of the run itself.
+// The options of train, plan and estimate that describe the run.
 void add_run(CommandLine& line, ConfigRequest& request) {
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on GPUs where there are any)",
               text(request.device));
@@ -79,7 +78,7 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               });
 }
 
-// What train and doctor take besides.
+// The options of train and doctor that name files.
 void add_files(CommandLine& line, ConfigRequest& request) {
   line.option("--output", "DIR",
               "where results go (runs/<config's name>, or the run that is resumed)",
@@ -240,9 +239,9 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
     return RankStarterArguments{
         number_of<int64_t>(command, rest.front(), 1, kMostRanks, "the number of ranks"),
         {rest.begin() + 1, rest.end()}};
-  if (command == "host_agent" && (rest.empty() || rest == std::vector<std::string>{"here"}))
+  if (command == kHostAgentCommand && (rest.empty() || rest == std::vector<std::string>{"here"}))
     return HostAgentArguments{!rest.empty()};
-  if (command == "host_watch" && rest.empty()) return HostWatchArguments{};
+  if (command == kHostWatchCommand && rest.empty()) return HostWatchArguments{};
   if (command == kRelayCommand) return RelayArguments{rest};
   const std::string near =
       nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor"});

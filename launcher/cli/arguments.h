@@ -1,6 +1,5 @@
-// Arguments: the command line, parsed and nothing more. Stands on CLI11 and on the configuration's
-// request, which all but generate fill. Invariant: an Arguments holds one command and values of
-// the right type; whether they make sense together is judged where they are used.
+// Arguments: the parsed command line. Invariant: it holds one command and values of the right type. Whether the values
+// fit each other is checked where they are used.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 namespace dstrain {
 
 struct TrainArguments {
-  ConfigRequest request;  // ranks: those that --num_gpus gives to each host
+  ConfigRequest request;  // request.ranks is --num_gpus: the ranks of each host
   LaunchOptions launch;
 };
 
@@ -31,7 +30,7 @@ struct CheckArguments {
 };
 
 struct EstimateArguments {
-  ConfigRequest request;  // ranks: those of one node
+  ConfigRequest request;  // request.ranks: the ranks of one node
   int64_t nodes = 1;
 };
 
@@ -53,27 +52,23 @@ struct GenerateArguments {
 
 struct DoctorArguments {
   LaunchOptions launch;
-  std::vector<std::string> words;  // of a run to look at; empty: none
+  std::vector<std::string> words;  // the command line of a run whose input is checked too; empty: none
 };
 
-// Internal: the launching process's hand on a host.
+// The commands of command_names.h, which dstrain gives to itself.
 struct HostAgentArguments {
-  bool here = false;  // where the launching process is
+  bool here = false;  // the agent is on the launching process's machine
 };
-// Internal: the watcher of a host's ranks that the user's mpirun or srun started.
 struct HostWatchArguments {};
-// Internal: ssh's stand-in for hosts that were started by hand.
 struct RelayArguments {
   std::vector<std::string> words;
 };
-
-// Internal: starts the ranks of one machine where there is no mpirun.
 struct RankStarterArguments {
   int64_t ranks = 0;
-  std::vector<std::string> words;  // of each rank
+  std::vector<std::string> words;  // the command line of each rank
 };
 
-// --help and --version: the text to print.
+// --help or --version: the text to print.
 struct PrintArguments {
   std::string text;
 };
@@ -83,8 +78,8 @@ using Arguments =
                  GenerateArguments, HostsArguments, DoctorArguments, HostAgentArguments,
                  HostWatchArguments, RelayArguments, RankStarterArguments, PrintArguments>;
 
-// Parses `words`, the command line without the program's name. Throws UserError of one line: which
-// word, what was expected, and for an unknown option or command the nearest one.
+// Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong, what
+// was expected, and for an unknown option or command the known name that is most like it.
 Arguments parse_arguments(const std::vector<std::string>& words);
 
 }  // namespace dstrain

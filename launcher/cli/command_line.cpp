@@ -47,12 +47,12 @@ void CommandLine::add(const std::string& names, const std::string& placeholder,
                       const std::string& help, const Reader& read, bool many) {
   const std::vector<std::string> all = split(names);
   remember(all);
-  const auto take = [name = all.front(), read, many](const CLI::results_t& values) {
+  const auto read_all = [name = all.front(), read, many](const CLI::results_t& values) {
     if (values.size() > 1 && !many) fail_user("{} is given {} times", name, values.size());
     for (const std::string& value : values) read(name, value);
     return true;
   };
-  app_->add_option(names, take, help)
+  app_->add_option(names, read_all, help)
       ->type_name(placeholder)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -63,14 +63,14 @@ void CommandLine::flag(const std::string& names, const std::string& help, bool& 
   app_->add_flag(names, target, help);
 }
 
-// A name of one letter is near to any other: such names are no help.
+// A name of one letter is like any other and no help as a suggestion.
 void CommandLine::remember(const std::vector<std::string>& names) {
   std::ranges::copy_if(names, std::back_inserter(names_),
                        [](const std::string& name) { return name.starts_with("--"); });
 }
 
 std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {
-  std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 takes them off the end
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 reads them from the end
   try {
     app_->parse(reversed);
   } catch (const CLI::CallForHelp&) {

@@ -1,5 +1,5 @@
-// CommandLine: the options of one command. A thin door to CLI11 that gives every message one form.
-// Stands on CLI11 (in the .cpp alone). Invariant: an option's value reaches its reader as text, once.
+// CommandLine: the options of one command. Wraps CLI11 and gives all error messages the same form. Invariant: each value
+// of an option is passed to its reader once, as text.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace dstrain {
 
 class CommandLine {
  public:
-  // Reads the value of an option; `option` is its name as messages show it. Throws UserError.
+  // Reads the value of an option. `option` is its name for messages. Throws UserError.
   using Reader = std::function<void(const std::string& option, const std::string& value)>;
 
   CommandLine(const std::string& command, const std::string& what_it_does);
@@ -24,16 +24,16 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
   ~CommandLine();
 
-  // `names`: "--config,--deepspeed_config", the first is the one that messages show.
+  // `names`: "--config,--deepspeed_config". Messages use the first.
   void option(const std::string& names, const std::string& placeholder, const std::string& help,
               const Reader& read);
-  // As option(), but may be given many times.
+  // Adds an option that may be given several times.
   void repeated(const std::string& names, const std::string& placeholder, const std::string& help,
                 const Reader& read);
   void flag(const std::string& names, const std::string& help, bool& target);
 
-  // Reads `words`; returns the help text instead where that is asked for. Throws UserError of one
-  // line: an unknown option (with the nearest one), a missing or doubled value.
+  // Reads `words`. Returns the help text if they ask for it. Throws UserError with one line for an unknown option (with
+  // the known one that is most like it), and for a missing or repeated value.
   std::optional<std::string> parse(const std::vector<std::string>& words);
 
  private:
@@ -44,7 +44,7 @@ class CommandLine {
 
   std::unique_ptr<CLI::App> app_;
   std::string command_;
-  std::vector<std::string> names_;  // of all options, for the nearest one
+  std::vector<std::string> names_;  // of all options, to suggest one for an unknown name
 };
 
 }  // namespace dstrain

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "launcher/cli/option_readers.h"
-#include "launcher/ranks/rank_environment.h"
+#include "launcher/process/environment.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -23,7 +23,7 @@ struct FrontName {
 constexpr std::array<FrontName, 3> kFronts{
     {{"local", Front::local}, {"openmpi", Front::openmpi}, {"slurm", Front::slurm}}};
 
-// DeepSpeed's other launchers, and why they are none here.
+// DeepSpeed's launchers that dstrain does not have, and why.
 struct OtherLauncher {
   std::string_view name;
   const char* reason;
@@ -46,12 +46,11 @@ Front front_of(const std::string& option, const std::string& value) {
   fail_user("{}: expected local, openmpi or slurm, got '{}'", option, printable(value));
 }
 
-// The words of a text, split at blanks outside quotes ('...' and "..."), as a user of a shell expects;
-// nothing is expanded.
+// Splits a text at blanks outside quotes ('...' and "..."), as a shell does, and expands nothing.
 std::vector<std::string> words_of(const std::string& option, const std::string& text) {
   std::vector<std::string> words;
   std::string word;
-  bool inside = false;  // a word has begun, be it empty
+  bool inside = false;  // in a word, which may still be empty
   char quote = 0;
   for (const char c : text) {
     if (quote != 0 ? c == quote : c == '"' || c == '\'') {
@@ -80,7 +79,7 @@ void read_export(std::vector<std::string>& exports, const std::string& option,
   exports.push_back(value);
 }
 
-// DeepSpeed's launchers give filters that are empty for those that are not given.
+// DeepSpeed's launchers pass on empty filters for those that are not given.
 CommandLine::Reader text_or_nothing(std::string& target) {
   return [&target](const std::string&, const std::string& value) { target = value; };
 }
@@ -144,7 +143,7 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
 
 namespace {
 
-// --no_ssh and what says which host this is.
+// Checks --no_ssh and the options that say which host this is.
 void refuse_half_given_nodes(const LaunchOptions& options) {
   if (!options.no_ssh) {
     if (options.node_rank || options.nnodes)

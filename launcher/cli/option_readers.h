@@ -1,5 +1,4 @@
-// Readers of option values, shared by the commands' tables of options. Each throws UserError with the
-// option's name, what was expected and what came.
+// Readers for values of options. Each throws UserError with the option's name, what was expected, and the value.
 #pragma once
 
 #include <charconv>
@@ -18,7 +17,7 @@ namespace dstrain {
 constexpr int64_t kAnyInteger = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostRanks = 65536;  // of a run
 
-// The whole of `text` as a number from `least` to `most`.
+// Returns all of `text` as a number from `least` to `most`.
 template <class Number>
 Number number_of(const std::string& option, const std::string& text, Number least, Number most,
                  const std::string& expected) {
@@ -40,7 +39,7 @@ CommandLine::Reader integer(Target& target, int64_t least, int64_t most = kAnyIn
   };
 }
 
-// A number from 1 to `most`, or -1, with which DeepSpeed says that nothing is given.
+// Reads a number from 1 to `most`. -1 means "not given", as in DeepSpeed.
 inline CommandLine::Reader count_or_all(std::optional<int64_t>& target, int64_t most) {
   return [&target, most](const std::string& option, const std::string& text) {
     if (text == "-1")
@@ -50,7 +49,7 @@ inline CommandLine::Reader count_or_all(std::optional<int64_t>& target, int64_t 
   };
 }
 
-// A text that is not empty.
+// Reads a text that must not be empty.
 template <class Target>
 CommandLine::Reader text(Target& target) {
   return [&target](const std::string& option, const std::string& value) {

@@ -2,13 +2,13 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/input/run_input.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
 
-// What the file says of the model's weights, which the configuration does not know.
+// Checks the names of weights in the file, which needs the model.
 void judge_exclusions(LoadedConfig& loaded) {
   if (has_errors(loaded.verdicts)) return;
   try {

@@ -1,5 +1,5 @@
-// The commands of dstrain, one file each. Each returns the exit status and throws what it cannot do;
-// run() turns both into what the shell sees.
+// The commands of dstrain, each in the source file of its name. Each returns the exit status, and throws the errors that
+// run() reports.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace dstrain {
 
-// `words`: the command line, for the ranks that are started with the same.
+// `words`: the command line, which the ranks get too.
 int run_train(const TrainArguments& arguments, const std::vector<std::string>& words);
 int run_plan(const PlanArguments& arguments);
 int run_check(const CheckArguments& arguments);
@@ -18,9 +18,5 @@ int run_generate(const GenerateArguments& arguments);
 int run_hosts(const HostsArguments& arguments);
 int run_doctor(const DoctorArguments& arguments);
 int run_host_agent(const HostAgentArguments& arguments);
-
-// The whole program behind main(): runs the command that `words` ask for and returns the exit status
-// of the contract. Throws nothing; errors are lines on standard error.
-int run(const std::vector<std::string>& words) noexcept;
 
 }  // namespace dstrain

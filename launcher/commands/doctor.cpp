@@ -1,8 +1,9 @@
-// dstrain doctor: the preflight alone, on this machine or on the hosts of a hostfile.
+// dstrain doctor: the preflight checks alone, on this machine or on the hosts of a hostfile.
 #include "launcher/commands/commands.h"
-#include "launcher/hosts/agent/run_place.h"
-#include "launcher/hosts/hosts_run.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/ranks/run_directory.h"
+#include "launcher/hosts/start/agents.h"
+#include "launcher/hosts/start/run_questions.h"
+#include "launcher/process/failure.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -35,7 +36,7 @@ int run_doctor(const DoctorArguments& arguments) {
     questions = questions_about(*input, request.path, arguments.words);
   }
   questions.run = new_run_name();
-  ask_for(questions, arguments.launch, placement.hosts);
+  add_option_questions(questions, arguments.launch, placement.hosts);
   const auto agents = start_agents(placement.hosts, ssh_options(arguments.launch));
   const PreflightResult result = preflight(agents, questions);
   for (const auto& agent : agents) agent->end();

@@ -7,7 +7,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/config/key_table.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -24,8 +24,8 @@ configured optimizer: model states, and also activations, communication buffers,
 the workspaces of kernels. It is what a rank reserves, not an estimate.
 )";
 
-// The members of section zero_optimization that this version does not have yet; none where anything
-// else keeps the job from training too.
+// Returns the members of section zero_optimization that this version does not have yet; none if there are other errors
+// as well, which keep the job from training anyway.
 std::set<std::string> missing_zero(const std::vector<Verdict>& verdicts) {
   constexpr std::string_view section = "zero_optimization";
   std::set<std::string> members;
@@ -52,7 +52,7 @@ int run_estimate(const EstimateArguments& arguments) {
   request.ranks = cluster.nodes * cluster.gpus_per_node;
   if (cluster.nodes > 1) request.ranks_origin = "--num_gpus times --num_nodes";
   const std::set<std::string> missing = missing_zero(check_config(request).verdicts);
-  for (const std::string& member : missing)  // as if it were not given
+  for (const std::string& member : missing)  // as if the file did not have it
     request.sets.push_back(fmt::format("zero_optimization.{}={}", member, default_of_zero(member)));
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);

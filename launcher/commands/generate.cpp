@@ -3,7 +3,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/run/run.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kLargestFile = int64_t{64} << 20;
 
-// Prints tokens as they come: text, or ids separated by commas, fit for --prompt_ids.
+// Prints tokens as they are generated: as text, or as ids separated by commas, which --prompt_ids accepts.
 class Printer {
  public:
   explicit Printer(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
@@ -55,7 +55,7 @@ int run_generate(const GenerateArguments& arguments) {
       job_from_resolved(read_file(job_file, "resolved configuration", kLargestFile), job_file);
   if (job.model.kind != ModelKind::gptlite)
     fail_user("{} holds a benchmark model, which has no text to generate", arguments.run_dir);
-  job.device = arguments.device;  // whatever it was trained on
+  job.device = arguments.device;  // not the device of the training run
   settle_device(job);
   const std::string vocabulary_file = arguments.run_dir + "/vocab.json";
   const Vocabulary vocabulary =
@@ -71,7 +71,7 @@ int run_generate(const GenerateArguments& arguments) {
   request.threads = take_core_share(0, 1);
 
   Printer printer(vocabulary);
-  // With the first token: nothing is printed of a run whose weights cannot be read.
+  // Called with the first token, so that nothing is printed if the weights cannot be read.
   const auto print_prompt = [&] {
     for (const int32_t id : request.prompt) printer.print(id);
   };

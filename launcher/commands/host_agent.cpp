@@ -1,5 +1,5 @@
-// dstrain host_agent: not for people. The launching process starts it on every host of a run and talks
-// to it over standard input and output.
+// dstrain host_agent: the agent on a host of a run. The launching process starts it and speaks with it over its standard
+// input and output.
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,7 +7,7 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/hosts/agent/agent.h"
-#include "launcher/hosts/hosts_run.h"
+#include "launcher/hosts/start/run_questions.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -1,8 +1,8 @@
-// dstrain hosts: the ranks that a hostfile and filters would start where. Starts nothing.
+// dstrain hosts: shows which ranks a hostfile and filters place where. Starts nothing.
 #include "launcher/commands/commands.h"
 #include "launcher/placement/placement_text.h"
 #include "launcher/placement/resources.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/core/log/log.h"
 
 namespace dstrain {

@@ -1,7 +1,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/plan/fit.h"

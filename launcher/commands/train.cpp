@@ -1,25 +1,29 @@
-// dstrain train: who runs what where. The launching process checks the input; a run of one rank then
-// happens in it, more ranks are started and supervised. Where a user's own mpirun started this process, it
-// is one rank of that world.
+// dstrain train: chooses the front. Without mpirun or srun this is the launching process: it checks the input, and then
+// either trains itself as the only rank, or starts the ranks and supervises them. If the user's mpirun or srun started
+// this process, it is one rank of that world.
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
-#include <numeric>
 #include <optional>
 
 #include "launcher/commands/commands.h"
-#include "launcher/fronts/fronts.h"
+#include "launcher/fronts/child_rank.h"
+#include "launcher/fronts/hosts_front.h"
+#include "launcher/fronts/local_front.h"
 #include "launcher/fronts/rank_run.h"
 #include "launcher/fronts/slurm_front.h"
 #include "launcher/fronts/start_ranks.h"
+#include "launcher/fronts/world_rank.h"
 #include "launcher/nodes/node_meeting.h"
 #include "launcher/nodes/serve_node.h"
 #include "launcher/placement/core_binding.h"
-#include "launcher/ranks/pid_file.h"
+#include "launcher/placement/ranges_text.h"
+#include "launcher/process/program_path.h"
+#include "launcher/process/pid_file.h"
 #include "launcher/ranks/rank_environment.h"
 #include "launcher/ranks/rank_link.h"
-#include "launcher/supervise/stop_signals.h"
+#include "launcher/process/stop_signals.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -32,27 +36,25 @@ bool started_by_mpirun() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
 }
 
-// So many ranks of this machine, where no hostfile names it.
-Placement here(int ranks) {
-  std::vector<int> slots(static_cast<size_t>(ranks));
-  std::iota(slots.begin(), slots.end(), 0);
-  return {"", {{"localhost", slots, 0}}, {}};
+// Returns the placement of `ranks` ranks on this machine, for a run without a hostfile.
+Placement placement_here(int ranks) {
+  return {"", {{"localhost", first_numbers(ranks), 0}}, {}};
 }
 
 }  // namespace
 
 int run_train(const TrainArguments& arguments, const std::vector<std::string>& words) {
   const LaunchOptions& options = arguments.launch;
-  // What --dry_run prints on standard output is for a shell.
+  // --dry_run prints text for a shell on standard output, which log lines would mix with.
   if (options.quiet || options.dry_run) log::set_least(log::Level::warning);
   log::set_time_stamps(options.log_time);
   if (launched_as_rank()) return run_launched_rank(arguments);
   receive_stop_signals();
-  std::signal(SIGPIPE, SIG_IGN);  // a run goes on when nobody reads any more what it writes
+  std::signal(SIGPIPE, SIG_IGN);  // a run goes on if the reader of its output has gone
   const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);
   if (job && is_rank_of_srun(*job)) {
-    if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 says it
-    take_place_in_world(*job->task);
+    if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 reports the error
+    export_task_place(*job->task);
     return run_world_rank(arguments, job);
   }
   if (started_by_mpirun()) return run_world_rank(arguments, job);
@@ -86,7 +88,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const RankEnvironment environment = rank_environment(environment_sources(options.exports));
   const bool becomes_srun = job && needs_srun(*job, options);
   const bool several = on_hosts(placement, options);
-  if (!several) take_environment(environment.variables, words);
+  if (!several) ensure_environment(environment.variables, words);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   RunInput input = read_input(request);
   const size_t own_sets = request.sets.size();
@@ -117,14 +119,14 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     binding.cores_of(ranks - 1, ranks, usable_cores());
   if (job) log::info("Slurm job {}: {} rank{} on this node", job->id, ranks, ranks == 1 ? "" : "s");
   announce(input, batch);
-  // Only a rank in a process of its own can be started again.
+  // Only a rank in a process of its own can be restarted.
   const bool alone = ranks == 1 && options.max_restarts == 0;
   if (!options.launcher_args.empty())
     log::info("--launcher_args has no effect: dstrain starts the ranks of one machine itself");
   if (options.dry_run)
-    return show(placement.hostfile.empty() ? here(ranks) : placement,
-                alone ? RankCommand{own_command(to_start(rank_words)), {}}
-                      : local_command(input.job(), to_start(rank_words)));
+    return print_dry_run(placement.hostfile.empty() ? placement_here(ranks) : placement,
+                alone ? RankCommand{own_command(without_dry_run(rank_words)), {}}
+                      : local_command(input.job(), without_dry_run(rank_words)));
   const OutputLock lock(input.job().output);
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);

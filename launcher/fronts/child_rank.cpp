@@ -1,18 +1,19 @@
+#include "launcher/fronts/child_rank.h"
+
 #include <functional>
 #include <optional>
 
-#include "launcher/fronts/fronts.h"
 #include "launcher/fronts/rank_run.h"
 #include "launcher/input/same_input.h"
 #include "launcher/ranks/rank_link.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
 namespace dstrain {
 namespace {
 
-// `read`: the input of a run of so many ranks.
+// `read` returns the input of a run with `ranks` ranks.
 int run_rank(const LaunchOptions& options, const std::function<const RunInput&(int ranks)>& read) {
   const int rank = world_rank_from_environment();
   const RankBoard board = join_launcher(rank);
@@ -24,7 +25,7 @@ int run_rank(const LaunchOptions& options, const std::function<const RunInput&(i
           world_size_from_environment(), ranks);
     log_file = RankLog::from_environment(rank);
     if (log_file) log::set_time_stamps(options.log_time);
-    const int threads = take_cores(options, rank_on_this_host_from_environment(),
+    const int threads = bind_cores(options, rank_on_this_host_from_environment(),
                                    ranks_on_this_host_from_environment());
     const RunInput& input = read(ranks);
     comm = connect(threads, input.job(), &board.slot(rank), &board);
@@ -34,7 +35,7 @@ int run_rank(const LaunchOptions& options, const std::function<const RunInput&(i
     return 0;
   } catch (...) {
     const Failure failure = current_failure();
-    board.fail(rank, failure.kind, failure.text);  // first, so that a peer's failure comes after it
+    board.fail(rank, failure.kind, failure.text);  // before abort(), so that the failures of peers come after it
     if (comm) comm->abort(failure.text);
     return failure.exit_status();
   }

@@ -19,7 +19,7 @@ std::vector<HostRanks> hosts_without(const std::vector<HostRanks>& hosts,
   return rest;
 }
 
-std::string problem_with_ranks(const ConfigRequest& request, int64_t train_batch, int ranks) {
+std::string reason_against_ranks(const ConfigRequest& request, int64_t train_batch, int ranks) {
   if (ranks == 0) return "no host remains";
   ConfigRequest smaller = request;
   smaller.ranks = ranks;
@@ -38,15 +38,15 @@ std::string problem_with_ranks(const ConfigRequest& request, int64_t train_batch
 
 void check_elastic(const std::vector<HostRanks>& hosts, const ConfigRequest& request,
                    int64_t train_batch) {
-  std::string problem;
+  std::string first_reason;
   for (const HostRanks& host : hosts) {
     int ranks = 0;
     for (const HostRanks& other : hosts_without(hosts, {host.host})) ranks += other.ranks();
-    const std::string now = problem_with_ranks(request, train_batch, ranks);
-    if (now.empty()) return;
-    if (problem.empty()) problem = fmt::format("without {}: {}", host.host, now);
+    const std::string reason = reason_against_ranks(request, train_batch, ranks);
+    if (reason.empty()) return;
+    if (first_reason.empty()) first_reason = fmt::format("without {}: {}", host.host, reason);
   }
-  fail_user("--elastic: no host could be left out; {}", problem);
+  fail_user("--elastic: no host could be left out; {}", first_reason);
 }
 
 }  // namespace dstrain

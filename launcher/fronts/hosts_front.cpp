@@ -1,13 +1,15 @@
+#include "launcher/fronts/hosts_front.h"
+
 #include <fmt/format.h>
 
 #include <optional>
 #include <utility>
 
 #include "launcher/fronts/elastic.h"
-#include "launcher/fronts/fronts.h"
 #include "launcher/fronts/start_ranks.h"
-#include "launcher/hosts/hosts_run.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/hosts/start/hosts_run.h"
+#include "launcher/placement/machine.h
+#include "launcher/process/failure.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -20,7 +22,7 @@ std::string size_of(const Placement& placement) {
                      counted(static_cast<int64_t>(placement.hosts.size()), "host"));
 }
 
-// The starts of one run, each on the hosts that it has then.
+// Starts the ranks of one run, again after a failure, each time on the hosts that are left.
 class Starts {
  public:
   Starts(const Placement& placement, const TrainArguments& arguments, const RunInput& input)
@@ -37,7 +39,7 @@ class Starts {
   }
 
  private:
-  // Hosts that are not ready again after a failure may become so: that is no mistake of the user's.
+  // At a restart, hosts that are not ready are a failure of the run, not of the user's input: they may become ready.
   StartOutcome try_to_start(const std::vector<std::string>& words) {
     const bool again = std::exchange(started_, true);
     try {
@@ -53,10 +55,10 @@ class Starts {
     Placement rest = placement_;
     rest.hosts = hosts_without(placement_.hosts, names);
     const std::string which = fmt::format("{}", fmt::join(names, ", "));
-    if (const std::string problem =
-            problem_with_ranks(arguments_.request, train_batch_, rest.ranks());
-        !problem.empty()) {
-      log::warn("--elastic: {} cannot be left out: {}", which, problem);
+    if (const std::string reason =
+            reason_against_ranks(arguments_.request, train_batch_, rest.ranks());
+        !reason.empty()) {
+      log::warn("--elastic: {} cannot be left out: {}", which, reason);
       return;
     }
     placement_ = rest;
@@ -71,8 +73,8 @@ class Starts {
   TrainArguments arguments_;
   const RunInput* input_;
   int64_t train_batch_;
-  std::optional<RunInput> smaller_;  // read again for fewer ranks
-  std::vector<std::string> lost_;    // hosts, in the start before
+  std::optional<RunInput> smaller_;  // the input for fewer ranks
+  std::vector<std::string> lost_;    // hosts that the last start lost
   bool started_ = false;
 };
 
@@ -99,7 +101,7 @@ int run_on_hosts(const Placement& placement, const TrainArguments& arguments, co
   log::info("launcher openmpi: {}{}, started by ssh and mpirun", size_of(placement),
             placement.hostfile.empty() ? "" : " of " + placement.hostfile);
   if (options.dry_run)
-    return show(placement, HostsRun(placement, arguments, input).command(to_start(words)));
+    return print_dry_run(placement, HostsRun(placement, arguments, input).command(without_dry_run(words)));
   if (!options.rank_log_dir.empty())
     log::info("each rank writes to a file in {} on its host", options.rank_log_dir);
   Starts starts(placement, arguments, input);

@@ -1,17 +1,19 @@
+#include "launcher/fronts/local_front.h"
+
 #include <omp.h>
 #include <unistd.h>
 
 #include <optional>
 #include <utility>
 
-#include "launcher/fronts/fronts.h"
 #include "launcher/fronts/rank_run.h"
 #include "launcher/fronts/start_ranks.h"
 #include "launcher/output/rank_log.h"
+#include "launcher/process/program_path.h"
 #include "launcher/ranks/rank_command.h"
 #include "launcher/ranks/rank_starter.h"
-#include "launcher/supervise/failure.h"
-#include "launcher/supervise/stop_signals.h"
+#include "launcher/process/failure.h"
+#include "launcher/process/stop_signals.h"
 #include "launcher/supervise/supervisor.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/log/log.h"
@@ -19,12 +21,12 @@
 namespace dstrain {
 namespace {
 
-// A driver's state does not survive a fork: ranks with GPUs are programs of their own.
+// Returns whether ranks are forks. Ranks with GPUs are programs, because a driver's state does not survive a fork.
 bool forks_ranks(const Job& job) {
   return job.device != "cuda";
 }
 
-// Ranks of this machine, supervised, once.
+// Starts the ranks of this machine and supervises them.
 class LocalStart {
  public:
   LocalStart(const RunInput& input, const TrainArguments& arguments,
@@ -37,7 +39,7 @@ class LocalStart {
     SupervisedRun run{.board = board,
                       .starter = kRankStarter,
                       .time_stamps = arguments_.launch.log_time,
-                      .patience = {.instruction = job.timeout_s * 1'000'000'000}};
+                      .timeouts = {.instruction = job.timeout_s * 1'000'000'000}};
     std::optional<RunInput> resumed;
     if (forks_ranks(job)) {
       if (!resume.empty()) resumed.emplace(input_from(resume));
@@ -47,7 +49,7 @@ class LocalStart {
     }
     if (const std::string& logs = arguments_.launch.rank_log_dir; !logs.empty()) {
       const std::string prefix = rank_log_prefix(logs);
-      say_where(prefix);
+      report_log_files(prefix);
       for (auto& variable : rank_log_environment(prefix)) run.environment.push_back(variable);
     }
     RunReport report = Supervisor(std::move(run)).run();
@@ -61,9 +63,9 @@ class LocalStart {
     return read_input(request);
   }
 
-  // `input` and `board` outlive the run.
+  // `input` and `board` must outlive the run.
   void fork_ranks(const RunInput& input, const RankBoard& board, SupervisedRun& run) const {
-    // Forks have none of the threads that OpenMP may have kept here, and would wait for them.
+    // OpenMP's idle threads must end: a fork does not have them and would wait for them.
     ::omp_pause_resource_all(omp_pause_hard);
     run.body = [this, &input, &board] {
       return start_ranks_here(
@@ -86,7 +88,7 @@ class LocalStart {
 
 int run_alone(const RunInput& input, const LaunchOptions& options) {
   const RankBoard board = RankBoard::create(1);
-  const int threads = take_cores(options, 0, 1);
+  const int threads = bind_cores(options, 0, 1);
   const std::unique_ptr<RankLog> log_file = log_of(options, 0);
   const std::unique_ptr<Communicator> comm = connect(threads, input.job(), nullptr);
   const StopSignals signals(board, StopSignals::Note::on_standard_error,

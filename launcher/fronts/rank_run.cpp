@@ -16,8 +16,8 @@
 namespace dstrain {
 namespace {
 
-// Binds this rank as far as it is known which of the visible cores are its own.
-int take_cores_of(const SlurmJob& job, int rank_on_host, int ranks_on_host) {
+// Binds this rank to its own cores as far as they are known.
+int bind_slurm_cores(const SlurmJob& job, int rank_on_host, int ranks_on_host) {
   const std::vector<int> cores = usable_cores();
   const CoreUse use = core_use(job, rank_on_host, ranks_on_host, static_cast<int>(cores.size()));
   if (use.bound) return take_core_share(use.rank_on_host, use.ranks_on_host, use.threads);
@@ -27,23 +27,23 @@ int take_cores_of(const SlurmJob& job, int rank_on_host, int ranks_on_host) {
 
 }  // namespace
 
-int take_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host) {
+int bind_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host) {
   const CoreBinding binding(options);
-  if (binding.wanted()) return binding.take(rank_on_host, ranks_on_host);
+  if (binding.wanted()) return binding.bind(rank_on_host, ranks_on_host);
   if (const std::optional<SlurmJob> job = slurm_job())
-    return take_cores_of(*job, rank_on_host, ranks_on_host);
+    return bind_slurm_cores(*job, rank_on_host, ranks_on_host);
   const int wanted = std::getenv("OMP_NUM_THREADS") == nullptr ? 0 : ::omp_get_max_threads();
   return take_core_share(rank_on_host, ranks_on_host, wanted);
 }
 
-void say_where(const std::string& log_prefix) {
+void report_log_files(const std::string& log_prefix) {
   log::info("each rank writes to {}_rank*.log", log_prefix);
 }
 
 std::unique_ptr<RankLog> log_of(const LaunchOptions& options, int rank) {
   if (options.rank_log_dir.empty()) return nullptr;
   const std::string prefix = rank_log_prefix(options.rank_log_dir);
-  if (rank == 0) say_where(prefix);
+  if (rank == 0) report_log_files(prefix);
   return std::make_unique<RankLog>(prefix, rank);
 }
 

@@ -1,5 +1,5 @@
-// What a process does as one rank, whoever started it: takes its cores, finds the others, trains. Stands
-// on the runtime. Invariant: none of this knows how many hosts there are.
+// What every rank does, whoever started it: binds its cores, connects to the other ranks, and trains. Nothing here depends
+// on the number of hosts.
 #pragma once
 
 #include <memory>
@@ -13,28 +13,27 @@
 
 namespace dstrain {
 
-// Binds this rank to the cores that the options say, or else to its share of the cores, with
-// OMP_NUM_THREADS threads (the launching process sets it for its ranks) where that is set. Returns the
-// number of threads. Throws UserError.
-int take_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host);
+// Binds this rank to the cores that the options name, else to its share of the host's cores, with OMP_NUM_THREADS threads
+// if that is set, as the launching process does. Returns the number of threads. Throws UserError.
+int bind_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host);
 
-// The file that a rank without a launching process writes to, where the options want one.
+// Returns the log file of a rank without a launching process, if the options ask for one, else null.
 std::unique_ptr<RankLog> log_of(const LaunchOptions& options, int rank);
-// Says where the files of all ranks are.
-void say_where(const std::string& log_prefix);
+// Logs the paths of all ranks' log files.
+void report_log_files(const std::string& log_prefix);
 
-// This rank's place among the others. `slot`, `board`: as CommOptions has them. Collective.
+// Returns a communicator of all ranks. `slot`, `board`: see CommOptions. Collective.
 std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot,
                                       const RankBoard* board = nullptr);
 
-// Says, once for all ranks, what was noticed about the input; `batch`: batch_line().
+// Logs warnings and a summary of the input. Called once, for all ranks. `batch`: the result of batch_line().
 void announce(const RunInput& input, const std::string& batch);
 
-// One rank's run over a communicator that is set up. Marks the slot; throws what train() throws.
+// Trains as one rank of the communicator, and keeps its slot of the board up to date. Throws what train() throws.
 RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const RankBoard& board,
                     int threads);
 
-// The exit status of a run that came to its end.
+// Returns the exit status of a run that has ended.
 int status_of(const RunOutcome& outcome);
 
 }  // namespace dstrain

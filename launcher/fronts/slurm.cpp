@@ -9,7 +9,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "launcher/supervise/stop_signals.h"
+#include "launcher/process/stop_signals.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -83,7 +83,7 @@ std::optional<SlurmJob> slurm_job(const Variables& variable) {
   job.cores_here = read.number("SLURM_CPUS_ON_NODE", 0);
   job.on_its_nodes = read.text("SLURMD_NODENAME").has_value();
   if (!read.text("SLURM_STEP_ID") || !job.on_its_nodes) return job;
-  // A step's own numbers, which need not be the job's.
+  // The numbers of this step, which may differ from the job's.
   const std::vector<int> of_step = read.counts("SLURM_STEP_TASKS_PER_NODE");
   const auto node = static_cast<size_t>(read.number("SLURM_NODEID", 0));
   if (node >= of_step.size())
@@ -97,7 +97,7 @@ std::optional<SlurmJob> slurm_job(const Variables& variable) {
   return job;
 }
 
-void take_place_in_world(const SlurmTask& task) {
+void export_task_place(const SlurmTask& task) {
   if (!task.pmix)
     fail_user(
         "srun started {} tasks that cannot find each other, as it runs without PMIx: use "
@@ -129,7 +129,7 @@ void start_by_srun(std::vector<std::string> words) {
   argv.push_back(nullptr);
   release_stop_signals();
   ::execvp(argv[0], argv.data());
-  fail_user("cannot start srun: {} (in an allocation of one node, --launcher local needs none)",
+  fail_user("cannot start srun: {} (in an allocation of one node, --launcher local works without it)",
             std::strerror(errno));
 }
 
@@ -140,7 +140,7 @@ CoreUse core_use(const SlurmJob& job, int rank_on_host, int ranks_on_host, int u
     if (job.task && job.task->ranks > 1) return {0, 1, usable, true};
     return {rank_on_host, ranks_on_host, 0, true};
   }
-  // The machine has cores of other jobs, and which ones they are is not to be seen.
+  // Some of the usable cores belong to other jobs, and which ones is unknown.
   return {rank_on_host, ranks_on_host, std::max(1, cores / ranks_on_host), false};
 }
 

@@ -1,6 +1,5 @@
-// Slurm: what the environment says about the job that this process is in, and what follows from it.
-// srun's tasks are ranks of a world like mpirun's (over PMIx); one process in a batch script starts the
-// ranks itself. Stands on core alone. Invariant: nothing here talks to Slurm but start_by_srun().
+// Slurm: the job of this process, as environment variables describe it. The tasks of srun are ranks as those of mpirun
+// are, over PMIx. A single process in a batch script starts the ranks itself. Only start_by_srun() calls Slurm.
 #pragma once
 
 #include <functional>
@@ -10,55 +9,55 @@
 
 namespace dstrain {
 
-// A task of a step of several: started by srun, one for each rank.
+// A task of a job step that srun started.
 struct SlurmTask {
   int rank = 0;
   int ranks = 1;
   int rank_on_host = 0;
   int ranks_on_host = 1;
-  bool pmix = false;  // srun has told it how to find the others
+  bool pmix = false;  // srun provides PMIx, by which tasks find each other
 };
 
 struct SlurmJob {
   std::string id;
-  int restarts = 0;  // times that the job was requeued or its nodes failed
+  int restarts = 0;  // how often the job was requeued, or restarted after a node failed
   int nodes = 1;
-  int tasks = 1;              // as the job asked for them
-  int cores_here = 0;         // of this node; 0: not said
-  bool on_its_nodes = false;  // false: beside the allocation, as after salloc
+  int tasks = 1;              // of the job
+  int cores_here = 0;         // of this node; 0: unknown
+  bool on_its_nodes = false;  // false: this process runs outside the allocation, as after salloc
   std::optional<SlurmTask> task;
 };
 
-// The value of an environment variable, or null.
+// Returns the value of an environment variable, or null.
 using Variables = std::function<const char*(const char* name)>;
 
-// The job that this process is in; nothing outside of one. Throws UserError naming the variable that
-// does not say what Slurm says there.
+// Returns the job that this process is in, if any. Throws UserError, which names the variable, for a malformed value.
 std::optional<SlurmJob> slurm_job();
 std::optional<SlurmJob> slurm_job(const Variables& variable);
 
-// "2(x3),1" as Slurm writes the tasks of each node. Throws UserError naming the variable.
+// Returns the tasks of each node from Slurm's text: 2,2,2,1 for "2(x3),1". Throws UserError, which names the variable.
 std::vector<int> slurm_counts(const std::string& variable, const std::string& text);
 
-// Names the task's place in the world as mpirun does for its ranks. Before other threads exist. Throws
-// UserError where srun was started without PMIx.
-void take_place_in_world(const SlurmTask& task);
+// Sets the environment variables in which mpirun tells a rank its place. Must be called before other threads exist. Throws
+// UserError if srun was started without PMIx.
+void export_task_place(const SlurmTask& task);
 
-// The words that start `ranks` copies of `program` on the job's nodes.
+// Returns the srun command that starts `ranks` copies of `program` on the job's nodes.
 std::vector<std::string> srun_words(int ranks, const std::vector<std::string>& launcher_args,
                                     const std::vector<std::string>& program);
 
-// Becomes srun with these words. Throws UserError where there is none.
+// Replaces this process by srun with these words. Throws UserError if there is no srun.
 [[noreturn]] void start_by_srun(std::vector<std::string> words);
 
-// How a rank uses the cores that its process sees, `usable` in number: Slurm may have bound each task
-// to its own, have fenced the job in, or have left the whole machine visible.
+// How a rank uses the cores that its process may use. Slurm may bind each task to its own cores, bind the whole job, or
+// leave all cores of the machine usable.
 struct CoreUse {
   int rank_on_host;
-  int ranks_on_host;  // that share the visible cores between them; 1: they are this rank's
+  int ranks_on_host;  // that share the usable cores; 1: all are this rank's
   int threads;        // 0: one for each core of the share
   bool bound;         // whether the rank is bound to its share
 };
+// Returns it for `usable` usable cores.
 CoreUse core_use(const SlurmJob& job, int rank_on_host, int ranks_on_host, int usable);
 
 }  // namespace dstrain

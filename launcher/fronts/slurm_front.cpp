@@ -1,8 +1,8 @@
 #include "launcher/fronts/slurm_front.h"
 
 #include <algorithm>
-#include <filesystem>
 
+#include "launcher/process/program_path.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -68,9 +68,7 @@ void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks
   note_without_network(options, "srun tells the ranks where the others are");
   log::info("Slurm job {}: {} by srun on {}", job.id, counted(ranks, "rank"),
             counted(job.nodes, "node"));
-  std::vector<std::string> program = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  program.insert(program.end(), words.begin(), words.end());
-  start_by_srun(srun_words(ranks, options.launcher_args, program));
+  start_by_srun(srun_words(ranks, options.launcher_args, own_command(words)));
 }
 
 }  // namespace dstrain

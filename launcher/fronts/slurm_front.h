@@ -1,5 +1,4 @@
-// The front for jobs of Slurm: what dstrain train does differently in one. Stands on slurm.h and
-// run_input.h.
+// The front for Slurm jobs: what dstrain train does differently in one.
 #pragma once
 
 #include <optional>
@@ -11,26 +10,26 @@
 
 namespace dstrain {
 
-// The job whose ranks this process is to start or to be; nothing outside of one, or where the options
-// name another front or hosts of their own. Throws UserError for --launcher slurm outside of a job.
+// Returns the job whose ranks this process starts, or of which it is a rank. Returns nothing outside a job, and if the
+// options choose another front or a hostfile. Throws UserError for --launcher slurm outside a job.
 std::optional<SlurmJob> slurm_front(const LaunchOptions& options);
 
-// Whether this process is one of several tasks of srun, and so a rank.
+// Returns whether this process is one of several tasks of srun, and so a rank.
 bool is_rank_of_srun(const SlurmJob& job);
 
-// Whether ranks are started by srun rather than on this machine alone: the job has other nodes, or this
-// process is beside it, or the options say so.
+// Returns whether srun must start the ranks: the job has several nodes, this process runs outside its nodes, or the
+// options ask for it.
 bool needs_srun(const SlurmJob& job, const LaunchOptions& options);
 
-// In a job that was requeued: --resume from the output directory, if the job has saved its newest
-// checkpoint, whatever the job began from. Returns the line to say about it; empty: nothing has changed.
+// If the job was requeued and has saved the newest checkpoint of the output directory, makes `request` resume from there,
+// whatever it started from at first. Returns a line for the log; empty if the job was not requeued.
 std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request);
 
-// The number of ranks: --num_gpus on every node, or the tasks of the job. Left open where neither is said
-// and one task, this process, has the node's devices.
+// Sets the number of ranks: --num_gpus times the nodes, else the tasks of the job. Leaves it open if the job has one task,
+// which may use all devices of its node.
 void settle_ranks(const SlurmJob& job, ConfigRequest& request);
 
-// Becomes the srun that starts `ranks` ranks with these words. Throws UserError.
+// Replaces this process by the srun that starts `ranks` ranks with these words. Throws UserError.
 [[noreturn]] void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks,
                                  const std::vector<std::string>& words);
 

@@ -2,9 +2,8 @@
 
 #include <sstream>
 
-#include "launcher/hosts/mpirun_command.h"
 #include "launcher/placement/placement_text.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -12,16 +11,16 @@ namespace dstrain {
 
 int start_with_restarts(const Job& job, const LaunchOptions& options, const StartRanks& start) {
   if (options.max_restarts > 0 && job.save_interval == 0)
-    log::warn("--max_restarts without --save_interval: every restart begins from the beginning");
+    log::warn("--max_restarts without --save_interval: every restart begins at step 1");
   return run_with_restarts({.most = options.max_restarts, .output = job.output}, start);
 }
 
-std::vector<std::string> to_start(std::vector<std::string> words) {
+std::vector<std::string> without_dry_run(std::vector<std::string> words) {
   std::erase(words, "--dry_run");
   return words;
 }
 
-int show(const Placement& placement, const RankCommand& command) {
+int print_dry_run(const Placement& placement, const RankCommand& command) {
   std::istringstream lines(placement_text(placement));
   std::string text;
   for (std::string line; std::getline(lines, line);) text += fmt::format("# {}\n", line);

@@ -1,4 +1,4 @@
-// What fronts that start ranks have in common: starting them again, and showing instead of starting.
+// What the fronts that start ranks share: restarts and --dry_run.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,13 @@
 
 namespace dstrain {
 
-// Starts the ranks, and again as often as --max_restarts allows. Returns the exit status.
+// Starts the ranks, and restarts them as often as --max_restarts allows. Returns the exit status.
 int start_with_restarts(const Job& job, const LaunchOptions& options, const StartRanks& start);
 
-// The command line without what only shows what would be done.
-std::vector<std::string> to_start(std::vector<std::string> words);
+// Returns the command line without --dry_run.
+std::vector<std::string> without_dry_run(std::vector<std::string> words);
 
-// --dry_run: prints where ranks would run, as a shell's comment, and the command, as a shell takes it. Returns the
-// exit status.
-int show(const Placement& placement, const RankCommand& command);
+// Prints where ranks would run, as comments for a shell, and the command that would start them. Returns the exit status.
+int print_dry_run(const Placement& placement, const RankCommand& command);
 
 }  // namespace dstrain

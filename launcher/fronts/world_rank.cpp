@@ -1,15 +1,16 @@
+#include "launcher/fronts/world_rank.h"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <thread>
 
-#include "launcher/fronts/fronts.h"
 #include "launcher/fronts/rank_run.h"
 #include "launcher/fronts/slurm_front.h"
 #include "launcher/fronts/world_watch.h"
 #include "launcher/input/same_input.h"
-#include "launcher/supervise/failure.h"
-#include "launcher/supervise/stop_signals.h"
+#include "launcher/process/failure.h"
+#include "launcher/process/stop_signals.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/storage/output_lock.h"
@@ -17,10 +18,10 @@
 namespace dstrain {
 namespace {
 
-// How long a rank waits for rank 0 to report an error that both have, and for mpirun to act on it.
-constexpr std::chrono::seconds kPatience{2};
+// How long a rank waits until rank 0 has reported an error that both have, and mpirun has ended the ranks.
+constexpr std::chrono::seconds kReportDelay{2};
 
-// What only a launching process can do.
+// Refuses the options that need a launching process.
 void refuse_without_launcher(const LaunchOptions& options, const std::string& starter) {
   if (options.save_pid)
     fail_user("--save_pid names a launching dstrain, and {} started the ranks: leave it out",
@@ -36,7 +37,7 @@ std::string reached_by(const std::string& starter) {
   return starter + " tells the ranks where the others are";
 }
 
-// The lowest rank that has failed; nothing where none has. Collective.
+// Returns the lowest rank that has failed, if any. Collective.
 std::optional<int> first_failed(Communicator& comm, bool failed) {
   const double mine = failed ? 1 : 0;
   std::vector<double> all(static_cast<size_t>(comm.size()));
@@ -46,17 +47,17 @@ std::optional<int> first_failed(Communicator& comm, bool failed) {
   return static_cast<int>(first - all.begin());
 }
 
-// The file names no batch size: the host with the least memory decides for all. Collective.
+// Agrees on the smallest micro-batch that any rank found to fit its host's memory. Collective.
 void agree_on_batch(Communicator& comm, LoadedConfig& loaded) {
   const auto mine = static_cast<double>(loaded.job.batch.micro_batch);
   std::vector<double> all(static_cast<size_t>(comm.size()));
   comm.gather_values({&mine, 1}, all);
   if (const double least = *std::ranges::min_element(all); least < mine)
-    take_micro_batch(loaded, static_cast<int64_t>(least), "what fits on every host");
+    apply_micro_batch(loaded, static_cast<int64_t>(least), "what fits on every host");
 }
 
-// A rank of srun's could not read its input. Slurm lets the other tasks live, so ranks tell each other:
-// one error, and all end.
+// Reports that this rank, a task of srun, could not read its input. Slurm does not end the other tasks, so all ranks
+// exchange whether they failed: one reports the error, and all end. Collective.
 int fail_with_peers(const Failure& failure, int rank) {
   const std::unique_ptr<Communicator> comm = connect(1, Job{}, nullptr);
   if (first_failed(*comm, true) == rank) print_error(log::rank_mark(rank) + failure.text);
@@ -73,7 +74,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
   const std::string starter = job ? "srun" : "mpirun";
   log::set_rank(rank);
   std::unique_ptr<Communicator> comm;
-  std::optional<WorldWatch> watch;  // goes before the communicator
+  std::optional<WorldWatch> watch;  // must be destroyed before the communicator
   try {
     refuse_contradictions(arguments.launch);
     refuse_without_launcher(arguments.launch, starter);
@@ -85,7 +86,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     const std::string requeued = job ? resume_after_requeue(*job, request) : "";
     const int ranks_here = ranks_on_this_host_from_environment();
     const int threads =
-        take_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
+        bind_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     RunInput input = read_input(request);
     settle_batch(request, input.loaded, memory_of_each(ranks_here));
     std::optional<OutputLock> lock;
@@ -122,10 +123,10 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     if (job && !comm) return fail_with_peers(failure, rank);
     if (watch) watch->board().fail(rank, failure.kind, failure.text);
     if (comm) comm->abort(failure.text);
-    // The watchers name the rank that began it, and end this process.
-    if (watch) watch->await_order();
-    // Before there are watchers all ranks fail alike over the input; where this one alone does, rank 0 lives on.
-    if (!watch && rank != 0) std::this_thread::sleep_for(kPatience);
+    // The watchers report the root cause and end this process.
+    if (watch) watch->wait_for_end_order();
+    // Before there are watchers all ranks usually fail for the same input, and rank 0 reports it.
+    if (!watch && rank != 0) std::this_thread::sleep_for(kReportDelay);
     print_error(log::rank_mark(rank) + failure.text);
     return failure.exit_status();
   }

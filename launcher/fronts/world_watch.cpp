@@ -6,13 +6,13 @@
 #include <climits>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <random>
 
-#include "launcher/hosts/channel.h"
-#include "launcher/hosts/network.h"
+#include "launcher/connection/handshake.h"
+#include "launcher/connection/line_channel.h"
+#include "launcher/connection/network.h"
 #include "launcher/input/exchange_texts.h"
 #include "launcher/placement/machine.h"
-#include "launcher/supervise/watchers/watch_socket.h"
+#include "launcher/connection/tcp_socket.h"
 #include "launcher/supervise/watchers/watch_task.h"
 #include "runtime/core/error.h"
 #include "runtime/core/futex.h"
@@ -23,10 +23,10 @@ namespace {
 
 using nlohmann::json;
 
-// How long the watchers may take to name a culprit.
-constexpr std::chrono::seconds kForAnOrder{8};
+// How long the watchers may take to order the end.
+constexpr std::chrono::seconds kOrderTimeout{8};
 
-// Hosts by their first ranks, as HostMap numbers them: the ranks of each.
+// Returns the ranks of each host. Hosts are numbered by their first ranks, as in HostMap.
 std::vector<std::vector<int>> ranks_of_hosts(const Communicator& comm) {
   std::vector<std::vector<int>> hosts;
   for (int rank = 0; rank < comm.size(); ++rank) {
@@ -37,19 +37,14 @@ std::vector<std::vector<int>> ranks_of_hosts(const Communicator& comm) {
   return hosts;
 }
 
-std::string random_word() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
-}
-
-// What each rank says about itself, rank 0 about its watcher too.
-json introduction(const RankBoard& board, const std::optional<WatchListener>& listener) {
+// Returns what each rank tells the others about itself, and rank 0 about its watcher.
+json introduction(const RankBoard& board, const std::optional<TcpListener>& listener) {
   json mine{{"board", board.address()}, {"host", to_json_text(host_name())}};
   if (!listener) return mine;
   json addresses = json::array();
   for (const InterfaceAddress& own : own_addresses()) addresses.push_back(own.address);
-  addresses.push_back("127.0.0.1");  // of hosts that share this one's network
-  mine.update({{"addresses", addresses}, {"port", listener->port()}, {"token", random_word()}});
+  addresses.push_back("127.0.0.1");  // for hosts that share this one's network, as in tests
+  mine.update({{"addresses", addresses}, {"port", listener->port()}, {"token", random_token()}});
   return mine;
 }
 
@@ -64,7 +59,7 @@ WorldWatch::WorldWatch(Communicator& comm, const Job& job) : comm_(comm) {
   const std::vector<std::vector<int>> hosts = ranks_of_hosts(comm);
   const auto host = static_cast<size_t>(comm.host_of(rank));
   const int first = hosts[host].front();
-  std::optional<WatchListener> listener;
+  std::optional<TcpListener> listener;
   if (rank == 0 && hosts.size() > 1) listener.emplace();
   RankBoard own = RankBoard::create(comm.size());
   std::vector<json> all;
@@ -113,27 +108,27 @@ WorldWatch::WorldWatch(Communicator& comm, const Job& job) : comm_(comm) {
     }
     start_watcher(task);
   }
-  obedient_ = std::thread([this] { obey(); });
+  order_thread_ = std::thread([this] { end_on_order(); });
 }
 
 WorldWatch::~WorldWatch() {
   comm_.report_to(nullptr);
   over_ = true;
-  if (!obedient_.joinable()) return;
+  if (!order_thread_.joinable()) return;
   futex_wake(board_->end_word(), INT_MAX);
-  obedient_.join();
+  order_thread_.join();
 }
 
-// Ends this process as soon as that is ordered, whatever its other threads do.
-void WorldWatch::obey() const {
+// Ends this process as soon as the order comes, whatever its other threads do.
+void WorldWatch::end_on_order() const {
   while (!over_) {
     if (const int status = board_->ordered_end(); status != 0) std::_Exit(status);
     futex_wait(board_->end_word(), 0, std::chrono::milliseconds(500));
   }
 }
 
-void WorldWatch::await_order() const {
-  if (obedient_.joinable()) std::this_thread::sleep_for(kForAnOrder);
+void WorldWatch::wait_for_end_order() const {
+  if (order_thread_.joinable()) std::this_thread::sleep_for(kOrderTimeout);
 }
 
 }  // namespace dstrain

@@ -1,7 +1,6 @@
-// WorldWatch: how ranks that the user's mpirun or srun started are watched. The ranks of a host share a board,
-// and the first of them starts the host's watcher (launcher/supervise/watchers/host_watch.h). Where the watchers find that
-// a rank has failed they say so, and this process ends with the status that they order. Stands on comm, the board
-// and watch_task.h. Invariant: a watched process does not outlive the order to end by more than a second.
+// WorldWatch: has the ranks that the user's mpirun or srun started watched. The ranks of a host share a board, and the first
+// of them starts the host's watcher (launcher/supervise/watchers/host_watch.h). When the watchers find that a rank has
+// failed, they report it and order all ranks to end. Invariant: a watched process ends within a second after the order.
 #pragma once
 
 #include <atomic>
@@ -16,27 +15,27 @@ namespace dstrain {
 
 class WorldWatch {
  public:
-  // Collective. `job`: how long ranks and hosts may be silent. The communicator outlives the watch, and says on the
-  // board from now on whom it waits for.
+  // Starts to watch this rank. `job` has the timeouts. From now on the communicator, which must outlive this object, writes
+  // to the board for which rank it waits. Collective.
   WorldWatch(Communicator& comm, const Job& job);
   WorldWatch(const WorldWatch&) = delete;
   WorldWatch& operator=(const WorldWatch&) = delete;
   ~WorldWatch();
 
-  // Of this host's ranks; this rank's slot says that it is starting.
+  // The board of this host's ranks. This rank's slot is in state `starting`.
   const RankBoard& board() const { return *board_; }
 
-  // After this rank has failed and said so on the board: waits for the watcher's order to end this process, which
-  // does not return. Returns after some seconds where no order comes.
-  void await_order() const;
+  // Called after this rank has reported a failure on the board: waits for the watcher's order, which ends this process.
+  // Returns after some seconds if no order comes.
+  void wait_for_end_order() const;
 
  private:
-  void obey() const;
+  void end_on_order() const;
 
   Communicator& comm_;
   std::optional<RankBoard> board_;
   std::atomic<bool> over_{false};
-  std::thread obedient_;
+  std::thread order_thread_;
 };
 
 }  // namespace dstrain

@@ -1,5 +1,21 @@
-// AgentView: a host of the run through the agent on it. Stands on channel.h, messages.h and silence.h. The agent is
-// started by ssh, or directly where the host is this machine. Invariant: no ssh outlives its view.
+// AgentView: a host of the run, as the agent on it reports it. The launching process and an agent exchange JSON objects
+// over the agent's standard input and output. A message to the agent has "do", an answer or report has "say". Times are
+// sent as ages, because clocks differ between hosts.
+//
+//   do                                   say
+//   hello {version, run, silence_ns}     hello {version, program, host, identity, time, memory, memory_source, cores,
+//                                        open_files, addresses}, then alive once a second
+//   input {words, directory, ranks}      input {error} or {files: [{path, hash}]}
+//   open_mpi                             open_mpi {orted, version}
+//   probe {output, write}                probe {seen} or {error}
+//   probed
+//   listen {port}                        listening {port}
+//   meet {peers: [{name, port, addresses}]}   met {failed: [{name, why}]}
+//   watch {world, ranks}                 watching; then ranks {ranks, starter, stopped, kills} after every change and
+//                                        once a second, and output {rank, error, text}
+//   alive, at least once a second        fault {text}, after which the agent ends
+//   stop {signal}, kill
+//   end                                  bye, when nothing of the run is left
 #pragma once
 
 #include <functional>
@@ -10,31 +26,31 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hosts/channel.h"
-#include "launcher/hosts/messages.h"
-#include "launcher/hosts/network.h"
-#include "launcher/hosts/silence.h"
-#include "launcher/ranks/child.h"
+#include "launcher/connection/line_channel.h"
+#include "launcher/connection/network.h"
+#include "launcher/connection/silence.h"
+#include "launcher/process/child.h"
 #include "launcher/supervise/host_view.h"
 
 namespace dstrain {
 
+// Invariant: the command that started the agent (ssh) does not outlive this object.
 class AgentView final : public HostView {
  public:
-  // `name`: for messages. `command`: starts the agent. `ranks`: those of the host. `silence_ns`: after which
-  // the host is taken for lost.
+  // `name`: of the host, for messages. `command`: starts the agent, by ssh or directly if the host is this machine.
+  // `ranks`: those of the host. `silence_ns`: after which the host counts as lost.
   AgentView(std::string name, const std::vector<std::string>& command, std::vector<int> ranks,
             int64_t silence_ns = kLongestSilence);
 
-  // Sends a question; the answer is the next message that says `answer`.
+  // Sends a question. The answer is the next message whose "say" is `answer`.
   void ask(const nlohmann::json& question, const std::string& answer);
-  // The answer to the last question, once it has come.
-  std::optional<nlohmann::json> take_answer();
-  // What the command that started the agent wrote on standard error, one line.
-  std::string complaint() const;
+  // Returns the answer to the last question if it has arrived, once.
+  std::optional<nlohmann::json> next_answer();
+  // Returns the last line that the command wrote to standard error.
+  std::string error_line() const;
 
   const std::string& name() const override { return name_; }
-  void look(bool closely) override;
+  void update(bool closely) override;
   std::span<const RankReport> ranks() const override { return reports_; }
   const StarterReport& starter() const override { return starter_; }
   const std::string& lost() const override { return lost_; }
@@ -44,14 +60,14 @@ class AgentView final : public HostView {
   void kill_all() override;
   int stopped() const override { return stopped_; }
   int64_t out_of_memory_kills() const override { return kills_; }
-  void take_output(const OutputTaker& take) override;
+  void forward_output(const OutputSink& sink) override;
   void end() override;
   bool ended() const override { return ended_; }
 
  private:
   void read();
-  void take_message(const nlohmann::json& message);
-  void lose(const std::string& why, Loss loss = Loss::host);
+  void handle_message(const nlohmann::json& message);
+  void mark_lost(const std::string& why, Loss loss = Loss::host);
   Loss host_or_network() const;
 
   std::string name_;
@@ -60,18 +76,18 @@ class AgentView final : public HostView {
   LineChannel channel_;
   std::vector<RankReport> reports_;
   StarterReport starter_;
-  std::string errors_;  // what came on standard error
+  std::string errors_;  // the last part of what the command wrote to standard error
   std::string lost_;
   Loss loss_ = Loss::host;
-  std::vector<InterfaceAddress> addresses_;  // of this machine, at the start
+  std::vector<InterfaceAddress> addresses_;  // of this machine when the agent was started
   int64_t lost_since_ = 0;
   int stopped_ = 0;
   int64_t kills_ = 0;
   int64_t most_silence_ns_;
-  Silence silence_;           // of the agent
-  int64_t last_word_ns_;      // from it
-  int64_t last_sent_ns_ = 0;  // to it
-  std::string awaited_;       // what the answer to the last question says
+  Silence silence_;             // of the agent
+  int64_t last_received_ns_;    // from the agent
+  int64_t last_sent_ns_ = 0;    // to the agent
+  std::string awaited_answer_;  // its "say"
   std::optional<nlohmann::json> answer_;
   struct Output {
     int rank;
@@ -79,12 +95,12 @@ class AgentView final : public HostView {
     std::string text;
   };
   std::vector<Output> output_;
-  bool answered_ = false;  // the agent has said anything yet
+  bool answered_ = false;  // the agent has sent anything
   bool ending_ = false, ended_ = false;
 };
 
-// Sends each host that is not lost its question (null: none) and waits until all have answered or are
-// lost, or `seconds` are over; calls `meanwhile` again and again. Null: no answer.
+// Sends each host that is not lost its question, if that is not null, and waits until all have answered or are lost, or
+// `seconds` have passed. Calls `meanwhile` repeatedly. Returns the answers; null for hosts without one.
 std::vector<nlohmann::json> ask_all(
     std::span<const std::unique_ptr<AgentView>> hosts, const std::string& answer, double seconds,
     const std::function<nlohmann::json(size_t host)>& question,

@@ -7,8 +7,8 @@
 #include <array>
 #include <string_view>
 
-#include "launcher/ranks/child.h"
-#include "launcher/ranks/rank_command.h"
+#include "launcher/process/child.h"
+#include "launcher/process/program_path.h"
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
 
@@ -21,7 +21,7 @@ std::string open_mpi_version(const std::string& said) {
 }
 
 OpenMpi find_open_mpi() {
-  constexpr int64_t kDeadline = 10'000'000'000;
+  constexpr int64_t kTimeout = 10'000'000'000;
   constexpr int kTickMs = 20;
   OpenMpi found;
   found.orted = !find_on_path("orted").empty();
@@ -31,9 +31,9 @@ OpenMpi find_open_mpi() {
   Child child({mpirun, "--version"},
               {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
   std::string said;
-  const int64_t end = monotonic_ns() + kDeadline;
+  const int64_t end = monotonic_ns() + kTimeout;
   for (bool ended = false; !ended && monotonic_ns() < end; ::poll(nullptr, 0, kTickMs)) {
-    ended = child.ended().has_value();  // before the last of its output is read
+    ended = child.ended().has_value();  // checked first, so that the loop still reads its last output
     std::array<char, 4096> buffer;
     for (ssize_t n = 0; (n = ::read(child.output(), buffer.data(), buffer.size())) > 0;)
       said.append(buffer.data(), static_cast<size_t>(n));

@@ -1,8 +1,8 @@
 #include "launcher/hosts/ssh.h"
 
-#include "launcher/hosts/quote.h"
-#include "launcher/nodes/relay.h"
-#include "launcher/ranks/rank_command.h"
+#include "launcher/process/shell_quote.h"
+#include "launcher/cli/command_names.h"
+#include "launcher/process/program_path.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -20,7 +20,6 @@ std::vector<std::string> ssh_words(const SshOptions& options) {
                                     "-oServerAliveInterval=2",
                                     "-oServerAliveCountMax=3"};
   if (options.port) words.push_back(fmt::format("-oPort={}", *options.port));
-  words.insert(words.end(), options.words.begin(), options.words.end());
   return words;
 }
 

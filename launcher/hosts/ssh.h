@@ -1,5 +1,5 @@
-// The words of an ssh command. Pure. No shell on this side ever sees them; the one on the other side
-// gets its words quoted.
+// The words of an ssh command. Pure except for finding ssh on PATH. No shell on this host reads them; the shell on the other
+// host gets its words quoted.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,15 @@ namespace dstrain {
 
 struct SshOptions {
   std::optional<int64_t> port;
-  std::vector<std::string> words;  // further options
   int connect_seconds = 10;
-  bool relay = false;  // no ssh: the hosts were started by hand (launcher/nodes/relay.h)
+  bool relay = false;  // use `dstrain relay` instead: the hosts were started by hand (nodes/relay.h)
 };
 
-// ssh itself and its options, without a host; in its place the relay of this program, where there is no ssh: asks for no password, answers within the deadline, and
-// notices a dead connection. Throws UserError where no ssh is on PATH.
+// Returns ssh and its options without a host, or the relay in its place. This ssh asks for no password, fails after a
+// timeout, and notices a dead connection. Throws UserError if ssh is not on PATH.
 std::vector<std::string> ssh_words(const SshOptions& options);
 
-// ssh_words() to run `program` with its words on `host`.
+// Returns the command that runs `program`, with its words, on `host`.
 std::vector<std::string> ssh_command(const SshOptions& options, const std::string& host,
                                      const std::vector<std::string>& program);
 

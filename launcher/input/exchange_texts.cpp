@@ -5,7 +5,7 @@
 namespace dstrain {
 namespace {
 
-// The length of each rank's text, by rank. Collective.
+// Returns the length of each rank's text, by rank. Collective.
 std::vector<int64_t> lengths_of_all(Communicator& comm, const std::string& mine) {
   std::vector<double> sizes(static_cast<size_t>(comm.size()));
   const auto size = static_cast<double>(mine.size());

@@ -1,4 +1,4 @@
-// Texts that ranks tell each other, of any length. Stands on comm.
+// Exchanges texts of any length between ranks.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace dstrain {
 
-// `mine` of every rank, by rank. Collective.
+// Returns the text `mine` of every rank, by rank. Collective.
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& mine);
 
-// `mine` of rank `root`, on every rank. Collective.
+// Returns the text `mine` of rank `root` on every rank. Collective.
 std::string broadcast_text(Communicator& comm, std::string mine, int root);
 
 }  // namespace dstrain

@@ -16,13 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "1000 bytes, checksum 60f5e2d9a4f8c1b3"
+// Returns for example "1000 bytes, checksum 60f5e2d9a4f8c1b3".
 std::string contents_of(const std::string& path) {
   const std::string checksum = file_checksum(path);
   return fmt::format("{} bytes, checksum {}", fs::file_size(path), checksum);
 }
 
-// Of the fact of that name; "not given" where there is none.
+// Returns the value of the fact `name`, or "not given" if there is none.
 std::string value_in(const InputFacts& facts, const std::string& name) {
   const auto found = std::ranges::find(facts, name, &InputFact::name);
   return found == facts.end() ? "not given" : found->value;
@@ -46,7 +46,7 @@ InputFacts input_facts(const Job& job, const Dataset& dataset) {
     else
       facts.push_back({fact.name, fact.value});
   }
-  // All ranks write a trace together, each from its own setting.
+  // Writing a trace is collective, and each rank decides by its own setting.
   facts.push_back({"dstrain.trace", job.trace.empty() ? "not written" : "written"});
   if (!job.resume.empty()) {
     const CheckpointInfo checkpoint = find_checkpoint(job.resume);
@@ -72,7 +72,7 @@ uint64_t digest_of(const InputFacts& facts) {
 std::string facts_text(const InputFacts& facts) {
   nlohmann::json list = nlohmann::json::array();
   for (const InputFact& fact : facts) list.push_back({fact.name, fact.value, fact.file});
-  // A path need not be UTF-8.
+  // A path may be invalid UTF-8.
   return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -1,6 +1,6 @@
-// InputFacts: all that ranks of one run must have in common, each by name: the program, what its numbers
-// depend on (run_facts.h), the files that it begins with. Where files lie is no part of it: that may differ
-// from host to host. Stands on config, data, storage and engine.
+// InputFacts: what all ranks of a run must have in common: the program, everything that the run's numbers depend on
+// (runtime/engine/run/run_facts.h), and the files it starts from. Paths of files are not compared: they may differ between
+// hosts.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 namespace dstrain {
 
 struct InputFact {
-  std::string name;    // "program", "initial weights", "checkpoint", or as run_facts() has it
-  std::string value;   // as text
-  std::string file{};  // that it is about, for messages only
+  std::string name;    // "program", "initial weights", "checkpoint", or a name of run_facts()
+  std::string value;
+  std::string file{};  // for messages only
 };
 using InputFacts = std::vector<InputFact>;
 
-// The facts of a run of this program; reads its files. `job` is final: device chosen, vocabulary size known.
-// Throws UserError where a file cannot be read, or there is no checkpoint.
+// Returns the facts of a run of this program, after reading its files. In `job` the device must be chosen and the
+// vocabulary's size known. Throws UserError if a file cannot be read, or there is no checkpoint to resume from.
 InputFacts input_facts(const Job& job, const Dataset& dataset);
 
-// Of names and values.
+// Returns a checksum of names and values.
 uint64_t digest_of(const InputFacts& facts);
 
-// The facts as text, and back. parse_facts throws RunError where the text is not one of ours.
+// The facts as text, and back. parse_facts throws RunError for any other text.
 std::string facts_text(const InputFacts& facts);
 InputFacts parse_facts(const std::string& text);
 
-// What differs, a part for each: "dstrain.seed: 7 there, 1337 here". `here` names the files.
+// Returns a text for each difference: "dstrain.seed: 7 there, 1337 here". Files are named as in `here`.
 std::vector<std::string> differences(const InputFacts& here, const InputFacts& there);
 
 }  // namespace dstrain

@@ -32,7 +32,7 @@ namespace {
 constexpr int64_t kLargestConfig = int64_t{64} << 20;
 constexpr const char* kMicroBatchKey = "train_micro_batch_size_per_gpu";
 
-// Names and shapes of the model's weights.
+// Returns names and shapes of the model's weights.
 StateRegister weights_of(const ModelConfig& model) {
   Program program;
   Builder builder(program, {});
@@ -43,8 +43,7 @@ StateRegister weights_of(const ModelConfig& model) {
   return list;
 }
 
-// Weights of the model, without building a model that may be absurdly deep: from the third layer on,
-// layers are alike.
+// Returns the number of the model's weights. Builds three layers at most, because all further ones are like the third.
 double weight_count(ModelConfig model) {
   const int64_t layers = model.n_layer;
   const auto count = [&model](int64_t n) {
@@ -59,7 +58,7 @@ double weight_count(ModelConfig model) {
   return two + static_cast<double>(layers - 2) * (count(3) - two);
 }
 
-// Whether `pattern` is the name of one of the model's weights. Layers are alike from the third on.
+// Returns whether `pattern` matches a weight of the model. All layers after the third are like it.
 bool names_a_weight(const std::string& pattern, const StateRegister& three_layers, int64_t layers) {
   const auto matches = [&pattern](const std::string& name) {
     return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
@@ -81,7 +80,7 @@ void set_micro_batch(Job& job, int64_t micro_batch) {
   job.batch.train_batch = micro_batch * job.batch.accumulation * job.ranks;
 }
 
-// A model that does not fit at all keeps its micro-batch: what it lacks is not for a batch to give.
+// Halves the micro-batch until the plan fits. A model that cannot fit with any micro-batch keeps its own.
 void halve_to_fit(Job& job, int64_t offered) {
   if (least_bytes(job) > static_cast<double>(offered)) return;
   const PlanInputs inputs = plan_inputs(job);
@@ -89,8 +88,7 @@ void halve_to_fit(Job& job, int64_t offered) {
     set_micro_batch(job, job.batch.micro_batch / 2);
 }
 
-// The micro-batch of the run that `resume`, its folder or one of its checkpoints, continues; 0 where
-// nothing says it.
+// Returns the micro-batch of the run to resume. `resume` is its folder or one of its checkpoints. 0 if it is unknown.
 int64_t micro_batch_before(const std::string& resume) {
   if (resume.empty()) return 0;
   for (const char* up : {"", "/../.."}) {
@@ -102,7 +100,7 @@ int64_t micro_batch_before(const std::string& resume) {
   return 0;
 }
 
-// Proves that the trace can be written: it is, after the last step.
+// Checks that the trace file can be written, which happens only after the last step.
 void check_trace_file(const std::string& path) {
   if (path.empty()) return;
   if (std::filesystem::is_directory(path))
@@ -114,8 +112,8 @@ void check_trace_file(const std::string& path) {
   }
 }
 
-// Whether the run continues one in its own output directory.
-bool goes_on_in_place(const Job& job) {
+// Returns whether the run resumes one in its own output directory.
+bool resumes_in_place(const Job& job) {
   namespace fs = std::filesystem;
   if (job.resume.empty()) return false;
   std::error_code error;
@@ -125,9 +123,9 @@ bool goes_on_in_place(const Job& job) {
          !error;
 }
 
-// What a run would remove must be meant to go.
+// Throws UserError if the run would remove checkpoints without --overwrite.
 void check_overwriting(const Job& job) {
-  if (job.overwrite || goes_on_in_place(job)) return;
+  if (job.overwrite || resumes_in_place(job)) return;
   const std::optional<int64_t> newest = newest_step_in(job.output);
   if (newest)
     fail_user(
@@ -140,7 +138,7 @@ void check_overwriting(const Job& job) {
 }  // namespace
 
 double least_bytes(const Job& job) {
-  // Of every weight there are at least the value and, in 8 bytes with it, its gradient or state.
+  // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state.
   const auto value = static_cast<double>(size_of(job.dtype));
   const Residency where = residency_of(job, {.rank = 0, .ranks = job.ranks});
   const double rest = (8 - value) / (where.optimizer ? job.ranks : 1);
@@ -185,7 +183,7 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<in
     halve_to_fit(job, *offered);
   }
   if (job.batch.micro_batch == loaded.job.batch.micro_batch) return;
-  take_micro_batch(loaded, job.batch.micro_batch, why);
+  apply_micro_batch(loaded, job.batch.micro_batch, why);
   request.sets.push_back(fmt::format("{}={}", kMicroBatchKey, job.batch.micro_batch));
 }
 
@@ -193,7 +191,7 @@ int64_t memory_of_each(int ranks_here) {
   return available_memory().bytes / ranks_here;
 }
 
-void take_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why) {
+void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why) {
   set_micro_batch(loaded.job, micro_batch);
   loaded.settle(kMicroBatchKey, std::to_string(micro_batch), why);
   loaded.settle("train_batch_size", std::to_string(loaded.job.batch.train_batch), why);
@@ -255,7 +253,7 @@ void check_memory_here(const Job& job, int ranks_here) {
   if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
     check_memory(kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
   } else {
-    // A plan of a model that is far too large would itself take its time.
+    // Planning a model that is far too large would take long.
     const double least = least_bytes(job);
     if (least * ranks_here > static_cast<double>(offer.bytes))
       check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes,

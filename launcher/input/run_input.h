@@ -1,6 +1,5 @@
-// RunInput: everything a run is told from outside, read and checked: configuration, data, weights,
-// and the places it will write to. Stands on config, data, storage and models. Invariant: what
-// read_input returns is final: device chosen, vocabulary size known.
+// RunInput: the input of a run, read and checked: configuration, data, weights, and the paths that it writes to. Invariant:
+// in what read_input() returns the device is chosen and the vocabulary's size known.
 #pragma once
 
 #include <memory>
@@ -16,62 +15,57 @@ namespace dstrain {
 struct RunInput {
   LoadedConfig loaded;
   std::unique_ptr<Dataset> dataset;
-  InputFacts facts;  // that ranks compare; none where there is one rank
+  InputFacts facts;  // compared between ranks; empty for one rank
   const Job& job() const { return loaded.job; }
 };
 
-// Chooses the device where the job leaves it open: CUDA where there is a GPU, else the CPU. Throws
-// UserError where it names one that this build does not have, or, if it is to `run`, this machine.
+// Chooses the device if the job says "auto": CUDA if there is a GPU, else the CPU. Throws UserError if the job names a
+// device that this build does not have, or, with `run`, that this machine does not have.
 void settle_device(Job& job, bool run = true);
 
-// The ranks of a run that does not say: one for each GPU that it would use, else one.
+// Sets the number of ranks if the request does not: one for each GPU that the run would use, else one.
 void settle_ranks(ConfigRequest& request);
 
-// The vocabulary's size, from the data where the configuration leaves it open. Throws UserError where
-// there is no data either.
+// Sets the vocabulary's size from the data if the configuration does not. Throws UserError if there is no data either.
 void settle_vocabulary(Job& job);
 
-// Where the file names no batch size: halves the default micro-batch until a rank fits into the bytes
-// `offered` to each (absent: not looked at, nor is a GPU's memory), or takes that of the run that is
-// resumed. `request` then asks for it too, so that it holds wherever it is read again. The vocabulary is
-// settled.
+// Sets the micro-batch if the file names no batch size: that of the run that is resumed, else the default, halved until a
+// rank fits into `offered` bytes. Without `offered`, and on GPUs, memory is not checked. Adds the value to `request` too,
+// so that reading it again gives the same. The vocabulary's size must be known.
 void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<int64_t> offered);
 
-// What this machine offers each of `ranks_here` ranks.
+// Returns the bytes of memory that this machine has for each of `ranks_here` ranks.
 int64_t memory_of_each(int ranks_here);
 
-// Another micro-batch in place of the default one; `why` is what resolved_config.json says of it.
-void take_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why);
+// Replaces the default micro-batch. `why` becomes its origin in resolved_config.json.
+void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why);
 
-// A line that says which batch the run takes where the file at `path` names none; else empty.
+// Returns a line about the batch that the run uses if the file at `path` names none, else an empty text.
 std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 
-// Throws UserError where a pattern of dstrain.weight_decay_exclude is the name of no weight. The vocabulary
-// need not be settled.
+// Throws UserError if a pattern of dstrain.weight_decay_exclude matches no weight. The vocabulary's size may be unknown.
 void check_exclusions(const Job& job);
 
-// What every rank needs. request.ranks is known. Throws UserError.
+// Reads the input that every rank needs. request.ranks must be set. Throws UserError.
 RunInput read_input(const ConfigRequest& request);
 
-// What the launching process checks once, before anything is started or allocated: initial weights or
-// checkpoint and what has changed since it, no other run in the output directory and no checkpoints that it
-// would remove, memory for `ranks_here` ranks on this machine (0: not looked at), the output directory, the
-// trace's file. Throws UserError.
+// Checks, in the launching process and before anything is started or allocated: the initial weights, or the checkpoint and
+// what has changed since it; that no other run uses the output directory, and no checkpoints there would be removed; the
+// memory for `ranks_here` ranks on this machine, unless it is 0; the output directory; the trace file. Throws UserError.
 void check_surroundings(const RunInput& input, int ranks_here);
 
-// Its part that looks at this machine's memory. Throws UserError.
+// Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here);
 
-// A lower bound of what a rank of the job needs, without planning it: cheap for an absurdly large model.
+// Returns a lower bound of the bytes that a rank of the job needs. Makes no plan, so it is fast for any model.
 double least_bytes(const Job& job);
 
-// The part of check_surroundings that compares `needed` bytes for each of `ranks_here` ranks with what
-// is offered. `lower_bound`: the run needs that and more. Throws UserError with both numbers and what to
-// do (`advice`, where there is better than the usual).
+// Compares `needed` bytes for each of `ranks_here` ranks with `offered` bytes for all. `lower_bound`: `needed` is less than
+// the run really needs. Throws UserError with both numbers and what to do: `advice`, or a general text if it is empty.
 void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,
                   bool lower_bound = false, const std::string& advice = "");
 
-// Makes the directory where it is missing and proves that files can be made in it. Throws UserError.
+// Makes the directory if it is missing, and checks that files can be made in it. Throws UserError.
 void check_output_directory(const std::string& directory);
 
 }  // namespace dstrain

@@ -6,18 +6,18 @@
 #include <array>
 
 #include "launcher/input/exchange_texts.h"
-#include "launcher/output/output_lines.h"
 #include "launcher/placement/machine.h"
+#include "launcher/placement/ranges_text.h"
 
 namespace dstrain {
 namespace {
 
 constexpr size_t kMostLines = 4, kMostParts = 6;
 
-// As gather_values carries it: in halves that a double holds exactly.
+// A digest for gather_values(): each half fits a double exactly.
 using Halves = std::array<double, 2>;
 
-// Of every rank, by rank. Collective.
+// Returns the digests of all ranks, by rank. Collective.
 std::vector<Halves> digests_of_all(Communicator& comm, uint64_t mine) {
   const Halves halves = {static_cast<double>(mine >> 32U),
                          static_cast<double>(mine & 0xffff'ffffU)};
@@ -28,9 +28,9 @@ std::vector<Halves> digests_of_all(Communicator& comm, uint64_t mine) {
   return all;
 }
 
-// "ranks 2-3 on node2"; without hosts where all ranks are on one.
+// Returns for example "ranks 2-3 on node2"; without hosts if all ranks are on one.
 std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
-  std::string text = fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_ranges(ranks));
+  std::string text = fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", ranges_text(ranks));
   if (std::ranges::count(hosts, hosts.front()) == std::ssize(hosts)) return text;
   std::vector<std::string> names;
   for (const int rank : ranks) names.push_back(hosts[static_cast<size_t>(rank)]);
@@ -52,7 +52,7 @@ std::string joined(std::vector<std::string> parts) {
 
 std::string difference_of_input(Communicator& comm, const InputFacts& facts) {
   const std::vector<Halves> digests = digests_of_all(comm, digest_of(facts));
-  // The ranks of each digest, rank 0's first.
+  // Ranks with equal digests. The first group is rank 0's.
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < comm.size(); ++rank) {
     const auto same = std::ranges::find_if(groups, [&](const std::vector<int>& group) {

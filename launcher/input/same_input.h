@@ -1,5 +1,5 @@
-// Whether all ranks of a run have read the same: ranks that no launching process has compared may have
-// another configuration, other data, or be another program. Stands on comm and input_facts.h.
+// Compares the input of all ranks. Without a launching process that compared it, ranks on different hosts may have
+// different configurations, data or programs.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace dstrain {
 
-// Collective; the first thing that ranks do together. Returns the same text on every rank: empty where the
-// facts of all ranks are equal, else a line for each kind of facts that differ from rank 0's, with the ranks,
-// their hosts, and the values of both. Costs one small gather where all is well.
+// Collective: the first operation of a run. Returns the same text on every rank: empty if all ranks have equal facts, else
+// a line for each group of ranks whose facts differ from rank 0's, with the ranks, their hosts and both values. Takes one
+// small gather if all are equal.
 std::string difference_of_input(Communicator& comm, const InputFacts& facts);
 
 }  // namespace dstrain

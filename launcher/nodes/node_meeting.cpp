@@ -2,12 +2,16 @@
 
 #include <poll.h>
 
-#include <algorithm>
-#include <numeric>
+#include <cerrno>
+#include <cstring>
+#include <optional>
 
-#include "launcher/output/output_lines.h"
+#include <algorithm>
+
+#include "launcher/connection/handshake.h"
+#include "launcher/connection/tcp_socket.h"
 #include "launcher/placement/machine.h"
-#include "launcher/supervise/watchers/watch_socket.h"
+#include "launcher/placement/ranges_text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -16,15 +20,15 @@ namespace {
 
 using nlohmann::json;
 
-// Hosts are started one after the other, by hand or by a scheduler.
+// Nodes are started one after the other, by hand or by a scheduler.
 constexpr int64_t kForAllNodes = 600'000'000'000;
 constexpr int kMeetingTickMs = 20;
 
-// Sends all that waits, within a second.
-void send_out(WatchLine& line) {
-  for (int i = 0; i < 50 && line.channel.unsent() > 0; ++i) {
+// Writes everything that is unsent, for a second at most.
+void send_out(SocketChannel& connection) {
+  for (int i = 0; i < 50 && connection.channel.unsent() > 0; ++i) {
     ::poll(nullptr, 0, kMeetingTickMs);
-    line.channel.flush();
+    connection.channel.flush();
   }
 }
 
@@ -33,9 +37,15 @@ void send_out(WatchLine& line) {
 NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots)
     : nnodes_(*options.nnodes), nodes_(static_cast<size_t>(nnodes_)) {
   nodes_.front() = {nullptr, {host_name(), {}, 0, ""}, slots};
-  const WatchListener listener = WatchListener::at(meeting_port(options));
-  log::info("node 0 of {}: waits for the others at port {}", nnodes_, meeting_port(options));
-  std::vector<std::unique_ptr<WatchLine>> guests;
+  const int port = meeting_port(options);
+  const std::optional<TcpListener> listener = TcpListener::at(port);
+  if (!listener)
+    fail_user(
+        "cannot listen for other hosts at port {}: {}; choose another with --master_port, on all "
+        "hosts",
+        port, std::strerror(errno));
+  log::info("node 0 of {}: waits for the others at port {}", nnodes_, port);
+  PendingConnections pending;
   for (const int64_t begin = monotonic_ns(); !missing().empty();
        ::poll(nullptr, 0, kMeetingTickMs)) {
     if (monotonic_ns() - begin > kForAllNodes)
@@ -43,75 +53,67 @@ NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots)
           "after {} s node{} {} of {} {} not come to port {}: start them with --node_rank and this "
           "host's "
           "--master_addr",
-          kForAllNodes / 1'000'000'000, missing().size() == 1 ? "" : "s", rank_ranges(missing()),
-          nnodes_, missing().size() == 1 ? "has" : "have", meeting_port(options));
-    while (auto socket = listener.accept())
-      guests.push_back(std::make_unique<WatchLine>(std::move(*socket)));
-    std::erase_if(guests, [this](std::unique_ptr<WatchLine>& guest) {
-      const bool open = guest->channel.receive();
-      const auto message = guest->channel.take();
-      if (!message) return !open || !guest->channel.fault().empty();
-      take(std::move(guest), *message);
-      return true;
+          kForAllNodes / 1'000'000'000, missing().size() == 1 ? "" : "s", ranges_text(missing()),
+          nnodes_, missing().size() == 1 ? "has" : "have", port);
+    pending.serve(*listener, [this](auto& connection, const json& introduction) {
+      admit(connection, introduction);
     });
   }
   placement_.hostfile = "--no_ssh";
-  std::vector<NodeDoor> doors;
+  std::vector<NodeAddress> addresses;
   for (const Node& node : nodes_) {
-    HostRanks host{node.door.host, std::vector<int>(static_cast<size_t>(node.slots)),
-                   placement_.ranks()};
-    std::iota(host.slots.begin(), host.slots.end(), 0);
-    placement_.hosts.push_back(std::move(host));
-    if (node.line) doors.push_back(node.door);
+    placement_.hosts.push_back(
+        {node.address.host, first_numbers(node.slots), placement_.ranks()});
+    if (node.connection) addresses.push_back(node.address);
   }
-  publish_doors(doors);
+  publish_nodes(addresses);
 }
 
-// One that is no node of this run, or does not fit into it, is told so and left.
-void NodeMeeting::take(std::unique_ptr<WatchLine> line, const json& introduction) {
+// Adds a node. Tells one that does not fit into the run why, and drops it; drops other programs silently.
+void NodeMeeting::admit(std::unique_ptr<SocketChannel>& connection, const json& introduction) {
   std::string why;
   try {
-    Node node{nullptr, introduction.get<NodeDoor>(), introduction.at("slots").get<int>()};
+    Node node{nullptr, introduction.get<NodeAddress>(), introduction.at("slots").get<int>()};
     const auto rank = introduction.at("node").get<int64_t>();
     const auto same_host = [&](const Node& other) {
-      return other.slots > 0 && other.door.host == node.door.host;
+      return other.slots > 0 && other.address.host == node.address.host;
     };
     if (introduction.at("nnodes").get<int64_t>() != nnodes_)
       why = fmt::format("--nnodes is {} on node 0", nnodes_);
     else if (rank < 1 || rank >= nnodes_)
       why = fmt::format("--node_rank {} is not below --nnodes {}", rank, nnodes_);
-    else if (nodes_[static_cast<size_t>(rank)].line)
+    else if (nodes_[static_cast<size_t>(rank)].connection)
       why = fmt::format("another node with --node_rank {} has come", rank);
     else if (std::ranges::any_of(nodes_, same_host))
       why = fmt::format("another node calls itself {}, too: give each host a name of its own",
-                        node.door.host);
+                        node.address.host);
     else if (node.slots < 1)
       why = "it offers no rank";
     if (why.empty()) {
-      log::info("node {}: {}", rank, node.door.host);
-      node.line = std::move(line);
+      log::info("node {}: {}", rank, node.address.host);
+      node.connection = std::move(connection);
       nodes_[static_cast<size_t>(rank)] = std::move(node);
       return;
     }
   } catch (const json::exception&) {
-    return;  // another program
+    return;
   }
-  line->channel.send({{"do", "refuse"}, {"why", why}});
-  send_out(*line);
+  connection->channel.send({{"do", "refuse"}, {"why", why}});
+  send_out(*connection);
 }
 
 std::vector<int> NodeMeeting::missing() const {
   std::vector<int> ranks;
   for (int rank = 1; rank < static_cast<int>(nnodes_); ++rank)
-    if (!nodes_[static_cast<size_t>(rank)].line) ranks.push_back(rank);
+    if (!nodes_[static_cast<size_t>(rank)].connection) ranks.push_back(rank);
   return ranks;
 }
 
 NodeMeeting::~NodeMeeting() {
   for (Node& node : nodes_) {
-    if (!node.line) continue;
-    node.line->channel.send({{"do", "end"}, {"status", status_}});
-    send_out(*node.line);
+    if (!node.connection) continue;
+    node.connection->channel.send({{"do", "end"}, {"status", status_}});
+    send_out(*node.connection);
   }
 }
 

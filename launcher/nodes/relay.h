@@ -1,6 +1,5 @@
-// `dstrain relay HOST WORDS...`: what ssh does, for hosts that were started by hand: has a shell on the node run the
-// words, with this process's standard input and output. What the program there writes to standard error stays there.
-// Stands on node_link.h and sockets.
+// `dstrain relay HOST WORDS...`: takes the place of ssh for hosts that were started by hand. A shell on the node runs the
+// words, with this process's standard input and output. Standard error stays on the node.
 #pragma once
 
 #include <string>
@@ -8,9 +7,7 @@
 
 namespace dstrain {
 
-inline constexpr const char* kRelayCommand = "relay";
-
-// Returns when the program there has closed its output. Throws RunError where the node cannot be reached.
+// Returns 0 when the program on the node has closed its output. Throws RunError if the node cannot be reached.
 int relay(const std::vector<std::string>& words);
 
 }  // namespace dstrain

@@ -12,14 +12,13 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <random>
 
-#include "launcher/hosts/network.h"
-#include "launcher/nodes/node_link.h"
+#include "launcher/connection/handshake.h"
+#include "launcher/connection/network.h"
+#include "launcher/nodes/node_address.h"
 #include "launcher/placement/machine.h"
-#include "launcher/supervise/stop_signals.h"
-#include "launcher/supervise/watchers/peer_view.h"
-#include "launcher/supervise/watchers/watch_socket.h"
+#include "launcher/process/stop_signals.h"
+#include "launcher/connection/tcp_socket.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -29,10 +28,11 @@ namespace {
 using nlohmann::json;
 
 constexpr int kServeTickMs = 20;
-constexpr int64_t kBetweenCalls = 500'000'000;
-constexpr int64_t kForNodeZero = 600'000'000'000;
+constexpr int64_t kBetweenAttempts = 500'000'000;
+constexpr int64_t kNodeZeroTimeout = 600'000'000'000;
 
-// A shell that runs `command` with the socket as standard input and output, in a process group of its own.
+// Starts a shell that runs `command` with the socket as standard input and output, in a process group of its own. Returns
+// its process id.
 pid_t run_command(const std::string& command, int socket) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -64,14 +64,13 @@ pid_t run_command(const std::string& command, int socket) {
 class ServedNode {
  public:
   ServedNode(const LaunchOptions& options, int slots)
-      : options_(options), address_(address_of("--master_addr", options.master_addr)) {
-    std::random_device device;
-    door_ = {host_name(),
+      : options_(options), master_address_(address_of("--master_addr", options.master_addr)) {
+    address_ = {host_name(),
              {},
              listener_.port(),
-             fmt::format("{:08x}{:08x}{:08x}", device(), device(), device())};
-    for (const InterfaceAddress& own : own_addresses()) door_.addresses.push_back(own.address);
-    introduction_ = door_;
+             random_token()};
+    for (const InterfaceAddress& own : own_addresses()) address_.addresses.push_back(own.address);
+    introduction_ = address_;
     introduction_["node"] = *options.node_rank;
     introduction_["nnodes"] = *options.nnodes;
     introduction_["slots"] = slots;
@@ -83,25 +82,25 @@ class ServedNode {
   }
 
   int run(const RankBoard& board) {
-    call();
+    start_connecting();
     while (board.stop_request() == 0) {
       ::poll(nullptr, 0, kServeTickMs);
       if (!master_) {
         if (connect()) continue;
-        if (monotonic_ns() - begin_ns_ > kForNodeZero)
+        if (monotonic_ns() - begin_ns_ > kNodeZeroTimeout)
           fail_run(
               "node 0 did not answer at {}:{} within {} s: start it with --node_rank 0 on that "
               "host",
-              options_.master_addr, meeting_port(options_), kForNodeZero / 1'000'000'000);
+              options_.master_addr, meeting_port(options_), kNodeZeroTimeout / 1'000'000'000);
         continue;
       }
-      admit();
+      serve_commands();
       std::erase_if(commands_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
       const bool open = master_->channel.receive();
-      while (const auto message = master_->channel.take()) {
+      while (const auto message = master_->channel.next()) {
         const std::string what = message->value("do", "");
         if (what == "refuse")
-          fail_user("node 0 has no place for this node: {}", message->value("why", ""));
+          fail_user("node 0 refuses this node: {}", message->value("why", ""));
         if (what == "end") return ended(message->value("status", 2));
       }
       if (!open) fail_run("node 0 was lost: the connection to it ended");
@@ -110,38 +109,32 @@ class ServedNode {
   }
 
  private:
-  void call() {
-    called_ns_ = monotonic_ns();
-    dialer_.emplace(std::vector<std::string>{address_}, meeting_port(options_));
+  void start_connecting() {
+    attempt_ns_ = monotonic_ns();
+    connector_.emplace(std::vector<std::string>{master_address_}, meeting_port(options_));
   }
 
   bool connect() {
-    if (auto socket = dialer_->connected()) {
-      master_ = std::make_unique<WatchLine>(std::move(*socket));
+    if (auto socket = connector_->connected()) {
+      master_ = std::make_unique<SocketChannel>(std::move(*socket));
       master_->channel.send(introduction_);
       log::info("node {} of {}: has met node 0 at {}:{}", *options_.node_rank, *options_.nnodes,
                 options_.master_addr, meeting_port(options_));
       return true;
     }
-    if (monotonic_ns() - called_ns_ > kBetweenCalls) call();
+    if (monotonic_ns() - attempt_ns_ > kBetweenAttempts) start_connecting();
     return false;
   }
 
-  // Who asks for a command.
-  void admit() {
-    while (auto socket = listener_.accept())
-      guests_.push_back(std::make_unique<WatchLine>(std::move(*socket)));
-    std::erase_if(guests_, [this](const std::unique_ptr<WatchLine>& guest) {
-      const bool open = guest->channel.receive();
-      const auto message = guest->channel.take();
-      if (!message) return !open || !guest->channel.fault().empty();
-      if (message->value("token", "") != door_.token) return true;
-      const int socket = guest->socket.get();
+  // Runs the commands that node 0 asks for.
+  void serve_commands() {
+    pending_.serve(listener_, [this](const auto& connection, const json& message) {
+      if (message.value("token", "") != address_.token) return;
+      const int socket = connection->socket.get();
       ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
       constexpr char answer = '!';
       if (::write(socket, &answer, 1) == 1)
-        commands_.push_back(run_command(message->value("command", ""), socket));
-      return true;
+        commands_.push_back(run_command(message.value("command", ""), socket));
     });
   }
 
@@ -154,15 +147,15 @@ class ServedNode {
   }
 
   const LaunchOptions& options_;
-  std::string address_;  // numeric, of node 0
-  WatchListener listener_;
-  NodeDoor door_;
+  std::string master_address_;  // numeric
+  TcpListener listener_;
+  NodeAddress address_;  // of this node
   json introduction_;
-  std::optional<WatchDialer> dialer_;
-  std::unique_ptr<WatchLine> master_;
-  std::vector<std::unique_ptr<WatchLine>> guests_;
+  std::optional<TcpConnector> connector_;
+  std::unique_ptr<SocketChannel> master_;
+  PendingConnections pending_;
   std::vector<pid_t> commands_;
-  int64_t begin_ns_ = monotonic_ns(), called_ns_ = 0;
+  int64_t begin_ns_ = monotonic_ns(), attempt_ns_ = 0;
 };
 
 }  // namespace

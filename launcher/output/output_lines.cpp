@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/placement/ranges_text.h"
 #include "runtime/core/log/log.h"
 
 namespace dstrain {
@@ -16,7 +17,7 @@ constexpr size_t kMostHostsNamed = 4;  // more are counted
 
 const std::string kClearLine = "\r\x1b[K";
 
-// Whether a line of rank 0 says no more than how far the run is: the next one replaces it.
+// Returns whether a line of rank 0 only reports progress, which the next such line replaces.
 bool is_progress(std::string_view line) {
   return line.starts_with("step=");
 }
@@ -41,23 +42,10 @@ std::optional<MarkedLine> marked(std::string_view line) {
 
 }  // namespace
 
-std::string rank_ranges(const std::vector<int>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += std::to_string(ranks[i]);
-    if (last > i) text += fmt::format("-{}", ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
 OutputLines::OutputLines(Options options, Write write)
     : options_(std::move(options)), write_(std::move(write)) {}
 
-void OutputLines::take(int rank, StandardStream stream, std::string_view bytes, int64_t now_ns) {
+void OutputLines::add(int rank, StandardStream stream, std::string_view bytes, int64_t now_ns) {
   const bool has_bar = options_.bar && rank == 0 && stream == StandardStream::error;
   Unfinished& from = sources_[{rank, stream}];
   for (size_t begin = 0; begin < bytes.size();) {
@@ -69,19 +57,19 @@ void OutputLines::take(int rank, StandardStream stream, std::string_view bytes, 
     if (end != std::string_view::npos && bytes[end] == '\r')
       draw_bar(line);
     else
-      take_line({rank, stream}, line, now_ns);
+      add_line({rank, stream}, line, now_ns);
     begin = end == std::string_view::npos ? bytes.size() : end + 1;
   }
 }
 
-void OutputLines::take_line(Source source, std::string_view line, int64_t now_ns) {
+void OutputLines::add_line(Source source, std::string_view line, int64_t now_ns) {
   const int rank = source.first;
   if (rank > 0) {
     const std::optional<MarkedLine> own = marked(line);
     if (own && own->rank == rank) return fold(source, own->mark, own->text, now_ns);
     return fold(source, mark_of(rank), line, now_ns);
   }
-  if (open_ == source) {  // the rest of a line that was begun
+  if (open_ == source) {  // the rest of a line whose beginning was written
     open_.reset();
     write_(source.second, TextKind::event, std::string(line) + '\n');
     return;
@@ -95,7 +83,7 @@ std::string OutputLines::mark_of(int rank) const {
 }
 
 std::string OutputLines::mark_of(const std::vector<int>& ranks) const {
-  std::vector<std::string_view> hosts;  // ranks ascend, and so each host's follow each other
+  std::vector<std::string_view> hosts;  // the ranks of a host are consecutive
   for (const int rank : ranks) {
     const auto index = static_cast<size_t>(rank);
     if (index < options_.hosts.size() && (hosts.empty() || hosts.back() != options_.hosts[index]))
@@ -106,13 +94,13 @@ std::string OutputLines::mark_of(const std::vector<int>& ranks) const {
     where = fmt::format(" on {} hosts", hosts.size());
   else
     for (const std::string_view host : hosts) where += fmt::format(" {}", host);
-  return fmt::format("[ranks {}{}] ", rank_ranges(ranks), where);
+  return fmt::format("[ranks {}{}] ", ranges_text(ranks), where);
 }
 
 void OutputLines::fold(Source source, std::string_view mark, std::string_view text,
                        int64_t now_ns) {
   const auto [rank, stream] = source;
-  // A line joins one that waits, if none that its rank wrote earlier waits behind that.
+  // A line joins an equal one that waits, unless an earlier line of its rank waits after that.
   auto candidate = waiting_.end();
   for (auto w = waiting_.rbegin(); w != waiting_.rend(); ++w) {
     if (std::binary_search(w->ranks.begin(), w->ranks.end(), rank)) break;
@@ -145,7 +133,7 @@ void OutputLines::flush_due(int64_t now_ns) {
 
 void OutputLines::finish() {
   for (auto& [source, from] : sources_)
-    if (!from.text.empty()) take_line(source, std::exchange(from.text, {}), 0);
+    if (!from.text.empty()) add_line(source, std::exchange(from.text, {}), 0);
   while (!waiting_.empty()) write_front();
   close_line();
   clear_bar();

@@ -1,9 +1,9 @@
-// OutputLines: what the ranks of a run write, made into one text. It cuts each rank's bytes into lines, says whose a
-// line is, and folds a line that many ranks write at about the same time:
+// OutputLines: merges what the ranks of a run write into one text. It cuts each rank's bytes into lines, marks each line
+// with its rank, and joins equal lines that several ranks write at about the same time:
 //   [rank 3 node2] warning: ...      [ranks 1-3 node1 node2] warning: ...
-// Rank 0's lines pass at once and as they are; its progress bar (runtime/core/log/progress_bar.h) stays below all lines.
-// Stands on core/log.h and output_writer.h's streams; does no input, no output and keeps no time. Invariant: the lines
-// that a rank writes to one stream keep their order, and every byte that came in goes out.
+// Rank 0's lines are written at once and unmarked; its progress bar (runtime/core/log/progress_bar.h) stays below all
+// lines. Pure: the caller does input and output and passes the time. Invariant: the lines that a rank writes to one stream
+// keep their order, and every byte is written.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,24 @@
 
 namespace dstrain {
 
-// Returns "1-3,5" for ascending ranks.
-std::string rank_ranges(const std::vector<int>& ranks);
-
 class OutputLines {
  public:
   struct Options {
     int ranks = 1;
-    std::vector<std::string> hosts;   // of each rank; empty: all on one machine
-    int64_t window_ns = 200'000'000;  // how long a line waits for others like it
-    bool bar = false;  // standard error is a terminal, on which rank 0's bar is drawn
-    std::function<std::string()> time_stamp;  // put before each line; null: nothing is
+    std::vector<std::string> hosts;   // the host of each rank; empty: all are on one machine
+    int64_t window_ns = 200'000'000;  // how long a line waits for equal ones
+    bool bar = false;  // standard error is a terminal, so that rank 0's bar is drawn
+    std::function<std::string()> time_stamp;  // put before each line; null: nothing
   };
   using Write = std::function<void(StandardStream, TextKind, std::string)>;
 
   OutputLines(Options options, Write write);
 
-  // Takes bytes that a rank wrote to a stream. Times are nanoseconds of any clock that never goes back.
-  void take(int rank, StandardStream stream, std::string_view bytes, int64_t now_ns);
-  // Writes what has waited long enough.
+  // Adds bytes that a rank wrote to a stream. Times are in nanoseconds, of any monotonic clock.
+  void add(int rank, StandardStream stream, std::string_view bytes, int64_t now_ns);
+  // Writes the lines that have waited for the window.
   void flush_due(int64_t now_ns);
-  // Writes all that is left; an unfinished line gets its line break.
+  // Writes all that is left, and completes an unfinished line by a line break.
   void finish();
 
  private:
@@ -52,12 +49,12 @@ class OutputLines {
   struct Waiting {
     StandardStream stream;
     std::string text;  // without mark and line break
-    std::string mark;  // of its first rank
+    std::string mark;  // of the first rank
     std::vector<int> ranks;
     int64_t since_ns;
   };
 
-  void take_line(Source source, std::string_view line, int64_t now_ns);
+  void add_line(Source source, std::string_view line, int64_t now_ns);
   void fold(Source source, std::string_view mark, std::string_view text, int64_t now_ns);
   std::string mark_of(int rank) const;
   std::string mark_of(const std::vector<int>& ranks) const;
@@ -71,8 +68,8 @@ class OutputLines {
   Write write_;
   std::map<Source, Unfinished> sources_;
   std::deque<Waiting> waiting_;
-  std::optional<Source> open_;  // whose unfinished line was written last
-  std::string bar_;             // what rank 0 wants drawn; empty: nothing
+  std::optional<Source> open_;  // the source of the unfinished line that was written last
+  std::string bar_;             // rank 0's progress bar; empty: none
   bool bar_is_drawn_ = false;
 };
 

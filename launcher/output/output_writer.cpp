@@ -16,7 +16,7 @@
 namespace dstrain {
 namespace {
 
-// Errors are ignored: where nobody reads any more the run goes on.
+// Ignores errors: the run goes on if the reader has gone.
 void write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(descriptor, text.data(), text.size());
@@ -28,7 +28,7 @@ void write_all(int descriptor, std::string_view text) {
 
 Descriptor duplicate_of(int descriptor) {
   Descriptor duplicate(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
-  if (duplicate.get() < 0) fail_run("cannot use an output twice: {}", std::strerror(errno));
+  if (duplicate.get() < 0) fail_run("cannot duplicate the descriptor of an output: {}", std::strerror(errno));
   return duplicate;
 }
 

@@ -27,7 +27,7 @@ std::string rank_log_prefix(const std::string& directory) {
   const fs::path path = fs::absolute(directory);
   fs::create_directories(path, problem);
   if (problem || !fs::is_directory(path))
-    fail_user("--enable_each_rank_log: {} is no directory and none can be made there: {}",
+    fail_user("--enable_each_rank_log: {} is not a directory and cannot be made one: {}",
               directory, problem ? problem.message() : "a file is there");
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -43,7 +43,7 @@ Environment rank_log_environment(const std::string& prefix) {
 
 RankLog::RankLog(const std::string& prefix, int rank) {
   const std::string path = fmt::format("{}_rank{}.log", prefix, rank);
-  std::error_code none;  // the file's own error says it
+  std::error_code none;  // opening the file reports the error
   fs::create_directories(fs::path(path).parent_path(), none);
   const Descriptor file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666));

@@ -1,38 +1,37 @@
-// RankLog: --enable_each_rank_log. Everything that a rank writes goes into a file of its own,
-// DIR/<time>_rank<r>.log as DeepSpeed names it, instead of the launching process's output. The time is
-// that of the start: the launching process tells it to its ranks by an environment variable. Stands on
-// child.h.
+// RankLog: --enable_each_rank_log. Everything that a rank writes goes to a file of its own instead of the launching
+// process's output. As in DeepSpeed the file is DIR/<time>_rank<r>.log, where <time> is the start of the ranks, which the
+// launching process passes to them in an environment variable.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "launcher/ranks/child.h"
+#include "launcher/process/descriptor.h"
+#include "launcher/process/environment.h"
 
 namespace dstrain {
 
-// DIR/20260131235959 of an absolute path: what the names of the files of a start that begins now begin
-// with. Makes DIR. Throws UserError where that is a file or cannot be made.
+// Returns the beginning of the names of the files for a start at this moment: DIR/20260131235959, absolute. Makes DIR.
+// Throws UserError if that is a file or cannot be made.
 std::string rank_log_prefix(const std::string& directory);
 
-// What the launching process exports, so that its ranks write to the files of `prefix`.
+// Returns the variables with which ranks write to the files of `prefix`.
 Environment rank_log_environment(const std::string& prefix);
 
-// Standard output and error of this process are the file as long as the object lives; then they are
-// what they were.
+// Directs standard output and error of this process to the file as long as the object exists.
 class RankLog {
  public:
-  // Throws RunError where the file cannot be opened. Makes its directory.
+  // Makes the file and its directory. Throws RunError if that fails.
   RankLog(const std::string& prefix, int rank);
   RankLog(const RankLog&) = delete;
   RankLog& operator=(const RankLog&) = delete;
   ~RankLog();
 
-  // That of a rank whose launching process exported one, else null.
+  // Returns the log that the launching process asks for by rank_log_environment(), else null.
   static std::unique_ptr<RankLog> from_environment(int rank);
 
  private:
-  Descriptor output_, error_;  // as they were
+  Descriptor output_, error_;  // as they were before
 };
 
 }  // namespace dstrain

@@ -18,7 +18,7 @@
 namespace dstrain {
 namespace {
 
-constexpr int kMostAtOnce = 16;  // buffers of one rank, before others have their turn
+constexpr int kMostAtOnce = 16;  // buffers that are read from one pipe before the other pipes are read
 constexpr std::array kStreams{StandardStream::output, StandardStream::error};
 
 OutputLines::Options line_options(const RankOutputOptions& options) {
@@ -30,7 +30,7 @@ OutputLines::Options line_options(const RankOutputOptions& options) {
   return lines;
 }
 
-// The part of an address between one colon and the next, the n-th from 0; nothing where there is none.
+// Returns part `n`, from 0, of an address, whose parts are separated by colons; empty if there is none.
 std::string_view part_of(std::string_view address, int n) {
   for (int i = 0; i < n; ++i) {
     const size_t colon = address.find(':');
@@ -62,7 +62,7 @@ void open_rank_output(const std::string& address, int rank) {
   const std::string_view process = part_of(address, 0), pipes = part_of(address, rank + 1);
   const size_t comma = pipes.find(',');
   if (comma == std::string_view::npos)
-    fail_run("the launching process has no output for rank {} ({})", rank, address);
+    fail_run("the launching process has no output pipes for rank {} ({})", rank, address);
   open_as(fmt::format("/proc/{}/fd/{}", process, pipes.substr(0, comma)), STDOUT_FILENO);
   open_as(fmt::format("/proc/{}/fd/{}", process, pipes.substr(comma + 1)), STDERR_FILENO);
 }
@@ -112,12 +112,12 @@ void RankOutput::read_from(int rank, StandardStream stream) {
   for (int i = 0; i < kMostAtOnce; ++i) {
     const ssize_t n = ::read(pipe, buffer.data(), buffer.size());
     if (n <= 0) return;
-    take(rank, stream, {buffer.data(), static_cast<size_t>(n)});
+    add(rank, stream, {buffer.data(), static_cast<size_t>(n)});
   }
 }
 
-void RankOutput::take(int rank, StandardStream stream, std::string_view bytes) {
-  lines_.take(rank, stream, bytes, monotonic_ns());
+void RankOutput::add(int rank, StandardStream stream, std::string_view bytes) {
+  lines_.add(rank, stream, bytes, monotonic_ns());
 }
 
 void RankOutput::finish() {

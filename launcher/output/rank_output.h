@@ -1,6 +1,6 @@
-// RankOutput: carries what a host's ranks write to the launching process's standard output and standard error. Each rank
-// has a pipe for each of the two. Stands on child.h, output_lines.h and output_writer.h. Invariants: ranks and their
-// supervisor never wait for whoever reads the output; after finish() all that ranks had written is given to the writer.
+// RankOutput: forwards what ranks write to the launching process's standard output and standard error. Each rank on this
+// machine has a pipe for each of the two. Invariants: neither ranks nor the supervisor wait for the reader of the output;
+// after finish() everything that ranks wrote is queued for writing.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 #include "launcher/output/output_lines.h"
 #include "launcher/output/output_writer.h"
-#include "launcher/ranks/child.h"
+#include "launcher/process/descriptor.h"
+#include "launcher/process/environment.h"
 
 namespace dstrain {
 
@@ -21,49 +22,49 @@ struct RankPipes {
   const Pipe& of(StandardStream stream) const {
     return stream == StandardStream::output ? output : error;
   }
-  // "12,14": the descriptors that the rank opens, for output_address().
+  // Returns the descriptors of the write ends for output_address(): "12,14".
   std::string text() const;
 };
 
-// Returns the address under which open_rank_output() finds the pipes: this process, and for each rank of the run the
-// text of its pipes, or nothing where it runs elsewhere.
+// Returns the address by which open_rank_output() finds the pipes: this process's id, and for each rank of the run its
+// RankPipes::text(), which is empty if the rank runs on another host.
 std::string output_address(const std::vector<std::string>& pipes);
 
-// Makes the pipes of `rank` at `address` this process's standard output and standard error. Throws RunError where they
-// cannot be opened.
+// Directs standard output and error of this process to the pipes of `rank` at `address`. Throws RunError if they cannot be
+// opened.
 void open_rank_output(const std::string& address, int rank);
 
-// Returns the variables that make rank 0 send its progress bar to a launching process whose standard error is
-// `error`: nothing where that is no terminal.
+// Returns the variables with which rank 0 draws a progress bar for a launching process whose standard error is the
+// descriptor `error`; none if that is not a terminal.
 Environment progress_environment(int error);
 
 struct RankOutputOptions {
   int ranks = 1;
-  // Where each rank runs; its bytes then come by take() alone. Empty: all run on this machine.
+  // The host of each rank, if their output comes through add() and not through pipes. Empty: all run on this machine.
   std::vector<std::string> hosts{};
-  int output = 1, error = 2;  // the descriptors that get the lines
+  int output = 1, error = 2;  // the descriptors to write to
   bool time_stamps = false;   // before each line
 };
 
 class RankOutput {
  public:
-  // Throws RunError where the system refuses a pipe.
+  // Throws RunError if the system refuses a pipe.
   explicit RankOutput(RankOutputOptions options);
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
-  // For open_rank_output() in the ranks, which this process must outlive.
+  // The address of the pipes for open_rank_output(). This process must outlive the ranks.
   const std::string& address() const { return address_; }
-  // Readable while there is something to forward.
+  // A descriptor that is readable while there is something to forward.
   int ready() const { return ready_.get(); }
 
-  // Forwards what has come.
+  // Forwards what has arrived in the pipes.
   void forward();
-  // Takes bytes that came by another way.
-  void take(int rank, StandardStream stream, std::string_view bytes);
+  // Forwards bytes that a rank wrote and that came without a pipe.
+  void add(int rank, StandardStream stream, std::string_view bytes);
   // Forwards all that is left.
   void finish();
-  // Returns whether all is written, after waiting for that for at most `milliseconds`.
+  // Waits for at most `milliseconds` until everything is written. Returns whether it is.
   bool wait_written(int milliseconds) { return writer_.wait(milliseconds); }
 
  private:

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "launcher/output/output_lines.h"
+#include "launcher/placement/ranges_text.h"
 #include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
@@ -26,19 +26,19 @@ std::vector<int> CoreBinding::cores_of(int rank_on_host, int ranks_on_host,
                                        const std::vector<int>& usable) const {
   for (const int core : list_)
     if (!std::binary_search(usable.begin(), usable.end(), core))
-      fail_user("--bind_core_list: core {} is none that this process may use ({})", core,
-                rank_ranges(usable));
+      fail_user("--bind_core_list: core {} is not one that this process may use ({})", core,
+                ranges_text(usable));
   const std::vector<int> cores = list_.empty() ? physical_cores(usable) : list_;
   const auto each = static_cast<int>(cores.size()) / ranks_on_host;
   if (each == 0)
     fail_user("{}: {} core{} ({}) for {} ranks on a host: each rank needs one at least",
               list_.empty() ? "--bind_cores_to_rank" : "--bind_core_list", cores.size(),
-              cores.size() == 1 ? "" : "s", rank_ranges(cores), ranks_on_host);
+              cores.size() == 1 ? "" : "s", ranges_text(cores), ranks_on_host);
   const auto first = cores.begin() + rank_on_host * each;
   return {first, first + each};
 }
 
-int CoreBinding::take(int rank_on_host, int ranks_on_host) const {
+int CoreBinding::bind(int rank_on_host, int ranks_on_host) const {
   const std::vector<int> cores = cores_of(rank_on_host, ranks_on_host, usable_cores());
   const auto threads = static_cast<int>(cores.size());
   bind_to_cores(cores, threads);

@@ -63,13 +63,13 @@ class Parser {
     const char* const end = rest.data() + rest.size();
     if (!rest.starts_with(key)) bad_entry(line);
     const auto [stop, status] = std::from_chars(rest.data() + key.size(), end, slots);
-    // "0x10" is no 0; DeepSpeed reads it so.
+    // A number like "0x10" is refused. DeepSpeed reads it as 0.
     const bool radix = stop != end && (*stop == 'x' || *stop == 'X');
     if (status == std::errc::invalid_argument || slots < 0 || radix) bad_entry(line);
     if (status != std::errc() || slots > kMostRanks)
       fail_user("{}: expected at most slots={}, got '{}'", where(), kMostRanks, printable(rest));
-    if (const std::string problem = host_name_problem(name); !problem.empty())
-      fail_user("{}: the host name '{}' {}", where(), printable(name), problem);
+    if (const std::string error = host_name_error(name); !error.empty())
+      fail_user("{}: the host name '{}' {}", where(), printable(name), error);
     add(std::string(name), slots);
     const std::string_view ignored = without_blanks({stop, static_cast<size_t>(end - stop)});
     if (!ignored.empty() && !ignored.starts_with('#'))
@@ -98,7 +98,7 @@ class Parser {
 
 }  // namespace
 
-std::string host_name_problem(std::string_view name) {
+std::string host_name_error(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.size() > kLongestName) return fmt::format("is longer than {} characters", kLongestName);
   if (name.starts_with('-')) return "begins with '-', which programs read as an option";

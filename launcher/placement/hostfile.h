@@ -1,6 +1,6 @@
-// Hostfile: the hosts of a run and how many ranks each takes, as DeepSpeed and Open MPI write them: a
-// line 'NAME slots=N' for each host; blank lines and what follows '#' are skipped. Invariant: every
-// name can stand in a command as data and nothing else, and is there once.
+// Hostfile: the hosts of a run and the number of ranks on each, in the format of DeepSpeed and Open MPI: a line
+// 'NAME slots=N' for each host. Blank lines and text after '#' are skipped. Invariant: every name occurs once, and no
+// program can take it for an option or shell syntax.
 #pragma once
 
 #include <string>
@@ -12,23 +12,23 @@ namespace dstrain {
 struct HostEntry {
   std::string name;
   int slots = 0;  // 0: the host takes no rank
-  int line = 0;   // from 1; 0 where no file names it
+  int line = 0;   // from 1; 0 if the host is not from a file
 };
 
 struct Hostfile {
   std::string path;  // as messages name it
   std::vector<HostEntry> hosts;
-  std::vector<std::string> warnings;  // text that is ignored, as DeepSpeed ignores it, and where
+  std::vector<std::string> warnings;  // about text that is ignored, as DeepSpeed does
 };
 
-// Why `name` cannot be a host's name ("begins with '-'"); empty where it can. Names are letters,
-// digits, '.', '-' and '_', with no '-' or '.' in front: what every program takes as a name.
-std::string host_name_problem(std::string_view name);
+// Returns why `name` cannot be a host's name ("begins with '-'"); empty if it can. A name has letters, digits, '.', '-'
+// and '_', and does not begin with '-' or '.', so that every program takes it for a name.
+std::string host_name_error(std::string_view name);
 
-// Reads `text`; `path` is for messages. Throws UserError with file and line.
+// Parses `text`. `path` is for messages. Throws UserError with file and line.
 Hostfile parse_hostfile(std::string_view text, const std::string& path);
 
-// Reads a file or pipe. Throws UserError.
+// Reads and parses a file or pipe. Throws UserError.
 Hostfile read_hostfile(const std::string& path);
 
 }  // namespace dstrain

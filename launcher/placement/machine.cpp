@@ -36,7 +36,7 @@ struct Cgroup {
   const CgroupFiles* files;
 };
 
-// The file's only number; absent where there is no file, or no limit ("max").
+// Returns the file's only number; nothing if there is no file, or no limit ("max").
 std::optional<int64_t> number_in(const fs::path& file) {
   std::ifstream in(file);
   int64_t value = 0;
@@ -44,7 +44,7 @@ std::optional<int64_t> number_in(const fs::path& file) {
   return value;
 }
 
-// The number after the word `key` at the beginning of a line.
+// Returns the number after the word `key` at the beginning of a line.
 std::optional<int64_t> number_after(const fs::path& file, const std::string& key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -56,8 +56,8 @@ std::optional<int64_t> number_after(const fs::path& file, const std::string& key
   return std::nullopt;
 }
 
-// The memory cgroups around this process, innermost first. A container often sees paths of the host
-// that are not mounted; the mount's root is then its own group, and always the last of the list.
+// Returns the memory cgroups of this process, innermost first. A container often sees paths of its host that are not
+// mounted; its own cgroup is then the root of the mount, which is always the last of the list.
 std::vector<Cgroup> cgroups(const fs::path& root) {
   std::vector<Cgroup> found;
   std::ifstream in(root / "proc/self/cgroup");
@@ -86,6 +86,12 @@ std::string host_name() {
   return name.data();
 }
 
+bool is_this_machine(const std::string& host) {
+  const std::string own = host_name();
+  return host == own || host == own.substr(0, own.find('.')) || host == "localhost" ||
+         host == "127.0.0.1";
+}
+
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -110,7 +116,7 @@ MemoryOffer available_memory(const fs::path& root) {
     const auto limit = number_in(group.directory / group.files->limit);
     const auto usage = number_in(group.directory / group.files->usage);
     if (!limit || !usage) continue;
-    // Pages of files count as used, but make room when memory is asked for.
+    // Cached pages of files count as used, but the kernel frees them when memory is needed.
     const int64_t reclaimable =
         number_after(group.directory / "memory.stat", group.files->reclaimable).value_or(0);
     const int64_t left = std::max<int64_t>(*limit - (*usage - std::min(reclaimable, *usage)), 0);

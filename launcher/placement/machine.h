@@ -1,5 +1,5 @@
-// What this machine offers a run: memory, and what the kernel says about memory that ran out. Stands
-// on /proc and the cgroup files (version 1 and 2) below `root`, so that tests can make up a machine.
+// This machine: its names, its available memory, and how often the kernel killed a process because memory ran out. Reads
+// /proc and the cgroup files (versions 1 and 2) below `root`, which tests replace.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,24 @@ struct MemoryOffer {
   std::string source;  // for messages: "MemAvailable in /proc/meminfo"
 };
 
-// Memory that processes of this user can still take: what the kernel calls available, or what a
-// cgroup around this process leaves, whichever is less. Throws RunError where /proc/meminfo cannot be
-// read.
+// Returns the memory that processes of this user can still allocate: what the kernel calls available, or what a cgroup of
+// this process leaves, whichever is less. Throws RunError if /proc/meminfo cannot be read.
 MemoryOffer available_memory(const std::filesystem::path& root = "/");
 
-// What this machine calls itself.
+// Returns the host name of this machine.
 std::string host_name();
 
-// The same text for two processes whose host is one: booted once, with one network and one name.
+// Returns whether `host` names this machine: localhost, 127.0.0.1, or its host name with or without the domain.
+bool is_this_machine(const std::string& host);
+
+// Returns the same text in all processes of one host: it holds the boot id, the network namespace and the host name.
 std::string host_identity();
 
-// How many files this process may have open (ulimit -n).
+// Returns how many files this process may have open (ulimit -n).
 int64_t open_files_limit();
 
-// How often the kernel has killed a process of this cgroup because its memory ran out; 0 where it
-// does not count.
+// Returns how often the kernel has killed a process of this cgroup because memory ran out; 0 if the kernel does not
+// count that.
 int64_t out_of_memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace dstrain

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launcher/placement/ranges_text.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -28,18 +29,6 @@ std::string placement_json(const Placement& placement) {
   for (const HostRanks& host : placement.hosts)
     list.push_back({{"host", host.host}, {"slots", host.slots}, {"ranks", host.all_ranks()}});
   return list.dump() + "\n";
-}
-
-std::string ranges_text(const std::vector<int>& numbers) {
-  std::string text;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += fmt::format("{}{}", i == 0 ? "" : ",", numbers[i]);
-    if (last > i) text += fmt::format("-{}", numbers[last]);
-    i = last + 1;
-  }
-  return text;
 }
 
 }  // namespace dstrain

@@ -1,20 +1,16 @@
-// The text of a placement: which ranks run on which slots of which host. Stands on resources.h.
+// A placement as text: which ranks run on which slots of which host.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "launcher/placement/resources.h"
 
 namespace dstrain {
 
-// A line for each host under headings, then their sum.
+// Returns a table with a line for each host, and the sums.
 std::string placement_text(const Placement& placement);
 
-// [{"host": "node1", "slots": [0, 2], "ranks": [0, 1]}, ...]
+// Returns a JSON list: [{"host": "node1", "slots": [0, 2], "ranks": [0, 1]}, ...]
 std::string placement_json(const Placement& placement);
-
-// "0-3,6": ascending numbers, runs of them joined.
-std::string ranges_text(const std::vector<int>& numbers);
 
 }  // namespace dstrain

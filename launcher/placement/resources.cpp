@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "launcher/cli/option_readers.h"
+#include "launcher/placement/ranges_text.h"
 #include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
@@ -38,12 +39,6 @@ std::string slots_text(const Hostfile& pool, const HostEntry& host) {
   return fmt::format("slots 0 to {}{}", host.slots - 1, place);
 }
 
-std::vector<int> first_slots(int count) {
-  std::vector<int> slots(static_cast<size_t>(count));
-  std::iota(slots.begin(), slots.end(), 0);
-  return slots;
-}
-
 // The slots of one host that --include or --exclude names.
 struct NamedSlots {
   bool all = false;
@@ -52,7 +47,7 @@ struct NamedSlots {
   bool has(int slot) const { return all || some.contains(slot); }
 };
 
-// Which slots of which hosts a run takes, host by host.
+// Chooses the slots of each host.
 class Choice {
  public:
   Choice(const Hostfile& pool, const HostOptions& options)
@@ -66,7 +61,7 @@ class Choice {
 
   std::vector<int> slots_of(size_t place) const {
     const HostEntry& host = pool_.hosts[place];
-    if (!named_) return first_slots(static_cast<int>(options_.slots_each.value_or(host.slots)));
+    if (!named_) return first_numbers(static_cast<int>(options_.slots_each.value_or(host.slots)));
     const auto found = slots_of_.find(place);
     std::vector<int> slots;
     for (int slot = 0; slot < host.slots; ++slot)
@@ -95,7 +90,7 @@ class Choice {
     const auto found = place_of_.find(name);
     if (found != place_of_.end()) return found->second;
     std::vector<std::string> names;
-    if (host_name_problem(name).empty())
+    if (host_name_error(name).empty())
       for (const HostEntry& host : pool_.hosts) names.push_back(host.name);
     const std::string near = nearest(name, names);
     fail_user("{}: there is no host '{}' in {}{}", option_, printable(name), pool_.path,
@@ -125,8 +120,8 @@ class Choice {
   std::unordered_map<size_t, NamedSlots> slots_of_;
 };
 
-// How many hosts of the pool the run looks at. Throws UserError where there are not as many, or one of
-// them has fewer slots than --num_gpus asks of each.
+// Returns how many hosts of the pool the run may use. Throws UserError if the pool has fewer, or one of them has fewer
+// slots than --num_gpus asks for.
 size_t hosts_taken(const Hostfile& pool, const HostOptions& options) {
   const size_t nodes = options.nodes ? static_cast<size_t>(*options.nodes) : pool.hosts.size();
   if (nodes > pool.hosts.size())
@@ -139,7 +134,7 @@ size_t hosts_taken(const Hostfile& pool, const HostOptions& options) {
   return nodes;
 }
 
-void check_together(const HostOptions& options) {
+void check_filters(const HostOptions& options) {
   const bool named = !options.include.empty() || !options.exclude.empty();
   if (!options.include.empty() && !options.exclude.empty())
     fail_user("--include and --exclude are given: give one of them");
@@ -155,7 +150,7 @@ Hostfile this_machine(const HostOptions& options, const LocalSlots& local) {
     fail_user("--num_nodes {}: no hostfile names the other hosts: add --hostfile FILE",
               *options.nodes);
   const bool named = !options.include.empty() || !options.exclude.empty();
-  // Ranks may share a machine's cores: --num_gpus is not held against them.
+  // Ranks may share a machine's cores, so --num_gpus may exceed their number.
   const int slots =
       named ? local.all : static_cast<int>(options.slots_each.value_or(local.by_default));
   return {"this machine, called localhost (no hostfile is given)", {{kLocalHost, slots, 0}}, {}};
@@ -178,7 +173,7 @@ int Placement::ranks() const {
 }
 
 std::vector<HostRanks> choose_hosts(const Hostfile& pool, const HostOptions& options) {
-  check_together(options);
+  check_filters(options);
   const Choice choice(pool, options);
   const size_t nodes = hosts_taken(pool, options);
   std::vector<HostRanks> hosts;
@@ -202,7 +197,7 @@ std::vector<HostRanks> choose_hosts(const Hostfile& pool, const HostOptions& opt
 
 Placement place_ranks(const HostOptions& options, const LocalSlots& local,
                       const std::string& default_hostfile) {
-  check_together(options);
+  check_filters(options);
   std::error_code none;
   std::string path = options.hostfile;
   if (path.empty() && std::filesystem::exists(default_hostfile, none)) path = default_hostfile;

@@ -1,6 +1,6 @@
-// Resources: which hosts and slots a run takes, and which rank runs where. Stands on hostfile.h. Pure
-// but for reading the hostfile. Invariant: hosts keep the hostfile's order, slots ascend, ranks are
-// numbered through them in that order without a gap, and every host has a rank.
+// Resources: chooses the hosts and slots of a run and numbers its ranks. Pure except for reading the hostfile. Invariant:
+// hosts are in the hostfile's order, slots ascend, ranks are numbered in that order without a gap, and every host has at
+// least one rank.
 #pragma once
 
 #include <string>
@@ -20,13 +20,13 @@ struct HostRanks {
   std::vector<int> all_ranks() const;
 };
 
-// What this machine has where no hostfile says it.
+// The slots of this machine if there is no hostfile.
 struct LocalSlots {
-  int all = 1;         // what --include and --exclude choose from
-  int by_default = 1;  // what a run takes where nothing is said
+  int all = 1;         // from which --include and --exclude choose
+  int by_default = 1;  // of a run without options
 };
 
-// A rank by default, and as many as this process may use cores where slots are named.
+// Returns one slot by default, and as many as there are usable cores for --include and --exclude.
 LocalSlots local_slots();
 
 struct Placement {
@@ -37,14 +37,14 @@ struct Placement {
   int ranks() const;
 };
 
-// The hosts and slots that `options` choose from `pool` (options.hostfile is not looked at).
-// --include and --exclude name them, --num_nodes takes the first hosts, --num_gpus slots 0 to N-1 of
-// each; without any, all. Throws UserError: a host or slot that is not there, options that exclude each
-// other, nothing left, more ranks than a run can have.
+// Returns the hosts and slots that `options` choose from `pool`; ignores options.hostfile. --include and --exclude name
+// them, --num_nodes takes the first hosts, --num_gpus takes slots 0 to N-1 of each. Without these options all are chosen.
+// Throws UserError for an unknown host or slot, for options that exclude each other, if nothing is left, and if there
+// are more ranks than a run can have.
 std::vector<HostRanks> choose_hosts(const Hostfile& pool, const HostOptions& options);
 
-// The whole decision: reads --hostfile, or else `default_hostfile` where it exists (DeepSpeed's place
-// for one), or else takes this machine. Throws UserError.
+// Returns where the ranks run: on the hosts of --hostfile, else of `default_hostfile` if it exists (DeepSpeed's path),
+// else on this machine. Throws UserError.
 Placement place_ranks(const HostOptions& options, const LocalSlots& local,
                       const std::string& default_hostfile = "/job/hostfile");
 

@@ -1,26 +1,23 @@
-// RankCommand: a command that starts ranks, this program's own or mpirun. Stands on child.h and core/cpu.h.
+// RankCommand: a command that starts ranks: this program or mpirun.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/child.h"
+#include "launcher/process/environment.h"
 
 namespace dstrain {
 
-// The executable `name` of a directory of PATH; empty where there is none.
-std::string find_on_path(const std::string& name);
-
-// This program and `words`.
-std::vector<std::string> own_command(const std::vector<std::string>& words);
-
 struct RankCommand {
-  std::vector<std::string> words;  // [0] is the starter's path
-  Environment environment;         // what it needs besides this process's environment
+  std::vector<std::string> words;  // the first is the program's path
+  Environment environment;         // added to this process's environment
 };
 
-// The rank starter as a program of its own: it starts `ranks` copies of `program`, this program and its
-// words, on this machine. Settings that the user's environment already has are left alone.
+// Returns the command that starts `ranks` copies of `program`, this program and its words, on this machine: the rank
+// starter as a program of its own. Variables that this process has are not overridden.
 RankCommand starter_command(int ranks, const std::vector<std::string>& program);
+
+// Returns the command as a line for a shell: the added environment, and the words, quoted.
+std::string command_text(const RankCommand& command);
 
 }  // namespace dstrain

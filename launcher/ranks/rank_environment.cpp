@@ -12,8 +12,8 @@
 #include <sstream>
 #include <system_error>
 
-#include "launcher/hosts/quote.h"
-#include "launcher/supervise/stop_signals.h"
+#include "launcher/process/shell_quote.h"
+#include "launcher/process/stop_signals.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -71,14 +71,6 @@ fs::path home_directory() {
 
 }  // namespace
 
-bool is_variable_name(std::string_view name) {
-  const auto letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  return !name.empty() && letter(name.front()) &&
-         std::ranges::all_of(name, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
-}
-
 RankEnvironment rank_environment(const EnvironmentSources& sources) {
   RankEnvironment result;
   Variables all;
@@ -107,7 +99,7 @@ void check_for_ssh(const Environment& variables, const std::vector<std::string>&
       "mpirun hands it to other hosts' shells as it is: expected letters, digits and / . , : ^ = @ "
       "+ _ -";
   const auto safe = [](std::string text) {
-    // Open MPI's lists begin with '^' and its settings hold '='; no POSIX shell minds within a word.
+    // Open MPI's lists begin with '^' and its settings have '=', which no POSIX shell changes within a word.
     std::erase_if(text, [](char c) { return c == '^' || c == '='; });
     return text.empty() || safe_without_quotes(text);
   };
@@ -121,14 +113,10 @@ void check_for_ssh(const Environment& variables, const std::vector<std::string>&
 EnvironmentSources environment_sources(std::vector<std::string> exports) {
   EnvironmentSources sources;
   sources.exports = std::move(exports);
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos) sources.own[text.substr(0, equals)] = text.substr(equals + 1);
-  }
+  sources.own = own_environment();
   const char* other_name = std::getenv("DS_ENV_FILE");
   const fs::path name = other_name == nullptr ? ".deepspeed_env" : other_name;
-  std::vector<fs::path> paths = {name};  // of a name that is a path, only that
+  std::vector<fs::path> paths = {name};
   const fs::path home = home_directory();
   std::error_code none;
   if (name.is_relative() && !home.empty() && !fs::equivalent(home, ".", none))
@@ -144,7 +132,7 @@ EnvironmentSources environment_sources(std::vector<std::string> exports) {
   return sources;
 }
 
-void take_environment(const Environment& variables, const std::vector<std::string>& words) {
+void ensure_environment(const Environment& variables, const std::vector<std::string>& words) {
   const bool as_wanted = std::ranges::all_of(variables, [](const auto& variable) {
     const char* own = std::getenv(variable.first.c_str());
     return own != nullptr && own == variable.second;
@@ -156,6 +144,13 @@ void take_environment(const Environment& variables, const std::vector<std::strin
   release_stop_signals();
   ::execve(program.front().c_str(), exec_pointers(program).data(), exec_pointers(lines).data());
   fail_run("cannot start {} again: {}", program.front(), std::strerror(errno));
+}
+
+Environment openmp_environment(int threads) {
+  // libgomp reads them only when a program starts (runtime/core/cpu.h).
+  Environment settings = {{"OMP_NUM_THREADS", std::to_string(threads)}, {"OMP_PROC_BIND", "false"}};
+  if (threads == 1) settings.emplace_back("OMP_WAIT_POLICY", "passive");
+  return settings;
 }
 
 }  // namespace dstrain

@@ -1,51 +1,49 @@
-// RankEnvironment: the variables that every rank of a run gets, on whatever host. Stands on child.h.
-// From weak to strong: what passes by itself (NCCL_*, UCX_*, OMPI_*, OMP_NUM_THREADS and what limits
-// instruction sets), DeepSpeed's file .deepspeed_env in the home directory, then in the present one,
-// then --export.
+// RankEnvironment: the environment variables that every rank of a run gets on every host. In ascending precedence: the
+// launching process's own (NCCL_*, UCX_*, OMPI_*, OMP_NUM_THREADS, DSTRAIN_MAX_ISA), DeepSpeed's file .deepspeed_env in
+// the home directory, the same file in the current directory, --export.
 #pragma once
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "launcher/ranks/child.h"
+#include "launcher/process/environment.h"
 
 namespace dstrain {
 
-// What the variables are made of.
+// Where the variables come from.
 struct EnvironmentSources {
   struct File {
     std::string path;  // for messages
     std::string text;  // NAME=VALUE lines
   };
   std::map<std::string, std::string> own;  // the launching process's variables
-  std::vector<File> files;                 // later ones win
+  std::vector<File> files;                 // later ones override earlier ones
   std::vector<std::string> exports;        // NAME=VALUE, or NAME for one of `own`
 };
 
 struct RankEnvironment {
   Environment variables;              // each name once, ascending
-  std::vector<std::string> warnings;  // values that look as if they were meant for a shell
+  std::vector<std::string> warnings;  // about values that look as if they were meant for a shell
 };
 
-// Letters, digits and _, no digit first.
-bool is_variable_name(std::string_view name);
-
-// Pure. Throws UserError: a bad line of a file (file and line), an exported name that has no value.
+// Returns the variables that `sources` give. Pure. Throws UserError for a malformed line of a file (with file and line) and
+// for an exported name without a value.
 RankEnvironment rank_environment(const EnvironmentSources& sources);
 
-// Open MPI's own settings (OMPI_MCA_*) and further words for mpirun stand unquoted in the commands that
-// mpirun gives to ssh: throws UserError for one that a shell would not leave as it is. For runs on other
-// hosts.
+// Checks Open MPI's settings (OMPI_MCA_*) and the further words for mpirun, which mpirun puts unquoted into the commands
+// that it gives to ssh. Throws UserError for one that a shell would change.
 void check_for_ssh(const Environment& variables, const std::vector<std::string>& mpirun_words);
 
-// This process's variables and its .deepspeed_env files ($DS_ENV_FILE is another name for them, or a
-// path). Throws UserError where one cannot be read.
+// Returns this process's variables, its .deepspeed_env files ($DS_ENV_FILE replaces their name, or is a path), and
+// `exports`. Throws UserError if a file cannot be read.
 EnvironmentSources environment_sources(std::vector<std::string> exports);
 
-// Starts this program again, in its place, with `words` where one of its variables is not as wanted:
-// libraries read some of them at a program's start only. Throws RunError where that fails.
-void take_environment(const Environment& variables, const std::vector<std::string>& words);
+// Makes sure that this process has `variables`: if one differs, executes this program again in this process, with `words`,
+// because libraries read some variables only when a program starts. Throws RunError if that fails.
+void ensure_environment(const Environment& variables, const std::vector<std::string>& words);
+
+// Returns OpenMP's settings for a rank with `threads` threads.
+Environment openmp_environment(int threads);
 
 }  // namespace dstrain

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "launcher/hosts/agent/run_place.h"
+#include "launcher/ranks/run_directory.h"
 #include "launcher/output/rank_output.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -20,12 +20,12 @@ constexpr const char* kOutput = "DSTRAIN_OUTPUT";  // RankOutput::address()
 
 constexpr int kRankNiceness = 5;  // of ranks that an agent watches
 
-// From the launching process itself, or from the agent on this host.
+// Returns the addresses of the launching process, or of the agent on this host.
 RunAddresses addresses_here() {
   if (const char* run = std::getenv(kRunVariable)) return read_addresses(run);
   const char* board = std::getenv(kBoard);
   const char* output = std::getenv(kOutput);
-  check(board != nullptr && output != nullptr, "joining a launcher that left no address");
+  check(board != nullptr && output != nullptr, "joining a launching process that left no address");
   return {board, output};
 }
 
@@ -41,8 +41,8 @@ bool launched_as_rank() {
 
 RankBoard join_launcher(int rank) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // SIGTTOU: a terminal with `tostop` would stop a rank that writes, as it is in the background.
-  // SIGPIPE: a connection to a rank that has gone is an error to report, not a reason to vanish too.
+  // SIGTTOU: a terminal with `tostop` would stop a rank that writes, because it runs in the background.
+  // SIGPIPE: a lost connection to another rank is an error to report, not the end of this rank.
   for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTTOU, SIGPIPE})
     std::signal(number, SIG_IGN);
   log::set_rank(rank);
@@ -52,7 +52,7 @@ RankBoard join_launcher(int rank) {
   RankBoard board = RankBoard::attach(addresses.board);
   open_rank_output(addresses.output, rank);
 
-  // The agent of a host must be heard while ranks, maybe of several runs, keep all cores busy.
+  // The agent of this host must get a core while ranks, maybe of several runs, keep all of them busy.
   if (std::getenv(kRunVariable) != nullptr) ::setpriority(PRIO_PROCESS, 0, kRankNiceness);
 
   RankSlot& slot = board.slot(rank);

@@ -1,30 +1,28 @@
-// RankLink: how a rank and the process that launched it find each other. The launching process tells
-// ranks by two environment variables where its board and its output are, or by one how to find those
-// of the agent on their host; a rank joins early in main.
-// Stands on core/rank_board.h. Invariant: a joined rank does not outlive mpirun or the launching
-// process, and a terminal's Ctrl-C reaches it through the board alone.
+// How a rank joins the process that launched it. On one machine two environment variables tell a rank the addresses of the
+// launching process's board and output pipes. On several hosts one variable holds the run's name, under which a rank
+// finds those of the agent on its host. Invariant: a joined rank does not outlive its parent process, and a terminal's
+// Ctrl-C reaches it through the board only.
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "launcher/ranks/child.h"
+#include "launcher/process/environment.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
 
-// The name of the variable that holds the run's name where an agent watches each host.
+// The variable that holds the run's name if an agent watches each host.
 inline constexpr const char* kRunVariable = "DSTRAIN_RUN";
 
-// What the launching process exports: its board, and the address of its RankOutput.
+// Returns the variables that tell ranks the board of this process and `output`, the address of its output pipes.
 Environment link_environment(const RankBoard& board, const std::string& output);
 
-// Whether this process was started as a rank by a launching dstrain.
+// Returns whether a launching dstrain started this process as a rank.
 bool launched_as_rank();
 
-// Joins the launching process as `rank`: dies with its parent, leaves signals to the board, writes to
-// the launcher's output, and says on the board that it is starting. Throws RunError where the launcher
-// cannot be reached.
+// Joins the launching process as `rank`: this process is killed when its parent ends, ignores the stop signals, writes to
+// the launching process's pipes, and is marked as starting on the board, which is returned. Throws RunError if the
+// launching process cannot be reached.
 RankBoard join_launcher(int rank);
 
 }  // namespace dstrain

@@ -20,9 +20,10 @@
 namespace dstrain {
 namespace {
 
-// Between asking ranks to end and making them: whoever supervises the run knows more and comes first.
+// The time between SIGTERM and SIGKILL. Longer than the supervisor takes to kill the ranks after a failure, because it
+// first finds the root cause.
 constexpr int64_t kGrace = 2'000'000'000;
-constexpr timespec kLook{0, 100'000'000};
+constexpr timespec kPollInterval{0, 100'000'000};
 constexpr std::array kPassedOn{SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
 struct StartedRank {
@@ -43,7 +44,7 @@ class RankStarter {
   int run(int ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
       const pid_t pid = ::fork();
-      if (pid == 0) return be(rank, ranks);
+      if (pid == 0) return run_rank(rank, ranks);
       if (pid < 0) {
         const char* reason = std::strerror(errno);
         signal_all(SIGKILL);
@@ -53,7 +54,7 @@ class RankStarter {
       if (board_ != nullptr) board_->slot(rank).pid.store(pid);
     }
     while (collect()) {
-      const int number = ::sigtimedwait(&signals_, nullptr, &kLook);
+      const int number = ::sigtimedwait(&signals_, nullptr, &kPollInterval);
       if (number > 0 && number != SIGCHLD) {
         note_end(128 + number);
         signal_all(number);
@@ -64,18 +65,17 @@ class RankStarter {
   }
 
  private:
-  // In the new process. It stays in this one's process group, so that whoever kills the group leaves
-  // nothing.
-  int be(int rank, int ranks) const {
+  // Runs in the new process, which stays in the starter's process group, so that a signal to the group reaches it.
+  int run_rank(int rank, int ranks) const {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != starter_) return 1;  // it ended before the line above
+    if (::getppid() != starter_) return 1;  // the starter ended before prctl()
     ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
     ::setenv(kWorldSizeVariable, std::to_string(ranks).c_str(), 1);
     ::setenv(kWorldRankVariable, std::to_string(rank).c_str(), 1);
     return body_();
   }
 
-  // Takes those that have ended; whether any lives.
+  // Collects the ranks that have ended. Returns whether any is left.
   bool collect() {
     bool any = false;
     for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -90,7 +90,7 @@ class RankStarter {
     return any;
   }
 
-  // The first failure counts; those that follow are of ranks that were asked to end.
+  // Only the first failure counts: later ones are of ranks that were told to end.
   void note_failure(int rank, int status) {
     if (ending_since_ != 0) return;
     const bool killed = WIFSIGNALED(status);

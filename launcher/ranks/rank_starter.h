@@ -1,7 +1,6 @@
-// RankStarter: starts the ranks of one machine, and stands where mpirun does on several: it ends the others
-// when a rank fails, passes signals on, and says how the first one failed by its exit status and a line
-// like Open MPI's. Ranks are forks of it: what is loaded, read and checked before is theirs too. Stands on
-// Linux. Invariant: no rank outlives it, however it ends.
+// RankStarter: starts the ranks of one machine, as mpirun does on several hosts. It ends the other ranks when one fails,
+// passes signals on to them, and reports the first failure by its exit status and a line like Open MPI's. Ranks are forks
+// of it, so that they share what was loaded, read and checked before. Invariant: no rank outlives it, however it ends.
 #pragma once
 
 #include <functional>
@@ -10,18 +9,14 @@
 
 namespace dstrain {
 
-// What messages call it.
+// Its name in messages.
 inline constexpr const char* kRankStarter = "the rank starter";
 
-// The command that runs it as a program of its own: `dstrain rank_starter N WORDS...`, the words being those
-// of each rank.
-inline constexpr const char* kRankStarterCommand = "rank_starter";
-
-// Starts `ranks` processes, which the variables of comm/communicator.h tell their places, and waits for
-// all of them. In a rank it returns what `rank` returns; in the starter 0 where every rank did, else the
-// exit status of the first that did not, or 128 + n where signal n ended it. Says on `board`, if there is
-// one, at once who they are. Blocks signals: for a process without threads that does nothing else.
-// Throws RunError where a rank cannot be started.
+// Starts `ranks` forks of this process and waits for all of them. Each finds its rank in the environment variables of
+// comm/communicator.h. In a fork this returns what `rank` returns. In this process it returns 0 if all ranks exited with
+// 0, else the exit status of the first that did not, or 128 + n if signal n ended it. Writes the process ids to `board`, if
+// there is one, as soon as they are known. Blocks signals; the caller must have no other threads. Throws RunError if a
+// rank cannot be started.
 int start_ranks_here(int ranks, const std::function<int()>& rank, const RankBoard* board = nullptr);
 
 }  // namespace dstrain

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "launcher/placement/machine.h"
@@ -12,18 +11,12 @@
 namespace dstrain {
 namespace {
 
-// Between two looks at whether processes are stopped, which costs a file read for each.
+// Between checks of whether processes are stopped, each of which reads a file.
 constexpr int64_t kStateInterval = 250'000'000;
-// Between two searches for ranks that have not joined, which cost a file read for each process.
+// Between searches for ranks that have not joined, which read a file of every process.
 constexpr int64_t kSearchInterval = 1'000'000'000;
 
 }  // namespace
-
-std::vector<int> first_ranks(int count) {
-  std::vector<int> ranks(static_cast<size_t>(count));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
 
 BoardView::BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark,
                      std::string name)
@@ -41,55 +34,55 @@ BoardView::BoardView(const RankBoard& board, std::span<const int> ranks, std::st
   }
 }
 
-void BoardView::look(bool closely) {
+void BoardView::update(bool closely) {
   const int64_t now = monotonic_ns();
-  look_at_states_ = closely || now - last_state_look_ns_ >= kStateInterval;
-  if (look_at_states_) last_state_look_ns_ = now;
-  look_for_absent(now);
+  check_states_ = closely || now - last_state_check_ns_ >= kStateInterval;
+  if (check_states_) last_state_check_ns_ = now;
+  find_absent_ranks(now);
   for (size_t i = 0; i < reports_.size(); ++i) {
-    look_at(i, now);
+    update_rank(i, now);
     if (!closely) continue;
     RankReport& report = reports_[i];
     const RankSlot& slot = board_.slot(report.rank);
     report.instruction = slot.current_instruction();
     report.waits_in = report.waits_for < 0 ? "" : slot.awaited_instruction();
   }
-  last_look_ns_ = now;
+  last_update_ns_ = now;
 }
 
-void BoardView::meet(size_t i, int64_t pid, int64_t now) {
+void BoardView::set_process(size_t i, int64_t pid, int64_t now) {
   reports_[i].pid = static_cast<int>(pid);
   reports_[i].moved_ns = now;
   processes_[i] = PeerProcess(pid);
 }
 
-// Ranks that have not joined for a while are looked for, so that they are watched too.
-void BoardView::look_for_absent(int64_t now) {
+// Searches for ranks that have not joined, so that they are watched too.
+void BoardView::find_absent_ranks(int64_t now) {
   if (mark_.empty() || now - last_search_ns_ < kSearchInterval) return;
   last_search_ns_ = now;
   if (std::ranges::all_of(reports_, [](const RankReport& r) { return r.joined(); })) return;
   for (const auto& [rank, pid] : find_ranks(mark_))
     for (size_t i = 0; i < reports_.size(); ++i)
-      if (reports_[i].rank == rank && !reports_[i].joined()) meet(i, pid, now);
+      if (reports_[i].rank == rank && !reports_[i].joined()) set_process(i, pid, now);
 }
 
-void BoardView::look_at(size_t i, int64_t now) {
+void BoardView::update_rank(size_t i, int64_t now) {
   RankReport& report = reports_[i];
   PeerProcess& process = processes_[i];
   const RankSlot& slot = board_.slot(report.rank);
-  if (!report.joined() && slot.pid.load() != 0) meet(i, slot.pid.load(), now);
+  if (!report.joined() && slot.pid.load() != 0) set_process(i, slot.pid.load(), now);
   if (report.gone && !report.wait_status) report.wait_status = process.wait_status();
   if (!report.joined() || report.gone) return;
   report.gone = !process.alive();
   if (report.gone) report.wait_status = process.wait_status();
-  // It may have ended right after the last look.
-  report.alive_ns = report.gone ? last_look_ns_ : now;
-  // Read after its end, where it has ended: nothing follows.
+  // It may have ended right after the last update.
+  report.alive_ns = report.gone ? last_update_ns_ : now;
+  // If it has ended, these values are final, because they are read after its end.
   report.state = slot.state.load();
   report.step = slot.step.load();
   report.waits_for = slot.waits_for.load();
   const int64_t progress = slot.progress.load();
-  const bool suspended = look_at_states_ ? process.stopped() : report.suspended_since != 0;
+  const bool suspended = check_states_ ? process.stopped() : report.suspended_since != 0;
   if (!suspended)
     report.suspended_since = 0;
   else if (report.suspended_since == 0)

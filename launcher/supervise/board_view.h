@@ -1,5 +1,4 @@
-// BoardView: the host that this process runs on, through its rank board and the kernel. Stands on the
-// board and on comm's PeerProcess.
+// BoardView: the host of this process, as its rank board and the kernel show it.
 #pragma once
 
 #include <vector>
@@ -11,14 +10,13 @@ namespace dstrain {
 
 class BoardView final : public HostView {
  public:
-  // Watches the slots of `ranks`, and processes of these ranks that have not joined and have `mark` in
-  // their environment (see find_ranks.h; empty: there are none). `name`: of the host, for messages; empty
-  // where it is the only one. `board` outlives the view.
+  // Watches the slots of `ranks`. Ranks that have not joined are found by `mark` in their environment (find_ranks.h),
+  // unless it is empty. `name`: of the host, for messages; empty if it is the only one. `board` must outlive this object.
   BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark,
             std::string name = "");
 
   const std::string& name() const override { return name_; }
-  void look(bool closely) override;
+  void update(bool closely) override;
   std::span<const RankReport> ranks() const override { return reports_; }
   const std::string& lost() const override { return lost_; }
   int64_t lost_since() const override { return 0; }
@@ -28,25 +26,22 @@ class BoardView final : public HostView {
   int64_t out_of_memory_kills() const override;
 
  private:
-  void look_for_absent(int64_t now);
-  void meet(size_t i, int64_t pid, int64_t now);
-  void look_at(size_t i, int64_t now);
+  void find_absent_ranks(int64_t now);
+  void set_process(size_t i, int64_t pid, int64_t now);
+  void update_rank(size_t i, int64_t now);
 
   const RankBoard& board_;
   std::string mark_;
   std::string name_;
-  std::string lost_;  // never: it stays empty
+  std::string lost_;  // always empty
   std::vector<RankReport> reports_;
   std::vector<PeerProcess> processes_;
   std::vector<int64_t> progress_;
-  int64_t last_look_ns_ = 0;
-  int64_t last_state_look_ns_ = 0;
+  int64_t last_update_ns_ = 0;
+  int64_t last_state_check_ns_ = 0;
   int64_t last_search_ns_;
-  bool look_at_states_ = false;
+  bool check_states_ = false;
   int64_t kills_before_;
 };
-
-// Ranks 0 ... count-1.
-std::vector<int> first_ranks(int count);
 
 }  // namespace dstrain

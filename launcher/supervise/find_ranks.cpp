@@ -18,7 +18,7 @@ std::optional<int> number_in(std::string_view text) {
   return number;
 }
 
-// The rank that an environment names, if it has the mark.
+// Returns the rank that an environment names, if it has the mark.
 std::optional<int> rank_in(const fs::path& environment, const std::string& mark) {
   constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK=";
   std::ifstream file(environment, std::ios::binary);  // another user's is unreadable

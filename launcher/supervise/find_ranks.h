@@ -1,4 +1,4 @@
-// Ranks that exist and have not said so yet: one may be stopped, or hang, before it can. Stands on /proc.
+// Finds ranks that run but have not joined the board, because they are stopped or hang before that.
 #pragma once
 
 #include <sys/types.h>
@@ -8,8 +8,8 @@
 
 namespace dstrain {
 
-// The processes of this user that mpirun has started as ranks, by rank, of those that have `mark`
-// ("NAME=VALUE") in their environment.
+// Returns the processes, by rank, that mpirun has started as ranks and that have `mark` ("NAME=VALUE") in their
+// environment, as far as this user may read it.
 std::map<int, pid_t> find_ranks(const std::string& mark);
 
 }  // namespace dstrain

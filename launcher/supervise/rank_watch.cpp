@@ -10,20 +10,20 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-// A pause between two looks that only a suspension of this process explains, and the moment after it.
+// A pause between two updates that only a suspension of this process explains, and the time after it without timeouts.
 constexpr int64_t kLongPause = 1 * kSecond;
-constexpr int64_t kLenience = 4 * kSecond;
+constexpr int64_t kGracePeriod = 4 * kSecond;
 
 }  // namespace
 
-RankWatch::RankWatch(std::vector<std::unique_ptr<HostView>> hosts, const Patience& patience)
-    : hosts_(std::move(hosts)), patience_(patience) {}
+RankWatch::RankWatch(std::vector<std::unique_ptr<HostView>> hosts, const Timeouts& timeouts)
+    : hosts_(std::move(hosts)), timeouts_(timeouts) {}
 
-void RankWatch::look() {
+void RankWatch::update() {
   const int64_t now = monotonic_ns();
-  if (last_look_ns_ != 0 && now - last_look_ns_ > kLongPause) lenient_until_ns_ = now + kLenience;
-  last_look_ns_ = now;
-  for (const auto& host : hosts_) host->look(false);
+  if (last_update_ns_ != 0 && now - last_update_ns_ > kLongPause) lenient_until_ns_ = now + kGracePeriod;
+  last_update_ns_ = now;
+  for (const auto& host : hosts_) host->update(false);
 }
 
 std::vector<HostReport> RankWatch::reports() const {
@@ -34,23 +34,23 @@ std::vector<HostReport> RankWatch::reports() const {
   return all;
 }
 
-Patience RankWatch::patience() const {
+Timeouts RankWatch::timeouts() const {
   constexpr int64_t endless = std::numeric_limits<int64_t>::max();
-  return last_look_ns_ < lenient_until_ns_ ? Patience{endless, endless, endless} : patience_;
+  return last_update_ns_ < lenient_until_ns_ ? Timeouts{endless, endless, endless} : timeouts_;
 }
 
-bool RankWatch::trouble() const {
-  return any_trouble(reports(), patience(), monotonic_ns());
+bool RankWatch::has_fault() const {
+  return any_fault(reports(), timeouts(), monotonic_ns());
 }
 
-bool RankWatch::only_complaints() const {
-  return dstrain::only_complaints(reports(), patience(), monotonic_ns());
+bool RankWatch::only_peer_failures() const {
+  return dstrain::only_peer_failures(reports(), timeouts(), monotonic_ns());
 }
 
-void RankWatch::choose_culprit() {
-  if (culprit_) return;
-  for (const auto& host : hosts_) host->look(true);
-  culprit_ = find_culprit(reports(), patience(), monotonic_ns());
+void RankWatch::choose_root_cause() {
+  if (root_cause_) return;
+  for (const auto& host : hosts_) host->update(true);
+  root_cause_ = find_root_cause(reports(), timeouts(), monotonic_ns());
 }
 
 bool RankWatch::has_joined(int rank) const {
@@ -67,7 +67,7 @@ std::optional<int> RankWatch::wait_status_of(int rank) const {
   return std::nullopt;
 }
 
-bool RankWatch::all_begun() const {
+bool RankWatch::all_running() const {
   return std::ranges::all_of(hosts_, [](const auto& host) {
     return std::ranges::all_of(host->ranks(), [](const RankReport& r) {
       return r.state != RankState::absent && r.state != RankState::starting;
@@ -91,8 +91,8 @@ void RankWatch::request_stop(int signal) const {
   for (const auto& host : hosts_) host->request_stop(signal);
 }
 
-void RankWatch::take_output(const HostView::OutputTaker& take) const {
-  for (const auto& host : hosts_) host->take_output(take);
+void RankWatch::forward_output(const HostView::OutputSink& sink) const {
+  for (const auto& host : hosts_) host->forward_output(sink);
 }
 
 void RankWatch::end() const {
@@ -124,17 +124,17 @@ std::vector<std::string> RankWatch::lost_hosts() const {
 }
 
 int RankWatch::exit_status() const {
-  const bool user = culprit_ && culprit_->kind == Culprit::Kind::failed &&
-                    culprit_->rank.failure_kind == FailureKind::user;
+  const bool user = root_cause_ && root_cause_->kind == RootCause::Kind::failed &&
+                    root_cause_->rank.failure_kind == FailureKind::user;
   return user ? 1 : 2;
 }
 
 std::string RankWatch::report(const std::string& ending) const {
-  check(culprit_.has_value(), "a report without a culprit");
-  const std::optional<int> status = wait_status_of(culprit_->rank.rank);
-  std::string text = describe(*culprit_, status ? ending_text(*status) : ending);
+  check(root_cause_.has_value(), "a report without a root cause");
+  const std::optional<int> status = wait_status_of(root_cause_->rank.rank);
+  std::string text = describe(*root_cause_, status ? ending_text(*status) : ending);
   for (const auto& host : hosts_)
-    if (culprit_vanished() && host->name() == culprit_->host && host->out_of_memory_kills() > 0)
+    if (root_cause_vanished() && host->name() == root_cause_->host && host->out_of_memory_kills() > 0)
       text += "; the kernel killed a process at that time because memory ran out";
   return text;
 }

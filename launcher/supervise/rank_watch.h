@@ -1,6 +1,5 @@
-// RankWatch: which ranks of a run live, on all its hosts, and whose fault it is when one does not.
-// Stands on HostView and culprit.h. Invariant: the culprit, once chosen, stays; ranks that end because
-// they are being stopped are never culprits.
+// RankWatch: watches the ranks of a run on all its hosts and finds the root cause of a failure. Invariant: the root cause,
+// once chosen, does not change; ranks that end because they are being stopped are never the root cause.
 #pragma once
 
 #include <memory>
@@ -8,63 +7,62 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervise/culprit.h"
+#include "launcher/supervise/root_cause.h"
 
 namespace dstrain {
 
 class RankWatch {
  public:
-  RankWatch(std::vector<std::unique_ptr<HostView>> hosts, const Patience& patience);
+  RankWatch(std::vector<std::unique_ptr<HostView>> hosts, const Timeouts& timeouts);
 
-  // Looks at all ranks once.
-  void look();
+  // Updates the reports of all hosts.
+  void update();
 
-  // Whether something has gone wrong that a culprit can be chosen for.
-  bool trouble() const;
-  // Whether a culprit may well be named better in a moment: see only_complaints().
-  bool only_complaints() const;
-  // Chooses the culprit from a close look, if there is one yet.
-  void choose_culprit();
+  // Returns whether there is a fault.
+  bool has_fault() const;
+  // Returns whether the root cause is probably not reported yet: see root_cause.h.
+  bool only_peer_failures() const;
+  // Chooses the root cause, if there is a fault and none is chosen.
+  void choose_root_cause();
 
   bool has_joined(int rank) const;
-  // Whether each rank has begun to run.
-  bool all_begun() const;
+  // Returns whether all ranks run.
+  bool all_running() const;
   bool any_alive() const;
   void kill_all() const;  // SIGKILL
   void request_stop(int signal) const;
-  void take_output(const HostView::OutputTaker& take) const;
-  // Lets go of all hosts; ended() says when that is done.
+  void forward_output(const HostView::OutputSink& sink) const;
+  // Releases all hosts. ended() returns whether that is done.
   void end() const;
   bool ended() const;
 
-  // Whether each rank has said that it is done.
+  // Returns whether all ranks are done.
   bool all_done() const { return first_unfinished().empty(); }
-  // "rank 1 (pid 4711)" of the first that is not done; every rank is, where it is empty.
+  // Returns the name of the first rank that is not done, "rank 1 (pid 4711)"; empty if all are.
   std::string first_unfinished() const;
-  // The signal for which the run ended early; 0: none.
+  // Returns the signal because of which the run stopped early; 0 if it did not.
   int stopped() const;
 
-  const std::optional<Culprit>& culprit() const { return culprit_; }
-  bool culprit_vanished() const { return culprit_ && culprit_->kind == Culprit::Kind::vanished; }
+  const std::optional<RootCause>& root_cause() const { return root_cause_; }
+  bool root_cause_vanished() const { return root_cause_ && root_cause_->kind == RootCause::Kind::vanished; }
   std::vector<std::string> lost_hosts() const;
-  // Of the contract, for the chosen culprit.
+  // Returns the exit status that follows from the root cause.
   int exit_status() const;
-  // describe() of the culprit, with `ending` where nothing better is known, and whether its host ran
-  // out of memory.
+  // Describes the root cause, and adds whether its host ran out of memory. `ending`: how a vanished rank ended if its wait
+  // status is unknown. A root cause must have been chosen.
   std::string report(const std::string& ending) const;
 
  private:
   std::vector<HostReport> reports() const;
   std::optional<int> wait_status_of(int rank) const;
-  Patience patience() const;
+  Timeouts timeouts() const;
 
   std::vector<std::unique_ptr<HostView>> hosts_;
-  Patience patience_;
-  int64_t last_look_ns_ = 0;
-  // Where this process was itself suspended it knows nothing of how long others were silent; from then
-  // on it gives them a moment.
+  Timeouts timeouts_;
+  int64_t last_update_ns_ = 0;
+  // After this process was suspended it does not know how long others were silent: no timeout applies before this time.
   int64_t lenient_until_ns_ = 0;
-  std::optional<Culprit> culprit_;
+  std::optional<RootCause> root_cause_;
 };
 
 }  // namespace dstrain

@@ -6,8 +6,8 @@
 #include <system_error>
 #include <thread>
 
-#include "launcher/supervise/failure.h"
-#include "launcher/supervise/stop_signals.h"
+#include "launcher/process/failure.h"
+#include "launcher/process/stop_signals.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/storage/checkpoint/checkpoint.h"
@@ -19,14 +19,13 @@ namespace fs = std::filesystem;
 
 constexpr double kFirstPause = 1, kLongestPause = 60;  // seconds
 
-struct Written {
+struct WrittenCheckpoint {
   std::string dir;
-  fs::file_time_type
-      time;  // of its last change: tells one from another, whatever becomes of its name
+  fs::file_time_type time;  // of its last change, which identifies it
 };
 
-std::vector<Written> checkpoints_in(const std::string& output) {
-  std::vector<Written> found;
+std::vector<WrittenCheckpoint> checkpoints_in(const std::string& output) {
+  std::vector<WrittenCheckpoint> found;
   std::error_code none;
   for (fs::directory_iterator at(output + "/checkpoints", none), end; !none && at != end;
        at.increment(none)) {
@@ -36,16 +35,15 @@ std::vector<Written> checkpoints_in(const std::string& output) {
   return found;
 }
 
-// The checkpoint that the run would go on from, where it is none of those from `before`; dir is empty
-// where there is none.
-CheckpointInfo newest_since(const std::vector<Written>& before, const std::string& output) {
+// Returns the checkpoint from which the run would resume, if it is not one of `before`; else one whose `dir` is empty.
+CheckpointInfo newest_since(const std::vector<WrittenCheckpoint>& before, const std::string& output) {
   try {
     CheckpointInfo newest = find_checkpoint(output);
     std::error_code none;
     const auto time = fs::last_write_time(newest.dir, none);
-    if (!none && std::ranges::none_of(before, [&](const Written& old) { return old.time == time; }))
+    if (!none && std::ranges::none_of(before, [&](const WrittenCheckpoint& old) { return old.time == time; }))
       return newest;
-  } catch (const UserError&) {  // none that is complete
+  } catch (const UserError&) {  // there is no complete checkpoint
   }
   return {};
 }
@@ -59,7 +57,7 @@ std::string origin_of(const CheckpointInfo& checkpoint) {
 }  // namespace
 
 int pause_unless_stopped(double seconds) {
-  const RankBoard board = RankBoard::create(1);  // for the signals' sake
+  const RankBoard board = RankBoard::create(1);  // receives the stop request
   const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::is_remembered);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (board.stop_request() == 0 && std::chrono::steady_clock::now() < end)

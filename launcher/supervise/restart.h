@@ -1,7 +1,6 @@
-// Restart: --max_restarts. A run that fails while running is started again from the newest checkpoint
-// that it has written, after a pause that doubles while it gets no further. Stands on supervisor.h,
-// stop_signals.h and storage. Invariant: the user's mistakes and the user's signals start nothing again,
-// and no checkpoint of an earlier run is taken for one of this run.
+// --max_restarts: a run that fails is started again from the newest checkpoint that it has written, after a pause that
+// doubles while no new checkpoint is written. Invariant: errors in the input and stop signals cause no restart, and no
+// checkpoint of an earlier run is taken for one of this run.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +12,31 @@
 
 namespace dstrain {
 
-// What came of one start of the ranks.
+// The result of one start of the ranks.
 struct StartOutcome {
   RunReport report;
-  bool stop_requested = false;  // a signal of the user asked for the end
+  bool stop_requested = false;  // a stop signal came
 };
 
 struct RestartOptions {
-  int64_t most = 0;    // starts after the first one
+  int64_t most = 0;    // the largest number of restarts
   std::string output;  // the run's output directory
 };
 
-// Starts the ranks; `resume`: the checkpoint to continue from, empty: what the command line says.
+// Starts the ranks. `resume`: the checkpoint to resume from; empty: as the command line says.
 using StartRanks = std::function<StartOutcome(const std::string& resume)>;
 
-// Waits; returns the number of a signal that ended the wait, or 0.
+// Waits. Returns the stop signal that ended the wait, or 0.
 using Pause = std::function<int(double seconds)>;
 int pause_unless_stopped(double seconds);
 
-// Starts the ranks until they are done or may not be started again. Reports the error of the last start
-// and each restart with its cause; returns the exit status.
+// Starts the ranks until they are done or may not be restarted. Logs each restart with its cause, and prints the error of the
+// last start. Returns the exit status.
 int run_with_restarts(const RestartOptions& options, const StartRanks& start,
                       const Pause& pause = pause_unless_stopped);
 
-// The command line's words with --resume `checkpoint` in the place of what they say; as they are where
-// it is empty.
+// Returns the command line `words` with --resume `checkpoint` in place of any other --resume; unchanged if `checkpoint` is
+// empty.
 std::vector<std::string> words_resuming(const std::vector<std::string>& words,
                                         const std::string& checkpoint);
 

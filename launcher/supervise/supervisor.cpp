@@ -17,10 +17,11 @@
 #include <utility>
 
 #include "launcher/output/rank_output.h"
+#include "launcher/placement/ranges_text.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/supervise/board_view.h"
 #include "launcher/supervise/rank_watch.h"
-#include "launcher/supervise/stop_signals.h"
+#include "launcher/process/stop_signals.h"
 #include "runtime/comm/rendezvous/peer_process.h"
 #include "runtime/core/error.h"
 
@@ -29,19 +30,19 @@ namespace {
 
 constexpr int kTickMs = 20;
 constexpr int64_t kMs = 1'000'000;
-// After the first sign of trouble: other signs of the same trouble come in.
+// Between the first fault and the choice of the root cause, while further faults of the same cause are reported.
 constexpr int64_t kSettle = 150 * kMs;
-constexpr int64_t kSettleOfHosts = 1200 * kMs;       // each reports once a second
-constexpr int64_t kSettleOfComplaints = 3000 * kMs;  // who is complained about ends in his turn
-// After the culprit is known: ranks may end by themselves, mpirun learns what happened; then force.
+constexpr int64_t kSettleSeveralHosts = 1200 * kMs;       // each host reports once a second
+constexpr int64_t kSettlePeerFailures = 3000 * kMs;  // the rank that the peer failures name ends in this time
+// After the root cause is chosen. First ranks may end by themselves, and mpirun notices it.
 constexpr int64_t kKillRanks = 1000 * kMs;
 constexpr int64_t kEndCommand = 4000 * kMs;
 constexpr int64_t kKillCommand = 6000 * kMs;
-constexpr int64_t kLettingGo = 6000 * kMs;
-constexpr int64_t kStateInterval = 500 * kMs;  // between looks at whether the command is stopped
-constexpr size_t kKeptOutput = 8192;           // newest bytes of what the command itself says
+constexpr int64_t kReleaseTimeout = 6000 * kMs;
+constexpr int64_t kStateInterval = 500 * kMs;  // between checks of whether the command is stopped
+constexpr size_t kKeptOutput = 8192;           // newest bytes of what the command itself writes
 
-// All that can be read without blocking.
+// Passes all that can be read without blocking to `use`.
 template <class Use>
 void drain(int descriptor, Use use) {
   std::array<char, 4096> buffer;
@@ -49,8 +50,8 @@ void drain(int descriptor, Use use) {
     use(std::string_view(buffer.data(), static_cast<size_t>(n)));
 }
 
-// The first line that says what is wrong: what begins with '[' is where in Open MPI it was noticed, and lines
-// of dashes frame its pages.
+// Returns the first line that tells what is wrong. In Open MPI's messages, lines that begin with '[' name the place in its
+// sources, and lines of dashes are frames.
 std::string telling_line(std::string_view text) {
   std::string first;
   while (!text.empty()) {
@@ -64,7 +65,7 @@ std::string telling_line(std::string_view text) {
   return first;
 }
 
-// Each line on one of its own, two blanks before it; empty lines left out.
+// Returns the lines of a text, each after a line break and two blanks, without empty lines.
 std::string indented(std::string_view text) {
   std::string lines;
   while (!text.empty()) {
@@ -86,7 +87,7 @@ class Watch {
                  StopSignals::Second::is_remembered),
         board_(run.board),
         several_hosts_(!run.hosts.empty()),
-        ranks_(several_hosts_ ? std::move(run.hosts) : this_machine(run.board), run.patience),
+        ranks_(several_hosts_ ? std::move(run.hosts) : this_machine(run.board), run.timeouts),
         output_({.ranks = run.board.ranks(),
                  .hosts = run.host_of_rank,
                  .output = run.output,
@@ -110,18 +111,18 @@ class Watch {
   RunReport run() {
     while (true) {
       wait();
-      take_signals();
+      handle_signals();
       forward();
       const bool ended = command_->ended().has_value();
-      ranks_.look();
+      ranks_.update();
       if (ended) {
         if (ended_ns_ == 0) ended_ns_ = monotonic_ns();
         if (!ranks_.any_alive()) break;
       }
       react();
     }
-    ranks_.choose_culprit();
-    let_go();
+    ranks_.choose_root_cause();
+    release_hosts();
     finish_output();
     return report();
   }
@@ -129,21 +130,21 @@ class Watch {
  private:
   static std::vector<std::unique_ptr<HostView>> this_machine(const RankBoard& board) {
     std::vector<std::unique_ptr<HostView>> all;
-    all.push_back(std::make_unique<BoardView>(board, first_ranks(board.ranks()), ""));
+    all.push_back(std::make_unique<BoardView>(board, first_numbers(board.ranks()), ""));
     return all;
   }
 
-  // Until nothing of the run is left on any host, and all that ranks wrote is here.
-  void let_go() {
+  // Releases the hosts, and waits until nothing of the run is left there and all output of ranks has arrived.
+  void release_hosts() {
     ranks_.end();
-    const int64_t end = monotonic_ns() + kLettingGo;
+    const int64_t end = monotonic_ns() + kReleaseTimeout;
     do {
-      ranks_.look();
+      ranks_.update();
       forward();
     } while (!ranks_.ended() && monotonic_ns() < end && ::poll(nullptr, 0, kTickMs) == 0);
   }
 
-  // Waits for whoever reads the output, until the user does not want that any more.
+  // Waits until the output is written, or the user sends a further stop signal.
   void finish_output() {
     output_.finish();
     const int stop = board_.stop_request();
@@ -153,65 +154,65 @@ class Watch {
   }
 
   void wait() const {
-    std::array<pollfd, 2> doors{{{output_.ready(), POLLIN, 0}, {command_->output(), POLLIN, 0}}};
-    // A pipe whose writers have gone is always ready: it has nothing more to say.
+    std::array<pollfd, 2> inputs{{{output_.ready(), POLLIN, 0}, {command_->output(), POLLIN, 0}}};
+    // A pipe whose writers have ended is always ready, and so is not polled.
     const nfds_t count = output_closed_ ? 1 : 2;
-    ::poll(doors.data(), count, kTickMs);
+    ::poll(inputs.data(), count, kTickMs);
   }
 
-  void take_signals() {
+  void handle_signals() {
     if (several_hosts_ && board_.stop_request() != 0 && !std::exchange(stop_passed_on_, true))
       ranks_.request_stop(board_.stop_request());
     if (stopped_by_ != 0) return;
-    // Hosts take their time to start ranks, and those that have not begun have no step to finish.
-    const bool at_once = several_hosts_ && !ranks_.all_begun();
+    // Ranks that do not run yet have no step to finish.
+    const bool at_once = several_hosts_ && !ranks_.all_running();
     stopped_by_ = at_once ? board_.stop_request() : signals_.second();
     if (stopped_by_ == 0) return;
-    ranks_.choose_culprit();  // whoever ends from here on ends because of us
+    ranks_.choose_root_cause();  // ranks that end from here on do so because of the signal
     stop_ns_ = monotonic_ns() - kEndCommand;
   }
 
   void forward() {
-    ranks_.take_output([this](int rank, StandardStream stream, std::string_view text) {
-      output_.take(rank, stream, text);
+    ranks_.forward_output([this](int rank, StandardStream stream, std::string_view text) {
+      output_.add(rank, stream, text);
     });
     output_.forward();
     drain(command_->output(), [this](std::string_view text) {
       said_ += text;
       if (said_.size() > kKeptOutput) said_.erase(0, said_.size() - kKeptOutput);
     });
-    pollfd door{command_->output(), 0, 0};
-    output_closed_ = ::poll(&door, 1, 0) > 0 && (door.revents & POLLHUP) != 0;
+    pollfd pipe{command_->output(), 0, 0};
+    output_closed_ = ::poll(&pipe, 1, 0) > 0 && (pipe.revents & POLLHUP) != 0;
   }
 
   int64_t settling() const {
-    if (ended_ns_ == 0 && ranks_.only_complaints()) return kSettleOfComplaints;
-    return several_hosts_ ? kSettleOfHosts : kSettle;
+    if (ended_ns_ == 0 && ranks_.only_peer_failures()) return kSettlePeerFailures;
+    return several_hosts_ ? kSettleSeveralHosts : kSettle;
   }
 
-  // Whether the command has been stopped for as long as a rank may be.
+  // Returns whether the command has been stopped (SIGSTOP) for too long.
   bool command_stopped(int64_t now) {
-    if (now - last_state_look_ns_ < kStateInterval) return !stopped_starter_.empty();
-    // Where this process was stopped itself, the command may have been as well for as long.
-    if (now - last_state_look_ns_ > 2 * kStateInterval) command_stopped_since_ = 0;
-    last_state_look_ns_ = now;
+    if (now - last_state_check_ns_ < kStateInterval) return !stopped_starter_.empty();
+    // If this process was suspended, the command may have been suspended with it.
+    if (now - last_state_check_ns_ > 2 * kStateInterval) command_stopped_since_ = 0;
+    last_state_check_ns_ = now;
     if (ended_ns_ != 0 || !command_process_.stopped())
       command_stopped_since_ = 0;
     else if (command_stopped_since_ == 0)
       command_stopped_since_ = now;
-    else if (now - command_stopped_since_ >= Patience().suspended)
+    else if (now - command_stopped_since_ >= Timeouts().suspended)
       stopped_starter_ =
           fmt::format("{} (pid {}) is stopped (as by SIGSTOP)", name_, command_->pid());
     return !stopped_starter_.empty();
   }
 
-  // Moves the stopping on, as far as its time has come.
+  // Chooses the root cause of a fault, and then ends the ranks and the command step by step.
   void react() {
     const int64_t now = monotonic_ns();
-    if (stop_ns_ == 0 && (ranks_.trouble() || ended_ns_ != 0 || command_stopped(now))) {
-      if (trouble_ns_ == 0) trouble_ns_ = now;
-      if (now - trouble_ns_ < settling()) return;
-      ranks_.choose_culprit();
+    if (stop_ns_ == 0 && (ranks_.has_fault() || ended_ns_ != 0 || command_stopped(now))) {
+      if (fault_ns_ == 0) fault_ns_ = now;
+      if (now - fault_ns_ < settling()) return;
+      ranks_.choose_root_cause();
       stop_ns_ = now;
     }
     if (stop_ns_ == 0) return;
@@ -232,7 +233,7 @@ class Watch {
                              signal_text(WTERMSIG(status)))};
     if (const std::string early = ended_unseen(); !early.empty()) return {2, early};
     if (!stopped_starter_.empty()) return {2, stopped_starter_};
-    if (ranks_.culprit())
+    if (ranks_.root_cause())
       return {ranks_.exit_status(), ranks_.report(ending(status)), ranks_.lost_hosts()};
     if (ranks_.all_done() && status == 0) {
       const int stopped = ranks_.stopped();
@@ -245,23 +246,23 @@ class Watch {
                            said_text())};
   }
 
-  // What the command said, for the end of an error: all of it, or a line of it and where the rest is.
+  // Returns what the command wrote, for the end of an error: all of it, or one line and the file that has the rest.
   std::string said_text() const {
     if (said_.empty()) return "";
     if (starter_log_.empty()) return fmt::format(":{}", indented(said_));
     std::ofstream file(starter_log_, std::ios::binary);
     file << said_;
     return fmt::format(": {}{}", telling_line(said_),
-                       file.flush() ? fmt::format(" (all it said is in {})", starter_log_) : "");
+                       file.flush() ? fmt::format(" (its whole output is in {})", starter_log_) : "");
   }
 
-  // Where the command says that a rank ended which had not joined yet: that, in its words. Ranks that
-  // vanish then do so because the command stops them.
+  // Returns what the command says about a rank that ended before it had joined; empty if it says nothing like it. Ranks that
+  // vanish after that do so because the command stops them.
   std::string ended_unseen() const {
     // "process rank 3 with PID 4711 on node n2 exited on signal 9 (Killed)", as Open MPI says it.
     constexpr std::string_view kBegin = "process rank ";
     const size_t begin = said_.find(kBegin), end = said_.find(')', begin);
-    if (end == std::string::npos || (ranks_.culprit() && !ranks_.culprit_vanished())) return "";
+    if (end == std::string::npos || (ranks_.root_cause() && !ranks_.root_cause_vanished())) return "";
     const std::string said = said_.substr(begin, end + 1 - begin);
     const int rank = std::atoi(said.c_str() + kBegin.size());
     if (said.find(" exited on signal ") == std::string::npos || rank >= board_.ranks() ||
@@ -270,14 +271,15 @@ class Watch {
     return fmt::format("{} before it had begun", said.substr(std::strlen("process ")));
   }
 
-  // How a rank that vanished has ended, as far as the command tells: its status is that of the first
-  // rank that ended badly, and where that may be one that we stopped, its text names the rank.
+  // Returns how the rank that vanished ended, as far as the command tells. The command's status is that of the first rank
+  // that failed. If this may be one that the supervisor killed, the status counts only if the command's text names the
+  // rank.
   std::string ending(int status) const {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    const bool surely =
+    const bool is_certain =
         !killed_ranks_ ||
-        said_.find(fmt::format("rank {} ", ranks_.culprit()->rank.rank)) != std::string::npos;
-    if (code > 128 && code < 128 + NSIG && surely) return ending_text(W_EXITCODE(0, code - 128));
+        said_.find(fmt::format("rank {} ", ranks_.root_cause()->rank.rank)) != std::string::npos;
+    if (code > 128 && code < 128 + NSIG && is_certain) return ending_text(W_EXITCODE(0, code - 128));
     if (code > 0 && code <= 128) return ending_text(W_EXITCODE(code, 0));
     return "ended unexpectedly";
   }
@@ -293,13 +295,13 @@ class Watch {
   std::string starter_log_;
   PeerProcess command_process_;
   std::string stopped_starter_;  // the error, once the command has been stopped for too long
-  int64_t command_stopped_since_ = 0, last_state_look_ns_ = 0;
+  int64_t command_stopped_since_ = 0, last_state_check_ns_ = 0;
   bool output_closed_ = false;
   bool asked_to_end_ = false;
   bool killed_ranks_ = false;
   bool stop_passed_on_ = false;
   int stopped_by_ = 0;  // the signal of the second request
-  int64_t trouble_ns_ = 0, stop_ns_ = 0, ended_ns_ = 0;
+  int64_t fault_ns_ = 0, stop_ns_ = 0, ended_ns_ = 0;
 };
 
 }  // namespace

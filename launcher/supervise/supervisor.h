@@ -1,7 +1,6 @@
-// Supervisor: starts the ranks of a run with one command and watches them, on all hosts, until all are gone. It
-// forwards what they write, turns SIGINT and SIGTERM into a stop request on the board, and when a rank
-// fails or vanishes stops everything and names the first culprit. Stands on child.h, rank_link.h and
-// the board. Invariant: when run() returns, no process that it started is alive.
+// Supervisor: starts the ranks of a run with one command and watches them, on all hosts, until all have ended. It forwards
+// what they write, turns stop signals into stop requests on the board, and when a rank fails or vanishes, ends all ranks
+// and reports the root cause. Invariant: when run() returns, no process that it started is alive.
 #pragma once
 
 #include <functional>
@@ -10,40 +9,40 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/ranks/child.h"
-#include "launcher/supervise/culprit.h"
+#include "launcher/process/child.h"
+#include "launcher/supervise/root_cause.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
 
 struct RunReport {
-  int exit_status = 0;                    // as in the contract: 0, 1, 2, or 128 + n
-  std::string error;                      // who failed, where and why; empty: nobody
-  std::vector<std::string> lost_hosts{};  // that did not answer any more
+  int exit_status = 0;                    // 0, 1, 2, or 128 + n
+  std::string error;                      // which rank failed, where and why; empty: none
+  std::vector<std::string> lost_hosts{};  // hosts that stopped answering
 };
 
-// What a supervisor is given.
+// What a supervisor starts and watches.
 struct SupervisedRun {
-  // Takes stop requests; where there are no `hosts` all ranks run here and join it.
+  // Holds stop requests. Without `hosts` all ranks run on this machine and join this board.
   RankBoard& board;
   std::vector<std::unique_ptr<HostView>> hosts{};
-  std::vector<std::string> host_of_rank{};  // with `hosts`: where each rank runs
+  std::vector<std::string> host_of_rank{};  // with `hosts`: the host of each rank
   std::vector<std::string> command{};       // starts the ranks (mpirun and its words)
-  std::function<int()> body{};     // where there is no command: does so in a fork of this process
-  std::string starter = "mpirun";  // what messages call it
-  std::string starter_log{};       // a file for what it says itself; empty: errors hold all of it
-  Environment environment{};       // what it needs besides this process's
-  int output = 1, error = 2;       // the descriptors that get what ranks write
-  bool time_stamps = false;        // before each line that ranks write
-  Patience patience{};             // how long ranks may be silent
+  std::function<int()> body{};     // starts the ranks if there is no command, in a fork of this process
+  std::string starter = "mpirun";  // the name of command or body in messages
+  std::string starter_log{};       // a file for what it writes itself; empty: errors quote all of it
+  Environment environment{};       // added to this process's environment
+  int output = 1, error = 2;       // the descriptors to which ranks' output is forwarded
+  bool time_stamps = false;        // put before each line of the ranks
+  Timeouts timeouts{};             // after which ranks count as hung
 };
 
 class Supervisor {
  public:
   explicit Supervisor(SupervisedRun run) : run_(std::move(run)) {}
 
-  // Answers SIGINT and SIGTERM while it runs: a first signal asks the ranks to stop after their step, a
-  // second one stops them at once. Throws RunError where the command cannot be started. Called once.
+  // Must be called once. Handles stop signals meanwhile: the first asks the ranks to stop after their step, a second one
+  // stops them at once. Throws RunError if the command cannot be started.
   RunReport run();
 
  private:

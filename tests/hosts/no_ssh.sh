@@ -49,7 +49,7 @@ master=$!
 hosts_wait_until 'node 0 waits' grep -q 'waits for the others' misfit.0.log
 node 1 misfit --nnodes 3
 ends 1 $! misfit.1.log
-said 'error: node 0 has no place for this node: --nnodes is 2 on node 0$' misfit.1.log
+said 'error: node 0 refuses this node: --nnodes is 2 on node 0$' misfit.1.log
 kill -TERM "$(hosts_pids node1 misfit)"
 wait "$master" || true
 hosts_wait_until 'nothing is left on node1' nothing_on node1

@@ -19,23 +19,22 @@
 
 #include "launcher/hosts/agent/launcher_link.h"
 #include "launcher/hosts/agent/output_backlog.h"
-#include "launcher/hosts/agent/rank_reporter.h"
-#include "launcher/hosts/agent/run_place.h"
+#include "launcher/supervise/rank_reporter.h"
+#include "launcher/ranks/run_directory.h"
 #include "launcher/hosts/agent/starter_watch.h"
-#include "launcher/hosts/channel.h"
+#include "launcher/connection/line_channel.h"
 #include "launcher/hosts/checks/output_probe.h"
 #include "launcher/hosts/checks/pair_check.h"
-#include "launcher/hosts/checks/preflight.h"
-#include "launcher/hosts/messages.h"
-#include "launcher/hosts/network.h"
+#include "launcher/supervise/report_messages.h"
+#include "launcher/connection/network.h"
 #include "launcher/hosts/open_mpi.h"
-#include "launcher/hosts/silence.h"
+#include "launcher/connection/silence.h"
 #include "launcher/output/rank_output.h"
 #include "launcher/placement/machine.h"
-#include "launcher/ranks/child.h"
+#include "launcher/process/child.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/supervise/board_view.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/file_checksum.h"
 
@@ -45,13 +44,13 @@ namespace {
 using nlohmann::json;
 
 constexpr int kTickMs = 20;
-constexpr size_t kMostUnsent = size_t{1} << 20;  // more output of ranks waits in the backlog
+constexpr size_t kMostUnsent = size_t{1} << 20;  // bytes; further output of ranks waits in the backlog
 
-// The ranks of this host, once they are watched.
+// The ranks of this host: their board, their output pipes, and the reports about them.
 class Ranks {
  public:
   Ranks(const std::string& run, int world, const std::vector<int>& ranks)
-      : place_(run),
+      : directory_(run),
         board_(RankBoard::create(world)),
         view_(board_, ranks, fmt::format("{}={}", kRunVariable, run)),
         reporter_(view_),
@@ -61,14 +60,14 @@ class Ranks {
     std::vector<std::string> pipes(static_cast<size_t>(world));
     for (size_t i = 0; i < ranks.size(); ++i)
       pipes[static_cast<size_t>(ranks[i])] = pipes_[i].text();
-    place_.publish(board_.address(), output_address(pipes));
+    directory_.publish(board_.address(), output_address(pipes));
   }
 
   const RankBoard& board() const { return board_; }
 
-  // Sends what has changed, and, where the launching process `listens`, everything once a second.
+  // Sends a report after every change, and once a second if the launching process receives (`listens`).
   void report(LineChannel& channel, bool listens) {
-    starter_.look(view_.ranks());
+    starter_.update(view_.ranks());
     const StarterReport& starter = starter_.report();
     reporter_.report(channel, listens,
                      {fmt::format("{} {} {} {}", starter.pid, starter.gone,
@@ -76,8 +75,7 @@ class Ranks {
                       {{"starter", to_message(starter, monotonic_ns())}}});
   }
 
-  // Reads what ranks have written, so that they never wait, and sends it where the launching process
-  // `listens`.
+  // Reads what ranks have written, so that they never wait, and sends it if the launching process receives (`listens`).
   void forward(LineChannel& channel, bool listens) {
     for (size_t i = 0; i < pipes_.size(); ++i)
       for (const StandardStream stream : {StandardStream::output, StandardStream::error})
@@ -87,7 +85,7 @@ class Ranks {
   void kill() { view_.kill_all(); }
 
  private:
-  // What each stream of a rank holds back.
+  // The unsent output of a rank.
   struct RankBacklogs {
     OutputBacklog output{kMostUnsent}, error{kMostUnsent};
     OutputBacklog& of(StandardStream stream) {
@@ -118,12 +116,12 @@ class Ranks {
     }
   }
 
-  RunPlace place_;
+  RunDirectory directory_;
   RankBoard board_;
   BoardView view_;
   RankReporter reporter_;
   StarterWatch starter_;
-  std::vector<RankPipes> pipes_;  // what ranks write, in their order
+  std::vector<RankPipes> pipes_;  // of each rank, in their order
   std::vector<RankBacklogs> backlogs_;
 };
 
@@ -157,18 +155,18 @@ class Agent {
  private:
   void serve() {
     while (!ended_) {
-      pollfd door{STDIN_FILENO, POLLIN, 0};
-      ::poll(&door, 1, kTickMs);
+      pollfd input{STDIN_FILENO, POLLIN, 0};
+      ::poll(&input, 1, kTickMs);
       const bool open = channel_.receive();
-      while (auto message = channel_.take()) {
+      while (auto message = channel_.next()) {
         silence_.heard();
-        obey(*message);
+        handle(*message);
       }
-      silence_.look(monotonic_ns());
+      silence_.update(monotonic_ns());
       if (!open || launcher_is_lost()) return;
       answer_late();
       const bool listens = silence_.ns() <= most_silence_ns_;
-      // To one that does not listen as well: the kernel there acknowledges it.
+      // Sent even if the launching process does not receive: its kernel acknowledges it, which launcher_is_lost() checks.
       if ((!ranks_ || !listens) && monotonic_ns() - last_alive_ns_ >= kHeartbeat) {
         last_alive_ns_ = monotonic_ns();
         channel_.send({{"say", "alive"}});
@@ -181,15 +179,15 @@ class Agent {
     }
   }
 
-  // Silence alone is no loss: the launching process may be suspended, which its machine is not.
+  // Silence alone is not enough: the launching process may be suspended, while its machine still answers.
   bool launcher_is_lost() {
     const int64_t now = monotonic_ns();
-    if (silence_.ns() <= most_silence_ns_ || now - last_link_look_ns_ < kHeartbeat) return false;
-    last_link_look_ns_ = now;
+    if (silence_.ns() <= most_silence_ns_ || now - last_link_check_ns_ < kHeartbeat) return false;
+    last_link_check_ns_ = now;
     return !link_.answers();
   }
 
-  void obey(const json& m) {
+  void handle(const json& m) {
     const std::string what = m.at("do").get<std::string>();
     if (what == "hello") {
       hello(m);
@@ -251,7 +249,7 @@ class Agent {
                    {"addresses", own_addresses()}});
   }
 
-  // Does what may take long in a thread of its own, so that the agent goes on to speak.
+  // Finds an answer in a thread of its own, so that the agent keeps sending meanwhile.
   void answer_later(const std::string& say, const std::function<json()>& find) {
     late_ = std::make_shared<Late>();
     std::thread([late = late_, say, find] {
@@ -267,7 +265,7 @@ class Agent {
     }).detach();
   }
 
-  // Answers that took their time.
+  // Sends the answers that have been found.
   void answer_late() {
     if (late_) {
       const std::lock_guard lock(late_->mutex);
@@ -294,7 +292,7 @@ class Agent {
   LauncherLink link_;
   Silence silence_;  // of the launching process
   int64_t most_silence_ns_ = kLongestSilence;
-  int64_t last_link_look_ns_ = 0;
+  int64_t last_link_check_ns_ = 0;
   std::string run_;
   std::shared_ptr<Late> late_;
   std::shared_ptr<Probe> probe_ = std::make_shared<Probe>();
@@ -304,15 +302,16 @@ class Agent {
   bool ended_ = false;
 };
 
-// Goes on in a fork of this process, which tells how that ended: of a program that a signal ends ssh only says
-// that it ended. In the fork nothing; in this process the exit status, 128 + n where signal n ended the fork.
+// Forks this process, the guard of the agent, and waits for the fork, which is the agent. Returns nothing in the fork. In
+// this process returns the fork's exit status, or 128 + n if signal n ended it, because ssh does not pass on which signal
+// ended a program.
 std::optional<int> wait_for_fork() {
   const pid_t fork = ::fork();
   if (fork < 0) fail_run("cannot start the agent: {}", std::strerror(errno));
   if (fork == 0) return std::nullopt;
   for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);
   ::prctl(PR_SET_PDEATHSIG, 0);
-  // The connection is the fork's alone.
+  // Only the fork holds the connection.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::close(fd);
   int status = 0;
   while (::waitpid(fork, &status, 0) < 0 && errno == EINTR) {
@@ -324,7 +323,7 @@ std::optional<int> wait_for_fork() {
 
 int run_agent(const AgentHooks& hooks, bool here) {
   if (const auto ended = wait_for_fork()) return *ended;
-  // Started on the launching machine itself it is a Child, and would die before it had tidied up.
+  // On the launching machine this is a Child, which the kernel would kill before it has cleaned up.
   ::prctl(PR_SET_PDEATHSIG, 0);
   for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);
   return Agent(hooks, here).run();

@@ -1,8 +1,7 @@
-// Agent: `dstrain host_agent`, the launching process's hand on one host. It answers questions before
-// the start, then holds the rank board and the output pipes of the host's ranks and reports what they
-// do. Stands on channel.h, messages.h and BoardView. Invariant: when it ends, for whatever reason (told
-// to, the connection gone, no answer from the launching machine), no process of the run is left on its
-// host.
+// The agent: `dstrain host_agent`, which the launching process starts on each host of a run. It answers the preflight
+// questions, then holds the rank board and the output pipes of the host's ranks, and reports what they do. Its messages are
+// listed in hosts/agent_view.h. Invariant: when it ends, because it was told to, its connection ended, or the launching
+// process's machine does not answer, no process of the run is left on its host.
 #pragma once
 
 #include <functional>
@@ -12,20 +11,20 @@
 
 namespace dstrain {
 
-// The input of a run as a rank finds it: the command line, where it was given, the ranks of the run.
+// What a rank needs to read the input of the run.
 struct AgentInput {
-  std::vector<std::string> words;
-  std::string directory;
-  int64_t ranks = 1;
+  std::vector<std::string> words;  // the command line
+  std::string directory;           // the current directory of the launching process
+  int64_t ranks = 1;               // of the run
 };
 
 struct AgentHooks {
-  // Reads it and returns {"files": [{"path", "hash"}]}. Throws UserError. Called in a thread of its own.
+  // Reads the input and returns {"files": [{"path", "hash"}]}. Throws UserError. Called in a thread of its own.
   std::function<nlohmann::json(const AgentInput& input)> read_input;
 };
 
-// Serves one launching process, which may be `here`, on this machine, over standard input and output until the
-// end of the run; returns the exit status.
+// Serves the launching process over standard input and output until the end of the run. `here`: the launching process is
+// on this machine. Returns the exit status.
 int run_agent(const AgentHooks& hooks, bool here);
 
 }  // namespace dstrain

@@ -1,6 +1,6 @@
-// LauncherLink: whether the machine of the launching process still answers, as an agent finds it out when the
-// launching process itself is silent: suspended (Ctrl-Z), or blocked at a terminal that takes no more, it says
-// nothing, while the kernel of its machine goes on to acknowledge what is sent there. Stands on tcp_table.h.
+// LauncherLink: tells an agent whether the launching process's machine still answers. A launching process that is suspended
+// (Ctrl-Z), or blocked in a write to a terminal, sends nothing, but the kernel of its machine still acknowledges what the
+// agent sends.
 #pragma once
 
 #include <optional>
@@ -10,21 +10,21 @@
 
 namespace dstrain {
 
-// The ends of an ssh session, as sshd tells them in SSH_CONNECTION: "ADDRESS PORT ADDRESS PORT" of the client
-// and of this host.
+// The two ends of an ssh connection.
 struct SshConnection {
   std::string client, server;
   int client_port = 0, server_port = 0;
 };
+// Parses sshd's variable SSH_CONNECTION: "ADDRESS PORT ADDRESS PORT" of the client and of this host.
 std::optional<SshConnection> parse_ssh_connection(const std::string& text);
 
-// Whether the client's machine acknowledges what it is sent. Pure. False where the connection is not among the
-// sockets: nothing is known then.
+// Returns whether the client's machine acknowledges what is sent to it. Returns false if the connection is not among the
+// sockets. Pure.
 bool client_answers(const SshConnection& connection, const std::vector<TcpSocket>& sockets);
 
 class LauncherLink {
  public:
-  // `here`: the launching process is on this machine, and cannot vanish without closing the connection.
+  // `here`: the launching process is on this machine, and closes the connection when it ends.
   explicit LauncherLink(bool here);
 
   bool answers() const;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kLineEnds = "\n\r";
 constexpr size_t kRoomForEvents = 4;
 
-// A line of numbers that the next one replaces: metrics.jsonl has them too. A bar is drawn over itself.
+// Returns whether the line only reports progress. The next such line replaces it, and metrics.jsonl has its numbers.
 bool is_progress(std::string_view line) {
   return line.ends_with('\r') || line.starts_with("step=");
 }
@@ -35,7 +35,7 @@ void OutputBacklog::shrink() {
     for (bool first = true; !rest.empty(); first = false) {
       const size_t end = rest.find_first_of(kLineEnds);
       const std::string_view line = rest.substr(0, end == std::string_view::npos ? end : end + 1);
-      // Halves of lines stay: the other half was passed on, or is still to come.
+      // Parts of lines stay: the other part was sent, or is still to come.
       const bool whole = end != std::string_view::npos && (!first || at_line_begin_);
       if (!whole || wanted(line))
         kept += line;
@@ -54,7 +54,7 @@ void OutputBacklog::shrink() {
     return !old;
   });
   if (text_.size() > kRoomForEvents * most_)
-    text_.erase(0, text_.size() - most_);  // one endless line
+    text_.erase(0, text_.size() - most_);  // a single line without end
 }
 
 std::string OutputBacklog::take() {

@@ -1,6 +1,5 @@
-// OutputBacklog: what ranks of a host wrote while the launching process takes nothing. Ranks never wait for a
-// reader: where it grows too large progress lines are left out, and in the end others, and it says how many.
-// Pure.
+// OutputBacklog: output of a rank that could not be sent yet, because the launching process receives nothing. Ranks never
+// wait for that: a backlog that grows too large drops progress lines first, then others, and reports how many. Pure.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +8,17 @@
 
 namespace dstrain {
 
-// Of one rank.
 class OutputBacklog {
  public:
-  // `most`: bytes that are kept without leaving anything out; of other lines than progress, four times as
-  // many.
+  // `most`: bytes beyond which progress lines are dropped. Other lines are dropped beyond four times as many.
   explicit OutputBacklog(size_t most) : most_(most) {}
 
-  // Bytes that the rank wrote, after those that were passed on, or that it holds.
+  // Adds bytes that the rank wrote.
   void add(std::string_view bytes);
-  // Notes bytes that are passed on without it: where lines begin.
+  // Notes bytes that were sent without passing through the backlog, to know where lines begin.
   void passed(std::string_view bytes);
   bool empty() const { return text_.empty() && dropped_ == 0; }
-  // All of it, and that something was left out.
+  // Returns and removes everything, with a line about what was dropped.
   std::string take();
 
  private:
@@ -29,7 +26,7 @@ class OutputBacklog {
 
   size_t most_;
   std::string text_;
-  bool at_line_begin_ = true;  // the first byte of text_ begins a line
+  bool at_line_begin_ = true;  // text_ begins with a whole line
   size_t dropped_ = 0;         // lines
 };
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "launcher/hosts/agent/run_place.h"
 #include "launcher/hosts/agent/tcp_table.h"
+#include "launcher/process/process_state.h"
+#include "launcher/ranks/run_processes.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -22,21 +22,9 @@ std::string program_of(pid_t process) {
   return name;
 }
 
-pid_t parent_of(pid_t process) {
-  std::ifstream stat(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(stat, text);
-  // "PID (NAME) STATE PARENT ...", where the name may hold anything.
-  std::istringstream rest(text.substr(std::min(text.rfind(')'), text.size() - 1) + 1));
-  std::string state;
-  pid_t parent = 0;
-  rest >> state >> parent;
-  return parent;
-}
-
 }  // namespace
 
-void StarterWatch::look(std::span<const RankReport> ranks) {
+void StarterWatch::update(std::span<const RankReport> ranks) {
   const int64_t now = monotonic_ns();
   const bool begun = std::ranges::all_of(ranks, [](const RankReport& r) {
     return r.joined() && r.state != RankState::absent && r.state != RankState::starting;
@@ -44,14 +32,14 @@ void StarterWatch::look(std::span<const RankReport> ranks) {
   if (begun && found_) {
     report_.awaits.clear();
     report_.awaits_since = 0;
-  } else if ((begun && !looked_at_ranks_) || now - last_search_ns_ >= kSearchEvery) {
-    looked_at_ranks_ = begun;
+  } else if ((begun && !searched_all_ranks_) || now - last_search_ns_ >= kSearchEvery) {
+    searched_all_ranks_ = begun;
     last_search_ns_ = now;
     search(ranks, now);
   }
   if (report_.pid != 0 && !report_.gone) {
     report_.gone = !process_.alive();
-    report_.alive_ns = report_.gone ? last_look_ns_ : now;
+    report_.alive_ns = report_.gone ? last_update_ns_ : now;
     if (now - last_state_ns_ >= kStateEvery) {
       last_state_ns_ = now;
       if (report_.gone || !process_.stopped())
@@ -60,7 +48,7 @@ void StarterWatch::look(std::span<const RankReport> ranks) {
         report_.suspended_since = now;
     }
   }
-  last_look_ns_ = now;
+  last_update_ns_ = now;
 }
 
 void StarterWatch::search(std::span<const RankReport> ranks, int64_t now) {
@@ -68,10 +56,10 @@ void StarterWatch::search(std::span<const RankReport> ranks, int64_t now) {
   std::vector<pid_t> starters;
   for (const RankReport& r : ranks) {
     if (!r.joined()) continue;
-    found_ = true;  // or ranks have another parent, mpirun itself
+    found_ = true;  // on mpirun's own host the parent is mpirun, and there is no daemon
     if (r.gone) continue;
     processes.push_back(r.pid);
-    starters.push_back(parent_of(r.pid));
+    starters.push_back(process_state(r.pid).parent);
   }
   if (report_.pid == 0)
     for (const pid_t pid : found_ ? starters : processes_of_run(run_))

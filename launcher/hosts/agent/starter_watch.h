@@ -1,5 +1,5 @@
-// StarterWatch: what starts ranks on this host for a run on several, mpirun's daemon (orted): whether it is
-// there, lives, is stopped, or waits for a connection. Stands on run_place.h, tcp_table.h and /proc.
+// StarterWatch: watches the process that starts the ranks of this host for a run on several, mpirun's daemon orted: whether
+// it exists, has ended, is stopped, or waits for a connection.
 #pragma once
 
 #include <span>
@@ -14,9 +14,9 @@ class StarterWatch {
  public:
   explicit StarterWatch(std::string run) : run_(std::move(run)) {}
 
-  // Brings the report up to date; `ranks`: what is known of those of this host. The daemon is looked for,
-  // and connections are looked at, once a second and only until all ranks have begun to run.
-  void look(std::span<const RankReport> ranks);
+  // Updates the report. `ranks`: the reports about this host's ranks. Until all of them run, searches for the daemon, and
+  // for connections that are not established, once a second.
+  void update(std::span<const RankReport> ranks);
   const StarterReport& report() const { return report_; }
 
  private:
@@ -25,9 +25,9 @@ class StarterWatch {
   std::string run_;
   PeerProcess process_;
   StarterReport report_;
-  bool found_ = false;  // what started a rank
-  bool looked_at_ranks_ = false;
-  int64_t last_search_ns_ = 0, last_state_ns_ = 0, last_look_ns_ = 0;
+  bool found_ = false;  // a rank's parent was looked at
+  bool searched_all_ranks_ = false;
+  int64_t last_search_ns_ = 0, last_state_ns_ = 0, last_update_ns_ = 0;
 };
 
 }  // namespace dstrain

@@ -7,11 +7,11 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
 
+#include "launcher/process/process_state.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -29,7 +29,7 @@ std::optional<uint64_t> number_from(std::string_view text, int base) {
   return number;
 }
 
-// "0100007F", or four such words: each is in the machine's byte order.
+// Reads "0100007F", or four such words. Each is in the machine's byte order.
 std::string address_from(std::string_view digits) {
   std::array<uint32_t, 4> words{};
   const size_t count = digits.size() / kWordDigits;
@@ -48,8 +48,8 @@ std::string address_from(std::string_view digits) {
   return text.data();
 }
 
-// "0100007F:0016"
-bool read_end(std::string_view text, std::string& address, int& port) {
+// Reads "0100007F:0016".
+bool read_endpoint(std::string_view text, std::string& address, int& port) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos) return false;
   address = address_from(text.substr(0, colon));
@@ -58,13 +58,7 @@ bool read_end(std::string_view text, std::string& address, int& port) {
   return !address.empty() && number.has_value();
 }
 
-std::string text_of_file(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-// The sockets that a process has open.
+// Adds the sockets that a process has open.
 void add_inodes(pid_t process, std::set<uint64_t>& inodes) {
   constexpr std::string_view kBegin = "socket:[";
   std::error_code none;
@@ -95,8 +89,8 @@ std::vector<TcpSocket> parse_tcp_table(std::string_view text) {
     const auto status = number_from(state, 16);
     const auto unsent = number_from(std::string_view(queues).substr(0, queues.find(':')), 16);
     const auto sent_again = number_from(retransmits, 16);
-    if (!status || !unsent || !sent_again || !read_end(local, s.local, s.local_port) ||
-        !read_end(remote, s.remote, s.remote_port))
+    if (!status || !unsent || !sent_again || !read_endpoint(local, s.local, s.local_port) ||
+        !read_endpoint(remote, s.remote, s.remote_port))
       continue;
     s.connecting = *status == kSynSent;
     s.established = *status == kEstablished;
@@ -108,8 +102,8 @@ std::vector<TcpSocket> parse_tcp_table(std::string_view text) {
 }
 
 std::vector<TcpSocket> tcp_sockets() {
-  std::vector<TcpSocket> all = parse_tcp_table(text_of_file("/proc/self/net/tcp"));
-  for (TcpSocket& s : parse_tcp_table(text_of_file("/proc/self/net/tcp6")))
+  std::vector<TcpSocket> all = parse_tcp_table(readable_text("/proc/self/net/tcp"));
+  for (TcpSocket& s : parse_tcp_table(readable_text("/proc/self/net/tcp6")))
     all.push_back(std::move(s));
   return all;
 }

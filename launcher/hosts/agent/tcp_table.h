@@ -1,4 +1,4 @@
-// The TCP connections of this host, as the kernel lists them in /proc/net/tcp and tcp6. Parsing is pure.
+// The TCP connections of this host, as the kernel lists them in /proc/net/tcp and tcp6.
 #pragma once
 
 #include <sys/types.h>
@@ -11,23 +11,23 @@
 namespace dstrain {
 
 struct TcpSocket {
-  std::string local, remote;  // numeric addresses; an IPv4 one in an IPv6 socket as IPv4
+  std::string local, remote;  // numeric addresses; IPv4 also for an IPv4 peer of an IPv6 socket
   int local_port = 0, remote_port = 0;
-  bool connecting = false;  // its peer has not answered yet
+  bool connecting = false;  // the peer has not answered yet
   bool established = false;
-  int64_t unacknowledged = 0;  // bytes that its peer has not confirmed
-  int64_t retries = 0;         // how often they, or a probe, were sent again in vain
+  int64_t unacknowledged = 0;  // bytes that the peer has not acknowledged
+  int64_t retries = 0;         // how often they, or a keepalive probe, were sent again without an answer
   uint64_t inode = 0;
 };
 
-// One of the two files. Lines that are none are left out.
+// Parses one of the two files. Skips lines that describe no socket. Pure.
 std::vector<TcpSocket> parse_tcp_table(std::string_view text);
 
-// Those of this process's network namespace.
+// Returns the sockets of this process's network namespace.
 std::vector<TcpSocket> tcp_sockets();
 
-// "10.77.0.3 port 41515": the peer that one of these processes of this user waits for to answer; empty:
-// none waits.
+// Returns the peer to which one of these processes is still connecting, for example "10.77.0.3 port 41515"; empty if there
+// is none.
 std::string awaited_peer(const std::vector<pid_t>& processes);
 
 }  // namespace dstrain

@@ -36,7 +36,7 @@ OutputProbe::OutputProbe(const std::string& directory, const std::string& run)
 OutputProbe::~OutputProbe() {
   std::error_code none;
   fs::remove(file_, none);
-  for (const fs::path& directory : made_) fs::remove(directory, none);  // as long as it is empty
+  for (const fs::path& directory : made_) fs::remove(directory, none);  // if it is empty
 }
 
 bool sees_probe(const std::string& directory, const std::string& run) {

@@ -1,5 +1,5 @@
-// OutputProbe: a file in the output directory by which hosts find out whether the directory is the same for all.
-// Stands on the file system. Invariant: the file, and directories that were made for it, go with the object.
+// OutputProbe: a file in the output directory by which hosts check that they share the directory. Invariant: the file, and
+// the directories that were made for it, are removed with the object.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 
 namespace dstrain {
 
-// The file in `directory` by which a run of this name is told from others.
+// Returns the path of the probe of `run` in `directory`.
 std::filesystem::path probe_file(const std::string& directory, const std::string& run);
 
 class OutputProbe {
  public:
-  // Makes the directory where it is missing, and the file. Throws UserError.
+  // Makes the file, and the directory if it is missing. Throws UserError.
   OutputProbe(const std::string& directory, const std::string& run);
   OutputProbe(const OutputProbe&) = delete;
   OutputProbe& operator=(const OutputProbe&) = delete;
@@ -21,11 +21,11 @@ class OutputProbe {
 
  private:
   std::filesystem::path file_;
-  std::vector<std::filesystem::path> made_;  // directories, the innermost first
+  std::vector<std::filesystem::path> made_;  // directories, innermost first
 };
 
-// Whether the file of another host's probe is to be seen here. Waits a few seconds for it: a network file
-// system may show it late.
+// Returns whether this host sees the probe of another one. Waits a few seconds for it, because a network file system may
+// show it late.
 bool sees_probe(const std::string& directory, const std::string& run);
 
 }  // namespace dstrain

@@ -1,9 +1,6 @@
 #include "launcher/hosts/checks/pair_check.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,17 +12,13 @@
 namespace dstrain {
 namespace {
 
-constexpr int64_t kDeadline = 5'000'000'000;  // for a peer's answer
+constexpr int64_t kTimeout = 5'000'000'000;  // for a peer's answer
 constexpr char kQuestion = '?', kAnswer = '!';
 
-sockaddr* generic(sockaddr_in& address) {
-  return reinterpret_cast<sockaddr*>(&address);
-}
-
-Descriptor open_socket() {
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (socket.get() < 0) fail_run("cannot make a socket: {}", std::strerror(errno));
-  return socket;
+TcpListener listen_at(int port) {
+  if (auto listener = TcpListener::at(port)) return std::move(*listener);
+  fail_run("cannot listen for other hosts{}: {}",
+           port == 0 ? "" : fmt::format(" at port {}", port), std::strerror(errno));
 }
 
 }  // namespace
@@ -49,22 +42,7 @@ void to_json(nlohmann::json& json, const Unreached& peer) {
   json = {{"name", peer.name}, {"why", peer.why}};
 }
 
-PairCheck::PairCheck(int port) : listener_(open_socket()) {
-  // Connections of an earlier check, which wait for their end, are no other program.
-  const int yes = 1;
-  ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  any.sin_addr.s_addr = htonl(INADDR_ANY);
-  any.sin_port = htons(static_cast<uint16_t>(port));
-  socklen_t size = sizeof any;
-  if (::bind(listener_.get(), generic(any), sizeof any) != 0 ||
-      ::listen(listener_.get(), SOMAXCONN) != 0 ||
-      ::getsockname(listener_.get(), generic(any), &size) != 0)
-    fail_run("cannot listen for other hosts{}: {}",
-             port == 0 ? "" : fmt::format(" at port {}", port), std::strerror(errno));
-  port_ = ntohs(any.sin_port);
-}
+PairCheck::PairCheck(int port) : listener_(listen_at(port)) {}
 
 void PairCheck::meet(const std::vector<PeerAddress>& peers) {
   begin_ns_ = monotonic_ns();
@@ -75,14 +53,11 @@ void PairCheck::meet(const std::vector<PeerAddress>& peers) {
     mine.port = peer.port;
     mine.why = "it has no address";
     for (const std::string& text : peer.addresses) {
-      sockaddr_in address{};
-      address.sin_family = AF_INET;
-      address.sin_port = htons(static_cast<uint16_t>(peer.port));
-      if (::inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1) continue;
-      Attempt attempt{open_socket(), text};
-      if (::connect(attempt.socket.get(), generic(address), sizeof address) != 0 &&
-          errno != EINPROGRESS) {
-        mine.why = fmt::format("{} port {}: {}", text, peer.port, std::strerror(errno));
+      const auto address = socket_address(text, peer.port);
+      if (!address) continue;
+      Attempt attempt{open_tcp_socket(), text};
+      if (const int error = start_connecting(attempt.socket, *address); error != 0) {
+        mine.why = fmt::format("{} port {}: {}", text, peer.port, std::strerror(error));
         continue;
       }
       mine.attempts.push_back(std::move(attempt));
@@ -91,14 +66,12 @@ void PairCheck::meet(const std::vector<PeerAddress>& peers) {
 }
 
 void PairCheck::answer_others() {
-  for (int fd = 0;
-       (fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
-    guests_.emplace_back(fd);
-  std::erase_if(guests_, [](const Descriptor& guest) {
+  while (auto connection = listener_.accept()) unanswered_.push_back(std::move(*connection));
+  std::erase_if(unanswered_, [](const Descriptor& connection) {
     char question = 0;
-    const ssize_t n = ::recv(guest.get(), &question, 1, 0);
+    const ssize_t n = ::recv(connection.get(), &question, 1, 0);
     if (n < 0) return errno != EAGAIN;
-    if (n == 1 && question == kQuestion) ::send(guest.get(), &kAnswer, 1, MSG_NOSIGNAL);
+    if (n == 1 && question == kQuestion) ::send(connection.get(), &kAnswer, 1, MSG_NOSIGNAL);
     return true;
   });
 }
@@ -109,10 +82,7 @@ void PairCheck::advance(Peer& peer) {
       peer.why = fmt::format("{} port {}: {}", attempt.address, peer.port, std::strerror(error));
       return true;
     };
-    int error = 0;
-    socklen_t size = sizeof error;
-    ::getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) return give_up(error);
+    if (const int error = socket_error(attempt.socket); error != 0) return give_up(error);
     if (!attempt.sent) {
       if (::send(attempt.socket.get(), &kQuestion, 1, MSG_NOSIGNAL) != 1)
         return errno != EAGAIN && errno != ENOTCONN && give_up(errno);
@@ -133,7 +103,7 @@ void PairCheck::advance(Peer& peer) {
 std::optional<std::vector<Unreached>> PairCheck::serve() {
   answer_others();
   if (!peers_) return std::nullopt;
-  const bool late = monotonic_ns() - begin_ns_ > kDeadline;
+  const bool late = monotonic_ns() - begin_ns_ > kTimeout;
   std::vector<Unreached> failed;
   bool busy = false;
   for (Peer& peer : *peers_) {
@@ -141,7 +111,7 @@ std::optional<std::vector<Unreached>> PairCheck::serve() {
     if (peer.reached) continue;
     if (late && !peer.attempts.empty())
       peer.why = fmt::format("no answer from {} port {} within {} s", peer.attempts.front().address,
-                             peer.port, kDeadline / 1'000'000'000);
+                             peer.port, kTimeout / 1'000'000'000);
     busy = busy || !peer.attempts.empty();
     failed.push_back({peer.name, peer.why});
   }

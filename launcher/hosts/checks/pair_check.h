@@ -1,15 +1,14 @@
-// PairCheck: one round of messages between all pairs of hosts, over TCP: each agent listens, connects
-// to every other one at any of its addresses, and gets an answer. Never blocks. Stands on sockets.
-// Invariant: all sockets are closed with the object.
+// PairCheck: checks that all pairs of hosts can connect over TCP. Each agent listens, connects to every other host at all
+// of its addresses, and expects an answer. Never blocks. Invariant: all sockets are closed with the object.
 #pragma once
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/child.h"
+#include "launcher/connection/tcp_socket.h"
+#include "launcher/process/descriptor.h"
 
 namespace dstrain {
 
@@ -21,7 +20,7 @@ struct PeerAddress {
 void from_json(const nlohmann::json& json, PeerAddress& peer);
 void to_json(nlohmann::json& json, const PeerAddress& peer);
 
-// Whom this host could not reach, and why.
+// A host that this one could not reach, and the reason.
 struct Unreached {
   std::string name;
   std::string why;
@@ -31,14 +30,14 @@ void to_json(nlohmann::json& json, const Unreached& peer);
 
 class PairCheck {
  public:
-  // Listens at `port`, or where that is 0 at any free one. Throws RunError.
+  // Listens at `port`, or at a free one if it is 0. Throws RunError.
   explicit PairCheck(int port = 0);
-  int port() const { return port_; }
+  int port() const { return listener_.port(); }
 
-  // Begins to connect to all peers; serve() goes on with it.
+  // Starts to connect to all peers.
   void meet(const std::vector<PeerAddress>& peers);
-  // Answers others and moves the own connections on. Returns those who did not answer, once, when all
-  // own connections have succeeded or failed; others are answered for as long as this lives.
+  // Answers other hosts and continues this one's connections; must be called repeatedly. Returns the peers that were not
+  // reached, once, when all connections have succeeded or failed. Other hosts are answered after that too.
   std::optional<std::vector<Unreached>> serve();
 
  private:
@@ -52,15 +51,14 @@ class PairCheck {
     int port = 0;
     std::vector<Attempt> attempts;  // one for each address
     bool reached = false;
-    std::string why;  // of the last attempt that failed
+    std::string why;  // the reason of the last attempt that failed
   };
 
   void answer_others();
   void advance(Peer& peer);
 
-  Descriptor listener_;
-  int port_ = 0;
-  std::vector<Descriptor> guests_;
+  TcpListener listener_;
+  std::vector<Descriptor> unanswered_;  // connections whose question has not arrived
   std::optional<std::vector<Peer>> peers_;
   int64_t begin_ns_ = 0;
 };

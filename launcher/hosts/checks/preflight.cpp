@@ -24,23 +24,23 @@ using Hosts = std::span<const std::unique_ptr<AgentView>>;
 constexpr double kClockTolerance = 2;  // seconds
 constexpr const char* kLaunchingHost = ", where the command was given,";
 
-// Of a time that was told between `asked` and `now`.
+// Returns by how much a clock is ahead that showed `time` at some moment between `asked` and `now`; 0 if it may be right.
 double clock_ahead(double time, double asked, double now) {
   return time - std::clamp(time, asked, now);
 }
 
-class Round {
+class PreflightRun {
  public:
-  Round(Hosts hosts, const PreflightQuestions& questions) : hosts_(hosts), questions_(questions) {}
+  PreflightRun(Hosts hosts, const PreflightQuestions& questions) : hosts_(hosts), questions_(questions) {}
 
   PreflightResult run() {
     first_contact();
-    tell_apart();
+    check_distinct_machines();
     choose_network();
     compare_open_mpi();
     compare_input();
     probe_output();
-    meet();
+    connect_pairs();
     return std::move(result_);
   }
 
@@ -48,14 +48,14 @@ class Round {
   void find(size_t host, const std::string& check, const std::string& text, bool fatal = true) {
     const std::string& name = hosts_[host]->name();
     result_.findings.push_back({name, check, fatal, text});
-    if (fatal) bad_.insert(host);
+    if (fatal) failed_.insert(host);
   }
 
-  // Whether the host answered; a finding where it did not.
+  // Returns whether the host answered. Adds a finding if it did not.
   bool answered(size_t host, const json& answer, const std::string& check,
                 const std::string& advice) {
     if (!answer.is_null()) return true;
-    if (!bad_.contains(host))
+    if (!failed_.contains(host))
       find(host, check,
            hosts_[host]->lost().empty()
                ? fmt::format("no answer within {} s; {}",
@@ -121,11 +121,11 @@ class Round {
     }
   }
 
-  // One machine under two names would be given two boards and its memory twice.
-  void tell_apart() {
+  // Refuses two names of one machine, whose memory and board would otherwise be used twice.
+  void check_distinct_machines() {
     std::map<std::string, std::string> name_of;
     for (size_t i = 0; i < hosts_.size(); ++i) {
-      if (bad_.contains(i) || facts_of(i).identity.empty()) continue;
+      if (failed_.contains(i) || facts_of(i).identity.empty()) continue;
       const auto [known, is_new] = name_of.try_emplace(facts_of(i).identity, hosts_[i]->name());
       if (!is_new)
         find(
@@ -136,10 +136,10 @@ class Round {
     }
   }
 
-  // The network of --master_addr; every host must be in it.
+  // Finds the network of --master_addr, and checks that every host has an address in it.
   void choose_network() {
     const std::string& master = questions_.master_address;
-    if (master.empty() || bad_.contains(0)) return;
+    if (master.empty() || failed_.contains(0)) return;
     for (const InterfaceAddress& own : facts_of(0).addresses)
       if (own.address == master) result_.network = network_of(own);
     if (result_.network.empty())
@@ -148,13 +148,13 @@ class Round {
                               "it has {}",
                               master, addresses_text(facts_of(0))));
     for (size_t i = 1; i < hosts_.size(); ++i)
-      if (!bad_.contains(i) && addresses_in_network(facts_of(i)).empty())
+      if (!failed_.contains(i) && addresses_in_network(facts_of(i)).empty())
         find(i, "network",
              fmt::format("it has no address in {}, the network of --master_addr {}: it has {}",
                          result_.network, master, addresses_text(facts_of(i))));
   }
 
-  // Of a host that answered.
+  // Returns the facts of a host, which must have answered.
   const HostFacts& facts_of(size_t host) const {
     const auto found =
         std::find_if(result_.facts.begin(), result_.facts.end(),
@@ -182,15 +182,15 @@ class Round {
     result_.findings.push_back({host_name(), check, fatal, text});
   }
 
-  // Whether the host is the one that this process runs on.
+  // Returns whether this process runs on the host.
   bool is_here(size_t host) const { return facts_of(host).identity == host_identity(); }
   bool any_is_here() const {
     for (size_t i = 0; i < hosts_.size(); ++i)
-      if (!bad_.contains(i) && is_here(i)) return true;
+      if (!failed_.contains(i) && is_here(i)) return true;
     return false;
   }
 
-  // mpirun here, and its daemon on the other hosts.
+  // Compares mpirun here with its daemon on the other hosts.
   void compare_open_mpi() {
     const OpenMpi own = find_open_mpi();
     if (!own.mpirun)
@@ -203,10 +203,10 @@ class Round {
                             "MPI's before it",
                             printable(own.other)));
     const auto answers = ask_all(hosts_, "open_mpi", questions_.seconds, [this](size_t i) {
-      return bad_.contains(i) || is_here(i) ? json() : json{{"do", "open_mpi"}};
+      return failed_.contains(i) || is_here(i) ? json() : json{{"do", "open_mpi"}};
     });
     for (size_t i = 0; i < hosts_.size(); ++i) {
-      if (bad_.contains(i) || is_here(i) ||
+      if (failed_.contains(i) || is_here(i) ||
           !answered(i, answers[i], "openmpi", "mpirun there did not tell its version"))
         continue;
       const auto version = answers[i].value("version", "");
@@ -222,30 +222,30 @@ class Round {
     }
   }
 
-  // The first host writes a file into the output directory, which all must see.
+  // Has the first host write a file into the output directory, and checks that all hosts see it.
   void probe_output() {
-    if (questions_.output.empty() || bad_.contains(0)) return;
+    if (questions_.output.empty() || failed_.contains(0)) return;
     const auto ask = [this](bool write) {
       return ask_all(hosts_, "probe", questions_.seconds, [this, write](size_t i) {
-        if (bad_.contains(i) || (i == 0) != write) return json();
+        if (failed_.contains(i) || (i == 0) != write) return json();
         return json{{"do", "probe"}, {"output", to_json_text(questions_.output)}, {"write", write}};
       });
     };
-    const auto told = [this](size_t i, const json& answer) {
+    const auto probed = [this](size_t i, const json& answer) {
       if (!answered(i, answer, "output", fmt::format("{} cannot be looked at", questions_.output)))
         return false;
       if (!answer.contains("error")) return true;
       find(i, "output", from_json_text(answer["error"].get<std::string>()));
       return false;
     };
-    if (!told(0, ask(true)[0])) return;
+    if (!probed(0, ask(true)[0])) return;
     const auto answers = ask(false);
     const std::string advice = fmt::format(
         "what {} writes into {} is not there: --output must be shared by all hosts, at the same "
         "path",
         hosts_[0]->name(), questions_.output);
     for (size_t i = 1; i < hosts_.size(); ++i)
-      if (!bad_.contains(i) && told(i, answers[i]) && !answers[i].value("seen", false))
+      if (!failed_.contains(i) && probed(i, answers[i]) && !answers[i].value("seen", false))
         find(i, "output", advice);
     if (!any_is_here() && !sees_probe(questions_.output, questions_.run))
       find_here("output", advice + " (here a restart looks for its checkpoint)", false);
@@ -263,14 +263,14 @@ class Round {
     if (questions_.words.empty()) return;
     const std::string directory = std::filesystem::current_path().string();
     const auto answers = ask_all(hosts_, "input", 4 * questions_.seconds, [&](size_t i) {
-      if (bad_.contains(i)) return json();
+      if (failed_.contains(i)) return json();
       return json{{"do", "input"},
                   {"words", questions_.words},
                   {"directory", directory},
                   {"ranks", questions_.world}};
     });
     for (size_t i = 0; i < hosts_.size(); ++i) {
-      if (bad_.contains(i) ||
+      if (failed_.contains(i) ||
           !answered(i, answers[i], "input", "reading the configuration and the data took too long"))
         continue;
       if (answers[i].contains("error")) {
@@ -286,58 +286,57 @@ class Round {
     }
   }
 
-  // Where this process runs beside the run's hosts: the door at which their mpirun daemons report to
-  // mpirun here. Null where one of them is this host.
-  std::optional<PairCheck> own_door(std::vector<PeerAddress>& peers) {
+  // If this process runs on none of the run's hosts, returns a listener that stands for mpirun here, to which mpirun's
+  // daemons on the hosts will connect. Otherwise returns nothing.
+  std::optional<PairCheck> own_listener(std::vector<PeerAddress>& peers) {
     if (any_is_here()) return std::nullopt;
     HostFacts own;
     own.addresses = own_addresses();
-    std::optional<PairCheck> door;
+    std::optional<PairCheck> listener;
     try {
-      door.emplace(questions_.ports.first);
+      listener.emplace(questions_.ports.first);
     } catch (const RunError& e) {
       find_here("network", e.what());
       return std::nullopt;
     }
-    peers.push_back({host_name() + kLaunchingHost, door->port(), addresses_in_network(own)});
+    peers.push_back({host_name() + kLaunchingHost, listener->port(), addresses_in_network(own)});
     if (peers.back().addresses.empty())
       find_here(
           "network",
           fmt::format("this machine has no address in {}, the network of --master_addr: give the "
                       "command on a host that has, or leave --master_addr out",
                       result_.network));
-    return door;
+    return listener;
   }
 
-  // One round of messages between all pairs of the hosts that are well so far, and from each of them to
-  // this process.
-  void meet() {
-    const auto doors = ask_all(hosts_, "listening", questions_.seconds, [this](size_t i) {
-      if (bad_.contains(i)) return json();
+  // Checks the connections between all pairs of the hosts that have passed so far, and from each of them to this machine.
+  void connect_pairs() {
+    const auto listening = ask_all(hosts_, "listening", questions_.seconds, [this](size_t i) {
+      if (failed_.contains(i)) return json();
       return json{{"do", "listen"}, {"port", questions_.ports.first}};
     });
     std::vector<PeerAddress> peers;
     for (size_t i = 0; i < hosts_.size(); ++i) {
-      if (bad_.contains(i) || !answered(i, doors[i], "network", "it cannot listen for others"))
+      if (failed_.contains(i) || !answered(i, listening[i], "network", "it cannot listen for others"))
         continue;
       peers.push_back(
-          {hosts_[i]->name(), doors[i].at("port").get<int>(), addresses_in_network(facts_of(i))});
+          {hosts_[i]->name(), listening[i].at("port").get<int>(), addresses_in_network(facts_of(i))});
     }
-    std::optional<PairCheck> door = own_door(peers);
+    std::optional<PairCheck> own = own_listener(peers);
     const auto answers = ask_all(
         hosts_, "met", questions_.seconds,
         [&](size_t i) {
-          if (bad_.contains(i)) return json();
+          if (failed_.contains(i)) return json();
           json others = json::array();
           for (const PeerAddress& peer : peers)
             if (peer.name != hosts_[i]->name()) others.push_back(peer);
           return json{{"do", "meet"}, {"peers", others}};
         },
-        [&door] {
-          if (door) door->serve();
+        [&own] {
+          if (own) own->serve();
         });
     for (size_t i = 0; i < hosts_.size(); ++i) {
-      if (bad_.contains(i) || !answered(i, answers[i], "network", "it did not reach the others"))
+      if (failed_.contains(i) || !answered(i, answers[i], "network", "it did not reach the others"))
         continue;
       for (const auto& peer : answers[i].at("failed").get<std::vector<Unreached>>())
         find(i, "network",
@@ -349,7 +348,7 @@ class Round {
   Hosts hosts_;
   const PreflightQuestions& questions_;
   PreflightResult result_;
-  std::set<size_t> bad_;
+  std::set<size_t> failed_;
 };
 
 }  // namespace
@@ -359,7 +358,7 @@ bool PreflightResult::good() const {
 }
 
 PreflightResult preflight(Hosts hosts, const PreflightQuestions& questions) {
-  return Round(hosts, questions).run();
+  return PreflightRun(hosts, questions).run();
 }
 
 std::string findings_text(const std::vector<Finding>& findings) {

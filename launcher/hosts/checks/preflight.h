@@ -1,5 +1,5 @@
-// Preflight: what is asked of all hosts before ranks start, each question of all hosts at once and with
-// a deadline. Stands on AgentView. Invariant: a host that does not answer costs its deadline once.
+// The preflight checks: what all hosts are asked before ranks start. Each question goes to all hosts at once and has a
+// timeout. Invariant: a host that does not answer delays the checks by one timeout only.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/hosts/agent_view.h"
-#include "launcher/hosts/network.h"
+#include "launcher/connection/network.h"
 
 namespace dstrain {
 
@@ -20,49 +20,50 @@ struct Finding {
   std::string text;  // what is wrong, and what to do
 };
 
-// What is known of a host that answered.
+// What a host has answered.
 struct HostFacts {
   std::string host;
   std::string version;
   int64_t cores = 0;
   int64_t memory_bytes = 0;
   std::string memory_source;
-  double clock_ahead_s = 0;  // of this machine's
+  double clock_ahead_s = 0;  // of this machine's clock
   std::vector<InterfaceAddress> addresses;
-  std::string identity;  // the same for two names of one host; empty: unknown
+  std::string identity;  // host_identity(); empty: unknown
 };
 
 // NOLINTNEXTLINE(bugprone-exception-escape): an empty json allocates nothing
 struct PreflightQuestions {
-  std::string run;                 // its name
-  std::string program_checksum;    // of the dstrain here
-  std::vector<std::string> words;  // the command line; empty: input is not looked at
+  std::string run;                 // the name of the run
+  std::string program_checksum;    // of this program
+  std::vector<std::string> words;  // the command line; empty: input is not checked
   int64_t world = 1;               // ranks of the run
-  nlohmann::json files;            // what it reads here: [{"path", "hash"}]
-  // Whether `ranks` ranks fit into the memory of a host; throws UserError where they do not.
+  nlohmann::json files;            // input_files() on this host
+  // Throws UserError if `ranks` ranks do not fit into `bytes` of a host's memory. Null: memory is not checked.
   std::function<void(int ranks, int64_t bytes, const std::string& source)> check_memory;
-  std::string master_address;   // numeric, of the first host; empty: hosts meet at any address
-  PortRange ports;              // where they listen; none: at any
-  std::string output;           // absolute: where the run writes; empty: not looked at
-  double contact_seconds = 15;  // the deadline of the first answer
-  double seconds = 15;          // of each further question
-  int64_t silence_ns = kLongestSilence;  // of this process, after which agents may take it for lost
+  std::string master_address;   // numeric, of the first host; empty: any address will do
+  PortRange ports;              // at which the run listens; none: at any
+  std::string output;           // the output directory, absolute; empty: not checked
+  double contact_seconds = 15;  // the timeout of the first answer
+  double seconds = 15;          // the timeout of each further answer
+  int64_t silence_ns = kLongestSilence;  // after which agents take this process for lost
 };
 
 struct PreflightResult {
   std::vector<HostFacts> facts;
   std::vector<Finding> findings;
-  std::string network;  // that of the master_address; empty: any
+  std::string network;  // of the master_address; empty: any
   bool good() const;
 };
 
+// Asks the agents of all hosts. The first host is that of rank 0.
 PreflightResult preflight(std::span<const std::unique_ptr<AgentView>> hosts,
                           const PreflightQuestions& questions);
 
-// A line for each finding, two blanks before it: host, check, text.
+// Returns a line for each finding, indented by two blanks: host, check, text.
 std::string findings_text(const std::vector<Finding>& findings);
 
-// How many files a process that stands for so many others must be able to have open.
+// Returns how many open files a process needs that communicates with `others` other processes.
 int64_t needed_open_files(int64_t others);
 
 }  // namespace dstrain

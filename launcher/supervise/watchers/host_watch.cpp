@@ -10,13 +10,15 @@
 #include <optional>
 #include <utility>
 
-#include "launcher/hosts/agent/rank_reporter.h"
-#include "launcher/hosts/messages.h"
+#include "launcher/supervise/rank_reporter.h"
+#include "launcher/supervise/report_messages.h"
 #include "launcher/supervise/board_view.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "launcher/supervise/rank_watch.h"
 #include "launcher/supervise/watchers/peer_view.h"
-#include "launcher/supervise/watchers/watch_socket.h"
+#include "launcher/connection/handshake.h"
+#include "launcher/connection/silence.h"
+#include "launcher/connection/tcp_socket.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -25,18 +27,18 @@ namespace {
 
 constexpr int kWatchTickMs = 20;
 constexpr int64_t kMillisecond = 1'000'000;
-// After the first sign of trouble: other signs of the same trouble come in. Not longer: mpirun, which sees a rank
-// die as well, ends everything within a second, and with it the way to the terminal.
-constexpr int64_t kSettleHere = 150 * kMillisecond;
-constexpr int64_t kSettleOfPeers = 500 * kMillisecond;
-constexpr int64_t kSettleOfWords = 3000 * kMillisecond;
-// After the end has been ordered: ranks end by themselves; then force.
-constexpr int64_t kForce = 1000 * kMillisecond;
+// Between the first fault and the choice of the root cause, while further faults of the same cause are reported. Less than
+// a second, after which mpirun, which notices the end of a rank too, ends everything and closes the output.
+constexpr int64_t kSettleOneHost = 150 * kMillisecond;
+constexpr int64_t kSettleSeveralHosts = 500 * kMillisecond;
+constexpr int64_t kSettlePeerFailures = 3000 * kMillisecond;
+// After the order to end: until ranks that still run are killed, and until the watcher gives up.
+constexpr int64_t kKillRanks = 1000 * kMillisecond;
 constexpr int64_t kGiveUp = 6000 * kMillisecond;
-// For the watchers of other hosts to connect.
+// For connecting to the leader.
 constexpr int64_t kToConnect = 15'000 * kMillisecond;
-// Ranks that end so long after they were asked to stop are ended by whoever asked.
-constexpr int64_t kAsked = 300 * kMillisecond;
+// A rank that vanishes so long after a stop request was ended by whoever sent the request.
+constexpr int64_t kAfterStopRequest = 300 * kMillisecond;
 
 bool all_suspended(std::span<const RankReport> ranks) {
   return std::ranges::all_of(
@@ -57,11 +59,11 @@ std::unique_ptr<BoardView> view_of(const RankBoard& board, const WatchTask& task
                                      task.names.size() > 1 ? task.names[host] : "");
 }
 
-// The watcher that finds the culprit.
-class Judge {
+// The watcher that finds the root cause: the one on rank 0's host, or any that cannot reach it.
+class LeaderWatcher {
  public:
-  // Of all hosts, or of this one `alone`. The board outlives it.
-  Judge(const RankBoard& board, const WatchTask& task, bool alone)
+  // Watches all hosts, or only this one (`alone`). The board must outlive this object.
+  LeaderWatcher(const RankBoard& board, const WatchTask& task, bool alone)
       : board_(board),
         token_(task.token),
         watch_(views(task, alone), {.instruction = task.timeout_s * 1000 * kMillisecond}) {
@@ -71,19 +73,19 @@ class Judge {
   int run() {
     while (true) {
       ::poll(nullptr, 0, kWatchTickMs);
-      admit();
-      watch_.look();
-      if (board_.stop_request() != 0 && asked_ns_ == 0) asked_ns_ = monotonic_ns();
+      accept_watchers();
+      watch_.update();
+      if (board_.stop_request() != 0 && stop_requested_ns_ == 0) stop_requested_ns_ = monotonic_ns();
       if (over_ns_ == 0)
-        judge();
-      else if (force())
+        check_faults();
+      else if (enforce_end())
         break;
-      if (!watch_.any_alive() && trouble_ns_ == 0) break;
+      if (!watch_.any_alive() && fault_ns_ == 0) break;
     }
     watch_.end();
     for (int i = 0; i < 50 && !watch_.ended(); ++i) {
       ::poll(nullptr, 0, kWatchTickMs);
-      watch_.look();
+      watch_.update();
     }
     return 0;
   }
@@ -105,107 +107,101 @@ class Judge {
     return all;
   }
 
-  // Connections of other hosts' watchers, known by the run's token.
-  void admit() {
+  // Connects the views of other hosts to the watchers there, which send the run's token.
+  void accept_watchers() {
     if (!listener_) return;
-    while (auto socket = listener_->accept())
-      guests_.push_back(std::make_unique<WatchLine>(std::move(*socket)));
-    std::erase_if(guests_, [this](std::unique_ptr<WatchLine>& guest) {
-      const bool open = guest->channel.receive();
-      const auto message = guest->channel.take();
-      if (!message) return !open || !guest->channel.fault().empty();
-      if (message->value("token", "") != token_) return true;
+    pending_.serve(*listener_, [this](auto& connection, const nlohmann::json& message) {
+      if (message.value("token", "") != token_) return;
       for (const auto& [host, peer] : peers_)
-        if (host == message->value("host", -1) && !peer->connected())
-          peer->connect(std::move(guest));
-      return true;
+        if (host == message.value("host", -1) && !peer->connected())
+          peer->connect(std::move(connection));
     });
   }
 
-  void judge() {
-    if (!watch_.trouble() || job_is_suspended()) {
-      trouble_ns_ = 0;
+  void check_faults() {
+    if (!watch_.has_fault() || job_is_suspended()) {
+      fault_ns_ = 0;
       return;
     }
     const int64_t now = monotonic_ns();
-    if (trouble_ns_ == 0) trouble_ns_ = now;
-    const int64_t settling = watch_.only_complaints() ? kSettleOfWords
-                             : peers_.empty()         ? kSettleHere
-                                                      : kSettleOfPeers;
-    if (now - trouble_ns_ < settling) return;
-    watch_.choose_culprit();
-    if (!watch_.culprit()) return;
-    if (!was_asked_for()) print_error(watch_.report("ended unexpectedly"));
+    if (fault_ns_ == 0) fault_ns_ = now;
+    const int64_t settling = watch_.only_peer_failures() ? kSettlePeerFailures
+                             : peers_.empty()         ? kSettleOneHost
+                                                      : kSettleSeveralHosts;
+    if (now - fault_ns_ < settling) return;
+    watch_.choose_root_cause();
+    if (!watch_.root_cause()) return;
+    if (!ended_by_user()) print_error(watch_.report("ended unexpectedly"));
     over_ns_ = now;
     board_.order_end(watch_.exit_status());
     for (const auto& [host, peer] : peers_) peer->order_end(watch_.exit_status());
   }
 
-  // Whoever stops all ranks of a run, as a job's owner may, does not want it to end.
+  // Returns whether all ranks are stopped, as when a job's owner suspends the job, which must not end it.
   bool job_is_suspended() const {
     return all_suspended(own_->ranks()) && any_left(own_->ranks()) &&
            std::ranges::all_of(
                peers_, [](const auto& peer) { return all_suspended(peer.second->ranks()); });
   }
 
-  // A rank that vanished because the user had the run ended.
-  bool was_asked_for() const {
-    return watch_.culprit_vanished() && asked_ns_ != 0 &&
-           watch_.culprit()->rank.alive_ns - asked_ns_ > kAsked;
+  // Returns whether the rank vanished because the user ended the run.
+  bool ended_by_user() const {
+    return watch_.root_cause_vanished() && stop_requested_ns_ != 0 &&
+           watch_.root_cause()->rank.alive_ns - stop_requested_ns_ > kAfterStopRequest;
   }
 
-  // Returns whether there is nothing left to do.
-  bool force() {
+  // Kills the ranks when their time is over. Returns whether none is left, or the watcher gives up.
+  bool enforce_end() {
     const int64_t now = monotonic_ns();
-    if (now - over_ns_ >= kForce && !std::exchange(killed_, true)) watch_.kill_all();
+    if (now - over_ns_ >= kKillRanks && !std::exchange(killed_, true)) watch_.kill_all();
     return !watch_.any_alive() || now - over_ns_ >= kGiveUp;
   }
 
   const RankBoard& board_;
   std::string token_;
-  std::optional<WatchListener> listener_;
-  std::vector<std::unique_ptr<WatchLine>> guests_;  // who have not said yet who they are
+  std::optional<TcpListener> listener_;
+  PendingConnections pending_;
   BoardView* own_ = nullptr;
-  std::vector<std::pair<int, PeerView*>> peers_;  // with their hosts
+  std::vector<std::pair<int, PeerView*>> peers_;  // by host
   RankWatch watch_;                               // owns the views
-  int64_t trouble_ns_ = 0, over_ns_ = 0, asked_ns_ = 0;
+  int64_t fault_ns_ = 0, over_ns_ = 0, stop_requested_ns_ = 0;
   bool killed_ = false;
 };
 
-// The watcher of another host than rank 0's.
-class Witness {
+// The watcher of any other host. It reports to the leader and follows its orders.
+class MemberWatcher {
  public:
-  Witness(const RankBoard& board, const WatchTask& task)
+  MemberWatcher(const RankBoard& board, const WatchTask& task)
       : board_(board),
         task_(task),
         view_(view_of(board, task)),
         reporter_(*view_),
-        dialer_(task.addresses, task.port),
+        connector_(task.addresses, task.port),
         begin_ns_(monotonic_ns()) {}
 
   int run() {
     while (true) {
       ::poll(nullptr, 0, kWatchTickMs);
-      if (!line_ && !connect()) return Judge(board_, task_, true).run();
+      if (!leader_ && !connect()) return LeaderWatcher(board_, task_, true).run();
       serve();
       const int64_t now = monotonic_ns();
-      if (over_ns_ != 0 && now - over_ns_ >= kForce) view_->kill_all();
+      if (over_ns_ != 0 && now - over_ns_ >= kKillRanks) view_->kill_all();
       if (over_ns_ != 0 && now - over_ns_ >= kGiveUp) return 2;
-      if (any_left(view_->ranks()) || !line_) continue;
+      if (any_left(view_->ranks()) || !leader_) continue;
       if (gone_ns_ == 0) gone_ns_ = now;
-      // The judge has to learn of it, and says when it has.
+      // The leader must learn of it, and sends "end" when it has.
       if (ended_ || now - gone_ns_ >= kGiveUp) return 0;
     }
   }
 
  private:
-  // False once it is too late.
+  // Returns false if the leader could not be reached in time.
   bool connect() {
-    view_->look(false);
-    if (auto socket = dialer_.connected()) {
-      line_ = std::make_unique<WatchLine>(std::move(*socket));
-      line_->channel.send({{"token", task_.token}, {"host", task_.host}});
-      last_word_ns_ = monotonic_ns();
+    view_->update(false);
+    if (auto socket = connector_.connected()) {
+      leader_ = std::make_unique<SocketChannel>(std::move(*socket));
+      leader_->channel.send({{"token", task_.token}, {"host", task_.host}});
+      last_received_ns_ = monotonic_ns();
     } else if (monotonic_ns() - begin_ns_ > kToConnect) {
       log::warn(
           "the watcher on {} cannot reach the one on {} at port {}: ranks here are watched, "
@@ -218,26 +214,26 @@ class Witness {
   }
 
   void serve() {
-    if (!line_) return;
-    reporter_.report(line_->channel);
-    const bool open = line_->channel.receive();
-    while (const auto message = line_->channel.take()) {
-      last_word_ns_ = monotonic_ns();
-      obey(*message);
+    if (!leader_) return;
+    reporter_.report(leader_->channel);
+    const bool open = leader_->channel.receive();
+    while (const auto message = leader_->channel.next()) {
+      last_received_ns_ = monotonic_ns();
+      handle(*message);
     }
-    line_->channel.flush();
+    leader_->channel.flush();
     const int64_t now = monotonic_ns();
-    if (last_look_ns_ != 0 && now - last_look_ns_ > 2 * kHeartbeat) last_word_ns_ = now;
-    last_look_ns_ = now;
+    if (last_update_ns_ != 0 && now - last_update_ns_ > 2 * kHeartbeat) last_received_ns_ = now;
+    last_update_ns_ = now;
     if (ended_ || over_ns_ != 0 || all_done(view_->ranks())) return;
-    if (open && now - last_word_ns_ <= task_.silence_s * 1000 * kMillisecond) return;
+    if (open && now - last_received_ns_ <= task_.silence_s * 1000 * kMillisecond) return;
     print_error(fmt::format("{} was lost: {}", task_.names.front(),
                             open ? fmt::format("no word from it for {} s", task_.silence_s)
                                  : "the connection to its watcher ended"));
     order_end(2);
   }
 
-  void obey(const nlohmann::json& m) {
+  void handle(const nlohmann::json& m) {
     const std::string what = m.value("do", "");
     if (what == "order_end") order_end(m.value("status", 2));
     if (what == "kill") view_->kill_all();
@@ -253,10 +249,10 @@ class Witness {
   const WatchTask& task_;
   std::unique_ptr<BoardView> view_;
   RankReporter reporter_;
-  WatchDialer dialer_;
-  std::unique_ptr<WatchLine> line_;
-  int64_t begin_ns_, last_word_ns_ = 0, last_look_ns_ = 0, over_ns_ = 0, gone_ns_ = 0;
-  bool ended_ = false;  // the judge has nothing more to say
+  TcpConnector connector_;
+  std::unique_ptr<SocketChannel> leader_;
+  int64_t begin_ns_, last_received_ns_ = 0, last_update_ns_ = 0, over_ns_ = 0, gone_ns_ = 0;
+  bool ended_ = false;  // the leader has sent its last message
 };
 
 }  // namespace
@@ -267,11 +263,11 @@ int watch_host(const WatchTask& task) {
   try {
     board.emplace(RankBoard::attach(task.board));
   } catch (const RunError&) {
-    return 0;  // the ranks of this host ended before they could be watched: their mpirun or srun tells how
+    return 0;  // the ranks of this host have ended, and their mpirun or srun reports how
   }
-  ::close(STDOUT_FILENO);  // which tells the rank that started this process to go on
+  ::close(STDOUT_FILENO);  // lets the rank that started this process continue
   ::open("/dev/null", O_WRONLY);
-  return task.host == 0 ? Judge(*board, task, false).run() : Witness(*board, task).run();
+  return task.host == 0 ? LeaderWatcher(*board, task, false).run() : MemberWatcher(*board, task).run();
 }
 
 }  // namespace dstrain

@@ -11,15 +11,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "launcher/hosts/channel.h"
-#include "launcher/ranks/child.h"
+#include "launcher/cli/command_names.h"
+#include "launcher/connection/line_channel.h"
+#include "launcher/process/environment.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
 
 constexpr const char* kTask = "DSTRAIN_WATCH";
-constexpr int kListener = 3;  // where the watcher finds it
+constexpr int kListener = 3;  // the listener's descriptor in the watcher
 constexpr int kLongestStartMs = 30'000;
 
 using nlohmann::json;
@@ -40,8 +41,8 @@ std::string text_of(const WatchTask& task) {
       .dump();
 }
 
-// What posix_spawn does in the new process: standard input leads nowhere and standard output is `ready`, which
-// the watcher closes once it watches, so that it keeps no pipe of mpirun's open but the one for errors.
+// What posix_spawn does in the new process: standard input is empty, and standard output is `ready`, which the watcher closes
+// once it watches. So of mpirun's pipes it keeps only the one for errors open.
 class SpawnActions {
  public:
   SpawnActions(int listener, int ready) {
@@ -77,7 +78,7 @@ class SpawnActions {
 }  // namespace
 
 void start_watcher(const WatchTask& task) {
-  std::vector<std::string> words = {"dstrain", "host_watch"};
+  std::vector<std::string> words = {"dstrain", kHostWatchCommand};
   std::vector<std::string> environment = merged_environment({{kTask, text_of(task)}});
   Pipe ready;
   const int error = SpawnActions(task.listener, ready.write.get())

@@ -1,7 +1,6 @@
-// WatchTask: what the watcher of one host is told when it is started: which hosts and ranks a run has, and where
-// to find the board of its own host and the watcher of rank 0's. A watcher is `dstrain host_watch`, a process
-// of its own beside the ranks that the user's mpirun or srun started, so that it can speak for a rank that is
-// stopped or dead.
+// WatchTask: what the watcher of a host is told when it starts: the hosts and ranks of the run, the board of its own host,
+// and the address of the leader watcher. A watcher is `dstrain host_watch`, a process of its own beside the ranks that the
+// user's mpirun or srun started, so that it can report a rank that is stopped or has ended.
 #pragma once
 
 #include <string>
@@ -10,25 +9,25 @@
 namespace dstrain {
 
 struct WatchTask {
-  int host = 0;                         // its own; 0 is rank 0's
-  std::vector<std::string> names;       // of the hosts, for messages
+  int host = 0;                         // the watcher's own; 0 is rank 0's
+  std::vector<std::string> names;       // of all hosts, for messages
   std::vector<std::vector<int>> ranks;  // of each host
-  std::string board;                    // RankBoard::address() of its own host's
-  int64_t timeout_s = 600;              // after which a rank that does not move is at fault
-  int64_t silence_s = 5;                // after which a host that says nothing is lost
-  // Where host 0 has a watcher to report to: its descriptor to listen at (on host 0; else -1), addresses, port,
-  // and the word that tells the run's watchers from other programs.
+  std::string board;                    // RankBoard::address() of the own host's board
+  int64_t timeout_s = 600;              // after which a rank without progress counts as hung
+  int64_t silence_s = 5;                // after which a silent host counts as lost
+  // With several hosts: how the watchers connect to the leader, the watcher on host 0: the descriptor at which it listens
+  // (on host 0; else -1), its addresses, its port, and the token by which it knows the run's watchers.
   int listener = -1;
   std::vector<std::string> addresses;
   int port = 0;
   std::string token;
 };
 
-// Starts the watcher: in a session of its own, with this process's standard error and nothing else that is open
-// here but the listener. Returns once it watches, so that no rank can end unseen from then on. Throws RunError.
+// Starts the watcher of this host in a POSIX session of its own. Of this process's descriptors it has standard error and the
+// listener only. Returns once it watches, so that it notices the end of any rank from then on. Throws RunError.
 void start_watcher(const WatchTask& task);
 
-// The task of this process. Throws UserError where it was not started by start_watcher().
+// Returns the task of this process. Throws UserError if start_watcher() did not start it.
 WatchTask task_of_this_watcher();
 
 }  // namespace dstrain

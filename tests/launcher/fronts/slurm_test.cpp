@@ -97,7 +97,7 @@ TEST_CASE("what Slurm does not write is refused by the variable's name") {
 TEST_CASE("tasks without PMIx are told what to do") {
   SlurmTask task;
   task.ranks = 4;
-  CHECK_THROWS_WITH(take_place_in_world(task),
+  CHECK_THROWS_WITH(export_task_place(task),
                     Catch::StartsWith("srun started 4 tasks that cannot find each other") &&
                         Catch::Contains("srun --mpi=pmix"));
 }

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "launcher/implementations.h"
-#include "launcher/supervise/failure.h"
+#include "launcher/process/failure.h"
 #include "runtime/core/devices/device.h"
 #include "runtime/core/error.h"
 #include "runtime/plan/fit.h"

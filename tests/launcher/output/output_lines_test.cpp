@@ -21,8 +21,8 @@ struct Sink {
                 (stream == StandardStream::output ? output : error) += piece;
               }) {}
   // Takes bytes that a rank wrote to standard output.
-  void take(int rank, std::string_view bytes, int64_t now_ns) {
-    lines.take(rank, StandardStream::output, bytes, now_ns);
+  void add(int rank, std::string_view bytes, int64_t now_ns) {
+    lines.add(rank, StandardStream::output, bytes, now_ns);
   }
   // What has been written since the last call.
   std::string news() { return std::exchange(text, {}); }
@@ -42,7 +42,7 @@ TEST_CASE("folded lines name the hosts of their ranks, many hosts are counted") 
     options.ranks = static_cast<int>(hosts.size());
     options.hosts = std::move(hosts);
     Sink sink(options);
-    for (int r = 1; r < options.ranks; ++r) sink.take(r, "x\n", 0);
+    for (int r = 1; r < options.ranks; ++r) sink.add(r, "x\n", 0);
     return sink.news();
   };
   CHECK(folded({"node1", "node1", "node2", "node2"}) == "[ranks 1-3 node1 node2] x\n");
@@ -55,10 +55,10 @@ TEST_CASE("rank 0's lines pass at once as they are, those of others carry rank a
   OutputLines::Options options = four_ranks();
   options.hosts = {"node1", "node1", "node2", "node2"};
   Sink sink(options);
-  sink.take(0, "step=1\n[rank 0] x\n", 0);
+  sink.add(0, "step=1\n[rank 0] x\n", 0);
   CHECK(sink.news() == "step=1\n[rank 0] x\n");
-  sink.take(3, "[rank 3 node2] warning: slow disk\n", 0);
-  sink.take(2, "a library speaks\n", 1);
+  sink.add(3, "[rank 3 node2] warning: slow disk\n", 0);
+  sink.add(2, "a library speaks\n", 1);
   CHECK(sink.news().empty());
   sink.lines.flush_due(300 * kMs);
   CHECK(sink.news() == "[rank 3 node2] warning: slow disk\n[rank 2 node2] a library speaks\n");
@@ -66,19 +66,19 @@ TEST_CASE("rank 0's lines pass at once as they are, those of others carry rank a
 
 TEST_CASE("what many ranks write within the window is one line") {
   Sink sink(four_ranks());
-  sink.take(1, "[rank 1] warning: x\n", 0);
-  sink.take(3, "[rank 3] warning: x\n", 50 * kMs);
+  sink.add(1, "[rank 1] warning: x\n", 0);
+  sink.add(3, "[rank 3] warning: x\n", 50 * kMs);
   sink.lines.flush_due(199 * kMs);
   CHECK(sink.news().empty());
   sink.lines.flush_due(200 * kMs);
   CHECK(sink.news() == "[ranks 1,3] warning: x\n");
   SECTION("a later one is a line of its own") {
-    sink.take(2, "[rank 2] warning: x\n", 201 * kMs);
+    sink.add(2, "[rank 2] warning: x\n", 201 * kMs);
     sink.lines.finish();
     CHECK(sink.news() == "[rank 2] warning: x\n");
   }
   SECTION("and nothing waits once every rank but 0 has written it") {
-    for (const int rank : {2, 3, 1}) sink.take(rank, "y\n", 300 * kMs);
+    for (const int rank : {2, 3, 1}) sink.add(rank, "y\n", 300 * kMs);
     CHECK(sink.news() == "[ranks 1-3] y\n");
   }
 }
@@ -87,32 +87,32 @@ TEST_CASE("two ranks have nothing to fold: the line passes at once") {
   OutputLines::Options options;
   options.ranks = 2;
   Sink sink(options);
-  sink.take(1, "hello\n", 0);
+  sink.add(1, "hello\n", 0);
   CHECK(sink.news() == "[rank 1] hello\n");
 }
 
 TEST_CASE("a repeated line is folded repetition by repetition") {
   Sink sink(four_ranks());
-  sink.take(1, "a\na\n", 0);
-  sink.take(2, "a\na\na\n", 0);
+  sink.add(1, "a\na\n", 0);
+  sink.add(2, "a\na\na\n", 0);
   sink.lines.finish();
   CHECK(sink.news() == "[ranks 1-2] a\n[ranks 1-2] a\n[rank 2] a\n");
 }
 
 TEST_CASE("a line never joins one that would put it before its rank's earlier lines") {
   Sink sink(four_ranks());
-  sink.take(1, "a\nb\n", 0);
-  sink.take(2, "b\na\n", 0);
+  sink.add(1, "a\nb\n", 0);
+  sink.add(2, "b\na\n", 0);
   sink.lines.finish();
   CHECK(sink.news() == "[rank 1] a\n[ranks 1-2] b\n[rank 2] a\n");
 }
 
 TEST_CASE("unfinished lines are put together, and the last one is not lost") {
   Sink sink(four_ranks());
-  sink.take(1, "half", 0);
-  sink.take(2, "other\n", 0);
-  sink.take(1, " and half\nlast", 0);
-  sink.take(0, "zero", 0);
+  sink.add(1, "half", 0);
+  sink.add(2, "other\n", 0);
+  sink.add(1, " and half\nlast", 0);
+  sink.add(0, "zero", 0);
   sink.lines.finish();
   const std::string text = sink.news();
   CHECK(text == "zero\n[rank 2] other\n[rank 1] half and half\n[rank 1] last\n");
@@ -120,19 +120,19 @@ TEST_CASE("unfinished lines are put together, and the last one is not lost") {
 
 TEST_CASE("rank 0's unfinished line is shown after the window, whole lines do not run into it") {
   Sink sink(four_ranks());
-  sink.take(0, "loading", 0);
+  sink.add(0, "loading", 0);
   sink.lines.flush_due(100 * kMs);
   CHECK(sink.news().empty());
   sink.lines.flush_due(250 * kMs);
   CHECK(sink.news() == "loading");
   SECTION("its rest follows directly") {
-    sink.take(0, " done\n", 260 * kMs);
+    sink.add(0, " done\n", 260 * kMs);
     CHECK(sink.news() == " done\n");
   }
   SECTION("another rank's line begins at a line's beginning") {
-    for (const int rank : {1, 2, 3}) sink.take(rank, "x\n", 260 * kMs);
+    for (const int rank : {1, 2, 3}) sink.add(rank, "x\n", 260 * kMs);
     CHECK(sink.news() == "\n[ranks 1-3] x\n");
-    sink.take(0, " done\n", 270 * kMs);
+    sink.add(0, " done\n", 270 * kMs);
     CHECK(sink.news() == " done\n");
   }
   SECTION("the end gives it its line break") {
@@ -143,17 +143,17 @@ TEST_CASE("rank 0's unfinished line is shown after the window, whole lines do no
 
 TEST_CASE("a rank does not speak for another") {
   Sink sink(four_ranks());
-  sink.take(2, "[rank 1] x\n", 0);
+  sink.add(2, "[rank 1] x\n", 0);
   sink.lines.finish();
   CHECK(sink.news() == "[rank 2] [rank 1] x\n");
 }
 
 TEST_CASE("each stream keeps its lines, and equal lines of different streams are not folded") {
   Sink sink(four_ranks());
-  sink.take(0, "step=1\n", 0);
-  sink.lines.take(0, StandardStream::error, "warning: x\n", 0);
-  sink.take(1, "y\n", 0);
-  sink.lines.take(2, StandardStream::error, "y\n", 0);
+  sink.add(0, "step=1\n", 0);
+  sink.lines.add(0, StandardStream::error, "warning: x\n", 0);
+  sink.add(1, "y\n", 0);
+  sink.lines.add(2, StandardStream::error, "y\n", 0);
   sink.lines.finish();
   CHECK(sink.output == "step=1\n[rank 1] y\n");
   CHECK(sink.error == "warning: x\n[rank 2] y\n");
@@ -164,17 +164,17 @@ TEST_CASE("the progress bar stays below all lines, and goes where rank 0 removes
   OutputLines::Options options = four_ranks();
   options.bar = true;
   Sink sink(options);
-  sink.lines.take(0, StandardStream::error, "[##--] 1/2\r", 0);
+  sink.lines.add(0, StandardStream::error, "[##--] 1/2\r", 0);
   CHECK(sink.news() == clear + "[##--] 1/2");
-  sink.lines.take(0, StandardStream::error, "[####] 2/2\r", 0);
+  sink.lines.add(0, StandardStream::error, "[####] 2/2\r", 0);
   CHECK(sink.news() == clear + clear + "[####] 2/2");
-  sink.take(0, "step=2\n", 0);
+  sink.add(0, "step=2\n", 0);
   CHECK(sink.news() == clear + "step=2\n" + clear + "[####] 2/2");
-  for (const int rank : {1, 2, 3}) sink.take(rank, "x\n", 0);
+  for (const int rank : {1, 2, 3}) sink.add(rank, "x\n", 0);
   CHECK(sink.news() == clear + "[ranks 1-3] x\n" + clear + "[####] 2/2");
-  sink.lines.take(0, StandardStream::error, "\r", 0);
+  sink.lines.add(0, StandardStream::error, "\r", 0);
   CHECK(sink.news() == clear);
-  sink.take(0, "the end\n", 0);
+  sink.add(0, "the end\n", 0);
   sink.lines.finish();
   CHECK(sink.news() == "the end\n");
 }
@@ -183,7 +183,7 @@ TEST_CASE("a bar that is still drawn goes at the end") {
   OutputLines::Options options = four_ranks();
   options.bar = true;
   Sink sink(options);
-  sink.lines.take(0, StandardStream::error, "[#] 1/1\r", 0);
+  sink.lines.add(0, StandardStream::error, "[#] 1/1\r", 0);
   sink.news();
   sink.lines.finish();
   CHECK(sink.news() == "\r\x1b[K");
@@ -191,7 +191,7 @@ TEST_CASE("a bar that is still drawn goes at the end") {
 
 TEST_CASE("without a terminal a carriage return is a part of its line") {
   Sink sink(four_ranks());
-  sink.lines.take(0, StandardStream::error, "10 %\r20 %\n", 0);
+  sink.lines.add(0, StandardStream::error, "10 %\r20 %\n", 0);
   CHECK(sink.news() == "10 %\r20 %\n");
 }
 
@@ -200,22 +200,17 @@ TEST_CASE("lines can begin with a time stamp, and are folded all the same") {
   int lines = 0;
   options.time_stamp = [&lines] { return std::to_string(++lines) + " "; };
   Sink sink(options);
-  sink.take(0, "a\n", 0);
-  for (const int rank : {1, 2, 3}) sink.take(rank, "b\n", 0);
+  sink.add(0, "a\n", 0);
+  for (const int rank : {1, 2, 3}) sink.add(rank, "b\n", 0);
   CHECK(sink.news() == "1 a\n2 [ranks 1-3] b\n");
 }
 
 TEST_CASE("a line without end is broken, not kept for ever") {
   Sink sink(four_ranks());
-  for (int i = 0; i < 70; ++i) sink.take(0, std::string(1024, 'x'), 0);
+  for (int i = 0; i < 70; ++i) sink.add(0, std::string(1024, 'x'), 0);
   CHECK(sink.news() == std::string(1 << 16, 'x') + "\n");
   sink.lines.finish();
   CHECK(sink.news() == std::string(6 * 1024, 'x') + "\n");
-}
-
-TEST_CASE("ranges of ranks") {
-  CHECK(rank_ranges({1, 2, 3, 5, 7, 8}) == "1-3,5,7-8");
-  CHECK(rank_ranges({4}) == "4");
 }
 
 // The ranks that a written line names.
@@ -250,7 +245,7 @@ TEST_CASE("whatever comes in whatever pieces: every rank's lines come out, in or
     std::advance(next, random() % unsent.size());
     auto& [rank, rest] = *next;
     const size_t bytes = std::min<size_t>(rest.size(), random() % 40);
-    sink.take(rank, rest.substr(0, bytes), now);
+    sink.add(rank, rest.substr(0, bytes), now);
     rest.erase(0, bytes);
     if (rest.empty()) unsent.erase(next);
     if (random() % 8 == 0) sink.lines.flush_due(now);

@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "launcher/ranks/child.h"
+#include "launcher/process/child.h"
 
 namespace dstrain {
 namespace {

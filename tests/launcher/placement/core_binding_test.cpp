@@ -48,7 +48,7 @@ TEST_CASE("too few cores and cores that are not ours are refused") {
       CoreBinding(with_list("0-1")).cores_of(2, 3, {0, 1, 2, 3}),
       "--bind_core_list: 2 cores (0-1) for 3 ranks on a host: each rank needs one at least");
   CHECK_THROWS_WITH(CoreBinding(with_list("2-4")).cores_of(0, 1, {0, 1, 2, 3, 8}),
-                    "--bind_core_list: core 4 is none that this process may use (0-3,8)");
+                    "--bind_core_list: core 4 is not one that this process may use (0-3,8)");
   LaunchOptions all;
   all.bind_cores_to_rank = true;
   CHECK_THROWS_AS(CoreBinding(all).cores_of(0, 1 << 20, usable_cores()), UserError);
@@ -58,7 +58,7 @@ TEST_CASE("a rank has the cores it took and a thread for each") {
   const int core = usable_cores().back();
   const pid_t child = ::fork();  // the binding stays with a process
   if (child == 0) {
-    const int threads = CoreBinding(with_list(std::to_string(core))).take(0, 1);
+    const int threads = CoreBinding(with_list(std::to_string(core))).bind(0, 1);
     ::_exit(threads == 1 && usable_cores() == Cores{core} ? 0 : 1);
   }
   int status = -1;

@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const dstrain::Hostfile pool = dstrain::parse_hostfile(all.substr(0, zero), "hosts");
     std::set<std::string> names;
     for (const dstrain::HostEntry& host : pool.hosts) {
-      must(dstrain::host_name_problem(host.name).empty());
+      must(dstrain::host_name_error(host.name).empty());
       must(names.insert(host.name).second);
     }
     for (const std::string& warning : pool.warnings) check_message(warning);

@@ -87,5 +87,10 @@ TEST_CASE("this machine offers memory") {
   CHECK(available_memory().bytes > 0);
 }
 
+TEST_CASE("this machine is known by its own names alone") {
+  CHECK(is_this_machine("localhost"));
+  CHECK_FALSE(is_this_machine("no-such-host"));
+}
+
 }  // namespace
 }  // namespace dstrain

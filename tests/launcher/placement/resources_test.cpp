@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "launcher/placement/placement_text.h"
+#include "launcher/placement/ranges_text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -212,13 +213,6 @@ TEST_CASE("a hostfile is the one that is given, else DeepSpeed's default where i
   CHECK(p.warnings == std::vector<std::string>{given + ":1: ',' after slots=1 is ignored"});
   std::filesystem::remove(given);
   std::filesystem::remove(usual);
-}
-
-TEST_CASE("numbers are shown as ranges") {
-  CHECK(ranges_text({}).empty());
-  CHECK(ranges_text({3}) == "3");
-  CHECK(ranges_text({0, 1}) == "0-1");
-  CHECK(ranges_text({0, 2, 3, 4, 7}) == "0,2-4,7");
 }
 
 TEST_CASE("a placement is printed as a table and as JSON") {

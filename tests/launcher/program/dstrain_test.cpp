@@ -10,7 +10,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 namespace {
@@ -20,11 +20,11 @@ using nlohmann::json;
 
 TEST_CASE("a run writes what the contract names, on one rank and on two") {
   const auto ranks = GENERATE("1", "2");
-  const RunFolder place;
-  RunningProgram program = place.train(std::string("--num_gpus ") + ranks);
+  const RunFolder folder;
+  RunningProgram program = folder.train(std::string("--num_gpus ") + ranks);
   CHECK(program.wait() == 0);
   CAPTURE(program.text());
-  std::istringstream lines(place.read("out/metrics.jsonl"));
+  std::istringstream lines(folder.read("out/metrics.jsonl"));
   std::vector<json> steps, validations;
   for (std::string line; std::getline(lines, line);)
     (json::parse(line).contains("loss") ? steps : validations).push_back(json::parse(line));
@@ -32,18 +32,18 @@ TEST_CASE("a run writes what the contract names, on one rank and on two") {
   for (int i = 0; i < 4; ++i) CHECK(steps[static_cast<size_t>(i)]["step"] == i + 1);
   CHECK(validations.size() == 2);
   for (const char* name : {"model.safetensors", "vocab.json", "resolved_config.json"})
-    CHECK(fs::exists(place.root / "out" / name));
+    CHECK(fs::exists(folder.root / "out" / name));
   for (const char* part : {"step=4", "loss=", "lr=", "grad_norm=", "samples/s=", "mem="})
     CHECK(program.wrote(part));
-  CHECK(place.nothing_left());
+  CHECK(folder.nothing_left());
 }
 
 TEST_CASE("without --output a run is found by its configuration's name") {
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram program =
-      place.start(std::string(DSTRAIN_PROGRAM) + " train --config c.json --steps 0");
+      folder.start(std::string(DSTRAIN_PROGRAM) + " train --config c.json --steps 0");
   CHECK(program.wait() == 0);
-  CHECK(fs::exists(place.root / "runs/c/model.safetensors"));
+  CHECK(fs::exists(folder.root / "runs/c/model.safetensors"));
 }
 
 struct Mistake {
@@ -68,29 +68,29 @@ TEST_CASE("wrong input is one error and status 1, before anything is started") {
       {"--set dstrain.trace=tmp", "dstrain\\.trace tmp is a directory: name a file"},
   }));
   CAPTURE(mistake.options);
-  const RunFolder place;
-  place.write("empty.txt", "");
-  RunningProgram program = place.train("--num_gpus 2 " + mistake.options);
+  const RunFolder folder;
+  folder.write("empty.txt", "");
+  RunningProgram program = folder.train("--num_gpus 2 " + mistake.options);
   CHECK(program.wait() == 1);
   const std::string error = only_error(program.text());
   CAPTURE(error);
   CHECK(std::regex_match(error, std::regex(mistake.error)));
   CHECK(lines_of(program.text()) == 1);
-  CHECK(fs::is_empty(place.root / "tmp"));
+  CHECK(fs::is_empty(folder.root / "tmp"));
 }
 
 TEST_CASE("an output directory that cannot be is an error before the start") {
-  const RunFolder place;
-  place.write("file", "");
+  const RunFolder folder;
+  folder.write("file", "");
   RunningProgram program =
-      place.start(std::string(DSTRAIN_PROGRAM) + " --config c.json --output file/sub");
+      folder.start(std::string(DSTRAIN_PROGRAM) + " --config c.json --output file/sub");
   CHECK(program.wait() == 1);
   CHECK(only_error(program.text()).starts_with("cannot make the output directory file/sub"));
 }
 
 TEST_CASE("a rank killed with -9 ends the run, by name") {
-  const RunFolder place;
-  RunningProgram program = place.train("--num_gpus 2 --steps 100000000");
+  const RunFolder folder;
+  RunningProgram program = folder.train("--num_gpus 2 --steps 100000000");
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   const std::vector<pid_t> ranks = ranks_of(program.pid());
   REQUIRE(ranks.size() == 2);
@@ -101,44 +101,44 @@ TEST_CASE("a rank killed with -9 ends the run, by name") {
   CAPTURE(error);
   CHECK(std::regex_match(error, std::regex("rank [01] \\(pid " + std::to_string(rank) +
                                            "\\) was killed by signal 9 \\(Killed\\) at step .*")));
-  CHECK(place.nothing_left());
+  CHECK(folder.nothing_left());
 }
 
 TEST_CASE("a signal ends a run after its step, with weights and checkpoint") {
   const auto [ranks, number, status] =
       GENERATE(table<std::string, int, int>({{"1", SIGINT, 130}, {"2", SIGTERM, 143}}));
   CAPTURE(ranks);
-  const RunFolder place;
-  RunningProgram program = place.train("--steps 100000000 --num_gpus " + ranks);
+  const RunFolder folder;
+  RunningProgram program = folder.train("--steps 100000000 --num_gpus " + ranks);
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   ::kill(program.pid(), number);
   CHECK(program.wait() == status);
   CHECK(program.wrote("stopping after this step"));
   CHECK(program.text().find("error") == std::string::npos);
-  CHECK(fs::exists(place.root / "out/model.safetensors"));
-  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
-  CHECK(place.nothing_left());
+  CHECK(fs::exists(folder.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(folder.root / "out/checkpoints"));
+  CHECK(folder.nothing_left());
 }
 
 TEST_CASE("a full disk while writing is one error and status 2") {
-  const RunFolder place;
+  const RunFolder folder;
   // A limit on file sizes (2 MB) refuses bytes as a full disk does; the weights are 3 MB.
   RunningProgram program =
-      place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
-                  place.token() + " --steps 1 --set dstrain.model.n_embd=256'");
+      folder.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
+                  folder.token() + " --steps 1 --set dstrain.model.n_embd=256'");
   CHECK(program.wait() == 2);
   const std::string error = only_error(program.text());
   CAPTURE(error);
   CHECK(error.find("model.safetensors") != std::string::npos);
   CHECK(error.find("File too large") != std::string::npos);
-  for (const auto& entry : fs::directory_iterator(place.root / "out"))
+  for (const auto& entry : fs::directory_iterator(folder.root / "out"))
     CHECK(entry.path().filename().string().find("model") == std::string::npos);
 }
 
 TEST_CASE("a run says first what it is and last where its results are, with a loss") {
-  const RunFolder place;
+  const RunFolder folder;
   const auto ranks = GENERATE("1", "2");
-  RunningProgram program = place.train(std::string("--steps 3 --num_gpus ") + ranks);
+  RunningProgram program = folder.train(std::string("--steps 3 --num_gpus ") + ranks);
   CHECK(program.wait() == 0);
   CAPTURE(program.text());
   CHECK(std::regex_search(program.text(), std::regex("GPT-lite of [0-9.]+k parameters, .*3 steps "
@@ -148,28 +148,28 @@ TEST_CASE("a run says first what it is and last where its results are, with a lo
 }
 
 TEST_CASE("a run whose data is cut short says so") {
-  const RunFolder place;
+  const RunFolder folder;
   const auto ranks = GENERATE("1", "2");
   std::string text;
-  while (text.size() < 50'000) text += place.read("text.txt");
-  place.write("long.txt", text);
+  while (text.size() < 50'000) text += folder.read("text.txt");
+  folder.write("long.txt", text);
   RunningProgram program =
-      place.train(std::string("--steps 100000000 --data long.txt --num_gpus ") + ranks);
+      folder.train(std::string("--steps 100000000 --data long.txt --num_gpus ") + ranks);
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }, 30));
-  fs::resize_file(place.root / "long.txt", 0);
+  fs::resize_file(folder.root / "long.txt", 0);
   CHECK(program.wait() == 2);
   const std::string error = only_error(program.text());
   CAPTURE(error);
   CHECK(error.find("long.txt was cut short while it was read") != std::string::npos);
-  CHECK(place.nothing_left());
+  CHECK(folder.nothing_left());
 }
 
 TEST_CASE("generate prints nothing where the weights cannot be read") {
-  const RunFolder place;
-  REQUIRE(place.train("--steps 0").wait() == 0);
-  fs::resize_file(place.root / "out/model.safetensors", 100);
+  const RunFolder folder;
+  REQUIRE(folder.train("--steps 0").wait() == 0);
+  fs::resize_file(folder.root / "out/model.safetensors", 100);
   RunningProgram program =
-      place.start(std::string(DSTRAIN_PROGRAM) + " generate --run out --prompt t --tokens 3");
+      folder.start(std::string(DSTRAIN_PROGRAM) + " generate --run out --prompt t --tokens 3");
   CHECK(program.wait() == 1);
   CHECK(program.text().starts_with("dstrain: error: "));
 }
@@ -181,48 +181,48 @@ TEST_CASE("at stage 3 a model trains that is larger than what a rank may hold") 
       " --set dstrain.model.n_embd=384 --set dstrain.model.n_layer=8 --set dstrain.eval_interval=0"
       " --set dstrain.model.block_size=8 --set zero_optimization.stage3_max_reuse_distance=0"
       " --set zero_optimization.stage3_param_persistence_threshold=0";
-  const RunFolder place;
+  const RunFolder folder;
   // Kilobytes of private writable memory that each process may have; what peers read is not in it.
   const auto train = [&](int64_t limit, const std::string& stage) {
-    return place.start("/bin/sh -c 'ulimit -d " + std::to_string(limit) +
-                           "; exec " DSTRAIN_PROGRAM " --config c.json " + place.token() + options +
+    return folder.start("/bin/sh -c 'ulimit -d " + std::to_string(limit) +
+                           "; exec " DSTRAIN_PROGRAM " --config c.json " + folder.token() + options +
                            " --set zero_optimization.stage=" + stage + "'",
                        {{"OMP_NUM_THREADS", "1"}});
   };
   constexpr int64_t kLimit = 180'000;
   RunningProgram whole = train(kLimit, "0");
   CHECK(whole.wait() == 2);
-  CHECK_FALSE(fs::exists(place.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::exists(folder.root / "out/model.safetensors"));
   RunningProgram sharded = train(kLimit, "3");
   CHECK(sharded.wait() == 0);
   CAPTURE(sharded.text());
-  const std::string steps = place.read("out/metrics.jsonl");
+  const std::string steps = folder.read("out/metrics.jsonl");
   CHECK(lines_of(steps) == 2);
   CHECK(json::parse(steps.substr(0, steps.find('\n')))["peak_bytes"] < kLimit * 1024);
-  CHECK(fs::file_size(place.root / "out/model.safetensors") > 14'200'000 * 4);
+  CHECK(fs::file_size(folder.root / "out/model.safetensors") > 14'200'000 * 4);
 }
 
 TEST_CASE("under a user's mpirun the program is one rank of it") {
-  const RunFolder place;
+  const RunFolder folder;
   const Environment root = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                             {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   const std::string mpirun = "mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM " ";
   SECTION("and trains") {
     RunningProgram program =
-        place.start(mpirun + "--config c.json --num_gpus 2 " + place.token(), root);
+        folder.start(mpirun + "--config c.json --num_gpus 2 " + folder.token(), root);
     CHECK(program.wait() == 0);
     CAPTURE(program.text());
-    CHECK(lines_of(place.read("out/metrics.jsonl")) == 6);
+    CHECK(lines_of(folder.read("out/metrics.jsonl")) == 6);
   }
   SECTION("and reports wrong input once") {
     RunningProgram program =
-        place.start(mpirun + "--config c.json --data nowhere.txt " + place.token(), root);
+        folder.start(mpirun + "--config c.json --data nowhere.txt " + folder.token(), root);
     CHECK(program.wait() == 1);
     CHECK(only_error(program.text()).find("nowhere.txt") != std::string::npos);
   }
   SECTION("and refuses another number of ranks once") {
     RunningProgram program =
-        place.start(mpirun + "--config c.json --num_gpus 3 " + place.token(), root);
+        folder.start(mpirun + "--config c.json --num_gpus 3 " + folder.token(), root);
     CHECK(program.wait() == 1);
     CHECK(only_error(program.text()) ==
           "--num_gpus is 3, but mpirun started 2 ranks: leave --num_gpus out");
@@ -231,9 +231,9 @@ TEST_CASE("under a user's mpirun the program is one rank of it") {
 
 TEST_CASE("a checkpoint of another model is refused once, details on lines of their own") {
   const auto ranks = GENERATE("1", "2");
-  const RunFolder place;
-  REQUIRE(place.train("--save_interval 2").wait() == 0);
-  RunningProgram program = place.start(
+  const RunFolder folder;
+  REQUIRE(folder.train("--save_interval 2").wait() == 0);
+  RunningProgram program = folder.start(
       std::string(DSTRAIN_PROGRAM) + " --config c.json --output again --resume out --num_gpus " +
       ranks + " --set dstrain.model.n_embd=32 --resume_with_changes");
   CHECK(program.wait() == 1);
@@ -243,10 +243,10 @@ TEST_CASE("a checkpoint of another model is refused once, details on lines of th
 }
 
 TEST_CASE("plan and check print to standard output, as text and as JSON") {
-  const RunFolder place;
+  const RunFolder folder;
   const std::string program = DSTRAIN_PROGRAM " ";
   RunningProgram plan =
-      place.start(program + "plan --config c.json --num_gpus 2 --rank 1 --json 2>err");
+      folder.start(program + "plan --config c.json --num_gpus 2 --rank 1 --json 2>err");
   CHECK(plan.wait() == 0);
   const json object = json::parse(plan.text());
   CHECK(object["ranks"] == 2);
@@ -256,21 +256,21 @@ TEST_CASE("plan and check print to standard output, as text and as JSON") {
     if (name != "total") sum += bytes.get<int64_t>();
   CHECK(sum == object["memory"]["total"]);
 
-  RunningProgram text = place.start(program + "plan --config c.json 2>err");
+  RunningProgram text = folder.start(program + "plan --config c.json 2>err");
   CHECK(text.wait() == 0);
   CHECK(text.wrote("rank 0 of 1"));
 
-  RunningProgram check = place.start(program + "check --config c.json --json 2>err");
+  RunningProgram check = folder.start(program + "check --config c.json --json 2>err");
   CHECK(check.wait() == 0);
   CHECK(json::parse(check.text()).is_array());
-  CHECK(place.read("err").empty());
+  CHECK(folder.read("err").empty());
 
-  place.write("bad.json", R"({"gradient_clipp1ng": 1})");
-  RunningProgram bad = place.start(program + "check --config bad.json 2>err");
+  folder.write("bad.json", R"({"gradient_clipp1ng": 1})");
+  RunningProgram bad = folder.start(program + "check --config bad.json 2>err");
   CHECK(bad.wait() == 1);
   CHECK(bad.wrote("gradient_clipping"));
 
-  RunningProgram full = place.start(program + "plan --config c.json >/dev/full");
+  RunningProgram full = folder.start(program + "plan --config c.json >/dev/full");
   CHECK(full.wait() == 2);
   CHECK(only_error(full.text()) == "cannot write to standard output: No space left on device");
 }
@@ -278,8 +278,8 @@ TEST_CASE("plan and check print to standard output, as text and as JSON") {
 TEST_CASE(
     "estimate prints DeepSpeed's tables and the plan's bytes, whatever ZeRO stage is configured") {
   const auto stage = GENERATE("0", "3");
-  const RunFolder place;
-  RunningProgram estimate = place.start(
+  const RunFolder folder;
+  RunningProgram estimate = folder.start(
       std::string(DSTRAIN_PROGRAM) + " estimate --config c.json --num_gpus 2 --num_nodes 2 --set " +
       "zero_optimization.stage=" + stage + " --set zero_optimization.offload_param.device=none");
   CHECK(estimate.wait() == 0);
@@ -293,9 +293,9 @@ TEST_CASE(
 }
 
 TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram estimate =
-      place.start(std::string(DSTRAIN_PROGRAM) +
+      folder.start(std::string(DSTRAIN_PROGRAM) +
                   " estimate --config c.json --num_gpus 2 --set "
                   "zero_optimization.stage=2 --set zero_optimization.zenflow={} "
                   "--set zero_optimization.zero_hpz_partition_size=2");
@@ -303,37 +303,37 @@ TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
   CAPTURE(estimate.text());
   CHECK(estimate.wrote(
       "ZeRO stage 2 without zenflow, zero_hpz_partition_size, not available yet, f32"));
-  RunningProgram wrong = place.start(std::string(DSTRAIN_PROGRAM) +
+  RunningProgram wrong = folder.start(std::string(DSTRAIN_PROGRAM) +
                                      " estimate --config c.json --num_gpus 2 --set "
                                      "zero_optimization.zenflow={} --set pipeline.stages=2");
   CHECK(wrong.wait() == 1);
 }
 
 TEST_CASE("generate continues a prompt, the same for the same seed") {
-  const RunFolder place;
-  REQUIRE(place.train("").wait() == 0);
+  const RunFolder folder;
+  REQUIRE(folder.train("").wait() == 0);
   const std::string generate = DSTRAIN_PROGRAM " generate --run out --tokens 12 ";
-  RunningProgram first = place.start(generate + "--prompt 'the quick' --seed 5 2>err");
+  RunningProgram first = folder.start(generate + "--prompt 'the quick' --seed 5 2>err");
   CHECK(first.wait() == 0);
   CHECK(first.text().starts_with("the quick"));
   CHECK(first.text().size() == 9 + 12 + 1);
-  RunningProgram again = place.start(generate + "--prompt 'the quick' --seed 5 2>err");
+  RunningProgram again = folder.start(generate + "--prompt 'the quick' --seed 5 2>err");
   CHECK(again.wait() == 0);
   CHECK(again.text() == first.text());
 
-  RunningProgram greedy = place.start(generate + "--prompt_ids 1,2 --temperature 0");
+  RunningProgram greedy = folder.start(generate + "--prompt_ids 1,2 --temperature 0");
   CHECK(greedy.wait() == 0);
-  RunningProgram outside = place.start(generate + "--prompt_ids 1,99");
+  RunningProgram outside = folder.start(generate + "--prompt_ids 1,99");
   CHECK(outside.wait() == 1);
   CHECK(only_error(outside.text()) == "--prompt_ids: 99 is outside the vocabulary of 28 ids");
-  RunningProgram strange = place.start(generate + "--prompt 'the QUICK'");
+  RunningProgram strange = folder.start(generate + "--prompt 'the QUICK'");
   CHECK(strange.wait() == 1);
   CHECK(only_error(strange.text()).find("\"Q\"") != std::string::npos);
-  RunningProgram empty = place.start(generate + "--prompt ''");
+  RunningProgram empty = folder.start(generate + "--prompt ''");
   CHECK(empty.wait() == 1);
   CHECK(only_error(empty.text()).find("empty") != std::string::npos);
   RunningProgram nowhere =
-      place.start(DSTRAIN_PROGRAM " generate --run nowhere --tokens 1 --prompt x");
+      folder.start(DSTRAIN_PROGRAM " generate --run nowhere --tokens 1 --prompt x");
   CHECK(nowhere.wait() == 1);
   CHECK(only_error(nowhere.text()).find("nowhere/resolved_config.json") != std::string::npos);
 }

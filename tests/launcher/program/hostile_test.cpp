@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/hosts/quote.h"
-#include "tests/launcher/support/place.h"
+#include "launcher/process/shell_quote.h"
+#include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 namespace {
@@ -23,8 +23,8 @@ std::string program(const std::vector<std::string>& words) {
   return shell_command(command);
 }
 
-bool nothing_ran(const RunFolder& place) {
-  for (const auto& entry : fs::recursive_directory_iterator(place.root))
+bool nothing_ran(const RunFolder& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder.root))
     if (entry.path().filename() == "ran") return false;
   return true;
 }
@@ -39,25 +39,25 @@ std::vector<std::string> environment_of(pid_t pid) {
 
 TEST_CASE("paths are data, on one rank and on two") {
   const std::string ranks = GENERATE("1", "2");
-  const RunFolder place;
+  const RunFolder folder;
   const std::string name = "it's a \"trap\"; touch ran; $(touch ran) `touch ran` \\ * \n-x";
-  fs::rename(place.root / "c.json", place.root / (name + ".json"));
-  fs::rename(place.root / "text.txt", place.root / (name + ".txt"));
+  fs::rename(folder.root / "c.json", folder.root / (name + ".json"));
+  fs::rename(folder.root / "text.txt", folder.root / (name + ".txt"));
   RunningProgram run =
-      place.start(program({"--config", name + ".json", "--data", name + ".txt", "--output",
+      folder.start(program({"--config", name + ".json", "--data", name + ".txt", "--output",
                            name + " out", "--num_gpus", ranks, "--steps", "1"}));
   CHECK(run.wait() == 0);
   CAPTURE(run.text());
-  CHECK(fs::exists(place.root / (name + " out") / "model.safetensors"));
-  CHECK(nothing_ran(place));
+  CHECK(fs::exists(folder.root / (name + " out") / "model.safetensors"));
+  CHECK(nothing_ran(folder));
 }
 
 TEST_CASE("values of variables are data, and reach every rank") {
   const auto ranks = GENERATE(1, 2);
-  const RunFolder place;
-  place.write(".deepspeed_env", "# ours\nFROM_FILE=$(touch ran) 'x'\nBOTH=file\n");
+  const RunFolder folder;
+  folder.write(".deepspeed_env", "# ours\nFROM_FILE=$(touch ran) 'x'\nBOTH=file\n");
   std::vector<std::string> words = {
-      "--config", "c.json",    place.token(), "--num_gpus",  std::to_string(ranks),
+      "--config", "c.json",    folder.token(), "--num_gpus",  std::to_string(ranks),
       "--steps",  "100000000", "--export",    "BOTH=option", "--export",
       "OWN"};
   std::vector<std::string> expected = {"FROM_FILE=$(touch ran) 'x'", "BOTH=option",
@@ -66,9 +66,9 @@ TEST_CASE("values of variables are data, and reach every rank") {
     expected.push_back("TRAP" + std::to_string(i) + "=" + kTraps[i]);
     words.insert(words.end(), {"--export", expected.back()});
   }
-  RunningProgram run = place.start(program(words), {{"OWN", "`touch ran`"}, {"NCCL_DEBUG", "a b"}});
+  RunningProgram run = folder.start(program(words), {{"OWN", "`touch ran`"}, {"NCCL_DEBUG", "a b"}});
   REQUIRE(wait_until([&] { return run.wrote("step=3 "); }));
-  const auto processes = processes_with(place.token());
+  const auto processes = processes_with(folder.token());
   CHECK(processes.size() == (ranks == 1 ? 1 : 2 + static_cast<size_t>(ranks)));
   for (const pid_t pid : processes) {
     const std::vector<std::string> variables = environment_of(pid);
@@ -77,26 +77,26 @@ TEST_CASE("values of variables are data, and reach every rank") {
       CHECK(std::find(variables.begin(), variables.end(), variable) != variables.end());
     }
   }
-  CHECK(nothing_ran(place));
+  CHECK(nothing_ran(folder));
 }
 
 TEST_CASE("a number of threads that is exported is that of one rank, too") {
-  const RunFolder place;
-  RunningProgram run = place.train("--steps 100000000 --export OMP_NUM_THREADS=1");
+  const RunFolder folder;
+  RunningProgram run = folder.train("--steps 100000000 --export OMP_NUM_THREADS=1");
   REQUIRE(wait_until([&] { return run.wrote("step=3 "); }));
   const std::vector<std::string> variables = environment_of(run.pid());
   CHECK(std::find(variables.begin(), variables.end(), "OMP_NUM_THREADS=1") != variables.end());
 }
 
 TEST_CASE("hostile host names are refused before anything is started, with file and line") {
-  const RunFolder place;
+  const RunFolder folder;
   std::vector<std::string> names = kTraps;
   names.insert(names.end(), {"-oProxyCommand=touch ran", "-oProxyCommand=touch${IFS}ran", "--help",
                              "a b", "'n1'", "n1\x1b[2J", "n1\x01"});
   for (const std::string& name : names) {
     CAPTURE(name);
-    place.write("hosts", "# a comment\n" + name + " slots=2\n");
-    RunningProgram run = place.start(program({"hosts", "-H", "hosts"}));
+    folder.write("hosts", "# a comment\n" + name + " slots=2\n");
+    RunningProgram run = folder.start(program({"hosts", "-H", "hosts"}));
     CHECK(run.wait() == 1);
     const std::string error = only_error(run.text());
     CAPTURE(error);
@@ -104,34 +104,34 @@ TEST_CASE("hostile host names are refused before anything is started, with file 
     CHECK(error.find('\x1b') == std::string::npos);
     CHECK(lines_of(run.text()) == 1);
   }
-  place.write("hosts", "n1 slots=2\n");
+  folder.write("hosts", "n1 slots=2\n");
   for (const std::string& name : names)
     for (const std::string option : {"--include=", "--exclude="}) {
       CAPTURE(name);
-      RunningProgram run = place.start(program({"hosts", "-H", "hosts", option + name}));
+      RunningProgram run = folder.start(program({"hosts", "-H", "hosts", option + name}));
       CHECK(run.wait() == 1);
       CHECK(only_error(run.text()).starts_with(option.substr(0, option.size() - 1) + ": "));
       CHECK(lines_of(run.text()) == 1);
     }
-  CHECK(nothing_ran(place));
+  CHECK(nothing_ran(folder));
 }
 
 TEST_CASE(
     "a hostfile of 10,000 hosts is printed, one with lines of a megabyte is read or refused") {
-  const RunFolder place;
+  const RunFolder folder;
   std::string text;
   for (int i = 0; i < 10000; ++i) text += "node" + std::to_string(i) + " slots=6\n";
-  place.write("hosts", text);
-  RunningProgram run = place.start(program({"hosts", "-H", "hosts"}) + " | tail -n 2");
+  folder.write("hosts", text);
+  RunningProgram run = folder.start(program({"hosts", "-H", "hosts"}) + " | tail -n 2");
   CHECK(run.wait() == 0);
   CHECK(run.text() == "node9999  0-5    59994-59999\n10000 hosts, 60000 ranks\n");
 
   const std::string megabyte(1 << 20, 'a');
-  place.write("hosts", "#" + megabyte + "\nn1 slots=1 #" + megabyte + "\n");
-  RunningProgram comments = place.start(program({"hosts", "-H", "hosts"}));
+  folder.write("hosts", "#" + megabyte + "\nn1 slots=1 #" + megabyte + "\n");
+  RunningProgram comments = folder.start(program({"hosts", "-H", "hosts"}));
   CHECK(comments.wait() == 0);
-  place.write("hosts", megabyte + " slots=1\n");
-  RunningProgram name = place.start(program({"hosts", "-H", "hosts"}));
+  folder.write("hosts", megabyte + " slots=1\n");
+  RunningProgram name = folder.start(program({"hosts", "-H", "hosts"}));
   CHECK(name.wait() == 1);
   CHECK(only_error(name.text()).size() < 200);
 }

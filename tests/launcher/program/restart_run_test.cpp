@@ -8,7 +8,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 namespace {
@@ -22,9 +22,9 @@ void kill_a_rank(const RunningProgram& program) {
 }
 
 // What must not depend on anything but the run's input: metrics.jsonl without times.
-std::vector<json> history_of(const RunFolder& place) {
+std::vector<json> history_of(const RunFolder& folder) {
   std::vector<json> lines;
-  std::istringstream text(place.read("out/metrics.jsonl"));
+  std::istringstream text(folder.read("out/metrics.jsonl"));
   for (std::string line; std::getline(text, line);) {
     lines.push_back(json::parse(line));
     for (const char* time : {"samples_per_second", "step_ms"}) lines.back().erase(time);
@@ -36,8 +36,8 @@ TEST_CASE("a run with a killed rank goes on from its newest checkpoint to the sa
   const auto ranks = GENERATE("1", "2");
   const std::string options =
       std::string("--steps 1500 --save_interval 100 --set steps_per_print=100 --num_gpus ") + ranks;
-  const RunFolder place, undisturbed;
-  RunningProgram program = place.train(options + " --max_restarts 3");
+  const RunFolder folder, undisturbed;
+  RunningProgram program = folder.train(options + " --max_restarts 3");
   REQUIRE(wait_until([&] { return program.wrote("step=500 "); }));
   kill_a_rank(program);
   REQUIRE(wait_until([&] { return program.wrote("restart 1 of 3"); }));
@@ -52,17 +52,17 @@ TEST_CASE("a run with a killed rank goes on from its newest checkpoint to the sa
                        "[0-9]+00\n")));
   CHECK(text.find("restart 2 of 3 in 1 s, from its checkpoint of step 1") != std::string::npos);
   CHECK(text.find("dstrain: error") == std::string::npos);
-  CHECK(place.nothing_left());
+  CHECK(folder.nothing_left());
 
   CHECK(undisturbed.train(options).wait() == 0);
-  CHECK(place.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
-  CHECK(history_of(place) == history_of(undisturbed));
+  CHECK(folder.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
+  CHECK(history_of(folder) == history_of(undisturbed));
 }
 
 TEST_CASE("before the first checkpoint a restart begins from the beginning") {
   const std::string options = "--steps 600 --num_gpus 2 --set steps_per_print=100";
-  const RunFolder place, undisturbed;
-  RunningProgram program = place.train(options + " --max_restarts 1");
+  const RunFolder folder, undisturbed;
+  RunningProgram program = folder.train(options + " --max_restarts 1");
   CHECK(wait_until([&] { return program.wrote("step=200 "); }));
   kill_a_rank(program);
   CHECK(program.wait() == 0);
@@ -73,41 +73,41 @@ TEST_CASE("before the first checkpoint a restart begins from the beginning") {
       program.wrote("warning: restart 1 of 1 in 1 s, from where it began, as there is no "
                     "checkpoint of this run yet\n"));
   CHECK(undisturbed.train(options).wait() == 0);
-  CHECK(place.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
-  CHECK(history_of(place) == history_of(undisturbed));
+  CHECK(folder.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
+  CHECK(history_of(folder) == history_of(undisturbed));
 }
 
 TEST_CASE("a failure that comes again is reported once the restarts are used up") {
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram program =
-      place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
-                  place.token() + " --steps 1 --set dstrain.model.n_embd=256 --max_restarts 1'");
+      folder.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
+                  folder.token() + " --steps 1 --set dstrain.model.n_embd=256 --max_restarts 1'");
   CHECK(program.wait() == 2);
   CHECK(program.wrote("warning: restart 1 of 1 in 1 s"));
   CHECK(only_error(program.text()).find("File too large") != std::string::npos);
 }
 
 TEST_CASE("a signal of the user's ends a run that may be restarted") {
-  const RunFolder place;
-  RunningProgram program = place.train("--steps 100000000 --num_gpus 2 --max_restarts 3");
+  const RunFolder folder;
+  RunningProgram program = folder.train("--steps 100000000 --num_gpus 2 --max_restarts 3");
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 143);
   CHECK_FALSE(program.wrote("restart 1"));
-  CHECK(place.nothing_left());
+  CHECK(folder.nothing_left());
 }
 
 TEST_CASE("a signal of the user's ends the pause before a restart") {
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram program =
-      place.train("--steps 100000000 --num_gpus 2 --max_restarts 3 --save_pid");
+      folder.train("--steps 100000000 --num_gpus 2 --max_restarts 3 --save_pid");
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   kill_a_rank(program);
   REQUIRE(wait_until([&] { return program.wrote("restart 1"); }));
   ::kill(program.pid(), SIGINT);
   CHECK(program.wait() == 130);
   CHECK_FALSE(std::filesystem::exists("/tmp/" + std::to_string(program.pid()) + ".deepspeed"));
-  CHECK(place.nothing_left());
+  CHECK(folder.nothing_left());
 }
 
 }  // namespace

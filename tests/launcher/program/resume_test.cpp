@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 namespace {
@@ -14,9 +14,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // Runs the program, which must end well, in the folder; returns what it said.
-std::string run(const RunFolder& place, const std::string& options) {
+std::string run(const RunFolder& folder, const std::string& options) {
   RunningProgram program =
-      place.start(std::string(DSTRAIN_PROGRAM) + " --config c.json " + options);
+      folder.start(std::string(DSTRAIN_PROGRAM) + " --config c.json " + options);
   const int status = program.wait(60);
   CAPTURE(options, program.text());
   REQUIRE(status == 0);
@@ -24,9 +24,9 @@ std::string run(const RunFolder& place, const std::string& options) {
 }
 
 // The same for one that is wrong; returns its one error, with the lines that belong to it.
-std::string refusal(const RunFolder& place, const std::string& options) {
+std::string refusal(const RunFolder& folder, const std::string& options) {
   RunningProgram program =
-      place.start(std::string(DSTRAIN_PROGRAM) + " --config c.json " + options);
+      folder.start(std::string(DSTRAIN_PROGRAM) + " --config c.json " + options);
   CAPTURE(options);
   CHECK(program.wait(60) == 1);
   const std::string first = only_error(program.text());
@@ -38,10 +38,10 @@ bool has(const std::string& text, const std::string& part) {
 }
 
 // The steps of metrics.jsonl with their losses.
-std::vector<std::pair<int64_t, double>> losses_of(const RunFolder& place,
+std::vector<std::pair<int64_t, double>> losses_of(const RunFolder& folder,
                                                   const std::string& output) {
   std::vector<std::pair<int64_t, double>> losses;
-  std::istringstream lines(place.read(output + "/metrics.jsonl"));
+  std::istringstream lines(folder.read(output + "/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);)
     if (const json step = json::parse(line); step.contains("loss"))
       losses.emplace_back(step["step"], step["loss"]);
@@ -49,9 +49,9 @@ std::vector<std::pair<int64_t, double>> losses_of(const RunFolder& place,
 }
 
 // The names in a folder of checkpoints; what follows "abandoned-" is cut.
-std::vector<std::string> checkpoints_of(const RunFolder& place, const std::string& output) {
+std::vector<std::string> checkpoints_of(const RunFolder& folder, const std::string& output) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(place.path(output + "/checkpoints"))) {
+  for (const auto& entry : fs::directory_iterator(folder.path(output + "/checkpoints"))) {
     std::string name = entry.path().filename().string();
     if (!name.starts_with("step_")) continue;
     if (const size_t at = name.find("abandoned"); at != std::string::npos) name.resize(at + 9);
@@ -65,59 +65,59 @@ using Names = std::vector<std::string>;
 
 TEST_CASE(
     "a resume from an older checkpoint leaves the newer ones, and no later resume takes them") {
-  const RunFolder place;
-  run(place, "--steps 10 --save_interval 2 --output br");
-  const std::string second = run(place, "--resume br/checkpoints/step_2 --output br --steps 5");
+  const RunFolder folder;
+  run(folder, "--steps 10 --save_interval 2 --output br");
+  const std::string second = run(folder, "--resume br/checkpoints/step_2 --output br --steps 5");
   CHECK(has(second, "resumes after step 2 of br/checkpoints/step_2\n"));
-  CHECK(checkpoints_of(place, "br") == Names{"step_10.abandoned", "step_2", "step_4.abandoned",
+  CHECK(checkpoints_of(folder, "br") == Names{"step_10.abandoned", "step_2", "step_4.abandoned",
                                              "step_6.abandoned", "step_8.abandoned"});
-  const std::string third = run(place, "--resume br --steps 12");
+  const std::string third = run(folder, "--resume br --steps 12");
   CHECK(has(third, "resumes after step 2 of br/checkpoints/step_2\n"));
-  const auto losses = losses_of(place, "br");
+  const auto losses = losses_of(folder, "br");
   REQUIRE(losses.size() == 12);
   for (size_t i = 0; i < 12; ++i) CHECK(losses[i].first == static_cast<int64_t>(i) + 1);
-  run(place, "--steps 12 --output straight");
-  CHECK(losses == losses_of(place, "straight"));
-  CHECK(place.read("br/model.safetensors") == place.read("straight/model.safetensors"));
+  run(folder, "--steps 12 --output straight");
+  CHECK(losses == losses_of(folder, "straight"));
+  CHECK(folder.read("br/model.safetensors") == folder.read("straight/model.safetensors"));
 }
 
 TEST_CASE("what a branch saves is newest, whatever the steps of the branch that was left") {
-  const RunFolder place;
-  run(place, "--steps 10 --save_interval 2 --output br");
-  run(place, "--resume br/checkpoints/step_4 --steps 7 --save_interval 3");
+  const RunFolder folder;
+  run(folder, "--steps 10 --save_interval 2 --output br");
+  run(folder, "--resume br/checkpoints/step_4 --steps 7 --save_interval 3");
   CHECK(
-      has(run(place, "--resume br --steps 8"), "resumes after step 6 of br/checkpoints/step_6\n"));
+      has(run(folder, "--resume br --steps 8"), "resumes after step 6 of br/checkpoints/step_6\n"));
   // The branch that was left can be named, and is the run's line again.
   std::string left;
-  for (const auto& entry : fs::directory_iterator(place.path("br/checkpoints")))
+  for (const auto& entry : fs::directory_iterator(folder.path("br/checkpoints")))
     if (entry.path().filename().string().starts_with("step_10.abandoned")) left = entry.path();
   REQUIRE_FALSE(left.empty());
-  CHECK(has(run(place, "--resume " + left + " --steps 11"), "resumes after step 10 of "));
-  CHECK(has(run(place, "--resume br --steps 12"),
+  CHECK(has(run(folder, "--resume " + left + " --steps 11"), "resumes after step 10 of "));
+  CHECK(has(run(folder, "--resume br --steps 12"),
             "resumes after step 10 of br/checkpoints/step_10\n"));
 }
 
 TEST_CASE("a resume into another folder leaves both runs whole") {
-  const RunFolder place;
-  run(place, "--steps 6 --save_interval 2 --output one");
-  run(place, "--steps 8 --save_interval 4 --seed 7 --output two");
-  CHECK(has(refusal(place, "--resume one --output two"), "two holds another run's checkpoints"));
-  run(place, "--resume one --output two --overwrite --steps 7");
-  CHECK(checkpoints_of(place, "two").empty());
-  CHECK(losses_of(place, "two").front().first == 7);
-  run(place, "--resume one --output three --steps 8 --save_interval 2");
-  CHECK(has(run(place, "--resume one --steps 7"), "resumes after step 6 of one"));
-  CHECK(has(run(place, "--resume three --steps 9"), "resumes after step 8 of three"));
+  const RunFolder folder;
+  run(folder, "--steps 6 --save_interval 2 --output one");
+  run(folder, "--steps 8 --save_interval 4 --seed 7 --output two");
+  CHECK(has(refusal(folder, "--resume one --output two"), "two holds another run's checkpoints"));
+  run(folder, "--resume one --output two --overwrite --steps 7");
+  CHECK(checkpoints_of(folder, "two").empty());
+  CHECK(losses_of(folder, "two").front().first == 7);
+  run(folder, "--resume one --output three --steps 8 --save_interval 2");
+  CHECK(has(run(folder, "--resume one --steps 7"), "resumes after step 6 of one"));
+  CHECK(has(run(folder, "--resume three --steps 9"), "resumes after step 8 of three"));
 }
 
 TEST_CASE(
     "what makes other numbers of a checkpoint is refused by name, unless the user accepts it") {
-  const RunFolder place;
+  const RunFolder folder;
   std::string text;
   for (int i = 0; i < 100; ++i) text += "the quick brown fox jumps over the lazy cat\n";
   text += "g?";
-  place.write("other.txt", text);  // 28 characters too, one of them another
-  run(place, "--steps 2 --save_interval 2 --output out");
+  folder.write("other.txt", text);  // 28 characters too, one of them another
+  run(folder, "--steps 2 --save_interval 2 --output out");
   const std::string ranks = GENERATE("", " --num_gpus 2");
   const auto [option, name] = GENERATE(table<std::string, std::string>({
       {"--set dstrain.model.n_head=4", "dstrain.model.n_head was 2 and is 4"},
@@ -130,24 +130,24 @@ TEST_CASE(
       {"--data other.txt", "vocabulary was 28 characters, checksum "},
   }));
   const std::string options = "--resume out --steps 3 " + option + ranks;
-  const std::string error = refusal(place, options);
+  const std::string error = refusal(folder, options);
   CAPTURE(error);
   CHECK(
       error.starts_with("--resume: out/checkpoints/step_2 was saved by a run that means other "
                         "numbers; give its values, or accept the changes with "
                         "--resume_with_changes:"));
   CHECK(has(error, "\n  " + name));
-  CHECK(checkpoints_of(place, "out") == Names{"step_2"});
-  CHECK(has(run(place, options + " --resume_with_changes"),
+  CHECK(checkpoints_of(folder, "out") == Names{"step_2"});
+  CHECK(has(run(folder, options + " --resume_with_changes"),
             "accepted by --resume_with_changes, these are no longer the numbers of one run\n"));
 }
 
 TEST_CASE("what a user may mean to change goes on, with a line that says what follows") {
-  const RunFolder place;
+  const RunFolder folder;
   std::string text;
   for (int i = 0; i < 100; ++i) text += "the lazy dog jumps over the quick brown fox\n";
-  place.write("other.txt", text);
-  run(place, "--steps 2 --save_interval 2 --output out");
+  folder.write("other.txt", text);
+  run(folder, "--steps 2 --save_interval 2 --output out");
   const auto [option, line] = GENERATE(table<std::string, std::string>({
       {"--set optimizer.type=AdamW --set optimizer.params.lr=0.0005",
        "optimizer.params.lr was 0.001 and is 0.0005: the new value holds from step 3 on"},
@@ -156,20 +156,20 @@ TEST_CASE("what a user may mean to change goes on, with a line that says what fo
       {"--data other.txt",
        "from step 3 on samples are those of the new data, beginning at place 8"},
   }));
-  const std::string said = run(place, "--resume out --steps 3 " + option);
+  const std::string said = run(folder, "--resume out --steps 3 " + option);
   CAPTURE(said);
   CHECK(has(said, line));
 }
 
 TEST_CASE("a batch of another size goes on with the sample after the last one") {
-  const RunFolder place;
+  const RunFolder folder;
   // Weights that do not change, so that a loss says which samples it is of.
   const std::string fixed =
       "--set optimizer.type=SGD --set optimizer.params.lr=0 --set dstrain.model.dropout=0 ";
-  run(place, fixed + "--steps 6 --output straight");
-  run(place, fixed + "--steps 4 --save_interval 4 --output out");
-  run(place, fixed + "--resume out --steps 5 --set train_batch_size=8");
-  const auto straight = losses_of(place, "straight"), twice = losses_of(place, "out");
+  run(folder, fixed + "--steps 6 --output straight");
+  run(folder, fixed + "--steps 4 --save_interval 4 --output out");
+  run(folder, fixed + "--resume out --steps 5 --set train_batch_size=8");
+  const auto straight = losses_of(folder, "straight"), twice = losses_of(folder, "out");
   REQUIRE((straight.size() == 6 && twice.size() == 5));
   CHECK(twice[4].second == Approx((straight[4].second + straight[5].second) / 2).epsilon(1e-6));
   CHECK(std::abs(straight[4].second - straight[5].second) > 1e-4);
@@ -177,9 +177,9 @@ TEST_CASE("a batch of another size goes on with the sample after the last one") 
 
 TEST_CASE("a damaged newest checkpoint is passed over with a warning for the one before") {
   const auto ranks = GENERATE("1", "2");
-  const RunFolder place;
-  run(place, "--steps 6 --save_interval 2 --output out");
-  const std::string file = place.path("out/checkpoints/step_6/rank_00000.safetensors");
+  const RunFolder folder;
+  run(folder, "--steps 6 --save_interval 2 --output out");
+  const std::string file = folder.path("out/checkpoints/step_6/rank_00000.safetensors");
   SECTION("cut short") {
     fs::resize_file(file, fs::file_size(file) / 2);
   }
@@ -191,46 +191,46 @@ TEST_CASE("a damaged newest checkpoint is passed over with a warning for the one
     bytes.put(static_cast<char>(old ^ 1));
   }
   SECTION("without its manifest") {
-    fs::remove(place.path("out/checkpoints/step_6/manifest.json"));
+    fs::remove(folder.path("out/checkpoints/step_6/manifest.json"));
   }
   const std::string said =
-      run(place, std::string("--resume out --steps 8 --save_interval 8 --num_gpus ") + ranks);
+      run(folder, std::string("--resume out --steps 8 --save_interval 8 --num_gpus ") + ranks);
   CAPTURE(said);
   CHECK(has(said, "resumes after step 4 of out/checkpoints/step_4\n"));
   CHECK(has(said, "warning: --resume passes over step_6: "));
-  run(place, "--steps 8 --output straight");
-  CHECK(losses_of(place, "out").size() == 8);
-  CHECK(has(run(place, "--resume out --steps 9"),
+  run(folder, "--steps 8 --output straight");
+  CHECK(losses_of(folder, "out").size() == 8);
+  CHECK(has(run(folder, "--resume out --steps 9"),
             "resumes after step 8 of out/checkpoints/step_8\n"));
 }
 
 TEST_CASE(
     "a checkpoint under another one's name is refused, and passed over where it is not named") {
-  const RunFolder place;
-  run(place, "--steps 4 --save_interval 2 --output out");
-  fs::copy(place.path("out/checkpoints/step_4"), place.path("out/checkpoints/step_8"),
+  const RunFolder folder;
+  run(folder, "--steps 4 --save_interval 2 --output out");
+  fs::copy(folder.path("out/checkpoints/step_4"), folder.path("out/checkpoints/step_8"),
            fs::copy_options::recursive);
-  CHECK(refusal(place, "--resume out/checkpoints/step_8") ==
+  CHECK(refusal(folder, "--resume out/checkpoints/step_8") ==
         "out/checkpoints/step_8 holds step 4: it is another checkpoint under this one's name; use "
         "its own name\n");
-  const std::string said = run(place, "--resume out --steps 5");
+  const std::string said = run(folder, "--resume out --steps 5");
   CHECK(has(said, "resumes after step 4 of out/checkpoints/step_4\n"));
   CHECK(has(said, "--resume passes over step_8: out/checkpoints/step_8 holds step 4"));
 }
 
 TEST_CASE(
     "keep_last removes older checkpoints of the run, but every keep_every-th and what was left") {
-  const RunFolder place;
-  run(place, "--steps 3 --save_interval 1 --output out");
-  run(place,
+  const RunFolder folder;
+  run(folder, "--steps 3 --save_interval 1 --output out");
+  run(folder,
       "--resume out/checkpoints/step_2 --steps 9 --save_interval 1 --set "
       "dstrain.keep_last=2 --set dstrain.keep_every=4");
-  CHECK(checkpoints_of(place, "out") == Names{"step_3.abandoned", "step_4", "step_8", "step_9"});
+  CHECK(checkpoints_of(folder, "out") == Names{"step_3.abandoned", "step_4", "step_8", "step_9"});
 }
 
 TEST_CASE("a run whose gradients are never finite again ends, naming step and tensor") {
-  const RunFolder place;
-  RunningProgram program = place.train(
+  const RunFolder folder;
+  RunningProgram program = folder.train(
       "--steps 100 --set bf16.enabled=true --set bf16.check_grad_overflow=true --set "
       "optimizer.type=SGD --set optimizer.params.lr=1e38 --set dstrain.max_skipped_steps=5");
   CHECK(program.wait(60) == 2);
@@ -243,10 +243,10 @@ TEST_CASE("a run whose gradients are never finite again ends, naming step and te
 
 // The words that start the program with an output directory on a disk of so many kilobytes of its own; empty
 // where this machine lets nobody make one.
-std::string words_on_disk(const RunFolder& place, int kilobytes, const std::string& options) {
-  fs::create_directories(place.root / "small");
+std::string words_on_disk(const RunFolder& folder, int kilobytes, const std::string& options) {
+  fs::create_directories(folder.root / "small");
   const std::string mount = "mount -t tmpfs -o size=" + std::to_string(kilobytes) + "k none small";
-  if (place.start("unshare -rm sh -c '" + mount + "' 2>/dev/null").wait() != 0) {
+  if (folder.start("unshare -rm sh -c '" + mount + "' 2>/dev/null").wait() != 0) {
     WARN("this machine lets nobody make a small file system: nothing was tested");
     return "";
   }
@@ -255,10 +255,10 @@ std::string words_on_disk(const RunFolder& place, int kilobytes, const std::stri
 }
 
 TEST_CASE("a disk without room for a checkpoint is found before the first step") {
-  const RunFolder place;
-  const std::string words = words_on_disk(place, 64, "--save_interval 2");
+  const RunFolder folder;
+  const std::string words = words_on_disk(folder, 64, "--save_interval 2");
   if (words.empty()) return;
-  RunningProgram program = place.start(words);
+  RunningProgram program = folder.start(words);
   CHECK(program.wait(60) == 1);
   const std::string error = only_error(program.text());
   CAPTURE(error);
@@ -269,13 +269,13 @@ TEST_CASE("a disk without room for a checkpoint is found before the first step")
 
 TEST_CASE(
     "a disk that fills up is found before the checkpoint that has no room, unless old ones go") {
-  const RunFolder place;
+  const RunFolder folder;
   const bool old_ones_go = GENERATE(false, true);
-  const std::string words = words_on_disk(place, 400,
+  const std::string words = words_on_disk(folder, 400,
                                           std::string("--steps 40 --save_interval 2") +
                                               (old_ones_go ? " --set dstrain.keep_last=2" : ""));
   if (words.empty()) return;
-  RunningProgram program = place.start(words);
+  RunningProgram program = folder.start(words);
   CHECK(program.wait(60) == (old_ones_go ? 0 : 2));
   if (old_ones_go) return;
   const std::string error = only_error(program.text());

@@ -8,7 +8,7 @@
 #include <regex>
 
 #include "runtime/core/cpu.h"
-#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 namespace {
@@ -27,15 +27,15 @@ std::map<std::string, std::string> logs_in(const fs::path& directory) {
 
 TEST_CASE("each rank writes to a file of its own, the errors come here") {
   const auto ranks = GENERATE(1, 2);
-  const RunFolder place;
+  const RunFolder folder;
   const std::string options =
       "--enable_each_rank_log logs/deep --num_gpus " + std::to_string(ranks) + " ";
   SECTION("all that it says") {
-    RunningProgram program = place.train(options);
+    RunningProgram program = folder.train(options);
     CHECK(program.wait() == 0);
     CHECK_FALSE(program.wrote("step="));
-    CHECK(program.wrote("each rank writes to " + place.path("logs/deep/20")));
-    const auto logs = logs_in(place.root / "logs/deep");
+    CHECK(program.wrote("each rank writes to " + folder.path("logs/deep/20")));
+    const auto logs = logs_in(folder.root / "logs/deep");
     REQUIRE(logs.size() == static_cast<size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       const auto log = logs.find("rank" + std::to_string(rank) + ".log");
@@ -44,19 +44,19 @@ TEST_CASE("each rank writes to a file of its own, the errors come here") {
       CHECK(log->second == logs.begin()->second);
     }
     const std::string first = "logs/deep/" + logs.begin()->second + "_rank0.log";
-    CHECK(place.read(first).find("step=4 ") != std::string::npos);
+    CHECK(folder.read(first).find("step=4 ") != std::string::npos);
   }
   SECTION("not the reason of its end") {
     RunningProgram program =
-        place.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
-                    place.token() + " --steps 1 --set dstrain.model.n_embd=256 " + options + "'");
+        folder.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
+                    folder.token() + " --steps 1 --set dstrain.model.n_embd=256 " + options + "'");
     CHECK(program.wait() == 2);
     CHECK(only_error(program.text()).find("File too large") != std::string::npos);
   }
   SECTION("not where a file is in the place of the directory") {
-    place.write("logs", "");
+    folder.write("logs", "");
     RunningProgram program =
-        place.train("--enable_each_rank_log logs --num_gpus " + std::to_string(ranks));
+        folder.train("--enable_each_rank_log logs --num_gpus " + std::to_string(ranks));
     CHECK(program.wait() == 1);
     CHECK(only_error(program.text()).starts_with("--enable_each_rank_log: logs is no directory"));
   }
@@ -64,14 +64,14 @@ TEST_CASE("each rank writes to a file of its own, the errors come here") {
 
 TEST_CASE("the launcher's id is in DeepSpeed's file while it lives") {
   const auto ranks = GENERATE("1", "2");
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram program =
-      place.train(std::string("--save_pid --steps 100000000 --num_gpus ") + ranks);
+      folder.train(std::string("--save_pid --steps 100000000 --num_gpus ") + ranks);
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   const std::string id = std::to_string(program.pid());
   const std::string file = "/tmp/" + id + ".deepspeed";
   CHECK(program.wrote("launcher pid: " + id + "\n"));
-  CHECK(place.read(file) == id);
+  CHECK(folder.read(file) == id);
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 143);
   CHECK_FALSE(fs::exists(file));
@@ -79,28 +79,28 @@ TEST_CASE("the launcher's id is in DeepSpeed's file while it lives") {
 
 TEST_CASE("a quiet run says nothing, unless something is wrong") {
   const auto ranks = GENERATE("1", "2");
-  const RunFolder place;
-  RunningProgram program = place.train(std::string("-q --num_gpus ") + ranks);
+  const RunFolder folder;
+  RunningProgram program = folder.train(std::string("-q --num_gpus ") + ranks);
   CHECK(program.wait() == 0);
   CHECK(program.text().empty());
-  CHECK(lines_of(place.read("out/metrics.jsonl")) == 6);
-  RunningProgram wrong = place.train(std::string("-q --data nowhere --num_gpus ") + ranks);
+  CHECK(lines_of(folder.read("out/metrics.jsonl")) == 6);
+  RunningProgram wrong = folder.train(std::string("-q --data nowhere --num_gpus ") + ranks);
   CHECK(wrong.wait() == 1);
   CHECK(only_error(wrong.text()).find("nowhere") != std::string::npos);
 }
 
 TEST_CASE("ranks run on the cores that they are bound to") {
-  const RunFolder place;
+  const RunFolder folder;
   const std::string core = std::to_string(usable_cores().back());
-  RunningProgram program = place.train("--steps 100000000 --bind_core_list " + core);
+  RunningProgram program = folder.train("--steps 100000000 --bind_core_list " + core);
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   CHECK(program.wrote(" 1 rank of 1 thread,"));
-  const std::string status = place.read("/proc/" + std::to_string(program.pid()) + "/status");
+  const std::string status = folder.read("/proc/" + std::to_string(program.pid()) + "/status");
   CHECK(status.find("\nCpus_allowed_list:\t" + core + "\n") != std::string::npos);
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 143);
 
-  RunningProgram two = place.train("--overwrite --num_gpus 2 --bind_core_list " + core);
+  RunningProgram two = folder.train("--overwrite --num_gpus 2 --bind_core_list " + core);
   CHECK(two.wait() == 1);
   CHECK(only_error(two.text()) == "--bind_core_list: 1 core (" + core +
                                       ") for 2 ranks on a host: each rank needs one at least");
@@ -108,30 +108,30 @@ TEST_CASE("ranks run on the cores that they are bound to") {
 
 TEST_CASE("ranks that all get the signal, and get it twice, stop after their step") {
   const auto number = GENERATE(SIGUSR1, SIGTERM);
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram program =
-      place.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
+      folder.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
                   " --config c.json --steps 100000000 " +
-                      place.token(),
+                      folder.token(),
                   {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
-  auto processes = processes_with(place.token());
+  auto processes = processes_with(folder.token());
   std::sort(processes.begin(), processes.end());
   REQUIRE(processes.size() == 3);  // the first one is mpirun
   for (size_t i = 1; i < processes.size(); ++i)
     for (int times = 0; times < 2; ++times) ::kill(processes[i], number);
   CHECK(program.wait() == 128 + number);
   CHECK_FALSE(program.wrote("dstrain: error"));
-  CHECK(fs::exists(place.root / "out/model.safetensors"));
-  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
+  CHECK(fs::exists(folder.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(folder.root / "out/checkpoints"));
 }
 
 TEST_CASE("what needs a launching process is refused under a user's mpirun") {
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram program =
-      place.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
+      folder.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
                   " --config c.json --save_pid " +
-                      place.token(),
+                      folder.token(),
                   {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
   CHECK(program.wait() == 1);
   CHECK(only_error(program.text()) ==

@@ -1,5 +1,5 @@
 // Stop signals of the program itself: who receives them, and what a closed terminal does.
-#include "launcher/supervise/stop_signals.h"
+#include "launcher/process/stop_signals.h"
 
 #include <signal.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/run_folder.h"
 #include "tests/launcher/support/terminal.h"
 
 namespace dstrain {
@@ -31,8 +31,8 @@ uint64_t stop_signals() {
   return bits;
 }
 
-bool trains(const RunFolder& place) {
-  return lines_of(place.read("out/metrics.jsonl")) >= 3;
+bool trains(const RunFolder& folder) {
+  return lines_of(folder.read("out/metrics.jsonl")) >= 3;
 }
 
 const Environment kRoot = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
@@ -42,12 +42,12 @@ const Environment kRoot = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
 TEST_CASE("no stop signal interrupts a thread of a process that trains") {
   const std::string starter = GENERATE("", "mpirun --oversubscribe --bind-to none -np 2 ");
   CAPTURE(starter);
-  const RunFolder place;
-  RunningProgram program = place.start(
-      starter + DSTRAIN_PROGRAM " --config c.json --steps 100000000 " + place.token(), kRoot);
-  REQUIRE(wait_until([&] { return trains(place); }));
+  const RunFolder folder;
+  RunningProgram program = folder.start(
+      starter + DSTRAIN_PROGRAM " --config c.json --steps 100000000 " + folder.token(), kRoot);
+  REQUIRE(wait_until([&] { return trains(folder); }));
   int processes = 0;
-  for (const pid_t pid : processes_with(place.token())) {
+  for (const pid_t pid : processes_with(folder.token())) {
     const fs::path process = fs::path("/proc") / std::to_string(pid);
     std::ifstream name(process / "comm");
     if (std::string comm; !(name >> comm) || comm != "dstrain") continue;
@@ -66,34 +66,34 @@ TEST_CASE("no stop signal interrupts a thread of a process that trains") {
   CHECK(processes == (starter.empty() ? 1 : 2));
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() != 0);
-  CHECK(fs::exists(place.root / "out/model.safetensors"));
+  CHECK(fs::exists(folder.root / "out/model.safetensors"));
 }
 
 TEST_CASE("SIGHUP ends a run after its step, with weights and checkpoint") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram program =
-      place.train("--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
-  REQUIRE(wait_until([&] { return trains(place); }));
+      folder.train("--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return trains(folder); }));
   ::kill(program.pid(), SIGHUP);
   ::kill(program.pid(), SIGHUP);  // a closing terminal may say it twice
   CHECK(program.wait() == kClosedTerminal);
-  CHECK(fs::exists(place.root / "out/model.safetensors"));
-  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
-  CHECK(place.nothing_left());
+  CHECK(fs::exists(folder.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(folder.root / "out/checkpoints"));
+  CHECK(folder.nothing_left());
 }
 
 TEST_CASE("nohup keeps a run going when SIGHUP comes") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
-  const RunFolder place;
-  RunningProgram program = place.start("nohup " DSTRAIN_PROGRAM " --config c.json " +
-                                       place.token() + " --steps 100000000 --num_gpus " + ranks);
-  REQUIRE(wait_until([&] { return trains(place); }));
+  const RunFolder folder;
+  RunningProgram program = folder.start("nohup " DSTRAIN_PROGRAM " --config c.json " +
+                                       folder.token() + " --steps 100000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return trains(folder); }));
   ::kill(program.pid(), SIGHUP);
-  const int before = lines_of(place.read("out/metrics.jsonl"));
-  CHECK(wait_until([&] { return lines_of(place.read("out/metrics.jsonl")) > before + 100; }));
+  const int before = lines_of(folder.read("out/metrics.jsonl"));
+  CHECK(wait_until([&] { return lines_of(folder.read("out/metrics.jsonl")) > before + 100; }));
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 128 + SIGTERM);
 }
@@ -101,14 +101,14 @@ TEST_CASE("nohup keeps a run going when SIGHUP comes") {
 TEST_CASE("a run whose terminal is closed writes weights and checkpoint") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
-  const RunFolder place;
-  TerminalProgram program(place, "--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
-  REQUIRE(wait_until([&] { return program.read(), trains(place); }));
+  const RunFolder folder;
+  TerminalProgram program(folder, "--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return program.read(), trains(folder); }));
   program.close_terminal();
   CHECK(program.wait() == kClosedTerminal);
-  CHECK(fs::exists(place.root / "out/model.safetensors"));
-  CHECK_FALSE(fs::is_empty(place.root / "out/checkpoints"));
-  CHECK(place.nothing_left());
+  CHECK(fs::exists(folder.root / "out/model.safetensors"));
+  CHECK_FALSE(fs::is_empty(folder.root / "out/checkpoints"));
+  CHECK(folder.nothing_left());
 }
 
 }  // namespace

@@ -6,25 +6,25 @@
 #include <catch2/catch.hpp>
 #include <regex>
 
-#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/run_folder.h"
 #include "tests/launcher/support/terminal.h"
 
 namespace dstrain {
 namespace {
 
-int steps_of(const RunFolder& place) {
-  return lines_of(place.read("out/metrics.jsonl"));
+int steps_of(const RunFolder& folder) {
+  return lines_of(folder.read("out/metrics.jsonl"));
 }
 
 TEST_CASE("lines about the run go to standard output, warnings to standard error") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
-  const RunFolder place;
+  const RunFolder folder;
   RunningProgram program =
-      place.start(DSTRAIN_PROGRAM " --config c.json " + place.token() + " --num_gpus " + ranks +
+      folder.start(DSTRAIN_PROGRAM " --config c.json " + folder.token() + " --num_gpus " + ranks +
                   " --max_restarts 1 >output 2>error");  // --max_restarts warns: nothing is saved
   REQUIRE(program.wait() == 0);
-  const std::string output = place.read("output"), error = place.read("error");
+  const std::string output = folder.read("output"), error = folder.read("error");
   CAPTURE(output, error);
   CHECK(output.find("step=4 ") != std::string::npos);
   CHECK(output.find("warning: ") == std::string::npos);
@@ -35,8 +35,8 @@ TEST_CASE("lines about the run go to standard output, warnings to standard error
 TEST_CASE("--log_time begins every line with date and time, once") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
-  const RunFolder place;
-  RunningProgram program = place.train("--log_time --num_gpus " + ranks);
+  const RunFolder folder;
+  RunningProgram program = folder.train("--log_time --num_gpus " + ranks);
   REQUIRE(program.wait() == 0);
   std::istringstream lines(program.text());
   const std::regex stamped(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [^\d].*)");
@@ -49,8 +49,8 @@ TEST_CASE("--log_time begins every line with date and time, once") {
 TEST_CASE("a terminal shows the progress bar, whatever the number of ranks") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
-  const RunFolder place;
-  TerminalProgram program(place, "--num_gpus " + ranks);
+  const RunFolder folder;
+  TerminalProgram program(folder, "--num_gpus " + ranks);
   CHECK(program.wait() == 0);
   const std::string text = program.read();
   CAPTURE(text);
@@ -60,18 +60,18 @@ TEST_CASE("a terminal shows the progress bar, whatever the number of ranks") {
 
 TEST_CASE("ranks train on while nobody reads what they write") {
   constexpr int kSteps = 3000;  // a line of each is more than pipes and terminals take
-  const RunFolder place;
+  const RunFolder folder;
   const std::string options = "--num_gpus 2 --steps 100000000 --set dstrain.eval_interval=0";
   SECTION("on a terminal") {
-    TerminalProgram program(place, options);
-    REQUIRE(wait_until([&] { return steps_of(place) > kSteps; }));
+    TerminalProgram program(folder, options);
+    REQUIRE(wait_until([&] { return steps_of(folder) > kSteps; }));
     ::kill(program.pid(), SIGTERM);
     CHECK(program.wait() == 128 + SIGTERM);
     CHECK(program.read().find("progress lines were dropped") == std::string::npos);
   }
   SECTION("in a pipe") {
-    RunningProgram program = place.train(options);
-    REQUIRE(wait_until([&] { return steps_of(place) > kSteps; }));
+    RunningProgram program = folder.train(options);
+    REQUIRE(wait_until([&] { return steps_of(folder) > kSteps; }));
     ::kill(program.pid(), SIGTERM);
     CHECK(program.wait() == 128 + SIGTERM);
     CHECK(program.wrote("step=1 "));
@@ -81,12 +81,12 @@ TEST_CASE("ranks train on while nobody reads what they write") {
 TEST_CASE("a run goes on after whoever read its output has gone") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
-  const RunFolder place;
-  RunningProgram program = place.start("sh -c '" DSTRAIN_PROGRAM " --config c.json " +
-                                       place.token() + " --num_gpus " + ranks + " 2>&1 | true'");
+  const RunFolder folder;
+  RunningProgram program = folder.start("sh -c '" DSTRAIN_PROGRAM " --config c.json " +
+                                       folder.token() + " --num_gpus " + ranks + " 2>&1 | true'");
   CHECK(program.wait() == 0);
-  REQUIRE(wait_until([&] { return processes_with(place.token()).empty(); }));
-  CHECK(steps_of(place) == 6);
+  REQUIRE(wait_until([&] { return processes_with(folder.token()).empty(); }));
+  CHECK(steps_of(folder) == 6);
 }
 
 }  // namespace

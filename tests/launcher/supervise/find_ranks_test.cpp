@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "launcher/ranks/child.h"
+#include "launcher/process/child.h"
 #include "launcher/supervise/board_view.h"
 #include "tests/launcher/support/processes.h"
 
@@ -38,7 +38,7 @@ TEST_CASE("a rank that is stopped before it has joined is seen, and how it ends"
   const auto comes_to = [&](const auto& what) {
     return wait_until(
         [&] {
-          view.look(true);
+          view.update(true);
           return what(view.ranks()[0]);
         },
         10);
@@ -48,7 +48,7 @@ TEST_CASE("a rank that is stopped before it has joined is seen, and how it ends"
   rank.signal(SIGKILL);
   CHECK(comes_to([](const RankReport& r) { return r.vanished(); }));
   while (!rank.ended()) ::usleep(1000);  // collects it
-  view.look(true);
+  view.update(true);
   // Older kernels do not tell.
   const auto status = view.ranks()[0].wait_status;
   CHECK((!status || *status == SIGKILL));

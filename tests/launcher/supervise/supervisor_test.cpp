@@ -25,7 +25,7 @@ struct Run {
     temporary = fs::temp_directory_path() / token;
     fs::create_directory(temporary);
     const Environment added = {{"TMPDIR", temporary.string()}};
-    program.emplace(std::vector<std::string>{DSTRAIN_DOUBLE, token, std::to_string(ranks), part,
+    program.emplace(std::vector<std::string>{DSTRAIN_SCRIPTED_RANK, token, std::to_string(ranks), part,
                                              std::to_string(player), starter},
                     added);
   }
@@ -90,7 +90,7 @@ struct Mishap {
 const std::string kPlace =
     R"( at step 5, in linear blocks\.1 \(ranks 0,2 waited for it in gather blocks\.0\))";
 
-TEST_CASE("the first culprit is named once, with its place, and nothing is left") {
+TEST_CASE("the first root cause is named once, with its place, and nothing is left") {
   const auto mishap = GENERATE(values<Mishap>({
       {"killed", 2, " was killed by signal 9 \\(Killed\\)" + kPlace},
       {"crash", 2, " was killed by signal 6 \\(Aborted\\)" + kPlace},

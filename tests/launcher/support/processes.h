@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/ranks/child.h"
+#include "launcher/process/child.h"
 
 namespace dstrain {
 

@@ -12,11 +12,11 @@
 
 namespace dstrain {
 
-TerminalProgram::TerminalProgram(const RunFolder& place, const std::string& options) {
-  const std::string command = "cd " + place.root.string() +
-                              " && exec " DSTRAIN_PROGRAM " --config c.json " + place.token() +
+TerminalProgram::TerminalProgram(const RunFolder& folder, const std::string& options) {
+  const std::string command = "cd " + folder.root.string() +
+                              " && exec " DSTRAIN_PROGRAM " --config c.json " + folder.token() +
                               " " + options;
-  const std::string temporary = place.path("tmp");
+  const std::string temporary = folder.path("tmp");
   winsize size{};
   size.ws_col = 80;
   pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);

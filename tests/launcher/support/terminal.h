@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "tests/launcher/support/place.h"
+#include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 
@@ -13,7 +13,7 @@ class TerminalProgram {
  public:
   // Starts dstrain in the folder, with c.json, its output directory `out` and these options. The terminal has 80
   // columns.
-  TerminalProgram(const RunFolder& place, const std::string& options);
+  TerminalProgram(const RunFolder& folder, const std::string& options);
   TerminalProgram(const TerminalProgram&) = delete;
   TerminalProgram& operator=(const TerminalProgram&) = delete;
   ~TerminalProgram();  // kills what still runs

@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "launcher/hosts/open_mpi.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -35,13 +34,6 @@ TEST_CASE("a probe is to be seen while it is there, and leaves nothing") {
     CHECK_THROWS_WITH(OutputProbe(output, "/tmp/dstrain-0123"),
                       Catch::Contains("output directory " + output));
   }
-}
-
-TEST_CASE("Open MPI is known by what its mpirun says") {
-  CHECK(open_mpi_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to\n") == "4.1.4");
-  CHECK(open_mpi_version("mpirun (Open MPI) 5.0.0rc1") == "5.0.0rc1");
-  CHECK(open_mpi_version("HYDRA build details:\n").empty());
-  CHECK(open_mpi_version("").empty());
 }
 
 }  // namespace

@@ -7,10 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/hosts/checks/pair_check.h"
 #include "launcher/placement/machine.h"
 #include "runtime/core/error.h"
-#include "runtime/storage/file_checksum.h"
 
 namespace dstrain {
 namespace {
@@ -130,51 +128,6 @@ TEST_CASE("the network of --master_addr is the first host's, and every host is i
   CHECK(findings_text(none.findings)
             .find("\n  a  network  --master_addr 10.1.9.8 is no address of this host, the first of "
                   "the run: it has 10.1.0.7/16, 10.2.0.7/24") != std::string::npos);
-}
-
-TEST_CASE("checksums tell files apart") {
-  const std::string base = std::string(DSTRAIN_BINARY_DIR) + "/checksum";
-  const auto write = [&](const std::string& name, const std::string& text) {
-    std::ofstream(base + name) << text;
-    return file_checksum(base + name);
-  };
-  const std::string one = write("1", "abc");
-  CHECK(one == write("2", "abc"));
-  CHECK(one != write("3", "abd"));
-  CHECK(one != write("4", "abc\n"));
-  CHECK_THROWS_AS(file_checksum(base + "none"), UserError);
-}
-
-TEST_CASE("a port that is taken is told, and is free again afterwards") {
-  int port = 0;
-  {
-    const PairCheck first;
-    port = first.port();
-    CHECK_THROWS_WITH(PairCheck(port), Catch::StartsWith("cannot listen for other hosts at port " +
-                                                         std::to_string(port) + ": "));
-  }
-  CHECK(PairCheck(port).port() == port);
-}
-
-TEST_CASE("pairs that listen meet, a closed port is told") {
-  PairCheck a, b;
-  const std::vector<std::string> here = {"127.0.0.1"};
-  int closed = 0;
-  { closed = PairCheck().port(); }
-  a.meet({{"b", b.port(), here}, {"c", closed, here}});
-  b.meet({{"a", a.port(), here}});
-  std::optional<std::vector<Unreached>> of_a, of_b;
-  for (int i = 0; i < 2000 && !(of_a && of_b); ++i) {
-    if (auto failed = a.serve()) of_a = failed;
-    if (auto failed = b.serve()) of_b = failed;
-    ::usleep(1000);
-  }
-  REQUIRE(of_a);
-  REQUIRE(of_b);
-  CHECK(of_b->empty());
-  REQUIRE(of_a->size() == 1);
-  CHECK((*of_a)[0].name == "c");
-  CHECK((*of_a)[0].why == "127.0.0.1 port " + std::to_string(closed) + ": Connection refused");
 }
 
 }  // namespace

@@ -1,0 +1,53 @@
+#include "launcher/commands/run_command.h"
+
+#include <csignal>
+#include <variant>
+
+#include "launcher/cli/command_names.h"
+#include "launcher/commands/commands.h"
+#include "launcher/nodes/relay.h"
+#include "launcher/ranks/rank_link.h"
+#include "launcher/ranks/rank_starter.h"
+#include "launcher/process/failure.h"
+#include "launcher/supervise/watchers/host_watch.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+struct Runner {
+  const std::vector<std::string>& words;
+  int operator()(const TrainArguments& a) const { return run_train(a, words); }
+  int operator()(const PlanArguments& a) const { return run_plan(a); }
+  int operator()(const CheckArguments& a) const { return run_check(a); }
+  int operator()(const EstimateArguments& a) const { return run_estimate(a); }
+  int operator()(const GenerateArguments& a) const { return run_generate(a); }
+  int operator()(const HostsArguments& a) const { return run_hosts(a); }
+  int operator()(const DoctorArguments& a) const { return run_doctor(a); }
+  int operator()(const HostAgentArguments& a) const { return run_host_agent(a); }
+  int operator()(const HostWatchArguments&) const { return watch_host(task_of_this_watcher()); }
+  int operator()(const RelayArguments& a) const { return relay(a.words); }
+  int operator()(const RankStarterArguments& a) const {
+    if (!launched_as_rank())
+      fail_user("{} is a part of dstrain that it starts itself: use dstrain --num_gpus {}",
+                kRankStarterCommand, a.ranks);
+    return start_ranks_here(static_cast<int>(a.ranks), [&a] { return run(a.words); });
+  }
+  int operator()(const PrintArguments& a) const {
+    print_result(a.text);
+    return 0;
+  }
+};
+
+}  // namespace
+
+int run(const std::vector<std::string>& words) noexcept {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error to report, like a full disk
+  try {
+    return std::visit(Runner{words}, parse_arguments(words));
+  } catch (...) {
+    return report_failure();
+  }
+}
+
+}  // namespace dstrain

@@ -1,0 +1,129 @@
+#include "launcher/connection/line_channel.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kLongestLine = size_t{64} << 20;
+
+// write() that fails with EPIPE if the reader has gone, instead of raising SIGPIPE.
+ssize_t write_quietly(int out, std::string_view text) {
+  sigset_t pipe, before, pending;
+  ::sigemptyset(&pipe);
+  ::sigaddset(&pipe, SIGPIPE);
+  ::sigpending(&pending);
+  ::pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  const ssize_t n = ::write(out, text.data(), text.size());
+  const int error = errno;
+  const timespec none{};
+  if (n < 0 && error == EPIPE && ::sigismember(&pending, SIGPIPE) == 0)
+    ::sigtimedwait(&pipe, nullptr, &none);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return n;
+}
+
+}  // namespace
+
+LineChannel::LineChannel(int in, int out) : in_(in), out_(out) {
+  for (const int fd : {in, out}) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+bool LineChannel::receive() {
+  std::array<char, 65536> buffer;
+  while (!closed_) {
+    const ssize_t n = ::read(in_, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    if (n <= 0) {
+      closed_ = true;
+      if (n < 0) fault_ = std::strerror(errno);
+      break;
+    }
+    incoming_.append(buffer.data(), static_cast<size_t>(n));
+    if (incoming_.size() > kLongestLine) {
+      closed_ = true;
+      fault_ = fmt::format("a message of more than {} bytes", kLongestLine);
+      incoming_.clear();
+    }
+  }
+  return !closed_ || incoming_.find('\n') != std::string::npos;
+}
+
+std::optional<nlohmann::json> LineChannel::next() {
+  const size_t end = incoming_.find('\n', scanned_);
+  if (end == std::string::npos) {
+    scanned_ = incoming_.size();
+    return std::nullopt;
+  }
+  nlohmann::json message = nlohmann::json::parse(
+      incoming_.begin(), incoming_.begin() + static_cast<ptrdiff_t>(end), nullptr, false);
+  if (!message.is_object()) {
+    closed_ = true;
+    fault_ = fmt::format("expected a JSON object, got '{}'",
+                         incoming_.substr(0, std::min<size_t>(end, 200)));
+    incoming_.clear();
+    scanned_ = 0;
+    return std::nullopt;
+  }
+  incoming_.erase(0, end + 1);
+  scanned_ = 0;
+  return message;
+}
+
+void LineChannel::send(const nlohmann::json& message) {
+  outgoing_ += message.dump() + '\n';
+  flush();
+}
+
+void LineChannel::flush() {
+  while (!outgoing_.empty()) {
+    const ssize_t n = write_quietly(out_, outgoing_);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0) {  // the reader has gone, which receive() reports
+      outgoing_.clear();
+      return;
+    }
+    outgoing_.erase(0, static_cast<size_t>(n));
+  }
+}
+
+// Latin-1 into UTF-8 and back.
+std::string to_json_text(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80) {
+      text += c;
+    } else {
+      text += static_cast<char>(0xC0 | byte >> 6);
+      text += static_cast<char>(0x80 | (byte & 0x3F));
+    }
+  }
+  return text;
+}
+
+std::string from_json_text(std::string_view text) {
+  std::string bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x80 || i + 1 == text.size())
+      bytes += text[i];
+    else
+      bytes +=
+          static_cast<char>((byte & 0x03) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3F));
+  }
+  return bytes;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,41 @@
+#include "launcher/hosts/start/agents.h"
+
+#include "launcher/cli/command_names.h"
+#include "launcher/hosts/checks/preflight.h"
+#include "launcher/placement/machine.h"
+#include "launcher/process/program_path.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+SshOptions ssh_options(const LaunchOptions& options) {
+  SshOptions ssh;
+  ssh.relay = options.no_ssh;
+  ssh.port = options.ssh_port;
+  if (options.no_ssh_check) ssh.connect_seconds = kLongContact;
+  return ssh;
+}
+
+std::vector<std::string> agent_command(const std::string& host, const SshOptions& ssh,
+                                       const std::string& program) {
+  if (is_this_machine(host)) return {program, kHostAgentCommand, "here"};
+  return ssh_command(ssh, host, {program, kHostAgentCommand});
+}
+
+std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
+                                                     const SshOptions& ssh, int64_t silence_ns) {
+  const int64_t needed = needed_open_files(static_cast<int64_t>(hosts.size()));
+  if (open_files_limit() < needed)
+    fail_user("a process may open {} files here, and {} need {}: raise the limit (ulimit -n {})",
+              open_files_limit(), counted(static_cast<int64_t>(hosts.size()), "host"), needed,
+              needed);
+  std::vector<std::unique_ptr<AgentView>> agents;
+  for (const HostRanks& host : hosts)
+    agents.push_back(std::make_unique<AgentView>(
+        host.host, agent_command(host.host, ssh, own_command({}).front()), host.all_ranks(),
+        silence_ns));
+  return agents;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,66 @@
+#include "launcher/hosts/start/run_questions.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+
+#include "launcher/connection/network.h"
+#include "launcher/hosts/start/agents.h"
+#include "launcher/implementations.h"
+#include "runtime/core/error.h"
+#include "runtime/plan/fit.h"
+#include "runtime/storage/file_checksum.h"
+
+namespace dstrain {
+
+using nlohmann::json;
+
+int most_ranks(const std::vector<HostRanks>& hosts) {
+  int most = 0;
+  for (const HostRanks& host : hosts) most = std::max(most, host.ranks());
+  return most;
+}
+
+std::string master_address(const LaunchOptions& options) {
+  return options.master_addr.empty() ? "" : address_of("--master_addr", options.master_addr);
+}
+
+json input_files(const RunInput& input, const std::string& config) {
+  const Job& job = input.job();
+  json files = json::array();
+  for (const std::string& path : {config, job.data.path, job.init_weights})
+    if (!path.empty()) files.push_back({{"path", path}, {"hash", file_checksum(path)}});
+  return files;
+}
+
+PreflightQuestions questions_about(const RunInput& input, const std::string& config,
+                                   const std::vector<std::string>& words) {
+  PreflightQuestions questions;
+  questions.program_checksum = file_checksum("/proc/self/exe");
+  questions.words = words;
+  questions.world = input.job().ranks;
+  questions.files = input_files(input, config);
+  questions.output = std::filesystem::absolute(input.job().output).lexically_normal().string();
+  questions.silence_ns = input.job().silence_s * 1'000'000'000;
+  questions.check_memory = [job = input.job(), needed = std::map<int, int64_t>()](
+                               int ranks, int64_t bytes, const std::string& source) mutable {
+    const auto [known, is_new] = needed.try_emplace(ranks);
+    if (is_new) known->second = planned_bytes(job, plan_inputs(job, ranks)) + kProcessOverheadBytes;
+    check_memory(known->second, ranks, bytes, source);
+  };
+  return questions;
+}
+
+void add_option_questions(PreflightQuestions& questions, const LaunchOptions& options,
+                          const std::vector<HostRanks>& hosts) {
+  // Makes the plans before agents run, which expect to hear from this process: a large plan takes long.
+  if (questions.check_memory)
+    for (const HostRanks& host : hosts)
+      questions.check_memory(host.ranks(), std::numeric_limits<int64_t>::max(), "");
+  if (options.no_ssh_check) questions.contact_seconds = kLongContact;
+  questions.master_address = master_address(options);
+  if (options.master_port) questions.ports = ports_from(*options.master_port, most_ranks(hosts));
+}
+
+}  // namespace dstrain

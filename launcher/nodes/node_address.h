@@ -1,0 +1,27 @@
+// The addresses of nodes, which are hosts that were started by hand (--no_ssh). Node 0 runs programs on another node through
+// `dstrain relay`, which the node admits by a token that it told node 0 only. Invariant: tokens are in no command line.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace dstrain {
+
+// Where a node runs programs for node 0.
+struct NodeAddress {
+  std::string host;                    // the node's host name
+  std::vector<std::string> addresses;  // numeric
+  int port = 0;
+  std::string token;
+};
+void from_json(const nlohmann::json& json, NodeAddress& node);
+void to_json(nlohmann::json& json, const NodeAddress& node);
+
+// Passes the addresses on to all processes that this one starts from now on, in an environment variable.
+void publish_nodes(const std::vector<NodeAddress>& nodes);
+
+// Returns the address of the node `host`. Throws RunError if this process has not been told one.
+NodeAddress node_address(const std::string& host);
+
+}  // namespace dstrain

@@ -1,0 +1,56 @@
+// Child: a child process of this one, either another program or a fork of this one. It leads a process group of its
+// own, so that a terminal's Ctrl-C does not reach it, writes to pipes, and is killed by the kernel when this process
+// ends for any reason. Invariant: the child process does not outlive its object.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/process/descriptor.h"
+#include "launcher/process/environment.h"
+
+namespace dstrain {
+
+class Child {
+ public:
+  // `one`: standard input is empty, standard output and error share a pipe. `three`: a pipe for each.
+  enum class Pipes { one, three };
+
+  // Starts `command`, whose first word is a path, with this process's environment and `added`, which overrides it.
+  // Throws RunError if there can be no further process.
+  Child(const std::vector<std::string>& command, const Environment& added,
+        Pipes pipes = Pipes::one);
+  // Starts a fork of this process that calls `body`, with `added` in its environment and one pipe, and exits with the
+  // status that `body` returns, or 2 after reporting what it throws. The fork has none of the caller's other threads,
+  // so these must hold no lock that `body` needs. Throws RunError if there can be no further process.
+  Child(const std::function<int()>& body, const Environment& added);
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  // Kills the child process if it still runs.
+  ~Child();
+
+  pid_t pid() const { return pid_; }
+  // The pipe of standard output, and with one pipe of standard error too. Non-blocking.
+  int output() const { return output_.read.get(); }
+  // With three pipes: those of standard input and standard error. Non-blocking.
+  int input() const { return input_.write.get(); }
+  int errors() const { return errors_.read.get(); }
+  // Returns the wait status once the child process has ended. Does not block.
+  std::optional<int> ended();
+  // Sends a signal to the child's process group. Does nothing once the child process has ended.
+  void signal(int number);
+
+ private:
+  bool fork(const std::string& what);
+  void keep_own_ends();
+
+  pid_t pid_ = -1;
+  Pipe output_, input_, errors_;
+  std::optional<int> status_;
+};
+
+}  // namespace dstrain

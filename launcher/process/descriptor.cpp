@@ -1,0 +1,27 @@
+#include "launcher/process/descriptor.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Pipe::Pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    fail_run("cannot make a pipe: {}", std::strerror(errno));
+  read = Descriptor(ends[0]);
+  write = Descriptor(ends[1]);
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,15 @@
+// Paths of programs: this one's, and those on PATH.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dstrain {
+
+// Returns the path of the executable `name` in the first directory of PATH that has it; empty if none has.
+std::string find_on_path(const std::string& name);
+
+// Returns the command that runs this program with `words`.
+std::vector<std::string> own_command(const std::vector<std::string>& words);
+
+}  // namespace dstrain

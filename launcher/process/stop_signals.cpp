@@ -1,0 +1,152 @@
+#include "launcher/process/stop_signals.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+constexpr int64_t kSameSignalNs = 1'000'000'000;
+
+sigset_t stop_signal_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : kStopSignals) sigaddset(&set, number);
+  return set;
+}
+
+// Does what the kernel would have done if the signal were not blocked.
+void apply_default_action(int number) {
+  struct sigaction now {};
+  ::sigaction(number, nullptr, &now);
+  if (now.sa_handler == SIG_IGN) return;
+  std::signal(number, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  ::raise(number);
+}
+
+// Receives the stop signals of this process in a thread of its own.
+class SignalReceiver {
+ public:
+  // Starts the thread if this process has none. A fork does not inherit it.
+  void start() {
+    const std::lock_guard lock(mutex_);
+    if (process_ == ::getpid()) return;
+    process_ = ::getpid();
+    const sigset_t set = stop_signal_set();
+    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    std::thread([this, set] { receive(set); }).detach();
+  }
+
+  void serve(const RankBoard& board, StopSignals::Note note, StopSignals::Second on_second) {
+    const std::lock_guard lock(mutex_);
+    check(board_ == nullptr, "two StopSignals objects at a time");
+    board_ = &board;
+    note_ = note == StopSignals::Note::on_standard_error;
+    on_second_ = on_second;
+    second_ = 0;
+    first_ns_ = 0;
+  }
+
+  void stop_serving() {
+    const std::lock_guard lock(mutex_);
+    board_ = nullptr;
+  }
+
+  int second() {
+    const std::lock_guard lock(mutex_);
+    return second_;
+  }
+
+ private:
+  [[noreturn]] void receive(const sigset_t& set) {
+    while (true) {
+      int number = 0;
+      if (::sigwait(&set, &number) == 0) handle(number);
+    }
+  }
+
+  void handle(int number) {
+    std::unique_lock lock(mutex_);
+    if (board_ == nullptr || (number == SIGHUP && hangups_are_ignored()))
+      return apply_default_action(number);
+    const int64_t now = monotonic_ns();
+    if (first_ns_ != 0) return handle_second(number, now);
+    first_ns_ = now;
+    board_->request_stop(number);
+    if (!note_) return;
+    lock.unlock();  // the terminal may be stopped, and the write below then blocks
+    // On a terminal the text begins a new line, because a progress bar may be there.
+    std::string_view text =
+        "\nstopping after this step, then writing the weights; again to stop at once\n";
+    if (::isatty(STDERR_FILENO) != 1) text.remove_prefix(1);
+    // If the text cannot be written there is nothing to do.
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  }
+
+  void handle_second(int number, int64_t now) {
+    if (number == SIGHUP) return;
+    if (on_second_ == StopSignals::Second::is_remembered)
+      second_ = number;
+    else if (on_second_ == StopSignals::Second::ends_process || now - first_ns_ > kSameSignalNs)
+      ::_exit(128 + number);
+  }
+
+  static bool hangups_are_ignored() {
+    struct sigaction now {};
+    ::sigaction(SIGHUP, nullptr, &now);
+    return now.sa_handler == SIG_IGN;
+  }
+
+  std::mutex mutex_;
+  pid_t process_ = 0;  // that the thread belongs to
+  const RankBoard* board_ = nullptr;
+  bool note_ = false;
+  StopSignals::Second on_second_ = StopSignals::Second::ends_process;
+  int second_ = 0;
+  int64_t first_ns_ = 0;
+};
+
+// Never destroyed: its thread lives as long as the process.
+SignalReceiver& signal_receiver() {
+  static SignalReceiver& receiver = *new SignalReceiver;
+  return receiver;
+}
+
+}  // namespace
+
+void receive_stop_signals() {
+  signal_receiver().start();
+}
+
+void release_stop_signals() {
+  const sigset_t set = stop_signal_set();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+StopSignals::StopSignals(const RankBoard& board, Note note, Second second) {
+  signal_receiver().start();
+  signal_receiver().serve(board, note, second);
+}
+
+StopSignals::~StopSignals() {
+  signal_receiver().stop_serving();
+}
+
+int StopSignals::second() const {
+  return signal_receiver().second();
+}
+
+}  // namespace dstrain

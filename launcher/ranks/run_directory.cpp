@@ -1,0 +1,74 @@
+#include "launcher/ranks/run_directory.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <system_error>
+
+#include "launcher/placement/machine.h"
+#include "launcher/process/process_state.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+namespace fs = std::filesystem;
+
+std::string new_run_name() {
+  std::random_device source;
+  const uint64_t number = uint64_t{source()} << 32 | source();
+  std::error_code none;
+  fs::path base = fs::temp_directory_path(none);
+  if (none) base = "/tmp";
+  return (base / fmt::format("{}{:0{}x}", kRunPrefix, number, kRunDigits)).string();
+}
+
+std::string mpi_directory(const std::string& run) {
+  return run + ".mpi";
+}
+
+fs::path run_directory(const std::string& run) {
+  return fmt::format("{}-{}", run, host_name());
+}
+
+fs::path addresses_file(const std::string& run) {
+  return run_directory(run) / "addresses";
+}
+
+RunDirectory::RunDirectory(const std::string& run) : run_(run) {
+  const fs::path path = run_directory(run);
+  if (::mkdir(path.c_str(), 0700) != 0)
+    fail_run("cannot make the directory {}: {} (TMPDIR names another place)", path.string(),
+             std::strerror(errno));
+}
+
+RunDirectory::~RunDirectory() {
+  std::error_code none;  // a file that cannot be removed is left to the system's own cleaning
+  fs::remove_all(run_directory(run_), none);
+  fs::remove_all(mpi_directory(run_), none);
+}
+
+void RunDirectory::publish(const std::string& board, const std::string& output) const {
+  const fs::path path = addresses_file(run_);
+  std::ofstream file(path);
+  // clear_dead_runs() finds out from these processes whether the run is alive.
+  const pid_t guard = ::getppid();
+  file << board << '\n'
+       << output << '\n'
+       << ::getpid() << ' ' << guard << ' ' << process_state(guard).parent << '\n';
+  if (!file.flush()) fail_run("cannot write {}", path.string());
+}
+
+RunAddresses read_addresses(const std::string& run) {
+  const fs::path path = addresses_file(run);
+  std::ifstream file(path);
+  RunAddresses addresses;
+  if (!std::getline(file, addresses.board) || !std::getline(file, addresses.output))
+    fail_run("cannot read {}: no agent of the launching process watches this host", path.string());
+  return addresses;
+}
+
+}  // namespace dstrain

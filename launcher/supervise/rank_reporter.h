@@ -1,0 +1,34 @@
+// RankReporter: sends reports about this host's ranks over a channel, after every important change and once a second.
+#pragma once
+
+#include <string>
+
+#include "launcher/connection/line_channel.h"
+#include "launcher/supervise/board_view.h"
+
+namespace dstrain {
+
+// Further contents of a report.
+struct ReportAddition {
+  std::string state;       // a change of it is sent at once
+  nlohmann::json members;  // further members of the message
+};
+
+class RankReporter {
+ public:
+  // `view` must outlive this object.
+  explicit RankReporter(BoardView& view) : view_(view) {}
+
+  // Updates the view and sends a message "ranks" if it is time. If the other end does not receive (`listens`), only changes
+  // are sent.
+  void report(LineChannel& channel, bool listens = true, const ReportAddition& addition = {});
+
+ private:
+  std::string summary() const;
+
+  BoardView& view_;
+  std::string sent_;
+  int64_t sent_ns_ = 0;
+};
+
+}  // namespace dstrain

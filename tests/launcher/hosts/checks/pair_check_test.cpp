@@ -1,0 +1,43 @@
+#include "launcher/hosts/checks/pair_check.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+namespace dstrain {
+namespace {
+
+TEST_CASE("a port that is taken is told, and is free again afterwards") {
+  int port = 0;
+  {
+    const PairCheck first;
+    port = first.port();
+    CHECK_THROWS_WITH(PairCheck(port), Catch::StartsWith("cannot listen for other hosts at port " +
+                                                         std::to_string(port) + ": "));
+  }
+  CHECK(PairCheck(port).port() == port);
+}
+
+TEST_CASE("pairs that listen meet, a closed port is told") {
+  PairCheck a, b;
+  const std::vector<std::string> here = {"127.0.0.1"};
+  int closed = 0;
+  { closed = PairCheck().port(); }
+  a.meet({{"b", b.port(), here}, {"c", closed, here}});
+  b.meet({{"a", a.port(), here}});
+  std::optional<std::vector<Unreached>> of_a, of_b;
+  for (int i = 0; i < 2000 && !(of_a && of_b); ++i) {
+    if (auto failed = a.serve()) of_a = failed;
+    if (auto failed = b.serve()) of_b = failed;
+    ::usleep(1000);
+  }
+  REQUIRE(of_a);
+  REQUIRE(of_b);
+  CHECK(of_b->empty());
+  REQUIRE(of_a->size() == 1);
+  CHECK((*of_a)[0].name == "c");
+  CHECK((*of_a)[0].why == "127.0.0.1 port " + std::to_string(closed) + ": Connection refused");
+}
+
+}  // namespace
+}  // namespace dstrain

@@ -1,0 +1,69 @@
+#include "launcher/process/child.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "runtime/core/error.h"
+#include "tests/launcher/support/processes.h"
+
+namespace dstrain {
+namespace {
+
+struct Ending {
+  int status = 0;  // as waitpid tells it
+  std::string text;
+};
+
+// Reads what the child writes until it has ended.
+Ending end_of(Child& child) {
+  Ending ending;
+  REQUIRE(wait_until([&] { return child.ended().has_value(); }));
+  ending.status = *child.ended();
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = ::read(child.output(), buffer.data(), buffer.size())) > 0;)
+    ending.text.append(buffer.data(), static_cast<size_t>(n));
+  return ending;
+}
+
+TEST_CASE("a fork does its work with the variables, and ends with what it returns") {
+  Child child([] { return fmt::print("{} is set\n", std::getenv("DSTRAIN_CHILD")), 7; },
+              {{"DSTRAIN_CHILD", "a b"}});
+  const Ending ending = end_of(child);
+  CHECK(WEXITSTATUS(ending.status) == 7);
+  CHECK(ending.text == "a b is set\n");
+  CHECK(std::getenv("DSTRAIN_CHILD") == nullptr);
+}
+
+TEST_CASE("what a fork throws is its one error") {
+  Child child([]() -> int { fail_user("no such thing"); }, {});
+  const Ending ending = end_of(child);
+  CHECK(WEXITSTATUS(ending.status) == 1);
+  CHECK(ending.text == "dstrain: error: no such thing\n");
+}
+
+TEST_CASE("a fork leads a group of its own and does not outlive its object") {
+  pid_t pid = 0;
+  {
+    Child child([] { return ::pause(); }, {});
+    pid = child.pid();
+    CHECK(::getpgid(pid) == pid);
+    CHECK_FALSE(child.ended());
+  }
+  CHECK(::kill(pid, 0) != 0);
+}
+
+TEST_CASE("a program that cannot be started says so") {
+  Child child({"/no/such/program", "x"}, {});
+  const Ending ending = end_of(child);
+  CHECK(WEXITSTATUS(ending.status) == 127);
+  CHECK(ending.text == "cannot start /no/such/program: No such file or directory\n");
+}
+
+}  // namespace
+}  // namespace dstrain
