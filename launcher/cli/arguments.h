@@ -52,7 +52,8 @@ struct GenerateArguments {
 
 struct DoctorArguments {
   LaunchOptions launch;
-  std::vector<std::string> words;  // the command line of a run whose input is checked too; empty: none
+  std::vector<std::string>
+      words;  // the command line of a run whose input is checked too; empty: none
 };
 
 // The commands of command_names.h, which dstrain gives to itself.

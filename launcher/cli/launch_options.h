@@ -32,7 +32,7 @@ struct LaunchOptions {
   bool no_ssh_check = false;
   bool no_ssh = false;                           // this command is given on every host
   std::optional<int64_t> node_rank{}, nnodes{};  // with no_ssh: the number of this host, and of all
-  bool force_multi = false;  // use the front for several hosts for one host too
+  bool force_multi = false;                      // use the front for several hosts for one host too
   bool save_pid = false;
   std::string rank_log_dir;  // --enable_each_rank_log; empty: none
   bool bind_cores_to_rank = false;

@@ -1,9 +1,9 @@
 // dstrain doctor: the preflight checks alone, on this machine or on the hosts of a hostfile.
 #include "launcher/commands/commands.h"
-#include "launcher/ranks/run_directory.h"
 #include "launcher/hosts/start/agents.h"
 #include "launcher/hosts/start/run_questions.h"
 #include "launcher/process/failure.h"
+#include "launcher/ranks/run_directory.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"

@@ -6,9 +6,9 @@
 #include "launcher/cli/command_names.h"
 #include "launcher/commands/commands.h"
 #include "launcher/nodes/relay.h"
+#include "launcher/process/failure.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/ranks/rank_starter.h"
-#include "launcher/process/failure.h"
 #include "launcher/supervise/watchers/host_watch.h"
 #include "runtime/core/error.h"
 
@@ -42,7 +42,8 @@ struct Runner {
 }  // namespace
 
 int run(const std::vector<std::string>& words) noexcept {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error to report, like a full disk
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a file that grows too large is an error to report, like a full disk
   try {
     return std::visit(Runner{words}, parse_arguments(words));
   } catch (...) {

@@ -19,11 +19,11 @@
 #include "launcher/nodes/serve_node.h"
 #include "launcher/placement/core_binding.h"
 #include "launcher/placement/ranges_text.h"
-#include "launcher/process/program_path.h"
 #include "launcher/process/pid_file.h"
+#include "launcher/process/program_path.h"
+#include "launcher/process/stop_signals.h"
 #include "launcher/ranks/rank_environment.h"
 #include "launcher/ranks/rank_link.h"
-#include "launcher/process/stop_signals.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -125,8 +125,8 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     log::info("--launcher_args has no effect: dstrain starts the ranks of one machine itself");
   if (options.dry_run)
     return print_dry_run(placement.hostfile.empty() ? placement_here(ranks) : placement,
-                alone ? RankCommand{own_command(without_dry_run(rank_words)), {}}
-                      : local_command(input.job(), without_dry_run(rank_words)));
+                         alone ? RankCommand{own_command(without_dry_run(rank_words)), {}}
+                               : local_command(input.job(), without_dry_run(rank_words)));
   const OutputLock lock(input.job().output);
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);

@@ -5,8 +5,8 @@
 
 #include "launcher/fronts/rank_run.h"
 #include "launcher/input/same_input.h"
-#include "launcher/ranks/rank_link.h"
 #include "launcher/process/failure.h"
+#include "launcher/ranks/rank_link.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -35,7 +35,8 @@ int run_rank(const LaunchOptions& options, const std::function<const RunInput&(i
     return 0;
   } catch (...) {
     const Failure failure = current_failure();
-    board.fail(rank, failure.kind, failure.text);  // before abort(), so that the failures of peers come after it
+    board.fail(rank, failure.kind,
+               failure.text);  // before abort(), so that the failures of peers come after it
     if (comm) comm->abort(failure.text);
     return failure.exit_status();
   }

@@ -8,7 +8,7 @@
 #include "launcher/fronts/elastic.h"
 #include "launcher/fronts/start_ranks.h"
 #include "launcher/hosts/start/hosts_run.h"
-#include "launcher/placement/machine.h
+#include "launcher/placement/machine.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -101,7 +101,8 @@ int run_on_hosts(const Placement& placement, const TrainArguments& arguments, co
   log::info("launcher openmpi: {}{}, started by ssh and mpirun", size_of(placement),
             placement.hostfile.empty() ? "" : " of " + placement.hostfile);
   if (options.dry_run)
-    return print_dry_run(placement, HostsRun(placement, arguments, input).command(without_dry_run(words)));
+    return print_dry_run(placement,
+                         HostsRun(placement, arguments, input).command(without_dry_run(words)));
   if (!options.rank_log_dir.empty())
     log::info("each rank writes to a file in {} on its host", options.rank_log_dir);
   Starts starts(placement, arguments, input);

@@ -129,8 +129,9 @@ void start_by_srun(std::vector<std::string> words) {
   argv.push_back(nullptr);
   release_stop_signals();
   ::execvp(argv[0], argv.data());
-  fail_user("cannot start srun: {} (in an allocation of one node, --launcher local works without it)",
-            std::strerror(errno));
+  fail_user(
+      "cannot start srun: {} (in an allocation of one node, --launcher local works without it)",
+      std::strerror(errno));
 }
 
 CoreUse core_use(const SlurmJob& job, int rank_on_host, int ranks_on_host, int usable) {

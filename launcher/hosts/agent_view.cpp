@@ -80,7 +80,7 @@ void AgentView::update(bool) {
   if (ended_) return;
   if (answered_ && silence_.ns() > most_silence_ns_)
     return mark_lost(fmt::format("no word from it for {} s", most_silence_ns_ / 1'000'000'000),
-                host_or_network());
+                     host_or_network());
   if (now - last_sent_ns_ >= kHeartbeat) {
     last_sent_ns_ = now;
     channel_.send({{"do", "alive"}});
@@ -116,10 +116,11 @@ void AgentView::read() {
   if (WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + NSIG)
     return mark_lost(ending_text(W_EXITCODE(0, WEXITSTATUS(status) - 128)), Loss::agent);
   const std::string said = error_line();
-  mark_lost(fmt::format("the connection to it ended{}{}",
-                   WIFEXITED(status) ? fmt::format(" (exit status {})", WEXITSTATUS(status)) : "",
-                   said.empty() ? "" : ": " + said),
-       host_or_network());
+  mark_lost(
+      fmt::format("the connection to it ended{}{}",
+                  WIFEXITED(status) ? fmt::format(" (exit status {})", WEXITSTATUS(status)) : "",
+                  said.empty() ? "" : ": " + said),
+      host_or_network());
 }
 
 void AgentView::handle_message(const json& m) {

@@ -33,7 +33,8 @@ OpenMpi find_open_mpi() {
   std::string said;
   const int64_t end = monotonic_ns() + kTimeout;
   for (bool ended = false; !ended && monotonic_ns() < end; ::poll(nullptr, 0, kTickMs)) {
-    ended = child.ended().has_value();  // checked first, so that the loop still reads its last output
+    ended =
+        child.ended().has_value();  // checked first, so that the loop still reads its last output
     std::array<char, 4096> buffer;
     for (ssize_t n = 0; (n = ::read(child.output(), buffer.data(), buffer.size())) > 0;)
       said.append(buffer.data(), static_cast<size_t>(n));

@@ -1,8 +1,8 @@
 #include "launcher/hosts/ssh.h"
 
-#include "launcher/process/shell_quote.h"
 #include "launcher/cli/command_names.h"
 #include "launcher/process/program_path.h"
+#include "launcher/process/shell_quote.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -11,7 +11,8 @@ namespace dstrain {
 struct SshOptions {
   std::optional<int64_t> port;
   int connect_seconds = 10;
-  bool relay = false;  // use `dstrain relay` instead: the hosts were started by hand (nodes/relay.h)
+  bool relay =
+      false;  // use `dstrain relay` instead: the hosts were started by hand (nodes/relay.h)
 };
 
 // Returns ssh and its options without a host, or the relay in its place. This ssh asks for no password, fails after a

@@ -13,7 +13,7 @@
 namespace dstrain {
 
 struct InputFact {
-  std::string name;    // "program", "initial weights", "checkpoint", or a name of run_facts()
+  std::string name;  // "program", "initial weights", "checkpoint", or a name of run_facts()
   std::string value;
   std::string file{};  // for messages only
 };

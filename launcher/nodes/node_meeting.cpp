@@ -2,11 +2,10 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
-
-#include <algorithm>
 
 #include "launcher/connection/handshake.h"
 #include "launcher/connection/tcp_socket.h"
@@ -62,8 +61,7 @@ NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots)
   placement_.hostfile = "--no_ssh";
   std::vector<NodeAddress> addresses;
   for (const Node& node : nodes_) {
-    placement_.hosts.push_back(
-        {node.address.host, first_numbers(node.slots), placement_.ranks()});
+    placement_.hosts.push_back({node.address.host, first_numbers(node.slots), placement_.ranks()});
     if (node.connection) addresses.push_back(node.address);
   }
   publish_nodes(addresses);

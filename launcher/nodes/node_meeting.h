@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "launcher/cli/launch_options.h"
+#include "launcher/connection/line_channel.h"
 #include "launcher/nodes/node_address.h"
 #include "launcher/placement/resources.h"
-#include "launcher/connection/line_channel.h"
 
 namespace dstrain {
 

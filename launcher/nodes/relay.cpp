@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <csignal>
 
-#include "launcher/nodes/node_address.h"
 #include "launcher/cli/command_names.h"
 #include "launcher/connection/tcp_socket.h"
+#include "launcher/nodes/node_address.h"
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
 
@@ -65,7 +65,8 @@ int relay(const std::vector<std::string>& words) {
   const Descriptor node = connect_to(address);
   const std::string command = fmt::format(
       "{}", fmt::join(words.begin() + static_cast<ptrdiff_t>(at) + 1, words.end(), " "));
-  write_all(node.get(), nlohmann::json{{"token", address.token}, {"command", command}}.dump() + '\n');
+  write_all(node.get(),
+            nlohmann::json{{"token", address.token}, {"command", command}}.dump() + '\n');
   char answer = 0;  // must come before standard input is forwarded
   if (::read(node.get(), &answer, 1) != 1) fail_run("{} did not run the command", address.host);
   std::array<pollfd, 2> inputs{{{node.get(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}}};

@@ -15,10 +15,10 @@
 
 #include "launcher/connection/handshake.h"
 #include "launcher/connection/network.h"
+#include "launcher/connection/tcp_socket.h"
 #include "launcher/nodes/node_address.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/stop_signals.h"
-#include "launcher/connection/tcp_socket.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -65,10 +65,7 @@ class ServedNode {
  public:
   ServedNode(const LaunchOptions& options, int slots)
       : options_(options), master_address_(address_of("--master_addr", options.master_addr)) {
-    address_ = {host_name(),
-             {},
-             listener_.port(),
-             random_token()};
+    address_ = {host_name(), {}, listener_.port(), random_token()};
     for (const InterfaceAddress& own : own_addresses()) address_.addresses.push_back(own.address);
     introduction_ = address_;
     introduction_["node"] = *options.node_rank;
@@ -99,8 +96,7 @@ class ServedNode {
       const bool open = master_->channel.receive();
       while (const auto message = master_->channel.next()) {
         const std::string what = message->value("do", "");
-        if (what == "refuse")
-          fail_user("node 0 refuses this node: {}", message->value("why", ""));
+        if (what == "refuse") fail_user("node 0 refuses this node: {}", message->value("why", ""));
         if (what == "end") return ended(message->value("status", 2));
       }
       if (!open) fail_run("node 0 was lost: the connection to it ended");

@@ -28,7 +28,8 @@ void write_all(int descriptor, std::string_view text) {
 
 Descriptor duplicate_of(int descriptor) {
   Descriptor duplicate(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
-  if (duplicate.get() < 0) fail_run("cannot duplicate the descriptor of an output: {}", std::strerror(errno));
+  if (duplicate.get() < 0)
+    fail_run("cannot duplicate the descriptor of an output: {}", std::strerror(errno));
   return duplicate;
 }
 

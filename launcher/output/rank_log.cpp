@@ -27,8 +27,8 @@ std::string rank_log_prefix(const std::string& directory) {
   const fs::path path = fs::absolute(directory);
   fs::create_directories(path, problem);
   if (problem || !fs::is_directory(path))
-    fail_user("--enable_each_rank_log: {} is not a directory and cannot be made one: {}",
-              directory, problem ? problem.message() : "a file is there");
+    fail_user("--enable_each_rank_log: {} is not a directory and cannot be made one: {}", directory,
+              problem ? problem.message() : "a file is there");
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   ::localtime_r(&now, &local);

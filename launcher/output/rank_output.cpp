@@ -18,7 +18,8 @@
 namespace dstrain {
 namespace {
 
-constexpr int kMostAtOnce = 16;  // buffers that are read from one pipe before the other pipes are read
+constexpr int kMostAtOnce =
+    16;  // buffers that are read from one pipe before the other pipes are read
 constexpr std::array kStreams{StandardStream::output, StandardStream::error};
 
 OutputLines::Options line_options(const RankOutputOptions& options) {

@@ -78,8 +78,8 @@ Child::Child(const std::vector<std::string>& command, const Environment& added, 
   const bool three = pipes == Pipes::three;
   if (fork(command.front())) {
     prepare_child({three ? input_.read.get() : -1, output_.write.get(),
-                three ? errors_.write.get() : output_.write.get()},
-               parent);
+                   three ? errors_.write.get() : output_.write.get()},
+                  parent);
     become(argv.data(), envp.data());
   }
   keep_own_ends();

@@ -91,7 +91,8 @@ void clear_dead_runs(const std::string& run) {
     const std::string other = (base / name.substr(0, run_name_bytes())).string();
     const bool private_directory = at->path() == run_directory(other),
                mpi = at->path() == mpi_directory(other);
-    if (other == run || !is_run_name(name) || !(private_directory || mpi) || !is_ours(at->path())) continue;
+    if (other == run || !is_run_name(name) || !(private_directory || mpi) || !is_ours(at->path()))
+      continue;
     runs.push_back(other);
   }
   for (const std::string& other : runs) {

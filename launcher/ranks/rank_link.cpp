@@ -7,8 +7,8 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "launcher/ranks/run_directory.h"
 #include "launcher/output/rank_output.h"
+#include "launcher/ranks/run_directory.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 

@@ -44,7 +44,8 @@ struct StarterReport {
   bool gone = false;            // its process has ended
   int64_t alive_ns = 0;         // when it was last seen alive
   int64_t suspended_since = 0;  // since when it is stopped; 0: it is not
-  std::string awaits;  // the peer to which it, or a rank that starts, is still connecting; may be empty
+  std::string
+      awaits;  // the peer to which it, or a rank that starts, is still connecting; may be empty
   int64_t awaits_since = 0;
 };
 

@@ -21,7 +21,8 @@ RankWatch::RankWatch(std::vector<std::unique_ptr<HostView>> hosts, const Timeout
 
 void RankWatch::update() {
   const int64_t now = monotonic_ns();
-  if (last_update_ns_ != 0 && now - last_update_ns_ > kLongPause) lenient_until_ns_ = now + kGracePeriod;
+  if (last_update_ns_ != 0 && now - last_update_ns_ > kLongPause)
+    lenient_until_ns_ = now + kGracePeriod;
   last_update_ns_ = now;
   for (const auto& host : hosts_) host->update(false);
 }
@@ -134,7 +135,8 @@ std::string RankWatch::report(const std::string& ending) const {
   const std::optional<int> status = wait_status_of(root_cause_->rank.rank);
   std::string text = describe(*root_cause_, status ? ending_text(*status) : ending);
   for (const auto& host : hosts_)
-    if (root_cause_vanished() && host->name() == root_cause_->host && host->out_of_memory_kills() > 0)
+    if (root_cause_vanished() && host->name() == root_cause_->host &&
+        host->out_of_memory_kills() > 0)
       text += "; the kernel killed a process at that time because memory ran out";
   return text;
 }

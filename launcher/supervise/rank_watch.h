@@ -44,7 +44,9 @@ class RankWatch {
   int stopped() const;
 
   const std::optional<RootCause>& root_cause() const { return root_cause_; }
-  bool root_cause_vanished() const { return root_cause_ && root_cause_->kind == RootCause::Kind::vanished; }
+  bool root_cause_vanished() const {
+    return root_cause_ && root_cause_->kind == RootCause::Kind::vanished;
+  }
   std::vector<std::string> lost_hosts() const;
   // Returns the exit status that follows from the root cause.
   int exit_status() const;

@@ -36,12 +36,14 @@ std::vector<WrittenCheckpoint> checkpoints_in(const std::string& output) {
 }
 
 // Returns the checkpoint from which the run would resume, if it is not one of `before`; else one whose `dir` is empty.
-CheckpointInfo newest_since(const std::vector<WrittenCheckpoint>& before, const std::string& output) {
+CheckpointInfo newest_since(const std::vector<WrittenCheckpoint>& before,
+                            const std::string& output) {
   try {
     CheckpointInfo newest = find_checkpoint(output);
     std::error_code none;
     const auto time = fs::last_write_time(newest.dir, none);
-    if (!none && std::ranges::none_of(before, [&](const WrittenCheckpoint& old) { return old.time == time; }))
+    if (!none && std::ranges::none_of(
+                     before, [&](const WrittenCheckpoint& old) { return old.time == time; }))
       return newest;
   } catch (const UserError&) {  // there is no complete checkpoint
   }

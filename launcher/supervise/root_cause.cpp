@@ -29,7 +29,7 @@ bool finished(const RankReport& r) {
 
 // Returns the ranks and hosts that have a fault of their own.
 std::vector<Candidate> primary_faults(std::span<const HostReport> hosts, const Timeouts& timeouts,
-                                    int64_t now) {
+                                      int64_t now) {
   std::vector<Candidate> found;
   for (const HostReport& host : hosts) {
     if (!host.lost.empty()) found.push_back({&host, nullptr, Kind::host_lost, host.lost_ns});
@@ -64,7 +64,7 @@ int64_t last_progress(std::span<const HostReport> hosts) {
 // Returns whether the start makes no progress, and this rank may be why: it has not joined, or it is on a host where a
 // process waits for a connection.
 bool start_hangs(const HostReport& host, const RankReport& r, int64_t progress,
-                  const Timeouts& timeouts, int64_t now) {
+                 const Timeouts& timeouts, int64_t now) {
   if (progress == 0 || now - progress < timeouts.start) return false;
   const bool unconnected =
       host.starter.awaits_since != 0 && now - host.starter.awaits_since >= timeouts.start;
@@ -73,7 +73,7 @@ bool start_hangs(const HostReport& host, const RankReport& r, int64_t progress,
 
 // Returns the ranks that have failed because of another one, or have not moved for too long.
 std::vector<Candidate> secondary_faults(std::span<const HostReport> hosts, const Timeouts& timeouts,
-                                      int64_t now) {
+                                        int64_t now) {
   std::vector<Candidate> found;
   const int64_t progress = last_progress(hosts);
   for (const HostReport& host : hosts)
@@ -130,7 +130,7 @@ const Candidate& first_fault(const std::vector<Candidate>& own) {
 }
 
 std::vector<RootCause::Waiting> waiting_for(std::span<const HostReport> hosts,
-                                          const std::set<int>& root_causes) {
+                                            const std::set<int>& root_causes) {
   std::map<std::string, std::vector<int>> by_place;
   for (const HostReport& host : hosts)
     for (const RankReport& r : host.ranks)
@@ -183,8 +183,8 @@ bool only_peer_failures(std::span<const HostReport> hosts, const Timeouts& timeo
          std::ranges::all_of(others, [](const Candidate& c) { return c.kind == Kind::failed; });
 }
 
-std::optional<RootCause> find_root_cause(std::span<const HostReport> hosts, const Timeouts& timeouts,
-                                    int64_t now) {
+std::optional<RootCause> find_root_cause(std::span<const HostReport> hosts,
+                                         const Timeouts& timeouts, int64_t now) {
   std::map<int, std::pair<const HostReport*, const RankReport*>> by_rank;
   for (const HostReport& host : hosts)
     for (const RankReport& r : host.ranks) by_rank[r.rank] = {&host, &r};
@@ -260,7 +260,7 @@ std::string describe(const RootCause& root_cause, const std::string& ending) {
     return fmt::format("mpirun's daemon on {} (orted, pid {}) {}{}", root_cause.host,
                        root_cause.starter.pid,
                        root_cause.kind == Kind::starter_ended ? "ended before its ranks were done"
-                                                           : "is stopped (as by SIGSTOP)",
+                                                              : "is stopped (as by SIGSTOP)",
                        waits);
   const RankReport& rank = root_cause.rank;
   const std::string name = name_of(rank, root_cause.host);
@@ -282,7 +282,7 @@ std::string describe(const RootCause& root_cause, const std::string& ending) {
     default:
       if (rank.failure_kind == FailureKind::user)
         return root_cause.host.empty() ? rank.failure
-                                    : fmt::format("{}: {}", root_cause.host, rank.failure);
+                                       : fmt::format("{}: {}", root_cause.host, rank.failure);
       return fmt::format("{} failed {}: {}", name, place, rank.failure);
   }
 }

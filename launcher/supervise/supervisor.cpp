@@ -18,10 +18,10 @@
 
 #include "launcher/output/rank_output.h"
 #include "launcher/placement/ranges_text.h"
+#include "launcher/process/stop_signals.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/supervise/board_view.h"
 #include "launcher/supervise/rank_watch.h"
-#include "launcher/process/stop_signals.h"
 #include "runtime/comm/rendezvous/peer_process.h"
 #include "runtime/core/error.h"
 
@@ -32,8 +32,9 @@ constexpr int kTickMs = 20;
 constexpr int64_t kMs = 1'000'000;
 // Between the first fault and the choice of the root cause, while further faults of the same cause are reported.
 constexpr int64_t kSettle = 150 * kMs;
-constexpr int64_t kSettleSeveralHosts = 1200 * kMs;       // each host reports once a second
-constexpr int64_t kSettlePeerFailures = 3000 * kMs;  // the rank that the peer failures name ends in this time
+constexpr int64_t kSettleSeveralHosts = 1200 * kMs;  // each host reports once a second
+constexpr int64_t kSettlePeerFailures =
+    3000 * kMs;  // the rank that the peer failures name ends in this time
 // After the root cause is chosen. First ranks may end by themselves, and mpirun notices it.
 constexpr int64_t kKillRanks = 1000 * kMs;
 constexpr int64_t kEndCommand = 4000 * kMs;
@@ -252,8 +253,9 @@ class Watch {
     if (starter_log_.empty()) return fmt::format(":{}", indented(said_));
     std::ofstream file(starter_log_, std::ios::binary);
     file << said_;
-    return fmt::format(": {}{}", telling_line(said_),
-                       file.flush() ? fmt::format(" (its whole output is in {})", starter_log_) : "");
+    return fmt::format(
+        ": {}{}", telling_line(said_),
+        file.flush() ? fmt::format(" (its whole output is in {})", starter_log_) : "");
   }
 
   // Returns what the command says about a rank that ended before it had joined; empty if it says nothing like it. Ranks that
@@ -262,7 +264,8 @@ class Watch {
     // "process rank 3 with PID 4711 on node n2 exited on signal 9 (Killed)", as Open MPI says it.
     constexpr std::string_view kBegin = "process rank ";
     const size_t begin = said_.find(kBegin), end = said_.find(')', begin);
-    if (end == std::string::npos || (ranks_.root_cause() && !ranks_.root_cause_vanished())) return "";
+    if (end == std::string::npos || (ranks_.root_cause() && !ranks_.root_cause_vanished()))
+      return "";
     const std::string said = said_.substr(begin, end + 1 - begin);
     const int rank = std::atoi(said.c_str() + kBegin.size());
     if (said.find(" exited on signal ") == std::string::npos || rank >= board_.ranks() ||
@@ -279,7 +282,8 @@ class Watch {
     const bool is_certain =
         !killed_ranks_ ||
         said_.find(fmt::format("rank {} ", ranks_.root_cause()->rank.rank)) != std::string::npos;
-    if (code > 128 && code < 128 + NSIG && is_certain) return ending_text(W_EXITCODE(0, code - 128));
+    if (code > 128 && code < 128 + NSIG && is_certain)
+      return ending_text(W_EXITCODE(0, code - 128));
     if (code > 0 && code <= 128) return ending_text(W_EXITCODE(code, 0));
     return "ended unexpectedly";
   }

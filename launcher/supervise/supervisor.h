@@ -28,13 +28,14 @@ struct SupervisedRun {
   std::vector<std::unique_ptr<HostView>> hosts{};
   std::vector<std::string> host_of_rank{};  // with `hosts`: the host of each rank
   std::vector<std::string> command{};       // starts the ranks (mpirun and its words)
-  std::function<int()> body{};     // starts the ranks if there is no command, in a fork of this process
+  std::function<int()>
+      body{};  // starts the ranks if there is no command, in a fork of this process
   std::string starter = "mpirun";  // the name of command or body in messages
-  std::string starter_log{};       // a file for what it writes itself; empty: errors quote all of it
-  Environment environment{};       // added to this process's environment
-  int output = 1, error = 2;       // the descriptors to which ranks' output is forwarded
-  bool time_stamps = false;        // put before each line of the ranks
-  Timeouts timeouts{};             // after which ranks count as hung
+  std::string starter_log{};  // a file for what it writes itself; empty: errors quote all of it
+  Environment environment{};  // added to this process's environment
+  int output = 1, error = 2;  // the descriptors to which ranks' output is forwarded
+  bool time_stamps = false;   // put before each line of the ranks
+  Timeouts timeouts{};        // after which ranks count as hung
 };
 
 class Supervisor {

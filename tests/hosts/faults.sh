@@ -5,9 +5,7 @@
 # Fails where a culprit was not named, a process or file was left, a status was another, or the end took
 # more than 10 s after the fault was detected. --rows appends each run to a file; the table is of all in it.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 hosts_need_or_skip mpirun prlimit
 # A namespace of mounts: file systems of this script are the hosts' too, and nobody else's.
 [[ -n ${FAULTS_MOUNTS:-} ]] || FAULTS_MOUNTS=1 exec unshare --mount -- bash "$0" "$@"
@@ -41,8 +39,7 @@ export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 sed 's/"lr": 1e-3/"lr": 2e-3/' c.json >other.json
 for node in node1 node2; do cp c.json "$node/own/c.json"; done  # each host has its own
 ln -s "$disk" out
-mkdir tmp
-export TMPDIR=$HOSTS_DIR/tmp  # for the run's own files, so that what is left can be told
+training_tmp
 group=/sys/fs/cgroup/memory/dstrain-faults-$$
 
 # A process of this script's as its own host numbers it.

@@ -3,17 +3,8 @@
 # ranks on one host, nothing is left behind; and hosts that are not ready are told before anything starts.
 #   tests/hosts/hostfile_stages.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun
-dstrain=$(realpath "$1")
-
-hosts_up 2
-cd "$HOSTS_DIR"
-training_files
-hosts_file 2 2 >hosts
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+training_hosts "$1" 2
 
 hosts_on node1 "$dstrain" doctor --hostfile hosts --config c.json >doctor.log 2>&1 || fail doctor doctor.log
 grep -q '^node2: dstrain .* 2 ranks' doctor.log || fail 'doctor does not tell about node2' doctor.log

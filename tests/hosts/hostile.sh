@@ -2,9 +2,7 @@
 # Paths and values that a shell would run, in a run over ssh: they arrive as they are, or are refused.
 #   tests/hosts/hostile.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 hosts_need_or_skip mpirun
 dstrain=$(realpath "$1")
 
@@ -20,8 +18,7 @@ mv text.txt "$name.txt"
 hosts_file 1 1 >hosts
 printf 'FROM_FILE=%s\n' "$name" >.deepspeed_env
 export OMP_NUM_THREADS=1 NCCL_HOSTILE=$name
-mkdir "$HOSTS_DIR/tmp"
-export TMPDIR=$HOSTS_DIR/tmp  # a killed run's files stay there
+training_tmp
 
 run() {
   hosts_on node1 "$dstrain" --hostfile hosts --config "$name.json" --data "$name.txt" \

@@ -3,19 +3,9 @@
 # A killed agent and a pulled cable of the launching host are told as what they are.
 #   tests/hosts/leftovers.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun
-dstrain=$(realpath "$1")
-
-hosts_up 2
-cd "$HOSTS_DIR"
-training_files
-hosts_file 2 2 >hosts
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
-mkdir tmp
-export TMPDIR=$HOSTS_DIR/tmp
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+training_hosts "$1" 2
+training_tmp
 
 starts() { # NAME
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 1000000 >"$1.log" 2>&1 &

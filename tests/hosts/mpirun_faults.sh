@@ -3,18 +3,9 @@
 # pulled are named, and no rank is left.
 #   tests/hosts/mpirun_faults.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun
-dstrain=$(realpath "$1")
-
-hosts_up 2
-cd "$HOSTS_DIR"
-training_files
-hosts_file 2 2 >hosts
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
-export OMP_WAIT_POLICY=passive
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+training_hosts "$1" 2
+training_by_mpirun
 
 trains() { grep -q 'step=3 ' "$1.log"; }
 # dstrain_on HOST [WORD]: the ranks and watchers there.
@@ -28,8 +19,7 @@ no_dstrain_on() { [[ -z $(dstrain_on "$1") ]]; }
 
 # start NAME: in the background, as $mpirun.
 start() {
-  hosts_on node1 mpirun --hostfile hosts -np 4 --bind-to none -x OMP_NUM_THREADS -x OMP_WAIT_POLICY \
-    "$dstrain" --config c.json --output "$1" --steps 100000000 >"$1.log" 2>&1 &
+  hosts_on node1 "${by_mpirun[@]}" --config c.json --output "$1" --steps 100000000 >"$1.log" 2>&1 &
   mpirun=$!
   hosts_wait_until "$1 trains" trains "$1"
 }

@@ -3,9 +3,7 @@
 # so, and a rank that is stopped ends the run on both.
 #   tests/hosts/no_ssh.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 hosts_need_or_skip mpirun
 dstrain=$(realpath "$1")
 
@@ -37,10 +35,10 @@ ranks_on() {
 nothing_on() { [[ -z $(hosts_pids "$1") ]]; }
 
 node 1 two --nnodes 2
-guest=$!
+second=$!
 node 0 two --nnodes 2
 ends 0 $! two.0.log
-ends 0 "$guest" two.1.log
+ends 0 "$second" two.1.log
 same_weights 0 two
 for host in node1 node2; do hosts_wait_until "nothing is left on $host" nothing_on "$host"; done
 
@@ -57,13 +55,13 @@ hosts_wait_until 'nothing is left on node1' nothing_on node1
 node 0 stopped --nnodes 2 --steps 100000000
 master=$!
 node 1 stopped --nnodes 2 --steps 100000000
-guest=$!
+second=$!
 hosts_wait_until 'it trains' grep -q 'step=3 ' stopped.0.log
 mapfile -t victims < <(ranks_on node2)
 kill -STOP "${victims[0]}"
 ends 2 "$master" stopped.0.log
 said 'error: rank [23] \(pid [0-9]+ on node2\) is stopped' stopped.0.log
-ends 2 "$guest" stopped.1.log
+ends 2 "$second" stopped.1.log
 said 'the run ended with status 2; node 0 says why' stopped.1.log
 for host in node1 node2; do hosts_wait_until "nothing is left on $host" nothing_on "$host"; done
 echo 'hosts without ssh: the same weights, the same faults'

@@ -3,18 +3,9 @@
 # under --no_ssh_check the launching process still does. Nothing is trained, and one error says what differs where.
 #   tests/hosts/other_input.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun
-dstrain=$(realpath "$1")
-
-hosts_up 2
-cd "$HOSTS_DIR"
-training_files
-hosts_file 2 2 >hosts
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
-export OMP_WAIT_POLICY=passive
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+training_hosts "$1" 2
+training_by_mpirun
 
 # refused NAME PATTERN COMMAND...
 refused() {
@@ -36,7 +27,6 @@ done
 sed -i 's/"lr": 1e-3/"lr": 2e-3/' node2/own/c.json
 echo more >>node2/own/text.txt
 
-by_mpirun=(mpirun --hostfile hosts -np 4 --bind-to none -x OMP_NUM_THREADS -x OMP_WAIT_POLICY "$dstrain")
 other='^dstrain: error: ranks 2-3 on node2 would compute another run than rank 0 on node1: '
 refused mpirun_configuration "${other}optimizer\.params\.lr: 0\.002 there, 0\.001 here\$" \
   "${by_mpirun[@]}" --config "$HOSTS_OWN/c.json" --output out

@@ -3,16 +3,8 @@
 # bitwise those of one host. One machine under two names is told before anything starts.
 #   tests/hosts/placement.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun
-dstrain=$(realpath "$1")
-
-hosts_up 3
-cd "$HOSTS_DIR"
-training_files
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+training_hosts "$1" 3
 training_reference "$dstrain" 2
 
 # run NAME LAUNCHING_HOST LINE...: a run with a hostfile of these lines.

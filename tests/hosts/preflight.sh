@@ -3,17 +3,8 @@
 # of one version on all, the same input, with --no_ssh_check too. Nothing is left of the questions.
 #   tests/hosts/preflight.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun
-dstrain=$(realpath "$1")
-
-hosts_up 2
-cd "$HOSTS_DIR"
-training_files
-hosts_file 2 2 >hosts
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+training_hosts "$1" 2
 
 # asks NAME STATUS EXPECTED WORD...: dstrain with these words on node1.
 asks() {

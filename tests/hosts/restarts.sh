@@ -4,22 +4,12 @@
 # else is different on every host: logs of ranks, bound cores, and the network and ports that were chosen.
 #   tests/hosts/restarts.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun
-dstrain=$(realpath "$1")
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 (($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
-
-hosts_up 2
-cd "$HOSTS_DIR"
-training_files
-hosts_file 2 2 >hosts
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+training_hosts "$1" 2
 options=(--steps 60 --save_interval 10)
 training_reference "$dstrain" 0 "${options[@]}"
 
-# ranks_on NODE: their processes.
 begun() { [[ -n $(compgen -G "$1/checkpoints/step_*[0-9]") ]]; }
 steps_once() {
   [[ $(grep -c '"loss"' "$1/metrics.jsonl") == 60 ]] &&

@@ -3,19 +3,9 @@
 # ranks are, and one Ctrl-C ends a start that stands.
 #   tests/hosts/starts.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun
-dstrain=$(realpath "$1")
-
-hosts_up 3
-cd "$HOSTS_DIR"
-training_files
-hosts_file 2 2 >hosts
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
-mkdir tmp
-export TMPDIR=$HOSTS_DIR/tmp  # a run's own files, so that what is left can be told
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+training_hosts "$1" 3
+training_tmp
 
 nothing_left() {
   local host process

@@ -3,19 +3,9 @@
 # and ends as it should. One whose machine is gone is, although it was suspended before.
 #   tests/hosts/suspended.sh DSTRAIN
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
-hosts_need_or_skip mpirun python3
-dstrain=$(realpath "$1")
-
-hosts_up 2
-cd "$HOSTS_DIR"
-training_files
-hosts_file 2 2 >hosts
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
-mkdir tmp
-export TMPDIR=$HOSTS_DIR/tmp
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+training_hosts "$1" 2 python3
+training_tmp
 
 starts() { # NAME
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 1000000 \

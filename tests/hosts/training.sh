@@ -1,5 +1,30 @@
-# A small training run for tests on several hosts, sourced beside netns.sh; all works in the present
-# directory.
+# A small training run for tests on several hosts. Sourced by the tests; everything is done in the current directory.
+source "$(dirname "${BASH_SOURCE[0]}")/netns.sh"
+
+# training_hosts DSTRAIN N [PROGRAM...]: makes N hosts, enters their directory, and writes the files of the run and a
+# hostfile of two hosts with two ranks each. Sets $dstrain to the program's path. Skips the test if this machine cannot
+# make hosts, or mpirun or a PROGRAM is missing.
+training_hosts() {
+  hosts_need_or_skip mpirun "${@:3}"
+  dstrain=$(realpath "$1")
+  hosts_up "$2"
+  cd "$HOSTS_DIR"
+  training_files
+  hosts_file 2 2 >hosts
+  export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+}
+
+# training_by_mpirun: sets $by_mpirun to the user's own mpirun command with four ranks of $dstrain on the hosts.
+training_by_mpirun() {
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  by_mpirun=(mpirun --hostfile hosts -np 4 --bind-to none -x OMP_NUM_THREADS -x OMP_WAIT_POLICY "$dstrain")
+}
+
+# training_tmp: gives runs a directory of their own for temporary files, tmp, so that a test can see what they leave.
+training_tmp() {
+  mkdir "$HOSTS_DIR/tmp"
+  export TMPDIR=$HOSTS_DIR/tmp
+}
 
 # c.json and text.txt: a GPT-lite of two layers, some steps of accumulated micro-batches.
 training_files() {

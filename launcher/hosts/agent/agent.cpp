@@ -17,24 +17,26 @@
 #include <optional>
 #include <thread>
 
+#include "launcher/connection/line_channel.h"
+#include "launcher/connection/network.h"
+#include "launcher/connection/silence.h"
 #include "launcher/hosts/agent/launcher_link.h"
 #include "launcher/hosts/agent/output_backlog.h"
-#include "launcher/supervise/rank_reporter.h"
-#include "launcher/ranks/run_directory.h"
 #include "launcher/hosts/agent/starter_watch.h"
-#include "launcher/connection/line_channel.h"
 #include "launcher/hosts/checks/output_probe.h"
 #include "launcher/hosts/checks/pair_check.h"
-#include "launcher/supervise/report_messages.h"
-#include "launcher/connection/network.h"
 #include "launcher/hosts/open_mpi.h"
-#include "launcher/connection/silence.h"
 #include "launcher/output/rank_output.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/child.h"
-#include "launcher/ranks/rank_link.h"
-#include "launcher/supervise/board_view.h"
 #include "launcher/process/failure.h"
+#include "launcher/ranks/dead_runs.h"
+#include "launcher/ranks/rank_link.h"
+#include "launcher/ranks/run_directory.h"
+#include "launcher/ranks/run_processes.h"
+#include "launcher/supervise/board_view.h"
+#include "launcher/supervise/rank_reporter.h"
+#include "launcher/supervise/report_messages.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/file_checksum.h"
 
@@ -44,7 +46,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int kTickMs = 20;
-constexpr size_t kMostUnsent = size_t{1} << 20;  // bytes; further output of ranks waits in the backlog
+constexpr size_t kMostUnsent = size_t{1}
+                               << 20;  // bytes; further output of ranks waits in the backlog
 
 // The ranks of this host: their board, their output pipes, and the reports about them.
 class Ranks {

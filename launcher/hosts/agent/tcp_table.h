@@ -16,7 +16,7 @@ struct TcpSocket {
   bool connecting = false;  // the peer has not answered yet
   bool established = false;
   int64_t unacknowledged = 0;  // bytes that the peer has not acknowledged
-  int64_t retries = 0;         // how often they, or a keepalive probe, were sent again without an answer
+  int64_t retries = 0;  // how often they, or a keepalive probe, were sent again without an answer
   uint64_t inode = 0;
 };
 

@@ -17,8 +17,8 @@ constexpr char kQuestion = '?', kAnswer = '!';
 
 TcpListener listen_at(int port) {
   if (auto listener = TcpListener::at(port)) return std::move(*listener);
-  fail_run("cannot listen for other hosts{}: {}",
-           port == 0 ? "" : fmt::format(" at port {}", port), std::strerror(errno));
+  fail_run("cannot listen for other hosts{}: {}", port == 0 ? "" : fmt::format(" at port {}", port),
+           std::strerror(errno));
 }
 
 }  // namespace

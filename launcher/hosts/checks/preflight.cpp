@@ -31,7 +31,8 @@ double clock_ahead(double time, double asked, double now) {
 
 class PreflightRun {
  public:
-  PreflightRun(Hosts hosts, const PreflightQuestions& questions) : hosts_(hosts), questions_(questions) {}
+  PreflightRun(Hosts hosts, const PreflightQuestions& questions)
+      : hosts_(hosts), questions_(questions) {}
 
   PreflightResult run() {
     first_contact();
@@ -317,10 +318,11 @@ class PreflightRun {
     });
     std::vector<PeerAddress> peers;
     for (size_t i = 0; i < hosts_.size(); ++i) {
-      if (failed_.contains(i) || !answered(i, listening[i], "network", "it cannot listen for others"))
+      if (failed_.contains(i) ||
+          !answered(i, listening[i], "network", "it cannot listen for others"))
         continue;
-      peers.push_back(
-          {hosts_[i]->name(), listening[i].at("port").get<int>(), addresses_in_network(facts_of(i))});
+      peers.push_back({hosts_[i]->name(), listening[i].at("port").get<int>(),
+                       addresses_in_network(facts_of(i))});
     }
     std::optional<PairCheck> own = own_listener(peers);
     const auto answers = ask_all(

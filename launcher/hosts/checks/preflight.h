@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hosts/agent_view.h"
 #include "launcher/connection/network.h"
+#include "launcher/hosts/agent_view.h"
 
 namespace dstrain {
 
@@ -41,11 +41,11 @@ struct PreflightQuestions {
   nlohmann::json files;            // input_files() on this host
   // Throws UserError if `ranks` ranks do not fit into `bytes` of a host's memory. Null: memory is not checked.
   std::function<void(int ranks, int64_t bytes, const std::string& source)> check_memory;
-  std::string master_address;   // numeric, of the first host; empty: any address will do
-  PortRange ports;              // at which the run listens; none: at any
-  std::string output;           // the output directory, absolute; empty: not checked
-  double contact_seconds = 15;  // the timeout of the first answer
-  double seconds = 15;          // the timeout of each further answer
+  std::string master_address;            // numeric, of the first host; empty: any address will do
+  PortRange ports;                       // at which the run listens; none: at any
+  std::string output;                    // the output directory, absolute; empty: not checked
+  double contact_seconds = 15;           // the timeout of the first answer
+  double seconds = 15;                   // the timeout of each further answer
   int64_t silence_ns = kLongestSilence;  // after which agents take this process for lost
 };
 

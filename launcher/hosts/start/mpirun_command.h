@@ -19,8 +19,8 @@ struct MpirunOptions {
   std::vector<std::string> launcher_args;  // further words for mpirun
   std::string directory;                   // the ranks' current directory
   int threads = 1;                         // of a rank
-  std::string network;  // "10.77.0.0/24": in which ranks connect; empty: in any
-  PortRange ports;      // at which the run listens; none: at any
+  std::string network;                     // "10.77.0.0/24": in which ranks connect; empty: in any
+  PortRange ports;                         // at which the run listens; none: at any
 };
 
 // Returns the mpirun command that starts `program` on every slot of `hosts`, with ranks in their order on whichever host

@@ -10,15 +10,15 @@
 #include <optional>
 #include <utility>
 
-#include "launcher/supervise/rank_reporter.h"
-#include "launcher/supervise/report_messages.h"
-#include "launcher/supervise/board_view.h"
-#include "launcher/process/failure.h"
-#include "launcher/supervise/rank_watch.h"
-#include "launcher/supervise/watchers/peer_view.h"
 #include "launcher/connection/handshake.h"
 #include "launcher/connection/silence.h"
 #include "launcher/connection/tcp_socket.h"
+#include "launcher/process/failure.h"
+#include "launcher/supervise/board_view.h"
+#include "launcher/supervise/rank_reporter.h"
+#include "launcher/supervise/rank_watch.h"
+#include "launcher/supervise/report_messages.h"
+#include "launcher/supervise/watchers/peer_view.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -29,11 +29,11 @@ constexpr int kWatchTickMs = 20;
 constexpr int64_t kMillisecond = 1'000'000;
 // Between the first fault and the choice of the root cause, while further faults of the same cause are reported. Less than
 // a second, after which mpirun, which notices the end of a rank too, ends everything and closes the output.
-constexpr int64_t kSettleOneHost = 150 * kMillisecond;
-constexpr int64_t kSettleSeveralHosts = 500 * kMillisecond;
-constexpr int64_t kSettlePeerFailures = 3000 * kMillisecond;
+constexpr int64_t kWatchSettleOneHost = 150 * kMillisecond;
+constexpr int64_t kWatchSettleSeveralHosts = 500 * kMillisecond;
+constexpr int64_t kWatchSettlePeerFailures = 3000 * kMillisecond;
 // After the order to end: until ranks that still run are killed, and until the watcher gives up.
-constexpr int64_t kKillRanks = 1000 * kMillisecond;
+constexpr int64_t kWatchKillRanks = 1000 * kMillisecond;
 constexpr int64_t kGiveUp = 6000 * kMillisecond;
 // For connecting to the leader.
 constexpr int64_t kToConnect = 15'000 * kMillisecond;
@@ -75,7 +75,8 @@ class LeaderWatcher {
       ::poll(nullptr, 0, kWatchTickMs);
       accept_watchers();
       watch_.update();
-      if (board_.stop_request() != 0 && stop_requested_ns_ == 0) stop_requested_ns_ = monotonic_ns();
+      if (board_.stop_request() != 0 && stop_requested_ns_ == 0)
+        stop_requested_ns_ = monotonic_ns();
       if (over_ns_ == 0)
         check_faults();
       else if (enforce_end())
@@ -125,9 +126,9 @@ class LeaderWatcher {
     }
     const int64_t now = monotonic_ns();
     if (fault_ns_ == 0) fault_ns_ = now;
-    const int64_t settling = watch_.only_peer_failures() ? kSettlePeerFailures
-                             : peers_.empty()         ? kSettleOneHost
-                                                      : kSettleSeveralHosts;
+    const int64_t settling = watch_.only_peer_failures() ? kWatchSettlePeerFailures
+                             : peers_.empty()            ? kWatchSettleOneHost
+                                                         : kWatchSettleSeveralHosts;
     if (now - fault_ns_ < settling) return;
     watch_.choose_root_cause();
     if (!watch_.root_cause()) return;
@@ -153,7 +154,7 @@ class LeaderWatcher {
   // Kills the ranks when their time is over. Returns whether none is left, or the watcher gives up.
   bool enforce_end() {
     const int64_t now = monotonic_ns();
-    if (now - over_ns_ >= kKillRanks && !std::exchange(killed_, true)) watch_.kill_all();
+    if (now - over_ns_ >= kWatchKillRanks && !std::exchange(killed_, true)) watch_.kill_all();
     return !watch_.any_alive() || now - over_ns_ >= kGiveUp;
   }
 
@@ -185,7 +186,7 @@ class MemberWatcher {
       if (!leader_ && !connect()) return LeaderWatcher(board_, task_, true).run();
       serve();
       const int64_t now = monotonic_ns();
-      if (over_ns_ != 0 && now - over_ns_ >= kKillRanks) view_->kill_all();
+      if (over_ns_ != 0 && now - over_ns_ >= kWatchKillRanks) view_->kill_all();
       if (over_ns_ != 0 && now - over_ns_ >= kGiveUp) return 2;
       if (any_left(view_->ranks()) || !leader_) continue;
       if (gone_ns_ == 0) gone_ns_ = now;
@@ -267,7 +268,8 @@ int watch_host(const WatchTask& task) {
   }
   ::close(STDOUT_FILENO);  // lets the rank that started this process continue
   ::open("/dev/null", O_WRONLY);
-  return task.host == 0 ? LeaderWatcher(*board, task, false).run() : MemberWatcher(*board, task).run();
+  return task.host == 0 ? LeaderWatcher(*board, task, false).run()
+                        : MemberWatcher(*board, task).run();
 }
 
 }  // namespace dstrain

@@ -35,7 +35,7 @@ TEST_CASE("messages arrive whole and in order, however they are cut") {
   CHECK_FALSE(loop.channel.next());
 }
 
-TEST_CASE("more than a pipe holds is sent as it is taken") {
+TEST_CASE("more than a pipe holds is sent as it is read") {
   Loop loop;
   const std::string big(1 << 20, 'x');
   loop.channel.send({{"text", big}});
@@ -51,7 +51,7 @@ TEST_CASE("more than a pipe holds is sent as it is taken") {
   CHECK(loop.channel.unsent() == 0);
 }
 
-TEST_CASE("what is no object closes the channel, with a reason") {
+TEST_CASE("a message that is not an object closes the channel, with a reason") {
   const std::string text =
       GENERATE(as<std::string>(), "bash: dstrain: not found\n", "[1]\n", "{\n");
   Loop loop;
@@ -62,7 +62,7 @@ TEST_CASE("what is no object closes the channel, with a reason") {
   CHECK(loop.channel.fault().find("expected a JSON object") != std::string::npos);
 }
 
-TEST_CASE("a message to one who has gone harms nobody") {
+TEST_CASE("a message to a process that has ended has no effect") {
   Loop loop;
   loop.pipe.read = Descriptor();
   loop.channel.send({{"do", "alive"}});

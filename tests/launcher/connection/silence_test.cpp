@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kSilentSecond = 1'000'000'000;
 
-TEST_CASE("silence is the time in which somebody was there to listen") {
+TEST_CASE("time in which this process was suspended is no silence") {
   Silence silence(10 * kSilentSecond);
   for (int64_t t = 10 * kSilentSecond; t <= 13 * kSilentSecond; t += kSilentSecond / 10)
     silence.update(t);

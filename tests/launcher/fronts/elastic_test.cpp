@@ -37,16 +37,16 @@ TEST_CASE("hosts that remain keep their order and slots, ranks are numbered anew
 
 TEST_CASE("fewer ranks may go on where they make the same global batch") {
   const Batch batch(R"("train_batch_size": 48, "train_micro_batch_size_per_gpu": 2)");
-  CHECK(problem_with_ranks(batch.request, 48, 6) == "");
-  CHECK(problem_with_ranks(batch.request, 48, 4) == "");
-  CHECK(problem_with_ranks(batch.request, 48, 5) != "");
-  CHECK(problem_with_ranks(batch.request, 48, 0) == "no host remains");
+  CHECK(reason_against_ranks(batch.request, 48, 6) == "");
+  CHECK(reason_against_ranks(batch.request, 48, 4) == "");
+  CHECK(reason_against_ranks(batch.request, 48, 5) != "");
+  CHECK(reason_against_ranks(batch.request, 48, 0) == "no host remains");
   CHECK_NOTHROW(check_elastic(kHosts, batch.request, 48));
 }
 
 TEST_CASE("a batch that follows from the number of ranks is another training") {
   const Batch batch(R"("gradient_accumulation_steps": 2, "train_micro_batch_size_per_gpu": 2)");
-  CHECK(problem_with_ranks(batch.request, 32, 4) ==
+  CHECK(reason_against_ranks(batch.request, 32, 4) ==
         "4 ranks would make a global batch of 16 instead of 32: give train_batch_size and "
         "train_micro_batch_size_per_gpu, and leave gradient_accumulation_steps out");
   CHECK_THROWS_WITH(check_elastic(kHosts, batch.request, 32),
@@ -56,7 +56,7 @@ TEST_CASE("a batch that follows from the number of ranks is another training") {
 TEST_CASE("where one of the hosts can be left out the run may be elastic") {
   // Without node3 there are 4 ranks, else 6.
   const Batch batch(R"("train_batch_size": 16, "train_micro_batch_size_per_gpu": 2)");
-  CHECK(problem_with_ranks(batch.request, 16, 6) != "");
+  CHECK(reason_against_ranks(batch.request, 16, 6) != "");
   CHECK_NOTHROW(check_elastic(kHosts, batch.request, 16));
 }
 

@@ -125,7 +125,7 @@ TEST_CASE("a full disk while writing is one error and status 2") {
   // A limit on file sizes (2 MB) refuses bytes as a full disk does; the weights are 3 MB.
   RunningProgram program =
       folder.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
-                  folder.token() + " --steps 1 --set dstrain.model.n_embd=256'");
+                   folder.token() + " --steps 1 --set dstrain.model.n_embd=256'");
   CHECK(program.wait() == 2);
   const std::string error = only_error(program.text());
   CAPTURE(error);
@@ -185,9 +185,9 @@ TEST_CASE("at stage 3 a model trains that is larger than what a rank may hold") 
   // Kilobytes of private writable memory that each process may have; what peers read is not in it.
   const auto train = [&](int64_t limit, const std::string& stage) {
     return folder.start("/bin/sh -c 'ulimit -d " + std::to_string(limit) +
-                           "; exec " DSTRAIN_PROGRAM " --config c.json " + folder.token() + options +
-                           " --set zero_optimization.stage=" + stage + "'",
-                       {{"OMP_NUM_THREADS", "1"}});
+                            "; exec " DSTRAIN_PROGRAM " --config c.json " + folder.token() +
+                            options + " --set zero_optimization.stage=" + stage + "'",
+                        {{"OMP_NUM_THREADS", "1"}});
   };
   constexpr int64_t kLimit = 180'000;
   RunningProgram whole = train(kLimit, "0");
@@ -296,16 +296,16 @@ TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
   const RunFolder folder;
   RunningProgram estimate =
       folder.start(std::string(DSTRAIN_PROGRAM) +
-                  " estimate --config c.json --num_gpus 2 --set "
-                  "zero_optimization.stage=2 --set zero_optimization.zenflow={} "
-                  "--set zero_optimization.zero_hpz_partition_size=2");
+                   " estimate --config c.json --num_gpus 2 --set "
+                   "zero_optimization.stage=2 --set zero_optimization.zenflow={} "
+                   "--set zero_optimization.zero_hpz_partition_size=2");
   CHECK(estimate.wait() == 0);
   CAPTURE(estimate.text());
   CHECK(estimate.wrote(
       "ZeRO stage 2 without zenflow, zero_hpz_partition_size, not available yet, f32"));
   RunningProgram wrong = folder.start(std::string(DSTRAIN_PROGRAM) +
-                                     " estimate --config c.json --num_gpus 2 --set "
-                                     "zero_optimization.zenflow={} --set pipeline.stages=2");
+                                      " estimate --config c.json --num_gpus 2 --set "
+                                      "zero_optimization.zenflow={} --set pipeline.stages=2");
   CHECK(wrong.wait() == 1);
 }
 

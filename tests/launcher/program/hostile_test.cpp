@@ -45,7 +45,7 @@ TEST_CASE("paths are data, on one rank and on two") {
   fs::rename(folder.root / "text.txt", folder.root / (name + ".txt"));
   RunningProgram run =
       folder.start(program({"--config", name + ".json", "--data", name + ".txt", "--output",
-                           name + " out", "--num_gpus", ranks, "--steps", "1"}));
+                            name + " out", "--num_gpus", ranks, "--steps", "1"}));
   CHECK(run.wait() == 0);
   CAPTURE(run.text());
   CHECK(fs::exists(folder.root / (name + " out") / "model.safetensors"));
@@ -58,7 +58,7 @@ TEST_CASE("values of variables are data, and reach every rank") {
   folder.write(".deepspeed_env", "# ours\nFROM_FILE=$(touch ran) 'x'\nBOTH=file\n");
   std::vector<std::string> words = {
       "--config", "c.json",    folder.token(), "--num_gpus",  std::to_string(ranks),
-      "--steps",  "100000000", "--export",    "BOTH=option", "--export",
+      "--steps",  "100000000", "--export",     "BOTH=option", "--export",
       "OWN"};
   std::vector<std::string> expected = {"FROM_FILE=$(touch ran) 'x'", "BOTH=option",
                                        "OWN=`touch ran`", "NCCL_DEBUG=a b"};
@@ -66,7 +66,8 @@ TEST_CASE("values of variables are data, and reach every rank") {
     expected.push_back("TRAP" + std::to_string(i) + "=" + kTraps[i]);
     words.insert(words.end(), {"--export", expected.back()});
   }
-  RunningProgram run = folder.start(program(words), {{"OWN", "`touch ran`"}, {"NCCL_DEBUG", "a b"}});
+  RunningProgram run =
+      folder.start(program(words), {{"OWN", "`touch ran`"}, {"NCCL_DEBUG", "a b"}});
   REQUIRE(wait_until([&] { return run.wrote("step=3 "); }));
   const auto processes = processes_with(folder.token());
   CHECK(processes.size() == (ranks == 1 ? 1 : 2 + static_cast<size_t>(ranks)));

@@ -93,7 +93,7 @@ TEST_CASE("messages between ranks that mpirun did not start are refused, once") 
 TEST_CASE("the rank starter is no command for people") {
   const RunFolder folder;
   RunningProgram program = folder.start(std::string(DSTRAIN_PROGRAM) +
-                                       " rank_starter 2 --config c.json " + folder.token());
+                                        " rank_starter 2 --config c.json " + folder.token());
   CHECK(program.wait() == 1);
   CHECK(only_error(program.text()) ==
         "rank_starter is a part of dstrain that it starts itself: use dstrain --num_gpus 2");

@@ -42,9 +42,9 @@ TEST_CASE("ranks of a user's mpirun have the directory as a launching process ha
                             {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   const auto by_mpirun = [&](const std::string& options) {
     return folder.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
-                       " --config c.json " +
-                           folder.token() + options,
-                       root);
+                        " --config c.json " +
+                            folder.token() + options,
+                        root);
   };
   const std::string error =
       "the output directory " + folder.path("out") + " is in use by another run";

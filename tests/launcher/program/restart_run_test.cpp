@@ -81,7 +81,7 @@ TEST_CASE("a failure that comes again is reported once the restarts are used up"
   const RunFolder folder;
   RunningProgram program =
       folder.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
-                  folder.token() + " --steps 1 --set dstrain.model.n_embd=256 --max_restarts 1'");
+                   folder.token() + " --steps 1 --set dstrain.model.n_embd=256 --max_restarts 1'");
   CHECK(program.wait() == 2);
   CHECK(program.wrote("warning: restart 1 of 1 in 1 s"));
   CHECK(only_error(program.text()).find("File too large") != std::string::npos);

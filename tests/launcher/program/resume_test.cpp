@@ -70,7 +70,7 @@ TEST_CASE(
   const std::string second = run(folder, "--resume br/checkpoints/step_2 --output br --steps 5");
   CHECK(has(second, "resumes after step 2 of br/checkpoints/step_2\n"));
   CHECK(checkpoints_of(folder, "br") == Names{"step_10.abandoned", "step_2", "step_4.abandoned",
-                                             "step_6.abandoned", "step_8.abandoned"});
+                                              "step_6.abandoned", "step_8.abandoned"});
   const std::string third = run(folder, "--resume br --steps 12");
   CHECK(has(third, "resumes after step 2 of br/checkpoints/step_2\n"));
   const auto losses = losses_of(folder, "br");

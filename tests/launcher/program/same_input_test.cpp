@@ -19,17 +19,17 @@ RunningProgram start_ranks(const RunFolder& folder, const std::string& first,
     return " -np 2 " + path + " --config c.json " + folder.token() + " " + words;
   };
   return folder.start("mpirun --oversubscribe --bind-to none" + ranks(DSTRAIN_PROGRAM, first) +
-                         " :" + ranks(program, second),
-                     {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                      {"OMP_NUM_THREADS", "1"},
-                      {"DSTRAIN_COMM", comm}});
+                          " :" + ranks(program, second),
+                      {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                       {"OMP_NUM_THREADS", "1"},
+                       {"DSTRAIN_COMM", comm}});
 }
 
 // One rank that writes into the folder `output`.
 void write_run(const RunFolder& folder, const std::string& output, const std::string& words) {
-  RunningProgram program = folder.start(std::string(DSTRAIN_PROGRAM) + " --config c.json --output " +
-                                       output + " " + words);
+  RunningProgram program = folder.start(std::string(DSTRAIN_PROGRAM) +
+                                        " --config c.json --output " + output + " " + words);
   REQUIRE(program.wait(60) == 0);
 }
 

@@ -49,7 +49,7 @@ TEST_CASE("each rank writes to a file of its own, the errors come here") {
   SECTION("not the reason of its end") {
     RunningProgram program =
         folder.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
-                    folder.token() + " --steps 1 --set dstrain.model.n_embd=256 " + options + "'");
+                     folder.token() + " --steps 1 --set dstrain.model.n_embd=256 " + options + "'");
     CHECK(program.wait() == 2);
     CHECK(only_error(program.text()).find("File too large") != std::string::npos);
   }
@@ -111,9 +111,9 @@ TEST_CASE("ranks that all get the signal, and get it twice, stop after their ste
   const RunFolder folder;
   RunningProgram program =
       folder.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
-                  " --config c.json --steps 100000000 " +
-                      folder.token(),
-                  {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+                   " --config c.json --steps 100000000 " +
+                       folder.token(),
+                   {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
   REQUIRE(wait_until([&] { return program.wrote("step=3 "); }));
   auto processes = processes_with(folder.token());
   std::sort(processes.begin(), processes.end());
@@ -130,9 +130,9 @@ TEST_CASE("what needs a launching process is refused under a user's mpirun") {
   const RunFolder folder;
   RunningProgram program =
       folder.start("mpirun --oversubscribe --bind-to none -np 2 " DSTRAIN_PROGRAM
-                  " --config c.json --save_pid " +
-                      folder.token(),
-                  {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+                   " --config c.json --save_pid " +
+                       folder.token(),
+                   {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
   CHECK(program.wait() == 1);
   CHECK(only_error(program.text()) ==
         "--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");

@@ -89,7 +89,7 @@ TEST_CASE("nohup keeps a run going when SIGHUP comes") {
   CAPTURE(ranks);
   const RunFolder folder;
   RunningProgram program = folder.start("nohup " DSTRAIN_PROGRAM " --config c.json " +
-                                       folder.token() + " --steps 100000000 --num_gpus " + ranks);
+                                        folder.token() + " --steps 100000000 --num_gpus " + ranks);
   REQUIRE(wait_until([&] { return trains(folder); }));
   ::kill(program.pid(), SIGHUP);
   const int before = lines_of(folder.read("out/metrics.jsonl"));
@@ -102,7 +102,8 @@ TEST_CASE("a run whose terminal is closed writes weights and checkpoint") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
   const RunFolder folder;
-  TerminalProgram program(folder, "--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
+  TerminalProgram program(folder,
+                          "--steps 100000000 --save_interval 100000000 --num_gpus " + ranks);
   REQUIRE(wait_until([&] { return program.read(), trains(folder); }));
   program.close_terminal();
   CHECK(program.wait() == kClosedTerminal);

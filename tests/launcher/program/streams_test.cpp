@@ -22,7 +22,7 @@ TEST_CASE("lines about the run go to standard output, warnings to standard error
   const RunFolder folder;
   RunningProgram program =
       folder.start(DSTRAIN_PROGRAM " --config c.json " + folder.token() + " --num_gpus " + ranks +
-                  " --max_restarts 1 >output 2>error");  // --max_restarts warns: nothing is saved
+                   " --max_restarts 1 >output 2>error");  // --max_restarts warns: nothing is saved
   REQUIRE(program.wait() == 0);
   const std::string output = folder.read("output"), error = folder.read("error");
   CAPTURE(output, error);
@@ -83,7 +83,7 @@ TEST_CASE("a run goes on after whoever read its output has gone") {
   CAPTURE(ranks);
   const RunFolder folder;
   RunningProgram program = folder.start("sh -c '" DSTRAIN_PROGRAM " --config c.json " +
-                                       folder.token() + " --num_gpus " + ranks + " 2>&1 | true'");
+                                        folder.token() + " --num_gpus " + ranks + " 2>&1 | true'");
   CHECK(program.wait() == 0);
   REQUIRE(wait_until([&] { return processes_with(folder.token()).empty(); }));
   CHECK(steps_of(folder) == 6);

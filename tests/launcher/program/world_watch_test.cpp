@@ -14,11 +14,11 @@ namespace fs = std::filesystem;
 
 RunningProgram start_mpirun(const RunFolder& folder, int ranks, const std::string& comm) {
   return folder.start("mpirun --oversubscribe --bind-to none -np " + std::to_string(ranks) + " " +
-                         DSTRAIN_PROGRAM + " --config c.json --steps 100000000 " + folder.token(),
-                     {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                      {"OMP_NUM_THREADS", "1"},
-                      {"DSTRAIN_COMM", comm}});
+                          DSTRAIN_PROGRAM + " --config c.json --steps 100000000 " + folder.token(),
+                      {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                       {"OMP_NUM_THREADS", "1"},
+                       {"DSTRAIN_COMM", comm}});
 }
 
 bool has_variable(const RunFolder& folder, pid_t pid, const std::string& variable) {

@@ -9,7 +9,7 @@ constexpr int64_t kS = 1'000'000'000;
 constexpr int64_t kNow = 1000 * kS;
 constexpr Timeouts kTimeouts{.instruction = 60 * kS, .suspended = 2 * kS};
 
-// A world of `count` ranks that move.
+// A run of `count` ranks that make progress.
 struct World {
   explicit World(int count) : ranks(static_cast<size_t>(count)) {
     for (int r = 0; r < count; ++r) {
@@ -38,7 +38,7 @@ struct World {
     at(r).failure = text;
     at(r).state = RankState::failed;
   }
-  // Ranks 0 ... first-1 on "node1", the others on "node2"; all on a nameless machine where first is 0.
+  // Ranks 0 ... first-1 are on "node1", the others on "node2". If first is 0 all are on one machine without a name.
   std::vector<HostReport> hosts() {
     if (first == 0) return {{"", "", 0, ranks}};
     const std::span<const RankReport> all = ranks;
@@ -58,7 +58,7 @@ struct World {
   StarterReport starter;  // of node2
 };
 
-TEST_CASE("nobody is the root cause of a run that goes well, slow or done") {
+TEST_CASE("a run that goes well, slowly or to its end has no root cause") {
   World world(3);
   CHECK_FALSE(world.trouble());
   world.at(0).moved_ns = kNow - 59 * kS;  // long, within the limit
@@ -69,7 +69,7 @@ TEST_CASE("nobody is the root cause of a run that goes well, slow or done") {
   CHECK(world.report() == "nobody");
 }
 
-TEST_CASE("a rank that vanished comes before those that fail for its sake, whoever spoke first") {
+TEST_CASE("a rank that vanished is the cause of peer failures, even of earlier ones") {
   World world(4);
   world.vanishes(1, kNow - 1 * kS);
   for (const int r : {0, 2, 3}) world.waits(r, 1);
@@ -80,7 +80,7 @@ TEST_CASE("a rank that vanished comes before those that fail for its sake, whoev
         "(ranks 0,2-3 waited for it in all_reduce blocks.3)");
 }
 
-TEST_CASE("of two that have troubles of their own the earlier began it") {
+TEST_CASE("of two primary faults the earlier is the root cause") {
   World world(3);
   world.fails(2, FailureKind::run, kNow - 3 * kS);
   world.vanishes(0, kNow - 2 * kS);
@@ -99,9 +99,9 @@ TEST_CASE(
   };
   CHECK(failed(kS / 5).starts_with("rank 3 (pid 103) was killed by signal 9"));
   CHECK(failed(-kS / 5).starts_with("rank 3 (pid 103) was killed by signal 9"));
-  // mpirun kills who stays behind a rank that failed, a second later.
+  // mpirun kills the other ranks a second after one has failed.
   CHECK(failed(kS).starts_with("rank 2 (pid 102) failed"));
-  // Of several that vanished the first.
+  // Of several ranks that vanished, the first.
   world.vanishes(0, kNow - 2 * kS);
   world.at(0).failure_kind = FailureKind::none;
   world.at(0).state = RankState::running;
@@ -120,13 +120,13 @@ TEST_CASE("a rank that vanished while it waited for another one that did is not 
         "(rank 0 waited for it in all_reduce blocks.3)");
 }
 
-TEST_CASE("a user's mistake is told in its own words") {
+TEST_CASE("an error in the user's input is reported as it is") {
   World world(2);
   world.fails(1, FailureKind::user, kNow, "input.txt: no such file");
   CHECK(world.report() == "input.txt: no such file");
 }
 
-TEST_CASE("who hangs is found at the end of the waits") {
+TEST_CASE("a rank that hangs is found at the end of the chain of waits") {
   World world(4);
   world.at(3).moved_ns = kNow - 70 * kS;
   world.waits(0, 1, kNow - 65 * kS);
@@ -137,7 +137,7 @@ TEST_CASE("who hangs is found at the end of the waits") {
       "rank 3 (pid 103) has not moved for 70 s at step 7, in linear blocks.3 "
       "(ranks 1-2 waited for it in all_reduce blocks.3) (dstrain.timeout_s is the limit)";
   CHECK(world.report() == expected);
-  SECTION("also where a waiting rank has given up") {
+  SECTION("also if a waiting rank has given up") {
     world.fails(0, FailureKind::peer, kNow, "rank 0 waited 60 s for rank 1");
     CHECK(world.report() == expected);
   }
@@ -147,22 +147,24 @@ TEST_CASE("who hangs is found at the end of the waits") {
   }
 }
 
-TEST_CASE("complaints alone are told from troubles of one's own") {
+TEST_CASE("only_peer_failures() tells peer failures from other faults") {
   World world(3);
-  const auto complaints = [&] { return only_peer_failures(world.hosts(), kTimeouts, kNow); };
-  CHECK_FALSE(complaints());
+  const auto peer_failures_only = [&] {
+    return only_peer_failures(world.hosts(), kTimeouts, kNow);
+  };
+  CHECK_FALSE(peer_failures_only());
   world.fails(0, FailureKind::peer, kNow - kS, "rank 2 could not write");
-  CHECK(complaints());
-  SECTION("whom they are about speaks") {
+  CHECK(peer_failures_only());
+  SECTION("the other rank fails") {
     world.fails(2, FailureKind::run, kNow, "no space");
   }
-  SECTION("somebody waits too long") {
+  SECTION("a rank waits too long") {
     world.waits(1, 2, kNow - 61 * kS);
   }
-  CHECK_FALSE(complaints());
+  CHECK_FALSE(peer_failures_only());
 }
 
-TEST_CASE("a rank that never begins is named when its time is over") {
+TEST_CASE("a rank that never starts is named after the timeout") {
   World world(2);
   world.at(1) = RankReport();
   world.at(1).rank = 1;
@@ -283,7 +285,7 @@ TEST_CASE("places: before the first step, while saving") {
   CHECK(world.report() == "rank 0 (pid 100) failed before the first step: no space");
 }
 
-TEST_CASE("hosts are named where there are several, and can be the root_causes themselves") {
+TEST_CASE("hosts are named if there are several, and can be the root cause") {
   World world(4);
   world.first = 2;
   for (const int r : {0, 1}) world.waits(r, 3);
@@ -293,7 +295,7 @@ TEST_CASE("hosts are named where there are several, and can be the root_causes t
           "rank 3 (pid 103 on node2) was killed by signal 9 (Killed) at step 7, in linear "
           "blocks.3 (ranks 0-1 waited for it in all_reduce blocks.3)");
   }
-  SECTION("a host that is silent, before its peers complain") {
+  SECTION("a silent host comes before the peer failures of other ranks") {
     world.lost = "no word from it for 5 s";
     world.lost_ns = kNow;
     world.fails(0, FailureKind::peer, kNow - kS);

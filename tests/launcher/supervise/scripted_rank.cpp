@@ -1,8 +1,8 @@
-// A stand-in for dstrain, for the tests of the supervisor: as launcher it supervises copies of itself, as
-// rank it plays one part.
-//   launcher_scripted_rank TOKEN RANKS PART RANK forks|program
-// TOKEN is ignored: it makes the processes of one test findable. RANK plays the part, others wait. What
-// starts the ranks is a fork of the launcher or a program of its own.
+// A program in place of dstrain for the tests of the supervisor. As the launching process it supervises copies of itself. As
+// a rank it behaves as a script says.
+//   launcher_scripted_rank TOKEN RANKS SCRIPT RANK forks|program
+// TOKEN is ignored; the test finds its processes by it. RANK follows the script, the other ranks wait for it. The rank
+// starter is a fork of the launching process or a program of its own.
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,10 +14,11 @@
 #include <thread>
 #include <vector>
 
+#include "launcher/cli/command_names.h"
+#include "launcher/process/stop_signals.h"
 #include "launcher/ranks/rank_command.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/ranks/rank_starter.h"
-#include "launcher/process/stop_signals.h"
 #include "launcher/supervise/supervisor.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
@@ -26,7 +27,7 @@
 namespace dstrain {
 namespace {
 
-void rest() {
+void sleep_briefly() {
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
@@ -38,61 +39,61 @@ int number(std::string_view text) {
 
 // Waits for a stop request and ends the run on it.
 int wait_for_stop(const RankBoard& board, RankSlot& slot) {
-  while (board.stop_request() == 0) rest();
+  while (board.stop_request() == 0) sleep_briefly();
   log::info("files written");
   board.set_stopped(board.stop_request());
   slot.set_state(RankState::done);
   return 0;
 }
 
-int play(const RankBoard& board, int rank, const std::string& part, int player) {
+int follow(const RankBoard& board, int rank, const std::string& script, int actor) {
   RankSlot& slot = board.slot(rank);
   const std::vector<std::string> names = {"gather blocks.0", "linear blocks.1"};
   slot.add_names(names);
   slot.set_state(RankState::running);
   slot.begin_step(5);
   slot.publish(1);
-  if (part == "deaf") {
+  if (script == "deaf") {
     log::info("deaf {}", rank);
-    while (true) rest();
+    while (true) sleep_briefly();
   }
-  if (part == "done") {
+  if (script == "done") {
     log::info("hello from {}", rank);
     slot.set_state(RankState::done);
     return 0;
   }
-  if (part == "speaks") {
+  if (script == "speaks") {
     log::warn("the same of all");
     fmt::print(stderr, "raw of {}\nunfinished", rank);
     slot.set_state(RankState::done);
     return 0;
   }
-  if (rank != player) {
+  if (rank != actor) {
     slot.awaited.store(0);
-    slot.waits_for.store(player);
+    slot.waits_for.store(actor);
     return wait_for_stop(board, slot);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  if (part == "killed") ::raise(SIGKILL);
-  if (part == "stops") ::raise(SIGSTOP);
-  while (part == "hangs") rest();
-  if (part == "crash") std::abort();
-  if (part == "exit3") std::_Exit(3);
-  if (part == "exit0") std::_Exit(0);
-  if (part == "fails") board.fail(rank, FailureKind::run, "the disk is full");
-  if (part == "refuses") board.fail(rank, FailureKind::user, "no such file: input.txt");
-  return part == "refuses" ? 1 : 2;
+  if (script == "killed") ::raise(SIGKILL);
+  if (script == "stops") ::raise(SIGSTOP);
+  while (script == "hangs") sleep_briefly();
+  if (script == "crash") std::abort();
+  if (script == "exit3") std::_Exit(3);
+  if (script == "exit0") std::_Exit(0);
+  if (script == "fails") board.fail(rank, FailureKind::run, "the disk is full");
+  if (script == "refuses") board.fail(rank, FailureKind::user, "no such file: input.txt");
+  return script == "refuses" ? 1 : 2;
 }
 
-int be_rank(const std::vector<std::string>& words) {
-  const std::string& part = words[3];
-  const int rank = world_rank_from_environment(), player = number(words[4]);
-  if (part == "never_joins") {
+int run_rank(const std::vector<std::string>& words) {
+  const std::string& script = words[3];
+  const int rank = world_rank_from_environment(), actor = number(words[4]);
+  if (script == "never_joins") {
     fmt::print(stderr, "cannot load a library\n");
     return 7;
   }
-  if (part == "stops_early" && rank == player) ::raise(SIGSTOP);
-  return play(join_launcher(rank), rank, part, player);
+  if (script == "stops_early" && rank == actor) ::raise(SIGSTOP);
+  return follow(join_launcher(rank), rank, script, actor);
 }
 
 int launch(const std::vector<std::string>& words) {
@@ -102,7 +103,7 @@ int launch(const std::vector<std::string>& words) {
   if (words[5] == "forks") {
     run.body = [&] {
       return start_ranks_here(
-          ranks, [&] { return be_rank(words); }, &board);
+          ranks, [&] { return run_rank(words); }, &board);
     };
   } else {
     RankCommand command = starter_command(ranks, words);
@@ -110,9 +111,9 @@ int launch(const std::vector<std::string>& words) {
     run.environment = command.environment;
   }
   receive_stop_signals();
-  // It stands for OpenMP's threads, which must not be the ones that a signal interrupts.
+  // In place of OpenMP's threads, which no signal may interrupt.
   std::thread([] {
-    while (true) rest();
+    while (true) sleep_briefly();
   }).detach();
   if (words[3] == "hangs") run.timeouts.instruction = 1'000'000'000;
   const RunReport report = Supervisor(std::move(run)).run();
@@ -125,7 +126,7 @@ int run(const std::vector<std::string>& words) {
     if (words[1] != kRankStarterCommand) return launch(words);
     std::vector<std::string> own = words;
     own.erase(own.begin() + 1, own.begin() + 3);
-    return start_ranks_here(number(words[2]), [&] { return be_rank(own); });
+    return start_ranks_here(number(words[2]), [&] { return run_rank(own); });
   } catch (const UserError& e) {
     fmt::print(stderr, "user error: {}\n", e.what());
     return 1;

@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the process is that starts the ranks.
+// Which process starts the ranks.
 const std::string kForks = "forks", kProgram = "program";
 
-// One supervised run of the stand-in, in a temporary directory of its own.
+// A supervised run of the scripted ranks, in a temporary directory of its own.
 struct Run {
   Run(const std::string& starter, int ranks, const std::string& part, int player = 0) {
     static int runs = 0;
@@ -25,8 +25,8 @@ struct Run {
     temporary = fs::temp_directory_path() / token;
     fs::create_directory(temporary);
     const Environment added = {{"TMPDIR", temporary.string()}};
-    program.emplace(std::vector<std::string>{DSTRAIN_SCRIPTED_RANK, token, std::to_string(ranks), part,
-                                             std::to_string(player), starter},
+    program.emplace(std::vector<std::string>{DSTRAIN_SCRIPTED_RANK, token, std::to_string(ranks),
+                                             part, std::to_string(player), starter},
                     added);
   }
   ~Run() {
@@ -57,7 +57,7 @@ std::vector<std::string> errors(const std::string& text) {
   return lines;
 }
 
-TEST_CASE("a good run ends with 0, with all that ranks wrote and nothing of who started them") {
+TEST_CASE("a run that succeeds ends with 0, and its output is what the ranks wrote") {
   const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 2, "done");
   CHECK(run.program->wait() == 0);
@@ -90,7 +90,7 @@ struct Mishap {
 const std::string kPlace =
     R"( at step 5, in linear blocks\.1 \(ranks 0,2 waited for it in gather blocks\.0\))";
 
-TEST_CASE("the first root cause is named once, with its place, and nothing is left") {
+TEST_CASE("the root cause is named once, with its place, and nothing is left") {
   const auto mishap = GENERATE(values<Mishap>({
       {"killed", 2, " was killed by signal 9 \\(Killed\\)" + kPlace},
       {"crash", 2, " was killed by signal 6 \\(Aborted\\)" + kPlace},

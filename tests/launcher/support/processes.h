@@ -1,4 +1,4 @@
-// Running a program from a test, and finding what it left behind.
+// Runs a program from a test, and finds processes that it left behind.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,13 @@
 
 namespace dstrain {
 
-// Longer than anything here takes on a loaded machine, in seconds.
+// Seconds that no operation of these tests takes, even on a loaded machine.
 inline constexpr double kForever = 240;
 
-// Waits until `done` says so; false after `seconds`.
+// Waits until `done` returns true. Returns false if it does not within `seconds`.
 bool wait_until(const std::function<bool()>& done, double seconds = kForever);
 
-// A program under test with all it has written so far.
+// A program under test, and what it has written.
 class RunningProgram {
  public:
   RunningProgram(const std::vector<std::string>& command, const Environment& added);
@@ -24,8 +24,8 @@ class RunningProgram {
   const std::string& text();
   bool wrote(const std::string& part);
   pid_t pid() const { return child_.pid(); }
-  // Waits for its end: the exit status, or 128 + n where signal n ended it; -1 after `seconds`, which are only for
-  // a program that never ends.
+  // Waits for its end. Returns the exit status, or 128 + n if signal n ended it; -1 after `seconds`, which only a program
+  // that never ends reaches.
   int wait(double seconds = kForever);
 
  private:
@@ -41,7 +41,7 @@ std::vector<pid_t> children_of(pid_t pid);
 pid_t starter_of(pid_t launcher);
 std::vector<pid_t> ranks_of(pid_t launcher);
 
-// Processes that have `token` as a word of their command line, zombies not counted.
+// Returns the processes with `token` as a word of their command line, without zombies.
 std::vector<pid_t> processes_with(const std::string& token);
 
 }  // namespace dstrain

@@ -5,7 +5,7 @@
 namespace dstrain {
 namespace {
 
-TEST_CASE("a machine that acknowledges answers, whatever its programs do") {
+TEST_CASE("a machine that acknowledges data answers, even if its programs do not") {
   const auto connection = parse_ssh_connection("10.77.0.1 50000 10.77.0.2 22");
   REQUIRE(connection);
   TcpSocket socket;

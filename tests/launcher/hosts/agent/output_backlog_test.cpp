@@ -5,7 +5,7 @@
 namespace dstrain {
 namespace {
 
-TEST_CASE("output that nobody takes loses progress lines, and says so") {
+TEST_CASE("output that cannot be sent loses progress lines, and reports it") {
   OutputBacklog backlog(100);
   backlog.passed("the first half, ");
   backlog.add("step=is no progress here\n");

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST_CASE("a probe is to be seen while it is there, and leaves nothing") {
+TEST_CASE("a probe is seen while it exists, and leaves nothing") {
   const fs::path base = fs::path(DSTRAIN_BINARY_DIR) / "output_probe";
   fs::remove_all(base);
   fs::create_directories(base);
@@ -29,7 +29,7 @@ TEST_CASE("a probe is to be seen while it is there, and leaves nothing") {
     }
     CHECK(fs::exists(fs::path(output) / "metrics.jsonl"));
   }
-  SECTION("a file in the place of the directory is told") {
+  SECTION("a file instead of the directory is reported") {
     std::ofstream(base / "runs") << "x";
     CHECK_THROWS_WITH(OutputProbe(output, "/tmp/dstrain-0123"),
                       Catch::Contains("output directory " + output));

@@ -7,7 +7,7 @@
 namespace dstrain {
 namespace {
 
-TEST_CASE("a port that is taken is told, and is free again afterwards") {
+TEST_CASE("a port in use is reported, and is free again afterwards") {
   int port = 0;
   {
     const PairCheck first;
@@ -18,7 +18,7 @@ TEST_CASE("a port that is taken is told, and is free again afterwards") {
   CHECK(PairCheck(port).port() == port);
 }
 
-TEST_CASE("pairs that listen meet, a closed port is told") {
+TEST_CASE("hosts that listen are reached, a closed port is reported") {
   PairCheck a, b;
   const std::vector<std::string> here = {"127.0.0.1"};
   int closed = 0;

@@ -53,7 +53,7 @@ TEST_CASE("a question goes to all hosts at once") {
   fs::remove_all(folder);
 }
 
-TEST_CASE("what ssh says is told") {
+TEST_CASE("the error of ssh is reported") {
   const auto hosts = agents(1, "echo 'ssh: Could not resolve hostname' >&2; exit 255");
   const PreflightResult result = preflight(hosts, {});
   REQUIRE(result.findings.size() == 1);
@@ -61,7 +61,7 @@ TEST_CASE("what ssh says is told") {
                                      "resolve hostname; 'ssh node1' must work") == 0);
 }
 
-TEST_CASE("an agent that speaks nonsense is no agent") {
+TEST_CASE("an agent that sends malformed messages is refused") {
   const auto hosts = agents(1, "echo 'Welcome to node1'; exec sleep 60");
   PreflightQuestions questions;
   questions.contact_seconds = 1;

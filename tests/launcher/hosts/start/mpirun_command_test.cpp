@@ -1,13 +1,20 @@
 #include "launcher/hosts/start/mpirun_command.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "launcher/process/shell_quote.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
+
+namespace fs = std::filesystem;
 
 bool has_pair(const std::vector<std::string>& words, const std::string& a, const std::string& b) {
   for (size_t i = 0; i + 1 < words.size(); ++i)
@@ -41,10 +48,19 @@ TEST_CASE("mpirun gets hosts, slots, settings and the environment as words of th
   CHECK(std::find(added.begin(), added.end(), is("OMP_NUM_THREADS", "7")) != added.end());
   CHECK(std::find(added.begin(), added.end(), is("OMP_NUM_THREADS", "1")) == added.end());
   CHECK(command_text(command).find("NAME='a value; $(x)' ") != std::string::npos);
+}
 
-  start.ssh.words = {"-oProxyCommand=ssh gate"};
-  CHECK_THROWS_WITH(mpirun_on_hosts(hosts, start, {"x"}),
-                    Catch::Contains("with a blank or quote in it: '-oProxyCommand=ssh gate'"));
+TEST_CASE("an ssh in a directory with a blank is refused, because mpirun cannot pass it on") {
+  const fs::path directory = fs::path(DSTRAIN_BINARY_DIR) / "two words";
+  fs::create_directories(directory);
+  std::ofstream(directory / "ssh").close();
+  fs::permissions(directory / "ssh", fs::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (directory.string() + ":" + path).c_str(), 1);
+  CHECK_THROWS_WITH(
+      mpirun_on_hosts({{"node1", {0}, 0}}, MpirunOptions(), {"x"}),
+      Catch::Contains("with a blank or quote in it: '" + (directory / "ssh").string() + "'"));
+  ::setenv("PATH", path.c_str(), 1);
 }
 
 TEST_CASE("a network and ports that are chosen are those of mpirun and of the ranks") {
