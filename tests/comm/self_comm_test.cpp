@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/ordered.h"
+#include "runtime/comm/operation.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

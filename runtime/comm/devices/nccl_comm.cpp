@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/comm/ordered.h"
+#include "runtime/comm/operation.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/comm/ordered.h"
+#include "runtime/comm/operation.h"
 #include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
 

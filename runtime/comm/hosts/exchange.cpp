@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/comm/mpi/messages.h"
 #include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
 
@@ -16,10 +17,6 @@ constexpr int64_t kMostBufferBytes = int64_t{256} << 20;
 
 // Tags: which window, and what of it: the running sum, the result, or raw elements by index in the host.
 constexpr int kFirstTag = 16, kRunning = 0, kResult = 1, kRaw = 2;
-
-bool sliced(Collective kind) {
-  return kind == Collective::reduce_scatter || kind == Collective::all_gather;
-}
 
 // A window is held from its first hop to its last one.
 int slots_for(const HostMap& hosts) {
@@ -71,51 +68,49 @@ Exchange::Exchange(const MpiSession& mpi, const HostMap& hosts)
 int64_t Exchange::window_elements(const OpKey& key) const {
   const int64_t element = size_of(key.dtype);
   // A few windows for each lane at least, so that every link is busy soon.
-  const int64_t few = sliced(key.kind) ? 4 : 4 * hosts_->lanes();
+  const int64_t few = is_sliced(key.kind) ? 4 : 4 * hosts_->lanes();
   const int64_t bytes = std::clamp(key.elements * element / few, kLeastWindowBytes, window_bytes_);
   return bytes / kCacheLine * kCacheLine / element;
 }
 
-void Exchange::begin(const OpKey& key) {
+void Exchange::begin(const Operation& op) {
+  const OpKey& key = op.key;
+  slice_ = key.kind == Collective::all_gather ? op.in : op.out;
   first_number_ += operation_windows_;
   key_ = key;
   window_ = window_elements(key);
-  const int slices = sliced(key.kind) ? hosts_->ranks() : 1;
+  const int slices = is_sliced(key.kind) ? hosts_->ranks() : 1;
   operation_windows_ = (key.elements + window_ - 1) / window_ * slices;
   slices_.clear();
   for (int s = 0; s < slices; ++s)
-    if (!sliced(key.kind) || hosts_->lane_rank(host_, hosts_->index_of(s)) == rank_)
+    if (!is_sliced(key.kind) || hosts_->lane_rank(host_, hosts_->index_of(s)) == rank_)
       slices_.push_back(s);
 }
 
-void Exchange::run(const LocalTensors& tensors) {
-  tensors_ = &tensors;
-  next_begin_ = tensors.begin;
+void Exchange::run(const LocalTensors& wholes) {
+  wholes_ = &wholes;
+  next_begin_ = wholes.begin;
   next_slice_ = 0;
 }
 
 bool Exchange::done() const {
-  return active_ == 0 && next_begin_ >= tensors_->end;
-}
-
-bool Exchange::sums() const {
-  return key_.kind == Collective::all_reduce || key_.kind == Collective::reduce_scatter;
+  return active_ == 0 && next_begin_ >= wholes_->end;
 }
 
 // Starts the next window of this rank's lanes, where there is one and a slot is free.
 bool Exchange::start_next() {
-  for (; next_begin_ < tensors_->end; next_begin_ += window_, next_slice_ = 0) {
+  for (; next_begin_ < wholes_->end; next_begin_ += window_, next_slice_ = 0) {
     for (; next_slice_ < slices_.size(); ++next_slice_) {
       const int slice = slices_[next_slice_];
       const int64_t window = next_begin_ / window_;
-      const int lane =
-          sliced(key_.kind) ? hosts_->index_of(slice) : static_cast<int>(window % hosts_->lanes());
+      const int lane = is_sliced(key_.kind) ? hosts_->index_of(slice)
+                                            : static_cast<int>(window % hosts_->lanes());
       if (hosts_->lane_rank(host_, lane) != rank_) continue;
       const auto free = std::find_if(slots_.begin(), slots_.end(),
                                      [](const Slot& slot) { return slot.phase == Phase::idle; });
       if (free == slots_.end()) return false;
       const int64_t number =
-          first_number_ + window * (sliced(key_.kind) ? hosts_->ranks() : 1) + slice;
+          first_number_ + window * (is_sliced(key_.kind) ? hosts_->ranks() : 1) + slice;
       if (number - oldest_number(number) >= tags_.windows()) return false;
       ++next_slice_;
       Slot& slot = *free;
@@ -124,7 +119,7 @@ bool Exchange::start_next() {
       slot.slice = slice;
       slot.lane = lane;
       slot.begin = next_begin_;
-      slot.n = std::min(window_, tensors_->end - next_begin_);
+      slot.n = std::min(window_, wholes_->end - next_begin_);
       slot.leg = leg_of(window, slice);
       slot.used = 0;
       ++active_;
@@ -153,6 +148,10 @@ Leg Exchange::leg_of(int64_t window, int slice) const {
     return routes_[2 + wider].of_sum(host_, window, hosts_->host_of(slice));
   // The windows of one lane take turns among the finishers.
   return routes_[wider].of_sum(host_, window / hosts_->lanes(), Routes::kEverybody);
+}
+
+bool Exchange::ready() {
+  return advance() || done();
 }
 
 bool Exchange::advance() {
@@ -191,7 +190,7 @@ void Exchange::move_on(Slot& slot) {
 
 void Exchange::take_inputs(Slot& slot) {
   const Leg& leg = slot.leg;
-  const int64_t bytes = slot.n * tensors_->element;
+  const int64_t bytes = slot.n * wholes_->element;
   if (leg.running_from >= 0)
     receive(slot, leg.running_from, kRunning, slot.running,
             slot.n * size_of(running_dtype(key_.dtype)));
@@ -199,24 +198,24 @@ void Exchange::take_inputs(Slot& slot) {
     for (size_t i = 0; leg.takes_raw_from(h, host_) && i < hosts_->ranks_of(h).size(); ++i)
       receive(slot, h, kRaw + static_cast<int>(i), raw_buffer(slot, hosts_->ranks_of(h)[i]), bytes);
   for (int i = 0; leg.raw_to >= 0 && i < hosts_->ranks_on(host_); ++i)
-    send(slot, leg.raw_to, kRaw + i, tensors_->in_whole(i, slot.slice, slot.begin), bytes);
+    send(slot, leg.raw_to, kRaw + i, wholes_->address(i, slot.slice, slot.begin), bytes);
 }
 
 // All inputs are here, and raw elements of this machine have gone, so that results may replace them.
 void Exchange::pass_through(Slot& slot) {
   const Leg& leg = slot.leg;
-  if (sums()) {
+  if (is_sum(key_.kind)) {
     if (leg.finishes || leg.running_to >= 0) add_up(slot);
   } else if (leg.finishes) {
     slot.result = key_.kind == Collective::all_gather
-                      ? tensors_->slice + slot.begin * tensors_->element
-                      : tensors_->in_whole(hosts_->index_of(key_.root), 0, slot.begin);
+                      ? slice_ + slot.begin * wholes_->element
+                      : wholes_->address(hosts_->index_of(key_.root), 0, slot.begin);
   }
   if (leg.running_to >= 0)
     send(slot, leg.running_to, kRunning, slot.running, slot.n * size_of(running_dtype(key_.dtype)));
   if (leg.result_from >= 0) {
     std::byte* result = destination(slot, index_);
-    receive(slot, leg.result_from, kResult, result, slot.n * tensors_->element);
+    receive(slot, leg.result_from, kResult, result, slot.n * wholes_->element);
     slot.result = result;
   }
 }
@@ -224,10 +223,10 @@ void Exchange::pass_through(Slot& slot) {
 // The result is here, where it is needed or passes.
 void Exchange::pass_onward(Slot& slot) {
   const Leg& leg = slot.leg;
-  const int64_t bytes = slot.n * tensors_->element;
+  const int64_t bytes = slot.n * wholes_->element;
   if (leg.result_to >= 0) send(slot, leg.result_to, kResult, slot.result, bytes);
   // A finished sum has been written to all its places, a scattered one has no other.
-  if ((sums() && leg.finishes) || key_.kind == Collective::reduce_scatter) return;
+  if ((is_sum(key_.kind) && leg.finishes) || key_.kind == Collective::reduce_scatter) return;
   for (int i = 0; i < hosts_->ranks_on(host_); ++i) {
     std::byte* place = destination(slot, i);
     if (place != slot.result) std::memcpy(place, slot.result, static_cast<size_t>(bytes));
@@ -236,9 +235,8 @@ void Exchange::pass_onward(Slot& slot) {
 
 // Where a rank of this machine needs the result.
 std::byte* Exchange::destination(const Slot& slot, int local) const {
-  if (key_.kind == Collective::reduce_scatter)
-    return tensors_->slice + slot.begin * tensors_->element;
-  return tensors_->in_whole(local, slot.slice, slot.begin);
+  if (key_.kind == Collective::reduce_scatter) return slice_ + slot.begin * wholes_->element;
+  return wholes_->address(local, slot.slice, slot.begin);
 }
 
 void Exchange::add_up(Slot& slot) {
@@ -247,7 +245,7 @@ void Exchange::add_up(Slot& slot) {
   for (int r = 0; r < hosts_->ranks(); ++r) {
     const int h = hosts_->host_of(r);
     if (h == host_)
-      sources_.push_back(tensors_->in_whole(hosts_->index_of(r), slot.slice, slot.begin));
+      sources_.push_back(wholes_->address(hosts_->index_of(r), slot.slice, slot.begin));
     else if (leg.takes_raw_from(h, host_))
       sources_.push_back(raw_buffer(slot, r));
   }
@@ -295,7 +293,11 @@ void Exchange::receive(Slot& slot, int host, int what, std::byte* data, int64_t 
             "MPI_Irecv");
 }
 
-int Exchange::waited_rank() const {
+void Exchange::sleep(int earlier) {
+  sleep_for_messages(earlier);
+}
+
+int Exchange::waited_rank() {
   int64_t oldest = -1;
   int rank = -1;
   for (size_t i = 0; i < requests_.size(); ++i) {

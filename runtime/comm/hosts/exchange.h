@@ -10,35 +10,15 @@
 #include "runtime/comm/hosts/routes.h"
 #include "runtime/comm/hosts/window_tags.h"
 #include "runtime/comm/mpi/mpi_session.h"
-#include "runtime/comm/ordered.h"
+#include "runtime/comm/operation.h"
 #include "runtime/comm/rendezvous/host_map.h"
+#include "runtime/comm/shared/local_tensors.h"
+#include "runtime/comm/stages.h"
 #include "runtime/core/memory.h"
 
 namespace dstrain {
 
-// Where the tensors of one operation lie, for every rank of this machine: the whole, or where it is
-// staged one chunk of it (of each of its slices).
-struct LocalTensors {
-  struct Whole {
-    std::byte* base = nullptr;
-    bool staged = false;
-  };
-  std::vector<Whole> wholes;   // by index in the host
-  std::byte* slice = nullptr;  // of this rank: what a scatter writes, a gather reads
-  int64_t element = 1;         // bytes
-  int64_t elements = 0;        // of the whole, or of each slice
-  int64_t chunk = 0;           // elements of a full chunk; `elements` where nothing is staged
-  int64_t begin = 0;           // this chunk: elements [begin, end)
-  int64_t end = 0;
-
-  // Element `at` of slice `s` (0 where there are none) of the `local`-th rank's whole.
-  std::byte* in_whole(int local, int64_t s, int64_t at) const {
-    const Whole& whole = wholes[static_cast<size_t>(local)];
-    return whole.base + (whole.staged ? s * chunk + at - begin : s * elements + at) * element;
-  }
-};
-
-class Exchange {
+class Exchange final : public Awaited {
  public:
   // The same on every rank. `hosts` and `mpi` outlive this object.
   Exchange(const MpiSession& mpi, const HostMap& hosts);
@@ -48,18 +28,20 @@ class Exchange {
   // Elements of a window of such an operation, of the whole or of each slice.
   int64_t window_elements(const OpKey& key) const;
 
-  // Begins an operation; every rank of every host, in the same order.
-  void begin(const OpKey& key);
-  // Begins the windows of [tensors.begin, tensors.end), which follow those of the last call. `tensors`
-  // must stay until they are done.
-  void run(const LocalTensors& tensors);
-  // Makes progress without blocking; returns whether there was any.
-  bool advance();
+  // Begins an operation. Every rank of every host calls it, in the same order.
+  void begin(const Operation& op);
+  // Begins the windows of the current chunk of `wholes`, the tensors of this machine's ranks. Chunks
+  // follow one another from 0 to the end. `wholes` must stay until done().
+  void run(const LocalTensors& wholes);
   // Whether this rank's part of run() is complete: what it had to send has left its tensors, and what
-  // its machine needed of it is there.
+  // its machine needed of it has arrived.
   bool done() const;
-  // A rank of another host whose message the oldest window waits for, or -1.
-  int waited_rank() const;
+
+  // Sends, adds and receives as far as it can without blocking; returns whether it has got on or is done.
+  bool ready() override;
+  // The peer of a message that the oldest window waits for, or -1.
+  int waited_rank() override;
+  void sleep(int earlier) override;
 
  private:
   enum class Phase { idle, inputs, through, onward };
@@ -79,6 +61,7 @@ class Exchange {
     std::byte* raw = nullptr;      // by rank of the world, those of this machine left out
   };
 
+  bool advance();
   bool start_next();
   int64_t oldest_number(int64_t otherwise) const;
   void move_on(Slot& slot);
@@ -89,7 +72,6 @@ class Exchange {
   Leg leg_of(int64_t window, int slice) const;
   std::byte* raw_buffer(const Slot& slot, int rank) const;
   std::byte* destination(const Slot& slot, int local) const;
-  bool sums() const;
   void send(Slot& slot, int host, int what, const std::byte* data, int64_t bytes);
   void receive(Slot& slot, int host, int what, std::byte* data, int64_t bytes);
   MPI_Request* next_request(Slot& slot, int peer);
@@ -110,7 +92,8 @@ class Exchange {
   std::vector<std::byte*> places_;
 
   OpKey key_;
-  const LocalTensors* tensors_ = nullptr;
+  std::byte* slice_ = nullptr;  // this rank's: the result of a scatter, the source of a gather
+  const LocalTensors* wholes_ = nullptr;
   std::vector<int> slices_;   // that this rank's lanes carry; {0} where there are none
   int64_t window_ = 0;        // elements of one
   int64_t first_number_ = 0;  // of this operation's windows

@@ -22,12 +22,11 @@ Packets::Packets(const MpiSession& mpi, const HostMap& hosts, size_t header_byte
     : hosts_(&hosts),
       rank_(mpi.rank()),
       host_(hosts.host_of(rank_)),
-      comm_(mpi.comm()),
-      header_bytes_(header_bytes) {
+      header_bytes_(header_bytes),
+      messages_(mpi, 2 * static_cast<size_t>(hosts.hosts())) {
   const auto count = static_cast<size_t>(hosts.hosts());
   received_.resize(count);
   sent_.resize(count);
-  requests_.assign(2 * count, MPI_REQUEST_NULL);
   if (hosts.index_of(rank_) != 0) return;
   for (auto* buffers : {&received_, &sent_})
     for (std::vector<std::byte>& buffer : *buffers) buffer.resize(most_bytes());
@@ -65,7 +64,7 @@ int64_t Packets::bytes(const OpKey& key, int from, int to) const {
   return 0;
 }
 
-void Packets::give(const Operation& op, std::byte* whole) const {
+void Packets::stage_in(const Operation& op, std::byte* whole) const {
   const OpKey& key = op.key;
   int64_t count = element_bytes(key);
   if (count == 0 || key.kind == Collective::barrier) return;
@@ -77,7 +76,8 @@ void Packets::give(const Operation& op, std::byte* whole) const {
   if (to != from) std::memcpy(to, from, static_cast<size_t>(count));
 }
 
-void Packets::take(const Operation& op, const std::byte* whole, const std::byte* scattered) const {
+void Packets::stage_out(const Operation& op, const std::byte* whole,
+                        const std::byte* scattered) const {
   const OpKey& key = op.key;
   int64_t count = element_bytes(key);
   if (count == 0 || key.kind == Collective::barrier) return;
@@ -124,35 +124,12 @@ void Packets::exchange(const OpKey& key, const Places* places, std::span<const s
     const int peer = hosts_->ranks_of(h).front();
     const auto size =
         static_cast<int64_t>(header_bytes_) + (places != nullptr ? bytes(key, host_, h) : 0);
-    check_mpi(MPI_Irecv(received_[i].data(), static_cast<int>(received_[i].size()), MPI_BYTE, peer,
-                        tag, comm_, &requests_[i]),
-              "MPI_Irecv");
-    check_mpi(MPI_Isend(out.data(), static_cast<int>(size), MPI_BYTE, peer, tag, comm_,
-                        &requests_[static_cast<size_t>(hosts_->hosts()) + i]),
-              "MPI_Isend");
+    messages_.receive(peer, tag, received_[i].data(), static_cast<int64_t>(received_[i].size()));
+    messages_.send(peer, tag, out.data(), size);
   }
 }
 
-bool Packets::arrived() {
-  int done = 0;
-  check_mpi(
-      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
-      "MPI_Testall");
-  return done != 0;
-}
-
-int Packets::waited_rank() const {
-  const auto hosts = static_cast<size_t>(hosts_->hosts());
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    int done = 1;
-    if (requests_[i] != MPI_REQUEST_NULL)
-      MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
-    if (!done) return hosts_->ranks_of(static_cast<int>(i % hosts)).front();
-  }
-  return -1;
-}
-
-const std::byte* Packets::given(const OpKey& key, const Places& places, int r, int part) const {
+const std::byte* Packets::source(const OpKey& key, const Places& places, int r, int part) const {
   const int host = hosts_->host_of(r), index = hosts_->index_of(r);
   const int64_t n = element_bytes(key);
   if (host == host_) {
@@ -167,11 +144,11 @@ const std::byte* Packets::given(const OpKey& key, const Places& places, int r, i
   return packet + index * n;
 }
 
-// The sum of all ranks' `part`.
+// Adds slice `part` of all ranks' sources.
 void Packets::add(const OpKey& key, const Places& places, std::span<std::byte* const> results,
                   int part) {
   sources_.clear();
-  for (int r = 0; r < hosts_->ranks(); ++r) sources_.push_back(given(key, places, r, part));
+  for (int r = 0; r < hosts_->ranks(); ++r) sources_.push_back(source(key, places, r, part));
   sum_in_order(key.dtype, sources_, results, key.elements);
 }
 
@@ -180,7 +157,7 @@ void Packets::unpack(const OpKey& key, const Places& places) {
   if (n == 0 || key.kind == Collective::barrier) return;
   const std::span<const int> own = hosts_->ranks_of(host_);
   const auto copy = [&](int r, std::byte* to) {
-    const std::byte* from = given(key, places, r, 0);
+    const std::byte* from = source(key, places, r, 0);
     if (from != to) std::memcpy(to, from, n);
   };
   if (key.kind == Collective::all_reduce) {

@@ -9,8 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "runtime/comm/mpi/messages.h"
 #include "runtime/comm/mpi/mpi_session.h"
-#include "runtime/comm/ordered.h"
+#include "runtime/comm/operation.h"
 #include "runtime/comm/rendezvous/host_map.h"
 
 namespace dstrain {
@@ -36,39 +37,36 @@ class Packets {
     std::vector<std::byte*> wholes;
     std::vector<std::byte*> slices;
   };
-  // Puts what this rank gives where the first rank of its machine reads it: into its whole tensor.
-  void give(const Operation& op, std::byte* whole) const;
-  // Takes its result from where that one wrote it: the whole, or a scattered slice.
-  void take(const Operation& op, const std::byte* whole, const std::byte* scattered) const;
+  // Copies this rank's source to its whole tensor, where the leader reads it.
+  void stage_in(const Operation& op, std::byte* whole) const;
+  // Copies this rank's result from where the leader has written it: the whole, or a scattered slice.
+  void stage_out(const Operation& op, const std::byte* whole, const std::byte* scattered) const;
 
-  // For the first rank of each host. Sends `header` and, where the ranks of this machine agree
-  // (`places` is not null), what they give; receives the same of every other host. `tag`: of all such
-  // messages.
+  // The rest is for the leader of each host.
+
+  // Sends `header` to the other leaders and receives theirs. If the ranks of this machine agree (`places`
+  // is not null), their sources travel with it. `tag`: of all such messages.
   void exchange(const OpKey& key, const Places* places, std::span<const std::byte> header, int tag);
-  // Whether all of it is done; does not block.
-  bool arrived();
-  // Of a host, this one's included, once it has arrived.
+  Awaited& messages() { return messages_; }
+  // The header of a host, this one included, once messages() are complete.
   const std::byte* header(int host) const { return received_[static_cast<size_t>(host)].data(); }
-  // All headers being as they should: makes the results of this machine.
+  // Writes the results of this machine's ranks, once all headers agree.
   void unpack(const OpKey& key, const Places& places);
-  // A rank of another host whose packet is awaited, or -1.
-  int waited_rank() const;
 
  private:
   int64_t bytes(const OpKey& key, int from, int to) const;
   void pack(const OpKey& key, const Places& places, int to, std::byte* packet) const;
   std::byte* slice(const OpKey& key, std::byte* whole, int rank) const;
-  // What rank `r` gives, where it lies here: `part` is the slice of a scattered sum.
-  const std::byte* given(const OpKey& key, const Places& places, int r, int part) const;
+  // Where rank r's source lies on this host: of a scattered sum its slice `part`.
+  const std::byte* source(const OpKey& key, const Places& places, int r, int part) const;
   void add(const OpKey& key, const Places& places, std::span<std::byte* const> results, int part);
 
   const HostMap* hosts_;
   int rank_, host_;
-  MPI_Comm comm_;
   size_t header_bytes_;
   std::vector<std::vector<std::byte>> received_, sent_;  // by host
-  std::vector<MPI_Request> requests_;                    // receives by host, then sends by host
-  std::vector<const std::byte*> sources_;                // of a sum
+  Messages messages_;
+  std::vector<const std::byte*> sources_;  // of a sum
 };
 
 }  // namespace dstrain

@@ -124,9 +124,11 @@ void SharedGroup::raise_abort(int rank, const std::string& reason) {
   for (int i = 0; i < size(); ++i) ring(i);
 }
 
-SharedGroup::Abort SharedGroup::abort() {
-  const ControlBlock& teller = block(block(0).first_abort.load(std::memory_order_seq_cst) - 1);
-  return {teller.abort_rank, teller.abort_reason.data()};
+std::optional<Abort> SharedGroup::raised_abort() {
+  const int32_t first = block(0).first_abort.load(std::memory_order_seq_cst);
+  if (first == 0) return std::nullopt;
+  const ControlBlock& origin = block(first - 1);
+  return Abort{origin.abort_rank, origin.abort_reason.data()};
 }
 
 }  // namespace dstrain

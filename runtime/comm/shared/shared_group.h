@@ -8,11 +8,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/comm/ordered.h"
+#include "runtime/comm/operation.h"
 #include "runtime/comm/rendezvous/peers.h"
 #include "runtime/comm/rendezvous/rendezvous.h"
 #include "runtime/core/memory.h"
@@ -89,14 +90,11 @@ class SharedGroup {
   void set_waits_for(int rank) { block(index_).waits_for.store(rank, std::memory_order_relaxed); }
   int waits_for(int i) { return block(i).waits_for.load(std::memory_order_relaxed); }
 
-  struct Abort {
-    int rank = 0;  // in the world
-    std::string reason;
-  };
-  // The first of the group counts. At most once by each rank.
+  // Raises the group's abort flag and wakes all sleepers. The first abort of the group stands. `rank`: of
+  // the world, the one that asks for it. Each rank may call it once at most.
   void raise_abort(int rank, const std::string& reason);
   bool aborted() { return block(0).first_abort.load(std::memory_order_seq_cst) != 0; }
-  Abort abort();
+  std::optional<Abort> raised_abort();
 
  private:
   SharedGroup() = default;

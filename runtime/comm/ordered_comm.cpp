@@ -1,4 +1,4 @@
-#include "runtime/comm/ordered.h"
+#include "runtime/comm/ordered_comm.h"
 
 #include <sched.h>
 #include <sys/sysinfo.h>
@@ -12,48 +12,18 @@
 namespace dstrain {
 namespace {
 
-// A wait spins this long (offering its core where a peer may need it), then sleeps.
+// A wait spins this long (yielding its core if a peer may need it), then sleeps.
 constexpr std::chrono::microseconds kSpin{20};
-constexpr double kFarewellSeconds = 10;
-
-std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                        "broadcast",  "barrier",        "gather_values"};
-  return names[static_cast<size_t>(kind)];
-}
-
-bool sums(Collective kind) {
-  return kind == Collective::all_reduce || kind == Collective::reduce_scatter;
-}
+// How long the destructor waits for the peers.
+constexpr double kCloseSeconds = 10;
 
 }  // namespace
 
-std::string to_string(const OpKey& key) {
-  if (key.kind == Collective::barrier) return fmt::format("barrier #{}", key.sequence);
-  std::string text = fmt::format("{} #{} ({} bytes of {}", name_of(key.kind), key.sequence,
-                                 key.elements * size_of(key.dtype), name_of(key.dtype));
-  if (key.kind == Collective::broadcast) text += fmt::format(" from rank {}", key.root);
-  return text + ")";
+void* Stages::promise_type::operator new(size_t bytes, OrderedComm& comm, const Operation&) {
+  return comm.frame_.reserve(bytes);
 }
 
-int64_t ring_bytes(Collective kind, int64_t whole_bytes, int ranks) {
-  if (whole_bytes < 1024 || ranks < 2) return 0;
-  switch (kind) {
-    case Collective::all_reduce:
-      return 2 * whole_bytes * (ranks - 1) / ranks;
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-      return whole_bytes * (ranks - 1) / ranks;
-    case Collective::broadcast:
-      return whole_bytes;
-    case Collective::barrier:
-    case Collective::gather_values:
-      return 0;
-  }
-  return 0;
-}
-
-OrderedCommunicator::OrderedCommunicator(int rank, int size, const CommOptions& options)
+OrderedComm::OrderedComm(int rank, int size, const CommOptions& options)
     : rank_(rank),
       size_(size),
       threads_(std::max(1, options.threads)),
@@ -64,7 +34,7 @@ OrderedCommunicator::OrderedCommunicator(int rank, int size, const CommOptions& 
   queue_.reserve(64);  // so that starting an operation does not allocate
 }
 
-Work OrderedCommunicator::start(Operation op) {
+Work OrderedComm::start(Operation op) {
   throw_if_stopped();
   check(!finished_, "{} started after finish()", name_of(op.key.kind));
   op.key.sequence = ++started_;
@@ -73,19 +43,18 @@ Work OrderedCommunicator::start(Operation op) {
   return {this, started_};
 }
 
-Work OrderedCommunicator::start_tensor(Collective kind, const Tensor& in, const Tensor& out,
-                                       int root) {
-  const bool scatter = kind == Collective::reduce_scatter, gather = kind == Collective::all_gather;
+Work OrderedComm::start_tensor(Collective kind, const Tensor& in, const Tensor& out, int root) {
   check(in.dtype == out.dtype, "{} from {} to {}", name_of(kind), name_of(in.dtype),
         name_of(out.dtype));
-  check(!sums(kind) || in.dtype != DType::u8, "{} cannot add u8", name_of(kind));
+  check(!is_sum(kind) || in.dtype != DType::u8, "{} cannot add u8", name_of(kind));
   check(root >= 0 && root < size_, "{} from rank {} of {}", name_of(kind), root, size_);
+  const bool scatter = kind == Collective::reduce_scatter;
   const Tensor& slice = scatter ? out : in;
   const Tensor& whole = scatter ? in : out;
-  check(whole.elements() == slice.elements() * (scatter || gather ? size_ : 1),
+  check(whole.elements() == slice.elements() * (is_sliced(kind) ? size_ : 1),
         "{} over {} ranks: a slice of {} elements does not fit a whole of {}", name_of(kind), size_,
         slice.elements(), whole.elements());
-  if (scatter || gather) {
+  if (is_sliced(kind)) {
     const auto* s = static_cast<const std::byte*>(slice.data);
     const auto* w = static_cast<const std::byte*>(whole.data);
     check(s + slice.bytes() <= w || w + whole.bytes() <= s || s == w + rank_ * slice.bytes(),
@@ -100,27 +69,27 @@ Work OrderedCommunicator::start_tensor(Collective kind, const Tensor& in, const 
   return work;
 }
 
-Work OrderedCommunicator::all_reduce(Tensor inout) {
+Work OrderedComm::all_reduce(Tensor inout) {
   return start_tensor(Collective::all_reduce, inout, inout, 0);
 }
 
-Work OrderedCommunicator::reduce_scatter(Tensor in, Tensor out) {
+Work OrderedComm::reduce_scatter(Tensor in, Tensor out) {
   return start_tensor(Collective::reduce_scatter, in, out, 0);
 }
 
-Work OrderedCommunicator::all_gather(Tensor in, Tensor out) {
+Work OrderedComm::all_gather(Tensor in, Tensor out) {
   return start_tensor(Collective::all_gather, in, out, 0);
 }
 
-Work OrderedCommunicator::broadcast(Tensor inout, int root) {
+Work OrderedComm::broadcast(Tensor inout, int root) {
   return start_tensor(Collective::broadcast, inout, inout, root);
 }
 
-void OrderedCommunicator::barrier() {
+void OrderedComm::barrier() {
   start(Operation{}).wait();
 }
 
-void OrderedCommunicator::gather_values(std::span<const double> mine, std::span<double> all) {
+void OrderedComm::gather_values(std::span<const double> mine, std::span<double> all) {
   check(static_cast<int64_t>(mine.size_bytes()) <= kMaxValueBytes &&
             all.size() == mine.size() * static_cast<size_t>(size_),
         "gather_values of {} values into {} over {} ranks (at most {} bytes a rank)", mine.size(),
@@ -132,16 +101,19 @@ void OrderedCommunicator::gather_values(std::span<const double> mine, std::span<
   start(op).wait();
 }
 
-OrderedCommunicator::Step OrderedCommunicator::progress() {
-  const Step step = advance(queue_.front());
-  if (step != Step::done) return step;
+OrderedComm::Step OrderedComm::progress() {
+  if (!stages_) stages_ = run(queue_.front());
+  check(!stages_.complete(), "an operation that has failed is resumed");
+  if (!stages_.resume()) return Step::blocked;
+  if (!stages_.complete()) return Step::moved;
+  stages_ = {};
   completed_ = queue_.front().key.sequence;
   queue_.erase(queue_.begin());
   if (slot_ != nullptr) slot_->note_progress();
   return Step::moved;
 }
 
-bool OrderedCommunicator::poll_for(int64_t sequence) {
+bool OrderedComm::poll_for(int64_t sequence) {
   constexpr int kStepsPerPoll = 8;
   throw_if_stopped();
   for (int i = 0; i < kStepsPerPoll && completed_ < sequence; ++i)
@@ -149,14 +121,15 @@ bool OrderedCommunicator::poll_for(int64_t sequence) {
   return completed_ >= sequence;
 }
 
-void OrderedCommunicator::wait_for(int64_t sequence) {
+void OrderedComm::wait_for(int64_t sequence) {
   throw_if_stopped();
   auto idle_since = Clock::now();
   auto last_check = idle_since;
   bool idle = false;
+  int sleeps = 0;
   while (completed_ < sequence) {
     if (progress() == Step::moved) {
-      if (idle) say_whom(-1);
+      if (idle) publish_waited_rank(-1);
       idle = false;
       continue;
     }
@@ -164,6 +137,7 @@ void OrderedCommunicator::wait_for(int64_t sequence) {
     if (!idle) {
       idle = true;
       idle_since = last_check = now;
+      sleeps = 0;
     }
     if (now - idle_since < kSpin) {
       if (crowded_) ::sched_yield();
@@ -173,25 +147,30 @@ void OrderedCommunicator::wait_for(int64_t sequence) {
     throw_if_stopped();
     if (now - last_check > std::chrono::milliseconds(100)) {
       last_check = now;
-      check_waited_rank(idle_since);
+      if (check_waited_rank(idle_since) == Step::moved) {
+        publish_waited_rank(-1);
+        idle = false;
+        continue;
+      }
     }
-    sleep();
+    stages_.awaited()->sleep(sleeps++);
   }
 }
 
-void OrderedCommunicator::say_whom(int peer) {
+void OrderedComm::publish_waited_rank(int peer) {
   if (slot_ != nullptr) slot_->waits_for.store(peer, std::memory_order_relaxed);
+  note_waited_rank(peer);
 }
 
-void OrderedCommunicator::check_waited_rank(Clock::time_point idle_since) {
-  const int peer = waited_rank();
-  if (peer < 0) return;
-  say_whom(peer);
+OrderedComm::Step OrderedComm::check_waited_rank(Clock::time_point idle_since) {
+  const int peer = stages_.awaited()->waited_rank();
+  if (peer < 0) return Step::blocked;
+  publish_waited_rank(peer);
   const bool alive = peer_alive(peer);
   const double seconds = std::chrono::duration<double>(Clock::now() - idle_since).count();
-  if (alive && seconds < deadline_seconds_ + grace(peer)) return;
-  // What it did last may have arrived between the two looks.
-  if (progress() != Step::blocked) return;
+  if (alive && seconds < deadline_seconds_ + extra_seconds(peer)) return Step::blocked;
+  // Its last arrival or message may have come between the two looks.
+  if (progress() == Step::moved) return Step::moved;
   const std::string op = to_string(queue_.front().key);
   failure_ =
       alive ? fmt::format("rank {} waited {:.3g} s for {} in {}: the deadline is {:.3g} s", rank_,
@@ -201,38 +180,38 @@ void OrderedCommunicator::check_waited_rank(Clock::time_point idle_since) {
   throw PeerError(failure_);
 }
 
-void OrderedCommunicator::throw_if_stopped() {
+void OrderedComm::throw_if_stopped() {
   if (!failure_.empty()) throw PeerError(failure_);
-  Abort abort;
-  if (!abort_raised(abort)) return;
-  failure_ = fmt::format("rank {} stopped the run: {}", abort.rank, abort.reason);
+  const std::optional<Abort> abort = raised_abort();
+  if (!abort) return;
+  failure_ = fmt::format("rank {} stopped the run: {}", abort->rank, abort->reason);
   throw PeerError(failure_);
 }
 
-void OrderedCommunicator::fail(const std::string& message) {
+void OrderedComm::fail(const std::string& message) {
   failure_ = message;
   abort(message);
   throw RunError(message);
 }
 
-void OrderedCommunicator::abort(const std::string& reason) {
+void OrderedComm::abort(const std::string& reason) {
   const std::lock_guard lock(abort_mutex_);
   if (aborted_here_.exchange(true)) return;
   raise_abort(reason);
 }
 
-void OrderedCommunicator::compare_keys(std::span<const OpKey> keys) {
+void OrderedComm::compare_keys(std::span<const OpKey> keys) {
   for (size_t r = 1; r < keys.size(); ++r)
     if (keys[r] != keys[0])
       fail(fmt::format("the ranks do not do the same: rank 0 is at {}, rank {} at {}",
                        to_string(keys[0]), r, to_string(keys[r])));
 }
 
-void OrderedCommunicator::finish() {
+void OrderedComm::finish() {
   finish_within(deadline_seconds_);
 }
 
-void OrderedCommunicator::finish_within(double seconds) {
+void OrderedComm::finish_within(double seconds) {
   if (finished_) return;
   deadline_seconds_ = std::min(deadline_seconds_, seconds);
   barrier();
@@ -240,13 +219,13 @@ void OrderedCommunicator::finish_within(double seconds) {
   leave();
 }
 
-void OrderedCommunicator::close() {
+void OrderedComm::close() {
   if (finished_ || !failure_.empty()) return;
   try {
     if (std::uncaught_exceptions() > exceptions_at_start_)
       abort("an error on that rank, which its own message tells");
     else if (!aborted_here_)
-      finish_within(kFarewellSeconds);
+      finish_within(kCloseSeconds);
   } catch (const std::exception&) {
     // A peer is gone: there is nobody left to tell.
   }
