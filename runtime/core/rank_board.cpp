@@ -40,7 +40,7 @@ struct alignas(64) RankBoard::Header {
   std::atomic<int32_t> stop_request{0};
   std::atomic<int32_t> stopped{0};
   std::atomic<int32_t> failures{0};
-  std::atomic<uint32_t> cards_laid{0};
+  std::atomic<uint32_t> records_posted{0};
   std::atomic<uint32_t> ordered_end{0};
 };
 
@@ -157,8 +157,8 @@ RankSlot& RankBoard::slot(int rank) const {
   return slot_at(rank);
 }
 
-std::atomic<uint32_t>& RankBoard::cards_of_all() const noexcept {
-  return header().cards_laid;
+std::atomic<uint32_t>& RankBoard::total_records_posted() const noexcept {
+  return header().records_posted;
 }
 
 void RankBoard::request_stop(int signal) const noexcept {

@@ -26,8 +26,8 @@ enum class FailureKind : int32_t { none, user, run, internal, peer };
 // Nanoseconds of the clock that all processes of a machine share (CLOCK_MONOTONIC).
 int64_t monotonic_ns();
 
-// What a rank can tell the others while they find each other (comm/board_rendezvous.h).
-inline constexpr size_t kCardBytes = 256;
+// The largest record that a rank can post for the others (comm/rendezvous/board_rendezvous.h).
+inline constexpr size_t kRecordBytes = 256;
 
 // What one rank says about itself. The members are read by the launching process at any time.
 struct alignas(64) RankSlot {
@@ -46,9 +46,9 @@ struct alignas(64) RankSlot {
   std::atomic<int64_t> message_bytes{0};
   std::atomic<int64_t> name_bytes{0};
   std::atomic<int64_t> name_count{0};
-  std::atomic<uint32_t> cards_laid{0};
-  std::array<std::array<std::byte, kCardBytes>, 2> cards;  // by turns
-  std::array<char, 4096> message;                          // of the failure, not terminated
+  std::atomic<uint32_t> records_posted{0};
+  std::array<std::array<std::byte, kRecordBytes>, 2> records;  // by turns
+  std::array<char, 4096> message;                              // of the failure, not terminated
   std::array<char, 1 << 20> names;  // a line per instruction; untouched pages cost nothing
 
   // The rank begins instruction `index`: two relaxed stores.
@@ -100,8 +100,8 @@ class RankBoard {
   int ranks() const;
   RankSlot& slot(int rank) const;
 
-  // How many cards all ranks together have laid; whoever waits for one sleeps on it.
-  std::atomic<uint32_t>& cards_of_all() const noexcept;
+  // How many records all ranks together have posted; a rank that waits for one sleeps on this word.
+  std::atomic<uint32_t>& total_records_posted() const noexcept;
 
   // Asks all ranks to stop after a step, because of `signal`. The first request stands. Safe in a
   // signal handler.

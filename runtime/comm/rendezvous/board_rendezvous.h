@@ -1,5 +1,5 @@
 // BoardRendezvous: ranks that one process launched on this machine meet on its board, without MPI. Each
-// lays a card with its record there; the last one wakes the others. Stands on core/rank_board.h.
+// posts its record in its own slot; the last one wakes the others. Stands on core/rank_board.h.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,9 @@ namespace dstrain {
 
 class BoardRendezvous final : public Rendezvous {
  public:
-  // `rank`: of the board's ranks, which all join. A wait for others lasts at most `deadline_seconds`
-  // and ends at once where one of them dies or fails: PeerError (a RunError) that names it. `board`
-  // outlives this object. All rendezvous on one board follow one another.
+  // Joins as rank `rank`; all ranks of the board must join. One rendezvous on a board may follow another,
+  // but not overlap it. `board` outlives this object. gather() waits for the others for at most
+  // `deadline_seconds`, and throws PeerError that names a rank which is late, has died or has failed.
   BoardRendezvous(const RankBoard& board, int rank, double deadline_seconds);
 
   int rank() const override { return rank_; }
@@ -26,8 +26,8 @@ class BoardRendezvous final : public Rendezvous {
 
   void gather_bytes(const void* mine, void* all, size_t bytes) override;
   void wait_for(uint32_t round);
-  void look_after(uint32_t round, Clock::time_point waiting_since);
-  int missing(uint32_t round) const;
+  bool has_posted(int rank, uint32_t round) const;
+  void check_absent_ranks(uint32_t round, Clock::time_point waiting_since);
 
   const RankBoard& board_;
   int rank_;
