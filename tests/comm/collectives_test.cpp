@@ -18,7 +18,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 // Element `i` of rank `r`: finite values of mixed size and sign, whose sum depends on the order.
-void put(DType dtype, std::byte* at, int r, int64_t i) {
+void write_element(DType dtype, std::byte* at, int r, int64_t i) {
   const uint64_t random = mix64(static_cast<uint64_t>(i) * 64 + static_cast<uint64_t>(r));
   const auto low = static_cast<uint32_t>(random), high = static_cast<uint32_t>(random >> 32);
   const float x = (static_cast<float>(low) / 65536.0f - 32768.0f) * (high % 3 == 0   ? 1.0f
@@ -58,7 +58,7 @@ void add(std::byte* sum, const Bytes& bytes, int64_t i, int r, Wide& accumulator
 
 Bytes made_by(DType dtype, int r, int64_t n) {
   Bytes bytes(static_cast<size_t>(n * size_of(dtype)));
-  for (int64_t i = 0; i < n; ++i) put(dtype, bytes.data() + i * size_of(dtype), r, i);
+  for (int64_t i = 0; i < n; ++i) write_element(dtype, bytes.data() + i * size_of(dtype), r, i);
   return bytes;
 }
 
@@ -105,7 +105,7 @@ Bytes slice_of(const Bytes& whole, int r, int ranks) {
   return {whole.begin() + r * n, whole.begin() + (r + 1) * n};
 }
 
-CommOptions quick() {
+CommOptions one_minute_deadline() {
   CommOptions options;
   options.deadline_seconds = 60;
   return options;
@@ -126,14 +126,14 @@ bool equal(const Tensor& tensor, const Bytes& bytes) {
          (bytes.empty() || std::memcmp(tensor.data, bytes.data(), bytes.size()) == 0);
 }
 
-// Each rank's memory for one tensor: registered, its own, or registered on rank 0 only.
-enum class Lies { inside, outside, mixed };
+// Where a tensor lies: in allocate()'s memory, outside it, or in it on rank 0 only.
+enum class MemoryKind { inside, outside, mixed };
 
-class Place {
+class TensorMemory {
  public:
-  Place(Communicator& comm, Lies lies, int64_t bytes) {
-    if (lies != Lies::outside) shared_ = comm.allocate(bytes + 64, "a tensor of the test");
-    if (lies == Lies::outside || (lies == Lies::mixed && comm.rank() != 0))
+  TensorMemory(Communicator& comm, MemoryKind kind, int64_t bytes) {
+    if (kind != MemoryKind::outside) shared_ = comm.allocate(bytes + 64, "a tensor of the test");
+    if (kind == MemoryKind::outside || (kind == MemoryKind::mixed && comm.rank() != 0))
       own_.resize(static_cast<size_t>(bytes + 64));
   }
   std::byte* data() { return own_.empty() ? shared_.data() : own_.data(); }
@@ -175,32 +175,32 @@ void check_collectives(Communicator& comm, const Oracle& oracle, DType dtype, in
 }  // namespace
 
 TEST_CASE("collectives give the oracle's bits for every dtype, size and kind of memory") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   const int ranks = comm->size();
   REQUIRE(ranks == world_size_from_environment());
   const DType dtype = GENERATE(DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32);
   // The largest does not fit a bounce buffer.
   const int64_t largest = dtype == DType::f32 || dtype == DType::bf16 ? 300007 : 4099;
   const Oracle oracle(dtype, ranks, largest * ranks);
-  for (Lies lies : {Lies::inside, Lies::outside, Lies::mixed}) {
-    Place slice(*comm, lies, largest * 8), whole(*comm, lies, largest * 8 * ranks);
+  for (MemoryKind kind : {MemoryKind::inside, MemoryKind::outside, MemoryKind::mixed}) {
+    TensorMemory slice(*comm, kind, largest * 8), whole(*comm, kind, largest * 8 * ranks);
     for (int64_t n : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{17}, int64_t{1000},
                       int64_t{4099}, largest}) {
-      CAPTURE(static_cast<int>(lies), n, name_of(dtype));
+      CAPTURE(static_cast<int>(kind), n, name_of(dtype));
       check_collectives(*comm, oracle, dtype, n, slice.data(), whole.data());
     }
   }
 }
 
 TEST_CASE("a large all-reduce has the oracle's bits in any memory, with one thread and with two") {
-  CommOptions options = quick();
+  CommOptions options = one_minute_deadline();
   options.threads = GENERATE(1, 2);
   auto comm = make_communicator(options);
   const int64_t n = 2500009;
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const Bytes expected = sum_of(dtype, comm->size(), n);
-  for (Lies lies : {Lies::inside, Lies::outside}) {
-    Place place(*comm, lies, n * 4);
+  for (MemoryKind kind : {MemoryKind::inside, MemoryKind::outside}) {
+    TensorMemory place(*comm, kind, n * 4);
     const Tensor tensor = fill(tensor_in(place.data(), dtype, n), made_by(dtype, comm->rank(), n));
     comm->all_reduce(tensor).wait();
     REQUIRE(equal(tensor, expected));
@@ -208,7 +208,7 @@ TEST_CASE("a large all-reduce has the oracle's bits in any memory, with one thre
 }
 
 TEST_CASE("bytes and halves of memory are gathered and broadcast as they are") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   const int ranks = comm->size();
   Bytes whole(static_cast<size_t>(5 * ranks)), slice = made_by(DType::u8, comm->rank(), 5);
   comm->all_gather({slice.data(), {5}, DType::u8}, {whole.data(), {5 * ranks}, DType::u8}).wait();
@@ -216,7 +216,7 @@ TEST_CASE("bytes and halves of memory are gathered and broadcast as they are") {
 }
 
 TEST_CASE("operations complete in the order they were started") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   const int64_t n = 50000;
   Memory memory = comm->allocate(8 * n * 4, "the test");
   std::vector<Tensor> tensors;
@@ -240,12 +240,12 @@ TEST_CASE("operations complete in the order they were started") {
 }
 
 TEST_CASE("many operations of all kinds, under way together, do not mix") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   const int ranks = comm->size(), me = comm->rank();
   constexpr int64_t kMost = 70000;
   constexpr int kOperations = 48;
   struct Case {
-    std::unique_ptr<Place> place;
+    std::unique_ptr<TensorMemory> place;
     Tensor result;
     Bytes expected;
     Work work;
@@ -256,11 +256,11 @@ TEST_CASE("many operations of all kinds, under way together, do not mix") {
     const uint64_t random = mix64(k);
     const auto n = static_cast<int64_t>(random % kMost) >> (random >> 20) % 12;
     const bool sliced = k % 4 == 1 || k % 4 == 2;
-    Case c{
-        std::make_unique<Place>(*comm, k % 3 == 0 ? Lies::mixed : Lies::inside, kMost * 2 * ranks),
-        {},
-        {},
-        {}};
+    Case c{std::make_unique<TensorMemory>(
+               *comm, k % 3 == 0 ? MemoryKind::mixed : MemoryKind::inside, kMost * 2 * ranks),
+           {},
+           {},
+           {}};
     const Tensor whole = tensor_in(c.place->data(), DType::bf16, sliced ? n * ranks : n);
     const Tensor part{whole.as<std::byte>() + me * n * 2, {n}, DType::bf16};
     fill(whole, oracle.part(me, whole.elements()));
@@ -293,7 +293,7 @@ TEST_CASE("many operations of all kinds, under way together, do not mix") {
 }
 
 TEST_CASE("values are gathered in rank order, the largest message included") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   const auto ranks = static_cast<size_t>(comm->size());
   for (size_t n : {0, 1, 3, 128}) {
     for (int round = 0; round < 50; ++round) {
@@ -309,7 +309,7 @@ TEST_CASE("values are gathered in rank order, the largest message included") {
 }
 
 TEST_CASE("released memory is not mistaken for shared memory") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   const int64_t n = 300;
   { const Memory gone = comm->allocate(1 << 16, "released at once"); }
   Memory again = Memory::anonymous(1 << 16, "likely at the same address");
@@ -319,7 +319,7 @@ TEST_CASE("released memory is not mistaken for shared memory") {
 }
 
 TEST_CASE("wire bytes follow the ring formula and leave small messages out") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   const int64_t ranks = comm->size(), n = 1200;
   Bytes slice(static_cast<size_t>(n * 4)), whole(static_cast<size_t>(n * 4 * ranks));
   const Tensor part{slice.data(), {n}, DType::f32}, all{whole.data(), {n * ranks}, DType::f32};
@@ -335,7 +335,7 @@ TEST_CASE("wire bytes follow the ring formula and leave small messages out") {
 
 // Hidden: it moves half a gigabyte, and tells something only where tags are few.
 TEST_CASE("more windows pass between hosts than there are tags", "[.][many_windows]") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   constexpr int64_t n = int64_t{64} << 10;  // eight windows where a host has two ranks
   std::vector<int32_t> numbers(static_cast<size_t>(n));
   for (int32_t i = 0; i < 2200; ++i) {
@@ -348,7 +348,7 @@ TEST_CASE("more windows pass between hosts than there are tags", "[.][many_windo
 }
 
 TEST_CASE("wrong arguments are internal errors") {
-  auto comm = make_communicator(quick());
+  auto comm = make_communicator(one_minute_deadline());
   const int64_t ranks = comm->size();
   Bytes bytes(static_cast<size_t>(64 * ranks));
   const auto tensor = [&](int64_t n, DType dtype) { return Tensor{bytes.data(), {n}, dtype}; };

@@ -1,50 +1,9 @@
 #include "runtime/comm/communicator.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <string>
-
-#include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
-
-// What a world of four ranks would say to such a choice, which it looks at before anything else.
-void connect_with(const std::string& choice) {
-  ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
-  ::setenv("DSTRAIN_COMM", choice.c_str(), 1);
-  try {
-    make_communicator();
-  } catch (...) {
-    ::unsetenv("OMPI_COMM_WORLD_SIZE");
-    ::unsetenv("DSTRAIN_COMM");
-    throw;
-  }
-}
-
-TEST_CASE("a DSTRAIN_COMM that means nothing is refused, with what is expected") {
-  const std::string start = "the environment variable DSTRAIN_COMM is ";
-  REQUIRE_THROWS_WITH(connect_with("shared"),
-                      start + "'shared', expected 'auto', 'mpi', 'hosts:N' or 'hosts:0,0,1,...'");
-  REQUIRE_THROWS_WITH(connect_with("hosts:"), start + "'hosts:', expected numbers after 'hosts:'");
-  REQUIRE_THROWS_WITH(connect_with("hosts:two"),
-                      start + "'hosts:two', expected numbers after 'hosts:'");
-  REQUIRE_THROWS_WITH(connect_with("hosts:0,,1,1"),
-                      start + "'hosts:0,,1,1', expected numbers after 'hosts:'");
-  REQUIRE_THROWS_WITH(connect_with("hosts:5"), start + "'hosts:5', expected 1 to 4 hosts");
-  REQUIRE_THROWS_WITH(connect_with("hosts:0,1"),
-                      start + "'hosts:0,1', expected a host for each of 4 ranks");
-}
-
-TEST_CASE("more ranks than can share a machine's memory are told how many can") {
-  ::setenv(kWorldSizeVariable, "257", 1);
-  ::setenv(kWorldRankVariable, "0", 1);
-  CHECK_THROWS_WITH(make_communicator(), Catch::Contains("257 ranks") &&
-                                             Catch::Contains("at most 256 can share") &&
-                                             Catch::Contains("use fewer ranks"));
-  ::unsetenv(kWorldSizeVariable);
-  ::unsetenv(kWorldRankVariable);
-}
 
 TEST_CASE("outside of mpirun a process is alone") {
   REQUIRE(make_communicator()->size() == 1);

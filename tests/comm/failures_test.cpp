@@ -12,7 +12,7 @@
 
 namespace {
 
-struct Outcome {
+struct FailedRun {
   std::string output;
   int status = 0;
 
@@ -24,25 +24,25 @@ struct Outcome {
   }
 };
 
-Outcome run(const std::string& how, const std::string& transport) {
+FailedRun run(const std::string& how, const std::string& transport) {
   const std::string command = fmt::format(
       "DSTRAIN_COMM={} '{}' --oversubscribe --bind-to none -np "
       "3 '{}/bin/failing_ranks' {} 2>&1",
       transport, DSTRAIN_MPIEXEC, DSTRAIN_BINARY_DIR, how);
   FILE* pipe = ::popen(command.c_str(), "r");
-  Outcome outcome;
-  if (!pipe) return outcome;
+  FailedRun failed;
+  if (!pipe) return failed;
   std::array<char, 4096> buffer{};
   while (const size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe))
-    outcome.output.append(buffer.data(), n);
-  outcome.status = ::pclose(pipe);
-  return outcome;
+    failed.output.append(buffer.data(), n);
+  failed.status = ::pclose(pipe);
+  return failed;
 }
 
 // With shared memory, with messages, and with the last rank on another pretended machine, alone there or
 // not; two at a time.
-std::vector<Outcome> run_all(const std::string& how) {
-  std::vector<Outcome> all;
+std::vector<FailedRun> run_all(const std::string& how) {
+  std::vector<FailedRun> all;
   for (const auto& [one, other] : {std::pair("auto", "mpi"), std::pair("hosts:2", "hosts:0,1,1")}) {
     auto first = std::async(std::launch::async, run, how, one);
     all.push_back(run(how, other));
@@ -51,22 +51,22 @@ std::vector<Outcome> run_all(const std::string& how) {
   return all;
 }
 
-void check_line(const Outcome& outcome, int r, const std::string& pattern) {
-  INFO(outcome.output);
+void check_line(const FailedRun& failed, int r, const std::string& pattern) {
+  INFO(failed.output);
   CAPTURE(r, pattern);
-  REQUIRE(std::regex_match(outcome.line_of(r), std::regex(pattern)));
+  REQUIRE(std::regex_match(failed.line_of(r), std::regex(pattern)));
 }
 
 }  // namespace
 
 TEST_CASE("the others name a rank that was killed, and do not wait for their deadline") {
-  for (const Outcome& outcome : run_all("killed")) {
+  for (const FailedRun& failed : run_all("killed")) {
     for (int r : {0, 1}) {
-      check_line(outcome, r,
+      check_line(failed, r,
                  "(rank [01] stopped the run: )?rank 2 \\(pid \\d+\\) died while rank [01] "
                  "waited for it in all_reduce #4 \\(16 bytes of f32\\)");
     }
-    REQUIRE(outcome.status != 0);
+    REQUIRE(failed.status != 0);
   }
 }
 
@@ -74,59 +74,59 @@ TEST_CASE("every rank names both sides where sizes or kinds differ") {
   const std::string first =
       "(rank \\d stopped the run: )?the ranks do not do the same: "
       "rank 0 is at all_reduce #4 \\(16 bytes of f32\\), ";
-  for (const Outcome& size : run_all("size")) {
+  for (const FailedRun& size : run_all("size")) {
     for (int r : {0, 1, 2})
       check_line(size, r, first + "rank 2 at all_reduce #4 \\(20 bytes of f32\\)");
   }
-  for (const Outcome& large : run_all("large")) {
+  for (const FailedRun& large : run_all("large")) {
     for (int r : {0, 1, 2})
       check_line(large, r,
                  "(rank \\d stopped the run: )?the ranks do not do the same: rank 0 is at "
                  "all_reduce #4 \\(4194304 bytes of f32\\), rank 1 at all_reduce #4 "
                  "\\(16 bytes of f32\\)");
   }
-  const Outcome kind = run("kind", "auto");
+  const FailedRun kind = run("kind", "auto");
   for (int r : {0, 1, 2}) check_line(kind, r, first + "rank 2 at barrier #4");
 }
 
 TEST_CASE("an abort from another thread reaches every rank with its reason") {
-  for (const Outcome& outcome : run_all("abort")) {
+  for (const FailedRun& failed : run_all("abort")) {
     for (int r : {0, 1, 2})
-      check_line(outcome, r, "rank 2 stopped the run: no space left on the disk");
+      check_line(failed, r, "rank 2 stopped the run: no space left on the disk");
   }
 }
 
 TEST_CASE("a rank that unwinds stops the others") {
-  for (const Outcome& outcome : run_all("exception")) {
+  for (const FailedRun& failed : run_all("exception")) {
     for (int r : {0, 1})
-      check_line(outcome, r,
+      check_line(failed, r,
                  "rank 2 stopped the run: an error on that rank, which its own message tells");
-    check_line(outcome, 2, "its own trouble");
+    check_line(failed, 2, "its own trouble");
   }
 }
 
 TEST_CASE("a wait ends at the deadline, naming the rank and the operation") {
-  for (const Outcome& outcome : run_all("deadline")) {
+  for (const FailedRun& failed : run_all("deadline")) {
     for (int r : {0, 1})
       check_line(
-          outcome, r,
+          failed, r,
           "(rank [01] stopped the run: )?rank [01] waited [0-9.]+ s for rank 2 \\(pid \\d+\\) "
           "in all_reduce #4 \\(16 bytes of f32\\): the deadline is 0\\.4 s");
   }
 }
 
 TEST_CASE("where the ranks of one machine cannot share memory, all use messages") {
-  const Outcome outcome = run("refused", "hosts:2");
-  check_line(outcome, 0, "sum 3, 1 warnings the ranks cannot share memory.*Permission denied");
-  check_line(outcome, 2, "sum 3, 0 warnings ");
+  const FailedRun failed = run("refused", "hosts:2");
+  check_line(failed, 0, "sum 3, 1 warnings the ranks cannot share memory.*Permission denied");
+  check_line(failed, 2, "sum 3, 0 warnings ");
 }
 
 TEST_CASE("where a peer's memory cannot be opened messages are used, with one warning") {
-  const Outcome outcome = run("refused", "auto");
-  check_line(outcome, 0,
+  const FailedRun failed = run("refused", "auto");
+  check_line(failed, 0,
              "sum 3, 1 warnings the ranks cannot share memory, messages are used instead "
              "\\(slower\\): cannot open a peer's shared memory at /proc/\\d+/fd/\\d+: Permission "
              "denied");
-  check_line(outcome, 1, "sum 3, 0 warnings ");
-  REQUIRE(outcome.status == 0);
+  check_line(failed, 1, "sum 3, 0 warnings ");
+  REQUIRE(failed.status == 0);
 }

@@ -1,9 +1,8 @@
+#include "runtime/comm/self_comm.h"
+
 #include <array>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
-#include "runtime/comm/communicator.h"
-#include "runtime/comm/operation.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -52,25 +51,6 @@ TEST_CASE("after an abort one rank stops as well, with the first reason") {
   comm->abort("something later");
   REQUIRE_THROWS_WITH(work.wait(), "rank 0 stopped the run: the disk is full");
   REQUIRE_THROWS_AS(comm->barrier(), RunError);
-}
-
-TEST_CASE("wire bytes are the ring's: 2(N-1)/N for all-reduce, (N-1)/N for scatter and gather") {
-  REQUIRE(ring_bytes(Collective::all_reduce, 4096, 4) == 6144);
-  REQUIRE(ring_bytes(Collective::reduce_scatter, 4096, 4) == 3072);
-  REQUIRE(ring_bytes(Collective::all_gather, 4096, 4) == 3072);
-  REQUIRE(ring_bytes(Collective::broadcast, 4096, 4) == 4096);
-  REQUIRE(ring_bytes(Collective::all_reduce, 1024, 2) == 1024);
-  REQUIRE(ring_bytes(Collective::all_reduce, 1023, 2) == 0);
-  REQUIRE(ring_bytes(Collective::all_reduce, 4096, 1) == 0);
-  REQUIRE(ring_bytes(Collective::barrier, 4096, 4) == 0);
-}
-
-TEST_CASE("an operation's name tells its number, bytes and dtype") {
-  REQUIRE(to_string(OpKey{12, Collective::all_reduce, DType::bf16, 0, 50}) ==
-          "all_reduce #12 (100 bytes of bf16)");
-  REQUIRE(to_string(OpKey{3, Collective::broadcast, DType::u8, 2, 5}) ==
-          "broadcast #3 (5 bytes of u8 from rank 2)");
-  REQUIRE(to_string(OpKey{4, Collective::barrier, DType::f64, 0, 0}) == "barrier #4");
 }
 
 }  // namespace

@@ -12,13 +12,14 @@ namespace {
 
 constexpr int64_t kMostWindowBytes = int64_t{256} << 10;
 constexpr int64_t kLeastWindowBytes = int64_t{16} << 10;
-// What bounds the windows of large worlds, whose finishers may hold a window of every rank.
+// Bounds the windows of large worlds, in which a finisher may hold a window of every rank.
 constexpr int64_t kMostBufferBytes = int64_t{256} << 20;
 
-// Tags: which window, and what of it: the running sum, the result, or raw elements by index in the host.
+// Tags say which window and which of its messages: the running sum, the result, or raw elements by index in
+// the host.
 constexpr int kFirstTag = 16, kRunning = 0, kResult = 1, kRaw = 2;
 
-// A window is held from its first hop to its last one.
+// A window keeps its slot from its first hop to its last.
 int slots_for(const HostMap& hosts) {
   return std::clamp(2 * hosts.hosts() + 4, 16, 24);
 }
@@ -55,7 +56,7 @@ Exchange::Exchange(const MpiSession& mpi, const HostMap& hosts)
   std::byte* at = buffers_.data();
   for (Slot& slot : slots_) {
     slot.running = at;
-    slot.passing = at + 2 * window_bytes_;
+    slot.relayed = at + 2 * window_bytes_;
     slot.raw = at + 3 * window_bytes_;
     at += slot_bytes;
   }
@@ -67,7 +68,7 @@ Exchange::Exchange(const MpiSession& mpi, const HostMap& hosts)
 
 int64_t Exchange::window_elements(const OpKey& key) const {
   const int64_t element = size_of(key.dtype);
-  // A few windows for each lane at least, so that every link is busy soon.
+  // At least a few windows for each lane, so that every link is busy soon.
   const int64_t few = is_sliced(key.kind) ? 4 : 4 * hosts_->lanes();
   const int64_t bytes = std::clamp(key.elements * element / few, kLeastWindowBytes, window_bytes_);
   return bytes / kCacheLine * kCacheLine / element;
@@ -97,7 +98,7 @@ bool Exchange::done() const {
   return active_ == 0 && next_begin_ >= wholes_->end;
 }
 
-// Starts the next window of this rank's lanes, where there is one and a slot is free.
+// Starts the next window of this rank's lanes, if there is one and a slot is free.
 bool Exchange::start_next() {
   for (; next_begin_ < wholes_->end; next_begin_ += window_, next_slice_ = 0) {
     for (; next_slice_ < slices_.size(); ++next_slice_) {
@@ -123,7 +124,7 @@ bool Exchange::start_next() {
       slot.leg = leg_of(window, slice);
       slot.used = 0;
       ++active_;
-      take_inputs(slot);
+      start_inputs(slot);
       move_on(slot);
       return true;
     }
@@ -131,7 +132,7 @@ bool Exchange::start_next() {
   return false;
 }
 
-// Of the windows under way; `otherwise` where there is none.
+// Returns the least number of the windows under way, or `otherwise` if there is none.
 int64_t Exchange::oldest_number(int64_t otherwise) const {
   for (const Slot& slot : slots_)
     if (slot.phase != Phase::idle) otherwise = std::min(otherwise, slot.number);
@@ -147,7 +148,7 @@ Leg Exchange::leg_of(int64_t window, int slice) const {
   if (key_.kind == Collective::reduce_scatter)
     return routes_[2 + wider].of_sum(host_, window, hosts_->host_of(slice));
   // The windows of one lane take turns among the finishers.
-  return routes_[wider].of_sum(host_, window / hosts_->lanes(), Routes::kEverybody);
+  return routes_[wider].of_sum(host_, window / hosts_->lanes(), Routes::kAllHosts);
 }
 
 bool Exchange::ready() {
@@ -171,16 +172,16 @@ bool Exchange::advance() {
   return moved;
 }
 
-// Enters the next phase, and the one after, until one has messages to wait for.
+// Enters the next phases, up to one that has messages to wait for.
 void Exchange::move_on(Slot& slot) {
   while (slot.pending == 0 && slot.phase != Phase::idle) {
     slot.used = 0;
     if (slot.phase == Phase::inputs) {
-      slot.phase = Phase::through;
-      pass_through(slot);
-    } else if (slot.phase == Phase::through) {
-      slot.phase = Phase::onward;
-      pass_onward(slot);
+      slot.phase = Phase::sums;
+      start_sums(slot);
+    } else if (slot.phase == Phase::sums) {
+      slot.phase = Phase::results;
+      start_results(slot);
     } else {
       slot.phase = Phase::idle;
       --active_;
@@ -188,7 +189,7 @@ void Exchange::move_on(Slot& slot) {
   }
 }
 
-void Exchange::take_inputs(Slot& slot) {
+void Exchange::start_inputs(Slot& slot) {
   const Leg& leg = slot.leg;
   const int64_t bytes = slot.n * wholes_->element;
   if (leg.running_from >= 0)
@@ -201,8 +202,8 @@ void Exchange::take_inputs(Slot& slot) {
     send(slot, leg.raw_to, kRaw + i, wholes_->address(i, slot.slice, slot.begin), bytes);
 }
 
-// All inputs are here, and raw elements of this machine have gone, so that results may replace them.
-void Exchange::pass_through(Slot& slot) {
+// All inputs have arrived, and this host's raw elements have been sent, so that results may replace them.
+void Exchange::start_sums(Slot& slot) {
   const Leg& leg = slot.leg;
   if (is_sum(key_.kind)) {
     if (leg.finishes || leg.running_to >= 0) add_up(slot);
@@ -220,12 +221,12 @@ void Exchange::pass_through(Slot& slot) {
   }
 }
 
-// The result is here, where it is needed or passes.
-void Exchange::pass_onward(Slot& slot) {
+// The result has arrived on this host, if it is to.
+void Exchange::start_results(Slot& slot) {
   const Leg& leg = slot.leg;
   const int64_t bytes = slot.n * wholes_->element;
   if (leg.result_to >= 0) send(slot, leg.result_to, kResult, slot.result, bytes);
-  // A finished sum has been written to all its places, a scattered one has no other.
+  // add_up() has written a sum to all its places; a scattered one has no other place.
   if ((is_sum(key_.kind) && leg.finishes) || key_.kind == Collective::reduce_scatter) return;
   for (int i = 0; i < hosts_->ranks_on(host_); ++i) {
     std::byte* place = destination(slot, i);
@@ -233,7 +234,7 @@ void Exchange::pass_onward(Slot& slot) {
   }
 }
 
-// Where a rank of this machine needs the result.
+// Returns where the `local`-th rank of this machine needs the result.
 std::byte* Exchange::destination(const Slot& slot, int local) const {
   if (key_.kind == Collective::reduce_scatter) return slice_ + slot.begin * wholes_->element;
   return wholes_->address(local, slot.slice, slot.begin);
@@ -256,7 +257,7 @@ void Exchange::add_up(Slot& slot) {
   }
   places_.clear();
   if (!leg.keeps)
-    places_.push_back(slot.passing);
+    places_.push_back(slot.relayed);
   else if (key_.kind == Collective::reduce_scatter)
     places_.push_back(destination(slot, index_));
   else

@@ -1,6 +1,7 @@
-// Exchange: moves the windows of one operation between hosts, along their routes. A window belongs to a
-// lane, so to one rank of each host, which reads and writes the tensors of all ranks of its machine.
-// Several windows are under way at once, each in a slot with buffers of its own; none waits for another.
+// Exchange: moves the windows of one operation between hosts, along their routes (routes.h). A window is a
+// run of elements and belongs to a lane: one rank of each host, which reads and writes the tensors of all
+// ranks of its machine. Several windows are under way at once, each in a slot with its own buffers; none
+// waits for another.
 #pragma once
 
 #include <memory>
@@ -20,12 +21,12 @@ namespace dstrain {
 
 class Exchange final : public Awaited {
  public:
-  // The same on every rank. `hosts` and `mpi` outlive this object.
+  // The same `hosts` on every rank. `hosts` and `mpi` outlive this object.
   Exchange(const MpiSession& mpi, const HostMap& hosts);
 
-  // What a rank's bounce buffer must hold, so that a chunk of any staged tensor is a window at least.
+  // Returns how large a rank's bounce buffer must be, so that it holds a window of any staged tensor.
   static int64_t least_bounce_bytes(const HostMap& hosts);
-  // Elements of a window of such an operation, of the whole or of each slice.
+  // Returns the elements of a window of such an operation: of the whole, or of each slice.
   int64_t window_elements(const OpKey& key) const;
 
   // Begins an operation. Every rank of every host calls it, in the same order.
@@ -44,30 +45,32 @@ class Exchange final : public Awaited {
   void sleep(int earlier) override;
 
  private:
-  enum class Phase { idle, inputs, through, onward };
+  // The messages that a window waits for, in turn: the inputs of this host's sum, and this host's raw
+  // elements; the running sum to the next host, and the result; the result to the next host.
+  enum class Phase { idle, inputs, sums, results };
   struct Slot {
     Phase phase = Phase::idle;
-    int64_t number = 0;  // among all windows ever, for the tags
+    int64_t number = 0;  // among all windows since the start, for the tags
     int slice = 0;
     int lane = 0;
     int64_t begin = 0;  // elements [begin, begin + n)
     int64_t n = 0;
     Leg leg;
     const std::byte* result = nullptr;
-    int used = 0;     // requests of this phase
-    int pending = 0;  // of them, those under way
-    std::byte* running = nullptr;
-    std::byte* passing = nullptr;  // for a result that this machine does not need
-    std::byte* raw = nullptr;      // by rank of the world, those of this machine left out
+    int used = 0;                  // requests of this phase
+    int pending = 0;               // of them, those not complete
+    std::byte* running = nullptr;  // the running sum
+    std::byte* relayed = nullptr;  // a result that this machine does not need
+    std::byte* raw = nullptr;      // elements of all ranks of other machines, by rank
   };
 
   bool advance();
   bool start_next();
   int64_t oldest_number(int64_t otherwise) const;
   void move_on(Slot& slot);
-  void take_inputs(Slot& slot);
-  void pass_through(Slot& slot);
-  void pass_onward(Slot& slot);
+  void start_inputs(Slot& slot);
+  void start_sums(Slot& slot);
+  void start_results(Slot& slot);
   void add_up(Slot& slot);
   Leg leg_of(int64_t window, int slice) const;
   std::byte* raw_buffer(const Slot& slot, int rank) const;
@@ -82,19 +85,20 @@ class Exchange final : public Awaited {
   int64_t window_bytes_;
   WindowTags tags_;
   int requests_per_slot_;
-  std::vector<Routes> routes_;  // whole sums, then scattered ones; 16-bit floats last in each
+  // Of whole sums, of whole sums in 16 bits, of scattered sums, of scattered sums in 16 bits.
+  std::vector<Routes> routes_;
   Memory buffers_;
   std::vector<Slot> slots_;
   std::vector<MPI_Request> requests_;  // a block for each slot
-  std::vector<int> peers_;             // whose they are
+  std::vector<int> peers_;             // of the requests
   std::vector<int> completed_;
-  std::vector<const std::byte*> sources_;  // of a sum
-  std::vector<std::byte*> places_;
+  std::vector<const std::byte*> sources_;  // of one sum
+  std::vector<std::byte*> places_;         // of its result
 
   OpKey key_;
   std::byte* slice_ = nullptr;  // this rank's: the result of a scatter, the source of a gather
   const LocalTensors* wholes_ = nullptr;
-  std::vector<int> slices_;   // that this rank's lanes carry; {0} where there are none
+  std::vector<int> slices_;   // that this rank's lanes carry; {0} if the kind is not sliced
   int64_t window_ = 0;        // elements of one
   int64_t first_number_ = 0;  // of this operation's windows
   int64_t operation_windows_ = 0;

@@ -7,7 +7,7 @@
 namespace dstrain {
 namespace {
 
-// Results go from `source` to the host before it, and so on round all of them.
+// The result goes from `source` to the host before it, and so on round all hosts.
 void pass_round(int hosts, int host, int source, Leg& leg) {
   if (host != source) leg.result_from = (host + 1) % hosts;
   const int next = (host + hosts - 1) % hosts;
@@ -50,8 +50,8 @@ int Routes::finisher(int64_t window, int needed_by) const {
   const int last = hosts_->hosts() - 1;
   const int64_t given_to_last = window * to_last_ / kShares;
   if ((window + 1) * to_last_ / kShares > given_to_last) return last;
-  return needed_by == kEverybody ? static_cast<int>((window - given_to_last) % (last + 1))
-                                 : needed_by;
+  return needed_by == kAllHosts ? static_cast<int>((window - given_to_last) % (last + 1))
+                                : needed_by;
 }
 
 Leg Routes::of_sum(int host, int64_t window, int needed_by) const {
@@ -71,7 +71,7 @@ Leg Routes::leg(int host, int end, int needed_by) const {
   leg.raw_begin = chained_ && !after_raw_hop ? end + 1 : 0;
   leg.raw_end = host == end ? count : after_raw_hop ? 1 : 0;
 
-  if (needed_by == kEverybody) {
+  if (needed_by == kAllHosts) {
     pass_round(count, host, end, leg);
   } else {
     leg.keeps = host == needed_by;
@@ -83,7 +83,7 @@ Leg Routes::leg(int host, int end, int needed_by) const {
   return leg;
 }
 
-// In whole numbers, so that every rank finds the same mixture best.
+// In integers, so that every rank chooses the same mixture.
 int64_t Routes::count_busiest_link() const {
   const int count = hosts_->hosts(), last = count - 1;
   std::vector<int64_t> sent(static_cast<size_t>(count)), received(static_cast<size_t>(count));
@@ -105,7 +105,7 @@ int64_t Routes::count_busiest_link() const {
       add(last, h, int64_t{to_last_} * hosts_->ranks_on(h));
       add(h, h, int64_t{kShares - to_last_} * hosts_->ranks_on(h));
     } else {
-      add(h, kEverybody, kShares - to_last_ + (h == last ? to_last_ * count : 0));
+      add(h, kAllHosts, kShares - to_last_ + (h == last ? to_last_ * count : 0));
     }
   }
   return std::max(*std::max_element(sent.begin(), sent.end()),

@@ -1,24 +1,23 @@
-// Routes: how sums and copies travel between hosts. Pure arithmetic; every rank comes to the same.
+// Routes: how sums and copies travel between hosts. Pure arithmetic, with the same result on every rank.
 //
-// A sum's bits are those of ((x0 + x1) + x2) + ... in rank order, so hosts cannot each add their own
-// ranks and add the results, as a ring would: fp32 sums are not associative. What can cross a link for
-// an element is either one running sum of all ranks before (a prefix of the order, fp32 for 16-bit
-// floats), or single ranks' elements, raw. Each window of elements has a finisher, the host that adds
-// its last rank:
-//   chained: hosts before the finisher hand the running sum on, host to host; hosts after it send the
-//            finisher their ranks' elements raw. The first hop is raw too where that is less.
-//   direct:  every host sends raw elements to the finisher. The only way where a host's ranks do not
-//            follow one another.
-// Results go round the hosts as in a ring, each passing them to the host before it.
+// A sum has the bits of ((x0 + x1) + x2) + ... in rank order. fp32 addition is not associative, so hosts
+// cannot add their own ranks first and then add these sums, as a ring would. For each element one of two
+// things can cross a link: the running sum of all earlier ranks (in fp32 for 16-bit floats), or the
+// elements of single ranks, raw. Each window of elements has a finisher, the host that adds the last rank:
+//   chained: hosts before the finisher pass the running sum from host to host; hosts after it send the
+//            finisher their ranks' elements raw. The first hop is raw too if that is fewer bytes.
+//   direct:  every host sends raw elements to the finisher. The only way if the ranks of a host are not
+//            consecutive.
+// Results go round the hosts as in a ring: each host passes them to the host before it.
 //
 // For n bytes on H hosts of L ranks an all-reduce moves, at the busiest link and in each direction:
 //   chained, finished by the last host   n for H=2, else 2n (twice that for 16-bit running sums)
 //   direct, finishers in turn            (L+1)(H-1)/H n
-//   a ring, that would change the bits   2(H-1)/H n
-// So for f32 on two hosts the chain is as good as any ring. 16-bit wires, and scattered sums, gain from
-// a mixture: some windows chained to the last host, the others finished by each host in turn (by their
-// owner, where sums are scattered), which loads both directions alike. Sixteen mixtures of each kind
-// are counted and the one with the least bytes at its busiest link is taken.
+//   a ring (which has other bits)        2(H-1)/H n
+// So for f32 on two hosts the chain is as good as any ring. 16-bit and scattered sums gain from a mixture
+// that loads both directions alike: some windows are chained to the last host, the others are finished by
+// each host in turn (by their owner, if sums are scattered). Of sixteen mixtures of each kind, the one
+// with the fewest bytes at its busiest link is chosen.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +27,15 @@
 
 namespace dstrain {
 
-// What one host does with one window. -1: with nobody.
+// What one host does with one window: the host that it receives from or sends to, or -1.
 struct Leg {
-  int running_from = -1;  // the running sum of all ranks before this host's comes in
-  // The elements of all ranks of these hosts, but for this one, come in.
+  int running_from = -1;  // sends this host the running sum of all ranks before its own
+  // These hosts, this one left out, send it the raw elements of all their ranks.
   int raw_begin = 0;
   int raw_end = 0;
-  int raw_to = -1;        // this host's ranks' elements go out
-  int running_to = -1;    // the running sum of this host's ranks and those before goes out
-  bool finishes = false;  // makes the result, or has it from the start
+  int raw_to = -1;        // receives the raw elements of this host's ranks
+  int running_to = -1;    // receives the running sum up to this host's ranks
+  bool finishes = false;  // this host makes the result, or has it from the start
   int result_from = -1;
   int result_to = -1;
   bool keeps = true;  // ranks of this host need the result
@@ -48,17 +47,17 @@ struct Leg {
 
 class Routes {
  public:
-  static constexpr int kEverybody = -1;
+  static constexpr int kAllHosts = -1;
 
-  // `running_ratio`: bytes of an element's running sum by those of the element, 1 or 2. `scattered`:
-  // of sums that one host needs, not all.
+  // `running_ratio`: the size of an element's running sum over that of the element, 1 or 2. `scattered`:
+  // each sum is needed by one host, not by all.
   Routes(const HostMap& hosts, int running_ratio, bool scattered);
 
-  // The part of `host` in the sum of the `window`-th window, which `needed_by` needs (a host, or
-  // kEverybody).
+  // Returns the part of `host` in the sum of the `window`-th window, which `needed_by` needs (a host, or
+  // kAllHosts).
   Leg of_sum(int host, int64_t window, int needed_by) const;
 
-  // Bytes that cross the busiest link in its busier direction, by those of the whole tensor.
+  // Returns the bytes that cross the busiest link in its busier direction, over those of the tensor.
   double busiest_link() const { return busiest_link_; }
 
  private:
@@ -76,7 +75,7 @@ class Routes {
   double busiest_link_ = 0;
 };
 
-// The part of `host` where host `source` has what all hosts need.
+// Returns the part of `host` in a copy from host `source` to all hosts.
 Leg leg_of_copy(const HostMap& hosts, int host, int source);
 
 }  // namespace dstrain

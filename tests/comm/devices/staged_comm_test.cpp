@@ -1,9 +1,9 @@
 // Started by mpirun: tensors of an emulated device, staged through the host.
+#include "runtime/comm/devices/staged_comm.h"
+
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <vector>
-
-#include "runtime/comm/devices/staged_comm.h"
 
 using namespace dstrain;
 
@@ -17,9 +17,9 @@ std::vector<float> values_of(int rank, int64_t n) {
   return v;
 }
 
-class OnDevice {
+class DeviceTensor {
  public:
-  OnDevice(Device& device, const std::vector<float>& values)
+  DeviceTensor(Device& device, const std::vector<float>& values)
       : device_(device),
         memory_(device.allocate(bytes(values.size()), "a test")),
         n_(values.size()) {
@@ -57,26 +57,26 @@ TEST_CASE("staged collectives give the host's bits, over any number of windows")
     const int64_t n = slice * size;
     INFO(n << " elements");
     std::vector<float> expected = values_of(rank, n);
-    OnDevice whole(*device, expected);
+    DeviceTensor whole(*device, expected);
     comm->all_reduce(host(expected)).wait();
     staged.all_reduce(whole.tensor()).wait();
     CHECK((whole.values() == expected));
 
     std::vector<float> source = values_of(rank + 7, n), sum(static_cast<size_t>(slice));
-    OnDevice there(*device, source);
+    DeviceTensor there(*device, source);
     comm->reduce_scatter(host(source), host(sum)).wait();
     staged.reduce_scatter(there.tensor(), there.part(rank * slice, slice)).wait();
     const std::vector<float> seen = there.values();
     CHECK(std::memcmp(seen.data() + rank * slice, sum.data(), sum.size() * sizeof(float)) == 0);
 
     std::vector<float> all(static_cast<size_t>(n));
-    OnDevice gathered(*device, all);
+    DeviceTensor gathered(*device, all);
     comm->all_gather(host(sum), host(all)).wait();
     staged.all_gather(there.part(rank * slice, slice), gathered.tensor()).wait();
     CHECK((gathered.values() == all));
 
     std::vector<float> told = values_of(rank, n);
-    OnDevice message(*device, told);
+    DeviceTensor message(*device, told);
     staged.broadcast(message.tensor(), size - 1).wait();
     CHECK((message.values() == values_of(size - 1, n)));
   }

@@ -86,7 +86,7 @@ TEST_CASE("a sum is made of every rank once, in rank order, and reaches every ho
       for (int r = 0; r < hosts.ranks(); ++r) all.push_back(r);
       for (int64_t window = 0; window < 40; ++window) {
         const auto results =
-            follow(hosts, [&](int h) { return routes.of_sum(h, window, Routes::kEverybody); });
+            follow(hosts, [&](int h) { return routes.of_sum(h, window, Routes::kAllHosts); });
         for (int h = 0; h < hosts.hosts(); ++h) REQUIRE(results.at(h) == all);
       }
     }

@@ -1,36 +1,17 @@
-// Ranks that meet on a board: threads here, each with a rendezvous of its own.
+#include "runtime/comm/rendezvous/board_rendezvous.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <catch2/catch.hpp>
-#include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "runtime/comm/rendezvous/board_rendezvous.h"
-#include "runtime/comm/shared/shared_comm.h"
-#include "runtime/core/error.h"
+#include "tests/comm/board_ranks.h"
 
 namespace dstrain {
 namespace {
-
-// Runs `part` for each of `ranks` in a thread; what it threw, by rank.
-std::vector<std::string> run_ranks(int ranks, const std::function<void(int rank)>& part) {
-  std::vector<std::string> errors(static_cast<size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        part(rank);
-      } catch (const PeerError& error) {
-        errors[static_cast<size_t>(rank)] = error.what();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
 
 // The number of a process that has ended.
 int dead_process() {
@@ -40,13 +21,7 @@ int dead_process() {
   return pid;
 }
 
-RankBoard board_of(int ranks) {
-  RankBoard board = RankBoard::create(ranks);
-  for (int rank = 0; rank < ranks; ++rank) board.slot(rank).pid = ::getpid();
-  return board;
-}
-
-TEST_CASE("every rank gets what all of them laid down, time after time") {
+TEST_CASE("every rank gets the records of all, round after round") {
   constexpr int kRanks = 5, kRounds = 200;
   const RankBoard board = board_of(kRanks);
   std::array<int, kRanks> wrong{};
@@ -76,26 +51,6 @@ TEST_CASE("one rendezvous may follow another on a board") {
     for (const std::string& error : errors) CHECK(error.empty());
     for (const std::vector<int>& ranks : seen) CHECK(ranks == std::vector<int>{0, 1});
   }
-}
-
-TEST_CASE("ranks that meet on a board share memory and add in it") {
-  constexpr int kRanks = 3;
-  const RankBoard board = board_of(kRanks);
-  std::array<float, kRanks> sums{};
-  const auto errors = run_ranks(kRanks, [&](int rank) {
-    auto ranks = std::make_unique<BoardRendezvous>(board, rank, 60);
-    Peers peers(*ranks, 0);
-    std::string why;
-    auto group = SharedGroup::open(*ranks, peers, SharedGroup::kBounceBytes, why);
-    if (!group) throw PeerError(why);
-    SharedComm comm(std::move(ranks), std::move(peers), std::move(group), {});
-    std::vector<float> values(1000, static_cast<float>(rank + 1));
-    comm.all_reduce({values.data(), {1000}, DType::f32}).wait();
-    sums[static_cast<size_t>(rank)] = values.back();
-    comm.finish();
-  });
-  for (const std::string& error : errors) CHECK(error.empty());
-  for (const float sum : sums) CHECK(sum == 6.0f);
 }
 
 TEST_CASE("who waits for a rank that does not come says which") {
