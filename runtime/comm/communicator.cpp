@@ -19,7 +19,7 @@ bool started_without_mpirun() {
   return std::getenv(kWorldSizeVariable) != nullptr;
 }
 
-// Ranks that were started without mpirun are all on this machine.
+// All ranks that dstrain starts itself are on this machine.
 int world_size_from_environment() {
   return from_environment(kWorldSizeVariable, from_environment("OMPI_COMM_WORLD_SIZE", 1));
 }

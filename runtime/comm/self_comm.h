@@ -1,5 +1,5 @@
-// SelfComm: the communicator of one rank. Every collective is the identity or a copy, complete when
-// it returns; no MPI is touched.
+// SelfComm: the communicator of one rank. Every collective is the identity or a copy and complete when it
+// returns. Uses no MPI.
 #pragma once
 
 #include <mutex>

@@ -38,8 +38,10 @@ class Awaited {
   virtual void sleep(int earlier) = 0;
 };
 
+// One operation under way: the coroutine, which can be resumed. See the head of this file.
 class Stages {
  public:
+  // co_await Pause() suspends without a wait, so that the piece of work before it stays short.
   struct Pause {};
   class promise_type;  // NOLINT(readability-identifier-naming): the language's name
 

@@ -16,8 +16,9 @@ namespace dstrain {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How a dtype is loaded into lanes of the accumulator and stored from them. The 16-bit rules are those
-// of runtime/core/dtype.h, in integer arithmetic: the same bits with every instruction set.
+// How elements of a dtype are loaded into lanes of the accumulator and stored from them. The 16-bit
+// conversions are those of runtime/core/dtype.h in integer arithmetic, so that every instruction set gives
+// the same bits.
 struct F32 {
   using Element = float;
   using Wide = hn::ScalableTag<float>;
@@ -96,8 +97,8 @@ struct F16 {
   }
 };
 
-// One sum: raw pointers only, since a standard template instantiated here could leave its code,
-// compiled for one instruction set, to the whole program.
+// The arguments of one sum. Raw pointers only: the linker could use a standard template that is
+// instantiated here, compiled for one instruction set, in the whole program.
 struct Job {
   const std::byte* before;
   const std::byte* const* sources;
@@ -107,7 +108,7 @@ struct Job {
   int64_t n;
 };
 
-// Adds elements of Type in lanes of Running, whose own elements come before them; writes Out's.
+// Adds elements of Type to a running sum of Running's elements and writes Out's.
 template <class Type, class Running, class Out>
 void sum_as(const Job& job) {
   using Element = typename Type::Element;
@@ -122,7 +123,7 @@ void sum_as(const Job& job) {
   };
   const size_t next = before ? 0 : 1;  // the first source that is added to something
   int64_t i = 0;
-  // Several vectors at once: the pointers are loaded once for all of them.
+  // Four vectors at a time, so that each rank's pointer is loaded once for all of them.
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     const auto first = [&](int64_t at) {
       return before ? Running::load(before + at) : Type::load(from(0) + at);
@@ -144,7 +145,7 @@ void sum_as(const Job& job) {
       Out::store(s3, q + 3 * lanes);
     }
   }
-  // The tail goes through a full vector too, so that every element sees the same instructions.
+  // The tail goes through a full vector too, so that the same instructions make every element.
   HWY_ALIGN Element buffer[HWY_MAX_BYTES / sizeof(float)] = {};
   HWY_ALIGN typename Running::Element running[HWY_MAX_BYTES / sizeof(float)] = {};
   HWY_ALIGN typename Out::Element result[HWY_MAX_BYTES / sizeof(float)] = {};

@@ -18,7 +18,8 @@ namespace {
   fail_user("the environment variable DSTRAIN_COMM is '{}', expected {}", text, expected);
 }
 
-// "2": so many hosts with the ranks in even blocks; "0,1,1": the host of each rank.
+// Returns the host of each rank. "2": two hosts, with the ranks in even blocks; "0,1,1": one number per
+// rank.
 std::vector<int> pretended_hosts(std::string_view whole, std::string_view text, int ranks) {
   std::vector<int> numbers;
   while (true) {
@@ -54,14 +55,14 @@ TransportChoice choice_from_environment(int ranks) {
   return {text == "mpi", text == "mpi", {}};
 }
 
-// Whether one process launched all ranks on this machine, and nothing else is asked for.
+// Returns whether all ranks have the same board and can use the default transport.
 bool meet_on_board(const CommOptions& options, const TransportChoice& choice) {
   const int ranks = world_size_from_environment();
   return options.board != nullptr && options.board->ranks() == ranks &&
          ranks_on_this_host_from_environment() == ranks && ranks <= kMaxRanks && !choice.asked_for;
 }
 
-// Without MPI; nullptr where the ranks cannot share memory.
+// Returns a communicator without MPI, or nullptr if the ranks cannot share memory.
 std::unique_ptr<Communicator> join_on_board(const CommOptions& options) {
   auto ranks = std::make_unique<BoardRendezvous>(*options.board, world_rank_from_environment(),
                                                  options.deadline_seconds);

@@ -1,4 +1,4 @@
-// The ranks of a world, joined: the part of make_communicator for several of them.
+// join_world(): the part of make_communicator() for more than one rank. It chooses the transport.
 #pragma once
 
 #include <memory>
@@ -9,21 +9,21 @@
 
 namespace dstrain {
 
-// DSTRAIN_COMM, taken apart.
+// The transport that DSTRAIN_COMM asks for.
 struct TransportChoice {
-  bool asked_for = false;  // it names another transport than the usual one
-  bool messages = false;   // between all ranks
-  std::vector<int> hosts;  // by rank, pretended; empty: only what is so
+  bool asked_for = false;  // another one than the default
+  bool messages = false;   // MPI messages between all ranks
+  std::vector<int> hosts;  // the pretended machine of each rank; empty: the real machines
 };
 
-// Collective over the world. Throws UserError where it needs MPI and cannot have it.
+// Collective over all ranks. Throws UserError if MPI is needed and not available.
 std::unique_ptr<Communicator> join_world(const CommOptions& options);
 
-// Its part that needs MPI.
+// The part of join_world() that needs MPI.
 std::unique_ptr<Communicator> join_by_mpi(const TransportChoice& choice,
                                           const CommOptions& options);
 
-// Says on rank 0 that a slower transport is used, and `why` where that is known.
+// Warns on rank 0 that MPI messages are used, and `why` if that is known.
 void warn_of_messages(const CommOptions& options, int rank, const std::string& why);
 
 }  // namespace dstrain

@@ -8,7 +8,7 @@
 namespace dstrain {
 namespace {
 
-// Whether as many ranks of a host as it has GPUs, or fewer, run on it, everywhere.
+// Collective. Returns whether every host has a GPU for each of its ranks.
 bool gpu_for_each(Communicator& host) {
   const double mine = ranks_on_this_host_from_environment() <= cuda_devices() ? 1 : 0;
   std::vector<double> all(static_cast<size_t>(host.size()));

@@ -1,4 +1,4 @@
-// The communicator of a device's memory, over a host communicator of the same ranks.
+// make_device_communicator(): chooses the transport of a device's memory.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,10 @@
 
 namespace dstrain {
 
-// Null where the host reads the device's memory itself, so that `host` is the one to use. Else NCCL,
-// where this build has it and every rank has a GPU of its own, and otherwise the way through the host.
-// Collective; `host` and `device` outlive the answer.
+// Collective. Returns a communicator of the memory of `device` for the ranks of `host`: NCCL, if this build
+// has it and every rank has a GPU of its own, else one that stages tensors through the host. Returns null if
+// the host reads the device's memory itself; then `host` is the communicator to use. `host` and `device`
+// must outlive the result.
 std::unique_ptr<Communicator> make_device_communicator(Communicator& host, Device& device);
 
 }  // namespace dstrain

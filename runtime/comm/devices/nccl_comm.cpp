@@ -16,7 +16,7 @@ namespace dstrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kWatchPause{200};  // between two looks of the watching thread
+constexpr std::chrono::milliseconds kWatchInterval{200};
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -54,8 +54,7 @@ class NcclComm final : public Communicator, public StreamCollectives {
     host.broadcast({&id, {static_cast<int64_t>(sizeof id / sizeof(int32_t))}, DType::i32}, 0)
         .wait();
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking =
-        0;  // or a lost rank would hang this one inside NCCL, where nobody can reach it
+    config.blocking = 0;  // a blocking call would never return if a peer is lost
     device.attach_thread();
     settle(::ncclCommInitRankConfig(&comm_, size(), id, rank(), &config), "connecting the GPUs");
     check_cuda(::cudaEventCreateWithFlags(&newest_, cudaEventDisableTiming), "making an event");
@@ -130,7 +129,7 @@ class NcclComm final : public Communicator, public StreamCollectives {
     host_.gather_values(mine, all);
   }
   void abort(const std::string& reason) override {
-    give_up(reason);
+    stop(reason);
     host_.abort(reason);
   }
   int64_t wire_bytes() const override { return wire_bytes_; }
@@ -144,7 +143,7 @@ class NcclComm final : public Communicator, public StreamCollectives {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) fail_run("{}", failure_);
   }
-  void abandon() override { give_up("this rank gave up"); }
+  void abandon() override { stop("this rank has failed"); }
 
  private:
   static size_t count(const Tensor& t) { return static_cast<size_t>(t.elements()); }
@@ -154,7 +153,7 @@ class NcclComm final : public Communicator, public StreamCollectives {
     check_failure();
     {
       const std::lock_guard lock(mutex_);
-      settle_locked(call(), to_string(OpKey{.kind = kind}));
+      settle_locked(call(), std::string(name_of(kind)));
       cudaStreamCaptureStatus capture{};
       check_cuda(::cudaStreamIsCapturing(stream_of(stream), &capture), "asking about a stream");
       if (capture == cudaStreamCaptureStatusNone) {
@@ -170,7 +169,7 @@ class NcclComm final : public Communicator, public StreamCollectives {
     return {this, 0};
   }
 
-  // Waits until NCCL has accepted a call, at most for the deadline.
+  // Waits until NCCL has accepted a call, at most until the deadline.
   void settle(ncclResult_t code, const std::string& what) {
     const std::lock_guard lock(mutex_);
     settle_locked(code, what);
@@ -195,7 +194,7 @@ class NcclComm final : public Communicator, public StreamCollectives {
     device_.attach_thread();
     std::unique_lock lock(mutex_);
     while (!closing_) {
-      changed_.wait_for(lock, kWatchPause);
+      changed_.wait_for(lock, kWatchInterval);
       if (!failure_.empty() || !comm_) continue;
       ncclResult_t state = ncclSuccess;
       ::ncclCommGetAsyncError(comm_, &state);
@@ -208,11 +207,11 @@ class NcclComm final : public Communicator, public StreamCollectives {
             fmt::format("NCCL: no answer from the other ranks within {} s", deadline_seconds_));
     }
   }
-  void give_up(const std::string& reason) {
+  void stop(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) stop_locked(reason);
   }
-  // Ends NCCL's kernels, so that streams go on and whoever waits for them learns the reason.
+  // Ends NCCL's kernels, so that streams go on and check_failure() throws the reason.
   void stop_locked(const std::string& reason) {
     failure_ = reason;
     if (comm_) ::ncclCommAbort(comm_);

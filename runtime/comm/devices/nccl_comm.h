@@ -1,7 +1,7 @@
-// NcclComm: collectives between GPUs by NCCL, one communicator per group of ranks, every rank with a GPU
-// of its own. They are enqueued on streams; the host communicator of the same ranks carries NCCL's id,
-// small values and the word that somebody gave up. A watching thread aborts NCCL when it reports an
-// error or when a collective makes no progress within the deadline, so that no stream hangs for ever.
+// NcclComm: collectives between GPUs by NCCL; every rank has a GPU of its own. They are enqueued on streams.
+// The host communicator of the same ranks carries NCCL's id, small values and aborts. A thread watches NCCL
+// and aborts it if it reports an error or if a collective reaches the deadline, so that no stream hangs
+// for ever.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,11 @@
 
 namespace dstrain {
 
-// Whether this build has NCCL.
+// Returns whether this build has NCCL.
 bool has_nccl();
 
-// Collective over `host`; both outlive the answer. Throws RunError where NCCL cannot connect the GPUs.
+// Collective over `host`. Throws RunError if NCCL cannot connect the GPUs. `host` and `device` must outlive
+// the result.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device);
 
 }  // namespace dstrain

@@ -1,4 +1,4 @@
-// NCCL of a build without it.
+// make_nccl_communicator() of a build without NCCL.
 #include "runtime/comm/devices/nccl_comm.h"
 #include "runtime/core/error.h"
 

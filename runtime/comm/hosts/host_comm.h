@@ -1,12 +1,12 @@
 // HostComm: collectives over several machines. Within a machine ranks read and write each other's memory
-// (SharedGroup), between machines windows travel by MPI messages along their routes (Exchange). The
-// same rank-order sums as SharedComm, so the number of hosts never changes a result.
+// (SharedGroup); between machines windows travel by MPI messages along their routes (Exchange). Sums are
+// made in rank order as in SharedComm, so the number of hosts never changes a result.
 //
-// An operation: the ranks of a machine post it and meet; each then sends what its machine is about to do
-// to its partners (the ranks that it shares lanes with, at least one on every other host) and compares
-// what they do; windows move; the ranks of a machine meet again. Tensors outside allocate()'s memory go
-// through the bounce buffers chunk by chunk.
-// A small operation: the ranks of a machine post it and sleep; their leader (the first of them) exchanges
+// A large operation: the ranks of a machine post it and wait for one another. Each then tells its partners
+// what its machine is about to do, and compares it with what they do; partners are the ranks of other hosts
+// with the same lanes, at least one on every host. Windows travel, and the ranks of a machine wait for one
+// another again. Tensors outside allocate()'s memory go through the bounce buffers in chunks.
+// A small operation: the ranks of a machine post it and sleep. Their leader, the first of them, exchanges
 // Packets with the leaders of the other hosts, compares what all do, writes the results and wakes them.
 #pragma once
 

@@ -1,7 +1,7 @@
-// Packets: small operations between hosts. All that a host's ranks give travels in one message to each
-// other host, between the first ranks of both, which read and write for the ranks of their machine:
-// latency is one hop, where the windows of an Exchange take up to three. Sums are made where they are
-// needed, of every rank's own elements in rank order.
+// Packets: small operations between hosts. The sources of all ranks of a host travel in one message to each
+// other host. Only the leaders exchange these messages; they read and write the tensors of their machine's
+// ranks. So the latency is one hop, where the windows of an Exchange take up to three. Each host adds the
+// elements of all ranks itself, in rank order.
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,21 @@ namespace dstrain {
 
 class Packets {
  public:
-  // What a host sends for one operation at most, values aside: beyond it the fewer bytes of routes
-  // count for more than their hops.
+  // The most that a host sends for one operation, gather_values apart. With more, the fewer bytes of an
+  // Exchange outweigh its hops.
   static constexpr int64_t kMostBytes = int64_t{64} << 10;
 
-  // Every packet begins with `header_bytes` that the caller fills. `mpi` and `hosts` outlive this object.
+  // Every packet begins with a header of `header_bytes` from the caller. `mpi` and `hosts` outlive this
+  // object.
   Packets(const MpiSession& mpi, const HostMap& hosts, size_t header_bytes);
 
-  // Whether an operation travels so; the same on all ranks that do the same.
+  // Returns whether an operation travels in packets; it depends on `key` and `hosts` alone.
   bool carry(const OpKey& key) const;
-  // Of the largest packet, header included.
+  // Returns the size of the largest packet, with its header.
   size_t most_bytes() const;
 
-  // Where the tensors of this machine's ranks lie, by index in the host: what a sum adds and where its
-  // result goes (a scatter's to `slices`), what a gather or broadcast fills; a gather's own slice is in
-  // its place already.
+  // Where the tensors of this machine's ranks lie, by index in the host: `wholes` are read and written, but
+  // the result of a scatter goes to `slices`. A gather's own slice is already in its place of the whole.
   struct Places {
     std::vector<std::byte*> wholes;
     std::vector<std::byte*> slices;

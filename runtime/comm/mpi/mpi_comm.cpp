@@ -130,7 +130,7 @@ void MpiComm::exchange_window(const Operation& op) {
     std::copy_n(in, window, out + rank() * slice);
 }
 
-// Adds this rank's share of the window, all contributions being here.
+// Adds this rank's share of the window. All peers' elements have arrived.
 void MpiComm::add_up(const Operation& op) {
   const bool scatter = op.key.kind == Collective::reduce_scatter;
   const int64_t element = size_of(op.key.dtype);

@@ -16,7 +16,7 @@ void check_mpi(int code, const std::string& what) {
 }
 
 void require_threads(int provided) {
-  // An abort may send from any thread.
+  // Any thread may abort, and then sends messages.
   if (provided >= MPI_THREAD_MULTIPLE) return;
   const char* name = provided == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
                      : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"

@@ -1,6 +1,6 @@
-// MpiSession: this process's membership in MPI, and the rendezvous of ranks that it joins. Initialises
-// MPI where nobody has, and then also finalises it in leave(). Everything MPI throws at us becomes
-// RunError: the communicators return error codes instead of ending the process.
+// MpiSession: this process's use of MPI, and the rendezvous of the ranks that mpirun started. Initializes
+// MPI if it is not, and then also finalizes it in leave(). Sets MPI to return error codes instead of ending
+// the process; check_mpi() turns them into RunError.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -12,21 +12,21 @@
 
 namespace dstrain {
 
-// Throws RunError with MPI's own text unless `code` is MPI_SUCCESS.
+// Throws RunError with MPI's message unless `code` is MPI_SUCCESS. `what`: the call that returned it.
 void check_mpi(int code, const std::string& what);
 
-// Throws UserError unless several threads may call MPI at a time with what it `provided`.
+// Throws UserError unless `provided`, a thread level of MPI, lets several threads call it at a time.
 void require_threads(int provided);
 
 class MpiSession final : public Rendezvous {
  public:
-  // Throws UserError where the MPI library lets only one thread at a time call it.
+  // Collective. Throws UserError if the MPI library lets only one thread at a time call it.
   MpiSession();
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   MPI_Comm comm() const { return comm_; }
-  // The largest tag that a message may carry.
+  // The largest tag of a message.
   int tag_bound() const { return tag_bound_; }
 
   // Collective; MPI_Finalize only where the constructor initialised MPI.
@@ -38,7 +38,7 @@ class MpiSession final : public Rendezvous {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  int tag_bound_ = 32767;  // what every MPI has
+  int tag_bound_ = 32767;  // the standard's minimum
   bool initialised_here_ = false;
 };
 

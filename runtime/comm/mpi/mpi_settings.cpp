@@ -12,8 +12,8 @@
 namespace dstrain {
 namespace {
 
-// A window of the exchange and its header: sent at once. Asking the receiver first, as Open MPI does from
-// 64 KiB on, would cost each window two more ways through the link's queues.
+// A window of an Exchange and its header are sent at once. Open MPI asks the receiver first from 64 KiB on,
+// which would cost each window two more passes through the link's queues.
 constexpr const char* kEagerBytes = "270336";
 
 std::vector<std::string> interface_names() {
@@ -58,7 +58,7 @@ void prepare_mpi_settings() {
   ::setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", kEagerBytes, 0);
   const std::vector<std::string> names = interface_names(), inner = inner_interfaces(names);
   if (inner.empty() || user_chose_interfaces()) return;
-  std::string excluded = "127.0.0.1/8,sppp";  // Open MPI's own choice
+  std::string excluded = "127.0.0.1/8,sppp";  // Open MPI's default
   for (const std::string& name : inner) excluded += "," + name;
   ::setenv("OMPI_MCA_btl_tcp_if_exclude", excluded.c_str(), 0);
 }

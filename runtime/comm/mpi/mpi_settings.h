@@ -1,5 +1,5 @@
-// What dstrain asks of Open MPI before it starts, by environment variables; what the user has set, there
-// or in Open MPI's own files, stays.
+// Settings of Open MPI that dstrain makes by environment variables before MPI starts. A setting of the
+// user, in the environment or in Open MPI's own files, stays.
 #pragma once
 
 #include <span>
@@ -8,11 +8,11 @@
 
 namespace dstrain {
 
-// Of the machine's network interfaces, those of containers and virtual machines: they lead to other
-// hosts' interfaces of the same name and address by mistake, and a connection over one hangs.
+// Returns the network interfaces among `names` that belong to containers and virtual machines. Other hosts
+// have interfaces of the same name and address, and a connection over one of them hangs.
 std::vector<std::string> inner_interfaces(std::span<const std::string> names);
 
-// Call before MPI is initialised.
+// Makes the settings. The caller must not have initialized MPI yet.
 void prepare_mpi_settings();
 
 }  // namespace dstrain

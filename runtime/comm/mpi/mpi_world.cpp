@@ -17,7 +17,7 @@ bool few_enough(const HostMap& hosts) {
   return true;
 }
 
-// Over shared memory within machines; nullptr where a machine's ranks cannot share any.
+// Returns a communicator that shares memory within machines, or nullptr if ranks of one machine cannot.
 std::unique_ptr<Communicator> share_memory(std::unique_ptr<MpiSession>& mpi, Peers& peers,
                                            const CommOptions& options) {
   const HostMap& hosts = peers.hosts();

@@ -1,4 +1,4 @@
-// In place of the ranks of MPI, in a build without it.
+// join_by_mpi() of a build without MPI.
 #include "runtime/comm/world.h"
 #include "runtime/core/error.h"
 

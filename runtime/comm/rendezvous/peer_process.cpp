@@ -12,7 +12,7 @@
 namespace dstrain {
 namespace {
 
-// Of linux/pidfd.h, which Debian's headers have in an older version: struct pidfd_info and what asks for it.
+// struct pidfd_info and its ioctl, as linux/pidfd.h of Linux 6.15 has them; older headers lack them.
 struct PidfdInfo {
   uint64_t mask = 0;
   uint64_t cgroup = 0;
@@ -53,7 +53,7 @@ std::optional<int> PeerProcess::wait_status() const {
   return info.exit_code;
 }
 
-// 'X' where there is no such process.
+// Returns the state letter of /proc, or 'X' if there is no such process.
 char PeerProcess::state() const {
   // "pid (name) state ...": the name may hold anything, so the state follows the last parenthesis.
   std::ifstream file(fmt::format("/proc/{}/stat", pid_));

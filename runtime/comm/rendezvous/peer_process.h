@@ -1,6 +1,6 @@
-// PeerProcess: whether another process of this machine still lives. Stands on pidfd, which sees a
-// killed process before its parent has collected it and is immune to reuse of the number; where the
-// kernel refuses that, on /proc.
+// PeerProcess: another process of this machine, and whether it still lives. Uses a pidfd, which reports a
+// killed process before its parent has collected it and never means another process with the same number;
+// if the kernel refuses a pidfd, /proc.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,9 @@ class PeerProcess {
 
   int64_t pid() const { return pid_; }
   bool alive() const;
-  // Whether it lives but is stopped (SIGSTOP); one that a debugger holds is not.
+  // Returns whether it lives but is stopped (SIGSTOP). A process that a debugger holds is not stopped.
   bool stopped() const;
-  // How it ended, as waitpid() says it, once its parent has collected it and where the kernel tells others
-  // (Linux 6.15).
+  // Returns its wait status, as waitpid() gives it, once its parent has collected it. Needs Linux 6.15.
   std::optional<int> wait_status() const;
 
  private:

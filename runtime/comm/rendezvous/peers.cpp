@@ -10,7 +10,7 @@
 namespace dstrain {
 namespace {
 
-// This boot of this machine and this process's pid namespace.
+// Names this boot of this machine and this process's pid namespace.
 std::string this_process_space() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;

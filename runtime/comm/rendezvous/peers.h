@@ -1,4 +1,4 @@
-// Peers: who the ranks are. Each tells the others its machine and process once, at start-up.
+// Peers: the machine and process of every rank, exchanged once at start-up.
 #pragma once
 
 #include <array>
@@ -13,23 +13,23 @@ namespace dstrain {
 
 class Peers {
  public:
-  // Collective. Ranks with different `pretended_host` are taken for ranks of different machines.
+  // Collective over `ranks`. Ranks with different `pretended_host` count as ranks of different machines.
   Peers(Rendezvous& ranks, int pretended_host);
 
-  // Ranks share a machine where host name, boot and process-number space are the same: then they can
-  // reach each other's memory. Neither alone tells: clones of a machine share its name, containers and
-  // network namespaces with names of their own share its boot.
+  // Ranks share a machine, and can reach each other's memory, if host name, boot and process-number space
+  // are the same. One alone does not suffice: clones of a machine share its name; containers and network
+  // namespaces with host names of their own share its boot.
   const HostMap& hosts() const { return hosts_; }
   int64_t pid(int rank) const { return of(rank).pid; }
-  // False once the process has ended; true where that cannot be told.
+  // Returns false once the process has ended; true if that cannot be told.
   bool alive(int rank) const;
-  // "rank 1 (pid 4711)", and " on node2" where that is not this rank's.
+  // "rank 1 (pid 4711)"; "rank 1 (pid 4711 on node2)" for another host.
   std::string name(int rank) const;
 
  private:
   struct Identity {
-    std::array<char, 65> host{};           // as long as Linux allows
-    std::array<char, 64> process_space{};  // equal where process numbers mean the same
+    std::array<char, 65> host{};           // Linux allows 64 characters
+    std::array<char, 64> process_space{};  // equal if process numbers mean the same processes
     int32_t pretended_host = 0;
     int64_t pid = 0;
   };
@@ -40,7 +40,7 @@ class Peers {
   int rank_ = 0;
   std::vector<Identity> identities_;
   HostMap hosts_;
-  std::vector<PeerProcess> processes_;  // pid 0: numbers of another space
+  std::vector<PeerProcess> processes_;  // pid 0: a process of another process-number space
 };
 
 }  // namespace dstrain

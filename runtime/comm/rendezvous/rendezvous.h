@@ -1,6 +1,6 @@
-// Rendezvous: how the ranks of a world tell each other who and where they are while their transport is
-// set up. Two bodies: MPI (mpi_session.h), and the board of the process that launched all of them on
-// this machine (board_rendezvous.h).
+// Rendezvous: how the ranks of a world exchange small records before they have a communicator. Two
+// implementations: MPI (mpi_session.h), and the board of the process that launched all ranks on this
+// machine (board_rendezvous.h).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Rendezvous {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Collective: `mine` of every rank, by rank. Throws RunError where a rank does not come.
+  // Collective. Returns every rank's `mine`, by rank. Throws RunError if a rank does not join.
   template <class Record>
   std::vector<Record> gather(const Record& mine) {
     static_assert(std::is_trivially_copyable_v<Record>);
@@ -28,13 +28,13 @@ class Rendezvous {
     gather_bytes(&mine, all.data(), sizeof(Record));
     return all;
   }
-  // Collective: whether all ranks say yes.
+  // Collective. Returns whether `mine` is true on all ranks.
   bool all_agree(bool mine) {
     const std::vector<char> all = gather(mine ? '\1' : '\0');
     return std::find(all.begin(), all.end(), '\0') == all.end();
   }
 
-  // The end of a good run, once all ranks have met.
+  // Ends a good run. The caller must know that all ranks have met.
   virtual void leave() = 0;
 
  private:

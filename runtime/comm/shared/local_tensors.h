@@ -12,6 +12,7 @@
 namespace dstrain {
 
 struct LocalTensors {
+  // Where the tensor of one rank lies.
   struct Place {
     std::byte* base = nullptr;
     bool staged = false;  // `base` holds the current chunk of each slice; else the tensor itself

@@ -12,9 +12,10 @@ namespace {
 
 constexpr int64_t kControlBytes = (sizeof(ControlBlock) + 4095) / 4096 * 4096;
 
-struct Invitation {
-  int32_t fd = -1;
-  uint64_t token = 0;  // proves that the memory found in the process is the one meant
+// How the other ranks find a rank's segment.
+struct SegmentAddress {
+  int32_t fd = -1;     // in its process
+  uint64_t token = 0;  // also in its control block: proves that this is the right memory
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -30,7 +31,7 @@ std::unique_ptr<SharedGroup> SharedGroup::open(Rendezvous& ranks, const Peers& p
   group->index_ = hosts.index_of(ranks.rank());
   group->bounce_bytes_ = bounce_bytes;
   const int64_t bytes = kControlBytes + bounce_bytes;
-  Invitation mine;
+  SegmentAddress mine;
   try {
     group->own_ = Memory::shared(bytes, "the communicator");
     std::random_device random;
@@ -41,14 +42,14 @@ std::unique_ptr<SharedGroup> SharedGroup::open(Rendezvous& ranks, const Peers& p
   } catch (const RunError& error) {
     why = error.what();
   }
-  const std::vector<Invitation> all = ranks.gather(mine);
+  const std::vector<SegmentAddress> all = ranks.gather(mine);
   for (const int r : members) {
     if (!why.empty()) break;
-    const Invitation& invitation = all[static_cast<size_t>(r)];
+    const SegmentAddress& address = all[static_cast<size_t>(r)];
     std::byte* base = group->own_.data();
     if (r != ranks.rank()) {
       try {
-        group->mapped_.push_back(Memory::open_peer(peers.pid(r), invitation.fd, bytes));
+        group->mapped_.push_back(Memory::open_peer(peers.pid(r), address.fd, bytes));
         base = group->mapped_.back().data();
       } catch (const RunError& error) {
         why = error.what();
@@ -56,7 +57,7 @@ std::unique_ptr<SharedGroup> SharedGroup::open(Rendezvous& ranks, const Peers& p
       }
     }
     auto* block = reinterpret_cast<ControlBlock*>(base);
-    if (block->token.load() != invitation.token)
+    if (block->token.load() != address.token)
       why = fmt::format("process {} is not rank {} here (another process namespace)", peers.pid(r),
                         r);
     group->blocks_.push_back(block);
@@ -68,13 +69,15 @@ std::unique_ptr<SharedGroup> SharedGroup::open(Rendezvous& ranks, const Peers& p
 
 void SharedGroup::count_arrival() {
   awaited_ = ++arrivals_;
-  // Sequentially consistent, as in sleep(): either the sleeper sees the count or we see it sleeping.
+  // Sequentially consistent, as in sleep(): either the sleeper sees the count, or this rank sees that it
+  // sleeps.
   block(index_).arrived.store(arrivals_, std::memory_order_seq_cst);
 }
 
 void SharedGroup::arrive() {
   count_arrival();
-  // Who waits can go on once all others are as far as this; the last one to come sees that they are.
+  // A sleeper can go on once all others have arrived as often as this rank; the last one to arrive sees
+  // that, and wakes it.
   const int first = lagging();
   if (first < 0) {
     for (int i = 0; i < size(); ++i)
@@ -119,8 +122,8 @@ void SharedGroup::raise_abort(int rank, const std::string& reason) {
   own.abort_rank = rank;
   const size_t length = std::min(reason.size(), own.abort_reason.size() - 1);
   std::copy_n(reason.begin(), length, own.abort_reason.begin());
-  int32_t nobody = 0;
-  block(0).first_abort.compare_exchange_strong(nobody, index_ + 1, std::memory_order_seq_cst);
+  int32_t none = 0;
+  block(0).first_abort.compare_exchange_strong(none, index_ + 1, std::memory_order_seq_cst);
   for (int i = 0; i < size(); ++i) ring(i);
 }
 

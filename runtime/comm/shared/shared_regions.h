@@ -1,5 +1,5 @@
-// SharedRegions: the memory that allocate() gave to the ranks of one machine, mapped in all of them, and
-// where in it a tensor lies.
+// SharedRegions: the memory that a communicator's allocate() gave to the ranks of one machine. Each rank maps
+// all of it, and finds where in it a tensor lies.
 #pragma once
 
 #include <memory>
@@ -15,27 +15,27 @@ namespace dstrain {
 
 class SharedRegions {
  public:
-  // Collective over `comm`, whose ranks `group` joins on this machine. Throws RunError, on every rank
-  // of `comm`, where one of them is refused memory.
+  // Collective over `comm`. Returns this rank's part of a new region; the ranks of `group`, those of this
+  // machine, map one another's parts. If one rank is refused memory, throws RunError on every rank.
   Memory allocate(Communicator& comm, const SharedGroup& group, const Peers& peers, int64_t bytes,
                   const std::string& what);
 
-  // Where `bytes` at `data` lie: a region, or TensorPlace::kStaged.
+  // Returns where `bytes` at `data` lie: in a region, or TensorPlace::kStaged.
   TensorPlace place_of(const std::byte* data, int64_t bytes) const;
 
-  // Where the `local`-th rank's `place` is mapped here.
+  // Returns where this rank has mapped a place in the `local`-th rank's part of a region.
   std::byte* address(const TensorPlace& place, int local) const {
     return regions_[static_cast<size_t>(place.region)].bases[static_cast<size_t>(local)] +
            place.offset;
   }
 
  private:
-  // One allocation: where every local rank's part of it is mapped here.
+  // One allocation.
   struct Region {
     std::weak_ptr<const void> life;  // of this rank's part
     const std::byte* own = nullptr;
-    int64_t bytes = 0;  // of this rank's part
-    std::vector<std::byte*> bases;
+    int64_t bytes = 0;              // of this rank's part
+    std::vector<std::byte*> bases;  // by rank of the machine: where its part is mapped here
     std::vector<Memory> mapped;
   };
   std::vector<Region> regions_;
