@@ -227,7 +227,7 @@ void OrderedComm::close() {
     else if (!aborted_here_)
       finish_within(kCloseSeconds);
   } catch (const std::exception&) {
-    // A peer is gone: there is nobody left to tell.
+    // A peer has failed, and the others have been told.
   }
 }
 

@@ -62,7 +62,7 @@ Bytes made_by(DType dtype, int r, int64_t n) {
   return bytes;
 }
 
-// What every rank puts in and what the sum must be. A shorter tensor is a prefix of a longer one.
+// Every rank's elements and their sum. A shorter tensor is a prefix of a longer one.
 class Oracle {
  public:
   Oracle(DType dtype, int ranks, int64_t n) : dtype_(dtype) {

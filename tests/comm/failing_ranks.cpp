@@ -1,5 +1,5 @@
-// A program for mpirun that goes wrong in the way its argument names; every rank prints the error it
-// met. failures_test.cpp runs it.
+// A program for mpirun that fails in the way its argument names; every rank prints its error.
+// failures_test.cpp runs it.
 #include <linux/capability.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -21,7 +21,7 @@
 namespace dstrain {
 namespace {
 
-// Longer than the tests may take: whoever waits for a deadline fails them.
+// Longer than the tests may take: a rank that waits for its deadline fails them.
 constexpr double kDeadline = 3600;
 
 void pause_for(double seconds) {
@@ -32,8 +32,8 @@ void add_four(Communicator& comm, std::vector<float>& data) {
   comm.all_reduce({data.data(), {static_cast<int64_t>(data.size())}, DType::f32}).wait();
 }
 
-// The last rank misbehaves.
-void go_wrong(const std::string& how, Communicator& comm) {
+// The last rank causes the failure.
+void fail_by(const std::string& how, Communicator& comm) {
   const bool culprit = comm.rank() == comm.size() - 1;
   std::vector<float> data(4, 1.0f);
   for (int i = 0; i < 3; ++i) add_four(comm, data);
@@ -74,7 +74,7 @@ void go_wrong(const std::string& how, Communicator& comm) {
   }
 }
 
-// As in a container that forbids it: other processes may not open this one's files, nor it theirs.
+// Other processes cannot open this one's files, nor it theirs, as in a container that forbids it.
 void forbid_opening_files() {
   ::prctl(PR_SET_DUMPABLE, 0);
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -104,7 +104,7 @@ void run_refused(int& rank) {
 }
 
 int run(const std::string& how) {
-  ::signal(SIGTERM, SIG_IGN);  // mpirun's, after another rank died: this one still has to speak
+  ::signal(SIGTERM, SIG_IGN);  // mpirun's, after another rank died: this one must still print
   int rank = world_rank_from_environment();
   try {
     if (how == "refused") {
@@ -117,7 +117,7 @@ int run(const std::string& how) {
     CommOptions options;
     options.deadline_seconds = kDeadline;
     auto comm = make_communicator(options);
-    go_wrong(how, *comm);
+    fail_by(how, *comm);
     std::printf("rank %d: nothing went wrong\n", rank);
     comm->finish();
     return 0;
@@ -125,7 +125,7 @@ int run(const std::string& how) {
     std::printf("rank %d: %s\n", rank, error.what());
   }
   std::fflush(stdout);
-  // The peers' messages come before mpirun hears of a failed rank and stops the rest.
+  // Lets the peers print before mpirun learns of a failed rank and stops the rest.
   pause_for(0.5);
   return 2;
 }

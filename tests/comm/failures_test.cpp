@@ -1,4 +1,4 @@
-// What the ranks of a failing run say: three real processes, the last of which misbehaves.
+// The messages of a run that fails: three processes, the last of which causes the failure.
 #include <fmt/core.h>
 
 #include <array>
@@ -16,7 +16,7 @@ struct FailedRun {
   std::string output;
   int status = 0;
 
-  // What rank `r` printed.
+  // The line that rank `r` printed.
   std::string line_of(int r) const {
     std::smatch match;
     const std::regex line(fmt::format("rank {}: (.*?)\\n", r));

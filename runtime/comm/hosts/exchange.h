@@ -38,7 +38,8 @@ class Exchange final : public Awaited {
   // its machine needed of it has arrived.
   bool done() const;
 
-  // Sends, adds and receives as far as it can without blocking; returns whether it has got on or is done.
+  // Sends, adds and receives as far as it can without blocking; returns whether anything moved or all
+  // is done.
   bool ready() override;
   // The peer of a message that the oldest window waits for, or -1.
   int waited_rank() override;
@@ -85,7 +86,7 @@ class Exchange final : public Awaited {
   int64_t window_bytes_;
   WindowTags tags_;
   int requests_per_slot_;
-  // Of whole sums, of whole sums in 16 bits, of scattered sums, of scattered sums in 16 bits.
+  // For whole sums, for those in 16 bits, for scattered sums, for those in 16 bits.
   std::vector<Routes> routes_;
   Memory buffers_;
   std::vector<Slot> slots_;

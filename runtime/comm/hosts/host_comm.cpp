@@ -10,13 +10,13 @@
 namespace dstrain {
 namespace {
 
-// Where in a bounce buffer the leader writes a rank's slice of a small scattered sum; what the rank gives
-// to the operation lies before it.
+// Where in a bounce buffer the leader writes a rank's slice of a small scattered sum. The rank's source lies
+// before it.
 constexpr int64_t kResultOffset = SharedGroup::kBounceBytes / 2;
 static_assert(4 * Packets::kMostBytes <= kResultOffset);
 
-// The longest sleep of a rank that waits for ranks of its machine: the message of an abort wakes nobody, and
-// all ranks of the machine may sleep when it comes.
+// The longest sleep of a rank that waits for ranks of its machine. An abort's message wakes no rank, and all
+// ranks of the machine may sleep when it arrives.
 constexpr std::chrono::milliseconds kLongestSleep{10};
 
 // Ranks of other hosts with which this one shares a lane.

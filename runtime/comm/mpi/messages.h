@@ -9,8 +9,9 @@
 
 namespace dstrain {
 
-// MPI wakes nobody when a message arrives, so it must be asked again and again. Yields the core 64 times,
-// then sleeps for 20 to 500 us, longer with every call. `earlier`: how many calls this wait has had already.
+// Sleeps between two looks for messages, because MPI cannot wake a rank when one arrives. Yields the core 64
+// times, then sleeps for 20 to 500 us, longer with every call. `earlier`: how many calls this wait has had
+// already.
 void sleep_for_messages(int earlier);
 
 class Messages final : public Awaited {

@@ -1,5 +1,5 @@
-// Routes, followed by hand: every message that a host sends is one that another waits for, and what
-// arrives is every rank once, in order.
+// Follows the routes of windows: every message that a host sends is one that another host receives, and a sum
+// holds every rank once, in rank order.
 #include "runtime/comm/hosts/routes.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::map<int, Sum> follow(const HostMap& hosts, const std::vector<Leg>& legs) {
       REQUIRE(legs[static_cast<size_t>(leg.result_from)].result_to == h);
       results[h] = results[leg.result_from];
     }
-  // Nothing is sent that nobody takes.
+  // Every message that is sent is received.
   for (int h = 0; h < hosts.hosts(); ++h) {
     const Leg& leg = legs[static_cast<size_t>(h)];
     if (leg.raw_to >= 0)
