@@ -6,6 +6,8 @@
 #include <random>
 
 #include "kernels/cuda/library.h"
+#include "runtime/core/devices/cuda_device.h"
+#include "runtime/core/devices/emulated_device.h"
 #include "runtime/core/error.h"
 
 namespace dstrain::bench {

@@ -3,6 +3,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
+#include "runtime/config/check_report.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -8,7 +8,7 @@
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/key_table.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/plan/print.h"

@@ -4,6 +4,7 @@
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
+#include "runtime/config/resolved_config.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/run/run.h"

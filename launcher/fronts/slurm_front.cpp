@@ -6,7 +6,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
 
 namespace dstrain {
 
@@ -38,7 +38,7 @@ std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request) {
       fmt::format("Slurm job {}, requeued {}: ", job.id, counted(job.restarts, "time"));
   try {
     const CheckpointInfo checkpoint = find_checkpoint(output);
-    if (checkpoint.label.line.job != job.id)
+    if (checkpoint.label.lineage.job != job.id)
       fail_user("{} was not saved by this job", checkpoint.dir);
     request.resume = output;
     return fmt::format("{}continues from step {} of {}", beginning, checkpoint.label.step, output);

@@ -7,7 +7,7 @@
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/run/run_facts.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/file_checksum.h"
 

@@ -13,16 +13,19 @@
 
 #include "launcher/implementations.h"
 #include "launcher/placement/machine.h"
+#include "runtime/config/resolved_config.h"
 #include "runtime/config/text.h"
-#include "runtime/core/devices/device.h"
+#include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
+#include "runtime/data/open_dataset.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/residency.h"
 #include "runtime/storage/atomic_file.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
+#include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights.h"
 
@@ -147,17 +150,17 @@ double least_bytes(const Job& job) {
 
 void settle_device(Job& job, bool run) {
   check_device_name(job.device);
-  if (job.device == "auto") job.device = cuda_devices() > 0 ? "cuda" : "cpu";
+  if (job.device == "auto") job.device = cuda_device_count() > 0 ? "cuda" : "cpu";
   if (run && job.device == "cpu" && job.graph == GraphMode::on)
     fail_user("dstrain.cuda_graph is \"on\", and the CPU has no graphs: use \"auto\"");
-  if (job.device != "cuda" || cuda_devices() > 0 || (has_cuda_backend() && !run)) return;
-  throw UserError(cuda_problem());
+  if (job.device != "cuda" || cuda_device_count() > 0 || (has_cuda_backend() && !run)) return;
+  throw UserError(why_no_cuda());
 }
 
 void settle_ranks(ConfigRequest& request) {
   if (request.ranks) return;
   const std::string device = request.device.value_or("auto");
-  const int gpus = device == "auto" || device == "cuda" ? cuda_devices() : 0;
+  const int gpus = device == "auto" || device == "cuda" ? cuda_device_count() : 0;
   request.ranks = std::max(gpus, 1);
   request.ranks_origin = gpus > 0 ? "the GPUs of this machine" : "no --num_gpus";
 }

@@ -10,7 +10,7 @@
 #include "launcher/process/stop_signals.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
 
 namespace dstrain {
 namespace {

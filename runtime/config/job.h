@@ -1,6 +1,6 @@
-// Job: what a ds_config.json and the command line ask for, typed, checked and defaulted. Everything
-// above the configuration reads this and never JSON. The origin of every value is kept beside it in
-// `Settings` (load.h) for `check` and resolved_config.json.
+// Job: what a ds_config.json and the command line ask for, with types, checked, and with defaults filled
+// in. All code above the configuration reads the Job and never JSON. The origin of every value is in
+// `Settings` (load.h).
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@
 
 namespace dstrain {
 
-struct BatchConfig {  // train_batch = micro_batch * accumulation * ranks
+// Samples of a step: train_batch = micro_batch * accumulation * ranks.
+struct BatchConfig {
   int64_t train_batch = 0;
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
@@ -22,11 +23,12 @@ struct BatchConfig {  // train_batch = micro_batch * accumulation * ranks
 };
 
 enum class OptimizerKind { adam, sgd };
-struct OptimizerConfig {  // Adam and AdamW differ by decoupled_decay alone
+// The optimizer. Adam and AdamW differ in decoupled_decay alone.
+struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adam;
   double lr = 1e-3;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double weight_decay = 0;  // AdamW's DeepSpeed default: see deepspeed reference 2.2
+  double weight_decay = 0;
   bool decoupled_decay = true;
   bool bias_correction = true;
   double momentum = 0, dampening = 0;  // sgd
@@ -35,7 +37,8 @@ struct OptimizerConfig {  // Adam and AdamW differ by decoupled_decay alone
 };
 
 enum class ScheduleKind { constant, lr_range_test, one_cycle, warmup, warmup_decay, warmup_cosine };
-struct ScheduleConfig {  // DeepSpeed's names; each kind reads its own
+// The learning-rate schedule. Members have DeepSpeed's names; each kind reads its own.
+struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::constant;
   double warmup_min_lr = 0, warmup_max_lr = 1e-3;
   int64_t warmup_num_steps = 1000, total_num_steps = 0;
@@ -53,17 +56,20 @@ struct ScheduleConfig {  // DeepSpeed's names; each kind reads its own
 };
 
 enum class ModelKind { gptlite, benchmark };
+// The model and its sizes.
 struct ModelConfig {
   ModelKind kind = ModelKind::gptlite;
   int64_t n_layer = 12, n_embd = 768, n_head = 12, block_size = 2048;
   double dropout = 0.1;
   bool gelu = false, qkv_bias = false, tied_head = false;
-  int64_t vocab_size = 0;                              // 0: derived from the data
+  int64_t vocab_size = 0;                              // 0: the data's
   int64_t in_size = 0, hidden_size = 0, out_size = 0;  // benchmark
   bool operator==(const ModelConfig&) const = default;
 };
 
-enum class DataFormat { automatic, characters, bytes, tokens };  // auto, char, byte, bin
+// In the file: auto, char, byte, bin.
+enum class DataFormat { automatic, characters, bytes, tokens };
+// The data file and how samples are taken from it.
 struct DataConfig {
   std::string path;
   DataFormat format = DataFormat::automatic;
@@ -72,10 +78,10 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+// When ranks add their gradients: once per step, or after every micro-batch.
 enum class ReduceMode { boundary, micro_batch };
 
-// Stage 3: what stays gathered, and what is gathered ahead; all in elements (DeepSpeed's names are
-// those of the keys zero_optimization.stage3_*).
+// Limits of gathered parameters at stage 3, in elements (keys zero_optimization.stage3_*).
 struct GatherLimits {
   int64_t prefetch_elements = 50'000'000;
   int64_t param_persistence = 100'000;
@@ -85,20 +91,22 @@ struct GatherLimits {
   bool operator==(const GatherLimits&) const = default;
 };
 
-// Which activations the backward pass computes again instead of reading them.
+// Which activations the backward pass computes again instead of reading them: none, all but the input of
+// every `interval` layers, or those that are cheap to compute.
 enum class RecomputeMode { none, interval, selective };
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
-  int64_t interval = 0;  // mode interval: layers whose common input alone is kept
+  int64_t interval = 0;  // of mode interval: number of layers whose common input is kept
   bool operator==(const RecomputeConfig&) const = default;
 };
 
-// Whether a device replays the step as one graph instead of launching its kernels one by one.
+// Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
+// A training run.
 struct Job {
   int ranks = 1;
-  std::string device = "cpu";  // cpu, cuda, emulated; auto until the launcher settles it
+  std::string device = "cpu";  // cpu, cuda, emulated; auto until the launcher has chosen one
   GraphMode graph = GraphMode::automatic;
   BatchConfig batch;
   OptimizerConfig optimizer;
@@ -112,25 +120,27 @@ struct Job {
   ReduceMode reduce = ReduceMode::boundary;
   RecomputeConfig recompute;
   int zero_stage = 0;
-  int64_t reduce_bucket_elements = 500'000'000;  // gradients on their way at a time
-  bool overlap_comm = false;                     // communication beside computation
+  int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
+  bool overlap_comm = false;                     // communication runs beside computation
   GatherLimits gather;
   ModelConfig model;
   DataConfig data;
   int64_t steps = 1000;
   uint64_t seed = 1337;
-  int64_t eval_interval = 0, eval_samples = 160, save_interval = 0;
-  int64_t keep_last = 0, keep_every = 0;  // checkpoints; 0: all, none
-  int64_t max_skipped_steps = 50;         // in a row
+  int64_t eval_interval = 0, save_interval = 0;  // steps; 0: never
+  int64_t eval_samples = 160;
+  int64_t keep_last = 0;           // newest checkpoints that are kept; 0: all
+  int64_t keep_every = 0;          // checkpoints of multiples of this step are kept too; 0: none
+  int64_t max_skipped_steps = 50;  // in a row, until the run fails
   int64_t steps_per_print = 10;
-  int64_t timeout_s = 600;  // of one instruction, and of a wait for another rank
-  int64_t silence_s = 5;    // without a word from a host, until it is taken for lost
+  int64_t timeout_s = 600;  // limit of one instruction, and of a wait for another rank
+  int64_t silence_s = 5;    // without a message from a host, until it counts as lost
   std::vector<std::string> weight_decay_exclude;
   std::string output;                // directory
-  std::string trace;                 // file for the times of some steps; empty: none
-  std::string init_weights, resume;  // empty: absent
-  bool overwrite = false;            // another run's checkpoints in `output` may be removed
-  bool resume_with_changes = false;  // of a checkpoint of a run that meant other numbers
+  std::string trace;                 // trace file; empty: none
+  std::string init_weights, resume;  // paths; empty: not given
+  bool overwrite = false;            // checkpoints of another run in `output` are removed
+  bool resume_with_changes = false;  // resume although settings that change the numbers differ
   bool operator==(const Job&) const = default;
 };
 

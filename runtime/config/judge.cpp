@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/config/coerce.h"
-#include "runtime/config/reader.h"
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -73,7 +73,7 @@ class Walk {
     v.warns = judgement.warns;
     if (member.first.line > 0 && !merged_.ignored.contains(key)) {
       v.state = State::error;
-      v.message = fmt::format("stands twice, first at line {}, column {}: keep one",
+      v.message = fmt::format("is given twice, first at line {}, column {}: keep one",
                               member.first.line, member.first.column);
       v.echo = false;
     }
@@ -146,7 +146,7 @@ class Walk {
     if (spec.rule) own = spec.rule->judge(facts_, spec, m.value);
     if (!spec.alias.empty()) own.message = fmt::format("another name of {}", spec.alias);
     const bool twice = !spec.alias.empty() && gives(spec.alias);
-    if (twice) own = {State::error, fmt::format("stands beside {}: keep one", spec.alias)};
+    if (twice) own = {State::error, fmt::format("is given together with {}: keep one", spec.alias)};
     const size_t at = add(key, m, own);
     members(m.value, key);
     const Verdict* worst = nullptr;
@@ -176,7 +176,7 @@ class Walk {
       judgement = {State::error, wrong};
     } else if (!spec.alias.empty() && gives(spec.alias)) {
       judgement = {State::error,
-                   fmt::format("stands beside {}, its other name: keep one", spec.alias)};
+                   fmt::format("is given together with {}, its other name: keep one", spec.alias)};
     } else {
       judgement = legal(target, m.value, automatic);
       if (!spec.alias.empty())
@@ -207,59 +207,6 @@ class Walk {
 
 std::vector<Verdict> judge(const Merged& merged, const Facts& facts) {
   return Walk(merged, facts).run();
-}
-
-Verdict* Problems::verdict_on(std::string_view key) {
-  for (Verdict& v : verdicts_)
-    if (v.key == key) return &v;
-  for (const KeySpec& spec : key_table())
-    if (spec.alias == key)
-      for (Verdict& v : verdicts_)
-        if (v.key == spec.key) return &v;
-  return nullptr;
-}
-
-bool Problems::stopped(std::string_view key) const {
-  return std::ranges::any_of(
-      verdicts_, [&](const Verdict& v) { return v.key == key && is_error(v.state) && !v.echo; });
-}
-
-void Problems::say(std::string_view key, State state, const std::string& message) {
-  if (Verdict* v = verdict_on(key)) {
-    if (is_error(v->state) && !v->echo) return;
-    v->state = state;
-    v->message = message;
-    v->echo = false;
-    return;
-  }
-  Verdict v;
-  v.key = key;
-  v.state = state;
-  v.message = message;
-  std::string_view section = key;
-  SourcePlace place = root_.place;
-  while (section.find('.') != std::string_view::npos) {
-    section = section.substr(0, section.rfind('.'));
-    if (const Member* m = find(root_, section)) {
-      place = m->place;
-      break;
-    }
-  }
-  if (place.source == Source::file) {
-    v.line = place.line;
-    v.column = place.column;
-  }
-  v.where = where(names_, place, section);
-  verdicts_.push_back(std::move(v));
-}
-
-void Problems::warning(std::string_view key, const std::string& message) {
-  const Verdict* v = verdict_on(key);
-  warnings_.push_back(fmt::format("{}: {}: {}", v ? v->where : names_.file, key, message));
-}
-
-void Problems::explain(std::string_view key, const std::string& message) {
-  if (Verdict* v = verdict_on(key); v && v->message.empty()) v->message = message;
 }
 
 }  // namespace dstrain

@@ -140,4 +140,23 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return best;
 }
 
+bool one_of(std::string_view list, std::string_view word) {
+  while (true) {
+    const size_t bar = list.find('|');
+    if (list.substr(0, bar) == word) return true;
+    if (bar == std::string_view::npos) return false;
+    list.remove_prefix(bar + 1);
+  }
+}
+
+std::vector<std::string> split_words(std::string_view list) {
+  std::vector<std::string> words;
+  while (true) {
+    const size_t bar = list.find('|');
+    words.emplace_back(list.substr(0, bar));
+    if (bar == std::string_view::npos) return words;
+    list.remove_prefix(bar + 1);
+  }
+}
+
 }  // namespace dstrain

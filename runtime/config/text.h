@@ -1,5 +1,4 @@
-// Small words about text that the reader and the judge share. Stands on nothing.
-// Invariant: pure functions; what `printable` returns is ASCII or whole UTF-8 characters on one line.
+// Text helpers of the configuration and the command line. All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +8,33 @@
 
 namespace dstrain {
 
-// Offset of the first byte that does not belong to valid UTF-8, or npos.
+// Returns the offset of the first byte that does not belong to valid UTF-8, or npos.
 size_t first_invalid_utf8(std::string_view text);
+// Appends the code point `code` to `out`.
 void append_utf8(std::string& out, uint32_t code);
 
 std::string lower_case(std::string_view text);  // ASCII
 
-// Whether `text` is a number in JSON's grammar.
+// Returns whether `text` is a number in JSON's grammar.
 bool is_json_number(std::string_view text);
 
-// `text` fit for a message: at most 60 characters, control characters as '?'.
+// Returns `text` for a message: at most 60 characters on one line, control characters and invalid bytes as
+// '?'.
 std::string printable(std::string_view text);
 
-// "1 rank", "3 ranks".
+// Returns "1 rank", "3 ranks".
 std::string counted(int64_t count, std::string_view what);
 
-// Edit distance with transpositions (Damerau-Levenshtein, adjacent), case and '-'/'_' ignored.
+// Returns the edit distance with transpositions of neighbours (Damerau-Levenshtein); case does not count,
+// and '-' equals '_'.
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word`, or empty where none is near enough to be meant.
+// Returns the candidate nearest to `word`, or an empty string where none is near enough.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+// Returns whether `word` is one of the words of `list` ("a|b|c").
+bool one_of(std::string_view list, std::string_view word);
+// Returns the words of `list`.
+std::vector<std::string> split_words(std::string_view list);
 
 }  // namespace dstrain

@@ -1,4 +1,4 @@
-// Checksums: XXH3-64 of bytes in memory. Stands on xxHash.
+// XXH3-64 checksums of bytes in memory.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@ namespace dstrain {
 
 uint64_t checksum_of(const void* data, int64_t bytes);
 
-// A checksum of many bytes, made by all OpenMP threads and the same at any number of them. It is not
-// that of checksum_of().
+// Returns a checksum of many bytes, computed by all OpenMP threads. The value does not depend on the number
+// of threads; it differs from that of checksum_of().
 uint64_t checksum_of_many(const void* data, int64_t bytes);
 
 }  // namespace dstrain

@@ -55,14 +55,14 @@ std::vector<int> usable_cores() {
   return cores;
 }
 
-int cgroup_core_limit(const std::filesystem::path& root) {
+int cgroup_core_limit(const std::string& root) {
   std::string quota;
   double period = 0;
-  if (std::ifstream v2(root / "cpu.max"); v2 >> quota >> period)
+  if (std::ifstream v2(root + "/cpu.max"); v2 >> quota >> period)
     return quota == "max" ? 0 : quota_in_cores(std::atof(quota.c_str()), period);
   double quota_us = 0;
-  std::ifstream quota_file(root / "cpu/cpu.cfs_quota_us");
-  std::ifstream period_file(root / "cpu/cpu.cfs_period_us");
+  std::ifstream quota_file(root + "/cpu/cpu.cfs_quota_us");
+  std::ifstream period_file(root + "/cpu/cpu.cfs_period_us");
   if (quota_file >> quota_us && period_file >> period) return quota_in_cores(quota_us, period);
   return 0;
 }
@@ -107,25 +107,24 @@ std::optional<std::vector<int>> parse_cores(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<int> physical_cores(const std::vector<int>& cores, const std::filesystem::path& root) {
+std::vector<int> physical_cores(const std::vector<int>& cores, const std::string& root) {
   std::vector<int> physical;
   std::set<std::string> seen;
   for (const int core : cores) {
     std::string siblings;
-    std::ifstream file(root / fmt::format("cpu/cpu{}/topology/thread_siblings_list", core));
+    std::ifstream file(fmt::format("{}/cpu/cpu{}/topology/thread_siblings_list", root, core));
     if (!(file >> siblings) || seen.insert(siblings).second) physical.push_back(core);
   }
   return physical;
 }
 
-std::optional<int> memory_node_of(const std::vector<int>& cores,
-                                  const std::filesystem::path& root) {
+std::optional<int> memory_node_of(const std::vector<int>& cores, const std::string& root) {
   std::string text;
-  if (!(std::ifstream(root / "node/online") >> text)) return std::nullopt;
+  if (!(std::ifstream(root + "/node/online") >> text)) return std::nullopt;
   const auto nodes = parse_cores(text);
   if (!nodes || nodes->size() < 2) return std::nullopt;
   for (const int node : *nodes) {
-    std::ifstream file(root / fmt::format("node/node{}/cpulist", node));
+    std::ifstream file(fmt::format("{}/node/node{}/cpulist", root, node));
     const auto there = file >> text ? parse_cores(text) : std::nullopt;
     if (there && std::includes(there->begin(), there->end(), cores.begin(), cores.end()))
       return node;

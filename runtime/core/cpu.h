@@ -1,61 +1,64 @@
-// Cores: which ones this process may use, and how the ranks of one host share them. Stands on Linux
-// (affinity, cgroup quota) and OpenMP. Ranks start unbound (mpirun --bind-to none: a bare
-// `mpirun -np 1` pins to one core) and then take their own share here.
+// CPU cores: which ones this process may use (affinity, cgroup quota), and how the ranks of a host share
+// them. Ranks start unbound (mpirun --bind-to none, because `mpirun -np 1` binds to one core) and then bind
+// themselves.
 //
-// What the launcher exports to ranks that are programs, because libgomp reads it only at start-up (forks
-// have the number of threads from bind_to_cores, and with one thread wait for none):
+// The launcher exports these variables to ranks that are started as programs, because libgomp reads them
+// at start-up only (forked ranks get their number of threads from bind_to_cores):
 //   OMP_NUM_THREADS = threads_per_rank(ranks on the host)
-//   OMP_WAIT_POLICY = passive where ranks > cores or a rank has one thread (else left alone), so that
-//   no waiting thread holds a core that a peer needs; GOMP_SPINCOUNT stays at the policy's default.
-//   OMP_PROC_BIND = false: the affinity below binds the rank, the kernel spreads its threads.
+//   OMP_WAIT_POLICY = passive if ranks > cores or a rank has one thread, else unset, so that no waiting
+//   thread occupies a core that another rank needs; GOMP_SPINCOUNT stays at the policy's default.
+//   OMP_PROC_BIND = false: the affinity set here binds the rank, and the kernel places its threads.
 #pragma once
 
-#include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace dstrain {
 
-// Ids of the cores in this process's affinity mask, ascending; never empty.
+// Returns the ids of the cores in this process's affinity mask, ascending; never empty.
 std::vector<int> usable_cores();
 
-// Cores this process may keep busy: the mask's, at most the cgroup's CPU quota rounded up.
+// Returns how many cores this process may keep busy: those of the mask, at most the cgroup's CPU quota
+// rounded up.
 int usable_core_count();
 
-// The CPU quota, in cores rounded up, of the cgroup whose files lie in `root` (version 2: cpu.max,
-// version 1: cpu/cpu.cfs_quota_us); 0 where there is no limit.
-int cgroup_core_limit(const std::filesystem::path& root);
+// Returns the CPU quota, in cores rounded up, of the cgroup with its files in `root` (version 2: cpu.max,
+// version 1: cpu/cpu.cfs_quota_us); 0 if there is no limit.
+int cgroup_core_limit(const std::string& root);
 
-// max(1, usable cores / ranks on this host).
+// Returns max(1, usable cores / ranks on this host).
 int threads_per_rank(int ranks_on_host);
 
-// The cores of rank `rank_on_host`: contiguous shares of equal size; all of them where
-// ranks_on_host > cores (nobody is pinned then). The last rank also gets the cores left over.
+// Returns the cores of rank `rank_on_host`: contiguous shares of equal size, the remainder for the last
+// rank. If ranks_on_host > cores, every rank gets all cores.
 std::vector<int> cores_of_rank(const std::vector<int>& cores, int rank_on_host, int ranks_on_host);
 
-// "0,2-4" as the kernel and DeepSpeed write cores: numbers and ranges separated by commas, ascending and
-// apart. Nothing for any other text.
+// Returns the cores in a text like "0,2-4" (the kernel's and DeepSpeed's notation): numbers and ranges
+// separated by commas, ascending, without overlap. Nothing for any other text.
 std::optional<std::vector<int>> parse_cores(std::string_view text);
 
-// Those of `cores` that are not a further hardware thread of one before. `root`: of the kernel's files
-// about the machine.
+// Returns one of `cores` per physical core: the first of its hardware threads. `root` is the kernel's
+// directory of the machine.
 std::vector<int> physical_cores(const std::vector<int>& cores,
-                                const std::filesystem::path& root = "/sys/devices/system");
+                                const std::string& root = "/sys/devices/system");
 
-// The NUMA node that has all of `cores`; nothing where they span several, or the machine has one node.
+// Returns the NUMA node that has all of `cores`; nothing if several nodes have them, or the machine has one
+// node.
 std::optional<int> memory_node_of(const std::vector<int>& cores,
-                                  const std::filesystem::path& root = "/sys/devices/system");
+                                  const std::string& root = "/sys/devices/system");
 
-// Lets this process's memory lie on `node` as long as that has some. False where the system refuses.
+// Lets the kernel place this process's memory on NUMA node `node` while it has free memory. Returns false if
+// the system refuses.
 bool prefer_memory_of(int node);
 
-// Binds this process to `cores` and sets OpenMP's thread count. Call it once, from the main thread,
-// before any other thread exists. Throws RunError.
+// Binds this process to `cores` and sets OpenMP's thread count. The caller must call it once, from the main
+// thread, before any other thread exists. Throws RunError.
 void bind_to_cores(const std::vector<int>& cores, int threads);
 
-// Binds this process to its share and sets OpenMP's thread count; returns the thread count. Call it
-// once, from the main thread, before any other thread exists. `threads` > 0 overrides the count.
+// Binds this process to the cores of its rank, under the same conditions. Returns the thread count:
+// `threads`, or threads_per_rank() if that is 0.
 int take_core_share(int rank_on_host, int ranks_on_host, int threads = 0);
 
 }  // namespace dstrain

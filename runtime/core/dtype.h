@@ -1,5 +1,5 @@
-// Element types and the scalar conversions of the 16-bit ones. Every 32 -> 16 bit conversion in the
-// program rounds to nearest, ties to even, so a value has the same bits wherever it is rounded.
+// Element types and the conversions of 16-bit values. Every conversion from 32 to 16 bits in the program
+// rounds to nearest, ties to even, so that a value has the same bits wherever it is rounded.
 #pragma once
 
 #include <bit>
@@ -8,6 +8,7 @@
 
 namespace dstrain {
 
+// The type of a tensor's elements.
 enum class DType : uint8_t { f32, bf16, f16, f64, i32, u8 };
 
 constexpr int64_t size_of(DType dtype) {
@@ -35,9 +36,11 @@ constexpr bool is_16bit(DType dtype) {
   return dtype == DType::bf16 || dtype == DType::f16;
 }
 
+// The bits of a bfloat16.
 struct bf16 {
   uint16_t bits;
 };
+// The bits of an IEEE half-precision float.
 struct f16 {
   uint16_t bits;
 };

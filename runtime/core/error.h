@@ -1,6 +1,5 @@
-// Errors that reach the user. Stands on fmt; everything else stands on it.
-// The type decides the exit status: UserError 1 (input or configuration), RunError 2 (a failure
-// while running). A message says what was expected, what came, where, and what to do.
+// Errors that reach the user. The type decides the exit status: 1 for UserError (input or configuration), 2
+// for all others. A message says what was expected, what was found, where, and what to do.
 #pragma once
 
 #include <fmt/core.h>
@@ -17,24 +16,25 @@ class UserError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Something failed while running (I/O, a lost rank, a non-finite loss). Exit status 2.
+// A failure while running (I/O, a lost rank, a non-finite loss). Exit status 2.
 class RunError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A RunError whose cause is another rank: it died, hung, or stopped the run. Exit status 2.
+// A secondary failure: another rank died, hung, or stopped the run. Exit status 2.
 class PeerError : public RunError {
  public:
   using RunError::RunError;
 };
 
-// A broken promise inside dstrain itself (a bug, never the user's doing). Exit status 2.
+// A violated invariant of dstrain itself, which is a bug. Exit status 2.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
+// Throw an error whose message is formatted by fmt.
 template <class... Args>
 [[noreturn]] void fail_user(fmt::format_string<Args...> format, Args&&... args) {
   throw UserError(fmt::format(format, std::forward<Args>(args)...));

@@ -15,8 +15,8 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::mic
   ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
 }
 
-void futex_wake(std::atomic<uint32_t>& word, int sleepers) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, sleepers, nullptr, nullptr, 0);
+void futex_wake(std::atomic<uint32_t>& word, int waiters) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, waiters, nullptr, nullptr, 0);
 }
 
 }  // namespace dstrain

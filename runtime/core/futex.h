@@ -1,4 +1,4 @@
-// Futex: sleeping on a word of memory that processes share. Stands on Linux.
+// Futexes: threads of several processes wait on a word of shared memory (Linux).
 #pragma once
 
 #include <atomic>
@@ -7,10 +7,10 @@
 
 namespace dstrain {
 
-// Sleeps while `word` is `expected`, until it is woken, at most `most`; may also return for no reason.
+// Waits while `word` is `expected`, until a wake-up or for `most`. May return spuriously.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::microseconds most);
 
-// Wakes up to `sleepers` that sleep on `word`.
-void futex_wake(std::atomic<uint32_t>& word, int sleepers);
+// Wakes up to `waiters` threads that wait on `word`.
+void futex_wake(std::atomic<uint32_t>& word, int waiters);
 
 }  // namespace dstrain

@@ -73,11 +73,11 @@ Memory Memory::open_peer(int64_t pid, int fd, int64_t bytes) {
   return m;
 }
 
-Memory Memory::adopt(std::byte* data, int64_t bytes, std::function<void()> release) {
+Memory Memory::adopt(std::shared_ptr<std::byte> data, int64_t bytes) {
   Memory m;
-  m.data_ = data;
+  m.data_ = data.get();
   m.bytes_ = bytes;
-  m.release_ = std::move(release);
+  m.adopted_ = std::move(data);
   return m;
 }
 
@@ -88,7 +88,7 @@ void Memory::use_small_pages() const {
 void Memory::populate(int threads, const std::string& what) const {
   constexpr int64_t kChunk = 32 << 20;
   const int64_t chunks = (bytes_ + kChunk - 1) / kChunk;
-  std::atomic<int> problem{0};
+  std::atomic<int> failure{0};  // errno
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
   for (int64_t i = 0; i < chunks; ++i) {
     const int64_t begin = i * kChunk, end = std::min(bytes_, begin + kChunk);
@@ -97,28 +97,25 @@ void Memory::populate(int threads, const std::string& what) const {
     if (::madvise(data_ + begin, static_cast<size_t>(end - begin), MADV_POPULATE_WRITE) == 0)
       continue;
     if (errno != EINVAL) {
-      problem = errno;
+      failure = errno;
       continue;
     }
     // Kernels before 5.14: a write to each page does it; an atomic one changes nothing.
     for (int64_t at = begin; at < end; at += 4096)
       std::atomic_ref(reinterpret_cast<char&>(data_[at])).fetch_add(0);
   }
-  if (problem != 0)
+  if (failure != 0)
     fail_run("cannot get {} bytes of memory for {}: {}; use fewer ranks or a smaller model", bytes_,
-             what, std::strerror(problem));
+             what, std::strerror(failure));
 }
 
 std::weak_ptr<const void> Memory::watch() {
-  if (!life_) life_ = std::make_shared<char>();
-  return life_;
+  if (!watched_) watched_ = std::make_shared<char>();
+  return watched_;
 }
 
 Memory::~Memory() {
-  if (release_)
-    release_();
-  else if (data_)
-    ::munmap(data_, static_cast<size_t>(bytes_));
+  if (data_ && !adopted_) ::munmap(data_, static_cast<size_t>(bytes_));
   if (fd_ >= 0) ::close(fd_);
 }
 

@@ -1,11 +1,10 @@
-// Memory: the only owner of bulk bytes. Page-aligned, zero-filled, reserved at start-up; nothing
-// inside a step allocates. Anonymous memory asks for huge pages; shared memory is a memfd that
-// peers open through /proc/PID/fd/N, so nothing is left in a file system after a crash.
+// Memory: the owner of large blocks: page-aligned, zero-filled, reserved before the first step. Anonymous
+// memory uses huge pages where the system has them. Shared memory is a memfd that other processes open
+// through /proc/PID/fd/N, so that a crash leaves nothing in a file system.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,50 +14,49 @@ namespace dstrain {
 class Memory {
  public:
   Memory() = default;
-  // Reserves `bytes` (rounded up to a page) of private zero pages. Throws RunError naming `what`.
+  // Reserves private zero pages, `bytes` rounded up to a page. Throws RunError, which names `what`.
   static Memory anonymous(int64_t bytes, const std::string& what);
-  // A new memfd that other processes can map with open_peer.
+  // Creates a memfd that other processes can map with open_peer. Throws RunError, which names `what`.
   static Memory shared(int64_t bytes, const std::string& what);
-  // Maps the first `bytes` of the memfd `fd` of process `pid` (this user's). Throws RunError where
-  // the operating system refuses, or where the memfd is smaller than `bytes`.
+  // Maps the first `bytes` of the memfd `fd` of process `pid`, which must be of the same user. Throws
+  // RunError if the operating system refuses, or if the memfd is smaller.
   static Memory open_peer(int64_t pid, int fd, int64_t bytes);
 
-  // Owns `bytes` at `data`, which a device or a library reserved and `release` gives back.
-  static Memory adopt(std::byte* data, int64_t bytes, std::function<void()> release);
+  // Takes over `bytes` that a device or a library reserved; the deleter of `data` releases them.
+  static Memory adopt(std::shared_ptr<std::byte> data, int64_t bytes);
 
   Memory(Memory&& other) noexcept { *this = std::move(other); }
   Memory& operator=(Memory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(fd_, other.fd_);
-    std::swap(life_, other.life_);
-    std::swap(release_, other.release_);
+    std::swap(adopted_, other.adopted_);
+    std::swap(watched_, other.watched_);
     return *this;
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   ~Memory();
 
-  // From here on pages are of the smallest size, so that what is never touched costs nothing. For memory of
-  // which little is used.
+  // Uses pages of the smallest size from now on, so that untouched parts take no memory.
   void use_small_pages() const;
 
-  // Makes every page present now, with `threads` threads, so that no first use waits for the kernel
-  // and a machine without the memory says so here. Contents stay. Throws RunError naming `what`.
+  // Makes every page present now, with `threads` threads, so that later uses do not wait for the kernel, and
+  // a lack of memory is found here. Contents stay. Throws RunError, which names `what`.
   void populate(int threads, const std::string& what) const;
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  int fd() const { return fd_; }  // -1 for anonymous and for peers' memory
-  // Expires when these bytes are released, so that a register of addresses knows which are stale.
+  int fd() const { return fd_; }  // of shared(); -1 for all others
+  // Returns a pointer that expires when these bytes are released, for caches of addresses.
   std::weak_ptr<const void> watch();
 
  private:
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   int fd_ = -1;
-  std::shared_ptr<const void> life_;
-  std::function<void()> release_;  // empty: pages of our own
+  std::shared_ptr<std::byte> adopted_;  // empty: pages that this object unmaps
+  std::shared_ptr<const void> watched_;
 };
 
 }  // namespace dstrain

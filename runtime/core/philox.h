@@ -1,8 +1,8 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): the only
-// source of randomness. A value is a pure function of (key, counter), so no mask, weight or sample
-// order depends on threads, ranks, recomputation or resume.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): the only source of
+// random numbers that a result depends on. A value is a pure function of (key, counter), so that masks,
+// weights and the sample order do not depend on threads, ranks, recomputation or resume.
 //
-// Keys are made by `stream_key(seed, stream)`; streams are small integers or name hashes:
+// A key is stream_key(seed, stream); streams are small integers or hashes of names:
 //   dropout      stream = kDropoutStream + site, counter = (sample low, sample high, block, site-local 0)
 //   weights      stream = hash of the parameter's name, counter = (block low, block high, 0, 0)
 //   sample order stream = kOrderStream
@@ -22,6 +22,7 @@ inline constexpr uint64_t kDropoutStream = 0x64726f70'00000000ull;
 inline constexpr uint64_t kOrderStream = 0x6f726465'00000000ull;
 inline constexpr uint64_t kSamplingStream = 0x73616d70'00000000ull;
 
+// Returns four random words.
 constexpr PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * counter[0];
@@ -42,24 +43,26 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Returns the key of a stream.
 constexpr PhiloxKey stream_key(uint64_t seed, uint64_t stream) {
   const uint64_t k = mix64(mix64(seed) ^ stream);
   return {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32)};
 }
 
-constexpr uint64_t hash_name(std::string_view name) {  // FNV-1a
+// Returns the FNV-1a hash of `name`.
+constexpr uint64_t hash_name(std::string_view name) {
   uint64_t h = 0xcbf29ce484222325ull;
   for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   return h;
 }
 
-// Dropout. Element e of sample s at a site is kept iff its 16 random bits are >= threshold.
-// The bits of elements 8b .. 8b+7 are the eight halves (low half first) of the block
+// The rule of dropout: element e of sample s at a site is kept if its 16 random bits are >= threshold. The
+// bits of elements 8b .. 8b+7 are the eight halves (low half first) of the block
 // philox(stream_key(seed, kDropoutStream + site), {s low, s high, b low, b high}).
-// p is rounded to a multiple of 2^-16 below 1 and kept elements are scaled by 1 / (1 - rounded p), so the
-// expectation is exact.
+// p is rounded to a multiple of 2^-16 below 1, and kept elements are scaled by 1 / (1 - rounded p), so that
+// the expectation is exact.
 struct DropoutRule {
-  uint32_t threshold = 0;  // 0: nothing is dropped; p = 1 is refused by the configuration
+  uint32_t threshold = 0;  // 0: nothing is dropped; the configuration refuses p = 1
   float scale = 1.0f;
 
   explicit DropoutRule(float p)
@@ -67,6 +70,7 @@ struct DropoutRule {
         scale(static_cast<float>(65536.0 / (65536.0 - threshold))) {}
 };
 
+// Returns the 16 random bits of an element; `key` is that of the site.
 constexpr uint32_t dropout_bits(PhiloxKey key, uint64_t sample, uint64_t element) {
   const uint64_t block = element / 8;
   const PhiloxBlock r =

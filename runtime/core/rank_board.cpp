@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6473745f626f6172;  // "dst_boar"
 
-// The number that `text` starts with; takes it and the ':' after it off the text.
+// Returns the number at the start of `text`, and removes it and the ':' after it.
 int64_t take_number(std::string_view& text, const std::string& address) {
   int64_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -52,12 +52,10 @@ int64_t monotonic_ns() {
 void RankSlot::begin_step(int64_t number) noexcept {
   step.store(number, std::memory_order_relaxed);
   note_progress();
-  heartbeat_ns.store(monotonic_ns(), std::memory_order_relaxed);
 }
 
 void RankSlot::set_state(RankState value) noexcept {
   note_progress();
-  heartbeat_ns.store(monotonic_ns(), std::memory_order_relaxed);
   state.store(value, std::memory_order_release);
 }
 

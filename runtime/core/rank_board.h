@@ -1,8 +1,8 @@
-// RankBoard: one page of shared memory on which every rank of a run says what it is doing, so that
-// whoever watches can name a culprit even when that rank can no longer speak. A memfd made by the
-// launching process; ranks open it through /proc/<pid>/fd/<n>, told by an environment variable.
-// Stands on memory.h. Invariant: a slot is written by its own rank alone, with plain atomic stores
-// and no lock, so a rank that is killed at any moment leaves a readable slot behind.
+// RankBoard: shared memory in which every rank of a run publishes its state, so that the launching process
+// can find the root cause of a failure even if that rank was killed. The launching process creates it as a
+// memfd; ranks open it through /proc/<pid>/fd/<n>, whose address an environment variable holds. Invariant:
+// only the rank itself writes its slot, with atomic stores and without locks, so that a rank that is killed
+// at any time leaves a readable slot.
 #pragma once
 
 #include <array>
@@ -18,28 +18,27 @@
 
 namespace dstrain {
 
+// What a rank is doing.
 enum class RankState : int32_t { absent, starting, running, saving, done, failed };
 
-// Decides the exit status: user 1, the others 2. `peer`: a run error that another rank caused.
+// The kind of a failure. Exit status 1 for `user`, 2 for the others; `peer` is a secondary failure.
 enum class FailureKind : int32_t { none, user, run, internal, peer };
 
-// Nanoseconds of the clock that all processes of a machine share (CLOCK_MONOTONIC).
+// Returns nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
 int64_t monotonic_ns();
 
 // The largest record that a rank can post for the others (comm/rendezvous/board_rendezvous.h).
 inline constexpr size_t kRecordBytes = 256;
 
-// What one rank says about itself. The members are read by the launching process at any time.
+// The state of one rank. The launching process reads the members at any time.
 struct alignas(64) RankSlot {
   std::atomic<int32_t> pid{0};
   std::atomic<RankState> state{RankState::absent};
-  std::atomic<int64_t> step{0};                  // the step under way, from 1; 0 before the first
-  std::atomic<int64_t> instruction{-1};          // index into the names; -1: between instructions
-  std::atomic<int64_t> progress{0};              // grows with every sign of life
-  std::atomic<int64_t> heartbeat_ns{0};          // last change of step or state
-  std::atomic<int64_t> first_instruction_ns{0};  // 0: none yet
-  std::atomic<int64_t> awaited{-1};       // the collective being waited for, as `instruction`
-  std::atomic<int32_t> waits_for{-1};     // the rank being waited for; -1: none for long
+  std::atomic<int64_t> step{0};           // current step, from 1; 0 before the first
+  std::atomic<int64_t> instruction{-1};   // current one, index into the names; -1: none
+  std::atomic<int64_t> progress{0};       // grows whenever the rank gets on
+  std::atomic<int64_t> awaited{-1};       // the collective it waits for, as `instruction`
+  std::atomic<int32_t> waits_for{-1};     // the rank it waits for; -1: none
   std::atomic<int32_t> failure_order{0};  // 1: this rank failed first; 0: it has not failed
   std::atomic<int64_t> failure_ns{0};
   std::atomic<FailureKind> failure_kind{FailureKind::none};
@@ -47,55 +46,52 @@ struct alignas(64) RankSlot {
   std::atomic<int64_t> name_bytes{0};
   std::atomic<int64_t> name_count{0};
   std::atomic<uint32_t> records_posted{0};
-  std::array<std::array<std::byte, kRecordBytes>, 2> records;  // by turns
-  std::array<char, 4096> message;                              // of the failure, not terminated
-  std::array<char, 1 << 20> names;  // a line per instruction; untouched pages cost nothing
+  std::array<std::array<std::byte, kRecordBytes>, 2> records;  // of even and odd rounds
+  std::array<char, 4096> message;   // of the failure, not terminated by 0
+  std::array<char, 1 << 20> names;  // a line per instruction; untouched pages take no memory
 
-  // The rank begins instruction `index`: two relaxed stores.
+  // Records that the rank begins instruction `index`.
   void publish(int64_t index) noexcept {
     instruction.store(index, std::memory_order_relaxed);
     note_progress();
-    if (first_instruction_ns.load(std::memory_order_relaxed) == 0) [[unlikely]] {
-      first_instruction_ns.store(monotonic_ns(), std::memory_order_relaxed);
-    }
   }
-  // The last instruction is over: what fails now did not fail in it.
+  // Records that the instruction is over: a failure from now on is not attributed to it.
   void leave_instruction() noexcept {
     instruction.store(-1, std::memory_order_relaxed);
     note_progress();
   }
-  // The rank gets on within what it is doing.
+  // Records progress within an instruction.
   void note_progress() noexcept {
     progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   void begin_step(int64_t number) noexcept;
   void set_state(RankState value) noexcept;
 
-  // Appends the names of a plan's instructions (no line breaks in them) and returns the index of the
-  // first, for publish(base + i). What does not fit is known by its number alone. Called before the
-  // first step, by the rank itself.
+  // Appends the names of a plan's instructions, which must not have line breaks. Returns the index of the
+  // first, for publish(base + i). Names that do not fit are left out. The rank itself must call it before
+  // the first step.
   int64_t add_names(std::span<const std::string> instruction_names);
 
-  // "linear blocks.0.f0", "instruction 7" where it has no name, "" between instructions.
+  // Returns "linear blocks.0.f0"; "instruction 7" without a name; "" between instructions.
   std::string current_instruction() const;
-  // The collective that it waits for; the current instruction where it waits for none by name.
+  // Returns the collective that the rank waits for, or the current instruction if it waits for none.
   std::string awaited_instruction() const;
-  std::string failure_text() const;  // "" where it has not failed
+  std::string failure_text() const;  // empty if the rank has not failed
 
  private:
   std::string name_at(int64_t index) const;
 };
 
-// The mapped board.
+// The board of all ranks, mapped into this process.
 class RankBoard {
  public:
-  // A fresh board for `ranks` ranks. Throws RunError where the system refuses the memory.
+  // Creates a board for `ranks` ranks. Throws RunError if the system refuses the memory.
   static RankBoard create(int ranks);
-  // The board that `address` names. Throws RunError with the reason where it cannot be opened, or
-  // is not a board of this build.
+  // Opens the board at `address`. Throws RunError if it cannot be opened, or is not a board of this build.
   static RankBoard attach(const std::string& address);
 
-  // For other processes of this machine, while the creating one lives: "<pid>:<descriptor>:<bytes>".
+  // Returns the address for attach(), "<pid>:<descriptor>:<bytes>". It is valid on this machine while the
+  // creating process lives.
   std::string address() const;
   int ranks() const;
   RankSlot& slot(int rank) const;
@@ -103,26 +99,26 @@ class RankBoard {
   // How many records all ranks together have posted; a rank that waits for one sleeps on this word.
   std::atomic<uint32_t>& total_records_posted() const noexcept;
 
-  // Asks all ranks to stop after a step, because of `signal`. The first request stands. Safe in a
-  // signal handler.
+  // Asks all ranks to stop after a step because of `signal`. Later requests have no effect. Safe in a signal
+  // handler.
   void request_stop(int signal) const noexcept;
   int stop_request() const noexcept;  // 0: none
 
-  // Records that the run ended early because of `signal`, its files written.
+  // Records that the run stopped because of `signal` after writing its files.
   void set_stopped(int signal) const noexcept;
-  int stopped() const noexcept;  // 0: it did not
+  int stopped() const noexcept;  // 0: it did not stop
 
-  // Orders all processes of this board's ranks to end with `status` (not 0), because the run has failed; wakes
-  // who sleeps on end_word(). The first order stands.
+  // Orders all processes of this board's ranks to exit with `status` (not 0), because the run has failed, and
+  // wakes the threads that wait on end_word(). Later orders have no effect.
   void order_end(int status) const noexcept;
   int ordered_end() const noexcept;  // 0: none
-  // 0 until an end is ordered.
+  // The ordered status, or 0; a futex.
   std::atomic<uint32_t>& end_word() const noexcept;
 
-  // Records the failure of `rank`; the first one of the run is the culprit. Returns whether this is
-  // the first. A second failure of the same rank is not recorded.
+  // Records the failure of `rank`, but not a second one of the same rank. Returns whether this is the first
+  // failure of the run.
   bool fail(int rank, FailureKind kind, std::string_view message) const noexcept;
-  // The rank whose failure was recorded first.
+  // Returns the rank whose failure was recorded first.
   std::optional<int> first_failure() const noexcept;
 
  private:

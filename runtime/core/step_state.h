@@ -1,7 +1,6 @@
-// Step state: everything that changes from one step to the next, in one block that kernels read by
-// address, so that no instruction carries a changing argument and a step can be replayed as it is.
-// Written by the trainer before a step and by the FinishGradients instruction inside it; read by
-// the host once, at the end of a step.
+// Step state: all values that change from one step to the next, in one block. Kernels read it by address, so
+// that instructions have constant arguments and a step can be replayed as a graph. The trainer writes it
+// before a step, finish_gradients writes it within the step, and the host reads it once at the end.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +10,34 @@ namespace dstrain {
 struct StepState {
   // Set by the trainer before the first instruction.
   uint64_t seed = 0;
-  int64_t step = 0;           // optimizer steps begun, skipped ones included; the first step is 1
-  int64_t applied_steps = 0;  // updates really applied: the t of Adam and of the lr schedule
-  int64_t first_sample = 0;   // global counter of the step's first sample (k * train_batch_size)
+  int64_t step = 0;           // number of this step, from 1; skipped steps count
+  int64_t applied_steps = 0;  // updates before this step: skipped steps do not count
+  int64_t first_sample = 0;   // place of the step's first sample in the order of all samples
   float lr = 0;
-  double beta1 = 0.9;  // OneCycle moves beta1; beta2 rests. In double, because 1 - beta is wanted:
-  double beta2 = 0.999;        // 1 - 0.9999f would be off by 1.7e-4
+  double beta1 = 0.9;  // double, because kernels compute 1 - beta: 1 - 0.9999f is off by 1.7e-4
+  double beta2 = 0.999;
   float bias_correction1 = 1;  // 1 - beta1^t, or 1 where the optimizer has none
   float bias_correction2 = 1;
 
-  // Dynamic loss scaling (DeepSpeed's ZeRO 1-3 behaviour); loss_scale is the one this backward uses.
+  // Dynamic loss scaling (DeepSpeed's ZeRO 1-3 behaviour); loss_scale is that of this step's backward pass.
   float loss_scale = 1;
   float next_loss_scale = 1;
   int32_t hysteresis = 1;
   int64_t last_overflow = -1;  // iteration of the newest overflow
   int64_t scaler_iteration = 0;
-  int32_t scale_exhausted = 0;  // 1: an overflow at the smallest loss scale; the run cannot go on
+  int32_t scale_exhausted = 0;  // 1: an overflow at the minimum loss scale, which ends the run
 
-  // Sums over the step; local first, then over all ranks.
+  // Sums over the step: of this rank first, of all ranks after finish_gradients.
   double loss_sum = 0;         // unscaled loss summed over targets
   int64_t targets = 0;         // targets of the global batch (ignored ones, < 0, not counted)
-  float d_loss = 0;            // loss_scale / targets: the one place where a gradient is divided
+  float d_loss = 0;            // loss_scale / targets, the gradient of a target's loss
   double grad_square_sum = 0;  // of the scaled gradient
 
-  // Results of FinishGradients.
+  // Results of finish_gradients.
   float grad_norm = 0;   // unscaled, before clipping
   float grad_scale = 1;  // clip coefficient / loss_scale: multiplies every gradient element
-  int32_t skip = 0;      // 1: the optimizer and what follows it leave everything as it is
-  int32_t stop = 0;      // before: this rank was asked to stop; after: some rank was
+  int32_t skip = 0;      // 1: the step changes no parameter
+  int32_t stop = 0;      // before: this rank was asked to stop; after: any rank was
 };
 
 }  // namespace dstrain

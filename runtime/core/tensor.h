@@ -1,5 +1,4 @@
-// Shape and Tensor: a typed, non-owning view of contiguous memory. Memory (memory.h) owns bytes;
-// the plan decides which bytes a tensor sees. A Tensor is cheap to copy and never frees anything.
+// Shapes and tensors. A tensor is a typed view of contiguous memory that it does not own.
 #pragma once
 
 #include <array>
@@ -11,7 +10,7 @@
 
 namespace dstrain {
 
-// Up to four dimensions, row-major. An empty shape is a scalar with one element.
+// A shape of up to four dimensions, row-major. An empty shape is a scalar with one element.
 struct Shape {
   std::array<int64_t, 4> dims{};
   int rank = 0;
@@ -20,6 +19,7 @@ struct Shape {
   Shape(std::initializer_list<int64_t> list) {
     for (int64_t d : list) dims[static_cast<size_t>(rank++)] = d;
   }
+  // Dimension `i`; negative ones count from the last.
   int64_t operator[](int i) const { return dims[static_cast<size_t>(i < 0 ? i + rank : i)]; }
   int64_t elements() const {
     int64_t n = 1;
@@ -31,6 +31,7 @@ struct Shape {
 
 std::string to_string(const Shape& shape);  // "(8, 256, 768)"
 
+// A view of memory: address, shape and element type.
 struct Tensor {
   void* data = nullptr;
   Shape shape;

@@ -1,4 +1,4 @@
-// Text for people: quantities as every message and table of the program writes them.
+// Quantities as text, in the form that all messages and tables of the program use.
 #pragma once
 
 #include <string>
@@ -6,11 +6,10 @@
 
 namespace dstrain {
 
-// "1.25 GB", "12.3 MB", "999 B": decimal units, three digits.
+// Returns "1.25 GB", "12.3 MB", "999 B": decimal units, three digits.
 std::string bytes_text(double bytes);
 
-// A number that may be none, as a fmt specification such as ".4f" has it: "inf", "-inf", and "nan" whatever
-// its sign.
+// Returns `value` in a fmt format such as ".4f"; "inf", "-inf", or "nan" with either sign.
 std::string number_text(double value, std::string_view specification = "");
 
 }  // namespace dstrain

@@ -1,13 +1,11 @@
-// `byte` and `bin` data: ids of one width, one after another. Token files are nanoGPT's (uint16 and
-// nothing else) or llm.c's (dev/data: 256 int32 of header: magic, version, number of tokens; version 1
-// holds uint16, its magic being 20240520, version 7 uint32 with magic 20240801).
+#include "runtime/data/array_source.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include "runtime/core/error.h"
-#include "runtime/data/token_source.h"
 
 namespace dstrain {
 namespace {
@@ -76,7 +74,7 @@ int32_t word(const DataFile& file, int64_t index) {
   return value;
 }
 
-// Bytes per token of a file with llm.c's header, which is checked against the file's size.
+// Returns the bytes per token of a file with llm.c's header. Throws UserError if header and size do not fit.
 int64_t checked_width(const DataFile& file) {
   if (file.bytes() < kHeaderBytes)
     fail_user(
@@ -114,7 +112,7 @@ std::unique_ptr<TokenSource> open_token_file(std::unique_ptr<DataFile> file) {
   if (!has_token_header(*file)) {
     if (file->bytes() % 2 != 0)
       fail_user(
-          "the data file {} has {} bytes, an odd number, and no header of llm.c: it is no file "
+          "the data file {} has {} bytes, an odd number, and no header of llm.c: it is not a file "
           "of uint16 tokens",
           file->path(), file->bytes());
     return std::make_unique<ArraySource<uint16_t>>(std::move(file), 0, vocabulary, "tokens");

@@ -10,12 +10,12 @@ namespace dstrain {
 namespace {
 
 constexpr int kLanes = 16;               // Philox blocks computed side by side
-constexpr int64_t kStride = 4 * kLanes;  // values they give
+constexpr int64_t kStride = 4 * kLanes;  // values of these blocks
 constexpr int64_t kTogether = 4;         // samples whose sums run side by side
 constexpr int64_t kFirstValidation = int64_t{1} << 40;
 
-// Philox blocks first .. first+kLanes-1 of a sample, round by round over all lanes: loops that the
-// compiler turns into vector code.
+// Computes Philox blocks first .. first+kLanes-1 of a sample, round by round over all lanes, so that the
+// compiler vectorizes the loops.
 void philox_lanes(PhiloxKey key, uint64_t sample, uint32_t first, uint32_t (&c)[4][kLanes]) {
   for (int l = 0; l < kLanes; ++l) {
     c[0][l] = static_cast<uint32_t>(sample);
@@ -37,7 +37,7 @@ void philox_lanes(PhiloxKey key, uint64_t sample, uint32_t first, uint32_t (&c)[
   }
 }
 
-// -10 + 20 u / 2^32, which is exactly 20 (u - 2^31) / 2^32 as a signed number, rounded once.
+// Returns -10 + 20 u / 2^32, computed as 20 (u - 2^31) / 2^32, which rounds once.
 float feature(uint32_t u) {
   return static_cast<float>(static_cast<double>(static_cast<int32_t>(u ^ 0x80000000u)) *
                             (20.0 / 4294967296.0));

@@ -1,8 +1,8 @@
-// BenchmarkDataset: the endless made-up samples of the benchmark model (contract: model.type
-// "benchmark"). Stands on core/philox.h and OpenMP. Invariant: sample i is a pure function of (seed,
-// i); validation takes samples from 2^40 on.
+// BenchmarkDataset: the generated samples of the benchmark model (docs/formats.md, data files). Sample i is a
+// pure function of (seed, i); validation uses the samples from 2^40 on.
 #pragma once
 
+#include "runtime/config/job.h"
 #include "runtime/data/dataset.h"
 
 namespace dstrain {

@@ -13,9 +13,9 @@
 namespace dstrain {
 namespace {
 
-// The descriptor and status of a regular, readable file that is not empty.
+// Opens a regular file that is not empty; returns its descriptor and status.
 int open_checked(const std::string& path, struct stat& status) {
-  // Without O_NONBLOCK a pipe of that name would hang here.
+  // O_NONBLOCK: open() of a pipe would wait for a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     fail_user("cannot read the data file {}: {}; give another with --data or dstrain.data.path",
@@ -52,7 +52,7 @@ void DataFile::check_whole() const {
   struct stat now {};
   ::fstat(file_, &now);
   fail_run(
-      "the data file {} was cut short while it was read: it had {} bytes and has {}; put it back, "
+      "the data file {} was cut short while it was read: it had {} bytes and has {}; restore it, "
       "and --resume from the last checkpoint",
       path_, bytes_, now.st_size);
 }
@@ -67,7 +67,7 @@ void DataFile::check_unchanged() const {
     return;
   fail_run(
       "the data file {} was written to while the run read it (it had {} bytes and has {}): samples "
-      "are no longer what they were; put the old file back and --resume from a checkpoint of "
+      "are no longer what they were; restore the old file and --resume from a checkpoint of "
       "before, "
       "or start again",
       path_, bytes_, now.st_size);

@@ -1,6 +1,5 @@
-// DataFile: the bytes of a data file, mapped read-only, so that ranks share the page cache and a file
-// larger than memory works. Stands on POSIX. The file must not change while a run reads it; that it did is
-// found out: see below.
+// DataFile: the bytes of a data file, mapped read-only, so that ranks share the page cache and a file may be
+// larger than memory. The file must not change while a run reads it; changes are detected (see below).
 #pragma once
 
 #include <time.h>
@@ -15,7 +14,7 @@ namespace dstrain {
 
 class DataFile {
  public:
-  // Throws UserError where the file is missing, no regular file, unreadable or empty.
+  // Throws UserError if the file is missing, not a regular file, unreadable or empty.
   explicit DataFile(const std::string& path);
   DataFile(const DataFile&) = delete;
   DataFile& operator=(const DataFile&) = delete;
@@ -25,11 +24,11 @@ class DataFile {
   const unsigned char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
-  // Throws RunError where bytes were read that the file has lost since: they read as zeros. Costs next to
-  // nothing.
+  // Throws RunError if the file was cut short and a read met the missing part, which reads as zeros. Costs one
+  // load.
   void check_whole() const;
-  // Throws RunError where the file has been written to since it was opened, by its size and time. One that
-  // another file has taken the name of is still there, unchanged.
+  // Throws RunError if the file's size or time has changed since it was opened. A file that was replaced by
+  // another one of its name is unchanged.
   void check_unchanged() const;
 
  private:
@@ -37,7 +36,7 @@ class DataFile {
   int file_ = -1;
   const unsigned char* data_ = nullptr;
   int64_t bytes_ = 0;
-  timespec written_{};  // when it was last
+  timespec written_{};  // time of the last change
   std::optional<MappingWatch> watch_;
 };
 

@@ -17,7 +17,7 @@ struct Beginning {
   std::string_view bytes, what, advice;
 };
 
-// Longer ones first where one begins like another.
+// A longer one stands before its own prefix.
 constexpr std::array kBeginnings = {
     Beginning{"\xff\xfe\0\0"sv, "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8"},
     Beginning{"\0\0\xfe\xff"sv, "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8"},
@@ -55,7 +55,7 @@ std::string_view bytes_of(const DataFile& file) {
   return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())};
 }
 
-// {"text": "..."} alone on the line.
+// Returns whether the line is a JSON object like {"text": "..."}.
 bool is_json_object(std::string_view line) {
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
   return line.starts_with("{\"") && line.ends_with('}') && line.find("\":") != line.npos;
@@ -77,7 +77,7 @@ int64_t text_begin(const DataFile& file) {
 }
 
 void refuse_doubtful(const DataFile& file) {
-  text_begin(file);  // what is no text at all says so first
+  text_begin(file);  // reports compressed files and other encodings first
   for (const Ending& e : kEndings)
     if (file.path().ends_with(e.name))
       fail_user("the data file {} is {}, and training is on plain text: {}{}", file.path(), e.what,
@@ -92,7 +92,8 @@ void refuse_doubtful(const DataFile& file) {
   file.check_whole();
   if (zero != bytes.npos)
     fail_user(
-        "the data file {} has a byte 0 at offset {}, so it is no text, or text in UTF-16 (then: "
+        "the data file {} has a byte 0 at offset {}, so it is not text, or it is text in UTF-16 "
+        "(then: "
         "iconv -f UTF-16 -t UTF-8 {}); or read it as bytes with dstrain.data.format \"byte\", as "
         "token ids with \"bin\"{}",
         file.path(), zero, file.path(), kPlain);

@@ -1,5 +1,5 @@
-// What a file is that is not the plain UTF-8 text, and what to do about it: compressed, in another encoding,
-// or of records that hold the text. Stands on data_file.h.
+// Recognizes data files that are not plain UTF-8 text (compressed, in another encoding, or made of records that
+// hold the text), and says how to convert them.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,12 @@
 
 namespace dstrain {
 
-// Returns where the text begins: behind a UTF-8 byte order mark, else at 0. Throws UserError where the file begins as
-// one that is compressed or in UTF-16 or UTF-32, and where it holds nothing but the mark.
+// Returns the offset of the text: behind a UTF-8 byte order mark, else 0. Throws UserError if the file begins
+// like a compressed one or like UTF-16 or UTF-32, or has nothing but the mark.
 int64_t text_begin(const DataFile& file);
 
-// Throws UserError where the file's name or first line says that it holds records, JSON, CSV or a table, and not the
-// text itself, and where it has a byte 0, which text has not. For format "auto" alone: who says "char" gets the file
-// as it is.
+// Throws UserError if the file's name or first line shows that it holds records, JSON, CSV or a table instead of
+// text, or if it has a byte 0. For format "auto" only: format "char" takes any UTF-8 file as it is.
 void refuse_doubtful(const DataFile& file);
 
 }  // namespace dstrain

@@ -16,7 +16,7 @@ struct MappingWatch::Slot {
   std::atomic<bool> lost{false};
 };
 
-// What a signal handler can reach has to be static.
+// Static, because the signal handler uses it.
 struct Slots {
   std::array<MappingWatch::Slot, 64> list;
   std::mutex taking;
@@ -34,14 +34,15 @@ struct Slots {
       char* const end = slot.end.load();
       if (begin == nullptr || address < begin || address >= end) continue;
       const std::ptrdiff_t page = ::sysconf(_SC_PAGESIZE);
-      char* const gone = begin + (address - begin) / page * page;  // a mapping begins with a page
+      char* const gone = begin + (address - begin) / page * page;  // mappings begin at a page
       void* const zeros = ::mmap(gone, static_cast<size_t>(end - gone), PROT_READ,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
       if (zeros == MAP_FAILED) break;
       slot.lost.store(true);
-      return;  // the read is tried again
+      return;  // the kernel repeats the read
     }
-    ::sigaction(SIGBUS, &all().before, nullptr);  // not ours: the next try ends as it would have
+    ::sigaction(SIGBUS, &all().before,
+                nullptr);  // not a watched mapping: the repeated read meets the old handler
   }
 
   void install() {

@@ -1,6 +1,6 @@
-// What happens when a mapped file is cut short under its readers. The kernel answers such a read with SIGBUS, which
-// would end the process without a word: here the part that is gone reads as zeros from then on, and the mapping is
-// marked, so that who reads it can say what happened. Stands on POSIX.
+// Mapped files that are cut short while they are read. The kernel answers a read of the missing part with
+// SIGBUS, which would end the process without a message. The handler installed here maps zeros there instead
+// and marks the mapping, so that its reader can report an error.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace dstrain {
 
-// Watches the mapping [begin, begin + bytes) while it lives. At most 64 are watched at a time in a process; one more
-// is not, and its reads end the process as they would without.
+// Watches the mapping [begin, begin + bytes) while this object lives. At most 64 mappings of a process are
+// watched at a time; others end the process as without this class.
 class MappingWatch {
  public:
   MappingWatch(const void* begin, int64_t bytes);
@@ -17,7 +17,7 @@ class MappingWatch {
   MappingWatch& operator=(const MappingWatch&) = delete;
   ~MappingWatch();
 
-  // Whether a part of the mapping was read that the file no longer has.
+  // Returns whether a part of the mapping was read that the file no longer has.
   bool lost() const;
 
  private:

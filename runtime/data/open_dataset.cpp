@@ -1,6 +1,10 @@
+#include "runtime/data/open_dataset.h"
+
 #include "runtime/core/error.h"
+#include "runtime/data/array_source.h"
 #include "runtime/data/benchmark_dataset.h"
 #include "runtime/data/file_kind.h"
+#include "runtime/data/text_source.h"
 #include "runtime/data/token_dataset.h"
 
 namespace dstrain {

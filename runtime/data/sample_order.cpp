@@ -6,7 +6,7 @@
 namespace dstrain {
 namespace {
 
-// Luby-Rackoff needs four for large halves; the halves of small data have a few bits only.
+// Luby-Rackoff needs four rounds for large halves; those of small data have only a few bits.
 constexpr int kRounds = 8;
 
 }  // namespace
@@ -34,7 +34,7 @@ int64_t SampleOrder::sample_at(int64_t place) const {
   if (!random_) return index;
   const PhiloxKey words = stream_key(seed_, kOrderStream + static_cast<uint64_t>(epoch));
   const uint64_t key = uint64_t{words[1]} << 32 | words[0];
-  // A walk through a permutation returns to where it started, which lies inside: it ends.
+  // The loop ends, because repeating a permutation returns to its start, which is below `samples_`.
   auto value = static_cast<uint64_t>(index);
   do value = permute(value, key);
   while (value >= static_cast<uint64_t>(samples_));

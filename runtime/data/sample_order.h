@@ -1,7 +1,7 @@
-// SampleOrder: which sample stands at which place of the run. Random order is a fresh permutation of
-// the samples in every epoch, computed and not stored: a Feistel network over the next power of two
-// (Luby and Rackoff 1988), walked until it lands inside ("cycle walking", Black and Rogaway 2002).
-// Stands on core/philox.h. Invariant: every sample once per epoch; a pure function of (seed, place).
+// SampleOrder: which sample is at which place of the run (docs/formats.md, sample order). Random order is
+// another permutation of the samples in every epoch, computed by a Feistel network over the next power of two
+// (Luby and Rackoff 1988) that is repeated until its result is a sample ("cycle walking", Black and Rogaway
+// 2002). Invariant: every sample once per epoch; a pure function of (seed, place).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class SampleOrder {
   // `samples` > 0, below 2^62.
   SampleOrder(int64_t samples, bool random, uint64_t seed);
 
-  // The sample at `place` (>= 0) of the endless sequence of epochs.
+  // Returns the sample at `place` (>= 0) of the sequence of all epochs.
   int64_t sample_at(int64_t place) const;
 
  private:

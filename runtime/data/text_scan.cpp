@@ -11,8 +11,8 @@
 namespace dstrain {
 namespace {
 
-constexpr int64_t kChunk = 256 * kTextBlock;  // what a thread takes at a time
-constexpr int64_t kGroup = 64;                // bytes looked at together for being ASCII
+constexpr int64_t kChunk = 256 * kTextBlock;  // bytes of a thread's unit of work
+constexpr int64_t kGroup = 64;                // bytes that are tested for ASCII at once
 constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
 
 struct Text {
@@ -20,7 +20,7 @@ struct Text {
   int64_t bytes;
 };
 
-// The characters that were seen: one flag per ASCII byte, which is quick to set, one bit per other
+// The set of characters of a text: one byte per ASCII character, which is fast to set, and one bit per other
 // code point.
 class Seen {
  public:
@@ -58,8 +58,8 @@ bool is_ascii(const unsigned char* p, int64_t count) {
   return any < 0x80;
 }
 
-// Where the characters of chunk `c` begin: behind what the last one before it may reach into it. In
-// invalid text it may be another byte; then the chunk before does not end there.
+// Returns the offset of the first character that starts in chunk `c`. In invalid text it may be another byte;
+// then the chunk before does not end at this offset, which scan_chunk detects.
 int64_t chunk_begin(const Text& text, int64_t c) {
   int64_t at = std::min(c * kChunk, text.bytes);
   if (c == 0) return at;
@@ -67,8 +67,8 @@ int64_t chunk_begin(const Text& text, int64_t c) {
   return at;
 }
 
-// Characters of [at, end) that start in it; `at` moves behind the last of them, or stops at the first
-// invalid byte and -1 is returned.
+// Returns the number of characters that start in [at, end) and moves `at` behind the last of them. At an invalid
+// byte, `at` stops there and the result is -1.
 int64_t scan_block(const Text& text, int64_t& at, int64_t end, Seen& seen) {
   int64_t characters = 0;
   while (at < end) {
@@ -89,8 +89,8 @@ int64_t scan_block(const Text& text, int64_t& at, int64_t end, Seen& seen) {
   return characters;
 }
 
-// Scans one chunk; fills in the number of characters per block. Returns the offset of the first
-// invalid byte or kNowhere.
+// Scans one chunk and sets the number of characters of its blocks. Returns the offset of the first invalid byte,
+// or kNowhere.
 int64_t scan_chunk(const Text& text, int64_t chunk, Seen& seen, std::vector<int64_t>& in_block) {
   int64_t at = chunk_begin(text, chunk);
   const int64_t end = std::min((chunk + 1) * kChunk, text.bytes);
@@ -138,7 +138,7 @@ TextScan scan_text(const unsigned char* data, int64_t bytes, const std::string& 
 int64_t byte_of_character(const TextScan& scan, const unsigned char* text, int64_t index) {
   const auto it = std::upper_bound(scan.starts_before.begin(), scan.starts_before.end(), index) - 1;
   int64_t at = (it - scan.starts_before.begin()) * kTextBlock - 1;
-  // Characters that start here or before: the sought one is the (index - *it + 1)-th from here on.
+  // The character is the (index - *it + 1)-th that starts after `at`.
   for (int64_t left = index - *it + 1; left > 0;) left -= utf8::starts_character(text[++at]);
   return at;
 }

@@ -1,10 +1,10 @@
-// `char` data: the ids of characters, the sorted characters of the whole file being the vocabulary.
+#include "runtime/data/text_source.h"
+
 #include <utility>
 #include <vector>
 
 #include "runtime/data/file_kind.h"
 #include "runtime/data/text_scan.h"
-#include "runtime/data/token_source.h"
 #include "runtime/data/utf8.h"
 
 namespace dstrain {
@@ -47,7 +47,7 @@ class TextSource : public TokenSource {
     }
   }
 
-  void check_ids(int64_t, int64_t, int64_t) override {}  // in range by construction
+  void check_ids(int64_t, int64_t, int64_t) override {}  // all ids are positions in the vocabulary
 
  private:
   std::unique_ptr<DataFile> file_;

@@ -1,6 +1,5 @@
-// TokenDataset: samples of T tokens cut from one sequence, its end kept for validation. Stands on
-// token_source.h and sample_order.h. Invariant: sample i of a part is its tokens i*T .. i*T+T, the
-// last of them a target only; parts do not share a token.
+// TokenDataset: samples of T tokens of one sequence, whose end is the validation part. Sample i of a part is its
+// tokens i*T .. i*T+T, the last of which is a target only. The parts share no token.
 #pragma once
 
 #include <memory>
@@ -14,8 +13,8 @@ namespace dstrain {
 
 class TokenDataset : public Dataset {
  public:
-  // Throws UserError where a part that `job` uses is too short for one sample, or holds an id that is
-  // not below job.model.vocab_size.
+  // Throws UserError if a part that `job` uses is too short for one sample, or has an id that is not below
+  // job.model.vocab_size.
   TokenDataset(const Job& job, std::unique_ptr<TokenSource> source);
 
   int64_t samples(Split split) const override { return part(split).samples; }
@@ -29,7 +28,7 @@ class TokenDataset : public Dataset {
  private:
   struct Part {
     int64_t begin = 0, tokens = 0, samples = 0;
-    std::optional<SampleOrder> order;  // where there is a sample
+    std::optional<SampleOrder> order;  // if there is a sample
   };
 
   const Part& part(Split split) const { return parts_[split == Split::validation]; }

@@ -1,5 +1,5 @@
-// UTF-8, one character at a time, in the form that the scan and the samples need. Stands on nothing.
-// Invariant: exactly the Unicode scalar values are valid (no overlong forms, no surrogates).
+// Decoding of UTF-8, one character at a time. Exactly the Unicode scalar values are valid (no overlong forms, no
+// surrogates).
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@ namespace dstrain::utf8 {
 
 inline constexpr uint32_t kCodePoints = 0x110000;
 
+// A decoded character.
 struct Character {
   uint32_t code = 0;
   int bytes = 0;  // 0: not valid
 };
 
-// The character at `p`, which has `available` > 0 bytes.
+// Returns the character at `p`, where `available` > 0 bytes follow.
 inline Character decode(const unsigned char* p, int64_t available) {
   const uint32_t lead = p[0];
   if (lead < 0x80) return {lead, 1};
@@ -30,7 +31,7 @@ inline Character decode(const unsigned char* p, int64_t available) {
   return {code, bytes};
 }
 
-// As decode, for text that is known to be valid.
+// The same for text that is known to be valid.
 inline Character decode_valid(const unsigned char* p) {
   const uint32_t lead = p[0];
   if (lead < 0x80) return {lead, 1};

@@ -34,7 +34,7 @@ std::string text_of(uint32_t code) {
   return text;
 }
 
-// "U+000A" or "\"x\" (U+0078)".
+// Returns "U+000A", or "\"x\" (U+0078)" for a visible character.
 std::string shown(uint32_t code) {
   const bool visible = code > 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0);
   return visible ? fmt::format("\"{}\" (U+{:04X})", text_of(code), code)
@@ -45,7 +45,7 @@ const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
-// The code points of the list in vocab.json, checked.
+// Reads and checks the list of characters in vocab.json.
 std::vector<uint32_t> read_characters(const json& list, const std::string& source) {
   std::vector<uint32_t> characters;
   for (const json& item : list) {
@@ -122,7 +122,7 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& source) tr
   } else if (format == "byte" || format == "bin") {
     vocabulary.format = format == "byte" ? DataFormat::bytes : DataFormat::tokens;
     if (vocabulary.size < 1 || (format == "byte" && vocabulary.size != 256))
-      fail_user("{}: \"size\" is {}, which is no vocabulary of format {}", source, vocabulary.size,
+      fail_user("{}: \"size\" is {}, which does not fit format {}", source, vocabulary.size,
                 format);
   } else {
     fail_user("{}: \"format\" is \"{}\", expected char, byte or bin", source, printable(format));

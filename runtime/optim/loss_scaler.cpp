@@ -12,11 +12,6 @@ void init_loss_scale(StepState& state, const LossScaleConfig& config) {
   state.scaler_iteration = 0;
 }
 
-void update_loss_scale(StepState& state, const LossScaleConfig& config, bool overflow) {
-  advance_loss_scale(state, config, overflow);
-  check_loss_scale(state, config);
-}
-
 void check_loss_scale(const StepState& state, const LossScaleConfig& config) {
   if (state.scale_exhausted == 0) return;
   fail_run(

@@ -61,7 +61,7 @@ File File::create(const std::string& path) {
 File File::open(const std::string& path, std::string_view what) {
   File file;
   file.path_ = path;
-  // Without O_NONBLOCK a pipe of that name would hang here.
+  // O_NONBLOCK: open() of a pipe would wait for a writer.
   file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd_ < 0) fail_user("cannot read {} {}: {}", what, path, std::strerror(errno));
   struct stat status {};
@@ -139,7 +139,7 @@ void NewFile::commit() {
   file_.sync();
   file_.close();
   if (::rename((path_ + ".tmp").c_str(), path_.c_str()) != 0)
-    fail_write("put in place", path_, errno);
+    fail_write("rename the temporary file to", path_, errno);
   committed_ = true;
   sync_directory(parent_of(path_));
 }
@@ -170,7 +170,7 @@ void sync_directory(const std::string& path) {
   if (fd < 0) fail_write("open the directory", path, errno);
   const int error = ::fsync(fd) == 0 ? 0 : errno;
   ::close(fd);
-  // Some network file systems have no such call for directories, and need none.
+  // Some network file systems do not support fsync on directories and do not need it.
   if (error != 0 && error != EINVAL) fail_write("sync the directory", path, error);
 }
 

@@ -1,6 +1,5 @@
-// Files that a crash cannot tear. Stands on POSIX. A file is written beside its place (`path`.tmp),
-// synced and renamed, so that at any moment `path` is the old file or the whole new one.
-// Errors name the path, the offset, the system's reason and what to do about it.
+// Atomic files: a file is written as `path`.tmp, synced and renamed, so that after a crash `path` is either the
+// old file or the complete new one. Errors name the path, the offset, the system's reason and what to do.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +8,14 @@
 
 namespace dstrain {
 
-// A file descriptor with its path. Writing fails with RunError, reading with UserError: what is read
-// was named by the user.
+// A file descriptor with its path. Writing throws RunError. Reading throws UserError, because the user names
+// the files that are read.
 class File {
  public:
   File() = default;
-  // A new empty file; an old one of that name is emptied.
+  // Creates an empty file, or empties the existing one.
   static File create(const std::string& path);
-  // An existing regular file. `what` names it in errors ("weights file").
+  // Opens an existing regular file for reading. `what` names it in errors ("weights file").
   static File open(const std::string& path, std::string_view what);
 
   File(File&& other) noexcept { *this = std::move(other); }
@@ -28,10 +27,10 @@ class File {
   const std::string& path() const { return path_; }
   int64_t size() const;
   void write_at(const void* data, int64_t bytes, int64_t offset);
-  // Throws where the file ends before offset + bytes.
+  // Throws UserError if the file ends before offset + bytes.
   void read_at(void* data, int64_t bytes, int64_t offset) const;
   void sync();
-  // Closes and reports what a delayed write may have failed with; the destructor closes silently.
+  // Closes the file and reports errors of delayed writes. The destructor ignores them.
   void close();
 
  private:
@@ -39,7 +38,7 @@ class File {
   int fd_ = -1;
 };
 
-// A file under construction beside `path`; commit() puts it in place, without it nothing remains.
+// A file that is written as `path`.tmp. commit() renames it; without commit() the destructor removes it.
 class NewFile {
  public:
   explicit NewFile(std::string path);
@@ -47,7 +46,7 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
   ~NewFile();
 
-  const std::string& path() const { return path_; }  // where it will be
+  const std::string& path() const { return path_; }  // the final path
   void write_at(const void* data, int64_t bytes, int64_t offset) {
     file_.write_at(data, bytes, offset);
   }
@@ -59,16 +58,16 @@ class NewFile {
   bool committed_ = false;
 };
 
-// Replaces the file at `path` by `bytes`, all or nothing. Throws RunError.
+// Replaces the file at `path` by `bytes` atomically. Throws RunError.
 void write_file(const std::string& path, std::string_view bytes);
 
-// The whole file; throws UserError where it is missing, not a regular file, or longer than `limit`.
+// Returns the whole file. Throws UserError if it is missing, not a regular file, or longer than `limit`.
 std::string read_file(const std::string& path, std::string_view what, int64_t limit);
 
-// Makes the directory and its parents where they are missing. Throws RunError.
+// Creates the directory and its parents if they are missing. Throws RunError.
 void make_directory(const std::string& path);
 
-// Makes the names in a directory durable.
+// Makes renames and new files in a directory durable. Throws RunError.
 void sync_directory(const std::string& path);
 
 }  // namespace dstrain

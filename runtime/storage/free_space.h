@@ -1,4 +1,4 @@
-// Free space of a file system, looked at before something large is written to it. Stands on POSIX.
+// Free space of a file system, checked before large files are written.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace dstrain {
 
-// Bytes that this user may still write below an existing directory; nothing where the system does not say.
+// Returns the bytes that this user can still write below an existing directory; nothing if they are unknown.
 std::optional<int64_t> free_bytes(const std::string& directory);
 
-// "saving step 4 needs 1.20 GB, and 1.00 GB are free in out/checkpoints"; empty where `needed` bytes are
-// free, or nobody knows.
+// Returns "saving step 4 needs 1.20 GB, and 1.00 GB are free in out/checkpoints", or an empty string if `needed`
+// bytes are free or `free` is unknown.
 std::string lack_of_space(const std::string& what, int64_t needed, std::optional<int64_t> free,
                           const std::string& directory);
 

@@ -38,8 +38,8 @@ std::string text_of(int file) {
   return holder;
 }
 
-// Whether `holder` is "pid N on HOST" with a process of this machine that has ended. What still has the
-// lock then are its ranks, which end too.
+// Returns whether `holder` is "pid N on HOST" with a process of this machine that has ended. Its ranks then
+// still hold the lock, but are about to end.
 bool has_ended(const std::string& holder) {
   constexpr std::string_view beginning = "pid ";
   if (!holder.starts_with(beginning)) return false;
@@ -60,7 +60,7 @@ bool has_ended(const std::string& holder) {
       directory, holder.empty() ? "a process that does not say which" : holder);
 }
 
-// Whether a lock of that `kind` was got; false where there are no locks.
+// Takes a lock of that `kind`. Returns false if the file system has no locks.
 bool take(const std::string& directory, int file, int kind) {
   constexpr std::chrono::seconds most{5};
   const auto begin = Clock::now();
@@ -97,7 +97,7 @@ OutputLock::~OutputLock() {
 
 void refuse_if_locked(const std::string& directory) {
   const int file = ::open(lock_file(directory).c_str(), O_RDWR | O_CLOEXEC);
-  if (file < 0) return;  // nobody has been here, or what is wrong shows when the lock is taken
+  if (file < 0) return;  // no run has used it; other errors are reported when the lock is taken
   take(directory, file, LOCK_SH);
   ::close(file);
 }

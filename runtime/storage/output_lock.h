@@ -1,6 +1,6 @@
-// OutputLock: an output directory belongs to one run at a time. Stands on flock: the lock is a property of
-// the open file `.dstrain.lock`, which forks share, and so ends with the process that took it and the ranks
-// that it forked, however they end; nothing has to be cleaned up. The file stays and says who had it.
+// OutputLock: the lock of an output directory, which one run uses at a time. It is an flock on the file
+// `.dstrain.lock`, which forked ranks share. The system releases it when all these processes have ended, in
+// any way. The file stays and names the last holder.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace dstrain {
 
 class OutputLock {
  public:
-  // Takes the lock of an existing directory. Throws UserError naming the directory and who has it; where
-  // the file system has no locks, says so in a warning and goes on without.
+  // Takes the lock of an existing directory. Throws UserError, which names the directory and the holder, if
+  // another run has it. If the file system has no locks, logs a warning and continues without.
   explicit OutputLock(const std::string& directory);
   OutputLock(const OutputLock&) = delete;
   OutputLock& operator=(const OutputLock&) = delete;
@@ -20,7 +20,7 @@ class OutputLock {
   int file_ = -1;
 };
 
-// Throws UserError where another run has the directory now; changes nothing, and none need be there.
+// Throws UserError if another run holds the lock now. Takes no lock; the directory need not exist.
 void refuse_if_locked(const std::string& directory);
 
 }  // namespace dstrain

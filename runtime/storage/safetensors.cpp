@@ -22,7 +22,7 @@ constexpr SafetensorsType kTypes[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"
                                       {"BF16", 2},    {"I32", 4}, {"U32", 4}, {"F32", 4},
                                       {"F64", 8},     {"I64", 8}, {"U64", 8}};
 
-// A name from a file, fit for a message.
+// Returns a name from a file for a message.
 std::string shown(std::string_view name) {
   std::string text(name.substr(0, 120));
   for (char& c : text)
@@ -30,7 +30,7 @@ std::string shown(std::string_view name) {
   return name.size() > 120 ? text + "..." : text;
 }
 
-// Reads the JSON as it streams by: no tree is built, so duplicate keys show and memory stays linear.
+// Parses the header as a stream, without a tree, so that duplicate keys are found and memory stays linear.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderReader(SafetensorsHeader& header, const std::string& path) : header_(header), path_(path) {}
@@ -69,7 +69,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     if (state_ == State::names) return to(State::end);
     if (state_ == State::fields) add_tensor();
-    if (state_ == State::metadata && has_metadata_) fail("is there twice");
+    if (state_ == State::metadata && has_metadata_) fail("occurs twice");
     if (state_ == State::metadata) has_metadata_ = true;
     return to(State::names);
   }
@@ -117,7 +117,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { return unexpected("binary"); }
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    fail_user("{} is no safetensors file: its header is not JSON, at byte {}: {}", path_,
+    fail_user("{} is not a safetensors file: its header is not JSON, at byte {}: {}", path_,
               static_cast<int64_t>(position) + kLengthBytes, error.what());
   }
 
@@ -152,7 +152,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool unexpected(std::string_view what) const {
     if (state_ == State::start)
-      fail_user("{} is no safetensors file: its header is {}, not an object", path_, what);
+      fail_user("{} is not a safetensors file: its header is {}, not an object", path_, what);
     if (is_metadata()) fail("holds {}, expected a table of texts", what);
     fail("holds {} where the format has none: expected dtype, shape and data_offsets", what);
   }
@@ -180,7 +180,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool has_metadata_ = false;
 };
 
-// Sorts the tensors by place and checks that they fill the data exactly.
+// Sorts the tensors by offset and checks that they cover the data exactly.
 void check_layout(SafetensorsHeader& header, int64_t data_bytes, const std::string& path) {
   std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const auto& a, const auto& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
@@ -224,17 +224,17 @@ const SafetensorsTensor* SafetensorsHeader::find(std::string_view name) const {
 int64_t safetensors_header_bytes(std::string_view head, int64_t file_bytes,
                                  const std::string& path) {
   if (static_cast<int64_t>(head.size()) < kLengthBytes)
-    fail_user("{} is no safetensors file: it has {} bytes, expected at least {}", path, file_bytes,
-              kLengthBytes);
+    fail_user("{} is not a safetensors file: it has {} bytes, expected at least {}", path,
+              file_bytes, kLengthBytes);
   uint64_t bytes = 0;
   for (int i = kLengthBytes - 1; i >= 0; --i)
     bytes = bytes << 8 | static_cast<unsigned char>(head[static_cast<size_t>(i)]);
   if (bytes > static_cast<uint64_t>(kMaxSafetensorsHeader))
-    fail_user("{} is no safetensors file: it states a header of {} bytes, expected at most {}",
+    fail_user("{} is not a safetensors file: it states a header of {} bytes, expected at most {}",
               path, bytes, kMaxSafetensorsHeader);
   if (static_cast<int64_t>(bytes) > file_bytes - kLengthBytes)
     fail_user(
-        "{} is cut short or no safetensors file: it states a header of {} bytes, and {} bytes "
+        "{} is cut short or not a safetensors file: it states a header of {} bytes, and {} bytes "
         "follow",
         path, bytes, file_bytes - kLengthBytes);
   return static_cast<int64_t>(bytes);
@@ -242,10 +242,10 @@ int64_t safetensors_header_bytes(std::string_view head, int64_t file_bytes,
 
 SafetensorsHeader parse_safetensors(std::string_view json, int64_t file_bytes,
                                     const std::string& path) {
-  // The JSON reader takes a zero byte for the end of its input, whatever follows.
+  // The JSON parser would stop at a zero byte and ignore the rest.
   if (const size_t zero = json.find('\0'); zero != std::string_view::npos)
-    fail_user("{} is no safetensors file: its header is not JSON, it has a zero at byte {}", path,
-              static_cast<int64_t>(zero) + kLengthBytes);
+    fail_user("{} is not a safetensors file: its header is not JSON, it has a zero at byte {}",
+              path, static_cast<int64_t>(zero) + kLengthBytes);
   SafetensorsHeader header;
   HeaderReader reader(header, path);
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
@@ -257,8 +257,7 @@ SafetensorsHeader parse_safetensors(std::string_view json, int64_t file_bytes,
   }
   header.index();
   for (const SafetensorsTensor& t : header.tensors)
-    if (header.find(t.name) != &t)
-      fail_user("{}: tensor \"{}\" is there twice", path, shown(t.name));
+    if (header.find(t.name) != &t) fail_user("{}: tensor \"{}\" occurs twice", path, shown(t.name));
   return header;
 }
 

@@ -1,8 +1,7 @@
-// The safetensors format: eight bytes of header length, a JSON header, the tensors' bytes. Stands on
-// nlohmann_json and atomic_file.h. A file from anywhere may be hostile: nothing is allocated by a
-// length that the file's size does not bear out, and a header that parses covers the whole file
-// without holes and overlaps, every tensor as long as dtype and shape say. Errors are UserErrors
-// that name the file and the tensor.
+// The safetensors format: eight bytes of header length, a JSON header, the bytes of the tensors. Files may be
+// hostile: a stated length is checked against the file's size before anything is allocated, and in a header
+// that parses, the tensors cover the whole file without holes and overlaps, each with the bytes that dtype
+// and shape need. Errors are UserErrors that name the file and the tensor.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +14,13 @@
 
 namespace dstrain {
 
-// The format's names of element types, with their bytes.
+// An element type: the format's name and its bytes.
 struct SafetensorsType {
   std::string_view name;  // "F32"
   int64_t bytes = 0;
 };
 
+// A tensor in a file.
 struct SafetensorsTensor {
   std::string name;
   SafetensorsType type;
@@ -28,12 +28,15 @@ struct SafetensorsTensor {
   int64_t begin = 0, end = 0;  // bytes, from the start of the file
 };
 
+// The header of a file.
 struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;  // in the order of their bytes
   std::map<std::string, std::string> metadata;
 
-  const SafetensorsTensor* find(std::string_view name) const;  // null: no such tensor
-  void index();  // called once, after the tensors are in place
+  // Returns the tensor of that name, or null.
+  const SafetensorsTensor* find(std::string_view name) const;
+  // Prepares find(). The caller must call it after the last change of `tensors`.
+  void index();
 
  private:
   std::vector<size_t> by_name_;
@@ -41,20 +44,20 @@ struct SafetensorsHeader {
 
 inline constexpr int64_t kMaxSafetensorsHeader = 100'000'000;
 
-// Bytes of the JSON header of a file of `file_bytes` that starts with `head` (its first eight bytes,
-// fewer where the file is shorter).
+// Returns the bytes of the JSON header. `head` is the first eight bytes of the file, or the whole file if it is
+// shorter.
 int64_t safetensors_header_bytes(std::string_view head, int64_t file_bytes,
                                  const std::string& path);
 
-// The header whose JSON text is `json`, checked as a whole.
+// Returns the header with the JSON text `json`, after all checks.
 SafetensorsHeader parse_safetensors(std::string_view json, int64_t file_bytes,
                                     const std::string& path);
 
 // Reads and checks the header of an open file.
 SafetensorsHeader read_safetensors_header(const File& file);
 
-// Length and JSON header of a file that holds these tensors (their begin and end are set here) one
-// after another, with {"format": "pt"}, which the Python package asks for.
+// Returns length and JSON header of a file with these tensors in a row, and sets their begin and end. The
+// metadata are {"format": "pt"}, which the Python package needs.
 std::string make_safetensors_header(std::vector<SafetensorsTensor>& tensors);
 
 }  // namespace dstrain

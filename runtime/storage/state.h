@@ -1,6 +1,5 @@
-// The register of mutable state. Everything that training changes is registered once, by name, with
-// its global shape and the slice of it that this rank holds. Weight files, checkpoints, checksums and
-// memory tables read this register and nothing else.
+// The register of mutable state: all values that training changes, by name, each with its global shape and the
+// slice that this rank holds. Weight files and checkpoints read and write through this register alone.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +11,16 @@
 
 namespace dstrain {
 
-// Elements [begin, begin + local.elements()) of the row-major tensor `name`/`slot`.
+// A slice of a registered tensor: elements [begin, begin + local.elements()) of `name`/`slot`, row-major.
 struct StateEntry {
   std::string name = {};  // parameter name, or "trainer" for scalars
   std::string slot = {};  // "master", "exp_avg", "exp_avg_sq", "momentum", or a scalar's name
   Shape global_shape = {};
   DType dtype = DType::f32;
   int64_t begin = 0;
-  Tensor local = {};  // one-dimensional view of the live bytes
-  bool owner = true;  // this rank writes the slice (replicas hold it, the first of them writes)
-  Device* device = nullptr;  // whose memory `local` is; null: the host's
+  Tensor local = {};         // one-dimensional view of the live bytes
+  bool owner = true;         // this rank writes the slice to files; false for replicas
+  Device* device = nullptr;  // that has the memory of `local`; null: the host
 };
 
 using StateRegister = std::vector<StateEntry>;

@@ -9,7 +9,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/step_rules.h"
-#include "runtime/storage/problems.h"
+#include "runtime/storage/mismatches.h"
 
 namespace dstrain {
 namespace {
@@ -27,33 +27,33 @@ bool loadable(std::string_view type) {
 
 void check_header(const SafetensorsHeader& header, const StateRegister& want,
                   const std::string& path) {
-  std::vector<std::string> problems;
+  std::vector<std::string> mismatches;
   std::unordered_set<std::string_view> known;
   for (const StateEntry& entry : want) {
     known.insert(entry.name);
     const SafetensorsTensor* t = header.find(entry.name);
     if (!t)
-      problems.push_back(
+      mismatches.push_back(
           fmt::format("{} {} is missing", entry.name, to_string(entry.global_shape)));
     else if (t->shape != dims_of(entry.global_shape))
-      problems.push_back(fmt::format("{} has shape ({}), expected {}", entry.name,
-                                     fmt::join(t->shape, ", "), to_string(entry.global_shape)));
+      mismatches.push_back(fmt::format("{} has shape ({}), expected {}", entry.name,
+                                       fmt::join(t->shape, ", "), to_string(entry.global_shape)));
     else if (!loadable(t->type.name))
-      problems.push_back(
+      mismatches.push_back(
           fmt::format("{} is {}, expected F32, F16 or BF16", entry.name, t->type.name));
   }
   for (const SafetensorsTensor& t : header.tensors)
     if (!known.contains(t.name))
-      problems.push_back(fmt::format("{} ({}) is not in the model", t.name.substr(0, 120),
-                                     fmt::join(t.shape, ", ")));
-  if (problems.empty()) return;
+      mismatches.push_back(fmt::format("{} ({}) is not in the model", t.name.substr(0, 120),
+                                       fmt::join(t.shape, ", ")));
+  if (mismatches.empty()) return;
   fail_user(
-      "the weights in {} do not fit the model ({} problems); give a file of the same model, or "
+      "the weights in {} do not fit the model (mismatches: {}); give a file of the same model, or "
       "change the model section:\n  {}",
-      path, problems.size(), listed(problems));
+      path, mismatches.size(), listed(mismatches));
 }
 
-// Reads 16-bit elements from byte `at` on and widens them into `to`.
+// Reads 16-bit elements from byte `at` and converts them to f32 in `to`.
 void read_widened(const File& file, bool is_bf16, int64_t at, float* to, int64_t count,
                   std::vector<uint16_t>& scratch) {
   scratch.resize(static_cast<size_t>(kWidenedAtOnce));
@@ -67,7 +67,7 @@ void read_widened(const File& file, bool is_bf16, int64_t at, float* to, int64_t
   }
 }
 
-// A run from such a weight would fail in its first step and blame the training.
+// Throws UserError if a weight is not finite: the run would fail in its first step, with a misleading message.
 void check_numbers(const float* values, int64_t count, int64_t first, const std::string& name,
                    const std::string& path) {
   bool bad = false;
@@ -86,7 +86,7 @@ void load_weights(const std::string& path, const StateRegister& want) {
   const SafetensorsHeader header = read_safetensors_header(file);
   check_header(header, want, path);
   std::vector<uint16_t> scratch;
-  std::vector<float> buffer;  // on the way to a device
+  std::vector<float> buffer;  // staging buffer for a device
   for (const StateEntry& entry : want) {
     const SafetensorsTensor& t = *header.find(entry.name);
     const int64_t count = entry.local.elements();

@@ -1,6 +1,5 @@
-// Weight files: named fp32 tensors in a safetensors file, the form in which models come and go.
-// Stands on safetensors.h and the state register. A file is complete or not there; a reader touches
-// the bytes of its own slices only.
+// Weight files: named tensors in a safetensors file (docs/formats.md). A file is written atomically; a rank
+// reads only the bytes of its own slices.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +12,23 @@
 
 namespace dstrain {
 
-// Fills every slice of `want` (local: f32) from the file's tensor of that name: F32, and F16 and BF16
-// widened. Slots are not looked at. Throws one UserError that lists every missing, superfluous and
-// wrongly shaped tensor.
+// Fills every slice of `want` (f32) from the file's tensor of that name, which is F32, F16 or BF16. Slots are
+// ignored. Throws one UserError that lists all missing and superfluous tensors and all wrong shapes.
 void load_weights(const std::string& path, const StateRegister& want);
 
-// The checks of load_weights alone; `want` needs no local tensors. For the launching process.
+// Does only the checks of load_weights, for the launching process; `want` needs no local tensors.
 void check_weights(const std::string& path, const StateRegister& want);
 
-// Writes a weight file slice by slice, in any order; names and shapes are known beforehand.
+// Writes a weight file slice by slice, in any order.
 class WeightsWriter {
  public:
-  // Tensors by the names and global shapes of `tensors`, whose locals are not looked at.
+  // The file gets the names and global shapes of `tensors`; local tensors are ignored.
   WeightsWriter(const std::string& path, const StateRegister& tensors);
 
-  // Elements [begin, begin + values.elements()) of the tensor `name`; values: f32. Throws RunError
-  // where the disk refuses.
+  // Writes elements [begin, begin + values.elements()) of the tensor `name`; `values` is f32. Throws RunError.
   void write(std::string_view name, int64_t begin, const Tensor& values);
 
-  // Puts the file in place; every element must have been written. Without it nothing remains.
+  // Completes the file. The caller must have written every element. Without finish() no file remains.
   void finish();
 
  private:

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/config/support.h"
+#include "tests/config/config_fixture.h"
 
 using namespace dstrain;
 using namespace dstrain::test;
@@ -103,7 +103,8 @@ TEST_CASE("verdicts: old and bare names stand for today's") {
        "at stage 3; the stage is 0"},
       {zero(R"("max_live_parameters": 1, "stage3_max_live_parameters": 1)"),
        "zero_optimization.max_live_parameters",
-       "error: stands beside zero_optimization.stage3_max_live_parameters, its other name: keep "
+       "error: is given together with zero_optimization.stage3_max_live_parameters, its other "
+       "name: keep "
        "one"},
       {zero(R"("max_live_parameters": -1)"), "zero_optimization.max_live_parameters",
        "error: expected an integer of at least 0, found -1"},
@@ -113,12 +114,13 @@ TEST_CASE("verdicts: old and bare names stand for today's") {
        "not_yet: another name of zero_optimization.offload_optimizer; offload to the CPU is not "
        "available yet: use false"},
       {zero(R"("cpu_offload": true, "offload_optimizer": {})"), "zero_optimization.cpu_offload",
-       "error: stands beside zero_optimization.offload_optimizer, its other name: keep one"},
+       "error: is given together with zero_optimization.offload_optimizer, its other name: keep "
+       "one"},
       {R"("bfloat16": {"enabled": true})", "bfloat16.enabled",
        "honoured: another name of bf16.enabled"},
       {R"("bfloat16": {"enabled": true})", "bfloat16", "honoured: another name of bf16"},
       {R"("bfloat16": {"enabled": true}, "bf16": {})", "bfloat16",
-       "error: stands beside bf16: keep one"},
+       "error: is given together with bf16: keep one"},
   });
   CHECK(ask(trains_with(R"("bfloat16": {"enabled": true})")).job().dtype == DType::bf16);
 }
@@ -328,12 +330,12 @@ TEST_CASE("verdicts: every key of the file has one, with its place") {
   CHECK(loaded.verdicts[3].where == "c.json:4:4");
 }
 
-TEST_CASE("verdicts: a key that stands twice names both places") {
+TEST_CASE("verdicts: a key that is given twice names both places") {
   const LoadedConfig loaded =
       ask("{\"steps_per_print\": 1,\n \"train_batch_size\": 8,\n \"steps_per_print\": 2}").check();
   CHECK(verdict(loaded, "train_batch_size") == "honoured");
   CHECK(loaded.verdicts[2].state == State::error);
-  CHECK(loaded.verdicts[2].message == "stands twice, first at line 1, column 2: keep one");
+  CHECK(loaded.verdicts[2].message == "is given twice, first at line 1, column 2: keep one");
   CHECK(loaded.verdicts[2].line == 3);
 }
 

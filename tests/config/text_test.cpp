@@ -49,3 +49,10 @@ TEST_CASE("text: a name is near only where it can be meant") {
   CHECK(nearest("hidden_size", names).empty());
   CHECK(nearest(std::string(101, 'x'), names).empty());
 }
+
+TEST_CASE("text: lists of words") {
+  CHECK(one_of("a|bc|d", "bc"));
+  CHECK_FALSE(one_of("a|bc|d", "b"));
+  CHECK_FALSE(one_of("", "a"));
+  CHECK(split_words("a|bc") == std::vector<std::string>{"a", "bc"});
+}

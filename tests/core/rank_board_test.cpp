@@ -55,9 +55,7 @@ TEST_CASE("what another process writes stays readable when it is killed") {
   CHECK(slot.state.load() == RankState::running);
   CHECK(slot.step.load() == 5);
   CHECK(slot.current_instruction() == "linear blocks.0");
-  CHECK(slot.first_instruction_ns.load() > 0);
-  CHECK(slot.first_instruction_ns.load() <= monotonic_ns());
-  CHECK(slot.heartbeat_ns.load() > 0);
+  CHECK(slot.progress.load() > 0);
 }
 
 TEST_CASE("names of several plans stand one after the other") {

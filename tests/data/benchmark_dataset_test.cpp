@@ -1,8 +1,8 @@
-// The benchmark's samples against their definition, written out plainly.
+// The benchmark's samples against a direct implementation of their definition.
 #include <cmath>
 
 #include "runtime/core/philox.h"
-#include "tests/data/data_fixture.h"
+#include "tests/data/dataset_fixture.h"
 
 namespace dstrain {
 namespace {

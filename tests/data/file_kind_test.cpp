@@ -1,7 +1,7 @@
-// Files that are not the plain text they are taken for.
+// Files that are not plain text.
 #include <string_view>
 
-#include "tests/data/data_fixture.h"
+#include "tests/data/dataset_fixture.h"
 
 namespace dstrain {
 namespace {

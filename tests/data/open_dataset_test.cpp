@@ -1,5 +1,5 @@
-// What opening data refuses, and what it says.
-#include "tests/data/data_fixture.h"
+// Errors of opening data, and their messages.
+#include "tests/data/dataset_fixture.h"
 
 namespace dstrain {
 namespace {

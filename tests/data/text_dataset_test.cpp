@@ -1,7 +1,7 @@
-// `char` and `byte` data.
+// Data of the formats `char` and `byte`.
 #include <numeric>
 
-#include "tests/data/data_fixture.h"
+#include "tests/data/dataset_fixture.h"
 
 namespace dstrain {
 namespace {
@@ -85,7 +85,7 @@ TEST_CASE("invalid UTF-8 is an error that names the byte offset, wherever it sta
   for (const std::string bad :
        {"\xff", "\x80", "\xc0\xaf", "\xc3", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe0\x80\x80",
         "\xf0\x80\x80\x80", "\xe2\x82"}) {
-    // Around the borders of blocks (4096) and of the chunks that threads take (2^20).
+    // Around the borders of blocks (4096) and of chunks (2^20).
     for (const size_t at : {size_t{0}, size_t{1}, size_t{63}, size_t{4095}, (size_t{1} << 20) - 2,
                             (size_t{1} << 20) - 1, size_t{1} << 20, valid.size()}) {
       std::string text = valid;
@@ -96,7 +96,7 @@ TEST_CASE("invalid UTF-8 is an error that names the byte offset, wherever it sta
                                      Catch::Contains("\"byte\""));
     }
   }
-  // A stray continuation byte right behind a character that reaches over a border.
+  // A continuation byte behind a character that crosses a border.
   std::string text = valid;
   text.insert((size_t{1} << 20) - 1, "\xc3\xa9\x80");
   CHECK_THAT(error_at(text), Catch::Contains(fmt::format("at offset {} ", (size_t{1} << 20) + 1)));

@@ -1,7 +1,7 @@
-// `bin` data: nanoGPT's and llm.c's token files, and how `auto` tells them from text.
+// Data of format `bin`: token files of nanoGPT and llm.c, and how `auto` distinguishes them from text.
 #include <cstring>
 
-#include "tests/data/data_fixture.h"
+#include "tests/data/dataset_fixture.h"
 
 namespace dstrain {
 namespace {

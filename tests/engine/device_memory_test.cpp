@@ -4,6 +4,7 @@
 
 #include "launcher/implementations.h"
 #include "runtime/comm/self_comm.h"
+#include "runtime/core/devices/cpu_device.h"
 #include "runtime/core/error.h"
 
 using namespace dstrain;

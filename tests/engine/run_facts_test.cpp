@@ -5,7 +5,8 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "tests/storage/temp_dir.h"
+#include "runtime/data/open_dataset.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/ir/rule.h"
-#include "tests/engine/rig.h"
+#include "tests/engine/test_rank.h"
 
 using namespace dstrain;
 
@@ -73,9 +73,10 @@ TEST_CASE("the file is one event per instruction, on the track of its queue") {
   }
   CHECK(events[0] == 2);  // the steps
   int compute = 0;
-  for (const Issue& issue : rig.plans.train.order)
+  for (const Issue& issue : test_rank.plans.train.order)
     compute +=
-        rule_of(rig.plans.train.program.instructions[static_cast<size_t>(issue.instruction)].op)
+        rule_of(
+            test_rank.plans.train.program.instructions[static_cast<size_t>(issue.instruction)].op)
             .queue == Queue::compute;
   CHECK(events[1] == 2 * compute);
 }

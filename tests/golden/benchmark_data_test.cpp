@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/data/dataset.h"
+#include "runtime/data/open_dataset.h"
 #include "tests/golden/replay.h"
 
 namespace dstrain::golden {

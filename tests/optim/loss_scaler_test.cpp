@@ -27,7 +27,8 @@ struct Scaler {
 
   float step(bool overflow) {
     const float used = state.loss_scale;
-    update_loss_scale(state, config, overflow);
+    advance_loss_scale(state, config, overflow);
+    check_loss_scale(state, config);
     CHECK(state.loss_scale == used);
     return state.loss_scale = state.next_loss_scale;
   }

@@ -9,7 +9,7 @@
 
 #include "runtime/core/error.h"
 #include "tests/storage/file_limit.h"
-#include "tests/storage/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {

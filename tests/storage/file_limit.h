@@ -1,5 +1,4 @@
-// FileSizeLimit: lets writes fail at a byte of the test's choice, as a full disk would, wherever tests
-// run (EFBIG instead of ENOSPC).
+// FileSizeLimit: makes writes beyond a given size fail, which stands for a full disk (EFBIG instead of ENOSPC).
 #pragma once
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// The lock of an output directory: who has it, that it ends with its process, and that forks share it.
+// The lock of an output directory: its holder, its release at the end of the process, and forks that share it.
 #include "runtime/storage/output_lock.h"
 
 #include <signal.h>
@@ -10,14 +10,14 @@
 #include <functional>
 
 #include "runtime/core/error.h"
-#include "tests/storage/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
 
 using Catch::Contains;
 
-// A process that runs `body`, and lives until it is killed.
+// A child process that runs `body` and then waits until it is killed.
 class Process {
  public:
   explicit Process(const std::function<void()>& body) {
@@ -52,7 +52,7 @@ class Process {
 TEST_CASE(
     "a directory that another process has is refused by its name, and free when that is killed") {
   const TempDir dir;
-  Process holder([&dir] { new OutputLock(dir.path()); });  // held to the process's end
+  Process holder([&dir] { new OutputLock(dir.path()); });  // held until the process ends
   const std::string who = "pid " + std::to_string(holder.pid()) + " on ";
   CHECK_THROWS_WITH(OutputLock(dir.path()), Contains(dir.path()) && Contains(who));
   CHECK_THROWS_AS(refuse_if_locked(dir.path()), UserError);

@@ -1,4 +1,4 @@
-// Headers, honest and hostile.
+// Valid, damaged and hostile headers.
 #include "runtime/storage/safetensors.h"
 
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"
-#include "tests/storage/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -175,9 +175,9 @@ TEST_CASE("duplicate names are refused, also those that JSON readers overlook") 
       parse_error(object({tensor("a", "U8", "[1]", "[0,1]"), tensor("b", "U8", "[1]", "[1,2]"),
                           tensor("a", "U8", "[1]", "[2,3]")}),
                   3),
-      Contains("\"a\" is there twice"));
+      Contains("\"a\" occurs twice"));
   CHECK_THAT(parse_error(R"({"__metadata__":{},"__metadata__":{}})"),
-             Contains("\"__metadata__\" is there twice"));
+             Contains("\"__metadata__\" occurs twice"));
   CHECK_THAT(parse_error(R"({"__metadata__":{"k":"1","k":"2"}})"), Contains("\"k\" twice"));
 }
 

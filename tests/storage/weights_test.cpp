@@ -7,7 +7,7 @@
 
 #include "runtime/core/error.h"
 #include "tests/storage/file_limit.h"
-#include "tests/storage/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -125,7 +125,7 @@ TEST_CASE("16-bit tensors are widened exactly, every bit pattern of a number") {
   std::vector<uint16_t> bits;
   for (uint32_t b = 0; b < 65536; ++b)  // 1 as an exponent's lowest bit: finite in both formats
     bits.push_back(static_cast<uint16_t>((b & 0x7c00) == 0x7c00 ? b & ~uint32_t{0x0400} : b));
-  // Longer than what is widened at once, and a slice from the middle.
+  // Longer than the conversion buffer, and a slice from the middle.
   for (int i = 0; i < 4; ++i) bits.insert(bits.end(), bits.begin(), bits.begin() + 65536);
   std::vector<float> values(bits.size() - 3);
   const Shape shape = {static_cast<int64_t>(bits.size())};
@@ -148,7 +148,7 @@ TEST_CASE("16-bit tensors are widened exactly, every bit pattern of a number") {
   }
 }
 
-TEST_CASE("all misfits are listed at once: missing, superfluous, shape, dtype") {
+TEST_CASE("all mismatches are listed at once: missing, superfluous, shape, dtype") {
   TempDir dir;
   const std::string path = dir / "w.safetensors";
   std::vector<float> a = counted(6), b = counted(4), c = counted(2);
@@ -157,7 +157,7 @@ TEST_CASE("all misfits are listed at once: missing, superfluous, shape, dtype") 
   writer.write("extra", 0, view(b));
   writer.finish();
   CHECK_THAT(load_error(path, {entry("a", {3, 2}, a), entry("lost", {2}, c)}),
-             Contains(path) && Contains("3 problems") &&
+             Contains(path) && Contains("mismatches: 3") &&
                  Contains("a has shape (2, 3), expected (3, 2)") &&
                  Contains("lost (2) is missing") && Contains("extra (4) is not in the model"));
   CHECK_THROWS_WITH(check_weights(path, {{.name = "a", .global_shape = {2, 3}}}),
@@ -187,13 +187,13 @@ TEST_CASE("a weight that is no number is named with its file, not left for the f
   }
 }
 
-TEST_CASE("a long list of misfits is cut, and says how many more there are") {
+TEST_CASE("a long list of mismatches is cut, and says how many more there are") {
   TempDir dir;
   const std::string path = dir / "w.safetensors";
   WeightsWriter(path, {}).finish();
   StateRegister want;
   for (int i = 0; i < 50; ++i) want.push_back({.name = fmt::format("p{}", i), .global_shape = {1}});
-  CHECK_THAT(load_error(path, want), Contains("50 problems") && Contains("p4 (1)") &&
+  CHECK_THAT(load_error(path, want), Contains("mismatches: 50") && Contains("p4 (1)") &&
                                          Contains("and 45 more") && !Contains("p5 "));
 }
 
@@ -203,7 +203,7 @@ TEST_CASE("a missing, cut or foreign weight file is named") {
   CHECK_THAT(load_error(dir / "none.safetensors", {}),
              Contains("none.safetensors") && Contains("No such file"));
   CHECK_THAT(load_error(dir.write("x.txt", "a text file, not weights"), {}),
-             Contains("x.txt is no safetensors file"));
+             Contains("x.txt is not a safetensors file"));
   const std::string path = dir / "w.safetensors";
   WeightsWriter writer(path, {entry("a", {6}, a)});
   writer.write("a", 0, view(a));

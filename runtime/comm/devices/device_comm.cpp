@@ -4,13 +4,14 @@
 
 #include "runtime/comm/devices/nccl_comm.h"
 #include "runtime/comm/devices/staged_comm.h"
+#include "runtime/core/devices/cuda_device.h"
 
 namespace dstrain {
 namespace {
 
 // Collective. Returns whether every host has a GPU for each of its ranks.
 bool gpu_for_each(Communicator& host) {
-  const double mine = ranks_on_this_host_from_environment() <= cuda_devices() ? 1 : 0;
+  const double mine = ranks_on_this_host_from_environment() <= cuda_device_count() ? 1 : 0;
   std::vector<double> all(static_cast<size_t>(host.size()));
   host.gather_values({&mine, 1}, all);
   for (const double yes : all)

@@ -2,28 +2,11 @@
 // said by pipeline.activation_checkpoint_interval or dstrain.recompute.
 #include <fmt/core.h>
 
-#include "runtime/config/coerce.h"
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
-namespace rules {
-
-constinit const Rule kRecompute{
-    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-      if (const int64_t interval = to_integer(value, false).value_or(0); interval > 0)
-        return {State::honoured,
-                fmt::format("of {} layer{} the input is kept; the backward pass computes the rest "
-                            "again",
-                            interval, interval == 1 ? "" : "s in a row")};
-      if (lower_case(value.text) == "selective")
-        return {State::honoured, "the backward pass computes norms and activation functions again"};
-      return {State::no_effect, "off"};
-    },
-    "0 or \"none\": no_effect; else honoured"};
-
-}  // namespace rules
-
 namespace keys {
 
 std::vector<KeySpec> activation_checkpointing() {

@@ -1,7 +1,7 @@
 // Section dstrain: everything of ours, so that the file stays a DeepSpeed file.
 #include <fmt/core.h>
 
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
 namespace {

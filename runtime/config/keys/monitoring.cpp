@@ -1,5 +1,5 @@
 // What is printed, measured and logged.
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
 

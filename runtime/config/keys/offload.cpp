@@ -1,7 +1,7 @@
 // Sections zero_optimization.offload_param and offload_optimizer, and aio (their files).
 #include <fmt/core.h>
 
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
 namespace {

@@ -1,8 +1,8 @@
 // Section optimizer: which update rule, and its parameters.
 #include <fmt/core.h>
 
-#include "runtime/config/coerce.h"
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
 #include "runtime/config/text.h"
 
 namespace dstrain::keys {

@@ -1,5 +1,5 @@
 // Checkpoints, data schedules, compression, inference: sections beside the training step.
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
 namespace {

@@ -1,5 +1,5 @@
 // Section pipeline, and the other ways to split a model over ranks.
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
 namespace {

@@ -1,6 +1,6 @@
 // Sections fp16 and bf16 (old name: bfloat16), and the casting modes that dstrain does not have.
-#include "runtime/config/coerce.h"
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
 namespace {

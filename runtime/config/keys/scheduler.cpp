@@ -1,7 +1,7 @@
 // Section scheduler: DeepSpeed's five learning-rate schedules.
 #include <fmt/format.h>
 
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/key_table.h"
 #include "runtime/config/text.h"
 
 namespace dstrain::keys {

@@ -1,6 +1,6 @@
 // The top level: batch sizes, clipping, gradient reduction, data types.
-#include "runtime/config/coerce.h"
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
 #include "runtime/config/text.h"
 
 namespace dstrain::keys {

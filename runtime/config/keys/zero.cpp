@@ -1,8 +1,8 @@
 // Section zero_optimization: the stage and what belongs to it.
 #include <fmt/core.h>
 
-#include "runtime/config/coerce.h"
-#include "runtime/config/key_table.h"
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
 namespace {

@@ -1,3 +1,5 @@
+#include "runtime/core/devices/cpu_device.h"
+
 #include <cstring>
 
 #include "runtime/core/devices/host_memory_device.h"
@@ -37,13 +39,6 @@ class CpuDevice final : public HostMemoryDevice {
 
 std::unique_ptr<Device> make_cpu_device() {
   return std::make_unique<CpuDevice>();
-}
-
-std::unique_ptr<Device> make_device(const std::string& setting, int index) {
-  if (setting == "cuda") return make_cuda_device(index);
-  if (setting == "emulated") return make_emulated_device();
-  check(setting == "cpu", "'{}' names no device", setting);
-  return make_cpu_device();
 }
 
 }  // namespace dstrain

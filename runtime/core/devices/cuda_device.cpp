@@ -1,8 +1,9 @@
 // The CUDA device. The CUDA runtime is linked statically and opens the driver only when it is first
 // asked, so that the program starts on a machine without one.
+#include "runtime/core/devices/cuda_device.h"
+
 #include <cuda_runtime.h>
 
-#include "runtime/core/devices/device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
 
@@ -118,7 +119,7 @@ class CudaDevice final : public Device {
           bytes_text(static_cast<double>(memory().free)));
     }
     Memory memory =
-        Memory::adopt(static_cast<std::byte*>(data), bytes, [data] { ::cudaFree(data); });
+        Memory::adopt({static_cast<std::byte*>(data), [](std::byte* p) { ::cudaFree(p); }}, bytes);
     check_cuda(::cudaMemset(data, 0, static_cast<size_t>(bytes)), "zeroing memory");
     check_cuda(::cudaDeviceSynchronize(), "zeroing memory");
     return memory;
@@ -128,7 +129,8 @@ class CudaDevice final : public Device {
     void* data = nullptr;
     check_cuda(::cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable),
                fmt::format("reserving {} bytes of pinned host memory for {}", bytes, what));
-    return Memory::adopt(static_cast<std::byte*>(data), bytes, [data] { ::cudaFreeHost(data); });
+    return Memory::adopt({static_cast<std::byte*>(data), [](std::byte* p) { ::cudaFreeHost(p); }},
+                         bytes);
   }
   std::shared_ptr<void> pin(std::byte* data, int64_t bytes) override {
     if (bytes <= 0) return nullptr;
@@ -161,14 +163,14 @@ bool has_cuda_backend() {
   return true;
 }
 
-int cuda_devices() {
+int cuda_device_count() {
   int count = 0;
   if (::cudaGetDeviceCount(&count) == cudaSuccess) return count;
   ::cudaGetLastError();
   return 0;
 }
 
-std::string cuda_problem() {
+std::string why_no_cuda() {
   int count = 0;
   const cudaError_t code = ::cudaGetDeviceCount(&count);
   if (code == cudaSuccess && count > 0) return {};
@@ -180,7 +182,7 @@ std::string cuda_problem() {
 }
 
 std::unique_ptr<Device> make_cuda_device(int index) {
-  if (const std::string problem = cuda_problem(); !problem.empty()) throw UserError(problem);
+  if (const std::string reason = why_no_cuda(); !reason.empty()) throw UserError(reason);
   return std::make_unique<CudaDevice>(index);
 }
 

@@ -1,3 +1,5 @@
+#include "runtime/core/devices/emulated_device.h"
+
 #include <condition_variable>
 #include <cstring>
 #include <mutex>

@@ -1,7 +1,6 @@
-// EmulatedStream: what a CUDA stream is on the emulated device: work that runs in the order it was given, on
-// a thread of the stream's own, while the caller goes on. So an ordering that a plan forgot shows on a
-// machine without a GPU too. Invariant: after a piece of work threw, nothing runs any more, and every
-// later synchronize() throws the same.
+// EmulatedStream: the stream of the emulated device. It runs work in order on its own thread while the caller
+// continues, so that tests find a missing synchronization without a GPU. After a piece of work has thrown,
+// later work is dropped, and every synchronize() throws the same error. All methods are thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -20,14 +19,14 @@ class EmulatedStream {
   EmulatedStream();
   EmulatedStream(const EmulatedStream&) = delete;
   EmulatedStream& operator=(const EmulatedStream&) = delete;
-  ~EmulatedStream();  // finishes what was submitted
+  ~EmulatedStream();  // runs the submitted work first
 
-  // Returns at once; `work` runs after everything submitted before it. From any thread.
+  // Adds `work` after all work submitted before. Does not wait.
   void submit(std::function<void()> work);
-  // Returns when everything submitted before is done; throws what the first failing work threw.
+  // Waits until all submitted work is done. Throws what the first failing work threw.
   void synchronize();
 
-  // Between the two calls submitted work is only noted down, to be submitted later as often as wanted.
+  // Between the two calls, submitted work is recorded instead of run. end_capture() returns it.
   void begin_capture();
   std::vector<std::function<void()>> end_capture();
 

@@ -1,4 +1,4 @@
-// HostMemoryDevice: what devices have in common whose memory is the host's: the CPU and the emulated one.
+// HostMemoryDevice: the common part of devices that use the host's memory: the CPU and the emulated device.
 #pragma once
 
 #include <cstring>

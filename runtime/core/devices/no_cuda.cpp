@@ -1,22 +1,22 @@
 // The CUDA device of a build without the CUDA toolkit: there is none.
-#include "runtime/core/devices/device.h"
+#include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 
 std::unique_ptr<Device> make_cuda_device(int) {
-  throw UserError(cuda_problem());
+  throw UserError(why_no_cuda());
 }
 
 bool has_cuda_backend() {
   return false;
 }
 
-int cuda_devices() {
+int cuda_device_count() {
   return 0;
 }
 
-std::string cuda_problem() {
+std::string why_no_cuda() {
   return "--device cuda: this dstrain was built without CUDA; build it where the CUDA toolkit is "
          "(cmake --preset cuda), or use --device cpu";
 }

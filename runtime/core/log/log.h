@@ -1,6 +1,6 @@
-// Log lines for people. Stands on spdlog. A line of level `info` is its text alone, on standard output; a warning or an
-// error begins with "warning: " or "error: " and goes to standard error. Ranks other than 0 put their mark in front.
-// Results of commands (plan, check, generate) never pass through here; those commands log nothing of level `info`.
+// The log. A line of level `info` goes to standard output as it is; warnings and errors go to standard error
+// and begin with "warning: " or "error: ". Lines of ranks other than 0 begin with a mark. The results of
+// commands (plan, check, generate) are not log lines; those commands log nothing of level `info`.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,26 +11,27 @@
 
 namespace dstrain::log {
 
+// The level of a line.
 enum class Level { info, warning, error };
 
-// What a rank's lines begin with: "[rank 3 node2] ", or "[rank 3] " where all are on one machine (an
-// empty `host`); nothing for rank 0.
+// Returns the mark of a rank's lines: "[rank 3 node2] ", or "[rank 3] " with an empty `host` (all ranks on
+// one machine); empty for rank 0.
 std::string rank_mark(int rank, std::string_view host = "");
 
-// Who speaks. Called once at start-up, before threads exist; rank 0 is assumed without it.
+// Sets the rank of this process; 0 without it. The caller must call it before other threads exist.
 void set_rank(int rank, std::string_view host = "");
 
-// Whether lines begin with the local date and time (no, by default).
+// Sets whether lines begin with the local date and time. Default: false.
 void set_time_stamps(bool wanted);
-// Returns the local time as lines show it: "2026-01-31 23:59:59 ".
+// Returns the local time in the form of the lines: "2026-01-31 23:59:59 ".
 std::string time_stamp();
 
-// Lines below `least` are dropped from now on (`info`, the default, drops none).
+// Sets the lowest level that is written. Default: info.
 void set_least(Level least);
-// Whether lines of this level are written.
+// Returns whether lines of this level are written.
 bool shows(Level level);
 
-// Writes one line and flushes it. Safe from any thread.
+// Writes one line and flushes it. Thread-safe.
 void line(Level level, std::string_view text);
 
 template <class... Args>

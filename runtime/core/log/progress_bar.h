@@ -1,6 +1,6 @@
-// ProgressBar: one line on standard error that is drawn again and again while a run goes on. On a terminal the process
-// draws it itself. A rank whose output passes through a launching process sends the bar's text, ended by '\r' instead
-// of '\n', and the launching process draws it between the lines of all ranks. Stands on core/log.h.
+// ProgressBar: one line on standard error that is redrawn while a run goes on. On a terminal the process draws
+// it itself. A rank whose output passes through a launching process sends the text of the bar, ended by '\r'
+// instead of '\n', and the launching process draws it below the lines of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,25 @@
 
 namespace dstrain {
 
-// The environment variable by which a launching process tells rank 0 that it draws the bar, and in how many columns.
+// The environment variable by which a launching process asks rank 0 for the bar; its value is the number of
+// columns.
 inline constexpr const char* kProgressVariable = "DSTRAIN_PROGRESS";
 
-// Returns the columns of the terminal that `descriptor` is; 80 where they are not known.
+// Returns the columns of the terminal `descriptor`; 80 if they are not known.
 int terminal_columns(int descriptor);
 
 class ProgressBar {
  public:
-  // Returns a bar where somebody draws it: standard error is a terminal, or a launching process asks for it. Nothing
-  // elsewhere, and where log lines are not shown.
+  // Returns a bar if it is shown: log lines of level info are written, and standard error is a terminal or a
+  // launching process asks for the bar. Returns nothing otherwise.
   static std::optional<ProgressBar> where_shown();
 
-  // Whether a new state may be drawn now: at most ten are drawn a second.
+  // Returns whether the bar may be redrawn now: at most ten times a second.
   bool due() const;
-  // Draws `part` (0 to 1) of the bar and `text` behind it. Errors are ignored: a terminal that was closed is no reason
-  // to end a run.
+  // Draws the bar filled to `part` (0 to 1), and `text` behind it. Errors are ignored, because a closed terminal
+  // must not end a run.
   void draw(double part, std::string_view text);
-  // Removes the bar from the terminal until it is drawn again.
+  // Erases the bar until it is drawn again.
   void clear();
 
  private:

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
-#include "runtime/storage/problems.h"
+#include "runtime/storage/mismatches.h"
 
 namespace dstrain {
 namespace {

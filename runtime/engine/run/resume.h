@@ -7,7 +7,7 @@
 
 #include "runtime/config/job.h"
 #include "runtime/engine/run/run_facts.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
 
 namespace dstrain {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/comm/devices/device_comm.h"
+#include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
@@ -13,7 +14,7 @@
 #include "runtime/optim/adam_corrections.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/lr_schedule.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
@@ -55,7 +56,7 @@ RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext
   const PlanInputs inputs{ctx.implementations.build_model, backend.library, ctx.threads};
   Communicator& host = *ctx.comm;
   RankPlan plans = make_rank_plan(job, {host.rank(), host.size()}, inputs);
-  const int gpus = std::max(cuda_devices(), 1);
+  const int gpus = std::max(cuda_device_count(), 1);
   check_device_memory(job, plans.memory, *backend.device,
                       (ranks_on_this_host_from_environment() + gpus - 1) / gpus, host, inputs);
   return plans;

@@ -10,7 +10,8 @@
 #include "runtime/engine/run/run.h"
 #include "runtime/engine/run/run_facts.h"
 #include "runtime/engine/step/executor.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
+#include "runtime/storage/checkpoint/lineage.h"
 
 namespace dstrain {
 

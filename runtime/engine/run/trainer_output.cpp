@@ -8,9 +8,10 @@
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/storage/atomic_file.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
-#include "runtime/storage/collective.h"
+#include "runtime/storage/checkpoint/checkpoint_retention.h"
+#include "runtime/storage/checkpoint/checkpoint_save.h"
 #include "runtime/storage/free_space.h"
+#include "runtime/storage/on_all_ranks.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
@@ -19,7 +20,7 @@ void Trainer::open_output() {
   const int64_t bytes =
       job_.save_interval > 0 ? checkpoint_bytes(model_.everything(), *ctx_.comm) : 0;
   ctx_.comm->barrier();  // remove nothing of an earlier run before all ranks are able to start
-  together(*ctx_.comm, "open the output directory", [&] {
+  on_all_ranks(*ctx_.comm, "open the output directory", [&] {
     if (!root()) return;
     make_directory(job_.output);
     check_space(bytes);
@@ -62,10 +63,10 @@ const RunFacts& Trainer::facts() {
 // Makes the checkpoints in the output directory those of this run's lineage; sets others aside.
 void Trainer::begin_lineage() {
   lineage_ =
-      resumed_ ? branch_of(resumed_->label.line, state_.step, ctx_.job) : new_lineage(ctx_.job);
+      resumed_ ? branch_of(resumed_->label.lineage, state_.step, ctx_.job) : new_lineage(ctx_.job);
   if (job_.overwrite && !resumed_here()) remove_checkpoints(job_.output);
   const std::vector<std::string> aside =
-      continue_line(job_.output, lineage_, state_.step, resumed_ ? resumed_->dir : "");
+      continue_lineage(job_.output, lineage_, state_.step, resumed_ ? resumed_->dir : "");
   if (!aside.empty())
     log::info("set aside, as this run does not go on from {}: {}{}",
               aside.size() == 1 ? "it" : "them", aside.front(),
@@ -78,7 +79,7 @@ void Trainer::save_checkpoint() {
   TrainerScalars scalars;
   scalars.store(state_);
   scalars.add_to(everything);
-  CheckpointLabel label{.step = state_.step, .samples = next_sample_, .line = lineage_};
+  CheckpointLabel label{.step = state_.step, .samples = next_sample_, .lineage = lineage_};
   if (root()) label.facts = kept_facts(facts());
   dstrain::save_checkpoint(job_.output, label, everything, *ctx_.comm);
   if (root()) remove_old();

@@ -1,5 +1,7 @@
 #include "runtime/engine/step/backend.h"
 
+#include "runtime/core/devices/make_device.h"
+
 namespace dstrain {
 
 Backend make_backend(const Implementations& implementations, const std::string& device, int index) {

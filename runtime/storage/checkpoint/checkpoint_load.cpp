@@ -1,3 +1,5 @@
+#include "runtime/storage/checkpoint/checkpoint_load.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,15 +9,14 @@
 
 #include "runtime/core/checksum.h"
 #include "runtime/storage/atomic_file.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
-#include "runtime/storage/collective.h"
-#include "runtime/storage/problems.h"
+#include "runtime/storage/mismatches.h"
+#include "runtime/storage/on_all_ranks.h"
 
 namespace dstrain {
 namespace {
 
-// Reads any range of any tensor from the slices that hold it, each block checked before it is used.
+// Reads ranges of tensors from the slices that hold them, and verifies the checksum of each block.
 class SliceReader {
  public:
   explicit SliceReader(const FoundCheckpoint& found)
@@ -74,9 +75,9 @@ class SliceReader {
   std::vector<std::byte> scratch_;
 };
 
-// The manifest's tensor of each entry of `state`; a misfit is added to `problems`.
+// Returns the index of the manifest's tensor for each entry of `state`; mismatches are added to `mismatches`.
 std::vector<size_t> match(const Manifest& manifest, const StateRegister& state,
-                          std::vector<std::string>& problems) {
+                          std::vector<std::string>& mismatches) {
   std::map<std::pair<std::string_view, std::string_view>, size_t> index;
   for (size_t i = 0; i < manifest.tensors.size(); ++i)
     index[{manifest.tensors[i].name, manifest.tensors[i].slot}] = i;
@@ -84,42 +85,43 @@ std::vector<size_t> match(const Manifest& manifest, const StateRegister& state,
   for (const StateEntry& entry : state) {
     const auto it = index.find({entry.name, entry.slot});
     if (it == index.end()) {
-      problems.push_back(fmt::format("{}/{} {} is missing", entry.name, entry.slot,
-                                     to_string(entry.global_shape)));
+      mismatches.push_back(fmt::format("{}/{} {} is missing", entry.name, entry.slot,
+                                       to_string(entry.global_shape)));
       continue;
     }
     const CheckpointTensor& tensor = manifest.tensors[it->second];
     if (tensor.shape != entry.global_shape || tensor.dtype != entry.dtype)
-      problems.push_back(fmt::format("{}/{} is {} {}, expected {} {}", entry.name, entry.slot,
-                                     name_of(tensor.dtype), to_string(tensor.shape),
-                                     name_of(entry.dtype), to_string(entry.global_shape)));
+      mismatches.push_back(fmt::format("{}/{} is {} {}, expected {} {}", entry.name, entry.slot,
+                                       name_of(tensor.dtype), to_string(tensor.shape),
+                                       name_of(entry.dtype), to_string(entry.global_shape)));
     found.push_back(it->second);
   }
   return found;
 }
 
-void fail_misfit(const std::string& dir, const std::vector<std::string>& problems) {
-  if (problems.empty()) return;
+void fail_mismatch(const std::string& dir, const std::vector<std::string>& mismatches) {
+  if (mismatches.empty()) return;
   fail_user(
-      "the checkpoint {} does not fit this run ({} problems); resume with the model and optimizer "
+      "the checkpoint {} does not fit this run (mismatches: {}); resume with the model and "
+      "optimizer "
       "it was saved with:\n  {}",
-      dir, problems.size(), listed(problems));
+      dir, mismatches.size(), listed(mismatches));
 }
 
-// A tensor that no rank asks for would be lost silently. Collective.
+// Throws UserError if no rank uses a tensor of the checkpoint, which would be lost. Collective.
 void check_all_used(const FoundCheckpoint& found, const std::vector<size_t>& used,
                     Communicator& comm) {
   const auto count = static_cast<int64_t>(found.manifest.tensors.size());
   std::vector<int32_t> users(found.manifest.tensors.size());
   for (const size_t i : used) ++users[i];
   if (count > 0) comm.all_reduce({users.data(), {count}, DType::i32}).wait();
-  std::vector<std::string> problems;
+  std::vector<std::string> mismatches;
   for (size_t i = 0; i < users.size(); ++i)
     if (users[i] == 0)
-      problems.push_back(fmt::format("{}/{} {} is not part of it", found.manifest.tensors[i].name,
-                                     found.manifest.tensors[i].slot,
-                                     to_string(found.manifest.tensors[i].shape)));
-  fail_misfit(found.dir, problems);
+      mismatches.push_back(fmt::format("{}/{} {} is not part of it", found.manifest.tensors[i].name,
+                                       found.manifest.tensors[i].slot,
+                                       to_string(found.manifest.tensors[i].shape)));
+  fail_mismatch(found.dir, mismatches);
 }
 
 void check_same_step(Communicator& comm, const std::string& dir, int64_t step) {
@@ -134,11 +136,11 @@ void check_same_step(Communicator& comm, const std::string& dir, int64_t step) {
           all[0], dir, rank, all[rank]);
 }
 
-// Brings the values of this rank's slices into `state`. Throws UserError where they are damaged.
+// Reads the values of this rank's slices into `state`. Throws UserError if they are damaged.
 void read_values(const FoundCheckpoint& found, const std::vector<size_t>& used,
                  StateRegister& state) {
   SliceReader reader(found);
-  std::vector<std::byte> buffer;  // on the way to a device
+  std::vector<std::byte> buffer;  // staging buffer for a device
   for (size_t i = 0; i < state.size(); ++i) {
     const StateEntry& entry = state[i];
     const CheckpointTensor& tensor = found.manifest.tensors[used[i]];
@@ -156,12 +158,12 @@ void read_values(const FoundCheckpoint& found, const std::vector<size_t>& used,
   }
 }
 
-// The same on all ranks together. Returns how the checkpoint is damaged, the same on all ranks or none;
-// empty: it is not. Throws where anything else is wrong on a rank.
+// Reads the values on all ranks; collective. Returns a description of the damage on every rank if the checkpoint
+// is damaged on one, else an empty string. Throws if anything else fails on a rank.
 std::string damage_read(const FoundCheckpoint& found, const std::vector<size_t>& used,
                         StateRegister& state, Communicator& comm) {
   std::string damage;
-  together(comm, "read its part of the checkpoint", [&] {
+  on_all_ranks(comm, "read its part of the checkpoint", [&] {
     try {
       read_values(found, used, state);
     } catch (const UserError& e) {
@@ -187,12 +189,12 @@ CheckpointInfo load_checkpoint(const std::string& dir, StateRegister& state, Com
   for (;;) {
     FoundCheckpoint found;
     std::vector<size_t> used;
-    together(comm, "read the checkpoint's manifest", [&] {
+    on_all_ranks(comm, "read the checkpoint's manifest", [&] {
       found = locate_checkpoint(dir, damaged);
       if (judge) judge(found.info());
-      std::vector<std::string> problems;
-      used = match(found.manifest, state, problems);
-      fail_misfit(found.dir, problems);
+      std::vector<std::string> mismatches;
+      used = match(found.manifest, state, mismatches);
+      fail_mismatch(found.dir, mismatches);
     });
     check_same_step(comm, dir, found.manifest.label.step);
     check_all_used(found, used, comm);

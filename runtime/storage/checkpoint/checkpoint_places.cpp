@@ -28,7 +28,7 @@ bool has_manifest(const std::string& dir) {
   return fs::is_regular_file(fmt::format("{}/{}", dir, kManifestName), error);
 }
 
-// A name of ours, without a path; nothing where it is another's.
+// Parses a directory name; returns nothing if it is not that of a checkpoint.
 std::optional<CheckpointName> parse_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   CheckpointName found;
@@ -46,10 +46,6 @@ std::optional<CheckpointName> parse_name(std::string_view name) {
     return std::nullopt;
   }
   return found;
-}
-
-std::string last_name(const std::string& dir) {
-  return fs::path(dir + "/").parent_path().filename().string();
 }
 
 }  // namespace
@@ -106,7 +102,7 @@ Manifest read_whole_manifest(const std::string& dir) {
   const std::string path = fmt::format("{}/{}", dir, kManifestName);
   Manifest manifest = parse_manifest(read_file(path, "manifest", most_bytes), path);
   for (const CheckpointTensor& tensor : manifest.tensors)
-    if (const std::string problem = coverage_problem(manifest, tensor); !problem.empty())
+    if (const std::string problem = coverage_error(manifest, tensor); !problem.empty())
       fail_user("{}: {}", path, problem);
   for (const CheckpointFile& file : manifest.files) {
     const File opened = File::open(dir + "/" + file.name, "checkpoint file");
@@ -121,11 +117,8 @@ Manifest read_whole_manifest(const std::string& dir) {
   return manifest;
 }
 
-CheckpointInfo FoundCheckpoint::info() const {
-  return {.dir = dir,
-          .ranks = static_cast<int>(manifest.files.size()),
-          .label = manifest.label,
-          .passed_over = passed_over};
+std::string last_name(const std::string& path) {
+  return fs::path(path + "/").parent_path().filename().string();
 }
 
 bool is_checkpoint_name(const std::string& dir) {

@@ -1,69 +1,60 @@
-// Where checkpoints lie: DIR/checkpoints/step_N, under construction step_N.tmp, replaced step_N.old, set
-// aside step_N.abandoned-ID. Stands on the file system and manifest.h. Invariant: what has a manifest is
-// complete, anything else is as if it were not there; step_N.old counts where step_N is not there.
+// The directories of checkpoints: DIR/checkpoints/step_N, step_N.tmp while it is written, step_N.old while
+// it is replaced, step_N.abandoned-ID of another lineage. Invariant: a directory with a manifest is
+// complete; others are ignored. step_N.old stands for step_N if that is missing.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "runtime/storage/checkpoint/checkpoint.h"
 #include "runtime/storage/checkpoint/manifest.h"
 
 namespace dstrain {
 
+// The paths that belong to a checkpoint of one step.
 struct CheckpointPlace {
   explicit CheckpointPlace(const std::string& output_dir, int64_t step);
-  std::string root, done, building, replaced;
+  std::string root;      // the folder of checkpoints
+  std::string done;      // step_N
+  std::string building;  // step_N.tmp
+  std::string replaced;  // step_N.old
 };
 
-// A directory step_N of a folder of checkpoints, whatever its state.
+// A directory step_N of a folder of checkpoints, in any state.
 struct CheckpointName {
   enum class Kind : uint8_t { done, replaced, building, abandoned };
   int64_t step = 0;
   Kind kind = Kind::done;
   std::string path;
   bool complete = false;  // has a manifest
+  // Whether a run can resume from it without naming it.
   bool counts() const { return complete && (kind == Kind::done || kind == Kind::replaced); }
 };
 
-// Those of `root`, newest step first and step_N before step_N.old. Throws UserError where it cannot be
-// read; empty where it is not there.
+// Returns the directories step_N of the folder `root`, newest step first and step_N before step_N.old; none
+// if the folder does not exist. Throws UserError if it cannot be read.
 std::vector<CheckpointName> names_in(const std::string& root);
 
-// Whether the last part of a path is the name of a checkpoint, in whatever state.
+// Returns the last part of a path; a '/' at its end does not count.
+std::string last_name(const std::string& path);
+
+// Returns whether the last part of a path is the name of a checkpoint, in any state.
 bool is_checkpoint_name(const std::string& dir);
 
-// Puts the finished `building` in the place of `done`; a crash on the way leaves one of both whole.
+// Replaces `done` by the finished `building`. A crash in between leaves one of both complete.
 void put_in_place(const CheckpointPlace& place);
 
-// Removes what interrupted saves left in `root`; checkpoints that count stay.
+// Removes what interrupted saves left in the folder `root`. Complete checkpoints stay.
 void remove_leftovers(const std::string& root);
 
-// "rank_00003".
+// Returns "rank_00003".
 std::string rank_stem(int rank);
 
-// The manifest of a checkpoint, after looking whether its files are there and as long as it says. Throws
-// UserError.
+// Returns the manifest of the checkpoint in `dir` after checking that its files are there and have the
+// stated sizes. Throws UserError.
 Manifest read_whole_manifest(const std::string& dir);
 
-// Checkpoints that turned out to be damaged, and how.
-using DamagedCheckpoints = std::map<std::string, std::string, std::less<>>;
-
-// The newest complete checkpoint as find_checkpoint finds it, with its manifest.
-struct FoundCheckpoint {
-  std::string dir;
-  Manifest manifest;
-  std::vector<std::string> passed_over;
-  bool named = false;  // the user named this one: there is no other to fall back to
-
-  CheckpointInfo info() const;
-};
-FoundCheckpoint locate_checkpoint(const std::string& dir, const DamagedCheckpoints& damaged = {});
-
-// Removes a file, or a directory with all it has; none is no error. Throws RunError.
+// Removes a file, or a directory with all its contents, if it exists. Throws RunError.
 void remove_tree(const std::string& path);
 
 // Throws RunError.

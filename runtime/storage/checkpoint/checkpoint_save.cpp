@@ -1,12 +1,13 @@
+#include "runtime/storage/checkpoint/checkpoint_save.h"
+
 #include <algorithm>
 #include <filesystem>
 
 #include "runtime/core/checksum.h"
 #include "runtime/storage/atomic_file.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
-#include "runtime/storage/collective.h"
 #include "runtime/storage/free_space.h"
+#include "runtime/storage/on_all_ranks.h"
 #include "runtime/storage/safetensors.h"
 
 namespace dstrain {
@@ -32,7 +33,7 @@ SafetensorsType file_type(DType dtype) {
   return {"U8", 1};
 }
 
-// What this rank writes, widest elements first so that all are aligned in the file.
+// Returns the entries that this rank writes, widest elements first, so that all are aligned in the file.
 std::vector<const StateEntry*> owned_entries(const StateRegister& state) {
   std::vector<const StateEntry*> owned;
   for (const StateEntry& entry : state) {
@@ -50,7 +51,7 @@ std::vector<const StateEntry*> owned_entries(const StateRegister& state) {
   return owned;
 }
 
-// How a slice is called in the file, for readers of the file alone.
+// Returns the tensor of a slice in the file. Its name is for readers of that file only.
 SafetensorsTensor file_tensor(const StateEntry& entry) {
   SafetensorsTensor t{.name = fmt::format("{}:{}", entry.name, entry.slot),
                       .type = file_type(entry.dtype),
@@ -64,11 +65,11 @@ SafetensorsTensor file_tensor(const StateEntry& entry) {
   return t;
 }
 
-// Writes rank_R.safetensors and rank_R.json, the part of the manifest that speaks of it.
+// Writes rank_R.safetensors and its part of the manifest, rank_R.json.
 void write_rank(const std::string& dir, int rank, const StateRegister& state) {
   const std::vector<const StateEntry*> owned = owned_entries(state);
   Manifest part;
-  // Every tensor is named, so that one that nobody owns is noticed.
+  // Every tensor is listed, so that one without an owner is detected.
   for (const StateEntry& entry : state)
     part.tensors.push_back({entry.name, entry.slot, entry.dtype, entry.global_shape, {}});
   std::vector<SafetensorsTensor> tensors;
@@ -79,7 +80,7 @@ void write_rank(const std::string& dir, int rank, const StateRegister& state) {
        .bytes = tensors.empty() ? static_cast<int64_t>(head.size()) : tensors.back().end});
   File file = File::create(dir + "/" + part.files[0].name);
   file.write_at(head.data(), static_cast<int64_t>(head.size()), 0);
-  std::vector<std::byte> block;  // of a device's memory
+  std::vector<std::byte> block;  // staging buffer for a device
   for (size_t i = 0; i < owned.size(); ++i) {
     const StateEntry& entry = *owned[i];
     CheckpointSlice slice{.begin = entry.begin,
@@ -109,7 +110,7 @@ void write_rank(const std::string& dir, int rank, const StateRegister& state) {
   list.close();
 }
 
-// Joins the ranks' parts into the manifest.
+// Merges the ranks' parts into the manifest.
 void write_manifest(const std::string& dir, int ranks, const CheckpointLabel& label) {
   Manifest whole;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -120,8 +121,8 @@ void write_manifest(const std::string& dir, int ranks, const CheckpointLabel& la
   for (CheckpointTensor& tensor : whole.tensors) {
     std::sort(tensor.slices.begin(), tensor.slices.end(),
               [](const auto& a, const auto& b) { return a.begin < b.begin; });
-    const std::string problem = coverage_problem(whole, tensor);
-    check(problem.empty(), "the ranks' registers do not add up: {}", problem);
+    const std::string problem = coverage_error(whole, tensor);
+    check(problem.empty(), "the ranks' registers do not cover every tensor: {}", problem);
   }
   whole.label = label;
   write_file(fmt::format("{}/{}", dir, kManifestName), manifest_text(whole));
@@ -149,7 +150,7 @@ void save_checkpoint(const std::string& output_dir, const CheckpointLabel& label
   const bool root = comm.rank() == 0;
   const int64_t bytes = checkpoint_bytes(state, comm);
   try {
-    together(comm, "prepare a checkpoint", [&] {
+    on_all_ranks(comm, "prepare a checkpoint", [&] {
       if (!root) return;
       make_directory(place.root);
       sync_directory(output_dir);
@@ -160,12 +161,12 @@ void save_checkpoint(const std::string& output_dir, const CheckpointLabel& label
         fail_run("{}: make room there; dstrain.keep_last removes old checkpoints", lack);
       make_directory(place.building);
     });
-    together(comm, "write its part of a checkpoint",
-             [&] { write_rank(place.building, comm.rank(), state); });
-    together(comm, "complete a checkpoint", [&] {
+    on_all_ranks(comm, "write its part of a checkpoint",
+                 [&] { write_rank(place.building, comm.rank(), state); });
+    on_all_ranks(comm, "complete a checkpoint", [&] {
       if (!root) return;
       write_manifest(place.building, comm.size(), label);
-      if (!label.line.id.empty()) write_lineage(place.root, label.line);
+      if (!label.lineage.id.empty()) write_lineage(place.root, label.lineage);
       put_in_place(place);
     });
   } catch (...) {

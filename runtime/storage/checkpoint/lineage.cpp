@@ -8,6 +8,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/storage/atomic_file.h"
+#include "runtime/storage/checkpoint/lineage_json.h"
 
 namespace dstrain {
 namespace {
@@ -20,9 +21,9 @@ std::string lineage_file(const std::string& root) {
 
 }  // namespace
 
-bool Lineage::holds(const std::string& of, int64_t step) const {
-  return of == id || std::ranges::any_of(ancestors, [&](const Ancestor& a) {
-           return a.id == of && step <= a.step;
+bool Lineage::contains(const std::string& start, int64_t step) const {
+  return start == id || std::ranges::any_of(ancestors, [&](const Ancestor& a) {
+           return a.id == start && step <= a.step;
          });
 }
 
@@ -58,9 +59,9 @@ Lineage lineage_from(const nlohmann::json& object) {
 std::optional<Lineage> read_lineage(const std::string& root) try {
   return lineage_from(
       nlohmann::json::parse(read_file(lineage_file(root), "lineage", kMaxLineageBytes)));
-} catch (const UserError&) {  // not there: nothing is known
+} catch (const UserError&) {  // no file
   return std::nullopt;
-} catch (const nlohmann::json::exception&) {  // of no use
+} catch (const nlohmann::json::exception&) {  // malformed
   return std::nullopt;
 }
 

@@ -1,44 +1,41 @@
-// Lineage: which checkpoints are one run's, from its first step to its newest. Every start of a run has an
-// id of its own; one that resumes names the starts before it, and up to which step each of them counts.
-// `checkpoints/lineage.json` says which line the folder goes on with; a manifest, of which line its
-// checkpoint is. So what is newest is decided by descent, not by the largest number.
+// Lineage: which checkpoints belong to one run, from its first step to its newest. Every start of a run has
+// a random id. A resumed start names the starts before it, and up to which step each of them counts. The
+// newest checkpoint is therefore found by descent, not by the largest number. `checkpoints/lineage.json`
+// holds the lineage that a folder continues with, a manifest that of its checkpoint (docs/formats.md).
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace dstrain {
 
+// An earlier start of the run.
 struct Ancestor {
   std::string id;
   int64_t step = 0;  // the last of its steps that counts
   bool operator==(const Ancestor&) const = default;
 };
 
+// A start of a run and its ancestors.
 struct Lineage {
-  std::string id;  // empty: of a checkpoint that was saved before there were lines
+  std::string id;  // empty: of a checkpoint of the first format, which had no lineage
   std::vector<Ancestor> ancestors = {};  // oldest first
   std::string job = {};                  // the batch job in which it began; empty: none
   bool operator==(const Lineage&) const = default;
 
-  // Whether a checkpoint of the start `of`, of this step, lies on this line.
-  bool holds(const std::string& of, int64_t step) const;
+  // Returns whether a checkpoint at `step` of the start `start` belongs to this lineage.
+  bool contains(const std::string& start, int64_t step) const;
 };
 
-// A line that begins now, its id random.
+// Returns a lineage without ancestors, with a random id.
 Lineage new_lineage(const std::string& job = "");
 
-// A line that begins now and goes on from `step` of `parent`.
+// Returns a lineage with a random id that continues `parent` from `step`.
 Lineage branch_of(const Lineage& parent, int64_t step, const std::string& job = "");
 
-nlohmann::json to_json(const Lineage& lineage);
-// Throws nlohmann::json::exception where it is not one.
-Lineage lineage_from(const nlohmann::json& object);
-
-// The line of a folder of checkpoints; nothing where it does not say.
+// Returns the lineage of a folder of checkpoints; nothing if the folder has none.
 std::optional<Lineage> read_lineage(const std::string& root);
 // Throws RunError.
 void write_lineage(const std::string& root, const Lineage& lineage);

@@ -10,6 +10,7 @@
 
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
+#include "runtime/storage/checkpoint/lineage_json.h"
 
 namespace dstrain {
 namespace {
@@ -53,7 +54,7 @@ json to_json(const CheckpointTensor& tensor) {
           {"slices", std::move(slices)}};
 }
 
-// Reads one manifest; every member that is not as it must be ends in fail().
+// Reads one manifest and checks every member.
 class ManifestReader {
  public:
   ManifestReader(const json& content, const std::string& path) : content_(content), path_(path) {}
@@ -66,17 +67,16 @@ class ManifestReader {
                 version, kVersion);
     CheckpointLabel& label = manifest_.label;
     label.step = number(content_, "step");
-    label.summary = content_.at("summary").get<std::string>();
-    // The first checkpoints did not have these.
+    // The first version did not write these.
     if (content_.contains("samples")) label.samples = number(content_, "samples");
-    if (content_.contains("line")) label.line = lineage_from(content_.at("line"));
+    if (content_.contains("line")) label.lineage = lineage_from(content_.at("line"));
     if (content_.contains("facts"))
       label.facts = content_.at("facts").get<std::map<std::string, std::string>>();
     for (const json& file : content_.at("files"))
       manifest_.files.push_back({file.at("name").get<std::string>(), number(file, "bytes")});
     for (const CheckpointFile& file : manifest_.files)
       if (file.name.empty() || file.name.find('/') != std::string::npos)
-        fail_user("{}: \"{}\" is no name of a file in its directory", path_, file.name);
+        fail_user("{}: \"{}\" is not the name of a file in its directory", path_, file.name);
     for (const json& tensor : content_.at("tensors"))
       manifest_.tensors.push_back(read_tensor(tensor));
     return std::move(manifest_);
@@ -103,7 +103,7 @@ class ManifestReader {
     uint64_t value = 0;
     const char* end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, value, 16);
-    if (error != std::errc() || rest != end) fail(tensor, "\"{}\" is no checksum", text);
+    if (error != std::errc() || rest != end) fail(tensor, "\"{}\" is not a checksum", text);
     return value;
   }
 
@@ -166,10 +166,12 @@ std::string manifest_text(const Manifest& manifest) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}});
   for (const CheckpointTensor& tensor : manifest.tensors) tensors.push_back(to_json(tensor));
   const CheckpointLabel& label = manifest.label;
-  json content = {{"format", kFormat},          {"version", kVersion},
-                  {"step", label.step},         {"summary", label.summary},
-                  {"files", std::move(files)},  {"tensors", std::move(tensors)},
-                  {"line", to_json(label.line)}};
+  json content = {{"format", kFormat},
+                  {"version", kVersion},
+                  {"step", label.step},
+                  {"files", std::move(files)},
+                  {"tensors", std::move(tensors)},
+                  {"line", to_json(label.lineage)}};
   if (label.samples >= 0) content["samples"] = label.samples;
   if (!label.facts.empty()) content["facts"] = label.facts;
   return fmt::format("{{\"checksum\":\"{}\",\"content\":{}}}\n", checksum_text(content),
@@ -214,13 +216,13 @@ void merge_manifest(Manifest& whole, const Manifest& part) {
   }
 }
 
-std::string coverage_problem(const Manifest& manifest, const CheckpointTensor& tensor) {
+std::string coverage_error(const Manifest& manifest, const CheckpointTensor& tensor) {
   int64_t at = 0;
   for (const CheckpointSlice& slice : tensor.slices) {
     if (slice.begin != at)
       return fmt::format("{}/{}: elements [{}, {}) are {}, before the slice in {}", tensor.name,
                          tensor.slot, std::min(at, slice.begin), std::max(at, slice.begin),
-                         slice.begin < at ? "there twice" : "missing",
+                         slice.begin < at ? "saved twice" : "missing",
                          manifest.files[static_cast<size_t>(slice.file)].name);
     at += slice.elements;
   }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "runtime/core/devices/emulated_device.h"
+
 using namespace dstrain;
 
 namespace {

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "runtime/config/check_report.h"
 #include "runtime/config/load.h"
+#include "runtime/config/resolved_config.h"
 #include "runtime/core/error.h"
 
 namespace {

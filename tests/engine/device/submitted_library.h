@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_library.h"
+#include "runtime/core/devices/emulated_device.h"
 #include "runtime/core/devices/emulated_stream.h"
 #include "runtime/engine/step/backend.h"
 

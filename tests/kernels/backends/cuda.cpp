@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/cuda/library.h"
-#include "runtime/core/devices/device.h"
+#include "runtime/core/devices/cuda_device.h"
 #include "tests/kernels/backend.h"
 
 namespace dstrain::parity {
@@ -45,8 +45,8 @@ class Cuda final : public Backend {
 
 // Ends the program with ctest's code for a skipped test where there is no GPU.
 const Backend& backend() {
-  if (cuda_devices() == 0) {
-    std::printf("skipped: %s\n", cuda_problem().c_str());
+  if (cuda_device_count() == 0) {
+    std::printf("skipped: %s\n", why_no_cuda().c_str());
     std::exit(77);
   }
   static const Cuda cuda;

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "runtime/core/error.h"
-#include "tests/storage/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {

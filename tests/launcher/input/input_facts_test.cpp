@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "runtime/core/error.h"
+#include "runtime/data/open_dataset.h"
 
 namespace dstrain {
 namespace {

@@ -9,7 +9,8 @@
 
 #include "launcher/implementations.h"
 #include "launcher/process/failure.h"
-#include "runtime/core/devices/device.h"
+#include "runtime/config/resolved_config.h"
+#include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/print.h"
@@ -168,7 +169,7 @@ TEST_CASE("the device is settled once") {
   Job job;
   job.device = "auto";
   settle_device(job);
-  CHECK(job.device == (cuda_devices() > 0 ? "cuda" : "cpu"));
+  CHECK(job.device == (cuda_device_count() > 0 ? "cuda" : "cpu"));
   job.device = "emulated";
   settle_device(job);
   CHECK(job.device == "emulated");
@@ -179,7 +180,7 @@ TEST_CASE("the device is settled once") {
   CHECK_NOTHROW(settle_device(job, false));
   job.graph = GraphMode::automatic;
   job.device = "cuda";
-  if (cuda_devices() == 0)
+  if (cuda_device_count() == 0)
     CHECK_THROWS_WITH(settle_device(job), Catch::Contains("--device cpu"));
   else
     settle_device(job);

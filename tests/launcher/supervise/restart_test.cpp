@@ -5,8 +5,8 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
-#include "runtime/storage/checkpoint/checkpoint.h"
-#include "tests/storage/temp_dir.h"
+#include "runtime/storage/checkpoint/checkpoint_save.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -15,7 +15,7 @@ using Words = std::vector<std::string>;
 
 void save(const std::string& output, int64_t step, const std::string& run = "this") {
   const auto comm = make_communicator();
-  save_checkpoint(output, {.step = step, .line = {.id = run}}, {}, *comm);
+  save_checkpoint(output, {.step = step, .lineage = {.id = run}}, {}, *comm);
   comm->finish();
 }
 

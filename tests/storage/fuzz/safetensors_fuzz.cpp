@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: a UserError, or a header that covers them exactly.
+// Reads any bytes as a safetensors file, which gives a UserError or a header that covers them exactly.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace dstrain;
 
-// Throws UserError where the bytes are no file; everything that parses is checked and made again.
+// Parses, checks and rewrites the header. Throws UserError if the bytes are not a safetensors file.
 void read_back(std::string_view bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
   const int64_t json = safetensors_header_bytes(bytes.substr(0, 8), size, "fuzz");

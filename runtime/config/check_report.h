@@ -1,0 +1,17 @@
+// The output of `dstrain check`: the verdicts on all keys of a configuration, as text and as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/config/verdict.h"
+
+namespace dstrain {
+
+// Returns a line per key and a last line with the number of verdicts by state.
+std::string check_text(const std::vector<Verdict>& verdicts);
+
+// Returns a JSON array with an object per key (docs/formats.md, check --json).
+std::string check_json(const std::vector<Verdict>& verdicts);
+
+}  // namespace dstrain

@@ -1,0 +1,33 @@
+// Facts: the few values of a configuration that decide how other keys are judged: the ZeRO stage, the
+// run's data type, the types of optimizer, scheduler and model. Depends on the key table. Facts are read
+// before the verdicts, so illegal values count as their defaults here; the verdicts report them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/config/read/tree.h"
+
+namespace dstrain {
+
+struct Facts {
+  const Node* root = nullptr;  // the configuration; the caller keeps it alive
+  int64_t stage = 0;
+  bool fp16 = false, bf16 = false;
+  bool dynamic_scale = false;  // fp16 with dynamic loss scaling
+  bool nvme = false;           // either offload section swaps to files
+  std::string optimizer;       // lower case; "adamw" where the file names none
+  std::string scheduler;       // as written; empty where the file names none
+  std::string model;           // "gptlite" or "benchmark"
+
+  // The value of a key of the table, or its default where the file has no legal value.
+  bool on(std::string_view key) const;
+  std::string text(std::string_view key) const;
+  int64_t integer(std::string_view key) const;
+};
+
+// Returns the facts of a configuration; `root` is its canonical form (read/merge.h).
+Facts find_facts(const Node& root);
+
+}  // namespace dstrain

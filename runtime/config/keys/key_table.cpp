@@ -1,0 +1,93 @@
+#include "runtime/config/keys/key_table.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/config/keys/sections.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+std::string_view parent_of(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? std::string_view{} : key.substr(0, dot);
+}
+
+std::string_view leaf_of(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? key : key.substr(dot + 1);
+}
+
+std::string_view selected(const Facts& facts, std::string_view key) {
+  if (key.substr(0, 10) == "optimizer.") return facts.optimizer;
+  if (key.substr(0, 10) == "scheduler.") return facts.scheduler;
+  return facts.model;
+}
+
+}  // namespace
+
+std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
+  if (strategy == "NO_SHARD") return 0;
+  if (strategy == "SHARD_GRAD_OP") return 2;
+  if (strategy == "FULL_SHARD") return 3;
+  return std::nullopt;
+}
+
+const std::vector<KeySpec>& key_table() {
+  static const std::vector<KeySpec> table = [] {
+    std::vector<KeySpec> all;
+    for (auto section : {keys::training, keys::optimizer, keys::scheduler, keys::precision,
+                         keys::zero, keys::offload, keys::activation_checkpointing, keys::pipeline,
+                         keys::monitoring, keys::others, keys::dstrain})
+      std::ranges::move(section(), std::back_inserter(all));
+    return all;
+  }();
+  return table;
+}
+
+const KeySpec* find_key(const Facts& facts, std::string_view key, std::string* other) {
+  for (const KeySpec& spec : key_table()) {
+    if (spec.key != key) continue;
+    if (spec.only.empty() || one_of(spec.only, selected(facts, key))) return &spec;
+    if (other) *other += fmt::format("{}{}", other->empty() ? "" : "|", spec.only);
+  }
+  return nullptr;
+}
+
+const KeySpec& target_of(const Facts& facts, const KeySpec& spec) {
+  if (spec.alias.empty()) return spec;
+  const KeySpec* target = find_key(facts, spec.alias);
+  check(target, "the alias {} has no target {}", spec.key, spec.alias);
+  return *target;
+}
+
+bool is_comment(std::string_view name) {
+  return name.starts_with('_') || name.starts_with("//") || name.starts_with('#') ||
+         one_of("$schema|$comment|comment|comments|description", name);
+}
+
+std::string suggestion(const Facts& facts, std::string_view key) {
+  const std::string_view parent = parent_of(key), leaf = leaf_of(key);
+  std::vector<std::string> siblings, elsewhere;
+  for (const KeySpec& spec : key_table()) {
+    if (!spec.only.empty() && !one_of(spec.only, selected(facts, spec.key))) continue;
+    if (parent_of(spec.key) == parent)
+      siblings.emplace_back(leaf_of(spec.key));
+    else if (spec.state == State::no_effect && parent_of(parent_of(spec.key)).size() > 0)
+      continue;  // a word deep in a section without effect is not what was meant
+    else if (edit_distance(leaf_of(spec.key), leaf) == 0 && spec.key != parent)
+      elsewhere.emplace_back(spec.key);
+  }
+  // The same word in another section is likelier a misplaced key than a misspelt one; `enabled` and
+  // the like stand in many sections and say nothing.
+  if (elsewhere.size() == 1) return fmt::format(" (did you mean {}?)", elsewhere[0]);
+  const std::string near = nearest(leaf, siblings);
+  if (near.empty()) return "";
+  return fmt::format(" (did you mean {}{}{}?)", parent, parent.empty() ? "" : ".", near);
+}
+
+}  // namespace dstrain

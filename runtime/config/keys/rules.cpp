@@ -1,0 +1,83 @@
+#include "runtime/config/keys/rules.h"
+
+#include <fmt/core.h>
+
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+bool enabled(const Facts& facts, const KeySpec& spec) {
+  const std::string_view section =
+      spec.type == Type::section ? spec.key : spec.key.substr(0, spec.key.rfind('.'));
+  return facts.on(fmt::format("{}.enabled", section));
+}
+
+Judgement if_enabled(const Facts& facts, const KeySpec& spec, State state,
+                     std::string_view reason) {
+  const std::string section(spec.key.substr(0, spec.key.find('.')));
+  if (!enabled(facts, spec)) return {State::no_effect, fmt::format("{} is off", section)};
+  return {state, fmt::format("{} {}", section, reason), !spec.key.ends_with(".enabled")};
+}
+
+}  // namespace
+
+namespace rules {
+
+constinit const Rule kFlag{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+                             if (to_boolean(value).value_or(false))
+                               return {State::not_yet, std::string(spec.note)};
+                             return {State::no_effect, "off"};
+                           },
+                           "false: no_effect; true: not_yet"};
+
+constinit const Rule kAboveOne{
+    [](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+      if (to_integer(value).value_or(0) > 1) return {State::not_yet, std::string(spec.note)};
+      return {State::no_effect, "off"};
+    },
+    "up to 1: no_effect; more: not_yet"};
+
+constinit const Rule kWatch{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+                              if (!to_boolean(value).value_or(false))
+                                return {State::no_effect, "off"};
+                              std::string text = "not available yet: the run goes on without it";
+                              if (!spec.note.empty()) text += fmt::format(" ({})", spec.note);
+                              return {State::no_effect, text, false, true};
+                            },
+                            "no_effect; true: with a warning, as it is not available yet"};
+
+constinit const Rule kWatchIfEnabled{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      Judgement j = if_enabled(facts, spec, State::no_effect,
+                               "is not available yet: the run goes on without it");
+      j.warns = enabled(facts, spec);
+      return j;
+    },
+    "no_effect; section on: with a warning, as it is not available yet"};
+
+constinit const Rule kRefusedIfEnabled{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      const KeySpec* section = find_key(facts, spec.key.substr(0, spec.key.find('.')));
+      return if_enabled(facts, spec, State::refused, section ? section->note : spec.note);
+    },
+    "section off: no_effect; on: refused"};
+
+constinit const Rule kRecompute{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (const int64_t interval = to_integer(value, false).value_or(0); interval > 0)
+        return {State::honoured,
+                fmt::format("of {} layer{} the input is kept; the backward pass computes the rest "
+                            "again",
+                            interval, interval == 1 ? "" : "s in a row")};
+      if (lower_case(value.text) == "selective")
+        return {State::honoured, "the backward pass computes norms and activation functions again"};
+      return {State::no_effect, "off"};
+    },
+    "0 or \"none\": no_effect; else honoured"};
+
+}  // namespace rules
+
+}  // namespace dstrain

@@ -1,0 +1,197 @@
+#include "runtime/config/read/merge.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/read/reader.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr SourcePlace kCommandLine{Source::command_line, 0, 0};
+
+Node text_node(std::string text, SourcePlace place) {
+  Node node;
+  node.kind = Node::Kind::string;
+  node.text = std::move(text);
+  node.place = place;
+  return node;
+}
+
+Node integer_node(int64_t value, SourcePlace place) {
+  Node node;
+  node.kind = Node::Kind::integer;
+  node.integer = value;
+  node.real = static_cast<double>(value);
+  node.place = place;
+  return node;
+}
+
+void put_or_fail(Node& root, std::string_view option, std::string_view path, Node value) {
+  if (!put(root, path, std::move(value)))
+    fail_user("{}: a key above {} is not a section {{ }}", option, path);
+}
+
+// Removes what stands at the dotted `path`, if anything does.
+void erase(Node& root, std::string_view path) {
+  const size_t dot = path.find('.');
+  for (Member& m : root.members) {
+    if (m.key != path.substr(0, dot)) continue;
+    if (dot != std::string_view::npos) return erase(m.value, path.substr(dot + 1));
+    root.members.erase(root.members.begin() + (&m - root.members.data()));
+    return;
+  }
+}
+
+std::map<std::string, std::string> ignored_keys(const ConfigRequest& request, const Node& root) {
+  constexpr std::string_view own_key = "dstrain.ignore";
+  std::map<std::string, std::string> keys;
+  if (const Member* list = find(root, own_key))
+    for (const Node& key : list->value.items)
+      if (key.is(Node::Kind::string)) keys.emplace(key.text, own_key);
+  for (const std::string& key : request.ignored) keys.emplace(key, "--ignore " + printable(key));
+  return keys;
+}
+
+// A word that no JSON value starts like is taken as a string: --set optimizer.type=SGD.
+Node set_value(const std::string& set, std::string text) {
+  const SourcePlace place{Source::set, 0, 0};
+  try {
+    Node node = read_value(text, Source::set);
+    node.place = place;
+    return node;
+  } catch (const SyntaxError& e) {
+    const bool meant_as_json = text.empty() || text.find_first_of("[{\"'") == 0 ||
+                               first_invalid_utf8(text) != std::string_view::npos;
+    if (meant_as_json) fail_user("--set {}: {}", printable(set), e.what());
+    return text_node(std::move(text), place);
+  }
+}
+
+void apply_set(Node& root, const std::string& set) {
+  const size_t equals = set.find('=');
+  const std::string path = set.substr(0, equals);
+  if (equals == std::string::npos || path.empty() || ("." + path + ".").find("..") != path.npos)
+    fail_user("--set {}: expected path.to.key=value", printable(set));
+  if (path.size() > 200)
+    fail_user("--set {}: the key is longer than 200 characters", printable(set));
+  put_or_fail(root, "--set", path, set_value(set, set.substr(equals + 1)));
+}
+
+// Overrules both keys that a file may ask with.
+void apply_recompute(Node& root, const std::string& text) {
+  constexpr std::string_view option = "--activation_checkpoint_interval";
+  constexpr std::string_view interval_key = "pipeline.activation_checkpoint_interval";
+  const bool number = is_json_number(text);
+  Node value = number ? read_value(text, Source::command_line) : text_node(text, kCommandLine);
+  value.place = kCommandLine;
+  if (find(root, interval_key))
+    put_or_fail(root, option, interval_key, number ? value : integer_node(0, kCommandLine));
+  put_or_fail(root, option, "dstrain.recompute", std::move(value));
+}
+
+Node model_section(const std::string& model, SourceNames& names) {
+  if (model == "gptlite" || model == "benchmark") {
+    Node section;
+    section.kind = Node::Kind::object;
+    section.place = kCommandLine;
+    put(section, "type", text_node(model, kCommandLine));
+    return section;
+  }
+  if (model.size() < 5 || model.substr(model.size() - 5) != ".json")
+    fail_user("--model {}: expected gptlite, benchmark or a file that ends in .json",
+              printable(model));
+  names.model_file = model;
+  try {
+    return read_config(read_text_file(model, "--model"), Source::model_file);
+  } catch (const SyntaxError& e) {
+    fail_user("{}:{}:{}: {}", model, e.line, e.column, e.what());
+  }
+}
+
+}  // namespace
+
+std::string where(const SourceNames& names, const SourcePlace& place, std::string_view key) {
+  if (place.source == Source::set) return "--set";
+  if (place.source == Source::command_line) {
+    if (key.substr(0, 13) == "dstrain.model") return "--model";
+    if (key == "dstrain.data.path") return "--data";
+    if (key == "dstrain.recompute") return "--activation_checkpoint_interval";
+    return fmt::format("--{}", key.substr(key.rfind('.') + 1));
+  }
+  return fmt::format("{}:{}:{}", place.source == Source::file ? names.file : names.model_file,
+                     place.line, place.column);
+}
+
+bool put(Node& root, std::string_view path, Node value) {
+  const size_t dot = path.find('.');
+  const std::string_view key = path.substr(0, dot);
+  if (!root.is(Node::Kind::object)) {
+    if (!root.is(Node::Kind::null) && !root.is(Node::Kind::boolean)) return false;
+    root.kind = Node::Kind::object;
+  }
+  Member* member = nullptr;
+  for (Member& m : root.members)
+    if (m.key == key) member = &m;
+  if (!member) {
+    root.members.push_back({std::string(key), value.place, {}, {}});
+    member = &root.members.back();
+  }
+  if (dot != std::string_view::npos)
+    return put(member->value, path.substr(dot + 1), std::move(value));
+  member->place = value.place;
+  member->value = std::move(value);
+  return true;
+}
+
+Merged merge(const ConfigRequest& request) {
+  Merged merged;
+  merged.names.file = request.path;
+  merged.root = read_config(read_text_file(request.path, "--config"), Source::file);
+  Node& root = merged.root;
+  if (request.model)
+    put_or_fail(root, "--model", "dstrain.model", model_section(*request.model, merged.names));
+  for (const std::string& set : request.sets) apply_set(root, set);
+  if (request.data)
+    put_or_fail(root, "--data", "dstrain.data.path", text_node(*request.data, kCommandLine));
+  if (request.steps)
+    put_or_fail(root, "--steps", "dstrain.steps", integer_node(*request.steps, kCommandLine));
+  if (request.seed)
+    put_or_fail(root, "--seed", "dstrain.seed", integer_node(*request.seed, kCommandLine));
+  if (request.save_interval)
+    put_or_fail(root, "--save_interval", "dstrain.save_interval",
+                integer_node(*request.save_interval, kCommandLine));
+  if (request.recompute) apply_recompute(root, *request.recompute);
+  merged.ignored = ignored_keys(request, root);
+  return merged;
+}
+
+Node canonical(const Merged& merged) {
+  Node root = merged.root;
+  for (const auto& [key, by] : merged.ignored) erase(root, key);
+  Node result = root;
+  if (const Member* zero = result.member("zero_optimization");
+      zero && zero->value.is(Node::Kind::boolean))
+    put(result, "zero_optimization.stage", integer_node(zero->value.boolean ? 1 : 0, zero->place));
+  if (const Member* sharding = find(root, "dstrain.sharding");
+      sharding && !find(result, "zero_optimization.stage"))
+    if (const auto stage = stage_of_sharding(sharding->value.text))
+      put(result, "zero_optimization.stage", integer_node(*stage, sharding->place));
+  for (const KeySpec& spec : key_table()) {
+    if (spec.alias.empty() || spec.type == Type::section) continue;
+    const Member* old = find(root, spec.key);
+    if (!old || find(root, spec.alias)) continue;
+    if (spec.alias.find("offload_") == std::string_view::npos)
+      put(result, spec.alias, old->value);
+    else if (to_boolean(old->value).value_or(false))
+      put(result, std::string(spec.alias) + ".device", text_node("cpu", old->place));
+  }
+  return result;
+}
+
+}  // namespace dstrain

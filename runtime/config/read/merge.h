@@ -1,0 +1,43 @@
+// Merging: the file, --model, --set and the other options become one tree, later ones replacing earlier
+// ones. Every value of the merged tree keeps the place where it was written.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "runtime/config/load.h"
+#include "runtime/config/read/tree.h"
+
+namespace dstrain {
+
+// The names of the files in messages.
+struct SourceNames {
+  std::string file, model_file;
+};
+
+// Returns where the value of `key` at `place` was written: "ds_config.json:12:5", "--set", "--steps".
+std::string where(const SourceNames& names, const SourcePlace& place, std::string_view key);
+
+// Sets the value at the dotted `path`, creating sections on the way. Returns false and changes nothing
+// if a value on the way is neither a section nor true, false or null.
+bool put(Node& root, std::string_view path, Node value);
+
+// A configuration with the command line applied.
+struct Merged {
+  Node root;
+  SourceNames names;
+  std::map<std::string, std::string>
+      ignored;  // dotted key; its source: "--ignore amp", "dstrain.ignore"
+};
+
+// Reads the file of `request` and applies the options: --model replaces the model section, --set changes
+// keys, the other options come last. Throws SyntaxError if the file is malformed, and UserError for
+// everything else that cannot be read.
+Merged merge(const ConfigRequest& request);
+
+// Returns the tree without ignored keys, with old key names replaced by the current ones and old forms
+// (zero_optimization: true) by the current forms.
+Node canonical(const Merged& merged);
+
+}  // namespace dstrain

@@ -1,0 +1,47 @@
+// Diagnostics: where the solving functions report what a key alone cannot show: errors, keys without
+// effect, warnings. A report changes the verdict on its key, so that each key keeps exactly one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/read/merge.h"
+#include "runtime/config/read/tree.h"
+#include "runtime/config/verdict.h"
+
+namespace dstrain {
+
+class Diagnostics {
+ public:
+  // The caller keeps all four alive.
+  Diagnostics(const Node& root, const SourceNames& names, std::vector<Verdict>& verdicts,
+              std::vector<std::string>& warnings)
+      : root_(root), names_(names), verdicts_(verdicts), warnings_(warnings) {}
+
+  // Sets the verdict on `key`. A verdict that stops the run already stays as it is. If the file does not
+  // have the key, the verdict gets the place of the section that lacks it.
+  void error(std::string_view key, const std::string& message) {
+    set_verdict(key, State::error, message);
+  }
+  void no_effect(std::string_view key, const std::string& message) {
+    set_verdict(key, State::no_effect, message);
+  }
+  // Adds a warning for rank 0 to print.
+  void warning(std::string_view key, const std::string& message);
+  // Sets the message of the verdict on `key` if it has none.
+  void explain(std::string_view key, const std::string& message);
+  // Returns whether the verdict on `key` stops the run.
+  bool stopped(std::string_view key) const;
+
+ private:
+  Verdict* verdict_on(std::string_view key);
+  void set_verdict(std::string_view key, State state, const std::string& message);
+
+  const Node& root_;
+  const SourceNames& names_;
+  std::vector<Verdict>& verdicts_;
+  std::vector<std::string>& warnings_;
+};
+
+}  // namespace dstrain

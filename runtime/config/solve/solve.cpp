@@ -1,0 +1,117 @@
+#include "runtime/config/solve/solve.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+
+#include "runtime/config/judge.h"
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/solve/check_sizes.h"
+#include "runtime/config/solve/diagnostics.h"
+#include "runtime/config/solve/solve_batch.h"
+#include "runtime/config/solve/solve_run.h"
+#include "runtime/config/solve/solve_training.h"
+#include "runtime/config/solve/values.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kMostRanks = 1 << 20;
+
+// The run's folder that a checkpoint belongs to: DIR of DIR, DIR/checkpoints and DIR/checkpoints/step_4.
+std::string run_folder_of(const std::string& resume) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(resume).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
+  const auto parent = [&folder] {
+    return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  };
+  if (folder.filename().string().starts_with("step_")) folder = parent();
+  if (folder.filename() == "checkpoints") folder = parent();
+  return folder.string();
+}
+
+void solve_command_line(Job& job, Values& values, const ConfigRequest& request) {
+  const auto option = [&](const std::optional<std::string>& value, const std::string& name,
+                          const std::string& fallback) {
+    values.record("run." + name, json_text(std::string_view(value.value_or(fallback))),
+                  value ? "--" + name : "default");
+    return value.value_or(fallback);
+  };
+  job.device = option(request.device, "device", "auto");
+  check_device_name(job.device);
+  const auto flag = [&values](bool given, const std::string& name) {
+    values.record("run." + name, given ? "true" : "false", given ? "--" + name : "default");
+    return given;
+  };
+  job.init_weights = option(request.init_weights, "init_weights", "");
+  job.resume = option(request.resume, "resume", "");
+  job.overwrite = flag(request.overwrite, "overwrite");
+  job.resume_with_changes = flag(request.resume_with_changes, "resume_with_changes");
+  if (!job.resume.empty() && !request.output) {
+    job.output = run_folder_of(job.resume);
+    values.record("run.output", json_text(std::string_view(job.output)), "derived: --resume");
+  } else {
+    const std::string stem = std::filesystem::path(request.path).stem().string();
+    job.output = option(request.output, "output", "runs/" + stem);
+  }
+  if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
+}
+
+}  // namespace
+
+LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
+  if (request.ranks && (*request.ranks < 1 || *request.ranks > kMostRanks))
+    fail_user("{} {}: expected from 1 to {} ranks", request.ranks_origin, *request.ranks,
+              kMostRanks);
+  const Node root = canonical(merged);
+  const Facts facts = find_facts(root);
+  LoadedConfig loaded;
+  loaded.verdicts = judge(merged, facts);
+  Values values(root, facts, merged.names, loaded.settings);
+  Diagnostics diagnostics(merged.root, merged.names, loaded.verdicts, loaded.warnings);
+  Job& job = loaded.job;
+  job.ranks = static_cast<int>(request.ranks.value_or(1));
+  values.record("run.ranks", std::to_string(job.ranks),
+                request.ranks ? request.ranks_origin : "default");
+  solve_command_line(job, values, request);
+  const BatchSolution batch = solve_batch(values, diagnostics, request.ranks, request.ranks_origin);
+  job.batch = batch.config;
+  loaded.default_batch = batch.by_default;
+  solve_run(job, values, diagnostics, facts, request.need_data);
+  solve_training(job, values, diagnostics, facts);
+  check_sizes(job, diagnostics);
+  if (job.graph == GraphMode::on && job.device == "cpu")
+    diagnostics.error("dstrain.cuda_graph", "the CPU has no graphs: use \"auto\" or --device cuda");
+  else if (job.graph == GraphMode::on)
+    diagnostics.explain("dstrain.cuda_graph", "needs a GPU: a run on the CPU stops at it");
+  if (const Member* dp = values.given("data_parallel_size");
+      dp && request.ranks && *to_integer(dp->value) != *request.ranks)
+    diagnostics.error("data_parallel_size",
+                      fmt::format("{} is not the number of ranks, {} ({})", json_text(dp->value),
+                                  *request.ranks, request.ranks_origin));
+  for (const Setting& s : loaded.settings)
+    if (s.origin.substr(0, 4) == "auto")
+      diagnostics.explain(s.key, fmt::format("{} ({})", s.value, s.origin));
+  for (const Verdict& v : loaded.verdicts)
+    if (!is_error(v.state) &&
+        ((v.warns && !v.echo) || v.message.substr(0, 15) == "another name of"))
+      diagnostics.warning(v.key, v.message);
+  for (const auto& [key, by] : merged.ignored)
+    if (!find(merged.root, key))
+      loaded.warnings.push_back(
+          fmt::format("{}: the ignored key {} is not in the configuration", by, printable(key)));
+  return loaded;
+}
+
+std::string error_text(const LoadedConfig& loaded) {
+  std::string text;
+  for (const Verdict& v : loaded.verdicts)
+    if (is_error(v.state) && !v.echo)
+      text += fmt::format("{}{}: {}: {}", text.empty() ? "" : "\n", v.where, v.key, v.message);
+  return text;
+}
+
+}  // namespace dstrain

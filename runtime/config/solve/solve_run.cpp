@@ -1,0 +1,139 @@
+#include "runtime/config/solve/solve_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+void solve_gptlite(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
+  m.n_layer = v.integer("dstrain.model.n_layer");
+  m.n_embd = v.integer("dstrain.model.n_embd");
+  m.n_head = v.integer("dstrain.model.n_head");
+  m.block_size = v.integer("dstrain.model.block_size");
+  m.dropout = v.real("dstrain.model.dropout");
+  m.gelu = v.text("dstrain.model.activation") == "gelu";
+  m.qkv_bias = v.flag("dstrain.model.qkv_bias");
+  m.tied_head = v.flag("dstrain.model.tied_head");
+  if (const Member* vocab = v.given("dstrain.model.vocab_size"); vocab)
+    m.vocab_size = v.integer("dstrain.model.vocab_size", 0, "");
+  if (m.n_embd % m.n_head != 0)
+    diagnostics.error(
+        v.given("dstrain.model.n_head") ? "dstrain.model.n_head" : "dstrain.model.n_embd",
+        fmt::format("n_embd {} is not a multiple of n_head {}", m.n_embd, m.n_head));
+}
+
+void solve_benchmark(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
+  const auto size = [&](std::string_view key) {
+    if (!v.given(key))
+      diagnostics.error(
+          key, fmt::format("the benchmark model needs it: add --set {}=64, for example", key));
+    return v.integer(key, 1, "missing");
+  };
+  m.n_layer = size("dstrain.model.n_layer");
+  m.in_size = size("dstrain.model.in_size");
+  m.hidden_size = size("dstrain.model.hidden_size");
+  m.out_size = size("dstrain.model.out_size");
+}
+
+void solve_data(Job& job, Values& v, Diagnostics& diagnostics, bool need_data) {
+  DataConfig& d = job.data;
+  if (job.model.kind == ModelKind::benchmark) {
+    d.random_order = false;
+    return;
+  }
+  if (const Member* path = v.given("dstrain.data.path"); path && path->value.text.empty())
+    diagnostics.error("dstrain.data.path", "is empty: name a text or token file");
+  else if (path)
+    d.path = v.text("dstrain.data.path", "", "");
+  else if (need_data)
+    diagnostics.error("dstrain.data.path",
+                      "missing: name a text or token file, here or with --data");
+  const std::string format = v.text("dstrain.data.format");
+  d.format = format == "char"   ? DataFormat::characters
+             : format == "byte" ? DataFormat::bytes
+             : format == "bin"  ? DataFormat::tokens
+                                : DataFormat::automatic;
+  if (d.format == DataFormat::tokens && job.model.vocab_size == 0 &&
+      !diagnostics.stopped("dstrain.model.vocab_size"))
+    diagnostics.error("dstrain.model.vocab_size",
+                      "missing: data of format bin does not say it (GPT-2: 50257)");
+  if (d.format == DataFormat::bytes && job.model.vocab_size > 0 && job.model.vocab_size < 256)
+    diagnostics.error(
+        "dstrain.model.vocab_size",
+        fmt::format("{} is less than the 256 of data of format byte", job.model.vocab_size));
+  d.random_order = v.text("dstrain.data.order") == "random";
+  d.val_fraction = v.real("dstrain.data.val_fraction");
+}
+
+// Two keys ask for recompute: DeepSpeed's interval (0, its default, asks for nothing) and ours, which
+// takes the word where both are equal.
+RecomputeConfig solve_recompute(Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view interval_key = "pipeline.activation_checkpoint_interval";
+  constexpr std::string_view own_key = "dstrain.recompute";
+  const auto of_interval = [](int64_t n) {
+    return n > 0 ? RecomputeConfig{RecomputeMode::interval, n} : RecomputeConfig{};
+  };
+  const int64_t interval = v.integer(interval_key);
+  const Member* own = v.given(own_key);
+  if (!own) {
+    const std::string why = interval > 0 ? std::string(interval_key) : "the default";
+    v.record(own_key, interval > 0 ? std::to_string(interval) : "\"none\"",
+             v.is_auto(own_key) ? "auto: " + why
+             : interval > 0     ? "derived: " + why
+                                : "default");
+    return of_interval(interval);
+  }
+  const std::optional<int64_t> number = to_integer(own->value, false);
+  RecomputeConfig config = of_interval(number.value_or(0));
+  if (!number && lower_case(own->value.text) == "selective") config.mode = RecomputeMode::selective;
+  v.record(own_key, json_text(own->value), v.origin_of(own_key));
+  if (interval > 0 && config != of_interval(interval))
+    diagnostics.error(own_key, fmt::format("{} is not what {} {} asks for: keep one of the two",
+                                           json_text(own->value), interval_key, interval));
+  return config;
+}
+
+}  // namespace
+
+void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
+               bool need_data) {
+  values.text("dstrain.model.type");
+  job.model.kind = facts.model == "benchmark" ? ModelKind::benchmark : ModelKind::gptlite;
+  if (job.model.kind == ModelKind::gptlite)
+    solve_gptlite(job.model, values, diagnostics);
+  else
+    solve_benchmark(job.model, values, diagnostics);
+  solve_data(job, values, diagnostics, need_data);
+  job.recompute = solve_recompute(values, diagnostics);
+  const std::string graph = values.text("dstrain.cuda_graph");
+  job.graph = graph == "on"    ? GraphMode::on
+              : graph == "off" ? GraphMode::off
+                               : GraphMode::automatic;
+  job.steps = values.integer("dstrain.steps");
+  job.seed = static_cast<uint64_t>(values.integer("dstrain.seed"));
+  job.eval_interval = values.integer("dstrain.eval_interval");
+  job.eval_samples = values.integer("dstrain.eval_samples");
+  job.save_interval = values.integer("dstrain.save_interval");
+  job.keep_last = values.integer("dstrain.keep_last");
+  job.keep_every = values.integer("dstrain.keep_every");
+  job.max_skipped_steps = values.integer("dstrain.max_skipped_steps");
+  job.timeout_s = values.integer("dstrain.timeout_s");
+  job.silence_s = values.integer("dstrain.silence_s");
+  if (values.given("dstrain.trace")) job.trace = values.text("dstrain.trace", "", "");
+  if (const Member* exclude = values.given("dstrain.weight_decay_exclude")) {
+    for (const Node& pattern : exclude->value.items)
+      job.weight_decay_exclude.push_back(pattern.text);
+    values.record("dstrain.weight_decay_exclude", json_text(exclude->value),
+                  values.origin_of("dstrain.weight_decay_exclude"));
+  } else {
+    values.record("dstrain.weight_decay_exclude", "[]", "default");
+  }
+}
+
+}  // namespace dstrain

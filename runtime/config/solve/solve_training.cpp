@@ -1,0 +1,240 @@
+#include "runtime/config/solve/solve_training.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+DType dtype_of(const std::string& name) {
+  if (one_of("fp16|float16|half", name)) return DType::f16;
+  return one_of("bf16|bfloat16", name) ? DType::bf16 : DType::f32;
+}
+
+std::string_view deepspeed_name(DType dtype) {
+  return dtype == DType::f16 ? "fp16" : dtype == DType::bf16 ? "bf16" : "fp32";
+}
+
+void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
+  v.flag("fp16.enabled");
+  v.flag("bf16.enabled");
+  if (facts.fp16 && facts.bf16)
+    diagnostics.error("bf16.enabled",
+                      "fp16 and bf16 cannot both be enabled: set one of them to false");
+  job.dtype = facts.bf16 ? DType::bf16 : facts.fp16 ? DType::f16 : DType::f32;
+  const std::string run_type(deepspeed_name(job.dtype));
+  job.wire_dtype = dtype_of(v.text("communication_data_type", run_type, "the run's type"));
+  job.grad_dtype = dtype_of(v.text("data_types.grad_accum_dtype"));
+  if (const Member* m = v.given("data_types.param_dtype");
+      m && dtype_of(lower_case(m->value.text)) != job.dtype)
+    diagnostics.error("data_types.param_dtype",
+                      fmt::format("{} does not agree with the fp16 and bf16 sections, which say {}",
+                                  m->value.text, run_type));
+  if (facts.bf16) job.skip_on_overflow = v.flag("bf16.check_grad_overflow");
+  if (!facts.fp16) return;
+  job.skip_on_overflow = true;
+  LossScaleConfig& scale = job.loss_scale;
+  const double fixed = v.real("fp16.loss_scale");
+  scale.dynamic = fixed == 0;
+  scale.initial = fixed;
+  if (!scale.dynamic) return;
+  scale.initial = std::ldexp(1.0, static_cast<int>(v.integer("fp16.initial_scale_power")));
+  scale.window = v.integer("fp16.loss_scale_window");
+  scale.hysteresis = static_cast<int>(v.integer("fp16.hysteresis"));
+  scale.consecutive_hysteresis = v.flag("fp16.consecutive_hysteresis");
+  // Halved to 0 a scale would be no number to divide by.
+  scale.minimum = std::max(static_cast<double>(v.integer("fp16.min_loss_scale")), 0x1p-126);
+  if (scale.minimum > scale.initial)
+    diagnostics.error("fp16.min_loss_scale",
+                      fmt::format("{} is above the first scale, 2 to the initial_scale_power ({})",
+                                  json_text(scale.minimum), json_text(scale.initial)));
+}
+
+void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
+  OptimizerConfig& o = job.optimizer;
+  if (const Member* section = find(*facts.root, "optimizer");
+      section && section->value.is(Node::Kind::object) && !section->value.member("type"))
+    diagnostics.error("optimizer.type", "missing: use AdamW, Adam or SGD, or remove the section");
+  const std::string type = v.text("optimizer.type", "AdamW", "no optimizer section");
+  if (type != "SGD" && !one_of("adam|adamw", lower_case(type))) return;  // has a verdict
+  o.lr = v.real("optimizer.params.lr");
+  o.weight_decay = v.real("optimizer.params.weight_decay");
+  if (type == "SGD") {
+    o.kind = OptimizerKind::sgd;
+    o.decoupled_decay = false;
+    o.momentum = v.real("optimizer.params.momentum");
+    o.dampening = v.real("optimizer.params.dampening");
+    o.nesterov = v.flag("optimizer.params.nesterov");
+    if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
+      diagnostics.error("optimizer.params.nesterov",
+                        "needs a momentum above 0 and a dampening of 0");
+    return;
+  }
+  const auto betas = v.betas("optimizer.params.betas");
+  o.beta1 = betas[0];
+  o.beta2 = betas[1];
+  o.eps = v.real("optimizer.params.eps");
+  o.bias_correction = v.flag("optimizer.params.bias_correction");
+  o.decoupled_decay = v.flag("optimizer.params.adam_w_mode") || lower_case(type) == "adamw";
+}
+
+// The schedule sets the learning rate from `key` alone: says so where the optimizer's differs.
+void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, std::string_view key,
+                 double rate) {
+  if (!v.given("optimizer.params.lr") || rate == job.optimizer.lr) return;
+  const std::string message =
+      fmt::format("the scheduler overrules it: {} is {}", key, json_text(rate));
+  diagnostics.no_effect("optimizer.params.lr", message);
+  diagnostics.warning("optimizer.params.lr",
+                      fmt::format("{} has no effect, {}", json_text(job.optimizer.lr), message));
+}
+
+void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics) {
+  ScheduleConfig& s = job.schedule;
+  for (const char* key : {"scheduler.params.cycle_min_lr", "scheduler.params.cycle_max_lr"})
+    if (!v.given(key)) diagnostics.error(key, "OneCycle needs it: give a learning rate");
+  s.cycle_min_lr = v.real("scheduler.params.cycle_min_lr", 0, "missing");
+  s.cycle_max_lr = v.real("scheduler.params.cycle_max_lr", 0, "missing");
+  overrule_lr(job, v, diagnostics, "scheduler.params.cycle_max_lr", s.cycle_max_lr);
+  s.decay_lr_rate = v.real("scheduler.params.decay_lr_rate");
+  s.cycle_first_step_size = v.integer("scheduler.params.cycle_first_step_size");
+  s.cycle_second_step_size = v.integer("scheduler.params.cycle_second_step_size",
+                                       s.cycle_first_step_size, "cycle_first_step_size");
+  s.cycle_first_stair_count = v.integer("scheduler.params.cycle_first_stair_count");
+  s.cycle_second_stair_count = v.integer("scheduler.params.cycle_second_stair_count",
+                                         s.cycle_first_stair_count, "cycle_first_stair_count");
+  s.decay_step_size = v.integer("scheduler.params.decay_step_size");
+  s.cycle_momentum = v.flag("scheduler.params.cycle_momentum");
+  if (s.cycle_momentum && job.optimizer.kind == OptimizerKind::sgd) {
+    s.cycle_momentum = false;
+    diagnostics.no_effect("scheduler.params.cycle_momentum", "SGD has no betas to move");
+    diagnostics.warning("scheduler.params.cycle_momentum",
+                        "has no effect: SGD has no betas to move");
+  }
+  if (s.cycle_momentum && v.given("optimizer.params.betas")) {
+    constexpr std::string_view key = "optimizer.params.betas",
+                               why = "cycle_momentum moves the betas";
+    diagnostics.no_effect(key, std::string(why));
+    diagnostics.warning(key, fmt::format("has no effect: OneCycle's {}", why));
+  }
+  s.cycle_min_mom = v.real("scheduler.params.cycle_min_mom");
+  s.cycle_max_mom = v.real("scheduler.params.cycle_max_mom");
+  s.decay_mom_rate = v.real("scheduler.params.decay_mom_rate");
+}
+
+void solve_total(Job& job, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view key = "scheduler.params.total_num_steps";
+  ScheduleConfig& s = job.schedule;
+  if (!v.given(key) && !v.is_auto(key))
+    diagnostics.error(key, "missing: give the number of steps, or \"auto\" for dstrain.steps");
+  s.total_num_steps = v.integer(key, std::max<int64_t>(1, job.steps), "dstrain.steps");
+  if (s.total_num_steps < s.warmup_num_steps && !diagnostics.stopped(key))
+    diagnostics.warning(key, fmt::format("{} is less than warmup_num_steps {}", s.total_num_steps,
+                                         s.warmup_num_steps));
+}
+
+void solve_schedule(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
+  ScheduleConfig& s = job.schedule;
+  const Member* section = find(*facts.root, "scheduler");
+  if (!section || !section->value.is(Node::Kind::object)) return;
+  if (!section->value.member("type"))
+    diagnostics.error("scheduler.type",
+                      "missing: use WarmupLR, for example, or remove the section");
+  const Member* type = v.given("scheduler.type");
+  if (!type || diagnostics.stopped("scheduler.type")) return;
+  v.text("scheduler.type", "", "");
+  const std::string& name = type->value.text;
+  if (name == "LRRangeTest") {
+    s.kind = ScheduleKind::lr_range_test;
+    s.range_min_lr = v.real("scheduler.params.lr_range_test_min_lr");
+    s.range_step_size = v.integer("scheduler.params.lr_range_test_step_size");
+    s.range_step_rate = v.real("scheduler.params.lr_range_test_step_rate");
+    s.range_staircase = v.flag("scheduler.params.lr_range_test_staircase");
+    return overrule_lr(job, v, diagnostics, "scheduler.params.lr_range_test_min_lr",
+                       s.range_min_lr);
+  }
+  if (name == "OneCycle") {
+    s.kind = ScheduleKind::one_cycle;
+    return solve_one_cycle(job, v, diagnostics);
+  }
+  s.warmup_num_steps = v.integer("scheduler.params.warmup_num_steps");
+  s.warmup_linear = v.text("scheduler.params.warmup_type") == "linear";
+  if (name == "WarmupCosineLR") {
+    s.kind = ScheduleKind::warmup_cosine;
+    s.warmup_min_ratio = v.real("scheduler.params.warmup_min_ratio");
+    s.cos_min_ratio = v.real("scheduler.params.cos_min_ratio");
+    return solve_total(job, v, diagnostics);
+  }
+  constexpr std::string_view top = "scheduler.params.warmup_max_lr";
+  s.warmup_min_lr = v.real("scheduler.params.warmup_min_lr");
+  if (name == "WarmupLR") {
+    s.kind = ScheduleKind::warmup;
+    s.warmup_max_lr = v.real(top, job.optimizer.lr, "optimizer.params.lr");
+  } else {
+    s.kind = ScheduleKind::warmup_decay;
+    s.warmup_max_lr =
+        v.is_auto(top) ? v.real(top, job.optimizer.lr, "optimizer.params.lr") : v.real(top);
+    solve_total(job, v, diagnostics);
+  }
+  overrule_lr(job, v, diagnostics, top, s.warmup_max_lr);
+}
+
+void solve_zero(Job& job, Values& v) {
+  job.zero_stage = static_cast<int>(v.integer("zero_optimization.stage"));
+  if (v.given("dstrain.sharding")) v.text("dstrain.sharding", "", "");
+  // "auto" is what Hugging Face derives from the model's width.
+  const int64_t width =
+      job.model.kind == ModelKind::gptlite ? job.model.n_embd : job.model.hidden_size;
+  const auto elements = [&](std::string_view key, int64_t derived, std::string_view why) {
+    return v.is_auto(key) ? v.integer(key, derived, why) : v.integer(key);
+  };
+  job.reduce_bucket_elements =
+      elements("zero_optimization.reduce_bucket_size", width * width, "hidden size squared");
+  job.overlap_comm = v.flag("zero_optimization.overlap_comm", true, "every stage");
+  if (job.zero_stage < 3) return;
+  GatherLimits& g = job.gather;
+  g.prefetch_elements = elements("zero_optimization.stage3_prefetch_bucket_size",
+                                 width * width * 9 / 10, "0.9 x hidden size squared");
+  g.param_persistence = elements("zero_optimization.stage3_param_persistence_threshold", 10 * width,
+                                 "10 x hidden size");
+  g.model_persistence = v.integer("zero_optimization.stage3_model_persistence_threshold");
+  g.max_live_elements = v.integer("zero_optimization.stage3_max_live_parameters");
+  g.max_reuse_distance = v.integer("zero_optimization.stage3_max_reuse_distance");
+}
+
+// Gradients that travel as they are held, once a step, are added where they lie: then no element is under
+// way beside them, and there is nothing to limit.
+void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view key = "zero_optimization.reduce_bucket_size";
+  if (!v.given(key) && !v.is_auto(key)) return;
+  if (!job.overlap_comm)
+    diagnostics.no_effect(key, "overlap_comm is false: one layer is under way at a time");
+  else if (job.reduce == ReduceMode::boundary && job.grad_dtype == job.wire_dtype)
+    diagnostics.no_effect(
+        key, fmt::format("gradients are {} and travel as {}, once a step: they are "
+                         "added in place, and there is no bucket",
+                         deepspeed_name(job.grad_dtype), deepspeed_name(job.wire_dtype)));
+}
+
+}  // namespace
+
+void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts) {
+  job.gradient_clipping = values.real("gradient_clipping");
+  job.steps_per_print = values.integer("steps_per_print");
+  solve_zero(job, values);
+  const std::string reduce =
+      values.text("dstrain.reduce", job.zero_stage < 2 ? "boundary" : "micro_batch",
+                  fmt::format("stage {}", job.zero_stage));
+  job.reduce = reduce == "boundary" ? ReduceMode::boundary : ReduceMode::micro_batch;
+  solve_precision(job, values, diagnostics, facts);
+  judge_bucket(job, values, diagnostics);
+  solve_optimizer(job, values, diagnostics, facts);
+  solve_schedule(job, values, diagnostics, facts);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,14 @@
+// How a run trains: precision, loss scale, optimizer, learning-rate schedule, ZeRO and reduction.
+#pragma once
+
+#include "runtime/config/job.h"
+#include "runtime/config/keys/facts.h"
+#include "runtime/config/solve/diagnostics.h"
+#include "runtime/config/solve/values.h"
+
+namespace dstrain {
+
+// Fills these parts of `job`. The caller must have set `job.model` and `job.steps`.
+void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts);
+
+}  // namespace dstrain

@@ -1,0 +1,34 @@
+// Verdict: what the configuration says about one key: its state, the place where it was written, and a
+// message.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dstrain {
+
+// How dstrain treats a key. A key in one of the last four states stops a training run.
+enum class State : uint8_t { honoured, no_effect, refused, not_yet, unknown, error };
+
+std::string_view name_of(State state);  // "no_effect"
+constexpr bool is_error(State state) {
+  return state >= State::refused;
+}
+
+// The verdict on one key.
+struct Verdict {
+  std::string key;           // dotted path: "zero_optimization.stage"; empty: the file itself
+  int line = 0, column = 0;  // from 1, in the configuration file; 0 where the value is not in it
+  State state = State::honoured;
+  std::string message;  // empty: nothing to say
+  std::string where;    // "ds_config.json:12:5", "--set", "--steps", or the file's name alone
+  bool echo = false;    // repeats another verdict, which has the message for the user
+  bool warns = false;   // the run goes on and prints the message once as a warning
+};
+
+// Returns whether any verdict stops a run.
+bool has_errors(const std::vector<Verdict>& verdicts);
+
+}  // namespace dstrain

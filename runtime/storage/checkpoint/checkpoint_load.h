@@ -1,0 +1,23 @@
+// Loading a checkpoint into the state register, with any number of ranks.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
+#include "runtime/storage/state.h"
+
+namespace dstrain {
+
+// Checks a checkpoint before its values are read; throws if this run cannot take it.
+using JudgeCheckpoint = std::function<void(const CheckpointInfo&)>;
+
+// Fills the local tensors of `state` from the checkpoint that find_checkpoint chooses; collective. If its
+// data turn out to be damaged and the user did not name it, the one before it is loaded. Returns what was
+// loaded. Throws on every rank or on none: UserError, which names tensor and file, if something is
+// missing, superfluous, of another shape or damaged, and what `judge` throws.
+CheckpointInfo load_checkpoint(const std::string& dir, StateRegister& state, Communicator& comm,
+                               const JudgeCheckpoint& judge = {});
+
+}  // namespace dstrain

@@ -1,0 +1,34 @@
+// Which checkpoints an output directory keeps: old ones are removed, and those that do not belong to the
+// run's lineage (lineage.h) are renamed to step_N.abandoned-ID. A renamed checkpoint is never removed, and
+// it is loaded only if the user names it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/storage/checkpoint/lineage.h"
+
+namespace dstrain {
+
+// Returns the newest step of which an output directory holds a complete checkpoint that is not abandoned.
+// Throws UserError if the directory cannot be read.
+std::optional<int64_t> newest_step_in(const std::string& output_dir);
+
+// Removes the checkpoints of an earlier run from an output directory, except abandoned ones. Throws
+// RunError.
+void remove_checkpoints(const std::string& output_dir);
+
+// Makes `lineage` that of an output directory from `step` on: checkpoints that are newer or of another
+// lineage are renamed to abandoned ones. `resumed`, if it is an abandoned one of the directory, gets its
+// own name back. Returns the new names. Throws RunError.
+std::vector<std::string> continue_lineage(const std::string& output_dir, const Lineage& lineage,
+                                          int64_t step, const std::string& resumed = "");
+
+// Removes old checkpoints of `lineage` from an output directory. The `keep_last` newest stay (0: all), and
+// those whose step is a multiple of `keep_every` (0: none). Throws RunError.
+void remove_old_checkpoints(const std::string& output_dir, const Lineage& lineage,
+                            int64_t keep_last, int64_t keep_every);
+
+}  // namespace dstrain

@@ -1,0 +1,93 @@
+#include "runtime/config/resolved_config.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+TEST_CASE("resolved configuration: rebuilds the same job") {
+  const std::string members = GENERATE(
+      as<std::string>{}, "", R"("bf16": {"enabled": true}, "communication_data_type": "fp32")",
+      R"("fp16": {"enabled": "true", "min_loss_scale": 2, "hysteresis": 3})",
+      R"("fp16": {"enabled": true, "loss_scale": 128}, "data_types": {"grad_accum_dtype": "half"})",
+      R"("optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "lr": 3e-4, "betas": [0.1, 0.2]}},
+         "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": [0.3]}})",
+      R"("optimizer": {"type": "SGD", "params": {"momentum": 0.9, "nesterov": true}},
+         "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2}})",
+      R"("scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": "auto"}})",
+      R"("scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 5e3, "warmup_type": "linear"}})",
+      R"("scheduler": {"type": "LRRangeTest"})",
+      R"("zero_optimization": {"reduce_bucket_size": "auto"}, "gradient_clipping": 0)",
+      R"("dstrain": {"model": {"type": "benchmark", "in_size": 2, "hidden_size": 3, "out_size": 4, "n_layer": 5}})",
+      R"("pipeline": {"activation_checkpoint_interval": 2})",
+      R"("pipeline": {"activation_checkpoint_interval": "auto"}, "dstrain": {"recompute": 3})",
+      R"("dstrain": {"recompute": "SELECTIVE"})",
+      R"("dstrain": {"model": {"n_embd": 96, "activation": "GELU"}, "data": {"path": "a \"b\".txt", "format": "byte"},
+                     "weight_decay_exclude": ["*.bias", "\\"], "reduce": "micro_batch", "seed": 9007199254740993})");
+  Ask a = ask(trains_with(members), {}, 3);
+  a.request.output = "out";
+  a.request.resume = "old";
+  a.request.overwrite = true;
+  a.request.resume_with_changes = true;
+  const LoadedConfig loaded = a.load();
+  CHECK(job_from_resolved(resolved_config_json(loaded)) == loaded.job);
+}
+
+TEST_CASE("resolved configuration: holds every value with its origin") {
+  const LoadedConfig loaded = ask("{\n\"train_batch_size\": 8}", {}, 2).load();
+  const auto values = nlohmann::json::parse(resolved_config_json(loaded))["values"];
+  CHECK(values["train_batch_size"]["value"] == 8);
+  CHECK(values["train_batch_size"]["origin"] == "c.json:2:1");
+  CHECK(values["train_micro_batch_size_per_gpu"]["value"] == 4);
+  CHECK(values["train_micro_batch_size_per_gpu"]["origin"] ==
+        "derived: train_batch_size / 2 ranks");
+  CHECK(values["optimizer.params.lr"]["origin"] == "default");
+  CHECK(values["optimizer.type"]["value"] == "AdamW");
+  CHECK(values["dstrain.seed"]["value"] == 1337);
+  CHECK(values["run.ranks"]["origin"] == "--num_gpus");
+  CHECK_FALSE(values.contains("dstrain.model.vocab_size"));
+}
+
+TEST_CASE(
+    "resolved configuration: FSDP's name of a stage stands beside the stage, where it was given") {
+  const LoadedConfig loaded =
+      ask("{\n\"train_batch_size\": 8, \"dstrain\": {\n \"sharding\": \"FULL_SHARD\"}}", {}, 2)
+          .load();
+  const std::string text = resolved_config_json(loaded);
+  const auto values = nlohmann::json::parse(text)["values"];
+  CHECK(values["dstrain.sharding"]["value"] == "FULL_SHARD");
+  CHECK(values["dstrain.sharding"]["origin"] == "c.json:3:2");
+  CHECK(values["zero_optimization.stage"]["value"] == 3);
+  CHECK(job_from_resolved(text) == loaded.job);
+  const std::string without = resolved_config_json(ask("{\"train_batch_size\": 8}", {}, 2).load());
+  CHECK_FALSE(nlohmann::json::parse(without)["values"].contains("dstrain.sharding"));
+}
+
+TEST_CASE("resolved configuration: the job has the last word on what is settled after loading") {
+  LoadedConfig loaded = ask(trains_with("")).load();
+  loaded.job.model.vocab_size = 77;
+  loaded.job.device = "cpu";
+  const std::string text = resolved_config_json(loaded);
+  const auto values = nlohmann::json::parse(text)["values"];
+  CHECK(values["dstrain.model.vocab_size"]["value"] == 77);
+  CHECK(values["dstrain.model.vocab_size"]["origin"] == "derived: the data");
+  CHECK(values["run.device"]["origin"] == "derived: this machine");
+  CHECK(job_from_resolved(text) == loaded.job);
+}
+
+TEST_CASE("resolved configuration: a file that is none is an error that says what was expected") {
+  const auto [text, error] = GENERATE(table<std::string, std::string>({
+      {"", "r.json:1:1: expected '{' at the start of the configuration, found the end of the text"},
+      {"{}", "r.json: expected the member \"values\" of a resolved configuration"},
+      {R"({"values": {"train_batch_size": 5}})", "r.json:1: train_batch_size has no \"value\""},
+      {R"({"values": {"a": {"value": 1}, "a.b": {"value": 1}}})", "r.json:1: a.b is out of place"},
+      {R"({"values": {"run.ranks": {"value": -1}}})",
+       "--num_gpus -1: expected from 1 to 1048576 ranks"},
+      {R"({"values": {"train_batch_size": {"value": "x"}}})",
+       "r.json:1:43: train_batch_size: expected an integer from 1 to 2147483647, found \"x\""},
+  }));
+  CHECK_THROWS_WITH(job_from_resolved(text, "r.json"), error);
+}

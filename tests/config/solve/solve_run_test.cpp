@@ -1,0 +1,208 @@
+#include "runtime/config/solve/solve_run.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+namespace {
+std::string ours(const std::string& members) {
+  return trains_with("\"dstrain\": {" + members + "}");
+}
+std::string model(const std::string& members) {
+  return ours("\"model\": {" + members + "}");
+}
+}  // namespace
+
+TEST_CASE("run: the section dstrain has its published defaults") {
+  const Job job = ask(trains_with("")).job();
+  CHECK(job.model == ModelConfig{});
+  CHECK(job.data == DataConfig{});
+  CHECK(job.steps == 1000);
+  CHECK(job.seed == 1337);
+  CHECK(job.eval_interval == 0);
+  CHECK(job.eval_samples == 160);
+  CHECK(job.save_interval == 0);
+  CHECK(job.weight_decay_exclude.empty());
+}
+
+TEST_CASE("run: every key of the section dstrain reaches the job") {
+  const Job job =
+      ask(ours(R"("model": {"n_layer": 2, "n_embd": 96, "n_head": 3, "block_size": 64, "dropout": 0,
+      "activation": "gelu", "qkv_bias": true, "tied_head": true, "vocab_size": 99},
+    "data": {"path": "a.txt", "format": "char", "order": "sequential", "val_fraction": 0.2},
+    "steps": 5e2, "seed": 7, "eval_interval": 10, "eval_samples": 3, "save_interval": 50,
+    "weight_decay_exclude": ["*.bias"], "reduce": "micro_batch")"))
+          .job();
+  CHECK(job.model ==
+        ModelConfig{ModelKind::gptlite, 2, 96, 3, 64, 0, true, true, true, 99, 0, 0, 0});
+  CHECK(job.data == DataConfig{"a.txt", DataFormat::characters, false, 0.2});
+  CHECK(job.steps == 500);
+  CHECK(job.seed == 7);
+  CHECK(job.eval_interval == 10);
+  CHECK(job.eval_samples == 3);
+  CHECK(job.save_interval == 50);
+  CHECK(job.weight_decay_exclude == std::vector<std::string>{"*.bias"});
+  CHECK(job.reduce == ReduceMode::micro_batch);
+}
+
+TEST_CASE("run: the benchmark model needs its sizes and makes its own samples") {
+  const std::string text = ours(
+      R"("model": {"type": "benchmark", "in_size": 3, "hidden_size": 5, "out_size": 7, "n_layer": 2},
+         "data": {"order": "random"})");
+  const LoadedConfig loaded = ask(text).load();
+  CHECK(loaded.job.model.kind == ModelKind::benchmark);
+  CHECK(loaded.job.model.in_size == 3);
+  CHECK(loaded.job.model.hidden_size == 5);
+  CHECK(loaded.job.model.out_size == 7);
+  CHECK(loaded.job.model.n_layer == 2);
+  CHECK_FALSE(loaded.job.data.random_order);
+  CHECK(verdict(loaded, "dstrain.data.order") ==
+        "no_effect: the benchmark model makes its own samples");
+  Ask training = ask(text);
+  training.request.need_data = true;
+  CHECK(training.error() == "no error");
+}
+
+TEST_CASE("run: what is said of values that cannot be used") {
+  const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
+      {model(R"("n_embd": 100, "n_head": 3)"), "dstrain.model.n_head",
+       "error: n_embd 100 is not a multiple of n_head 3"},
+      {model(R"("n_embd": 100)"), "dstrain.model.n_embd",
+       "error: n_embd 100 is not a multiple of n_head 12"},
+      {model(R"("n_layer": 0)"), "dstrain.model.n_layer",
+       "error: expected an integer from 1 to 1000000, found 0"},
+      {model(R"("dropout": 1)"), "dstrain.model.dropout",
+       "error: expected a number from 0 to below 1, found 1"},
+      {model(R"("type": "gpt_lite")"), "dstrain.model.type",
+       "error: expected one of \"gptlite\", \"benchmark\", found \"gpt_lite\" (did you mean "
+       "\"gptlite\"?)"},
+      {model(R"("in_size": 3)"), "dstrain.model.in_size",
+       "error: belongs to benchmark, not to gptlite"},
+      {model(R"("type": "benchmark", "n_layer": 2, "in_size": 2, "hidden_size": 2)"),
+       "dstrain.model.out_size",
+       "error: the benchmark model needs it: add --set dstrain.model.out_size=64, for example"},
+      {ours(R"("data": {"format": "bin"})"), "dstrain.model.vocab_size",
+       "error: missing: data of format bin does not say it (GPT-2: 50257)"},
+      {ours(R"("data": {"format": "byte"}, "model": {"vocab_size": 65})"),
+       "dstrain.model.vocab_size", "error: 65 is less than the 256 of data of format byte"},
+      {ours(R"("data": {"path": ""})"), "dstrain.data.path",
+       "error: is empty: name a text or token file"},
+      {ours(R"("data": {"val_fraction": 1})"), "dstrain.data.val_fraction",
+       "error: expected a number from 0 to below 1, found 1"},
+      {ours(R"("steps": -1)"), "dstrain.steps",
+       "error: expected an integer of at least 0, found -1"},
+      {ours(R"("seed": -1)"), "dstrain.seed", "error: expected an integer of at least 0, found -1"},
+      {ours(R"("eval_samples": 0)"), "dstrain.eval_samples",
+       "error: expected an integer of at least 1, found 0"},
+      {ours(R"("model": {"n_layer": 20000})"), "dstrain.model.n_layer",
+       "error: 20000 layers are more than the 2048 that a plan can hold: use fewer, wider layers"},
+      {R"({"gradient_accumulation_steps": 2147483647, "train_micro_batch_size_per_gpu": 1})",
+       "gradient_accumulation_steps",
+       "error: 2147483647 micro-batches a step through 12 layers are more than the 262144 passes "
+       "through a layer that a plan can hold: at most 21845 micro-batches; use a larger "
+       "train_micro_batch_size_per_gpu, or a smaller train_batch_size"},
+      {ours(R"("eval_batches": 20)"), "dstrain.eval_batches",
+       "refused: a validation is counted in samples, so that it does not depend on the number of "
+       "ranks: give dstrain.eval_samples"},
+      {ours(R"("weight_decay_exclude": "*.bias")"), "dstrain.weight_decay_exclude",
+       "error: expected a list of strings, found \"*.bias\""},
+      {ours(R"("reduce": "never")"), "dstrain.reduce",
+       "error: expected one of \"boundary\", \"micro_batch\", found \"never\""},
+      {ours(R"("recompute": "all")"), "dstrain.recompute",
+       "error: expected \"none\", \"selective\" or an integer of at least 0, found \"all\""},
+      {ours(R"("recompute": 1.5)"), "dstrain.recompute",
+       "error: expected \"none\", \"selective\" or an integer of at least 0, found 1.5"},
+      {ours(R"("recompute": "2")"), "dstrain.recompute",
+       "error: expected \"none\", \"selective\" or an integer of at least 0, found \"2\": write 2 "
+       "without quotes"},
+      {ours(R"("step": 5)"), "dstrain.step", "unknown: unknown key (did you mean dstrain.steps?)"},
+      {model(R"("n_layer": 1000000, "n_embd": 2147483640)"), "dstrain.model",
+       "error: about 6.0e+25 parameters are more than can be counted"},
+      {model(R"("block_size": 2147483647, "vocab_size": 2147483647)"), "dstrain.model",
+       "error: about 1.2e+20 activations of a micro-batch are more than can be counted"},
+      {R"({"train_micro_batch_size_per_gpu": 2147483647, "dstrain": {"steps": 9007199254740992}})",
+       "dstrain.steps",
+       "error: 9007199254740992 steps of 2147483647 samples are more than can be counted"},
+  }));
+  INFO(text);
+  CHECK(verdict(ask(text, {}, 1).check(), key) == expected);
+}
+
+TEST_CASE("run: an integer beyond 64 bits names its key") {
+  CHECK(ask("{\"train_batch_size\": 1000000000000000000000000000000}").error() ==
+        "c.json:1:2: train_batch_size: expected an integer from 1 to 2147483647, found 1e+30");
+  CHECK(ask("{}", {"train_batch_size=9223372036854775808"}).error() ==
+        "--set: train_batch_size: expected an integer from 1 to 2147483647, found "
+        "9223372036854775808");
+  CHECK(ask(trains_with("\"gradient_clipping\": 1000000000000000000000000000000"))
+            .job()
+            .gradient_clipping == 1e30);
+}
+
+TEST_CASE("run: a micro-batch of more rows than a product can have names the largest") {
+  const std::vector<std::string> most = {"dstrain.model.block_size=4096", "dstrain.model.n_layer=1",
+                                         "dstrain.model.n_embd=12",
+                                         "train_micro_batch_size_per_gpu=524287"};
+  CHECK(ask("{}", most).error() == "no error");
+  std::vector<std::string> more = most;
+  more.back() = "train_micro_batch_size_per_gpu=524288";
+  CHECK(ask("{}", more).error() ==
+        "--set: train_micro_batch_size_per_gpu: 524288 samples of 4096 tokens are more than the "
+        "2147483647 rows that a product can have: use at most 524287");
+}
+
+TEST_CASE("run: the CPU replays no graph") {
+  Ask a = ask(trains_with(R"("dstrain": {"cuda_graph": "on"})"));
+  const std::string needs = "honoured: needs a GPU: a run on the CPU stops at it";
+  CHECK(verdict(a.check(), "dstrain.cuda_graph") == needs);
+  a.request.device = "cuda";
+  CHECK(verdict(a.check(), "dstrain.cuda_graph") == needs);
+  a.request.device = "cpu";
+  CHECK(verdict(a.check(), "dstrain.cuda_graph") ==
+        "error: the CPU has no graphs: use \"auto\" or --device cuda");
+}
+
+TEST_CASE("run: recompute has two keys and an option, which has the last word") {
+  constexpr RecomputeConfig none{}, two{RecomputeMode::interval, 2},
+      selective{RecomputeMode::selective, 0};
+  const std::string interval = R"("pipeline": {"activation_checkpoint_interval": 2})";
+  CHECK(ask(trains_with("")).job().recompute == none);
+  CHECK(ask(ours(R"("recompute": "none")")).job().recompute == none);
+  CHECK(ask(ours(R"("recompute": 0)")).job().recompute == none);
+  CHECK(ask(ours(R"("recompute": 2)")).job().recompute == two);
+  CHECK(ask(ours(R"("recompute": "selective")")).job().recompute == selective);
+  CHECK(ask(trains_with(interval)).job().recompute == two);
+  CHECK(ask(trains_with(interval), {"dstrain.recompute=2"}).job().recompute == two);
+  CHECK(ask(trains_with(R"("pipeline": {"activation_checkpoint_interval": 0})"),
+            {"dstrain.recompute=selective"})
+            .job()
+            .recompute == selective);
+  for (const std::string own : {"selective", "none", "3"})
+    CHECK_THAT(ask(trains_with(interval), {"dstrain.recompute=" + own}).error(),
+               Catch::EndsWith(" is not what pipeline.activation_checkpoint_interval 2 asks for: "
+                               "keep one of the two"));
+
+  const std::string file =
+      GENERATE_COPY(trains_with(""), trains_with(interval), ours(R"("recompute": "selective")"));
+  Ask a = ask(file);
+  a.request.recompute = "2";
+  CHECK(a.job().recompute == two);
+  CHECK(setting(a.load(), "dstrain.recompute").origin == "--activation_checkpoint_interval");
+  a.request.recompute = "selective";
+  CHECK(a.job().recompute == selective);
+  a.request.recompute = "0";
+  CHECK(a.job().recompute == none);
+}
+
+TEST_CASE("run: training without data is an error, a plan without data is none") {
+  Ask a = ask(trains_with(""));
+  CHECK(a.error() == "no error");
+  a.request.need_data = true;
+  CHECK(a.error() ==
+        "c.json:1:1: dstrain.data.path: missing: name a text or token file, here or with --data");
+  a.request.data = "x.txt";
+  CHECK(a.job().data.path == "x.txt");
+}

@@ -1,0 +1,341 @@
+#include "runtime/config/solve/solve_training.h"
+
+#include <catch2/catch.hpp>
+
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/read/reader.h"
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+namespace {
+std::string optimizer(const std::string& type, const std::string& params) {
+  return trains_with("\"optimizer\": {\"type\": \"" + type + "\", \"params\": {" + params + "}}");
+}
+std::string scheduler(const std::string& type, const std::string& params) {
+  return trains_with("\"scheduler\": {\"type\": \"" + type + "\", \"params\": {" + params + "}}");
+}
+}  // namespace
+
+TEST_CASE("training: an empty configuration has DeepSpeed's defaults") {
+  const Job job = ask(trains_with("")).job();
+  CHECK(job.optimizer == OptimizerConfig{});
+  CHECK(job.schedule.kind == ScheduleKind::constant);
+  CHECK(job.dtype == DType::f32);
+  CHECK(job.wire_dtype == DType::f32);
+  CHECK_FALSE(job.skip_on_overflow);
+  CHECK(job.gradient_clipping == 1.0);
+  CHECK(job.steps_per_print == 10);
+  CHECK(job.reduce == ReduceMode::boundary);
+  CHECK(job.reduce_bucket_elements == 500000000);
+}
+
+TEST_CASE("training: optimizers and their parameters") {
+  const OptimizerConfig adam =
+      ask(optimizer("adam", R"("lr": 3e-4, "betas": [0.8, 0.99], "eps": 1e-6, "weight_decay": 0.1,
+                               "bias_correction": false, "torch_adam": true)"))
+          .job()
+          .optimizer;
+  CHECK(adam.kind == OptimizerKind::adam);
+  CHECK(adam.lr == 3e-4);
+  CHECK(adam.beta1 == 0.8);
+  CHECK(adam.beta2 == 0.99);
+  CHECK(adam.eps == 1e-6);
+  CHECK(adam.weight_decay == 0.1);
+  CHECK_FALSE(adam.bias_correction);
+  CHECK(adam.decoupled_decay);
+  CHECK_FALSE(ask(optimizer("Adam", R"("adam_w_mode": false)")).job().optimizer.decoupled_decay);
+  CHECK(ask(optimizer("AdamW", R"("adam_w_mode": false)")).job().optimizer.decoupled_decay);
+  const OptimizerConfig sgd =
+      ask(optimizer("SGD", R"("lr": 1, "momentum": 0.9, "nesterov": true)")).job().optimizer;
+  CHECK(sgd.kind == OptimizerKind::sgd);
+  CHECK(sgd.lr == 1);
+  CHECK(sgd.momentum == 0.9);
+  CHECK(sgd.nesterov);
+  CHECK_FALSE(sgd.decoupled_decay);
+}
+
+TEST_CASE("training: what is said of optimizers that cannot be used") {
+  const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
+      {optimizer("Lamb", ""), "optimizer.type",
+       "not_yet: Lamb is not available yet: use AdamW, Adam or SGD"},
+      {optimizer("OnebitAdam", R"("freeze_step": 400)"), "optimizer.params.freeze_step",
+       "not_yet: belongs to onebitadam, which is not available yet"},
+      {optimizer("Muon", R"("momentum": 0.9)"), "optimizer.params.momentum",
+       "not_yet: belongs to muon, which is not available yet"},
+      {optimizer("Lion", R"("lr": 1e-4)"), "optimizer.params.lr",
+       "not_yet: belongs to lion, which is not available yet"},
+      {optimizer("RMSprop", ""), "optimizer.type",
+       "refused: RMSprop is not part of dstrain: use AdamW, Adam or SGD"},
+      {optimizer("MuAdam", ""), "optimizer.type",
+       "refused: MuAdam is not part of dstrain: use AdamW, Adam or SGD"},
+      {optimizer("sgd", ""), "optimizer.type",
+       "error: unknown optimizer \"sgd\" (did you mean \"SGD\"?)"},
+      {optimizer("DeepSpeed_Adam", ""), "optimizer.type",
+       "error: unknown optimizer \"DeepSpeed_Adam\": use AdamW, Adam or SGD"},
+      {optimizer("None", ""), "optimizer.type",
+       "error: no optimizer is called \"None\": remove the section for AdamW"},
+      {trains_with(R"("optimizer": {"params": {"lr": 1}})"), "optimizer.type",
+       "error: missing: use AdamW, Adam or SGD, or remove the section"},
+      {optimizer("Adam", R"("max_grad_norm": 1.0)"), "optimizer.params.max_grad_norm",
+       "refused: DeepSpeed refuses it too: use gradient_clipping at the top level"},
+      {optimizer("Adam", R"("amsgrad": true)"), "optimizer.params.amsgrad",
+       "refused: DeepSpeed's Adam refuses it too: use false"},
+      {optimizer("Adam", R"("fp32_optimizer_states": false)"),
+       "optimizer.params.fp32_optimizer_states",
+       "not_yet: 16-bit moments are not available yet: use true"},
+      {optimizer("Adam", R"("lr": -1)"), "optimizer.params.lr",
+       "error: expected a number of at least 0, found -1"},
+      {optimizer("AdamW", R"("adam_w_mode": false)"), "optimizer.params.adam_w_mode",
+       "no_effect: type AdamW decays decoupled all the same: use Adam"},
+      {optimizer("SGD", R"("nesterov": true)"), "optimizer.params.nesterov",
+       "error: needs a momentum above 0 and a dampening of 0"},
+  }));
+  INFO(text);
+  CHECK(verdict(ask(text).check(), key) == expected);
+}
+
+TEST_CASE("training: Muon has betas and an eps of its own") {
+  const Node root = read_config(R"({"optimizer": {"type": "Muon"}})", Source::file);
+  const Facts facts = find_facts(root);
+  CHECK(find_key(facts, "optimizer.params.betas")->fallback == "[0.9, 0.95]");
+  CHECK(find_key(facts, "optimizer.params.eps")->fallback == "1e-10");
+  CHECK(find_key(facts, "optimizer.params.lr")->fallback == "0.02");
+  CHECK(find_key(facts, "optimizer.params.adam_lr")->fallback == "0.0003");
+  CHECK(find_key(facts, "optimizer.params.weight_decay")->fallback == "0");
+  const Node adam = read_config(R"({"optimizer": {"type": "Adam"}})", Source::file);
+  CHECK(find_key(find_facts(adam), "optimizer.params.betas")->fallback == "[0.9, 0.999]");
+}
+
+TEST_CASE("training: the five schedules") {
+  const ScheduleConfig warm =
+      ask(scheduler("WarmupLR",
+                    R"("warmup_max_lr": [0.1], "warmup_num_steps": 10, "warmup_type": "linear")"))
+          .job()
+          .schedule;
+  CHECK(warm.kind == ScheduleKind::warmup);
+  CHECK(warm.warmup_max_lr == 0.1);
+  CHECK(warm.warmup_num_steps == 10);
+  CHECK(warm.warmup_linear);
+  const ScheduleConfig decay =
+      ask(scheduler("WarmupDecayLR", R"("total_num_steps": 2000)")).job().schedule;
+  CHECK(decay.kind == ScheduleKind::warmup_decay);
+  CHECK(decay.total_num_steps == 2000);
+  CHECK(decay.warmup_max_lr == 0.001);
+  const ScheduleConfig cosine =
+      ask(scheduler("WarmupCosineLR", R"("total_num_steps": 2000, "cos_min_ratio": 0.03)"))
+          .job()
+          .schedule;
+  CHECK(cosine.kind == ScheduleKind::warmup_cosine);
+  CHECK(cosine.cos_min_ratio == 0.03);
+  const ScheduleConfig range =
+      ask(scheduler("LRRangeTest",
+                    R"("lr_range_test_step_size": 5, "lr_range_test_staircase": true)"))
+          .job()
+          .schedule;
+  CHECK(range.kind == ScheduleKind::lr_range_test);
+  CHECK(range.range_step_size == 5);
+  CHECK(range.range_staircase);
+  const ScheduleConfig cycle =
+      ask(scheduler("OneCycle",
+                    R"("cycle_min_lr": 0.1, "cycle_max_lr": 0.2, "cycle_first_step_size": 7,
+                                   "cycle_first_stair_count": 3)"))
+          .job()
+          .schedule;
+  CHECK(cycle.kind == ScheduleKind::one_cycle);
+  CHECK(cycle.cycle_second_step_size == 7);
+  CHECK(cycle.cycle_second_stair_count == 3);
+  CHECK(cycle.cycle_momentum);
+}
+
+TEST_CASE("training: WarmupLR without a rate of its own warms up to the optimizer's") {
+  const std::string text = trains_with(
+      R"("optimizer": {"type": "Adam", "params": {"lr": 0.5}}, "scheduler": {"type": "WarmupLR"})");
+  CHECK(ask(text).job().schedule.warmup_max_lr == 0.5);
+}
+
+TEST_CASE("training: what is said of schedules that cannot be used") {
+  const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
+      {scheduler("warmuplr", ""), "scheduler.type",
+       "error: unknown scheduler \"warmuplr\" (did you mean \"WarmupLR\"?)"},
+      {scheduler("Nothing", ""), "scheduler.type",
+       "error: unknown scheduler \"Nothing\": use one of LRRangeTest, OneCycle, WarmupLR, "
+       "WarmupDecayLR, "
+       "WarmupCosineLR"},
+      {scheduler("StepLR", ""), "scheduler.type",
+       "refused: StepLR of PyTorch is not part of dstrain: use one of LRRangeTest, OneCycle, "
+       "WarmupLR, "
+       "WarmupDecayLR, WarmupCosineLR"},
+      {trains_with(R"("scheduler": {})"), "scheduler.type",
+       "error: missing: use WarmupLR, for example, or remove the section"},
+      {scheduler("WarmupDecayLR", ""), "scheduler.params.total_num_steps",
+       "error: missing: give the number of steps, or \"auto\" for dstrain.steps"},
+      {scheduler("WarmupDecayLR", R"("total_num_steps": -1)"), "scheduler.params.total_num_steps",
+       "error: expected an integer of at least 1, found -1"},
+      {scheduler("OneCycle", R"("cycle_max_lr": 1)"), "scheduler.params.cycle_min_lr",
+       "error: OneCycle needs it: give a learning rate"},
+      {scheduler("WarmupLR", R"("warmup_num_steps": 0)"), "scheduler.params.warmup_num_steps",
+       "error: expected an integer of at least 1, found 0"},
+      {scheduler("WarmupLR", R"("warmup_type": "cubic")"), "scheduler.params.warmup_type",
+       "error: expected one of \"log\", \"linear\", found \"cubic\""},
+      {scheduler("WarmupCosineLR", R"("warmup_max_lr": 1)"), "scheduler.params.warmup_max_lr",
+       "error: belongs to WarmupLR, WarmupDecayLR, not to WarmupCosineLR"},
+  }));
+  INFO(text);
+  CHECK(verdict(ask(text).check(), key) == expected);
+}
+
+TEST_CASE("training: a schedule with another rate overrules the optimizer's, with a warning") {
+  const std::string text = trains_with(R"("optimizer": {"type": "Adam", "params": {"lr": 0.5}},
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.1}})");
+  const LoadedConfig loaded = ask(text).load();
+  CHECK(verdict(loaded, "optimizer.params.lr") ==
+        "no_effect: the scheduler overrules it: scheduler.params.warmup_max_lr is 0.1");
+  CHECK(loaded.warnings == std::vector<std::string>{
+                               "c.json:1:43: optimizer.params.lr: 0.5 has no effect, the scheduler "
+                               "overrules it: scheduler.params.warmup_max_lr is 0.1"});
+  CHECK(ask(text, {"scheduler.params.warmup_max_lr=0.5"}).load().warnings.empty());
+}
+
+TEST_CASE("training: an optimizer or schedule of type auto is the default one") {
+  CHECK(ask(trains_with(R"("optimizer": {"type": "auto", "params": {"lr": 0.25}})"))
+            .job()
+            .optimizer == OptimizerConfig{.lr = 0.25});
+  CHECK(ask(trains_with(R"("scheduler": {"type": "auto"})")).job().schedule == ScheduleConfig{});
+}
+
+TEST_CASE(
+    "training: OneCycle moves the betas, and what the optimizer's section says has no effect") {
+  const auto file = [](const std::string& more) {
+    return trains_with(R"("optimizer": {"type": "Adam", "params": {"betas": [0.8, 0.9]}},
+  "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2)" +
+                       more + "}}");
+  };
+  const LoadedConfig loaded = ask(file("")).load();
+  CHECK(verdict(loaded, "optimizer.params.betas") == "no_effect: cycle_momentum moves the betas");
+  CHECK(loaded.warnings.back() ==
+        "c.json:1:43: optimizer.params.betas: has no effect: OneCycle's cycle_momentum moves the "
+        "betas");
+  CHECK(verdict(ask(file(", \"cycle_momentum\": false")).check(), "optimizer.params.betas") ==
+        "honoured");
+}
+
+TEST_CASE("training: OneCycle cannot move the momentum of SGD") {
+  const LoadedConfig loaded = ask(trains_with(R"("optimizer": {"type": "SGD"},
+    "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2}})"))
+                                  .load();
+  CHECK_FALSE(loaded.job.schedule.cycle_momentum);
+  CHECK(loaded.warnings ==
+        std::vector<std::string>{
+            "c.json:2:39: scheduler.params.cycle_momentum: has no effect: SGD has no "
+            "betas to move"});
+}
+
+TEST_CASE("training: fp16 scales its loss, dynamically unless a scale is given") {
+  const Job dynamic = ask(trains_with(R"("fp16": {"enabled": true, "initial_scale_power": 12,
+    "loss_scale_window": 500, "hysteresis": 1, "consecutive_hysteresis": true, "min_loss_scale": 4})"))
+                          .job();
+  CHECK(dynamic.dtype == DType::f16);
+  CHECK(dynamic.skip_on_overflow);
+  CHECK(dynamic.loss_scale == LossScaleConfig{true, 4096, 500, 1, true, 4});
+  const Job fixed = ask(trains_with(R"("fp16": {"enabled": true, "loss_scale": 512})")).job();
+  CHECK_FALSE(fixed.loss_scale.dynamic);
+  CHECK(fixed.loss_scale.initial == 512);
+  CHECK(ask(trains_with(R"("fp16": {"enabled": true})")).job().loss_scale ==
+        LossScaleConfig{true, 65536, 1000, 2, false, 1});
+  CHECK(ask(trains_with("")).job().loss_scale == LossScaleConfig{});
+}
+
+TEST_CASE("training: bf16 skips steps that overflow unless told not to") {
+  CHECK(ask(trains_with(R"("bf16": {"enabled": true})")).job().skip_on_overflow);
+  CHECK_FALSE(ask(trains_with(R"("bf16": {"enabled": true, "check_grad_overflow": false})"))
+                  .job()
+                  .skip_on_overflow);
+}
+
+TEST_CASE("training: gradients travel in the run's type unless told otherwise") {
+  CHECK(ask(trains_with(R"("bf16": {"enabled": true})")).job().wire_dtype == DType::bf16);
+  CHECK(ask(trains_with(R"("bf16": {"enabled": true}, "communication_data_type": "FP32")"))
+            .job()
+            .wire_dtype == DType::f32);
+  CHECK(ask(trains_with(R"("communication_data_type": "half")")).job().wire_dtype == DType::f16);
+}
+
+TEST_CASE("training: gradients are held in fp32 unless told otherwise") {
+  const std::string bf16 = R"("bf16": {"enabled": true})";
+  CHECK(ask(trains_with(bf16)).job().grad_dtype == DType::f32);
+  CHECK(
+      ask(trains_with(bf16 + R"(, "data_types": {"grad_accum_dtype": "BF16"})")).job().grad_dtype ==
+      DType::bf16);
+}
+
+TEST_CASE("training: what is said of precision") {
+  const auto [members, key, expected] = GENERATE(table<std::string, std::string, std::string>({
+      {R"("fp16": {"enabled": true}, "bf16": {"enabled": true})", "bf16.enabled",
+       "error: fp16 and bf16 cannot both be enabled: set one of them to false"},
+      {R"("bf16": {"enabled": true}, "data_types": {"param_dtype": "fp16"})",
+       "data_types.param_dtype",
+       "error: fp16 does not agree with the fp16 and bf16 sections, which say bf16"},
+      {R"("fp16": {"enabled": "false", "loss_scale": 0})", "fp16.loss_scale",
+       "no_effect: fp16 is off"},
+      {R"("fp16": {"enabled": true, "loss_scale": 8, "hysteresis": 2})", "fp16.hysteresis",
+       "no_effect: the loss scale is static"},
+      {R"("fp16": {"enabled": true, "min_loss_scale": 0})", "fp16.min_loss_scale", "honoured"},
+      {R"("fp16": {"enabled": true, "loss_scale_window": 0})", "fp16.loss_scale_window",
+       "error: expected an integer above 0: the loss scale is dynamic"},
+      {R"("fp16": {"enabled": true, "loss_scale": 8, "loss_scale_window": 0})",
+       "fp16.loss_scale_window", "no_effect: the loss scale is static"},
+      {R"("fp16": {"enabled": false, "min_loss_scale": 0.0})", "fp16.min_loss_scale",
+       "no_effect: fp16 is off"},
+      {R"("fp16": {"enabled": true, "min_loss_scale": 0.5})", "fp16.min_loss_scale",
+       "error: expected an integer of at least 0, found 0.5"},
+      {R"("fp16": {"enabled": true, "min_loss_scale": 1024, "initial_scale_power": 8})",
+       "fp16.min_loss_scale",
+       "error: 1024 is above the first scale, 2 to the initial_scale_power (256)"},
+      {R"("fp16": {"enabled": true, "loss_scale": -1})", "fp16.loss_scale",
+       "error: expected a number of at least 0, found -1"},
+      {R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})",
+       "fp16.fp16_master_weights_and_grads",
+       "not_yet: masters and gradients are fp32 for now: use false"},
+      {R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})",
+       "bf16.bf16_master_weights_and_grads",
+       "not_yet: masters and gradients are fp32 for now: use false"},
+      {R"("bf16": {"enabled": false, "bf16_optimizer_states": true})", "bf16.bf16_optimizer_states",
+       "no_effect: bf16 is off"},
+  }));
+  INFO(members);
+  CHECK(verdict(ask(trains_with(members)).check(), key) == expected);
+}
+
+TEST_CASE("training: the sections of the ZeRO stages become limits of the job") {
+  const Job plain = ask(trains_with(R"("zero_optimization": {"stage": 3})")).job();
+  CHECK(plain.zero_stage == 3);
+  CHECK(plain.gather == GatherLimits{});
+  CHECK(plain.overlap_comm);
+  CHECK(plain.reduce == ReduceMode::micro_batch);
+  const Job given = ask(trains_with(R"("zero_optimization": {
+      "stage": 3, "overlap_comm": false, "reduce_bucket_size": 5e4,
+      "stage3_prefetch_bucket_size": 11, "stage3_param_persistence_threshold": 12,
+      "stage3_model_persistence_threshold": 13, "stage3_max_live_parameters": 14,
+      "stage3_max_reuse_distance": 15})"))
+                        .job();
+  CHECK(given.gather == GatherLimits{11, 12, 13, 14, 15});
+  CHECK_FALSE(given.overlap_comm);
+  CHECK(given.reduce_bucket_elements == 50000);
+  const Job derived = ask(trains_with(R"("zero_optimization": {
+      "stage": 3, "stage3_prefetch_bucket_size": "auto",
+      "stage3_param_persistence_threshold": "auto"})"))
+                          .job();
+  CHECK(derived.gather.prefetch_elements == 768 * 768 * 9 / 10);
+  CHECK(derived.gather.param_persistence == 7680);
+}
+
+TEST_CASE("training: FSDP's names stand for stages") {
+  const auto stage = [](const std::string& name) {
+    return ask(trains_with(""), {"dstrain.sharding=" + name}).job().zero_stage;
+  };
+  CHECK(stage("NO_SHARD") == 0);
+  CHECK(stage("SHARD_GRAD_OP") == 2);
+  CHECK(stage("FULL_SHARD") == 3);
+}

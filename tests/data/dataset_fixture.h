@@ -1,0 +1,50 @@
+// Jobs and samples for the tests of datasets.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/data/open_dataset.h"
+#include "tests/support/temp_dir.h"
+
+namespace dstrain {
+
+inline Job text_job(const std::string& path, int64_t block_size,
+                    DataFormat format = DataFormat::automatic) {
+  Job job;
+  job.data.path = path;
+  job.data.format = format;
+  job.data.random_order = false;
+  job.data.val_fraction = 0;
+  job.model.block_size = block_size;
+  return job;
+}
+
+struct Samples {
+  std::vector<int32_t> inputs, targets;
+};
+
+inline Samples read_samples(const Dataset& dataset, Split split, int64_t first, int64_t count,
+                            int64_t block_size) {
+  Samples s;
+  s.inputs.assign(static_cast<size_t>(count * block_size), -1);
+  s.targets = s.inputs;
+  dataset.read(split, first, count, {s.inputs.data(), {count, block_size}, DType::i32},
+               {s.targets.data(), {count, block_size}, DType::i32});
+  return s;
+}
+
+// Returns the message of the UserError that opening throws.
+inline std::string open_error(const Job& job) {
+  try {
+    open_dataset(job);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace dstrain
