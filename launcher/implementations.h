@@ -1,15 +1,15 @@
-// The models and kernels of this program, as plans and runs take them.
+// The models and kernels of this program, which plans and runs are given.
 #pragma once
 
 #include "runtime/plan/plan.h"
 
 namespace dstrain {
 
+// Returns the models and kernels.
 const Implementations& implementations();
 
-// Returns the inputs of plans of `job`, whose device is settled, with the threads of a rank on a host that
-// runs `ranks_on_host` ranks (0: all ranks of the job). Fewer ranks have more threads each, and so larger
-// workspaces.
+// Returns the inputs of plans of `job`, whose device must be chosen, for a rank on a host with `ranks_on_host` ranks (0: all
+// ranks of the job). With fewer ranks on a host each has more threads, and so larger workspaces.
 PlanInputs plan_inputs(const Job& job, int ranks_on_host = 0);
 
 }  // namespace dstrain

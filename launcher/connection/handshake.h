@@ -1,4 +1,4 @@
-// How processes of a run on several hosts know each other on TCP connections: the first message on a connection says
+// How processes of a run on several hosts identify each other on TCP connections: the first message on a connection says
 // who has connected, and holds the run's token.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Stop signals: SIGINT, SIGTERM, SIGUSR1 (a scheduler announces the end of a job's time) and SIGHUP (the terminal was
 // closed). One thread receives them. All other threads have them blocked, so that no handler ever runs on the stack of
-// a thread that computes, whatever a library has put there.
+// a thread that computes, for which a library may have made no room.
 #pragma once
 
 #include "runtime/core/rank_board.h"

@@ -4,9 +4,7 @@
 # none is taken for dead.
 #   tests/hosts/side_by_side.sh DSTRAIN [--times N]     N pairs of runs (1)
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/netns.sh"
-source "$here/training.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 hosts_need_or_skip mpirun
 dstrain=$(realpath "$1")
 times=1

@@ -58,7 +58,8 @@ TEST_CASE("each rank writes to a file of its own, the errors come here") {
     RunningProgram program =
         folder.train("--enable_each_rank_log logs --num_gpus " + std::to_string(ranks));
     CHECK(program.wait() == 1);
-    CHECK(only_error(program.text()).starts_with("--enable_each_rank_log: logs is no directory"));
+    CHECK(
+        only_error(program.text()).starts_with("--enable_each_rank_log: logs is not a directory"));
   }
 }
 
