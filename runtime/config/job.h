@@ -22,6 +22,7 @@ struct BatchConfig {
   bool operator==(const BatchConfig&) const = default;
 };
 
+// The update rule; Adam stands for AdamW too.
 enum class OptimizerKind { adam, sgd };
 // The optimizer. Adam and AdamW differ in decoupled_decay alone.
 struct OptimizerConfig {
@@ -36,6 +37,7 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+// The kind of learning-rate schedule; all but `constant` are DeepSpeed's.
 enum class ScheduleKind { constant, lr_range_test, one_cycle, warmup, warmup_decay, warmup_cosine };
 // The learning-rate schedule. Members have DeepSpeed's names; each kind reads its own.
 struct ScheduleConfig {
@@ -55,6 +57,7 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
+// The kind of model: GPT-lite, or the benchmark DNN.
 enum class ModelKind { gptlite, benchmark };
 // The model and its sizes.
 struct ModelConfig {
@@ -67,7 +70,7 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// In the file: auto, char, byte, bin.
+// The format of the data file: auto, char, byte or bin.
 enum class DataFormat { automatic, characters, bytes, tokens };
 // The data file and how samples are taken from it.
 struct DataConfig {
@@ -94,6 +97,7 @@ struct GatherLimits {
 // Which activations the backward pass computes again instead of reading them: none, all but the input of
 // every `interval` layers, or those that are cheap to compute.
 enum class RecomputeMode { none, interval, selective };
+// The recompute setting.
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
   int64_t interval = 0;  // of mode interval: number of layers whose common input is kept

@@ -13,15 +13,16 @@ namespace dstrain {
 namespace {
 
 constexpr size_t kLongestPath = 200;
-constexpr int kMostSuggestions = 100;  // looking for near names is the slow part of a hostile file
+constexpr int kMostSuggestions =
+    100;  // the search for similar names is slow; a hostile file has many keys
 
-// A path that stays short whatever the keys of a hostile file are.
+// Returns the dotted path of a key, of bounded length even for a hostile file.
 std::string join(const std::string& path, const std::string& key) {
   if (path.size() > kLongestPath) return path;
   return (path.empty() ? "" : path + ".") + printable(key);
 }
 
-// Whether what stands in the section of `key` changes no number of a run.
+// Returns whether the keys of the section only monitor a run and change none of its results.
 bool only_watches(const std::string& key) {
   const size_t dot = key.find('.');
   return dot != std::string::npos &&
@@ -29,7 +30,7 @@ bool only_watches(const std::string& key) {
                 key.substr(0, dot));
 }
 
-// How much a key's state says about the section around it.
+// Returns the order of states: the state with the largest weight among its keys is that of a section.
 int weight(State state) {
   switch (state) {
     case State::no_effect:
@@ -104,12 +105,12 @@ class Walk {
     inside(key, m.value, judgement);
   }
 
-  // Whether the file gives `key`, so that it can contradict its other name.
+  // Returns whether the file has `key` and does not ignore it.
   bool gives(std::string_view key) const {
     return find(merged_.root, key) && !merged_.ignored.contains(std::string(key));
   }
 
-  // The inside of something judged as a whole.
+  // Gives every member below `key` the verdict of `key`, which is judged as a whole.
   void inside(const std::string& key, const Node& node, const Judgement& judgement) {
     for (const Member& m : node.members) {
       const std::string child = join(key, m.key);

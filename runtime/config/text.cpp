@@ -8,7 +8,7 @@
 namespace dstrain {
 namespace {
 
-// Length of the UTF-8 character at the start of `s`, 0 where it is not valid.
+// Returns the bytes of the UTF-8 character at the start of `s`; 0 if it is not valid.
 size_t utf8_length(std::string_view s) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned char c = byte(0);
@@ -17,7 +17,7 @@ size_t utf8_length(std::string_view s) {
   if (c < 0xc2 || c > 0xf4 || s.size() < n) return 0;
   for (size_t i = 1; i < n; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
-  // Overlong forms, surrogates, and codes beyond U+10FFFF show in the second byte.
+  // The second byte excludes overlong forms, surrogates, and codes beyond U+10FFFF.
   if ((c == 0xe0 && byte(1) < 0xa0) || (c == 0xed && byte(1) > 0x9f) ||
       (c == 0xf0 && byte(1) < 0x90) || (c == 0xf4 && byte(1) > 0x8f))
     return 0;

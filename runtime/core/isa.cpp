@@ -18,13 +18,13 @@ namespace {
 constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx"};
 
 #if defined(__x86_64__)
-// Linux hands out the tile registers on request only.
+// Linux grants the tile registers on request only.
 bool request_tiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// Features that not every compiler's __builtin_cpu_supports knows by name.
+// Features that __builtin_cpu_supports does not know in every compiler.
 struct Cpuid {
   bool f16c = false, avx512_bf16 = false, amx_tile = false, amx_bf16 = false;
 };

@@ -37,7 +37,7 @@ Memory Memory::anonymous(int64_t bytes, const std::string& what) {
   bytes = round_to_page(bytes);
   m.data_ = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, what);
   m.bytes_ = bytes;
-  // Only a request: without huge pages everything works, slower.
+  // A request only: without huge pages the memory works, but slower.
   ::madvise(m.data_, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   return m;
 }
@@ -92,7 +92,7 @@ void Memory::populate(int threads, const std::string& what) const {
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
   for (int64_t i = 0; i < chunks; ++i) {
     const int64_t begin = i * kChunk, end = std::min(bytes_, begin + kChunk);
-    // Making a file's pages in a row costs less than one in each fault; what fails here fails below.
+    // Allocating a file's pages at once is faster than one per page fault. Errors are reported by madvise.
     if (fd_ >= 0) ::fallocate(fd_, 0, begin, end - begin);
     if (::madvise(data_ + begin, static_cast<size_t>(end - begin), MADV_POPULATE_WRITE) == 0)
       continue;
@@ -100,7 +100,7 @@ void Memory::populate(int threads, const std::string& what) const {
       failure = errno;
       continue;
     }
-    // Kernels before 5.14: a write to each page does it; an atomic one changes nothing.
+    // Kernels before 5.14 do not have the call: an atomic addition of 0 writes to each page instead.
     for (int64_t at = begin; at < end; at += 4096)
       std::atomic_ref(reinterpret_cast<char&>(data_[at])).fetch_add(0);
   }

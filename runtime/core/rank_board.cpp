@@ -110,7 +110,8 @@ RankBoard RankBoard::create(int ranks) {
   memory.use_small_pages();
   auto* header = new (memory.data()) Header;
   header->ranks = ranks;
-  for (int rank = 0; rank < ranks; ++rank)  // default-initialised: the large arrays stay untouched
+  for (int rank = 0; rank < ranks;
+       ++rank)  // default-initialized, so that the large arrays stay untouched
     new (memory.data() + sizeof(Header) + static_cast<size_t>(rank) * sizeof(RankSlot)) RankSlot;
   return RankBoard(std::move(memory));
 }

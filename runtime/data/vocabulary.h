@@ -1,4 +1,4 @@
-// Vocabulary: conversion between text and ids, and its file vocab.json (docs/formats.md):
+// Vocabulary: conversion between text and ids. Its file is vocab.json (docs/formats.md):
 //   {"format": "char", "size": 65, "characters": ["\n", " ", "!", ...]}   id = position in the list
 //   {"format": "byte", "size": 256}                                       id = byte
 //   {"format": "bin",  "size": 50257}                                     ids only, no text

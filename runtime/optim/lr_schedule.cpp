@@ -13,7 +13,7 @@ int64_t warmup_steps(const ScheduleConfig& s) {
   return std::max<int64_t>(2, s.warmup_num_steps);  // ln(1) would divide by zero
 }
 
-// Share of the warm-up done at iteration i < warmup_steps.
+// Returns the completed share of the warm-up at iteration i < warmup_steps.
 double warmup_share(const ScheduleConfig& s, int64_t i) {
   const double n = static_cast<double>(warmup_steps(s));
   if (s.warmup_linear) return static_cast<double>(i) / n;
@@ -44,7 +44,7 @@ double warmup_decay(const ScheduleConfig& s, int64_t i) {
   return between(s.warmup_min_lr, s.warmup_max_lr, std::max(0.0, left));
 }
 
-// Ratio to the optimizer's own lr.
+// Returns the ratio to the optimizer's own lr.
 double warmup_cosine(const ScheduleConfig& s, int64_t i) {
   if (i < 0) return 0.0;
   const int64_t n = warmup_steps(s);
@@ -55,7 +55,7 @@ double warmup_cosine(const ScheduleConfig& s, int64_t i) {
                  (1.0 + std::cos(std::numbers::pi * std::min(1.0, done))) / 2.0);
 }
 
-// Height in the cycle (0 at its ends, 1 at its top) at iteration i < first + second.
+// Returns the height in the cycle (0 at its ends, 1 at its top) at iteration i < first + second.
 double cycle_height(const ScheduleConfig& s, int64_t i) {
   const int64_t first = s.cycle_first_step_size, second = s.cycle_second_step_size;
   const int64_t at = (i + 1) % (first + second);

@@ -1,5 +1,5 @@
-// What the configuration's tests share: a configuration file that lives as long as its test, and
-// shorter ways to ask for one verdict or for the whole error.
+// Fixtures of the configuration's tests: a temporary configuration file, and functions that return one verdict,
+// one setting or the whole error.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ class TempFile {
   std::string path_;
 };
 
-// The folder of a temporary file does not belong to what is tested.
+// Removes the random folder of the temporary file from a message.
 inline std::string without_folder(std::string text, const TempFile& file) {
   const std::string folder = std::filesystem::path(file.path()).parent_path().string() + "/";
   for (size_t at = text.find(folder); at != std::string::npos; at = text.find(folder))
@@ -83,7 +83,7 @@ inline std::string verdict(const LoadedConfig& loaded, const std::string& key) {
   return "none";
 }
 
-// A file that trains but for what is put in front.
+// Returns a configuration that trains, with `members` in front.
 inline std::string trains_with(const std::string& members) {
   return "{" + members + (members.empty() ? "" : ", ") + "\"train_micro_batch_size_per_gpu\": 2}";
 }

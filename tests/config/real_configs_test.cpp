@@ -1,6 +1,6 @@
-// Reads a folder of other people's configurations, which are not part of the project: the environment
-// variable DSTRAIN_CORPUS names it; without it the test says that it was skipped. DSTRAIN_CORPUS_TRAIN is
-// how many of them must train as they are.
+// Reads a folder of configurations of other projects. The environment variable DSTRAIN_CORPUS names the folder;
+// without it the test is skipped with a warning. DSTRAIN_CORPUS_TRAIN is the number of configurations that
+// must train as they are.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>

@@ -14,7 +14,7 @@
 namespace dstrain {
 namespace {
 
-// A directory that looks like /sys/fs/cgroup and goes away with the test.
+// A temporary directory with the files of /sys/fs/cgroup.
 class FakeCgroup {
  public:
   FakeCgroup() : root_(std::filesystem::temp_directory_path() / "dstrain_cgroup_XXXXXX") {
@@ -89,7 +89,7 @@ TEST_CASE("a rank has at least one thread, and no more than its share of the cor
 TEST_CASE("taking a share binds the process and sets OpenMP's threads") {
   const std::vector<int> before = usable_cores();
   const auto ranks = static_cast<int>(before.size());
-  // In a child: this process keeps its cores.
+  // In a child process, so that this one keeps its cores.
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {

@@ -70,7 +70,7 @@ TEST_CASE("names of several plans stand one after the other") {
   CHECK(slot.current_instruction() == "instruction 3");
 }
 
-// The flags that the kernel has for the mapping that holds `address`.
+// Returns the kernel's flags of the mapping with `address`.
 std::string mapping_flags(const void* address) {
   std::ifstream maps("/proc/self/smaps");
   const auto wanted = reinterpret_cast<uintptr_t>(address);

@@ -18,7 +18,7 @@ LossScaleConfig dynamic_scale(double initial, int64_t window, int hysteresis) {
   return c;
 }
 
-// One step as the trainer does it: update, then the next scale becomes the current one.
+// One step as in the trainer: the update, then the next scale becomes the current one.
 struct Scaler {
   LossScaleConfig config;
   StepState state;

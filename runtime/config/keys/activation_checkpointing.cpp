@@ -1,5 +1,5 @@
-// Section activation_checkpointing: how DeepSpeed stores what it keeps of the activations. What is kept is
-// said by pipeline.activation_checkpoint_interval or dstrain.recompute.
+// Section activation_checkpointing: how DeepSpeed stores the activations that it keeps. Which ones are kept
+// is set by pipeline.activation_checkpoint_interval or dstrain.recompute.
 #include <fmt/core.h>
 
 #include "runtime/config/keys/coerce.h"

@@ -30,7 +30,7 @@ std::string number_text(const KeySpec& spec, double value) {
              : json_text(value);
 }
 
-// An upper limit that only guards against nonsense is named where it is passed, and not before.
+// An upper limit that no sensible value reaches is named only if a value exceeds it.
 std::string range_text(const KeySpec& spec, bool whole) {
   const bool low = std::isfinite(spec.min);
   const bool high = std::isfinite(spec.max) && (whole || spec.max < kMaxCount);

@@ -1,4 +1,4 @@
-// Section dstrain: everything of ours, so that the file stays a DeepSpeed file.
+// Section dstrain: the keys that DeepSpeed does not have.
 #include <fmt/core.h>
 
 #include "runtime/config/keys/key_table.h"

@@ -15,7 +15,7 @@ Node default_of(std::string_view key, const Facts& facts) {
   return spec->fallback.empty() ? Node{} : read_value(spec->fallback, Source::file);
 }
 
-// The value at `key` where it is there and legal, else the default.
+// Returns the value of `key` if it is present and legal, else the default.
 Node legal_or_default(const Facts& facts, std::string_view key) {
   const Member* member = find(*facts.root, key);
   const KeySpec* spec = find_key(facts, key);

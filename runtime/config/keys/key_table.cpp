@@ -78,12 +78,12 @@ std::string suggestion(const Facts& facts, std::string_view key) {
     if (parent_of(spec.key) == parent)
       siblings.emplace_back(leaf_of(spec.key));
     else if (spec.state == State::no_effect && parent_of(parent_of(spec.key)).size() > 0)
-      continue;  // a word deep in a section without effect is not what was meant
+      continue;  // unlikely to be meant
     else if (edit_distance(leaf_of(spec.key), leaf) == 0 && spec.key != parent)
       elsewhere.emplace_back(spec.key);
   }
-  // The same word in another section is likelier a misplaced key than a misspelt one; `enabled` and
-  // the like stand in many sections and say nothing.
+  // A name that exists in one other section is more likely misplaced than misspelt. A name that exists in several
+  // (`enabled`) gives no hint.
   if (elsewhere.size() == 1) return fmt::format(" (did you mean {}?)", elsewhere[0]);
   const std::string near = nearest(leaf, siblings);
   if (near.empty()) return "";

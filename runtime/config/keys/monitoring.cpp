@@ -1,4 +1,4 @@
-// What is printed, measured and logged.
+// Keys that control printing, measuring and logging.
 #include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {

@@ -1,4 +1,4 @@
-// Section optimizer: which update rule, and its parameters.
+// Section optimizer: the update rule and its parameters.
 #include <fmt/core.h>
 
 #include "runtime/config/keys/coerce.h"

@@ -1,4 +1,4 @@
-// Checkpoints, data schedules, compression, inference: sections beside the training step.
+// Sections that do not concern the training step: checkpoints, data schedules, compression, inference.
 #include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {

@@ -22,7 +22,7 @@ struct Judgement {
   bool warns = false;    // the run goes on and prints the message once as a warning
 };
 
-// A rule depends on the configuration alone, never on the machine.
+// The rule that decides the state of a key. It depends on the configuration alone, never on the machine.
 struct Rule {
   Judgement (*judge)(const Facts&, const KeySpec&,
                      const Node& value);  // value: never null or "auto"

@@ -1,4 +1,4 @@
-// Section zero_optimization: the stage and what belongs to it.
+// Section zero_optimization: the stage and its parameters, without offload.
 #include <fmt/core.h>
 
 #include "runtime/config/keys/coerce.h"
@@ -60,7 +60,7 @@ KeySpec later(std::string_view key, std::string_view note) {
   return {.key = key, .fallback = "false", .note = note, .rule = &rules::kFlag};
 }
 
-// A key of section zenflow, which says itself that it is not there yet.
+// Returns a key of section zenflow.
 KeySpec of_zenflow(std::string_view key, Type type, std::string_view fallback) {
   return {.key = key,
           .type = type,

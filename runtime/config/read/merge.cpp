@@ -37,7 +37,7 @@ void put_or_fail(Node& root, std::string_view option, std::string_view path, Nod
     fail_user("{}: a key above {} is not a section {{ }}", option, path);
 }
 
-// Removes what stands at the dotted `path`, if anything does.
+// Removes the member at the dotted `path` if it exists.
 void erase(Node& root, std::string_view path) {
   const size_t dot = path.find('.');
   for (Member& m : root.members) {
@@ -58,7 +58,7 @@ std::map<std::string, std::string> ignored_keys(const ConfigRequest& request, co
   return keys;
 }
 
-// A word that no JSON value starts like is taken as a string: --set optimizer.type=SGD.
+// Returns the value of --set. Text that does not begin like a JSON value is a string: --set optimizer.type=SGD.
 Node set_value(const std::string& set, std::string text) {
   const SourcePlace place{Source::set, 0, 0};
   try {
@@ -83,7 +83,7 @@ void apply_set(Node& root, const std::string& set) {
   put_or_fail(root, "--set", path, set_value(set, set.substr(equals + 1)));
 }
 
-// Overrules both keys that a file may ask with.
+// Replaces both keys of the file that set recompute.
 void apply_recompute(Node& root, const std::string& text) {
   constexpr std::string_view option = "--activation_checkpoint_interval";
   constexpr std::string_view interval_key = "pipeline.activation_checkpoint_interval";

@@ -52,7 +52,8 @@ class Parser {
     return at_ + ahead < text_.size() ? static_cast<unsigned char>(text_[at_ + ahead]) : kEnd;
   }
 
-  // Places are asked for in ascending order but for errors, so counting goes on where it stopped.
+  // Returns line and column of an offset. Offsets ascend except in errors, so that counting continues from the
+  // last one and the whole takes linear time.
   SourcePlace place_of(size_t offset) {
     if (offset < counted_) {
       counted_ = 0;
@@ -100,7 +101,7 @@ class Parser {
               static_cast<unsigned char>(text_[bad]));
   }
 
-  // Skips blanks and comments; true where a line ended.
+  // Skips blanks and comments. Returns whether a line ended.
   bool skip_space() {
     bool newline = false;
     while (true) {
@@ -155,7 +156,7 @@ class Parser {
     return node;
   }
 
-  // After an element: true where the container goes on. `closer` may be kEnd.
+  // Reads the separator after an element. Returns whether another element follows. `closer` may be kEnd.
   bool goes_on(int closer, const SourcePlace& open, std::string_view what) {
     const bool newline = skip_space();
     if (peek() == ',') {
@@ -258,7 +259,7 @@ class Parser {
     if (!is_json_number(w)) number_error(w);
     node.text = w;
     const char* end = w.data() + w.size();
-    // An integer of more than 64 bits is a number all the same: its key says what it takes.
+    // An integer of more than 64 bits is read as a real; the type of its key reports the error.
     if (w.find_first_of(".eE") == std::string_view::npos &&
         std::from_chars(w.data(), end, node.integer).ec == std::errc{}) {
       node.kind = Node::Kind::integer;

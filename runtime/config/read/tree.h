@@ -25,6 +25,7 @@ struct Member;
 
 // A value of any kind.
 struct Node {
+  // The JSON type; `integer` and `real` are both numbers.
   enum class Kind : uint8_t { null, boolean, integer, real, string, array, object };
   Kind kind = Kind::null;
   bool boolean = false;

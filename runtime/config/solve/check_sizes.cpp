@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kMostLayers = 2048;
 constexpr int64_t kMostLayerPasses = int64_t{1} << 18;
 
-// A plan lists every instruction of a step, layer by layer and micro-batch by micro-batch: its size, and the
-// time that planning takes, are bounded here.
+// Limits the size of a plan and the time of planning: a plan lists every instruction of a step, for each layer
+// and micro-batch.
 void check_plan_size(const Job& job, Diagnostics& diagnostics) {
   const int64_t layers = job.model.n_layer,
                 micro_batches = std::max<int64_t>(job.batch.accumulation, 1);
@@ -36,7 +36,7 @@ void check_plan_size(const Job& job, Diagnostics& diagnostics) {
 
 void check_sizes(const Job& job, Diagnostics& diagnostics) {
   check_plan_size(job, diagnostics);
-  // In doubles, which cannot overflow; the limit leaves room for sums, paddings and bytes per element.
+  // Doubles do not overflow; the limit leaves room for sums, padding and bytes per element.
   constexpr double limit = 0x1p55;
   const ModelConfig& m = job.model;
   const auto d = [](int64_t n) { return static_cast<double>(n); };

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMostRanks = 1 << 20;
 
-// The run's folder that a checkpoint belongs to: DIR of DIR, DIR/checkpoints and DIR/checkpoints/step_4.
+// Returns the output directory of a checkpoint: DIR for DIR, DIR/checkpoints and DIR/checkpoints/step_4.
 std::string run_folder_of(const std::string& resume) {
   namespace fs = std::filesystem;
   fs::path folder = fs::path(resume).lexically_normal();

@@ -25,7 +25,7 @@ bool fits(const Triple& t, int64_t ranks) {  // each factor is below 2^31
   return per_rank > 0 && per_rank <= INT64_MAX / ranks && t.train == per_rank * ranks;
 }
 
-// DeepSpeed's own arithmetic: floor division, to be checked afterwards.
+// Computes the missing sizes as DeepSpeed does, by floor division; fits() checks the result.
 Triple complete(Triple t, int64_t ranks) {
   if (t.train && t.micro && t.accumulation) return t;
   if (t.train && t.micro) {
@@ -53,7 +53,8 @@ std::string show(const Triple& t, int64_t ranks) {
                      kAccumulation, t.accumulation, ranks);
 }
 
-// Up to three triples near the impossible one: another total, another split, another number of ranks.
+// Returns up to three valid alternatives to an impossible triple: with another total, another split, or another
+// number of ranks.
 std::vector<std::string> choices(const Triple& given, int64_t ranks) {
   std::vector<std::string> out;
   const auto offer = [&](const Triple& t, int64_t n) {
@@ -80,7 +81,7 @@ std::vector<std::string> choices(const Triple& given, int64_t ranks) {
   return out;
 }
 
-// No number of ranks makes this triple possible.
+// Returns why no number of ranks makes this triple possible, or an empty string.
 std::string impossible(const Triple& t) {
   const int64_t fixed = (t.micro ? t.micro : 1) * (t.accumulation ? t.accumulation : 1);
   if (!t.train || t.train % fixed == 0) return "";

@@ -71,8 +71,8 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, bool need_data) {
   d.val_fraction = v.real("dstrain.data.val_fraction");
 }
 
-// Two keys ask for recompute: DeepSpeed's interval (0, its default, asks for nothing) and ours, which
-// takes the word where both are equal.
+// Two keys set recompute: DeepSpeed's interval, whose default 0 means none, and dstrain.recompute. If both are
+// given, they must agree.
 RecomputeConfig solve_recompute(Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view interval_key = "pipeline.activation_checkpoint_interval";
   constexpr std::string_view own_key = "dstrain.recompute";

@@ -47,7 +47,7 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   scale.window = v.integer("fp16.loss_scale_window");
   scale.hysteresis = static_cast<int>(v.integer("fp16.hysteresis"));
   scale.consecutive_hysteresis = v.flag("fp16.consecutive_hysteresis");
-  // Halved to 0 a scale would be no number to divide by.
+  // A scale that is halved to 0 could not divide the gradients.
   scale.minimum = std::max(static_cast<double>(v.integer("fp16.min_loss_scale")), 0x1p-126);
   if (scale.minimum > scale.initial)
     diagnostics.error("fp16.min_loss_scale",
@@ -61,7 +61,7 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
       section && section->value.is(Node::Kind::object) && !section->value.member("type"))
     diagnostics.error("optimizer.type", "missing: use AdamW, Adam or SGD, or remove the section");
   const std::string type = v.text("optimizer.type", "AdamW", "no optimizer section");
-  if (type != "SGD" && !one_of("adam|adamw", lower_case(type))) return;  // has a verdict
+  if (type != "SGD" && !one_of("adam|adamw", lower_case(type))) return;  // reported by its verdict
   o.lr = v.real("optimizer.params.lr");
   o.weight_decay = v.real("optimizer.params.weight_decay");
   if (type == "SGD") {
@@ -83,7 +83,7 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   o.decoupled_decay = v.flag("optimizer.params.adam_w_mode") || lower_case(type) == "adamw";
 }
 
-// The schedule sets the learning rate from `key` alone: says so where the optimizer's differs.
+// Reports that the optimizer's learning rate has no effect if it differs from that of the schedule, in `key`.
 void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, std::string_view key,
                  double rate) {
   if (!v.given("optimizer.params.lr") || rate == job.optimizer.lr) return;
@@ -187,7 +187,7 @@ void solve_schedule(Job& job, Values& v, Diagnostics& diagnostics, const Facts& 
 void solve_zero(Job& job, Values& v) {
   job.zero_stage = static_cast<int>(v.integer("zero_optimization.stage"));
   if (v.given("dstrain.sharding")) v.text("dstrain.sharding", "", "");
-  // "auto" is what Hugging Face derives from the model's width.
+  // For "auto", Hugging Face computes the value from the model's width.
   const int64_t width =
       job.model.kind == ModelKind::gptlite ? job.model.n_embd : job.model.hidden_size;
   const auto elements = [&](std::string_view key, int64_t derived, std::string_view why) {
@@ -207,8 +207,8 @@ void solve_zero(Job& job, Values& v) {
   g.max_reuse_distance = v.integer("zero_optimization.stage3_max_reuse_distance");
 }
 
-// Gradients that travel as they are held, once a step, are added where they lie: then no element is under
-// way beside them, and there is nothing to limit.
+// Reports whether the bucket size has an effect. Gradients that ranks add once per step, in the type in which
+// they are held, are added in place without a buffer, so that there is nothing to limit.
 void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "zero_optimization.reduce_bucket_size";
   if (!v.given(key) && !v.is_auto(key)) return;

@@ -77,7 +77,7 @@ Node Values::resolve(std::string_view key, const Node& derived, const std::strin
   if (const Member* member = given(key)) {
     const KeySpec* spec = find_key(facts_, key);
     Node node = member->value;
-    // Recorded as what it means: 500000000 for 5e8, true for "true".
+    // The recorded value is the converted one: 500000000 for 5e8, true for "true".
     if (spec->type == Type::boolean) {
       node.boolean = *to_boolean(node);
       node.kind = Node::Kind::boolean;

@@ -1,5 +1,5 @@
-// The CUDA device. The CUDA runtime is linked statically and opens the driver only when it is first
-// asked, so that the program starts on a machine without one.
+// The CUDA runtime is linked statically and opens the driver at its first call, so that the program starts on a
+// machine without one.
 #include "runtime/core/devices/cuda_device.h"
 
 #include <cuda_runtime.h>

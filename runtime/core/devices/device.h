@@ -13,6 +13,7 @@
 
 namespace dstrain {
 
+// The kind of a device.
 enum class DeviceKind : uint8_t { cpu, emulated, cuda };
 
 class Stream;

@@ -17,7 +17,7 @@ EmulatedStream& thread_of(Stream& stream) {
   return *static_cast<EmulatedStream*>(stream.native());
 }
 
-// One record of an event: reached when its stream comes to it, lost where the stream failed before.
+// One record of an event: reached when its stream has done the work before it, lost if that work failed.
 class Mark {
  public:
   explicit Mark(EmulatedStream& origin) : origin_(origin) {}
@@ -45,7 +45,8 @@ class Mark {
   State state_ = State::open;
 };
 
-// The work that reaches a mark; dropped without having run it loses the mark, so that nobody waits.
+// The work item that sets a mark to reached. If it is dropped without running, the destructor sets the mark to
+// lost, so that no thread waits for it.
 class Reach {
  public:
   explicit Reach(std::shared_ptr<Mark> mark) : mark_(std::move(mark)) {}

@@ -1,4 +1,4 @@
-// The CUDA device of a build without the CUDA toolkit: there is none.
+// The functions of cuda_device.h in a build without CUDA.
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 

@@ -25,7 +25,7 @@ spdlog::level::level_enum spd_level(Level level) {
 
 constexpr const char* kTimePattern = "%Y-%m-%d %H:%M:%S ";
 
-// What this process's lines look like, and where they go.
+// The format and the outputs of this process's lines.
 class Lines {
  public:
   Lines()
@@ -61,7 +61,7 @@ class Lines {
   std::string mark_, time_;
 };
 
-// Made at the first use, so that it exists before and after any other static object that logs.
+// Created at the first use and never destroyed, so that static objects can log at any time.
 Lines& lines() {
   static Lines& instance = *new Lines;
   return instance;

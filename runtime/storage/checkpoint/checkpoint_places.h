@@ -22,6 +22,7 @@ struct CheckpointPlace {
 
 // A directory step_N of a folder of checkpoints, in any state.
 struct CheckpointName {
+  // step_N, step_N.old, step_N.tmp or step_N.abandoned-ID.
   enum class Kind : uint8_t { done, replaced, building, abandoned };
   int64_t step = 0;
   Kind kind = Kind::done;

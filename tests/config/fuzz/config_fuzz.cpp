@@ -1,5 +1,5 @@
-// Any bytes as a configuration file: a tree and verdicts, or one SyntaxError; never a crash, a hang or
-// another exception. What trains must survive resolved_config.json unchanged.
+// Reads any bytes as a configuration file, which gives verdicts or one SyntaxError, and never a crash, a hang or
+// another exception. A Job must be the same after resolved_config.json.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 
 namespace {
 
-// One file in memory, written anew for every input.
+// Returns the path of a file in memory with the input.
 std::string scratch_file(const uint8_t* data, size_t size) {
   static const int fd = memfd_create("config", 0);
   if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != static_cast<ssize_t>(size)) abort();

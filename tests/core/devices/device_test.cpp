@@ -18,7 +18,7 @@
 namespace dstrain {
 namespace {
 
-// Holds up an emulated stream until it is let go; nothing where there are no threads to hold.
+// Blocks an emulated stream until open(); does nothing on devices without threads.
 class Gate {
  public:
   explicit Gate(Stream& stream) {

@@ -11,7 +11,7 @@
 namespace dstrain {
 namespace {
 
-// What `body` writes to a descriptor.
+// Returns the text that `body` writes to a descriptor.
 std::string written_to(int descriptor, const std::function<void()>& body) {
   std::array<int, 2> ends{};
   REQUIRE(::pipe(ends.data()) == 0);
