@@ -1,4 +1,4 @@
-// What every backend's kernels are made with: a kernel from a function, and the reading of operands.
+// Helpers for making kernels on every device: a kernel from a function, and access to operands.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace dstrain {
 
-// A kernel from a function of KernelCall. It holds its constant arguments and no memory, and may run on
-// any operands of its spec.
+// A kernel made from a function of KernelCall. The function holds constant arguments and no memory, so the
+// kernel may run on any operands that match its spec.
 template <class F>
 class Closure final : public Kernel {
  public:
@@ -26,7 +26,7 @@ std::unique_ptr<Kernel> kernel_of(F run) {
   return std::make_unique<Closure<F>>(std::move(run));
 }
 
-// Whether operand i of a spec is there.
+// Returns whether operand i of a spec is present.
 inline bool present(std::span<const TensorSpec> operands, size_t i) {
   return i < operands.size() && operands[i].shape.elements() > 0;
 }
@@ -41,7 +41,7 @@ inline int64_t rows(const TensorSpec& operand) {
   return operand.shape.elements() / std::max<int64_t>(1, columns(operand));
 }
 
-// Operand i of a call as a T*, null where it is absent.
+// Returns the address of operand i of a call, null if it is absent.
 template <class T = void>
 T* data(std::span<const Tensor> operands, size_t i) {
   return i < operands.size() ? static_cast<T*>(operands[i].data) : nullptr;

@@ -1,5 +1,6 @@
-// Sums over rows (bias and norm-weight gradients) in two stages of fixed shape, so that the result
-// does not depend on threads: blocks of rows are summed apart, then the blocks' sums in order.
+// How sums over rows (gradients of biases and norm weights) are divided. Each block of rows is summed on its
+// own, then the blocks' sums are added in order. The blocks depend on the number of rows alone, so the result
+// does not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 
 namespace dstrain {
 
-// A function of the number of rows alone: blocks of 64 rows, or at most 256 longer blocks.
+// Blocks of 64 rows, or longer ones where there would be more than 256.
 struct RowBlocks {
   int64_t rows, block, count;
 

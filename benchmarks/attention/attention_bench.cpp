@@ -1,12 +1,12 @@
-// Times attention forward and backward at GPT-lite's shape (12 heads of 64) beside a probe of the
-// machine's product rate, alternately, and prints medians.
+// Times attention forward and backward at GPT-lite's shape (12 heads of 64), alternating with a probe of the
+// machine's product rate, and prints medians.
 //
-// The floor of one layer, with E = B * heads * T (T + 1) / 2 elements of the causal triangle:
+// The minimum work of one layer, with E = B * heads * T (T + 1) / 2 elements of the causal triangle:
 //   products      4 D E FLOP forward (scores, values), 10 D E backward (scores, d_y v^T, d_v, d_k, d_q)
 //   exponentials  E forward and E backward
 //   dropout       E / 8 Philox4x32-10 calls forward and again backward (8 elements a call)
-// "products" below is the time of the floor's products at the probe's rate as a share of the threads'
-// time on their cores: 1 would be a kernel whose exponentials, masks and packing cost nothing.
+// "products" in the output is the time of these products at the probe's rate, as a share of the threads' CPU time.
+// A kernel whose exponentials, masks and packing cost nothing would reach 1.
 #include <fmt/core.h>
 #include <omp.h>
 
@@ -41,10 +41,10 @@ double median(std::vector<double> v) {
 
 struct Times {
   double wall;
-  double cpu;  // a thread's mean time on its core
+  double cpu;  // mean CPU time of a thread
 };
 
-// Operands and the two kernels of one setting.
+// The operands and the two kernels of one setting.
 class Layer {
  public:
   Layer(const Setting& s, int threads) : s_(s), threads_(threads) {

@@ -11,8 +11,8 @@ namespace {
 constexpr int kAccumulators = 12, kMultiplyAddLoops = 200000;
 constexpr int kTiles = 4, kTileLoops = 40000;
 
-// Twelve chains hide the latency of the two multiply-add units. The empty asm keeps the loop: its
-// result is needed nowhere.
+// Twelve independent chains hide the latency of the two multiply-add units. The empty asm keeps the compiler from
+// removing the loop, whose result is not used.
 __attribute__((target("avx512f"))) void multiply_adds_512() {
   __m512 sum[kAccumulators], x = _mm512_set1_ps(0.5f);
   for (auto& s : sum) s = _mm512_set1_ps(1.0f);
@@ -52,8 +52,7 @@ __attribute__((target("amx-tile,amx-bf16"))) void tile_products() {
   _tile_release();
 }
 
-// The sum over threads of work / thread's own time on its core, so that other programs' turns on the
-// cores do not count.
+// Returns the sum over threads of work / the thread's CPU time, so that the time of other programs does not count.
 double rate(int threads, double flops, void (*work)()) {
   double sum = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)

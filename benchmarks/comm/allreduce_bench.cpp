@@ -1,9 +1,9 @@
-// Our all-reduce against MPI_Allreduce and against a loop that moves the same bytes without adding.
+// Compares our all-reduce with MPI_Allreduce and with a loop that moves the same bytes without adding.
 //
 //   mpirun --bind-to none -np 2 allreduce_bench [largest megabytes, default 256] [rounds, default 7]
 //
-// Every round times the three one after the other (machines drift), then the medians of the rounds'
-// ratios are printed. MPI has no bf16: its column then reduces as many bytes of fp32.
+// Every round times the three one after the other, because a machine's speed drifts. Prints the medians of the
+// rounds' ratios. MPI has no bf16; its column then reduces as many bytes of fp32.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,7 +24,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds per call, as the slowest rank sees them.
+// Returns the seconds per call on the slowest rank.
 template <class F>
 double seconds_of(Communicator& comm, int calls, F&& f) {
   comm.barrier();
@@ -52,7 +52,7 @@ void measure(Communicator& comm, DType dtype, int64_t bytes, int rounds, std::by
   const int calls = static_cast<int>(std::max<int64_t>(1, (int64_t{4} << 20) / bytes));
   std::vector<double> mpi_ratio, bound_ratio, time;
   for (int round = -1; round < rounds; ++round) {
-    // Values stay finite: sums of zeros, whose traffic is that of any others.
+    // The values are zeros, so that sums stay finite; the traffic does not depend on the values.
     std::fill_n(ours, bytes, std::byte{0});
     std::fill_n(theirs, bytes, std::byte{0});
     const Sample s{seconds_of(comm, calls, [&] { comm.all_reduce(tensor).wait(); }),
@@ -62,7 +62,7 @@ void measure(Communicator& comm, DType dtype, int64_t bytes, int rounds, std::by
                                               MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
                               }),
                    seconds_of(comm, calls, [&] { touch(ours, bytes); })};
-    if (round < 0) continue;  // the first touches pages
+    if (round < 0) continue;  // warm-up: the first round causes page faults
     time.push_back(s.ours);
     mpi_ratio.push_back(s.mpi / s.ours);
     bound_ratio.push_back(s.bound / s.ours);

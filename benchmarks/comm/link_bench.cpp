@@ -1,9 +1,9 @@
-// Seconds of collectives over several machines, for a script that knows what lies between them.
+// Times collectives over several machines, for a script that knows the links between them.
 //
 //   mpirun ... link_bench [megabytes, default 64] [calls, default 3]
 //
-// Rank 0 prints a line for each collective and dtype: its name, the dtype, the bytes of the whole, and the
-// seconds of a call as the slowest rank sees them (median of the calls, after one that opens connections).
+// Rank 0 prints a line for each collective and dtype: the name, the dtype, the bytes of the whole tensor, and the
+// seconds of a call on the slowest rank (the median of the calls, after one that opens connections).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -13,13 +13,14 @@
 namespace dstrain::bench {
 namespace {
 
-constexpr int64_t kPattern = int64_t{1} << 20;  // values drawn for an operand; then they repeat
+constexpr int64_t kPattern = int64_t{1} << 20;  // random values of an operand, repeated to fill it
 constexpr int64_t kProbeWorkspace = int64_t{32} << 20;
-constexpr int64_t kCaches = 4;  // how many times the cache all sets of a case fill, at least
+constexpr int64_t kCaches =
+    4;  // all operand sets of a case together are at least so many caches large
 constexpr int64_t kMostSets = 64;
 
-// `n` values of an operand, in its dtype: signed where it is an input, else positive, since an optimizer
-// takes roots of what it keeps.
+// Returns `n` values of an operand in its dtype. Inputs may be negative; outputs are positive, because an optimizer
+// takes square roots of its state.
 std::vector<std::byte> pattern(const Operand& o, bool input, int64_t n) {
   const DType dtype = o.spec.dtype;
   std::vector<std::byte> bytes(static_cast<size_t>(n * size_of(dtype)));
@@ -59,7 +60,7 @@ std::vector<Tensor> tensors_of(const std::vector<Operand>& operands,
   return tensors;
 }
 
-// The operands of a case, once.
+// One set of a case's operands.
 struct OperandSet {
   std::vector<Memory> memory;
   std::vector<Tensor> in, out;
@@ -78,7 +79,7 @@ Bench::Bench(bool emulated, Effort effort)
       gpu_(emulated ? make_host_gpu() : make_gpu()),
       watch_(gpu_->make_stopwatch()) {}
 
-// One for each case, so that a case that fails spoils no other.
+// Each case has its own lane, so that a failing case does not affect the others.
 std::unique_ptr<Bench::Lane> Bench::make_lane() const {
   auto lane = std::make_unique<Lane>();
   lane->stream = device_->make_stream();

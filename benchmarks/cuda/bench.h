@@ -1,5 +1,5 @@
-// Runs cases on a device and times them: from a cold cache (operands rotate through sets that together are
-// larger than it), many runs in a graph, the median of several such rounds.
+// Times cases on a device. The caches are cold: runs rotate through sets of operands that together are larger. A
+// round is a graph of many runs; the result is the median of several rounds.
 #pragma once
 
 #include <functional>
@@ -14,26 +14,26 @@ namespace dstrain::bench {
 
 struct Effort {
   int rounds = 15;
-  double round_seconds = 2e-3;  // that the runs of a round last, at least
+  double round_seconds = 2e-3;  // minimum duration of a round
 };
 
 class Bench {
  public:
-  // `emulated`: the emulated device, which proves this program and measures nothing. Throws UserError where
-  // there is no GPU.
+  // `emulated` uses the emulated device, which tests this program and measures nothing. Throws UserError if there is
+  // no GPU.
   Bench(bool emulated, Effort effort);
 
   std::string device_name() const { return device_->name(); }
-  // Copies `shapes.probe_bytes` and multiplies matrices of `shapes.probe_size`.
+  // Measures the machine: copies `shapes.probe_bytes` and multiplies matrices of `shapes.probe_size`.
   Probes probe(const Shapes& shapes);
-  // Throws what the device refused.
+  // Times a case. Throws if the device refuses it.
   Timing time(const Case& c);
 
  private:
   struct Lane;  // a stream and the kernels that run on it
   std::unique_ptr<Lane> make_lane() const;
   Memory filled(const TensorSpec& spec, const Operand& like, bool input, Stream& stream);
-  // Each of `runs` in turn, on cold operands.
+  // Times `runs`, called in turn.
   Timing time(Stream& stream, const std::vector<std::function<void()>>& runs);
 
   Effort effort_;

@@ -1,9 +1,9 @@
-// Times the kernels of the CUDA library on this machine's GPU, each against its floor on what the machine
-// can copy and multiply, measured in the same run.
-//   bench_cuda                       prints a table; --json FILE: and writes it
-//   bench_cuda --serve               answers lines on standard input, each the name of a case, or "probes",
-//                                    with lines of JSON; the first answer, unasked, names device and cases
-//   bench_cuda --device emulated     the same at small sizes on the emulated device: it proves this program
+// Times the kernels of the CUDA library on this machine's GPU and compares each with its lower bound, from the copy
+// and multiply rates that are measured in the same run.
+//   bench_cuda                       prints a table; with --json FILE also writes it
+//   bench_cuda --serve               writes the device and the names of the cases, then answers each line of
+//                                    standard input (a case or "probes") with a line of JSON
+//   bench_cuda --device emulated     small sizes on the emulated device, to test this program
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -35,7 +35,7 @@ json measure(Bench& bench, const Case& c, const Probes& probes) {
 }
 
 void answer(const json& line) {
-  std::cout << line.dump() << std::endl;  // flushed: somebody waits for it
+  std::cout << line.dump() << std::endl;  // flushed, because the reader waits for it
 }
 
 void serve(Bench& bench, const Shapes& shapes, const std::vector<Case>& cases) {
@@ -58,7 +58,7 @@ void serve(Bench& bench, const Shapes& shapes, const std::vector<Case>& cases) {
   }
 }
 
-// Prints the table and returns it; whether everything was measured is in its "failed".
+// Prints the table and returns it; its "failed" says whether a case failed.
 json table(Bench& bench, const Shapes& shapes, const std::vector<Case>& cases) {
   const Probes probes = bench.probe(shapes);
   fmt::print("{}: copy {:.1f} GB/s, bf16 product {:.1f} TFLOP/s\n{}\n", bench.device_name(),

@@ -32,7 +32,7 @@ double bytes_of(const Operand& o) {
   return static_cast<double>(o.spec.shape.elements() * size_of(o.spec.dtype));
 }
 
-// Where every operand moves once, and what is updated twice.
+// Returns the bytes that a kernel must move: every operand once, updated ones twice.
 double bytes_of(const std::vector<Operand>& in, const std::vector<Operand>& out) {
   double bytes = 0;
   for (const Operand& o : in) bytes += bytes_of(o);
@@ -94,7 +94,7 @@ class List {
     add("linear_weight_grad" + at, OpKind::linear_weight_grad, {}, {y, x}, {f32({n, k})}, flops);
   }
 
-  // The products beside gelu, between C and 4C: forward with gelu behind, backward times its slope.
+  // The products next to gelu: forward followed by gelu, backward times gelu's derivative.
   void gelu_products(int64_t r, int64_t k, int64_t n) {
     const double flops =
         2 * static_cast<double>(r) * static_cast<double>(k) * static_cast<double>(n);
@@ -110,7 +110,7 @@ class List {
     const int64_t r = w.batch * shapes_.seq, c = w.channels;
     const Operand qkv = run({r, 3 * c}), y = run({r, c}),
                   lse = f32({w.batch, w.heads, shapes_.seq});
-    // The causal half of two products of T x T x D a head, and of five in the gradient.
+    // Per head the causal half of two products of T x T x D, and of five in the gradient.
     const double product =
         static_cast<double>(r) * static_cast<double>(c) * static_cast<double>(shapes_.seq);
     for (const float dropout : {0.0f, kDropout}) {
@@ -135,7 +135,7 @@ class List {
     const EmbedAttrs attrs{.seq_len = shapes_.seq};
     const Operand x = run({r, c}), position = run({shapes_.seq, c});
     add("embed" + at, OpKind::embed, attrs, {ids(r, v), run({v, c}), position}, {x});
-    // Of the table only the rows that the batch names.
+    // Only the table's rows that occur in the batch are read.
     cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(position) + bytes_of(ids(r, v));
     add("embed_token_grad" + at, OpKind::embed_token_grad, {}, {x, ids(r, v)}, {f32({v, c})});
     add("embed_position_grad", OpKind::embed_position_grad, attrs, {x}, {f32({shapes_.seq, c})});

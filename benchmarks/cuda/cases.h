@@ -1,5 +1,5 @@
-// What bench_cuda measures: kernels at the shapes of a GPT-2, each with its floor: the bytes that it must
-// move and the FLOPs that it must do, whoever writes it. Pure: no device is asked.
+// The cases of bench_cuda: kernels at the shapes of a GPT-2, each with the minimum of bytes and FLOPs that any
+// implementation needs (its floor). Needs no device.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ namespace dstrain::bench {
 
 struct Width {
   int64_t channels, heads;
-  int64_t batch;  // samples of a micro-batch
+  int64_t batch;  // samples in a micro-batch
 };
 
 struct Shapes {
   int64_t seq = 1024;
   std::vector<int64_t> vocabularies;
   std::vector<Width> widths;
-  std::vector<Width> heads;                // of attention alone
-  int64_t parameters = 124439808;          // that an optimizer updates at once
+  std::vector<Width> heads;                // for attention only
+  int64_t parameters = 124439808;          // parameters that an optimizer kernel updates
   int64_t probe_size = 8192;               // rows, columns and depth of the GEMM probe
-  int64_t probe_bytes = int64_t{1} << 30;  // of the copy probe
+  int64_t probe_bytes = int64_t{1} << 30;  // size of the copy probe
 };
 
-// GPT-2 124M and 1.5B, heads of 64 and 128 numbers; the same list at sizes that the emulated device can run.
+// GPT-2 124M and 1.5B with heads of 64 and 128 elements; the second list has sizes for the emulated device.
 Shapes gpt2_shapes();
 Shapes tiny_shapes();
 
@@ -38,7 +38,7 @@ struct Operand {
 
 struct Floor {
   double bytes = 0;
-  double flops = 0;  // on tensor cores; 0 where memory is the limit whatever is computed
+  double flops = 0;  // on tensor cores; 0 for memory-bound kernels
 };
 
 struct Case {
@@ -49,10 +49,10 @@ struct Case {
   Floor floor;
 };
 
-// Every op that has a kernel of its own or cuBLASLt's on a GPU, in bf16.
+// Returns a case for every op that has a kernel on a GPU, in bf16.
 std::vector<Case> cases_of(const Shapes& shapes);
 
-// The specs of a case's operands, for a KernelSpec.
+// Returns the specs of a case's operands, for a KernelSpec.
 std::vector<TensorSpec> specs_of(const std::vector<Operand>& operands);
 
 }  // namespace dstrain::bench

@@ -1,4 +1,4 @@
-// CUDA's events, and a product by cuBLASLt.
+// The GPU: times from CUDA's events, products by cuBLASLt.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
@@ -51,7 +51,7 @@ class CudaStopwatch final : public Stopwatch {
   std::array<cudaEvent_t, 2> events_{};
 };
 
-// A square product of cuBLASLt and the handle that it needs.
+// Square products by cuBLASLt, and the handle that they need.
 class LtProducts {
  public:
   explicit LtProducts(int64_t n) {

@@ -1,6 +1,5 @@
-// What bench_cuda asks of a device beyond its streams and kernels: times, the size of its cache, and a
-// product by the vendor's library that owes nothing to ours. In a build without CUDA null objects take the
-// GPU's place (no_gpu.cpp).
+// What bench_cuda needs of a device beside streams and kernels: times, the size of the cache, and products by the
+// vendor's library. In a build without CUDA, no_gpu.cpp replaces the GPU.
 #pragma once
 
 #include <functional>
@@ -15,14 +14,14 @@ namespace dstrain::bench {
 class Stopwatch {
  public:
   virtual ~Stopwatch() = default;
-  // Points in the work of `stream`; start, then stop.
+  // Record the start and the stop of a measurement in the work of `stream`.
   virtual void start(Stream& stream) = 0;
   virtual void stop(Stream& stream) = 0;
-  // Seconds between the two points; waits for the second.
+  // Waits for the stop and returns the seconds since the start.
   virtual double seconds() = 0;
 };
 
-// What a candidate of the GEMM probe runs.
+// Enqueues one product of the GEMM probe.
 using Product = std::function<void()>;
 
 class Gpu {
@@ -30,16 +29,16 @@ class Gpu {
   virtual ~Gpu() = default;
   virtual std::unique_ptr<Stopwatch> make_stopwatch() const = 0;
   virtual int64_t cache_bytes() const = 0;
-  // Ways to enqueue c (n,n) = a (n,n) b (n,n)^T on `stream`, bf16, sums in f32: the library's best guesses,
-  // the first one its own choice. The operands outlive them.
+  // Returns variants that enqueue c (n,n) = a (n,n) b (n,n)^T on `stream`, in bf16 with f32 sums: the algorithms
+  // that the library suggests, its first choice first. The operands must outlive them.
   virtual std::vector<Product> products(Tensor a, Tensor b, Tensor c, Tensor workspace,
                                         Stream& stream) const = 0;
 };
 
-// GPU 0. Throws UserError in a build without CUDA.
+// Returns GPU 0. Throws UserError in a build without CUDA.
 std::unique_ptr<Gpu> make_gpu();
 
-// In place of a GPU for the emulated device: the host's clock, and our own product.
+// Returns the replacement for the emulated device: the host's clock and our own product.
 std::unique_ptr<Gpu> make_host_gpu();
 
 }  // namespace dstrain::bench

@@ -1,4 +1,4 @@
-// In place of the GPU, in a build without CUDA.
+// Replaces the GPU in a build without CUDA.
 #include "benchmarks/cuda/gpu.h"
 #include "runtime/core/error.h"
 

@@ -1,4 +1,4 @@
-// Figures of bench_cuda: a time held against the machine's probes, as a row of a table and as JSON. Pure.
+// Figures of bench_cuda: a case's time compared with its lower bound on this machine, as a table row and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,25 +14,25 @@ struct Timing {  // seconds of one run
   int rounds = 0;
 };
 
-// The median of `seconds`, which is not empty, and its ends.
+// Returns the median, minimum and maximum of `seconds`, which must not be empty.
 Timing timing_of(std::vector<double> seconds);
 
-// What the machine can do: bytes per second of a large copy, read and written ones counted, and FLOPs per
-// second of a large bf16 product.
+// The machine's speed: bytes per second of a large copy (reads plus writes), and FLOPs per second of a large bf16
+// product.
 struct Probes {
   double bytes_per_second = 0, flops_per_second = 0;
 };
 
-// The least time of a case on a machine with these probes.
+// Returns the lower bound of a case's time on a machine with these probes.
 double floor_seconds(const Floor& floor, const Probes& probes);
-// "copy" or "gemm": which of the two probes that is.
+// Returns which of the two probes gives that bound: "copy" or "gemm".
 std::string bound_of(const Floor& floor, const Probes& probes);
 
 nlohmann::json probes_json(const Probes& probes);
 nlohmann::json case_json(const Case& c, const Timing& timing, const Probes& probes);
 nlohmann::json failure_json(const Case& c, const std::string& why);
 
-// A row of the table: what case_json or failure_json gave.
+// Returns a row of the table from a result of case_json or failure_json.
 std::string row_of(const nlohmann::json& figure);
 std::string table_head();
 

@@ -1,5 +1,5 @@
-// Times the SIMD kernels against loops of the same memory traffic, both in one run and in turn, and
-// prints medians of the ratios: kernels_bench [threads] [millions of parameters].
+// Times the SIMD kernels, alternating with loops of the same memory traffic, and prints medians of the ratios:
+// kernels_bench [threads] [millions of parameters].
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -89,8 +89,8 @@ struct Bench {
   void run() const { kernel->run(call); }
 };
 
-// By slices of the parameters, ours and the loop in turn on the same one: short enough to fall between
-// the scheduler's interruptions, and a slice has long left the caches when its turn comes again.
+// Works on slices of the parameters, alternating between our kernel and the loop. A slice is short enough to run
+// between two interruptions by the scheduler, and has left the caches when it is used again.
 void bench_adam(DType copy, int64_t n, int threads) {
   const int64_t slices = std::max<int64_t>(1, n / 500'000), size = n / slices;
   const bool has_copy = copy != DType::f32;

@@ -1,10 +1,9 @@
-// Times the products of GPT-lite's block (forward, input gradient, weight gradient added in f32)
-// against the libraries' plain calls, alternating, and prints medians of ratios: absolute rates mean
-// little on a shared machine.
+// Times the products of GPT-lite's block (forward, input gradient, weight gradient added in f32), alternating with
+// plain calls of a library, and prints medians of ratios, because absolute rates mean little on a shared machine.
 //
 //   products_bench [threads] [repetitions] [bf16|f32] [rows]
 //
-// With one thread it counts the thread's own CPU time, which neighbours disturb less.
+// With one thread it measures the thread's CPU time, which other programs disturb less.
 #include <fmt/core.h>
 #include <omp.h>
 #include <time.h>
@@ -16,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "benchmarks/products/rivals.h"
+#include "benchmarks/products/baselines.h"
 #include "kernels/cpu/products/products.h"
 #include "runtime/core/memory.h"
 
@@ -50,24 +49,24 @@ class Bench {
     fmt::print("{} against {}, {} thread(s), {} rows; ratios are medians of {}\n", name_of(dtype),
                library_name(dtype), threads_, rows_, repetitions_);
     fmt::print("{:<10}{:<20}{:>10}{:>12}{:>12}\n", "", "", "TFLOP/s", "x library", "x registers");
-    double ours_sum = 0, rival_sum = 0;
+    double ours_sum = 0, baseline_sum = 0;
     for (const Linear& linear : kLinears) {
       for (const OpKind op : kOps) {
         const Times t = measure(linear, op, dtype);
         ours_sum += linear.count * median(t.ours);
-        rival_sum += linear.count * median(t.rival);
+        baseline_sum += linear.count * median(t.baseline);
         const double flops = 2.0 * rows_ * static_cast<double>(linear.in * linear.out);
         fmt::print("{:<10}{:<20}{:>10.2f}{:>12.2f}{:>12}\n", linear.name, name_of(op),
                    flops / median(t.ours) * 1e-12, median(t.speedup),
                    t.of_peak.empty() ? "-" : fmt::format("{:.2f}", median(t.of_peak)));
       }
     }
-    fmt::print("whole model: {:.3f} s, library {:.3f} s\n\n", ours_sum, rival_sum);
+    fmt::print("whole model: {:.3f} s, library {:.3f} s\n\n", ours_sum, baseline_sum);
   }
 
  private:
   struct Times {
-    std::vector<double> ours, rival, speedup, of_peak;
+    std::vector<double> ours, baseline, speedup, of_peak;
   };
 
   double now() const {
@@ -98,18 +97,18 @@ class Bench {
     call.accumulate = op == OpKind::linear_weight_grad;
 
     const Operands operands{in0.data(), in1.data(), out.data()};
-    const auto rival = (dtype == DType::bf16 ? dnnl_matmul : library_sgemm)(op, rows_, linear.in,
-                                                                            linear.out, operands);
+    const auto baseline = (dtype == DType::bf16 ? dnnl_matmul : library_sgemm)(
+        op, rows_, linear.in, linear.out, operands);
     const double flops = 2.0 * rows_ * static_cast<double>(linear.in * linear.out);
     const auto clock = [this] { return now(); };
     Times t;
     for (int i = -1; i < repetitions_; ++i) {  // the first round warms up
       const double peak = dtype == DType::bf16 ? register_seconds(threads_, flops, clock) : 0;
       const double ours = seconds([&] { kernel->run(call); });
-      const double theirs = seconds(rival);
+      const double theirs = seconds(baseline);
       if (i < 0) continue;
       t.ours.push_back(ours);
-      t.rival.push_back(theirs);
+      t.baseline.push_back(theirs);
       t.speedup.push_back(theirs / ours);
       if (peak > 0) t.of_peak.push_back(peak / threads_ / ours);
     }
@@ -123,7 +122,7 @@ class Bench {
     return now() - begin;
   }
 
-  // Memory with small numbers in it, neither subnormal nor growing.
+  // Returns memory filled with small numbers, none of them subnormal.
   static Memory filled(const Tensor& t) {
     Memory memory = Memory::anonymous(t.bytes(), "operand");
     for (int64_t i = 0; i < t.elements(); ++i) {

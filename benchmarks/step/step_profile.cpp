@@ -1,7 +1,7 @@
-// Where a training step's time goes: seconds per op of one rank, in the executor itself.
+// Measures the time of each op in a training step of one rank, in the executor itself.
 //   step_profile [--bf16] [--dropout P] [--seq T] [--batch B] [--steps N] [--threads N]
-// GPT-lite of the default size. Prints, per op, the median over steps and its share of the step; the
-// last line is the share outside matrix products (linear and its gradients, packing included).
+// Uses GPT-lite of the default size. Prints for each op the median over steps and its share of the step. The last
+// line is the share outside matrix products (linear, its gradients and packing).
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   for (int64_t i = 0; i < steps + 1; ++i) {
     std::vector<double> seconds(instructions.size());
     test_rank.step(1e-4f, seconds);
-    if (i == 0) {  // page faults and first calls
+    if (i == 0) {  // the first step includes page faults and first calls
       first = seconds;
       continue;
     }

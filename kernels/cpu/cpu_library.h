@@ -1,4 +1,4 @@
-// The CPU's kernels: products, attention, and SIMD bodies of the rest.
+// The CPU's kernel library: matrix products, attention, and SIMD kernels for all other ops.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace dstrain {
 
-// A library whose kernels pick their instruction set when they run (limit: DSTRAIN_MAX_ISA=avx2).
+// Returns the library. Its kernels use the best instruction set that the CPU has and max_isa() allows.
 std::unique_ptr<KernelLibrary> make_cpu_library();
 
 }  // namespace dstrain

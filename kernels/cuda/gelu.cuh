@@ -1,4 +1,4 @@
-// GPT-2's gelu and its slope, for kernels that apply them to single numbers.
+// GPT-2's gelu and its derivative, for one element.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"

@@ -1,16 +1,16 @@
-// What every .cu file stands on: CUDA's execution model, whoever compiles the file. nvcc makes the kernels
-// of namespace dstrain::cuda; a C++ compiler makes those of dstrain::emulated, which run on
-// EmulatedStreams (kernels/cuda/emulation). A .cu file puts everything into `namespace
-// dstrain::DSTRAIN_BACKEND`, and both may be linked into one program.
+// The interface to CUDA's execution model for every .cu file. Each file is compiled twice: by nvcc for GPUs
+// (namespace dstrain::cuda, kernels/cuda/device) and by a C++ compiler for EmulatedStreams (namespace
+// dstrain::emulated, kernels/cuda/emulation). A .cu file puts everything into `namespace
+// dstrain::DSTRAIN_BACKEND`, so that one program can link both.
 //
-// Both sides have:
-//   cudaStream_t            EmulatedStream* on the emulated side
+// Both provide:
+//   cudaStream_t            EmulatedStream* on the emulated device
 //   Grid                    blocks, threads, bytes of dynamic shared memory
-//   launch(stream, name, grid, kernel, arguments...)     `name` stands in messages
-//   allow_shared(name, kernel, bytes)     once, before launches with more than 48 KiB
+//   launch(stream, name, grid, kernel, arguments...)     `name` appears in error messages
+//   allow_shared(name, kernel, bytes)     call once before launches with more than 48 KiB of shared memory
 //   dynamic_shared<T>()     a block's dynamic shared memory, 16-byte aligned
 //   store_whole(to, value)  *to = value in 16-byte accesses, for an aligned struct
-//   widen(x), narrow<T>(x)  float from float, bf16 or f16 and back, rounded to nearest even
+//   widen(x), narrow<T>(x)  conversion of float, bf16 or f16 to float and back, rounded to nearest even
 #pragma once
 
 #include <memory>
@@ -23,10 +23,10 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// What products share on a device (products/): null on the emulated one.
+// The state that a GPU's products share (products/); null on the emulated device.
 class ProductState;
 
-// What the kernels of a library run in.
+// Where the kernels of a library run.
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   std::shared_ptr<ProductState> products = nullptr;

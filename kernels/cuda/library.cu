@@ -26,7 +26,7 @@ class Library final : public KernelLibrary {
     }
   }
 
-  // The libraries of this device take a weight as it is.
+  // Products on this device read the plain weight.
   int64_t packed_bytes(const KernelSpec&) const override { return 0; }
 
   bool fuses(const KernelSpec& spec) const override { return product_fuses(spec); }

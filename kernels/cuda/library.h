@@ -1,5 +1,5 @@
-// The kernels of NVIDIA GPUs, and the same kernels on the emulated device. One set of sources (*.cu)
-// is compiled twice, by nvcc into dstrain::cuda and by a C++ compiler into dstrain::emulated; see launch.cuh.
+// The kernel libraries of NVIDIA GPUs and of the emulated device. The same sources (*.cu) are compiled by nvcc for
+// GPUs and by a C++ compiler for the emulated device; see launch.cuh.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,15 @@ namespace emulated {
 std::unique_ptr<KernelLibrary> make_library(EmulatedStream* stream);
 }
 
-// A library whose kernels are enqueued on `stream` (which outlives it and them), in order; operands,
-// workspace and step state are memory that the stream's device may access. Throws UserError in a build
-// without CUDA.
+// Returns a library whose kernels are enqueued on `stream`, in order. The stream must outlive the library and its
+// kernels. Operands, workspace and step state must be memory that the stream's device can access. Throws
+// UserError in a build without CUDA.
 inline std::unique_ptr<KernelLibrary> make_cuda_library(CUstream_st* stream) {
   return cuda::make_library(stream);
 }
 
-// The same bodies, run by the processor. What a kernel throws the stream's next synchronize() throws.
+// Returns the library of the emulated device, whose kernels run on the CPU. If a kernel throws, the stream's next
+// synchronize() throws the same.
 inline std::unique_ptr<KernelLibrary> make_emulated_library(EmulatedStream& stream) {
   return emulated::make_library(&stream);
 }

@@ -1,4 +1,4 @@
-// In place of the CUDA kernels, in a build without them.
+// Replaces the CUDA library in a build without CUDA.
 #include "kernels/cuda/library.h"
 #include "runtime/core/error.h"
 

@@ -1,4 +1,4 @@
-// A product with gelu as two kernels, for a device that has no single one after all.
+// A product with gelu as two kernels, for the sizes that cuBLASLt has no fused kernel for.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// The kernel of a linear or linear_input_grad with gelu (op.h), made of the plain product and of
-// activation or activation_grad, in place where gelu's operand has no buffer of its own. Scratch memory:
-// the product's.
+// Returns the kernel of a linear or linear_input_grad with gelu (runtime/ir/op.h). It runs the plain product, then
+// activation or activation_grad, which works in place if gelu's operand has no buffer of its own. Needs the
+// product's scratch memory.
 std::unique_ptr<Kernel> make_unfused(const KernelSpec& spec, const LaunchContext& context);
 
 }  // namespace dstrain::DSTRAIN_BACKEND

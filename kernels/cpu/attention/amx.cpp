@@ -3,7 +3,7 @@
 #include "kernels/cpu/attention/portable.h"
 
 #if defined(__x86_64__)
-// GCC 12's vector intrinsics start from an undefined register on purpose (GCC bug 105593).
+// GCC 12 warns falsely: its vector intrinsics start from an undefined register (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -14,7 +14,7 @@
 #include <cstring>
 #include <limits>
 
-// Only what follows may use these instructions; nothing above is compiled with them.
+// Only the code up to pop_options is compiled with these instruction sets.
 #pragma GCC push_options
 #pragma GCC target( \
     "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,prefer-vector-width=512")

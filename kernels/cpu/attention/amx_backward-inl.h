@@ -1,27 +1,27 @@
-// The backward pass on tiles (its formulas: portable_backward-inl.h). Part of amx.cpp, inside its
-// target region. Everything T x T is transposed: a row is a key, a vector 16 of its queries.
-// Invariant: d_q of a block adds over ascending key blocks, d_k and d_v over ascending query blocks,
-// in every division of the work.
+// The backward pass on AMX tiles; portable_backward-inl.h has the formulas. Included by amx.cpp, inside its
+// target region. T x T matrices are transposed: a row belongs to one key, a vector to 16 queries.
+// Invariant: d_q of a block is summed over ascending key blocks, d_k and d_v over ascending query blocks,
+// however the work is divided.
 #pragma once
 
 #include "kernels/cpu/attention/amx_pack-inl.h"
 
 namespace dstrain::attention::amx {
 
-inline constexpr int64_t kQueries = 128, kKeys = 128;  // of a pair of blocks
-inline constexpr int64_t kSubBlock = 32;  // queries, or keys, that the vectors do at once
+inline constexpr int64_t kQueries = 128, kKeys = 128;  // in a query block, in a key block
+inline constexpr int64_t kSubBlock = 32;  // queries, or keys, whose weights are computed at once
 inline constexpr int64_t kMaskRow = mask_words(kKeys);
 
 struct BackwardScratch {
-  // Of a whole head, as the products read them.
+  // Operands of a whole head, in the layouts that the products read.
   std::byte *key_rows, *value_rows, *keys_transposed;
   std::byte *query_columns, *d_y_columns, *query_pairs, *d_y_pairs;
-  // Sums: d_q [query / 32][half][d][16], d_k and d_v of a block [d / 16][key][16].
+  // Sums: d_q of a whole head [query / 32][half][d][16], d_k and d_v of a key block [d / 16][key][16].
   std::byte *d_q, *d_k, *d_v;
-  // Of a pair of blocks: weights and score gradients as A operands [query / 32][key][32], and the
-  // latter as B operands [query / 32][key / 32][half].
+  // For a pair of blocks: weights and score gradients as A operands [query / 32][key][32], and the
+  // score gradients as B operands [query / 32][key / 32][half].
   std::byte *weights, *d_scores, *d_score_pairs;
-  std::byte *sub_scores, *sub_d_weights;  // [half][key][16]
+  std::byte *sub_scores, *sub_d_weights;  // of a sub-block: [half][key][16]
   float *shift, *delta;
   uint64_t* bits;
 
@@ -78,15 +78,15 @@ struct BackwardPass : HeadPass<BackwardScratch> {
         sum = _mm512_fmadd_ps(widen(d_y.load16(i, d)), widen(y.load16(i, d)), sum);
       }
       s.delta[i] = _mm512_reduce_add_ps(sum) / shape.drop_scale;
-      // The weights of queries past the end are 2^-1e30 = 0.
+      // Queries past the end get weights of 2^-1e30 = 0.
       s.shift[i] = i < shape.seq ? -o.lse[at.lse + i] * 1.44269504088896341f : -1e30f;
     }
   }
 
-  // What is the same for all keys of 16 queries.
+  // Values of 16 queries that are the same for all keys.
   struct Lanes {
     __m512 shift, delta, minus_delta, scale;
-    __m512i kept;  // bit k: weight of key k of the unit
+    __m512i kept;  // bit k: whether dropout keeps the weight of key k of the sub-block
   };
   struct Cell {
     __m512 weight, d_score;
@@ -104,7 +104,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     return {_mm512_maskz_mov_ps(kept, w), _mm512_maskz_mul_ps(seen, w, g)};
   }
 
-  // Weights and score gradients of 32 keys x 32 queries, from scores and d_y v^T.
+  // Computes the weights and score gradients of 32 keys x 32 queries from the scores and d_y v^T.
   template <bool kDropout, bool kDiagonal>
   void softmax_gradient(const Lanes (&lanes)[2], std::byte* weights, std::byte* d_scores,
                         std::byte* pairs) const {
@@ -113,7 +113,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
 #pragma GCC unroll 2
       for (int64_t odd = 0; odd < 2; ++odd) {
         const int64_t row = (key + odd) * kRowBytes, next = row + kSubBlock * kRowBytes;
-        // Query i of the unit sees key k iff i >= k.
+        // On the diagonal, query i of the sub-block sees key k iff i >= k.
         const __mmask32 seen = kDiagonal ? 0xffffffffu << (key + odd) : 0xffffffffu;
         const Cell a = cell<kDropout>(lanes[0], _mm512_load_ps(s.sub_scores + row),
                                       _mm512_load_ps(s.sub_d_weights + row),
@@ -125,7 +125,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
         d_score[odd] = round_pair(0xffffffffu, a.d_score, b.d_score);
         _mm512_store_si512(d_scores + row, d_score[odd]);
       }
-      // Pairs of keys interleaved; the columns of the two tiles are the queries query_of() names.
+      // Pairs of keys are interleaved; query_of() names the query of each column of the two tiles.
       std::byte* pair = pairs + key / 2 * kRowBytes;
       _mm512_store_si512(pair, _mm512_unpacklo_epi16(d_score[0], d_score[1]));
       _mm512_store_si512(pair + kTileBytes, _mm512_unpackhi_epi16(d_score[0], d_score[1]));
@@ -137,7 +137,8 @@ struct BackwardPass : HeadPass<BackwardScratch> {
 
   struct Pair {
     int64_t query, queries, key, keys;  // queries and keys in multiples of kSubBlock
-    // Units of queries that see the unit of keys at `k`, and the other way round: [begin, end).
+    // The first query of the pair that sees keys from `k` on, and the end of the keys that queries from `q` on
+    // see; both relative to the pair.
     int64_t first_query_of(int64_t k) const {
       return std::clamp<int64_t>(key + k - query, 0, queries);
     }

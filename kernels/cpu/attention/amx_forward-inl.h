@@ -1,7 +1,7 @@
-// The forward pass on tiles. Part of amx.cpp, inside its target region.
+// The forward pass on AMX tiles. Included by amx.cpp, inside its target region.
 //
-// The reference m of a row's exponents is an integer power of two near its running maximum, raised
-// only when a block exceeds it by 2^8: rescaling is rare, and exact.
+// A row's weights are 2^(exponent - m), where m is an integer near the row's running maximum. m is raised only
+// when a block's maximum exceeds it by more than 8, so rescaling is rare, and it is exact.
 #pragma once
 
 #include "kernels/cpu/attention/amx_pack-inl.h"
@@ -9,7 +9,7 @@
 namespace dstrain::attention::amx {
 
 inline constexpr int64_t kForwardQueries = 64, kForwardKeys = 256;
-inline constexpr int64_t kScoreRow = kForwardKeys * 4 + 64;  // bytes; odd in cache lines
+inline constexpr int64_t kScoreRow = kForwardKeys * 4 + 64;  // bytes: an odd number of cache lines
 inline constexpr int64_t kForwardMaskRow = mask_words(kForwardKeys);
 inline constexpr float kSlack = 8;
 
@@ -25,9 +25,9 @@ struct ForwardScratch {
     queries = layout.add<std::byte>(kForwardQueries * width * 2);
     scores = layout.add<std::byte>(kForwardQueries * kScoreRow);
     sums = layout.add<std::byte>(kForwardQueries * width * 4);  // [d / 16][row][16]
-    total = layout.add<float>(kForwardQueries * 16);            // by lane
+    total = layout.add<float>(kForwardQueries * 16);            // one sum per lane
     magic_minus_m = layout.add<float>(kForwardQueries);
-    limit = layout.add<float>(kForwardQueries);  // score that raises m
+    limit = layout.add<float>(kForwardQueries);  // a larger score raises m
     bits = layout.add<uint64_t>(kForwardQueries * kForwardMaskRow);
   }
 };
@@ -35,7 +35,7 @@ struct ForwardScratch {
 struct ForwardPass : HeadPass<ForwardScratch> {
   using HeadPass::HeadPass;
 
-  // scores (32 x keys) of rows [row, row + 32) of the block.
+  // Computes the scores (32 x keys) of rows [row, row + 32) of the block.
   void scores_of(int64_t row, int64_t key, int64_t keys) const {
     const std::byte* q = s.queries + row * kRowBytes;
     for (int64_t n = 0; n < keys; n += 2 * kTile) {
@@ -75,8 +75,8 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     }
   }
 
-  // Scores of a row become weights, in the same memory: `chunks` times 32 keys, the last one only
-  // up to `last_seen` keys.
+  // Replaces the scores of a row by weights: `chunks` chunks of 32 keys, of the last one only the keys in
+  // `last_seen`.
   void softmax_row(int64_t row, int64_t chunks, __mmask32 last_seen) const {
     std::byte* at_row = s.scores + row * kScoreRow;
     const auto score = [&](int64_t vector) { return _mm512_load_ps(at_row + vector * kRowBytes); };

@@ -1,5 +1,5 @@
-// A head's operands in the layouts that tiles load. Part of amx.cpp, inside its target region.
-// Invariant: everything past the last row and past D is zero.
+// Copies a head's operands into the layouts that tiles load. Included by amx.cpp, inside its target region.
+// Invariant: elements past the last row and past D are zero.
 #pragma once
 
 #include "kernels/cpu/attention/amx_tiles-inl.h"
@@ -12,7 +12,7 @@ struct HeadRows {
   const bf16* data;
   int64_t stride, rows, size;
 
-  __m512i load32(int64_t row, int64_t d) const {  // elements d .. d+31
+  __m512i load32(int64_t row, int64_t d) const {  // elements d .. d + 31
     if (row >= rows) return _mm512_setzero_si512();
     return _mm512_maskz_loadu_epi16(first_lanes32(size - d), data + row * stride + d);
   }
@@ -29,7 +29,7 @@ inline int64_t padded_rows(int64_t rows) {
   return round_up(rows, kDepth);
 }
 
-// A operand, depth along D: out[D step][row][32], `count` rows from `first`, `pitch` rows a step.
+// A operand, depth along D: out[d / 32][row][32], `count` rows from `first` on; a step of 32 takes `pitch` rows.
 inline void pack_rows(const HeadRows& in, int64_t first, int64_t count, int64_t pitch,
                       std::byte* out) {
   for (int64_t d = 0; d < in.size; d += kDepth) {
@@ -40,7 +40,7 @@ inline void pack_rows(const HeadRows& in, int64_t first, int64_t count, int64_t 
   }
 }
 
-// B operand, depth along D: out[row / 16][D step] tiles whose columns are rows of the operand.
+// B operand, depth along D: out[row / 16][d / 32] tiles whose columns are rows of the operand.
 inline void pack_columns(const HeadRows& in, std::byte* out) {
   for (int64_t row = 0; row < padded_rows(in.rows); row += kTile) {
     for (int64_t d = 0; d < in.size; d += kDepth) {
@@ -55,7 +55,7 @@ inline void pack_columns(const HeadRows& in, std::byte* out) {
   }
 }
 
-// Rows 32g .. 32g+31 as depth pairs of 16 columns of D.
+// Loads rows [row, row + 32) of 16 columns from d on; each 32-bit element is a pair of neighbouring rows.
 inline void load_pairs(const HeadRows& in, int64_t row, int64_t d, __m512i (&r)[16]) {
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) {
@@ -78,7 +78,7 @@ inline void pack_pairs(const HeadRows& in, int64_t width, std::byte* out) {
   }
 }
 
-// A operand, depth along rows (the transpose): out[row / 32][d / 16] tiles.
+// A operand, transposed, depth along rows: out[row / 32][d / 16] tiles.
 inline void pack_transposed(const HeadRows& in, int64_t width, std::byte* out) {
   for (int64_t row = 0; row < padded_rows(in.rows); row += kDepth) {
     for (int64_t d = 0; d < width; d += kTile) {
@@ -92,23 +92,23 @@ inline void pack_transposed(const HeadRows& in, int64_t width, std::byte* out) {
   }
 }
 
-// part 0, 1, 2: q, k, v; only the first `rows` rows.
+// Returns the first `rows` rows of one head of q, k or v (part 0, 1, 2).
 inline HeadRows head_rows(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
                           int64_t part, int64_t rows) {
   return {static_cast<const bf16*>(o.qkv) + at.qkv + part * shape.channels(), shape.qkv_stride(),
           rows, shape.head_size};
 }
 
-// One head's pass over its blocks: what the forward and the backward pass are made with. A Scratch lays its
-// arrays out in the thread's scratch memory.
+// The common part of one head's forward and backward pass. A Scratch is a struct of arrays in the thread's
+// scratch memory.
 template <class Scratch>
 struct HeadPass {
   const AttentionShape& shape;
   const Operands& o;
   const HeadOffsets at;
   const Scratch s;
-  const int64_t steps;  // of kDepth along D
-  const float scale;    // of a score, to an exponent of two
+  const int64_t steps;  // D in steps of kDepth
+  const float scale;    // AttentionShape::exponent_scale
 
   HeadPass(const AttentionShape& shape_, const Operands& o_, int64_t head, ScratchLayout layout)
       : shape(shape_),

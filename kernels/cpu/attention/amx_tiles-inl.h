@@ -1,10 +1,10 @@
-// Tiles: configuration, moves, and the one product loop. Part of amx.cpp, inside its target region.
-// Every tile is 16 rows of 64 bytes. Operands are arrays of 1 KiB tiles unless a row stride is given:
+// AMX tiles: their configuration and the product loop. Included by amx.cpp, inside its target region.
+// Every tile has 16 rows of 64 bytes. Operands are arrays of 1 KiB tiles unless a row stride is given:
 //   A  16 rows x 32 depth
 //   B  16 depth pairs x 16 columns x 2
 //   C  16 rows x 16 columns, fp32
-// Trap: GCC 12's tile intrinsics do not tell the compiler which memory they read, so a fence()
-// stands between ordinary stores and the tile loads that need them.
+// GCC 12's tile intrinsics do not tell the compiler which memory they read. So fence() must stand between
+// ordinary stores and the tile loads that read them.
 #pragma once
 
 namespace dstrain::attention::amx {
@@ -24,8 +24,8 @@ inline void fence() {
   asm volatile("" : : : "memory");
 }
 
-// The calling thread's tiles are configured while this lives. Released tiles cost the kernel
-// nothing at a switch of threads.
+// Configures the calling thread's tiles for its lifetime. Afterwards the tiles are released, so that the
+// operating system need not save them at a context switch.
 class TileScope {
  public:
   TileScope() {
@@ -38,19 +38,21 @@ class TileScope {
   ~TileScope() { _tile_release(); }
 };
 
-struct Blocks2 {  // two tiles side by side: the addresses of both and the step to the next depth
+// Two neighbouring operand tiles at depth 0.
+struct TilePair {
   const std::byte *first, *second;
-  int64_t step;  // bytes
-  int64_t row = kRowBytes;
+  int64_t step;             // bytes to the tiles of the next depth
+  int64_t row = kRowBytes;  // bytes from one tile row to the next
 };
 
-struct Sums2x2 {
+// 2 x 2 tiles of sums.
+struct TileSums {
   std::byte *c00, *c01, *c10, *c11;
   int64_t row = kRowBytes;
 };
 
-// c (32 x 32) = a (32 x 32*steps) b, or += where `add`.
-inline void product_2x2(Blocks2 a, Blocks2 b, int64_t steps, const Sums2x2& c, bool add) {
+// c (32 x 32) = a (32 x 32*steps) b, or c += a b with `add`.
+inline void product_2x2(TilePair a, TilePair b, int64_t steps, const TileSums& c, bool add) {
   if (add) {
     _tile_loadd(0, c.c00, c.row);
     _tile_loadd(1, c.c01, c.row);

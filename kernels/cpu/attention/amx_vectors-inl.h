@@ -1,13 +1,13 @@
-// Vectors beside the tiles: 2^t, rounding, transposition. Part of amx.cpp, inside its target region.
+// AVX-512 helpers: 2^t, rounding, transposition. Included by amx.cpp, inside its target region.
 #pragma once
 
 namespace dstrain::attention::amx {
 
-// Adding 1.5*2^23 rounds to an integer, which then stands in the low bits.
+// Adding 1.5*2^23 to a float rounds it to an integer, which is then in the low bits of the mantissa.
 inline constexpr float kRoundMagic = 12582912.0f;
 
-// 2^n 2^f for f in [-1/2, 1/2], where z = n + kRoundMagic; 0 below 2^-126, NaN stays NaN. Degree 4:
-// relative error 2.7e-6, far below the 2^-9 of the rounding to bf16 that follows.
+// Returns 2^n 2^f for f in [-1/2, 1/2], where z = n + kRoundMagic; 0 below 2^-126, NaN for NaN. The polynomial
+// has degree 4: its relative error of 2.7e-6 is far below the 2^-9 of the rounding to bf16 that follows.
 inline __m512 exp2_split(__m512 z, __m512 f) {
   __m512 p = _mm512_set1_ps(0.009570101276040077f);
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.05591786280274391f));
@@ -27,18 +27,18 @@ inline __m512 exp2_shifted(__m512 s, __m512 scale, __m512 shift) {
   return exp2_split(z, _mm512_sub_ps(t, _mm512_sub_ps(z, magic)));
 }
 
-// 2^(s * scale - m) for an integer m, given as kRoundMagic - m: one operation less, and exact m.
+// 2^(s * scale - m) for an integer m, given as kRoundMagic - m: saves an operation and keeps m exact.
 inline __m512 exp2_minus_integer(__m512 s, __m512 scale, __m512 magic_minus_m) {
   const __m512 z = _mm512_fmadd_ps(s, scale, magic_minus_m);
   return exp2_split(z, _mm512_fmsub_ps(s, scale, _mm512_sub_ps(z, magic_minus_m)));
 }
 
-// 32 weights, rounded to bf16 between two products; lanes outside `keep` become zero.
+// Rounds 32 weights to bf16 for the next product; lanes outside `keep` become zero.
 inline __m512i round_pair(__mmask32 keep, __m512 low, __m512 high) {
   return (__m512i)_mm512_maskz_cvtne2ps_pbh(keep, high, low);
 }
 
-// Results are rounded as runtime/core/dtype.h does (the instruction above flushes subnormals).
+// Rounds results as runtime/core/dtype.h does. The instruction above would flush subnormals to zero.
 inline __m256i round_result(__m512 x) {
   const __m512i u = _mm512_castps_si512(x);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));

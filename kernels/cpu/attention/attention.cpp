@@ -23,7 +23,7 @@ bool is_grad(const KernelSpec& spec) {
   return spec.op == OpKind::attention_grad;
 }
 
-// The choice depends on the dtype and the machine only, so that every plan computes the same bits.
+// The choice depends on the dtype and the machine alone, so that every plan computes the same bits.
 const Implementation& implementation_for(const AttentionShape& shape) {
   if (shape.dtype == DType::bf16 && max_isa() == Isa::amx) {
     if (const Implementation* amx = attention::amx_implementation()) return *amx;
@@ -56,7 +56,7 @@ class AttentionKernel : public Kernel {
     return o;
   }
 
-  // Runs task(thread's work, thread's scratch) on every thread.
+  // Calls run(task, scratch) for every task of every thread, on that thread and with its scratch memory.
   template <class Tasks, class Run>
   void for_each_thread(const KernelCall& call, const Tasks& tasks, const Run& run) const {
     auto* scratch = call.workspace.as<std::byte>();

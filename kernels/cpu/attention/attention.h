@@ -1,9 +1,8 @@
-// Causal multi-head self-attention on the CPU, forward and backward: blocked (Dao et al.,
-// "FlashAttention", 2022), so no T x T matrix is ever in memory and only the causal half is
-// computed. Stands on runtime/ir/kernel.h. Softmax and all sums are fp32; dropout masks are the pure
-// function of (seed, site, sample, element) of philox.h, made again in the backward pass. bf16 runs
-// on AMX tiles where the chip has them, everything else on Highway.
-// Invariant: results are bitwise independent of the number of threads.
+// Causal multi-head self-attention on the CPU, forward and backward. It is blocked (Dao et al.,
+// "FlashAttention", 2022): no T x T matrix is in memory, and only the causal half is computed. Softmax and sums
+// are fp32. Dropout masks are a function of (seed, site, sample, element) (runtime/core/philox.h) and are
+// computed again in the backward pass. bf16 uses AMX tiles if the CPU has them; everything else uses Highway.
+// Invariant: the number of threads changes no bit of a result.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +12,12 @@
 
 namespace dstrain {
 
-// Bytes of scratch memory a kernel of `spec` (attention or attention_grad) needs for one run.
+// Returns the bytes of scratch memory that a kernel of `spec` (attention or attention_grad) needs for one run.
 int64_t attention_workspace_bytes(const KernelSpec& spec);
 
-// The kernel for `spec`: op attention (qkv (B*T,3C) -> y (B*T,C), lse f32 (B,H,T)) or attention_grad
-// (d_y, qkv, y, lse -> d_qkv), run dtype f32, bf16 or f16, heads dividing C. Throws InternalError
-// on any other spec.
+// Returns the kernel of `spec`: attention (qkv (B*T,3C) -> y (B*T,C), lse f32 (B,H,T)) or attention_grad
+// (d_y, qkv, y, lse -> d_qkv) in f32, bf16 or f16. The heads must divide C. Throws InternalError for any other
+// spec.
 std::unique_ptr<Kernel> make_attention(const KernelSpec& spec);
 
 }  // namespace dstrain

@@ -1,7 +1,7 @@
-// Dropout masks of attention weights as rows of bits, by vectorized Philox4x32-10: eight elements
-// per generator call, one generator per 64-bit lane. Included once per Highway target.
-// Invariant: bit n of row r is dropout_bits(key, sample, element) >= threshold of philox.h for
-// element = first + r * row_stride + n, at any alignment of the row.
+// Computes dropout masks of attention weights as rows of bits, by vectorized Philox4x32-10: a Philox block gives
+// the bits of eight elements, and each 64-bit lane computes a block. Included once per Highway target.
+// Invariant: bit n of row r is dropout_bits(key, sample, element) >= threshold (runtime/core/philox.h) with
+// element = first_element + r * row_stride + n, at any alignment of the row.
 #if defined(DSTRAIN_ATTENTION_DROPOUT_BITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_ATTENTION_DROPOUT_BITS_INL_H_
 #undef DSTRAIN_ATTENTION_DROPOUT_BITS_INL_H_
@@ -42,8 +42,8 @@ inline void mask_rows(const MaskRows& m) {
 using U64 = hn::ScalableTag<uint64_t>;
 using V64 = hn::Vec<U64>;
 
-// Low 32 bits of the lanes hold the words of Philox; the high halves are garbage that the even
-// products never read.
+// The low 32 bits of a lane hold a word of Philox. The high 32 bits are undefined; products of even words do
+// not read them.
 struct Counters {
   V64 c0, c1, c2, c3;
 };
@@ -53,8 +53,8 @@ HWY_INLINE V64 even_product(V64 c, uint32_t factor) {
   return hn::MulEven(hn::BitCast(d32, c), hn::Set(d32, factor));
 }
 
-// The high half of each lane in its low half: by a shuffle and by a shift, which run on different
-// ports of x86 cores.
+// Both move the high half of each lane into its low half. A shuffle and a shift run on different ports of x86
+// cores, so a round uses one of each.
 HWY_INLINE V64 high_by_shuffle(V64 v) {
   const hn::Repartition<uint32_t, U64> d32;
   return hn::BitCast(U64(), hn::DupOdd(hn::BitCast(d32, v)));
@@ -71,7 +71,7 @@ HWY_INLINE void philox_round(Counters& c, V64 k0, V64 k1) {
   c.c3 = p0;
 }
 
-// The mask bits of Lanes(U64) consecutive generator blocks, in order, at `out` (one byte a block).
+// Writes the mask bits of Lanes(U64) consecutive Philox blocks to `out`, one byte a block.
 HWY_INLINE void store_kept(const Counters& c, uint32_t threshold, uint8_t* out) {
   const U64 d;
   const hn::Repartition<uint16_t, U64> d16;
@@ -80,8 +80,8 @@ HWY_INLINE void store_kept(const Counters& c, uint32_t threshold, uint8_t* out) 
   const auto below = hn::Set(d16, static_cast<uint16_t>(threshold - 1));
   const auto first = hn::Or(hn::And(c.c0, low), hn::ShiftLeft<32>(c.c1));
   const auto second = hn::Or(hn::And(c.c2, low), hn::ShiftLeft<32>(c.c3));
-  // Lanes alternate between the lower and the upper half of the blocks (block_of_lane), so that
-  // interleaving puts whole blocks in order.
+  // Lanes alternate between the lower and the upper half of the blocks (block_of_lane), so interleaving puts
+  // the blocks in order.
   const auto a = hn::BitCast(d16, hn::InterleaveLower(d, first, second));
   const auto b = hn::BitCast(d16, hn::InterleaveUpper(d, first, second));
   hn::StoreMaskBits(d16, hn::Gt(a, below), out);
@@ -106,7 +106,8 @@ struct Generator {
     }
   }
 
-  // Mask bytes of blocks first .. first + 2*Lanes(U64) - 1: two independent chains.
+  // Writes the mask bytes of blocks first .. first + 2*Lanes(U64) - 1. Two vectors are independent, so their
+  // instructions overlap.
   HWY_INLINE void two_vectors(uint64_t first, uint8_t* out) const {
     const U64 d;
     constexpr size_t kLanes = hn::MaxLanes(U64());

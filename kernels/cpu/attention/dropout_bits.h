@@ -1,5 +1,5 @@
-// Rows of dropout mask bits, as every body of attention reads them. Stands on philox.h.
-// Invariant: a set bit is a kept weight; the bits depend on (key, sample, element) alone.
+// Dropout masks of attention weights as rows of bits: a set bit keeps the weight.
+// Invariant: a bit depends on (key, sample, element) alone.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace dstrain::attention {
 
 inline constexpr int64_t kMaxMaskColumns = 1024;
 
-// One request: `rows` rows of `columns` bits, bit n of row r for element
-// first_element + r * row_stride + n. Whole 64-bit words are written, two vectors of generator
-// blocks at a time, so a row needs mask_words(columns) words.
+// A request for `rows` rows of `columns` bits; bit n of row r belongs to element
+// first_element + r * row_stride + n. Two vectors of Philox blocks are written at a time, so a row needs
+// mask_words(columns) 64-bit words.
 struct MaskRows {
   PhiloxKey key;
   uint64_t sample;

@@ -5,8 +5,10 @@
 
 #include "runtime/core/isa.h"
 
-// AVX-512, AVX2 and plain C++; what lies between is rare enough for the last.
+// Compiled for AVX-512, AVX2 and scalar C++. CPUs with SSE4 at most are rare, so they use scalar code.
+#ifndef HWY_DISABLED_TARGETS  // sanitized builds leave out more
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#endif
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention/portable.cpp"
 #include <hwy/foreach_target.h>
@@ -58,7 +60,7 @@ const TargetFunctions& choose() {
   return HWY_STATIC_DISPATCH(target_functions)();
 }
 
-// Once: asking the processor what it is takes microseconds under a hypervisor.
+// Chosen once, because CPUID takes microseconds under a hypervisor.
 const TargetFunctions& chosen() {
   static const TargetFunctions& kChosen = choose();
   return kChosen;

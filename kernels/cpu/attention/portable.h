@@ -1,5 +1,5 @@
-// The body of attention for any CPU and run dtype: fp32 arithmetic on Highway vectors, 16-bit
-// operands widened block by block into scratch memory.
+// Attention for any CPU and run dtype: fp32 arithmetic on Highway vectors. 16-bit operands are widened block by
+// block into scratch memory.
 #pragma once
 
 #include "kernels/cpu/attention/dropout_bits.h"
@@ -7,10 +7,10 @@
 
 namespace dstrain::attention {
 
-// For the widest vectors that the CPU has and max_isa() allows.
+// Returns the implementation for the widest vectors that the CPU has and max_isa() allows.
 const Implementation& portable_implementation();
 
-// Fills the rows of mask bits that `request` names, with the same choice of vectors.
+// Writes the mask bits of `request`, with the same choice of vectors.
 void fill_mask_rows(const MaskRows& request);
 
 }  // namespace dstrain::attention

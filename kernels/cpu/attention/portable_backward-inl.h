@@ -1,11 +1,11 @@
 // The backward pass of the portable implementation. Included once per Highway target.
 //
-// With P = exp(score - lse), M the kept weights and c their scale, per head:
+// For each head, with P = exp(score - lse), the dropout mask M and the scale c of kept weights:
 //   d_v = c (M P)^T d_y,  dS = P (c M (d_y v^T) - delta),  delta = sum(d_y y),
 //   d_q = dS k / sqrt(D), d_k = dS^T q / sqrt(D).
-// c is taken out of the block products: dS/c is what they see, and c joins the final factor.
-// Invariant: d_q of a block adds over ascending key blocks, d_k and d_v over ascending query blocks,
-// in every division of the work.
+// The block products compute with dS / c; the factor c is applied to their sums at the end.
+// Invariant: d_q of a block is summed over ascending key blocks, d_k and d_v over ascending query blocks,
+// however the work is divided.
 #if defined(DSTRAIN_ATTENTION_PORTABLE_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_ATTENTION_PORTABLE_BACKWARD_INL_H_
 #undef DSTRAIN_ATTENTION_PORTABLE_BACKWARD_INL_H_
@@ -20,7 +20,7 @@ namespace dstrain::attention::HWY_NAMESPACE {
 
 struct BackwardScratch {
   float *key_panels, *value_panels, *keys, *queries, *d_y;  // of a whole head
-  float *d_q, *d_k, *d_v;                                   // sums: of a whole head, of a key block
+  float *d_q, *d_k, *d_v;  // sums: d_q of a whole head, d_k and d_v of a key block
   float *weights, *d_scores, *exponent, *delta;
   uint64_t* bits;
 
@@ -49,11 +49,11 @@ struct BackwardPass {
   const BackwardScratch s;
   const int64_t width;
 
-  // Packs what the block products read, and finds delta / c and log2 of the softmax denominator.
+  // Packs the operands of the block products and computes delta / c and lse in units of log2.
   void prepare() const {
     const F32 d;
     const int64_t stride = shape.qkv_stride();
-    float* row = s.weights;  // free until the first block
+    float* row = s.weights;  // not used before the first block
     pack_rows(shape, o.qkv, at.qkv + 2 * shape.channels(), stride, shape.seq, s.keys);
     transpose_panels(shape, s.keys, shape.seq, s.value_panels);
     pack_rows(shape, o.qkv, at.qkv + shape.channels(), stride, shape.seq, s.keys);
@@ -76,7 +76,7 @@ struct BackwardPass {
     }
   }
 
-  // weights <- M P and d_scores <- dS / c, from scores and d_y v^T, in place.
+  // In place: scores become weights M P, and d_y v^T becomes d_scores = dS / c.
   void softmax_gradient(const BlockPair& block) const {
     const F32 d;
     const auto scale = hn::Set(d, shape.exponent_scale());
@@ -135,7 +135,7 @@ struct BackwardPass {
     }
   }
 
-  // Blocks of q and k that do not see each other are skipped.
+  // Adds the sums of query block q and key block k; does nothing if no query sees a key.
   void pair(int64_t q, int64_t k, bool for_keys, bool for_queries) const {
     const int64_t query = q * kQueryBlock, key = k * kKeyBlock;
     const BlockPair block{query, std::min(kQueryBlock, shape.seq - query), key,
@@ -149,7 +149,7 @@ struct BackwardPass {
     if (for_queries) add_query_sums(block);
   }
 
-  // part 0, 1, 2: d_q, d_k, d_v.
+  // Writes rows of d_q, d_k or d_v (part 0, 1, 2).
   void store(int64_t part, const float* sums, int64_t first, int64_t rows, float factor) const {
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t to = at.qkv + part * shape.channels() + (first + r) * shape.qkv_stride();

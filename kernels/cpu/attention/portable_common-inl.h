@@ -1,5 +1,5 @@
-// What the portable forward and backward passes share: block sizes, packing of a head's operands,
-// and the causal limits of a pair of blocks. Included once per Highway target.
+// The common part of the portable forward and backward passes: block sizes, packing of a head's operands, and
+// the causal limits of a pair of blocks. Included once per Highway target.
 #if defined(DSTRAIN_ATTENTION_PORTABLE_COMMON_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_ATTENTION_PORTABLE_COMMON_INL_H_
 #undef DSTRAIN_ATTENTION_PORTABLE_COMMON_INL_H_
@@ -25,7 +25,7 @@ inline int64_t padded_size(const AttentionShape& shape) {
   return round_up(shape.head_size, kLanes32);
 }
 
-// Widens `rows` rows of D elements, `stride` apart, into rows of padded_size floats.
+// Widens `rows` rows of D elements, `stride` elements apart, into rows of padded_size floats.
 inline void pack_rows(const AttentionShape& shape, const void* src, int64_t first, int64_t stride,
                       int64_t rows, float* dst) {
   const int64_t width = padded_size(shape);
@@ -65,7 +65,7 @@ inline void transpose_panels(const AttentionShape& shape, const float* src, int6
 struct BlockPair {
   int64_t query, rows, key, columns;
 
-  // Leading keys of the block that some query of rows [0, r] of the block sees.
+  // Number of the block's leading keys that row r of the block sees.
   int64_t seen_until_row(int64_t r) const {
     return std::clamp<int64_t>(query + r + 1 - key, 0, columns);
   }
@@ -73,8 +73,7 @@ struct BlockPair {
   int64_t first_row_of(int64_t c) const { return std::clamp<int64_t>(key + c - query, 0, rows); }
 };
 
-// c (rows x kKeyBlock) = a (rows x D) times transposed panels, only where the causal mask lets
-// something through.
+// c (rows x kKeyBlock) = a (rows x D) times transposed panels. Tiles that the causal mask hides are skipped.
 inline void causal_scores(const AttentionShape& shape, const BlockPair& block, const float* a,
                           const float* panels, float* c) {
   const int64_t width = padded_size(shape);
@@ -90,14 +89,14 @@ inline void causal_scores(const AttentionShape& shape, const BlockPair& block, c
   }
 }
 
-// The mask bits of a pair of blocks, kMaskStride words a row.
+// Writes the mask bits of a pair of blocks, kMaskStride words a row.
 inline void block_mask(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
                        const BlockPair& block, uint64_t* bits) {
   mask_rows(
       mask_of(shape, o, at, block.query, block.rows, block.key, block.columns, bits, kMaskStride));
 }
 
-// Lanes of columns [c, c + lanes) whose bits are set; c is a multiple of the lanes.
+// Returns the lanes of columns [c, c + lanes) whose bits are set; c must be a multiple of the lanes.
 HWY_INLINE hn::Mask<F32> kept_lanes(const uint64_t* row, int64_t c) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(row);
   if constexpr (kLanes32 >= 8) {

@@ -30,8 +30,8 @@ struct ForwardScratch {
   }
 };
 
-// Turns a row of scores into dropped-out weights relative to the row's running maximum, and brings
-// its running total and sums to that maximum. Columns past `seen` become zero.
+// Replaces a row of scores by weights after dropout, relative to the row's running maximum, and rescales the
+// row's running total and sums to that maximum. Columns past `seen` become zero.
 inline void softmax_row(const AttentionShape& shape, float* scores, int64_t seen, int64_t columns,
                         const uint64_t* bits, float& max, float& total, float* sums) {
   const F32 d;
@@ -106,7 +106,7 @@ inline void forward(const AttentionShape& shape, const Operands& o, int64_t head
   const HeadOffsets at(shape, head);
   const int64_t width = padded_size(shape);
   const int64_t keys = std::min(query_blocks.end * kQueryBlock, shape.seq);
-  // The values' place holds the keys first.
+  // s.values holds the keys until they are transposed.
   pack_rows(shape, o.qkv, at.qkv + shape.channels(), shape.qkv_stride(), keys, s.values);
   transpose_panels(shape, s.values, keys, s.key_panels);
   pack_rows(shape, o.qkv, at.qkv + 2 * shape.channels(), shape.qkv_stride(), keys, s.values);

@@ -1,8 +1,8 @@
-// The one matrix product of the portable attention: C (+)= A B in fp32 on register tiles. A is read
-// element by element through two strides (so a transposed A costs nothing), B and C along vectors.
-// Included once per Highway target.
-// Invariant: each element of C is one chain of multiply-adds over ascending depth, starting from 0
-// or from C, whatever tile it falls into.
+// The matrix product of portable attention: C (+)= A B in fp32 on register tiles. A is read element by element
+// with two strides, so a transposed A costs nothing; B and C are read along vectors. Included once per Highway
+// target.
+// Invariant: each element of C is one chain of multiply-adds over ascending depth that starts from 0 or from C,
+// whatever tile the element is in.
 #if defined(DSTRAIN_ATTENTION_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_ATTENTION_PRODUCT_INL_H_
 #undef DSTRAIN_ATTENTION_PRODUCT_INL_H_

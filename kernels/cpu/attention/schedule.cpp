@@ -3,16 +3,16 @@
 namespace dstrain::attention {
 namespace {
 
-// Products per pair of blocks: scores and their gradient are shared where d_q, d_k, d_v are made at
-// once, and computed twice where they are not.
+// Products per pair of blocks. If d_q, d_k and d_v are computed together, they share the scores and the scores'
+// gradient; if not, these are computed twice.
 constexpr int64_t kFusedCost = 5, kKeyCost = 4, kQueryCost = 3;
 
-// The share of item costs [begin, end) that falls to thread t: items whose middle lies in the
-// t-th equal part of the total.
+// Divides items in order among threads by cost: thread t gets the items whose middle lies in the t-th of equal
+// parts of the total cost.
 class Divider {
  public:
   Divider(int64_t total, int threads) : total_(total), threads_(threads) {}
-  // The thread of the next item, in order.
+  // Returns the thread of the next item.
   int next(int64_t cost) {
     const int64_t middle = done_ + cost / 2;
     done_ += cost;
@@ -65,14 +65,15 @@ std::vector<std::vector<BackwardTask>> schedule_backward(const AttentionShape& s
         {head, {true, {0, keys}, {0, queries}}});
   }
 
-  const int64_t pairs = shape.seq * (shape.seq + 1) / 2;  // cost in elements of the triangle
+  const int64_t pairs =
+      shape.seq * (shape.seq + 1) / 2;  // (query, key) pairs of the causal triangle
   Divider divider((heads - whole) * (kKeyCost + kQueryCost) * pairs, threads);
   const auto part_of = [&](int thread, int64_t head) -> GradPart& {
     auto& mine = tasks[static_cast<size_t>(thread)];
     if (mine.empty() || mine.back().head != head) mine.push_back({head, {}});
     return mine.back().part;
   };
-  // Elements of the triangle in rows (or mirrored, in columns) [begin, end).
+  // Pairs in rows [begin, end) of the triangle; mirrored, in columns.
   const auto triangle = [](int64_t begin, int64_t end) {
     return end * (end + 1) / 2 - begin * (begin + 1) / 2;
   };

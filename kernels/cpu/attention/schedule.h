@@ -1,5 +1,5 @@
-// The division of attention's work over threads. Pure. The causal triangle makes late query blocks
-// (and early key blocks) dearer, so ranges are cut at equal cost, not at equal count.
+// Divides attention's work among threads. The causal mask makes late query blocks and early key blocks cost
+// more, so ranges have equal cost, not equal length.
 #pragma once
 
 #include <vector>
@@ -18,13 +18,13 @@ struct BackwardTask {
   GradPart part;
 };
 
-// Work of each thread in the forward pass: consecutive query blocks of consecutive heads.
+// Returns the tasks of each thread in the forward pass: consecutive query blocks of consecutive heads.
 std::vector<std::vector<ForwardTask>> schedule_forward(const AttentionShape& shape,
                                                        const Implementation& implementation,
                                                        int threads);
 
-// Work of each thread in the backward pass: whole heads, and where heads are too few to go round
-// evenly, ranges of blocks of the remaining heads.
+// Returns the tasks of each thread in the backward pass: whole heads, and ranges of blocks of the remaining heads
+// if the heads do not divide evenly.
 std::vector<std::vector<BackwardTask>> schedule_backward(const AttentionShape& shape,
                                                          const Implementation& implementation,
                                                          int threads);

@@ -1,5 +1,5 @@
-// Vector helpers of attention for every Highway target: 2^t, and rows widened to and rounded from
-// fp32. Included once per target by the files that use it.
+// Vector helpers of portable attention: 2^t, and rows widened to fp32 and rounded from it. Included once per
+// Highway target.
 // Invariant: rounding gives the bits of runtime/core/dtype.h at every position of a row.
 #if defined(DSTRAIN_ATTENTION_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_ATTENTION_VECTOR_MATH_INL_H_
@@ -23,9 +23,9 @@ using V32 = hn::Vec<F32>;
 
 inline constexpr float kLog2e = 1.44269504088896341f;
 
-// 2^t for t <= 127, relative error below 1e-7 (the rounding of t apart); 0 below 2^-126, NaN stays
-// NaN. Splits t into an integer n (its bits appear in the low mantissa of t + 1.5*2^23) and f in
-// [-1/2, 1/2]; the polynomial is the minimax fit of 2^f in relative error, 1.9e-9 before rounding.
+// Returns 2^t for t <= 127 with a relative error below 1e-7 beside the rounding of t; 0 below 2^-126, NaN for
+// NaN. t is split into an integer n (the low mantissa bits of t + 1.5*2^23) and f in [-1/2, 1/2]. The polynomial
+// is the minimax fit of 2^f, with a relative error of 1.9e-9 before rounding.
 HWY_INLINE V32 exp2_of(V32 t) {
   const F32 d;
   const I32 di;
@@ -58,7 +58,7 @@ HWY_INLINE V32 widen(const f16* p) {
   const auto h = hn::PromoteTo(du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
   const auto sign = hn::ShiftLeft<16>(hn::And(h, hn::Set(du, 0x8000u)));
   const auto magnitude = hn::And(h, hn::Set(du, 0x7fffu));
-  // The exponent's bias differs by 112; multiplying also makes subnormals right.
+  // The exponents' biases differ by 112; the multiplication also converts subnormals correctly.
   const auto scaled =
       hn::BitCast(du, hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(magnitude)), hn::Set(d, 0x1p112f)));
   const auto special = hn::Or(hn::ShiftLeft<13>(magnitude), hn::Set(du, 0x7f800000u));
@@ -100,7 +100,7 @@ HWY_INLINE void narrow(V32 x, f16* p) {
   store_bits16(hn::Or(sign, r), p);
 }
 
-// Widens n elements into dst and fills it with zeros up to `padded`.
+// Widens n elements into dst and fills dst with zeros up to `padded`.
 template <class T>
 void widen_row(const T* src, int64_t n, float* dst, int64_t padded) {
   const F32 d;
@@ -116,7 +116,7 @@ inline void widen_row(const void* src, int64_t n, DType dtype, float* dst, int64
   widen_row(static_cast<const f16*>(src), n, dst, padded);
 }
 
-// Stores n elements src[i] * factor, rounded once.
+// Stores src[i] * factor for n elements, rounded once.
 template <class T>
 void narrow_row(const float* src, int64_t n, float factor, T* dst) {
   const F32 d;

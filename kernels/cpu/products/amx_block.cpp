@@ -32,7 +32,7 @@ DST_AMX void release_tiles() {
   _tile_release();
 }
 
-// A streams past the cache (its load hints so), B stays.
+// A is loaded with a non-temporal hint, so that B stays in the cache.
 DST_AMX void multiply(const char* a, const char* b, int64_t blocks, int64_t /*rows*/,
                       const float* from, float* to, Fetch fetch) {
   if (from != nullptr) {

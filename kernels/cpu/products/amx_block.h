@@ -1,4 +1,4 @@
-// Blocks of a product on AMX tiles. Needs max_isa() == amx.
+// The block kernel of a bf16 product on AMX tiles. Requires max_isa() == amx.
 #pragma once
 
 #include "kernels/cpu/products/panel_gemm.h"

@@ -14,7 +14,7 @@ using Bits = hn::RebindToUnsigned<F32>;
 using Half = hn::Rebind<uint16_t, F32>;
 using Vec = hn::Vec<F32>;
 
-// Below AVX2 Highway emulates f16 without ties to even: scalar there.
+// Without AVX2, Highway's f16 conversion does not round ties to even, so scalar code is used.
 #if HWY_TARGET <= HWY_AVX2
 constexpr bool kVectorF16 = true;
 #else
@@ -78,7 +78,7 @@ void widen_rows(const Block& from, int64_t rows, int64_t columns, float* to, int
   }
 }
 
-// The tail runs in the same arithmetic one element at a time: an addition, a maximum, a rounding.
+// The tail computes one element at a time with the same operations: an addition, a maximum, a rounding.
 template <class T>
 void finish_rows(const float* from, int64_t from_stride, int64_t rows, int64_t columns,
                  const void* bias_data, bool relu, const Block& to, int threads) {

@@ -9,23 +9,23 @@
 namespace dstrain {
 namespace {
 
-constexpr int kRows = 8;    // of A, by the 32 columns of B: their sums fill 16 registers
+constexpr int kRows = 8;    // rows of A; with the 32 columns of B their sums take 16 registers
 constexpr int kLine = 64;   // bytes: the 16 pairs of a row of A, or a pair of 16 columns of B
-constexpr int kPairs = 16;  // of a block of k
+constexpr int kPairs = 16;  // pairs in a block of k
 constexpr int kStrips = kPanel / kRows;
 
 DST_BF16 inline __m512 add_dots(__m512 sums, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sums, (__m512bh)a, (__m512bh)b);
 }
 
-// A pair of one row of A, in all lanes.
+// Returns one pair of A in all lanes.
 DST_BF16 inline __m512i spread(const char* pair) {
   int32_t bits;
   std::memcpy(&bits, pair, sizeof(bits));
   return _mm512_set1_epi32(bits);
 }
 
-// Fetches the lines that fall to eight rows and one block of k.
+// Prefetches the lines that one strip of eight rows has to fetch in one block of k.
 DST_BF16 inline void fetch_lines(Fetch& fetch) {
   if (fetch.a != nullptr) {
 #pragma GCC unroll 8
@@ -40,8 +40,8 @@ DST_BF16 inline void fetch_lines(Fetch& fetch) {
   }
 }
 
-// Eight rows of the block. B is in the first-level cache; the A of the next block of k is fetched, and
-// at the end the first of the `next` eight rows.
+// Multiplies eight rows of the block. B is in the first-level cache. Prefetches A's next block of k, and after
+// the last one the beginning of `next`, the next eight rows.
 DST_BF16 inline void multiply_strip(const char* a, const char* b, int64_t blocks, const float* from,
                                     float* to, const char* next, Fetch& fetch) {
   __m512 left[kRows], right[kRows];
@@ -89,14 +89,14 @@ DST_BF16 void multiply(const char* a, const char* b, int64_t blocks, int64_t row
   }
 }
 
-void nothing() {}
+void no_setup() {}
 
 }  // namespace
 
 const BlockKernel& dot_block() {
   static constexpr BlockKernel kernel{.multiply = multiply,
-                                      .begin = nothing,
-                                      .end = nothing,
+                                      .begin = no_setup,
+                                      .end = no_setup,
                                       .part_blocks = 8,  // 16 KiB
                                       .a_bytes = 768 * 1024,
                                       .b_bytes = 256 * 1024,

@@ -1,4 +1,4 @@
-// f32 products: one sgemm, and the epilogue in one pass over the result.
+// Products in f32: one sgemm, then bias and relu in one pass over the result.
 #pragma once
 
 #include <memory>

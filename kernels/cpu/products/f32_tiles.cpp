@@ -16,14 +16,14 @@ using Floats = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<Floats>;
 
 constexpr int kFloats = static_cast<int>(hn::MaxLanes(Floats()));
-// As many sums as there are registers for, beside two of B and one of A.
+// As many sums as fit in the registers beside two vectors of B and one of A.
 constexpr int kTileRows = kFloats == 16 ? 12 : kFloats == 8 ? 6 : 4;
 constexpr int kTileColumns = 2 * kFloats;
-constexpr int64_t kLine = 16;  // numbers of a cache line
+constexpr int64_t kLine = 16;  // floats in a cache line
 constexpr int64_t kRowsAhead =
-    6;  // that are asked for: they lie too far apart for the processor to guess
+    6;  // rows to prefetch: they are too far apart for the hardware prefetcher
 
-// Four rows of four numbers, their columns as rows, `step` apart.
+// Transposes four rows of four floats; the columns are written `step` floats apart.
 HWY_ATTR inline void transpose_four(const float* from, int64_t stride, float* to, int64_t step) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t i = 0; i < 4; ++i)
@@ -41,7 +41,7 @@ HWY_ATTR inline void transpose_four(const float* from, int64_t stride, float* to
 #endif
 }
 
-// A panel of `width` out of `count` rows of `depth` numbers.
+// Packs `count` rows of `depth` floats into a panel of `width`.
 template <int width>
 HWY_ATTR void pack_rows(const float* from, int64_t stride, int64_t count, int64_t depth,
                         float* to) {
@@ -83,7 +83,7 @@ HWY_ATTR void pack_panels(const F32Source& s, float* to) {
   }
 }
 
-// Adds the first `count` lanes of v to c, or writes them.
+// Writes the first `count` lanes of v to c, or adds them with `add`.
 HWY_ATTR inline void put(FloatVec v, float* c, int64_t count, bool add) {
   const Floats d;
   if (count >= kFloats) {
@@ -95,7 +95,7 @@ HWY_ATTR inline void put(FloatVec v, float* c, int64_t count, bool add) {
   for (int64_t i = 0; i < count; ++i) c[i] = add ? c[i] + lanes[i] : lanes[i];
 }
 
-// `rows` rows of a tile, of `vectors` vectors of columns.
+// Computes a tile of `rows` rows by `vectors` vectors of columns.
 template <int rows, int vectors>
 HWY_ATTR void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t depth,
                             float* HWY_RESTRICT c, int64_t stride, int64_t columns, bool add) {
@@ -128,7 +128,7 @@ HWY_ATTR void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRI
   }
 }
 
-// The rows of a tile that the result has, as few at a time as leave nothing out.
+// Computes the `wanted` rows of a tile at the result's edge: halves the number of rows until it fits.
 template <int rows>
 HWY_ATTR void multiply_rows(const float* a, const float* b, int64_t wanted, int64_t depth, float* c,
                             int64_t stride, int64_t columns, bool add) {

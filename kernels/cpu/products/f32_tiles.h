@@ -1,9 +1,9 @@
-// The inner part of an f32 product: tiles of the result, each element one chain of additions in ascending
-// k. Operands are copied into panels first, so that a tile reads both of them straight through.
+// The inner part of an f32 product: register tiles of the result, each element summed in ascending k. Operands
+// are packed into panels first, so that a tile reads both contiguously.
 //
-// A panel of A holds f32_tile_rows() rows, one of B f32_tile_columns() columns; for each k the numbers of
-// all its rows or columns stand side by side, zeros where the matrix ends. Both sizes depend on the
-// instruction set, the order of additions does not.
+// A panel of A holds f32_tile_rows() rows, a panel of B f32_tile_columns() columns. For each k, the elements of all
+// rows or columns are contiguous, with zeros past the end of the matrix. Both sizes depend on the instruction
+// set; the order of additions does not.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace dstrain {
 int64_t f32_tile_rows();
 int64_t f32_tile_columns();
 
-// A part of a row-major matrix with `stride` elements a row: `extent` rows of A or columns of B, over
-// `depth` values of k. `depth_major`: stored (depth, extent), else (extent, depth).
+// A part of a row-major matrix whose rows are `stride` elements apart: `extent` rows of A or columns of B, and
+// `depth` values of k. It is stored as (depth, extent) if `depth_major`, else as (extent, depth).
 struct F32Source {
   const float* data = nullptr;
   int64_t stride = 0;
@@ -23,7 +23,7 @@ struct F32Source {
   bool depth_major = false;
 };
 
-// Writes the source's panels one after the other, each `depth` times its width long.
+// Writes the source's panels one after the other; a panel has `depth` times its width elements.
 void pack_f32_a(const F32Source& a, float* to);
 void pack_f32_b(const F32Source& b, float* to);
 

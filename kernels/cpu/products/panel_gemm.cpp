@@ -13,7 +13,7 @@ DST_AVX512 inline __m512 widen16(__m256i bits) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-// Sixteen or less of the columns of a row: which, and their bias.
+// Up to sixteen columns of a row: the mask of those inside the matrix, and their bias.
 struct Columns {
   __mmask16 mask = 0;
   __m512 bias{};
@@ -40,7 +40,7 @@ DST_AVX512 inline __m512 finished(__m512 sum, const Columns& c, const float* add
   return sum;
 }
 
-// To nearest even, as to_bf16 does, subnormals as well.
+// Rounds to nearest even, as to_bf16 does, including subnormals.
 DST_AVX512 inline __m256i round16(__m512 v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i high = _mm512_srli_epi32(bits, 16);
@@ -52,7 +52,7 @@ DST_AVX512 inline __m256i round16(__m512 v) {
   return _mm512_cvtepi32_epi16(result);
 }
 
-// The conversion instruction gives the same bits, but flushes subnormals to zero.
+// The conversion instruction gives the same bits but flushes subnormals to zero, so these take the slow path.
 DST_AVX512 inline __m512i round32(__m512 left, __m512 right) {
   constexpr int kSubnormal = 0x20;
   const __mmask16 subnormal =
@@ -63,7 +63,7 @@ DST_AVX512 inline __m512i round32(__m512 left, __m512 right) {
   return (__m512i)_mm512_cvtne2ps_pbh(right, left);
 }
 
-// A masked store takes many cycles on some processors, even where its mask is full.
+// A masked store takes many cycles on some CPUs, even with a full mask.
 DST_AVX512 inline void store(float* to, __m512 v, __mmask16 mask) {
   if (mask == 0xffff) {
     _mm512_storeu_ps(to, v);
@@ -100,7 +100,7 @@ DST_AVX512 inline void finish_block(const float* sums, int64_t a_panel, int64_t 
   }
 }
 
-// The A that is packed after the part of panel m from block k on: it may come from far away.
+// Sets `fetch` to the part of A that is packed after panel m's part at block k.
 void fetch_source(const PanelBlock& p, int64_t m, int64_t k, int64_t part_blocks, Fetch& fetch) {
   const int64_t next_m = m + 1 < p.a_panels ? m + 1 : 0;
   const int64_t next_k = m + 1 < p.a_panels ? k : k + part_blocks;
@@ -119,7 +119,7 @@ DST_AVX512 void multiply(const BlockKernel& kernel, const PanelBlock& p, const E
   const int64_t parts = (p.depth_blocks + kernel.part_blocks - 1) / kernel.part_blocks;
   const int64_t part_blocks = (p.depth_blocks + parts - 1) / parts;
   const int64_t a_panel_bytes = p.depth_blocks * kBlockBytes;
-  // The lines of a block of k, shared out among the panels of A that pass by.
+  // The lines of B's next part are divided among the panels of A that are multiplied meanwhile.
   Fetch fetch;
   fetch.b_lines = std::min<int64_t>((kBlockBytes / 64 + p.a_panels - 1) / p.a_panels, 8);
   const int64_t out_size = epilogue.out_f32 != nullptr ? 4 : 2;

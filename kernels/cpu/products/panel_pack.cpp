@@ -9,10 +9,10 @@
 namespace dstrain {
 namespace {
 
-constexpr int kRows = 16;     // of a tile
+constexpr int kRows = 16;     // rows of a tile
 constexpr int kTileRow = 64;  // bytes
 
-// The first min(max(n, 0), 32) lanes.
+// Returns a mask of the first n of 32 lanes; n may be negative or larger than 32.
 uint32_t first_lanes(int64_t n) {
   if (n >= 32) return 0xffffffffu;
   return n <= 0 ? 0u : (1u << n) - 1;
@@ -52,7 +52,7 @@ DST_AVX512 inline void store(char* to, __m512i line) {
   }
 }
 
-// Two tiles out of 32 rows (m or n) of 32 elements of depth.
+// Packs two tiles from 32 rows (m or n) of 32 elements along k.
 template <bool transposed, bool past_caches>
 DST_AVX512 inline void pack_rows(const TileSource& s, int64_t at, int64_t depth, char* to) {
   constexpr int64_t kAhead = 8 * kDepthBlock;
@@ -71,7 +71,7 @@ DST_AVX512 inline void pack_rows(const TileSource& s, int64_t at, int64_t depth,
   }
 }
 
-// Rows 2i and 2i + 1 of 32 rows of depth, zero where the matrix ends.
+// Rows 2i and 2i + 1 of 32 rows along k, zero past the end of the matrix.
 struct RowPair {
   __m512i even, odd;
 };
@@ -83,7 +83,7 @@ DST_AVX512 inline RowPair load_pair(const uint16_t* from, int64_t stride, int i,
           2 * i + 1 < rows ? _mm512_maskz_loadu_epi16(mask, row + stride) : zero};
 }
 
-// Two tiles of B: the two elements of a pair of rows side by side, in the order of columns.
+// Packs two tiles of B: the two elements of a pair of rows are adjacent, in the order of columns.
 template <bool past_caches>
 DST_AVX512 inline void pack_pairs(const TileSource& s, int64_t at, int64_t depth, char* to) {
   const uint16_t* from = s.data + depth * s.stride + at;
@@ -102,8 +102,8 @@ DST_AVX512 inline void pack_pairs(const TileSource& s, int64_t at, int64_t depth
   }
 }
 
-// Two tiles of A: the same pairs, transposed. Interleaving leaves groups of four columns in the
-// order 0, 2, 4, 6 (low) and 1, 3, 5, 7 (high); the rows are stored where they belong.
+// Packs two tiles of A: the same pairs, transposed. Interleaving gives groups of four columns in the order
+// 0, 2, 4, 6 (low) and 1, 3, 5, 7 (high), so each row is stored at its column's place.
 DST_AVX512 inline void pack_pairs_transposed(const TileSource& s, int64_t at, int64_t depth,
                                              char* to) {
   const uint16_t* from = s.data + depth * s.stride + at;
@@ -118,14 +118,14 @@ DST_AVX512 inline void pack_pairs_transposed(const TileSource& s, int64_t at, in
     }
     transpose(r);
     for (int i = 0; i < kRows; ++i) {
-      const int column = i / 4 * 8 + 4 * high + i % 4;  // of 32: a row of one of the two tiles
+      const int column = i / 4 * 8 + 4 * high + i % 4;  // 0 to 31: a row of one of the two tiles
       _mm512_store_si512(to + column * kTileRow, r[i]);
     }
   }
 }
 
-// Calls pack_block(first of m or n, first of k, tiles) for each block of the range, in the order in
-// which the source lies in memory.
+// Calls pack_block(source, first m or n, first k, tiles) for each block of the range, in the order of the
+// source's memory.
 template <class PackBlock>
 void for_each_block(const TileSource& s, const PanelRange& range, char* to, int64_t panel_bytes,
                     PackBlock pack_block) {
@@ -152,7 +152,7 @@ void pack_b(const TileSource& source, const PanelRange& range, char* to, int64_t
   if (past_caches) {
     for_each_block(source, range, to, panel_bytes,
                    source.depth_major ? pack_pairs<true> : pack_rows<true, true>);
-    _mm_sfence();  // such stores become visible to other threads in no order of their own
+    _mm_sfence();  // non-temporal stores are not ordered with later stores
   } else {
     for_each_block(source, range, to, panel_bytes,
                    source.depth_major ? pack_pairs<false> : pack_rows<true, false>);

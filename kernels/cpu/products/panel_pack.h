@@ -1,8 +1,8 @@
-// The order in which bf16 products of our own read their operands: tiles of 16 x 64 bytes, zero where
-// the matrix ends. Needs max_isa() >= avx512.
+// Packs the operands of bf16 products into panels of tiles: a tile is 16 rows of 64 bytes, with zeros past the end
+// of the matrix. Requires max_isa() >= avx512.
 //
-// An operand of a product is `extent` long in m or n and `depth` long in k. It is cut into panels of
-// 32 along its extent; a panel holds, for each block of 32 in k, two tiles of 16 along the extent:
+// An operand has `extent` elements along m or n and `depth` elements along k. It is divided into panels of 32
+// along its extent. For each block of 32 along k a panel has two tiles of 16 along the extent:
 //   A tile: 16 rows (m) of 32 k
 //   B tile: 16 rows (pairs of k) of 16 n, the two k of a pair side by side
 #pragma once
@@ -14,7 +14,7 @@ namespace dstrain {
 inline constexpr int64_t kPanel = 32;       // along m or n
 inline constexpr int64_t kDepthBlock = 32;  // along k
 inline constexpr int64_t kTileBytes = 1024;
-inline constexpr int64_t kBlockBytes = 2 * kTileBytes;  // of one panel and one block of k
+inline constexpr int64_t kBlockBytes = 2 * kTileBytes;  // one panel's bytes in one block of k
 
 constexpr int64_t panels_of(int64_t extent) {
   return (extent + kPanel - 1) / kPanel;
@@ -23,13 +23,13 @@ constexpr int64_t depth_blocks_of(int64_t depth) {
   return (depth + kDepthBlock - 1) / kDepthBlock;
 }
 
-// A bf16 operand as it lies in memory, row-major with `stride` elements a row.
+// A bf16 operand in memory: row-major, rows `stride` elements apart.
 struct TileSource {
   const uint16_t* data = nullptr;
   int64_t stride = 0;
   int64_t extent = 0;
   int64_t depth = 0;
-  bool depth_major = false;  // stored (depth, extent), else (extent, depth)
+  bool depth_major = false;  // stored as (depth, extent), else as (extent, depth)
 };
 
 struct PanelRange {
@@ -37,8 +37,8 @@ struct PanelRange {
   int64_t first_block = 0, block_count = 0;  // blocks of k
 };
 
-// Writes the range's panels one after the other, `panel_bytes` apart, each block after block. `to` is
-// 64-byte aligned. With `past_caches` lines go to memory without being read first: for many bytes.
+// Writes the range's panels `panel_bytes` apart, each with its blocks of k in order. `to` must be 64-byte aligned.
+// `past_caches` uses non-temporal stores, for packed operands larger than the caches.
 void pack_a(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes);
 void pack_b(const TileSource& source, const PanelRange& range, char* to, int64_t panel_bytes,
             bool past_caches);

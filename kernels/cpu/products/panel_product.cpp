@@ -13,12 +13,12 @@
 namespace dstrain {
 namespace {
 
-constexpr int64_t kChunkDepth = 128;   // blocks of k multiplied before sums go to memory
+constexpr int64_t kChunkDepth = 128;   // blocks of k multiplied before sums are written to memory
 constexpr int64_t kChunkPanels = 128;  // panels of B packed at a time
 constexpr int64_t kMaxAPanels = 64;
-constexpr int64_t kPackPanels = 4;  // of B, packed by a thread in one go
+constexpr int64_t kPackPanels = 4;  // panels of B that a thread packs at a time
 constexpr int64_t kPackDepth = 16;
-constexpr int64_t kMaxRowsPacked = 512;  // with more rows the packing is lost in the product
+constexpr int64_t kMaxRowsPacked = 512;  // with more rows the cost of packing is negligible
 
 const BlockKernel& block_kernel() {
   return max_isa() == Isa::amx ? amx_block() : dot_block();
@@ -28,7 +28,7 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The i-th of n nearly equal parts of [0, size).
+// Part i of n nearly equal parts of [0, size).
 struct Part {
   int64_t first, count;
 };
@@ -37,15 +37,15 @@ Part part_of(int64_t size, int64_t i, int64_t n) {
   return {first, size * (i + 1) / n - first};
 }
 
-// How a product is cut, from its sizes and threads alone. The order in which an element's terms are
-// added follows from the cut of k, which does not depend on threads.
+// How a product is divided; depends on its sizes and threads alone. The order in which an element's terms are
+// added depends on the division of k, which does not depend on the threads.
 struct Cut {
-  int64_t m_panels, n_panels, depth;  // depth: blocks of k
-  int64_t chunk_panels, chunk_depth;  // of B, packed and multiplied at a time
+  int64_t m_panels, n_panels, depth;  // depth in blocks of k
+  int64_t chunk_panels, chunk_depth;  // the part of B that is packed and multiplied at a time
   bool b_past_caches;
   int64_t k_chunks;
   int64_t m_threads, n_threads;  // the grid of threads over the result
-  int64_t a_panels;              // of A, packed by a thread at a time
+  int64_t a_panels;              // panels of A that a thread packs at a time
 
   explicit Cut(const Product& p)
       : m_panels(panels_of(p.m())), n_panels(panels_of(p.n())), depth(depth_blocks_of(p.k())) {
@@ -54,7 +54,7 @@ struct Cut {
     chunk_depth = ceil_div(depth, k_chunks);
     const int64_t most =
         std::clamp<int64_t>(kernel.a_bytes / (chunk_depth * kBlockBytes), 1, kMaxAPanels);
-    // With few rows B is read once: it is packed right before, as much as stays in the caches.
+    // With few rows B is used once: it is packed right before its use, as much as fits in the caches.
     const bool b_used_once = m_panels <= most && !p.packed;
     const int64_t cached = std::max<int64_t>(1, kernel.b_bytes / (chunk_depth * kBlockBytes));
     b_past_caches = kernel.b_past_caches && !b_used_once;
@@ -65,7 +65,7 @@ struct Cut {
     a_panels = ceil_div(share, ceil_div(share, most));
   }
 
-  // The grid with the least work for the busiest thread; a thread packs its own A.
+  // Chooses the grid with the least work for the busiest thread. A thread packs its own A.
   void choose_grid(int64_t threads) {
     int64_t best = 0;
     for (int64_t columns = 1; columns <= threads; ++columns) {
@@ -81,9 +81,9 @@ struct Cut {
   }
 };
 
-// The parts of the workspace, in bytes; each a multiple of 64.
+// The sizes of the workspace's parts in bytes, multiples of 64.
 struct Scratch {
-  int64_t b, a, tiles, sums;  // a and tiles: of one thread
+  int64_t b, a, tiles, sums;  // a and tiles: per thread
 
   Scratch(const Product& p, const Cut& cut)
       : b(p.packed ? 0 : cut.chunk_panels * cut.chunk_depth * kBlockBytes),
@@ -108,7 +108,7 @@ TileSource source_b(const Product& p, const Tensor& t) {
   return {t.as<const uint16_t>(), p.in_features, p.n(), p.k(), p.op != OpKind::linear};
 }
 
-// Packs a part of B; called by all threads of a parallel region, which meet at its end.
+// Packs a part of B. Must be called by all threads of a parallel region; ends with a barrier.
 void pack_b_together(const TileSource& source, const PanelRange& range, char* to,
                      int64_t panel_bytes, bool past_caches) {
   const int64_t groups = ceil_div(range.count, kPackPanels);
@@ -132,7 +132,7 @@ class PanelProduct final : public Kernel {
 #pragma omp parallel num_threads(p_.threads)
     {
       const BlockScope scope(kernel_);
-      int64_t holds_a_of = -1;  // the worker whose packed A is all of its rows
+      int64_t holds_a_of = -1;  // the worker whose A is completely packed in this thread's memory
       for (int64_t n = 0; n < cut_.n_panels; n += cut_.chunk_panels) {
         for (int64_t k = 0; k < cut_.depth; k += cut_.chunk_depth) {
           const PanelRange b{n, std::min(cut_.chunk_panels, cut_.n_panels - n), k,
@@ -156,9 +156,9 @@ class PanelProduct final : public Kernel {
     return call.workspace.as<char>();
   }
 
-  // A worker's share of the rows by its share of the chunk's columns. A is packed even where its
-  // rows could be read as they lie: tiles from distant lines cost more than the copy. It is packed
-  // again for each chunk, unless all of the worker's fits: then `holds_a_of` is the worker.
+  // Multiplies a worker's rows by its columns of the chunk. A is packed even if its rows could be read in place,
+  // because loading tiles from distant lines costs more than the copy. It is packed again for each chunk unless
+  // all of the worker's A fits; then `holds_a_of` becomes the worker.
   void multiply_chunk(const KernelCall& call, const PanelRange& b, int64_t worker,
                       int64_t& holds_a_of) const {
     const Part rows = part_of(cut_.m_panels, worker / cut_.n_threads, cut_.m_threads);
@@ -190,7 +190,7 @@ class PanelProduct final : public Kernel {
     if (cut_.k_chunks == 1 && rows.count <= cut_.a_panels) holds_a_of = worker;
   }
 
-  // Sums of all but the last chunk of k go to f32: the result itself or a part of the workspace.
+  // The sums of all but the last chunk of k are stored in f32, in the result itself or in the workspace.
   Epilogue epilogue_of(const KernelCall& call, const PanelRange& b) const {
     const bool first = b.first_block == 0, last = b.first_block + b.block_count == cut_.depth;
     Epilogue e;

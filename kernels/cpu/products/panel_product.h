@@ -1,4 +1,4 @@
-// bf16 products on AMX tiles, or on AVX512_BF16 without them. Needs max_isa() >= avx512_bf16.
+// bf16 products on AMX tiles, or on AVX512_BF16 if there are none. Requires max_isa() >= avx512_bf16.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@ namespace dstrain {
 
 int64_t panel_product_workspace_bytes(const Product& product);
 
-// Bytes of the weight in the order of panel_pack.h; 0 where there are so many rows that putting it in
-// that order within each product is as good.
+// Returns the bytes of the packed weight (panel_pack.h), or 0 if the product has so many rows that packing the
+// weight in every product costs next to nothing.
 int64_t panel_product_packed_bytes(const Product& product);
 
 std::unique_ptr<Kernel> make_panel_product(const Product& product);
 
-// The kernel of pack_weight for the product.
+// Returns the kernel of pack_weight for the product.
 std::unique_ptr<Kernel> make_panel_pack(const Product& product);
 
 }  // namespace dstrain

@@ -9,11 +9,11 @@
 namespace dstrain {
 namespace {
 
-constexpr int64_t kMostDepth = 384;  // of a stretch of k
+constexpr int64_t kMostDepth = 384;  // k in one part
 constexpr int64_t kMostColumns =
-    768;  // of B that a thread packs at a time: in its second-level cache
-constexpr int64_t kTilesOfRows = 8;   // of A that it packs at a time
-constexpr int64_t kPackingCost = 25;  // of an element, in multiplications
+    768;  // columns of B that a thread packs at a time, for its second-level cache
+constexpr int64_t kTilesOfRows = 8;   // row tiles of A that a thread packs at a time
+constexpr int64_t kPackingCost = 25;  // cost of packing an element, in multiplications
 constexpr int64_t kAlignFloats = 16;
 
 int64_t cut_into(int64_t size, int64_t most) {
@@ -23,15 +23,15 @@ int64_t round_up(int64_t size, int64_t to) {
   return cut_into(size, to) * to;
 }
 
-// Equal stretches of at most `most`; 0 of nothing.
-int64_t stretch_of(int64_t size, int64_t most) {
+// Returns the length of nearly equal parts of at most `most`; 0 for size 0.
+int64_t part_length(int64_t size, int64_t most) {
   return size == 0 ? 0 : cut_into(size, cut_into(size, most));
 }
 
-// How the result is cut among threads, and what one of them works on at a time.
+// How the result is divided among threads.
 struct SgemmCut {
   int64_t row_parts = 1, column_parts = 1;
-  int64_t rows = 0, columns = 0;  // of a part, whole tiles
+  int64_t rows = 0, columns = 0;  // size of a part, in whole tiles
 
   SgemmCut(int64_t m, int64_t n, int threads) {
     const int64_t tile_rows = f32_tile_rows(), tile_columns = f32_tile_columns();
@@ -51,7 +51,7 @@ struct SgemmCut {
   int64_t parts() const { return row_parts * column_parts; }
 };
 
-// Panels of a thread, in floats.
+// A thread's packed panels of B and A, in floats.
 struct SgemmScratch {
   int64_t b, a;
 
@@ -64,11 +64,11 @@ struct SgemmScratch {
   int64_t floats() const { return b + a; }
 };
 
-// Rows [row, row + rows) and columns [column, column + columns) of the result.
+// Computes rows [row, row + rows) and columns [column, column + columns) of the result.
 void multiply_part(const SgemmCall& g, int64_t row, int64_t rows, int64_t column, int64_t columns,
                    float* packed_b, float* packed_a) {
-  const int64_t depth = stretch_of(g.k, kMostDepth), height = kTilesOfRows * f32_tile_rows();
-  const int64_t width = round_up(stretch_of(columns, kMostColumns), f32_tile_columns());
+  const int64_t depth = part_length(g.k, kMostDepth), height = kTilesOfRows * f32_tile_rows();
+  const int64_t width = round_up(part_length(columns, kMostColumns), f32_tile_columns());
   const auto part_of = [](const float* data, int64_t stride, bool depth_major, int64_t at,
                           int64_t count, int64_t first, int64_t length) {
     return F32Source{data + (depth_major ? first * stride + at : at * stride + first), stride,

@@ -9,9 +9,9 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kPanelRows = 512;                  // rows of activations widened at a time
-constexpr int64_t kChunkElements = 4 * 1024 * 1024;  // of the weight, widened at a time
+constexpr int64_t kChunkElements = 4 * 1024 * 1024;  // elements of the weight widened at a time
 
-// The result's blocks: panels of R by chunks of N. K is never split.
+// The blocks of the computation: panels of R by chunks of N. K is never divided.
 struct Tiling {
   int64_t panel;
   int64_t chunk;
@@ -23,7 +23,7 @@ Tiling tiling_of(const Product& p) {
   return {std::min(p.rows, kPanelRows), std::min(p.out_features, chunk)};
 }
 
-// Of the widened blocks; a multiple of a cache line.
+// Floats of the widened blocks, a multiple of a cache line.
 int64_t wide_floats(const Product& p, const Tiling& t) {
   constexpr int64_t kLine = 16;
   int64_t floats = 0;
@@ -37,7 +37,7 @@ int64_t wide_floats(const Product& p, const Tiling& t) {
   return (floats + kLine - 1) / kLine * kLine;
 }
 
-// What the f32 products of the blocks need.
+// Floats of workspace for the f32 products of the blocks.
 int64_t multiply_floats(const Product& p, const Tiling& t) {
   const int64_t k = p.in_features;
   if (p.op == OpKind::linear) return sgemm_workspace_floats(t.panel, t.chunk, k, p.threads);
@@ -46,7 +46,7 @@ int64_t multiply_floats(const Product& p, const Tiling& t) {
   return sgemm_workspace_floats(t.chunk, k, t.panel, p.threads);
 }
 
-// A matrix whose rows and columns are cut into blocks.
+// A matrix that is divided into blocks.
 struct Matrix {
   char* data;
   DType dtype;
@@ -74,10 +74,10 @@ class WideProduct final : public Kernel {
  private:
   Matrix matrix(const Tensor& t, int64_t stride) const { return {t.as<char>(), p_.dtype, stride}; }
 
-  // Calls body(first element, elements) for each block of `step` of a range of `size`.
-  template <class Body>
-  static void blocks(int64_t size, int64_t step, Body body) {
-    for (int64_t at = 0; at < size; at += step) body(at, std::min(step, size - at));
+  // Calls run(first, count) for each block of `step` elements of [0, size).
+  template <class Run>
+  static void blocks(int64_t size, int64_t step, Run run) {
+    for (int64_t at = 0; at < size; at += step) run(at, std::min(step, size - at));
   }
 
   void multiply(SgemmCall gemm, const KernelCall& call) const {

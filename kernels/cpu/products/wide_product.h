@@ -1,5 +1,5 @@
-// Products of a dtype that no library multiplies here (f16; bf16 below AVX-512): operands are
-// widened block by block into the workspace, multiplied in f32 and the result rounded once.
+// Products of a 16-bit dtype that the CPU cannot multiply (f16; bf16 without AVX512_BF16): operands are widened
+// block by block into the workspace, multiplied in f32, and the result is rounded once.
 #pragma once
 
 #include <memory>

@@ -1,10 +1,10 @@
-// adam: AdamW (decoupled decay) or Adam with L2, and the 16-bit copy of the weight, in one pass.
+// adam: AdamW (decoupled decay) or Adam with L2 regularisation, and the 16-bit copy of the weight, in one pass.
 //   g = grad * grad_scale (+ weight_decay * p where decay is not decoupled)
 //   m += (1 - beta1) (g - m),  v += (1 - beta2) (g^2 - v)
-// In this form only 1 - beta is rounded to f32, never beta, whose rounding would show in 1 - beta.
+// This form rounds 1 - beta to f32, not beta, whose rounding error would be large relative to 1 - beta.
 //   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
-// With state->skip set nothing is touched. Floor in bytes per parameter: 28 (reads g, p, m, v; writes
-// p, m, v), 30 with the 16-bit copy; a 16-bit gradient saves 2.
+// Does nothing if state->skip is set. Minimum memory traffic: 28 bytes per parameter (reads g, p, m, v; writes p,
+// m, v), 30 with the 16-bit copy; a 16-bit gradient saves 2.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
@@ -19,7 +19,7 @@ namespace dstrain::simd {
 namespace {
 struct AdamStep {
   float grad_scale, rest1, rest2, inverse_correction1, inverse_correction2;
-  float lr, eps, l2, decay;  // l2 joins the gradient, decay the update
+  float lr, eps, l2, decay;  // l2 is added to the gradient, decay to the update
 
   AdamStep(const StepState& s, const AdamAttrs& a)
       : grad_scale(s.grad_scale),
@@ -46,14 +46,14 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Elements by which memory is asked for ahead of its use: the root and the division hold up so many
-// instructions that the processor's own look-ahead falls short (measured on Sapphire Rapids: 5 to 15 % of
-// the time). Not far: four times as far costs Zen 4 a fifth, this much nothing.
+// Prefetch distance in elements. The square root and the division delay so many instructions that the
+// hardware's out-of-order window is too short: on Sapphire Rapids prefetching saves 5 to 15 % of the time. Four
+// times this distance makes Zen 4 a fifth slower; this one costs it nothing.
 constexpr int64_t kPrefetchDistance = 128;
 
 struct NoCopy {};
 
-// `copy` points to the 16-bit weights, or is a NoCopy* where there are none.
+// `copy` points to the 16-bit weights; its type is NoCopy* if there are none.
 template <class G, class T>
 SIMD_FN void adam_range_of(const AdamStep& s, const AdamOperands& o, const G* grad, T* copy,
                            int64_t begin, int64_t end) {

@@ -1,6 +1,6 @@
-// cast, accumulate and round_wire: conversions along flat ranges. Values round to nearest, ties to even.
+// cast, accumulate and round_wire: conversions of flat ranges. Values are rounded to nearest, ties to even.
 // accumulate adds in f32 and rounds each sum once to its output's dtype.
-// Floor in bytes per element: cast s_in + s_out, accumulate the same and s_out more when it adds,
+// Minimum memory traffic, bytes per element: cast s_in + s_out; accumulate the same, and s_out more when it adds;
 // round_wire 8.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"

@@ -1,9 +1,9 @@
-// Softmax cross-entropy with its gradient, a row at a time while the row stays in the caches: the
-// largest logit, the sum of exp(x - largest), and d = (p - [i = target]) * d_loss.
-// Floor in bytes: 2 s R V (s R V without the gradient).
+// Softmax cross-entropy and its gradient, one row at a time while the row stays in the caches: the largest
+// logit, the sum of exp(x - largest), and d = (p - [i = target]) * d_loss.
+// Minimum memory traffic: 2 s R V bytes (s bytes per element; s R V without the gradient).
 //
-// A row's sum runs over stretches of 1024 elements in f32 and over stretches in f64. The losses of the
-// rows are kept and added in row order in f64, so nothing depends on threads.
+// A row's sum is f32 within chunks of 1024 elements and f64 over chunks. The losses of the rows are stored and
+// then added in row order in f64, so the number of threads changes no bit.
 #include <cmath>
 
 #include "kernels/cpu/simd/kernels.h"
@@ -20,7 +20,7 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The row's largest element; a NaN may be passed over (the sum of exponentials meets it).
+// Returns the row's largest element. A NaN may be ignored here: the sum of exponentials contains it.
 template <class T>
 SIMD_FN float row_largest(const T* x, int64_t v) {
   const Pack lowest = all(-HUGE_VALF);
@@ -31,7 +31,7 @@ SIMD_FN float row_largest(const T* x, int64_t v) {
     m[1] = maximum(load(x + i + kPack), m[1]);
   }
   for (; i + kPack <= v; i += kPack) m[0] = maximum(load(x + i), m[0]);
-  if (i < v) {  // the last lanes hold the last element again
+  if (i < v) {  // the lanes past the end repeat the last element
     alignas(64) T tail[kPack];
     for (int k = 0; k < kPack; ++k) tail[k] = x[HWY_MIN(i + k, v - 1)];
     m[1] = maximum(load(tail), m[1]);
@@ -53,7 +53,7 @@ SIMD_FN double exponential_sum(const T* x, int64_t v, float shift) {
   return total;
 }
 
-// The loss of a row; the gradient into d (which may be x) where d is not null.
+// Returns the loss of a row, and writes the gradient to d unless d is null. d may be x.
 template <class T>
 SIMD_FN double loss_row(const T* x, int64_t v, int32_t target, float d_loss, T* d) {
   if (target < 0) {

@@ -1,7 +1,7 @@
-// add_dropout (y = x + dropout(h)) and dropout_grad, by the rule of runtime/core/philox.h. A sample's
-// rows are one flat range of elements, so the work is cut into spans of 128 elements: 16 Philox blocks,
-// whose 64 words are 128 sixteen-bit numbers in element order.
-// Floor in bytes per element of s bytes: add_dropout 3s, dropout_grad 2s.
+// add_dropout (y = x + dropout(h)) and dropout_grad, by the rule of runtime/core/philox.h. A sample's rows are one
+// flat range of elements, divided into spans of 128: 16 Philox blocks, whose 64 words are the 128 sixteen-bit
+// numbers of a span in element order.
+// Minimum memory traffic, bytes per element of s bytes: add_dropout 3s, dropout_grad 2s.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 #include "runtime/core/philox.h"
@@ -33,7 +33,7 @@ namespace {
 
 constexpr int64_t kSpan = 128;
 
-// Lanes whose 16 bits are at least the threshold (0 .. 65536).
+// Returns the lanes whose 16 bits are at least the threshold (0 .. 65536).
 SIMD_FN Mask kept(const uint16_t* bits, uint32_t threshold) {
   Mask m;
   const auto below = hn::Set(DI(), static_cast<int32_t>(threshold) - 1);
@@ -45,7 +45,8 @@ SIMD_FN Mask kept(const uint16_t* bits, uint32_t threshold) {
   return m;
 }
 
-// Elements [begin, end) of one sample; x is null for y = dropout(h). `begin` is a multiple of kSpan.
+// Computes elements [begin, end) of one sample. `begin` must be a multiple of kSpan. x is null for
+// y = dropout(h).
 template <class T>
 SIMD_FN void dropout_span(const DropoutRule& rule, PhiloxKey key, uint64_t sample, const T* x,
                           const T* h, T* y, int64_t begin, int64_t end) {
@@ -65,7 +66,7 @@ SIMD_FN void dropout_span(const DropoutRule& rule, PhiloxKey key, uint64_t sampl
   }
 }
 
-// Spans [begin, end) of all samples, counted through.
+// Computes spans [begin, end), numbered through all samples.
 void dropout_range(const Dropout& d, PhiloxKey key, uint64_t first_sample, const void* x,
                    const void* h, void* y, int64_t begin, int64_t end) {
   const int64_t spans = (d.sample_elements + kSpan - 1) / kSpan;
@@ -83,7 +84,7 @@ void dropout_range(const Dropout& d, PhiloxKey key, uint64_t first_sample, const
   });
 }
 
-// Without dropout: y = x + h, or a copy.
+// y = x + h without dropout; a copy of h if x is null.
 void residual_range(DType dtype, const void* x, const void* h, void* y, int64_t begin,
                     int64_t end) {
   with_type(dtype, [=](auto t) SIMD_INLINE {

@@ -1,5 +1,5 @@
-// activation, activation_grad and add: element by element, limited by memory.
-// Floor in bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s.
+// activation, activation_grad and add: elementwise and bound by memory.
+// Minimum memory traffic, bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
@@ -14,7 +14,7 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// u of GPT-2's gelu(x) = x (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)); returns -2 u and -2 u'.
+// GPT-2's gelu(x) = x (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)). Computes -2 u and its slope -2 u'.
 constexpr float kTwiceRoot = 1.5957691216057308f;  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 

@@ -1,6 +1,7 @@
-// embed and its weight gradients. Floor in bytes, s bytes an element: embed 2 s R C (the tables' rows
-// come from cache or memory once), embed_token_grad s R C + 8 R C (a row is read, added, written) and
-// 4 V C where the table is cleared, embed_position_grad s R C + 4 T C.
+// embed and its weight gradients. Minimum memory traffic in bytes, s bytes per element:
+//   embed                2 s R C, as a row of the tables is read from memory at most once
+//   embed_token_grad     s R C + 8 R C (reads, adds and writes a row), and 4 V C to clear the table
+//   embed_position_grad  s R C + 4 T C
 #include <cstring>
 
 #include "kernels/cpu/simd/kernels.h"
@@ -28,7 +29,7 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Rows [begin, end) of x = token[ids] + position.
+// Computes rows [begin, end) of x = token[ids] + position; position may be null.
 void embed_rows(const EmbedShape& s, const int32_t* ids, const void* token, const void* position,
                 void* x, int64_t begin, int64_t end) {
   with_type(s.dtype, [&](auto t) SIMD_INLINE {
@@ -48,7 +49,7 @@ void embed_rows(const EmbedShape& s, const int32_t* ids, const void* token, cons
   });
 }
 
-// Columns [begin, end) of d_token: the rows of d_x in order, each added to its token's row.
+// Computes columns [begin, end) of d_token: adds the rows of d_x in order, each to its token's row.
 void token_grad_columns(const EmbedShape& s, const void* d_x, const int32_t* ids, float* d_token,
                         bool accumulate, int64_t begin, int64_t end) {
   if (!accumulate)
@@ -67,7 +68,7 @@ void token_grad_columns(const EmbedShape& s, const void* d_x, const int32_t* ids
   });
 }
 
-// Rows [begin, end) of d_position: the sum over the samples, added once.
+// Computes rows [begin, end) of d_position: the sum over the samples, added once.
 void position_grad_rows(const EmbedShape& s, const void* d_x, float* d_position, bool accumulate,
                         int64_t begin, int64_t end) {
   const int64_t samples = s.rows / s.seq_len;
@@ -113,7 +114,7 @@ std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec) {
   const int64_t c = columns(spec.out[0]);
   const EmbedShape s{elements(spec.in[1]), c, 1, rows(spec.out[0]), spec.in[0].dtype};
   return kernel_of([s, threads = spec.threads](const KernelCall& call) {
-    // A thread owns columns, so that equal ids never meet.
+    // Threads own columns, so that two threads never add to the same element.
     parallel_ranges(threads, s.columns, 64, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(token_grad_columns)
       (s, data(call.in, 0), data<const int32_t>(call.in, 1), data<float>(call.out, 0),

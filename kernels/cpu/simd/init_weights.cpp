@@ -1,5 +1,5 @@
-// Floor in bytes per element: 4. In fact limited by arithmetic: ten rounds of Philox for four elements,
-// then a logarithm, a root and a sine-cosine pair for two.
+// Bound by arithmetic, not by its 4 bytes per element: ten rounds of Philox for four elements, then a logarithm,
+// a square root and a sine-cosine pair for every two.
 #include "kernels/cpu/simd/init_weights.h"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kGroup = 4 * kPack;  // elements of 16 blocks
+constexpr int64_t kGroup = 4 * kPack;  // elements of 16 Philox blocks
 
-// The word's upper 24 bits as a float.
+// Returns the word's upper 24 bits as a float.
 SIMD_FN Pack upper_bits(UPack w) {
   Pack r;
   SIMD_UNROLL
@@ -30,13 +30,13 @@ SIMD_FN Pack upper_bits(UPack w) {
   return r;
 }
 
-// sqrt(-2 ln u) of the word's u in (0, 1].
+// Returns sqrt(-2 ln u), where u is the word mapped to (0, 1].
 SIMD_FN Pack radius(UPack w) {
   return square_root(all(-2) * logarithm((upper_bits(w) + all(1)) * all(0x1p-24f)));
 }
 
-// Cosine and sine of a uniform angle: the upper two bits choose the quadrant, the others the angle in it
-// (from -pi / 4 to pi / 4).
+// Computes cosine and sine of a uniform angle: the upper two bits choose the quadrant, the other bits the angle
+// in it, from -pi / 4 to pi / 4.
 SIMD_FN void direction(UPack w, Pack& cosine, Pack& sine) {
   Pack x;
   SIMD_UNROLL
@@ -63,7 +63,7 @@ SIMD_FN void direction(UPack w, Pack& cosine, Pack& sine) {
   }
 }
 
-// The 64 elements from 64 * group on.
+// Writes the 64 elements from 64 * group on.
 SIMD_FN void write_group(bool normal, float scale, PhiloxKey key, int64_t group, float* to) {
   const auto block = static_cast<uint64_t>(group) * kPack;
   alignas(64) BlockWords words;
@@ -91,7 +91,7 @@ SIMD_FN void write_group(bool normal, float scale, PhiloxKey key, int64_t group,
     hn::StoreInterleaved4(x[0].v[i], x[1].v[i], x[2].v[i], x[3].v[i], DF(), to + 4 * i * kLanes);
 }
 
-// Elements [begin, end), to out[0 ...).
+// Writes elements [begin, end) to out[0 .. end - begin).
 void write_elements(bool normal, float scale, PhiloxKey key, float* out, int64_t begin,
                     int64_t end) {
   for (int64_t group = begin / kGroup; group * kGroup < end; ++group) {

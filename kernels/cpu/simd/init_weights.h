@@ -1,7 +1,7 @@
-// Fresh weights: element i of a parameter is a pure function of (key, i), with key =
-// stream_key(seed, hash_name(name)), so a shard is filled alone and no count of threads or ranks
-// changes a weight. Four elements come from one Philox block with counter (i / 4 low, high, 0, 0). The
-// same bits at AVX2 and AVX-512.
+// Initial weights. Element i of a parameter is a function of (key, i) alone, with
+// key = stream_key(seed, hash_name(name)). So a rank fills its slice without the others, and the number of
+// threads or ranks changes no weight. A Philox block with counter (i / 4 low, i / 4 high, 0, 0) gives four
+// elements. AVX2 and AVX-512 give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace dstrain {
 
-// Writes elements begin .. begin + count - 1 of N(0, std) to out[0 .. count). By Box and Muller: words
-// 0 and 1 of a block give the radius and the angle of its first two elements, 2 and 3 of the others.
+// Writes elements begin .. begin + count - 1, drawn from N(0, std), to out[0 .. count). Uses the Box-Muller
+// transform: words 0 and 1 of a Philox block give the radius and angle of its first two elements, words 2 and
+// 3 those of the other two.
 void fill_normal(float* out, int64_t begin, int64_t count, float std, PhiloxKey key, int threads);
 
-// The same for the uniform distribution on [-bound, bound), one word an element.
+// The same for the uniform distribution on [-bound, bound): one word gives one element.
 void fill_uniform(float* out, int64_t begin, int64_t count, float bound, PhiloxKey key,
                   int threads);
 

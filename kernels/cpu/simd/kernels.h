@@ -1,4 +1,4 @@
-// The kernels of this folder by family, one source file each; simd.cpp chooses among them.
+// The functions that make this folder's kernels; simd.cpp has the table that chooses among them.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec);
 
-// Scratch bytes of the kernels that need some.
+// Bytes of scratch memory, for the kernels that need it.
 int64_t cross_entropy_workspace(const KernelSpec& spec);
 int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);

@@ -1,6 +1,6 @@
-// layer_norm: y = (x - mean) * rstd * weight + bias. The mean first, then the mean square of what is
-// left of it (exact where the mean is large), in f32, in a fixed order of lanes.
-// Floor in bytes: 2 s R C, as a row stays in the first-level cache between its passes.
+// layer_norm: y = (x - mean) * rstd * weight + bias, in f32, in a fixed order of lanes. The variance is computed
+// from x - mean in a second pass, so it stays accurate where the mean is large.
+// Minimum memory traffic: 2 s R C bytes, as a row stays in the first-level cache between its passes.
 #include <cmath>
 
 #include "kernels/cpu/simd/kernels.h"
@@ -16,7 +16,7 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// x, weight, bias of T; y of T; `c` columns.
+// Normalises one row of `c` columns and writes its statistics.
 template <class T>
 SIMD_FN void norm_row(const T* x, const T* weight, const T* bias, int64_t c, float eps, T* y,
                       float* mean_out, float* rstd_out) {

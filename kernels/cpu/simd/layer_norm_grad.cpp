@@ -1,4 +1,4 @@
-// The gradients of layer_norm. Floor in bytes: layer_norm_input_grad 3 s R C (4 s with `add`),
+// The gradients of layer_norm. Minimum memory traffic in bytes: layer_norm_input_grad 3 s R C (4 s R C with `add`),
 // layer_norm_weight_grad 2 s R C.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -35,7 +35,7 @@ SIMD_FN void input_grad_row(const T* d_y, const T* x, const T* weight, const T* 
   Pack g0 = all(0), g1 = all(0), h0 = all(0), h1 = all(0);
   const auto step = [=](int64_t i, auto n, Pack& g_sum, Pack& h_sum) SIMD_INLINE {
     const Pack g = load(d_y + i, n) * load(weight + i, n);
-    g_sum = g_sum + g;  // zero beyond the row's end, and so is the product below
+    g_sum = g_sum + g;  // g is zero past the row's end, so the product below is too
     h_sum = fma(g, (load(x + i, n) - centre) * scale, h_sum);
   };
   int64_t i = 0;
@@ -70,7 +70,7 @@ void input_grad_rows(DType dtype, int64_t c, const NormGradIn& in, void* d_x, in
   });
 }
 
-// The sums of d_y * xhat and of d_y over rows [begin, end), into partial[0..c) and [c..2c).
+// Writes the sums of d_y * xhat and of d_y over rows [begin, end) to partial[0..c) and partial[c..2c).
 void weight_grad_block(DType dtype, int64_t c, const NormGradIn& in, float* partial, int64_t begin,
                        int64_t end) {
   for_packs(0, 2 * c, [=](int64_t i, auto n) SIMD_INLINE { store(all(0), partial + i, n); });

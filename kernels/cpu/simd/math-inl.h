@@ -1,5 +1,5 @@
-// exp and ln on packs, within 1e-6 relative of the exact value: a reduction of the argument, then the
-// Taylor series of the reduced range, cut where it falls below f32's precision.
+// exp and ln on packs, with relative errors below 1e-6. Both reduce the argument and use the Taylor series on the
+// reduced range, cut off below f32's precision.
 #if defined(DSTRAIN_SIMD_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_SIMD_MATH_INL_H
 #undef DSTRAIN_SIMD_MATH_INL_H
@@ -23,7 +23,7 @@ SIMD_FN Pack scale_by_power(Pack y, Pack n, IPack whole) {
     r.v[i] = hn::Vec<DF>{_mm512_scalef_ps(y.v[i].raw, n.v[i].raw)};
 #else
     static_cast<void>(n);
-    // In two factors, so that neither leaves the range of normal numbers.
+    // 2^n as two factors, so that both are normal numbers.
     const auto half = hn::ShiftRight<1>(whole.v[i]), rest = hn::Sub(whole.v[i], half);
     const auto bias = hn::Set(DI(), 127);
     const auto a = hn::BitCast(DF(), hn::ShiftLeft<23>(hn::Add(half, bias)));
@@ -34,10 +34,10 @@ SIMD_FN Pack scale_by_power(Pack y, Pack n, IPack whole) {
   return r;
 }
 
-// e^x: 0 or subnormal far below, infinity above 88.7, NaN for NaN.
+// e^x: subnormal or 0 for very negative x, infinity above 88.7, NaN for NaN.
 SIMD_FN Pack exponential(Pack x) {
   x = maximum(all(-110.0f), minimum(all(100.0f), x));
-  // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
+  // Adding 1.5 * 2^23 rounds to the nearest integer, which is then in the low bits.
   const Pack shifter = all(12582912.0f);
   const Pack shifted = fma(x, all(1.44269504088896341f), shifter);
   const Pack n = shifted - shifter;
@@ -45,7 +45,7 @@ SIMD_FN Pack exponential(Pack x) {
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i)
     whole.v[i] = hn::Sub(hn::BitCast(DI(), shifted.v[i]), hn::Set(DI(), 0x4b400000));
-  // ln 2 in two parts; n times the first one is exact.
+  // ln 2 is split into two parts; n times the first one is exact.
   const Pack r = fnma(n, all(-2.12194440e-4f), fnma(n, all(0.693359375f), x));
   // e^r on |r| <= ln(2) / 2: 1 + r + r^2 q(r)
   Pack q = all(1.9841269841e-4f);
@@ -57,7 +57,7 @@ SIMD_FN Pack exponential(Pack x) {
   return scale_by_power(fma(q, r * r, r) + all(1.0f), n, whole);
 }
 
-// ln x of a positive normal number.
+// ln x for a positive normal number x.
 SIMD_FN Pack logarithm(Pack x) {
   Pack exponent, mantissa;
   SIMD_UNROLL

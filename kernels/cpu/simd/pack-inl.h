@@ -1,10 +1,10 @@
-// Packs: 16 lanes of a type, whatever the instruction set (one AVX-512 register, two of AVX2, 16
-// scalars), so that a kernel is written once and sums in the same order everywhere. Included once per
-// Highway target, hence the toggled guard; stands on runtime/core/dtype.h.
+// A pack is 16 lanes of a type on every instruction set: one AVX-512 register, two AVX2 registers or 16 scalars.
+// So a kernel is written once and sums in the same order on all of them. Included once per Highway target,
+// hence the toggled include guard.
 //
-// Invariant: an operation on a lane is the same IEEE operation at AVX2 and AVX-512, also in a partial
-// pack, so an element has the same bits at either, wherever it falls. (The portable target has no
-// fused multiply-add and may differ in the last bit.)
+// Invariant: an operation on a lane is the same IEEE operation on AVX2 and AVX-512, in a partial pack as well.
+// So an element has the same bits on both, wherever in a pack it is. The scalar target has no fused multiply-add
+// and may differ in the last bit.
 #if defined(DSTRAIN_SIMD_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_SIMD_PACK_INL_H
 #undef DSTRAIN_SIMD_PACK_INL_H
@@ -17,8 +17,8 @@
 #include "hwy/highway.h"
 #include "runtime/core/dtype.h"
 
-// SIMD_FN and SIMD_INLINE: functions and lambdas of a kernel, inlined whatever the compiler thinks of
-// it. Not so in the portable target and under a sanitizer: it would only take minutes to compile.
+// SIMD_FN marks functions, SIMD_INLINE lambdas of a kernel: they are always inlined. The scalar target and
+// sanitized builds leave inlining to the compiler, because it would take minutes to compile.
 #undef SIMD_FN
 #undef SIMD_INLINE
 #if HWY_TARGET == HWY_SCALAR || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -30,7 +30,7 @@
 #endif
 #undef SIMD_UNROLL
 #if HWY_TARGET == HWY_SCALAR
-#define SIMD_UNROLL _Pragma("GCC unroll 1")  // 16 copies of everything help nobody
+#define SIMD_UNROLL _Pragma("GCC unroll 1")  // kParts is 16 here: unrolling only makes code larger
 #else
 #define SIMD_UNROLL _Pragma("GCC unroll 4")
 #endif
@@ -59,10 +59,11 @@ struct Mask {
   hn::Mask<DF> v[kParts];
 };
 
-// How many lanes of a pack are meant: all of them, or the first n (0 < n < 16).
+// The lanes of a pack that hold elements: all of them.
 struct Full {
   static constexpr int n = kPack;
 };
+// The first n lanes hold elements (0 < n < 16).
 struct First {
   int n;
 };
@@ -107,7 +108,7 @@ SIMD_BINARY(Pack, operator+, hn::Add(x, y))
 SIMD_BINARY(Pack, operator-, hn::Sub(x, y))
 SIMD_BINARY(Pack, operator*, hn::Mul(x, y))
 SIMD_BINARY(Pack, operator/, hn::Div(x, y))
-// The second operand where either is NaN.
+// These return the second operand if either is NaN.
 #if HWY_TARGET == HWY_SCALAR
 SIMD_BINARY(Pack, minimum, hn::IfThenElse(hn::Lt(x, y), x, y))
 SIMD_BINARY(Pack, maximum, hn::IfThenElse(hn::Gt(x, y), x, y))
@@ -148,7 +149,7 @@ SIMD_FN Pack select_or_zero(Mask m, Pack yes) {
 SIMD_FN Pack keep(Full, Pack a) {
   return a;
 }
-// Zero in the lanes that are not meant.
+// Sets the lanes without elements to zero.
 SIMD_FN Pack keep(First lanes, Pack a) {
   Pack r;
   SIMD_UNROLL
@@ -173,7 +174,7 @@ SIMD_FN void store(Pack a, float* p, Full = {}) {
   for (int i = 0; i < kParts; ++i) hn::StoreU(a.v[i], DF(), p + i * kLanes);
 }
 
-// 16 bits to 32 and back; the way back rounds to nearest, ties to even, and keeps NaN a NaN.
+// Conversion between 16 and 32 bits. narrow rounds to nearest, ties to even, and keeps NaN.
 SIMD_FN hn::Vec<DF> widen(bf16, hn::Vec<DH> half) {
   return hn::BitCast(DF(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), half)));
 }
@@ -225,7 +226,7 @@ SIMD_FN void store(Pack a, T* p, Full = {}) {
     hn::StoreU(narrow(T{}, a.v[i]), DH(), reinterpret_cast<uint16_t*>(p) + i * kLanes);
 }
 
-// The first lanes.n elements; zero in the other lanes. Reads nothing beyond them.
+// Loads the first lanes.n elements and reads nothing beyond them; the other lanes are zero.
 template <class T>
 SIMD_FN Pack load(const T* p, First lanes) {
 #if HWY_TARGET == HWY_AVX3
@@ -274,7 +275,7 @@ SIMD_FN void store(Pack a, float* p, First lanes) {
 
 // --- loops and sums --------------------------------------------------------------------------
 
-// f(i, lanes) for each pack of [begin, end): Full ones, then at most one First.
+// Calls f(i, lanes) for each pack of [begin, end): with Full{}, and for a partial last pack with First{n}.
 template <class F>
 SIMD_FN void for_packs(int64_t begin, int64_t end, const F& f) {
   int64_t i = begin;
@@ -282,7 +283,7 @@ SIMD_FN void for_packs(int64_t begin, int64_t end, const F& f) {
   if (i < end) f(i, First{static_cast<int>(end - i)});
 }
 
-// The sum of the lanes: halves are added, i to i + 8, then to i + 4, ...
+// Returns the sum of the lanes, added as a tree: lane i + 8 to lane i, then i + 4 to i, and so on.
 SIMD_FN float sum(Pack a) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 #if HWY_TARGET == HWY_AVX3
@@ -312,8 +313,8 @@ SIMD_FN float largest(Pack a) {
   return x[0];
 }
 
-// The lanewise sum of f(i, lanes) over the packs of [0, n), in four interleaved chains. f's result
-// counts in the lanes that are meant only.
+// Returns the lanewise sum of f(i, lanes) over the packs of [0, n), in four interleaved chains. Of a partial
+// pack, only the lanes with elements count.
 template <class F>
 SIMD_FN Pack sum_packs(int64_t n, const F& f) {
   Pack s[4] = {all(0), all(0), all(0), all(0)};
@@ -327,7 +328,8 @@ SIMD_FN Pack sum_packs(int64_t n, const F& f) {
   return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-// to[0, 16) (+)= from[0, 16) + from[stride ..] + from[2 stride ..] + ..., `count` packs added in order.
+// Adds the packs at from, from + stride, from + 2 stride, ... (`count` of them) in order, and writes the sum to
+// `to` or, with `accumulate`, adds it.
 template <class T, class Lanes>
 SIMD_FN void sum_strided(const T* from, int64_t count, int64_t stride, bool accumulate, float* to,
                          Lanes n) {
@@ -336,7 +338,7 @@ SIMD_FN void sum_strided(const T* from, int64_t count, int64_t stride, bool accu
   store(accumulate ? load(to, n) + total : total, to, n);
 }
 
-// f(T{}) with the run dtype's element type.
+// Calls f(T{}) with the element type T of `dtype`.
 template <class F>
 SIMD_FN void with_type(DType dtype, const F& f) {
   if (dtype == DType::bf16)

@@ -1,4 +1,4 @@
-// Philox4x32-10 on packs: 16 blocks at once, the same words as runtime/core/philox.h.
+// Philox4x32-10 on packs: computes 16 blocks at once, with the same words as runtime/core/philox.h.
 #if defined(DSTRAIN_SIMD_PHILOX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_SIMD_PHILOX_INL_H
 #undef DSTRAIN_SIMD_PHILOX_INL_H
@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 
-// Where the 64 words of 16 blocks go: block by block, as sixteen calls of philox() would write them.
+// The 64 words of 16 blocks, in the order of sixteen calls of philox().
 using BlockWords = uint32_t[4 * kPack];
 
 #if HWY_TARGET == HWY_SCALAR
@@ -29,8 +29,8 @@ using DW = hn::Repartition<uint64_t, DU>;
 using Wide = hn::Vec<DW>;
 constexpr int kWide = static_cast<int>(hn::MaxLanes(DW()));
 
-// The ten rounds on vectors of 64-bit lanes, of which the low halves count: a product is then one
-// instruction, its low word needs none. Two vectors at a time, so that one fills the other's waits.
+// The ten rounds on vectors of 64-bit lanes whose low halves hold the words: a 64-bit product then takes one
+// instruction, and its low word needs no extraction. Two vectors at a time hide each other's latency.
 SIMD_FN void philox_rounds(PhiloxKey key, Wide (&c)[4][2]) {
   const auto m0 = hn::BitCast(DU(), hn::Set(DW(), 0xD2511F53u));
   const auto m2 = hn::BitCast(DU(), hn::Set(DW(), 0xCD9E8D57u));
@@ -52,7 +52,7 @@ SIMD_FN void philox_rounds(PhiloxKey key, Wide (&c)[4][2]) {
 
 // The blocks of 16 successive counters: word `counting` of `counter` goes up by one a block.
 SIMD_FN void philox_blocks(PhiloxKey key, PhiloxBlock counter, int counting, BlockWords& to) {
-  // Lanes 2j and 2j + 1 hold blocks j and kWide / 2 + j, which interleaving then puts in order.
+  // Lanes 2j and 2j + 1 hold blocks j and kWide / 2 + j, so that interleaving puts the blocks in order.
   alignas(64) uint64_t order[kWide];
   for (uint64_t j = 0; j < kWide / 2; ++j) {
     order[2 * j] = j;

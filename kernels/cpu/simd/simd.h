@@ -1,7 +1,7 @@
-// Our own bodies of every op that is neither a product nor attention, written with Highway: one
-// binary, the instruction set chosen when it runs. For f32, bf16 and f16; 16-bit operands are widened to
-// f32 on load and rounded to nearest even on store.
-// Invariant: results depend neither on the number of threads nor on where an operand starts.
+// SIMD kernels of every op that is neither a product nor attention, in f32, bf16 and f16. They are written with
+// Highway, which chooses the instruction set at run time. 16-bit operands are widened to f32 when they are
+// loaded and rounded to nearest even when they are stored.
+// Invariant: results depend neither on the number of threads nor on the alignment of an operand.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace dstrain {
 
-// Scratch bytes that the kernel of `spec` needs; 0 for most.
+// Returns the bytes of scratch memory that the kernel of `spec` needs; 0 for most ops.
 int64_t simd_workspace_bytes(const KernelSpec& spec);
 
-// The kernel of `spec`, or null where this family has no body for the op.
+// Returns the kernel of `spec`, or null for products and attention.
 std::unique_ptr<Kernel> make_simd(const KernelSpec& spec);
 
-// Makes Highway's dispatch keep to max_isa() (runtime/core/isa.h), in every kernel of the process that
-// it serves. make_simd calls it; others that use Highway call it before their first kernel.
+// Limits Highway's choice of instruction set to max_isa() (runtime/core/isa.h) in the whole process. make_simd
+// calls it; other code that uses Highway must call it before its first kernel.
 void limit_highway_targets();
 
 }  // namespace dstrain

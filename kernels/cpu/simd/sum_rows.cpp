@@ -1,6 +1,6 @@
-// sum_rows: d_bias = the sum of d_y over its rows, in f32. Eight rows are added as a tree, the trees of
-// a block in a chain, then the blocks: at 100,000 rows no chain is longer than 256.
-// Floor in bytes: s R N.
+// sum_rows: d_bias = the sum of d_y over its rows, in f32. Eight rows are added as a tree, then the trees of a
+// block in order, then the blocks in order: with 100,000 rows no chain of additions is longer than 256.
+// Minimum memory traffic: s R N bytes.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 #include "kernels/row_blocks.h"
@@ -15,7 +15,7 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The sum of rows [begin, end) of d_y (of `columns` columns) into partial.
+// Writes the sum of rows [begin, end) of d_y to partial[0 .. columns).
 void sum_block(DType dtype, int64_t columns, const void* d_y, float* partial, int64_t begin,
                int64_t end) {
   for_packs(0, columns, [=](int64_t i, auto n) SIMD_INLINE { store(all(0), partial + i, n); });

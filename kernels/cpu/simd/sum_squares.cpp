@@ -1,7 +1,7 @@
-// sum_squares: the fp64 sum of squares, by blocks of 4096 elements and then the blocks in order. In a
-// block element i belongs to chain i mod 32; a chain adds in order, the chains are added as a tree. The
-// square of an f32 is exact in fp64, so every instruction set and any number of threads give the
-// same bits. Floor in bytes per element: its size, 4 or 2.
+// sum_squares: the f64 sum of squares, first of blocks of 4096 elements, then of the blocks in order. Within a
+// block, element i is added to sum i mod 32 in order, and the 32 sums are added as a tree. The square of an f32
+// is exact in f64, so all instruction sets and numbers of threads give the same bits. Minimum memory traffic:
+// the elements, read once.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
@@ -55,7 +55,7 @@ double square_floats(const float* x, int64_t n) {
   return lane[0];
 }
 
-// Elements [begin, begin + n) of `values`; 16-bit ones are widened first.
+// Returns the sum of squares of elements [begin, begin + n); 16-bit elements are widened first.
 double square_block(DType dtype, const void* values, int64_t begin, int64_t n) {
   if (dtype == DType::f32) return square_floats(static_cast<const float*>(values) + begin, n);
   alignas(64) float wide[kBlock];

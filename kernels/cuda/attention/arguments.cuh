@@ -1,5 +1,5 @@
-// What a launch of an attention kernel carries: addresses and the problem. What changes from step to step
-// (seed, first sample) is read from the step state on the device.
+// The arguments of an attention kernel: addresses and sizes. The seed and the first sample, which change from step
+// to step, are read from the step state on the device.
 #pragma once
 
 #include "kernels/cuda/attention/dropout.cuh"
@@ -12,7 +12,7 @@ namespace dstrain::DSTRAIN_BACKEND {
 struct AttentionArguments {
   const void* qkv = nullptr;
   void* y = nullptr;     // written by attention, read by attention_grad
-  float* lse = nullptr;  // the same
+  float* lse = nullptr;  // (B,H,T), the same
   const void* d_y = nullptr;
   void* d_qkv = nullptr;
   float* delta = nullptr;  // (B,H,T), backward: sum(d_y y) / drop_scale
@@ -21,16 +21,16 @@ struct AttentionArguments {
   int64_t seq = 0;
   float exponent_scale = 0;  // log2(e) / sqrt(D): weights are 2^(score * exponent_scale - ...)
   float score_scale = 0;     // 1 / sqrt(D)
-  bool vector = false;       // rows of heads can be read and written 16 bytes at a time
+  bool vector = false;       // whether rows of heads can be read and written 16 bytes at a time
 
   uint32_t drop_threshold = 0;
   float drop_scale = 1;
   uint32_t site = 0;
-  const StepState* state = nullptr;  // read where something is dropped
+  const StepState* state = nullptr;  // read only with dropout
   int64_t sample_offset = 0;
 };
 
-// One head of one sample: blockIdx.y and blockIdx.z.
+// The operands of this block's head (blockIdx.y) and sample (blockIdx.z).
 struct HeadOfBlock {
   const AttentionArguments& a;
   int64_t head = blockIdx.y, sample = blockIdx.z;
@@ -47,7 +47,7 @@ struct HeadOfBlock {
     return {y + sample * a.seq * channels() + head * a.head_size, channels(), a.seq, a.head_size,
             a.vector};
   }
-  // Offset of row 0 in lse and delta.
+  // Returns the offset of row 0 in lse and delta.
   __device__ int64_t statistics() const { return (sample * a.heads + head) * a.seq; }
 
   __device__ DropoutSource dropout() const {

@@ -13,7 +13,7 @@ bool on_tensor_cores(const AttentionShape& p) {
   return is_16bit(p.dtype) && p.head_size <= kWidestHead;
 }
 
-// Whether every head's rows can be read and written 16 bytes at a time.
+// Returns whether the rows of every head can be read and written 16 bytes at a time.
 bool rows_are_vectors(const AttentionShape& p, std::initializer_list<const void*> operands) {
   if (p.head_size % 8 != 0) return false;
   for (const void* at : operands)

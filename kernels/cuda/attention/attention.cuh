@@ -1,8 +1,8 @@
-// Causal multi-head self-attention on GPUs, forward and backward (Dao et al., "FlashAttention", 2022; work
-// division as in "FlashAttention-2", 2023): no T x T matrix in memory, only the causal half computed.
-// Stands on runtime/ir/kernel.h. bf16 and f16 with heads of up to 128 numbers run on tensor cores with f32 sums,
-// everything else on ordinary multiply-adds. Dropout masks are those of philox.h, made again in the
-// backward pass. No sum is shared between blocks, so results are the same bits in every run.
+// Causal multi-head self-attention on GPUs, forward and backward (Dao et al., "FlashAttention", 2022; work is
+// divided as in "FlashAttention-2", 2023): no T x T matrix is in memory, and only the causal half is computed. bf16
+// and f16 with heads of up to 128 elements use tensor cores with f32 sums, everything else ordinary multiply-adds.
+// Dropout masks are those of runtime/core/philox.h and are computed again in the backward pass. No sum is shared
+// between blocks, so every run gives the same bits.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// Bytes of scratch memory a kernel of `spec` (attention or attention_grad) needs for one run.
+// Returns the bytes of scratch memory that a kernel of `spec` (attention or attention_grad) needs for one run.
 int64_t attention_workspace_bytes(const KernelSpec& spec);
 
-// The kernel for `spec`: op attention (qkv (B*T,3C) -> y (B*T,C), lse f32 (B,H,T)) or attention_grad
-// (d_y, qkv, y, lse -> d_qkv), run dtype f32, bf16 or f16, heads dividing C. Throws InternalError
-// on any other spec.
+// Returns the kernel of `spec`: attention (qkv (B*T,3C) -> y (B*T,C), lse f32 (B,H,T)) or attention_grad
+// (d_y, qkv, y, lse -> d_qkv) in f32, bf16 or f16. The heads must divide C. Throws InternalError for any other
+// spec.
 std::unique_ptr<Kernel> make_attention(const KernelSpec& spec, const LaunchContext& context);
 
 }  // namespace dstrain::DSTRAIN_BACKEND

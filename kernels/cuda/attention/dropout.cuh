@@ -1,6 +1,6 @@
-// Dropout masks of attention, made in the order in which lanes need them. The bits are those of
-// runtime/core/philox.h: element (h T + i) T + j of a sample for query i and key j of head h.
-// Floor: one Philox block (about 80 integer instructions) for 8 elements, two where T is no multiple of 8.
+// Dropout masks of attention, computed in the order in which lanes need them. The bits are those of
+// runtime/core/philox.h for element (h T + i) T + j of a sample, with query i and key j of head h.
+// Cost: one Philox block (about 80 integer instructions) for 8 elements, two if T is not a multiple of 8.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -8,7 +8,7 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// Who drops what in one head of one sample.
+// Computes the dropout mask of one head of one sample.
 struct DropoutSource {
   PhiloxKey key{};
   uint64_t sample = 0;
@@ -32,7 +32,7 @@ struct DropoutSource {
     return bits;
   }
 
-  // Bit n: element first + n is kept, for n in 0..7.
+  // Returns eight bits: bit n is set if element first + n is kept.
   __device__ uint32_t kept_byte(uint64_t first) const {
     const uint64_t block = first / 8;
     const auto shift = static_cast<uint32_t>(first % 8);

@@ -1,23 +1,23 @@
-// The forward pass of attention on tensor cores. A block takes 64 kRowTiles queries of one head and walks
-// over the keys they see, kColumns at a time; a warp has 16 rows of every row tile. While one block
-// product runs, the operand of the next one travels (keys, then values).
+// The forward pass of attention on tensor cores. A block computes 64 kRowTiles queries of one head and loops over
+// the keys they see, kColumns at a time; a warp computes 16 rows of every row tile. While one block product
+// runs, the operand of the next one is copied (keys, then values).
 //
-// Floors, per head of T queries: 2 D T^2 FLOPs on tensor cores (the causal half of 4 D T^2), T^2/2
-// exponentials; 8 T D + 4 T bytes of memory (q, k, v read once, y and lse written once: blocks of one
-// head run side by side, so its keys and values come from the L2 cache after the first).
+// Lower bounds, per head of T queries: 2 D T^2 FLOPs on tensor cores (the causal half of 4 D T^2), T^2/2
+// exponentials, and 8 T D + 4 T bytes of memory (q, k, v read once, y and lse written once). Blocks of one head run
+// at the same time, so after the first block its keys and values come from the L2 cache.
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/cuda/attention/rows.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-// The running softmax of rows g (half 0) and g + 8 (half 1) of 16 rows. Exponents are to base 2; `total` is
-// this lane's part of the sum.
+// The running softmax of rows g (half 0) and g + 8 (half 1) of 16 rows. Exponents have base 2; `total` is this
+// lane's part of the sum.
 struct RunningSoftmax {
   float max[2] = {-INFINITY, -INFINITY};
   float total[2] = {0, 0};
 
-  // Turns scores into weights relative to the new maximum and brings sums to it.
+  // Replaces scores by weights relative to the new maximum, and rescales the sums to it.
   template <int kTiles, int kSumTiles>
   __device__ __forceinline__ void step(float (&scores)[kTiles][4], float (&sums)[kSumTiles][4],
                                        float scale) {
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionArguments a)
   const DropoutSource dropout = head.dropout();
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kWarpRows;
-  // The last rows see the most keys: they come first.
+  // The last rows see the most keys, so they start first.
   const int64_t first_row = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int64_t end = first_row + kRows < a.seq ? first_row + kRows : a.seq;
 

@@ -1,8 +1,8 @@
-// d_k and d_v of attention on tensor cores: rows are keys and columns queries, so that both sums stay with
-// the warp that owns the key (formulas: query_gradient.cu). d_v = c (M P)^T d_y, d_k = dS^T q / sqrt(D).
-// The queries of the next step travel while this one computes.
+// d_k and d_v of attention on tensor cores. Rows are keys and columns are queries, so that the warp that owns a key
+// holds both of its sums: d_v = c (M P)^T d_y, d_k = dS^T q / sqrt(D); query_gradient.cu explains the symbols.
+// The queries of the next step are copied while this step computes.
 //
-// Floors, per head of T keys: 4 D T^2 FLOPs (the causal half of four products); 12 T D + 8 T bytes.
+// Lower bounds, per head of T keys: 4 D T^2 FLOPs (the causal half of four products) and 12 T D + 8 T bytes.
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/cuda/attention/rows.cuh"
 
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
   T* const key_tile = dynamic_shared<T>();
   T* const value_tile = key_tile + kRows * kWidth;
   T* const stages =
-      value_tile + kRows * kWidth;  // two of queries and d_y, then of their statistics
+      value_tile + kRows * kWidth;  // two stages of queries and d_y, then two of their statistics
   float* const statistics = reinterpret_cast<float*>(stages + 2 * kStage);
 
   const HeadOfBlock head(a);
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
   const Lane lane;
   const int thread = static_cast<int>(threadIdx.x), warp_row = thread / 32 * kWarpRows;
   const int64_t first_row =
-      static_cast<int64_t>(blockIdx.x) * kRows;  // seen by the most queries: first
+      static_cast<int64_t>(blockIdx.x) * kRows;  // the first keys are seen by the most queries
 
   float d_keys[kRowTiles][kWidth / 8][4] = {}, d_values[kRowTiles][kWidth / 8][4] = {};
 
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
     if (thread >= kColumns) return;
     const int64_t query = column + thread, at = head.statistics() + query;
     float* const pair = statistics + stage * 2 * kColumns;
-    // The weights of queries past the end are 2^-infinity.
+    // Queries past the end get weights of 2^-infinity = 0.
     pair[thread] = query < a.seq ? a.lse[at] * kLog2e : INFINITY;
     pair[kColumns + thread] = query < a.seq ? a.delta[at] : 0;
   };
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
     wait_copies();
     __syncthreads();
     if (column + kColumns < a.seq) load_stage(now ^ 1, column + kColumns);
-      // In parts, so that the fragments of a part fit in registers beside both sums.
+      // Computed in parts, so that the fragments of a part fit in registers beside both sums.
 #pragma unroll 1
     for (int part = 0; part < kColumns; part += kPart) {
       const T* const query_tile = stages + now * kStage + part * kWidth;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
       const float* const delta = shift + kColumns;
       const int64_t query = column + part;
 
-      uint32_t active = 0;  // row tiles that any of these queries sees
+      uint32_t active = 0;  // bit r: whether any of these queries sees row tile r
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r)
         active |= (query + kPart > first_row + r * kRowStep + warp_row ? 1u : 0u) << r;

@@ -1,14 +1,14 @@
-// The tensor-core instructions of attention, one function each: mma.sync m16n8k16 with f32 sums,
-// ldmatrix, cp.async, and 2^x. Everything else of attention is ordinary C++. The emulated build takes
-// kernels/cuda/emulation/mma.h instead, with the same names and the same layout of fragments.
+// The special instructions of attention, one function each: mma.sync m16n8k16 with f32 sums, ldmatrix, cp.async and
+// ex2. The rest of attention is ordinary C++. The emulated device uses kernels/cuda/emulation/mma.h instead, with
+// the same names and the same layout of fragments.
 //
 // Fragments, as the PTX ISA lays them out; lane = 4 g + q:
 //   A (16 x 16)  a[0]: row g, columns 2q, 2q+1; a[1]: row g+8; a[2]: row g, columns 2q+8, 2q+9;
-//                a[3]: row g+8, columns 2q+8, 2q+9        (two 16-bit numbers, the lower column low)
+//                a[3]: row g+8, columns 2q+8, 2q+9        (two 16-bit elements, the lower column in the low half)
 //   B (16 x 8)   b0: rows 2q, 2q+1 of column g; b1: rows 2q+8, 2q+9
 //   C (16 x 8)   c[0], c[1]: row g, columns 2q, 2q+1; c[2], c[3]: row g+8
-//   ldmatrix     four 8 x 8 matrices; lane l names row l%8 of matrix l/8; register m of a lane holds
-//                columns 2q, 2q+1 of row g of matrix m, or with trans of its transpose
+//   ldmatrix     four 8 x 8 matrices; lane l gives the address of row l%8 of matrix l/8; register m of a lane
+//                gets columns 2q, 2q+1 of row g of matrix m, or with trans of its transpose
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -43,7 +43,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// `row`: in shared memory, 16-byte aligned, 8 numbers of 16 bits.
+// `row` points to 8 16-bit elements in shared memory, 16-byte aligned.
 __device__ __forceinline__ void ldmatrix(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -56,14 +56,14 @@ __device__ __forceinline__ void ldmatrix_trans(uint32_t (&r)[4], const void* row
                : "r"(shared_address(row)));
 }
 
-// Starts to copy 16 aligned bytes into shared memory, or to clear them where there is nothing to
-// read (`from` is valid all the same).
+// Starts to copy 16 aligned bytes into shared memory. Unless `present`, sets them to zero instead; `from` must be
+// a valid address all the same.
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool present) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)),
                "l"(from), "r"(present ? 16 : 0));
 }
 
-// Returns when all of this thread's copies have arrived.
+// Returns when all copies of this thread are done.
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_all;\n" ::: "memory");
 }
@@ -75,7 +75,7 @@ __device__ __forceinline__ float exp2_of(float x) {
   return y;
 }
 
-// Two numbers rounded to nearest even, `low` in the low half.
+// Rounds two floats to nearest even and packs them, `low` in the low half.
 template <class T>
 __device__ __forceinline__ uint32_t pack(float low, float high) {
   uint32_t r;

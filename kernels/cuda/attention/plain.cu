@@ -1,19 +1,19 @@
-// Attention without tensor cores: any head size, any dtype, sums in f32 by ordinary multiply-adds. The path
-// of f32 and of heads of more than 128 numbers. A warp owns one row (a query, or in the pass of d_k and
-// d_v a key) and walks over the rows it meets, 32 at a time: first a lane makes the score of one of them,
-// then a lane adds up some of the head's numbers.
+// Attention without tensor cores, for f32 and for heads of more than 128 elements; it works for any head size and
+// dtype. Sums are f32 multiply-adds. A warp owns one row (a query, or a key in the pass of d_k and d_v) and loops
+// over the rows it is combined with, 32 at a time: first each lane computes the score of one of them, then each
+// lane sums some elements of the head.
 //
-// Floor, per head of T rows: FLOPs as on tensor cores, at the rate of ordinary multiply-adds; operands of
-// scores are read with a stride, from the cache.
+// Lower bound, per head of T rows: the FLOPs of the tensor-core kernels, at the rate of ordinary multiply-adds.
+// The operands of scores are read with a stride, from the cache.
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/cuda/attention/rows.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-inline constexpr int kLaneSums = 4;  // of a head's numbers in one walk: 128 by a warp
+inline constexpr int kLaneSums = 4;  // elements that a lane sums in one loop over the rows: 128 per warp
 
-// What the lanes of a warp tell each other: the 32 weights of a step.
+// The 32 weights of a step, shared among the lanes of a warp.
 struct StepWeights {
   float weights[kWarps][32], d_scores[kWarps][32];
 };
@@ -74,13 +74,13 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   const DropoutSource dropout = head.dropout();
   const T* const query = queries.at + row * queries.stride;
   float* const weights = step.weights[warp];
-  // To base 2; -infinity where the query does not see the key.
+  // The exponent to base 2; -infinity if the query does not see the key.
   const auto exponent = [&](int64_t key) {
     return key > row ? -INFINITY
                      : dot(query, keys.at + key * keys.stride, a.head_size) * a.exponent_scale;
   };
 
-  float max = -INFINITY, total = 0;  // the total: of this lane
+  float max = -INFINITY, total = 0;  // total: this lane's part
   for (int64_t first = 0; first <= row; first += 32) {
     const float e = exponent(first + lane);
     const float new_max = fmaxf(max, warp_max(e));
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   }
 }
 
-// d_q (kKeys = false) or d_k and d_v (true) of one row. Formulas: query_gradient.cu.
+// Computes d_q (kKeys = false) or d_k and d_v (true) of one row; query_gradient.cu has the formulas.
 template <class T, bool kKeys>
 __global__ void __launch_bounds__(kThreads) plain_gradient_kernel(AttentionArguments a) {
   __shared__ StepWeights step;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads) plain_gradient_kernel(AttentionArgum
   }
 }
 
-// One warp per row of a head.
+// delta = sum(d_y y) / drop_scale; one warp per row of a head.
 template <class T>
 __global__ void __launch_bounds__(kThreads) delta_kernel(AttentionArguments a) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;

@@ -1,11 +1,11 @@
-// d_q of attention on tensor cores: rows are queries, as in the forward pass. With P = exp(score - lse),
-// M the kept weights and c their scale: dS = P (c M (d_y v^T) - sum(d_y y)), d_q = dS k / sqrt(D). c is
-// taken out of the block products: dS / c is what they see, and c joins the final factor. The keys and values of
-// the next step travel while this one computes.
+// d_q of attention on tensor cores: rows are queries, as in the forward pass. With P = exp(score - lse), the dropout
+// mask M and the scale c of kept weights: dS = P (c M (d_y v^T) - sum(d_y y)), d_q = dS k / sqrt(D). The block
+// products compute with dS / c; the factor c is applied to their sums at the end. The keys and values of the next
+// step are copied while this step computes.
 //
-// Floors, per head of T queries: 3 D T^2 FLOPs (the causal half of three products); 10 T D + 8 T bytes.
-// d_k and d_v are a pass of their own (key_gradients.cu), so that every sum has one owner and a fixed
-// order: scores are made twice, 7 products instead of 5.
+// Lower bounds, per head of T queries: 3 D T^2 FLOPs (the causal half of three products) and 10 T D + 8 T bytes.
+// key_gradients.cu computes d_k and d_v in a pass of its own, so that every sum has one owner and a fixed order.
+// Scores are therefore computed twice: 7 products instead of 5.
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/cuda/attention/rows.cuh"
 
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionArgum
   constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
   T* const query_tile = dynamic_shared<T>();
   T* const d_y_tile = query_tile + kRows * kWidth;
-  T* const stages = d_y_tile + kRows * kWidth;  // two of keys and values
+  T* const stages = d_y_tile + kRows * kWidth;  // two stages of keys and values
 
   const HeadOfBlock head(a);
   const T* const qkv = static_cast<const T*>(a.qkv);
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionArgum
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int64_t row = first_row + r * kRowStep + warp_row + lane.g + half * 8;
-      // The weights of queries past the end are 2^-infinity.
+      // Queries past the end get weights of 2^-infinity = 0.
       shift[r][half] = row < a.seq ? a.lse[head.statistics() + row] * kLog2e : INFINITY;
       delta[r][half] = row < a.seq ? a.delta[head.statistics() + row] : 0;
     }

@@ -1,5 +1,5 @@
-// What attention's kernels do with the fragments of a warp: sums over a row, the causal diagonal, masks of
-// kept weights, rounding to operands of the next product.
+// Operations of attention on a warp's fragments: sums over a row, the causal mask, the dropout mask, and rounding to
+// operands of the next product.
 #pragma once
 
 #include "kernels/cuda/attention/dropout.cuh"
@@ -28,7 +28,8 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Scores of queries row.. (fragment rows) with keys column.. after them count for nothing.
+// Hides future keys: sets scores of fragment rows (queries from `row` on) and columns (keys from `column` on) to
+// -infinity where the key is after the query.
 template <int kTiles>
 __device__ __forceinline__ void hide_future_keys(float (&scores)[kTiles][4], int64_t row,
                                                  int64_t column, const Lane& lane) {
@@ -52,11 +53,11 @@ __device__ __forceinline__ void hide_past_queries(float (&scores)[kTiles][4], in
       if (ahead + lane.column(n, i) < lane.row(i)) scores[n][i] = -INFINITY;
 }
 
-// Kept weights of 16 queries x kColumns keys, as fragments whose rows are queries.
+// The dropout mask of 16 queries x kColumns keys, for fragments whose rows are queries.
 template <int kColumns>
 class KeptKeys {
  public:
-  // The four lanes of a row make a byte each and join them.
+  // The four lanes of a row compute a byte each and combine them.
   __device__ __forceinline__ KeptKeys(const DropoutSource& source, int64_t row, int64_t column,
                                       const Lane& lane) {
 #pragma unroll
@@ -77,14 +78,14 @@ class KeptKeys {
   }
 
  private:
-  uint32_t words_[2][kColumns / 32];  // bit: column, of rows g and g + 8
+  uint32_t words_[2][kColumns / 32];  // a bit per column, for rows g and g + 8
 };
 
-// Kept weights of 16 keys x kColumns queries, as fragments whose rows are keys.
+// The dropout mask of 16 keys x kColumns queries, for fragments whose rows are keys.
 template <int kColumns>
 class KeptQueries {
  public:
-  // For every 16 queries each lane makes the byte of one query and 8 of the 16 keys.
+  // For every 16 queries, each lane computes the byte of one query and 8 of the 16 keys.
   __device__ __forceinline__ KeptQueries(const DropoutSource& source, int64_t row, int64_t column,
                                          const Lane& lane) {
     const int id = lane.g * 4 + lane.q, query = id % 16, upper = id / 16;
@@ -107,7 +108,7 @@ class KeptQueries {
   }
 
  private:
-  uint32_t words_[kColumns / 8];  // bits: 16 keys of query 2q, then of 2q + 1, of every 8 queries
+  uint32_t words_[kColumns / 8];  // for every 8 queries: 16 keys of query 2q, then 16 of query 2q + 1
 };
 
 template <class Kept, int kTiles>

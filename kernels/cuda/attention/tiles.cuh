@@ -1,8 +1,8 @@
-// Tiles of 16-bit numbers in shared memory and the block products on them.
+// Tiles of 16-bit elements in shared memory, and the block products on them.
 //
-// A tile has kWidth (64 or 128) numbers in a row; chunks of 8 numbers (16 bytes) of row r are stored
-// at chunk ^ (r % 8), so that the 8 rows that one ldmatrix reads lie in 8 different bank groups.
-// Everything past the ends of the operand (rows past T, columns past the head size) is zero.
+// A tile row has kWidth (64 or 128) elements. A chunk of 8 elements (16 bytes) of row r is stored at position
+// chunk ^ (r % 8), so that the 8 rows that one ldmatrix reads are in 8 different bank groups. Rows past T and
+// columns past the head size are zero.
 #pragma once
 
 #include "kernels/cuda/attention/mma.cuh"
@@ -11,7 +11,7 @@ namespace dstrain::DSTRAIN_BACKEND {
 
 inline constexpr int kWarps = 4;
 inline constexpr int kThreads = kWarps * 32;
-inline constexpr int kWarpRows = 16;                 // of one row tile
+inline constexpr int kWarpRows = 16;                 // rows of a row tile
 inline constexpr int kRowStep = kWarps * kWarpRows;  // from one row tile of a warp to the next
 
 // Rows of one head in global memory.
@@ -21,7 +21,7 @@ struct HeadRows {
   int64_t stride;  // elements from one row to the next
   int64_t rows;    // T
   int width;       // head size
-  bool vector;     // every chunk of 8 is 16-byte aligned and whole
+  bool vector;     // every chunk of 8 is 16-byte aligned and complete
 };
 
 template <int kWidth>
@@ -29,14 +29,14 @@ __device__ __forceinline__ int tile_at(int row, int chunk) {
   return row * kWidth + ((chunk ^ (row & 7)) << 3);
 }
 
-// Starts to load kRows rows from `first` on; done after wait_copies() and __syncthreads().
+// Starts to load kRows rows from `first` on; they are loaded after wait_copies() and __syncthreads().
 template <int kRows, int kWidth, class T>
 __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from, int64_t first) {
   constexpr int kChunks = kWidth / 8;
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunks; i += kThreads) {
     const int row = i / kChunks, chunk = i % kChunks;
     const int left =
-        first + row < from.rows ? from.width - chunk * 8 : 0;  // numbers to read, from 8 on all
+        first + row < from.rows ? from.width - chunk * 8 : 0;  // elements to read; 8 or more: all 8
     const T* source = left > 0 ? from.at + (first + row) * from.stride + chunk * 8 : from.at;
     T* to = tile + tile_at<kWidth>(row, chunk);
     if (from.vector) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ void load_tile(T* tile, const HeadRows<const T>& from
   }
 }
 
-// Writes the 16 rows of a warp at tile row `row` to global rows `first`...: what store_fragments left.
+// Writes a warp's 16 tile rows from `row` on, which store_fragments filled, to global rows from `first` on.
 template <int kWidth, class T>
 __device__ __forceinline__ void write_rows(const T* tile, int row, const HeadRows<T>& to,
                                            int64_t first) {
@@ -67,8 +67,8 @@ __device__ __forceinline__ void write_rows(const T* tile, int row, const HeadRow
   }
 }
 
-// Rounds a warp's 16 x kWidth sums, times a factor per row half, into rows row.. of a tile that no
-// other warp reads, and writes them out.
+// Rounds a warp's 16 x kWidth sums, times a factor for each row half, into tile rows from `row` on, which no other
+// warp may read, and writes them to global memory.
 template <int kWidth, class T>
 __device__ __forceinline__ void store_fragments(const float (&sums)[kWidth / 8][4],
                                                 float low_factor, float high_factor, T* tile,
@@ -86,7 +86,7 @@ __device__ __forceinline__ void store_fragments(const float (&sums)[kWidth / 8][
   write_rows<kWidth>(tile, row, to, first);
 }
 
-// Rows row .. row+15, columns 16 step .. 16 step + 15 of a tile, as an A operand.
+// Loads rows row .. row+15, columns 16 step .. 16 step + 15 of a tile as an A operand.
 template <int kWidth, class T>
 __device__ __forceinline__ void load_a(uint32_t (&a)[4], const T* tile, int row, int step) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -94,7 +94,7 @@ __device__ __forceinline__ void load_a(uint32_t (&a)[4], const T* tile, int row,
 }
 
 // scores[r][n] += rows of `left` (row tile r) times rows of `right` (8n..8n+7), over the width.
-// Row tiles whose bit in `active` is 0 are left alone.
+// Row tiles whose bit in `active` is 0 are skipped.
 template <int kRowTiles, int kColumns, int kWidth, class T>
 __device__ __forceinline__ void add_scores(float (&scores)[kRowTiles][kColumns / 8][4],
                                            const T* left, int left_row, const T* right,

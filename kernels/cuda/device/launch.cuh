@@ -1,4 +1,4 @@
-// The side of kernels/cuda/launch.cuh that runs on a GPU.
+// Implements kernels/cuda/launch.cuh for GPUs.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,7 +20,7 @@ struct Grid {
   size_t shared = 0;
 };
 
-// Throws RunError naming the kernel where a call of CUDA failed.
+// Throws RunError with the kernel's name if a call of CUDA failed.
 void check_cuda(cudaError_t status, const char* what);
 
 template <class... P, class... A>
@@ -42,8 +42,7 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(dst_dynamic_shared);
 }
 
-// *to = value in accesses of 16 bytes (8 where P has 8, 4 where it has 4): left to itself the compiler
-// sometimes takes them apart.
+// *to = value in accesses of 16 bytes (8 or 4 for smaller structs). The compiler alone sometimes splits them.
 template <class P>
 __device__ __forceinline__ void store_whole(P* to, const P& value) {
   using Word = std::conditional_t<sizeof(P) % 16 == 0, uint4,

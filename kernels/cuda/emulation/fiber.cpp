@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kStackBytes = 256 * 1024;
 
-// Tells the sanitizers of the arrival, also where a suspended call is unwound.
+// Reports the switch to this stack to the sanitizers, also when a suspended call is unwound.
 class Arrival {
  public:
   Arrival(SanitizedStack& to, SanitizedStack* from) : to_(to), from_(from) {}
@@ -62,7 +62,7 @@ boost::context::fiber Fiber::loop(boost::context::fiber caller) {
       suspend();
     }
   } catch (const boost::context::detail::forced_unwind&) {
-    // What is left to do the caller does, as far as the sanitizers are concerned.
+    // To the sanitizers, what follows happens in the caller.
     release(this);
     leave(stack_, caller_stack_);
     acquire(this);

@@ -1,4 +1,4 @@
-// A fiber: a stack of its own on which calls run until they suspend. Stands on Boost.Context.
+// A fiber: calls run on its own stack and can suspend themselves. Uses Boost.Context.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -10,15 +10,15 @@ namespace dstrain::emulated {
 
 class Fiber {
  public:
-  // `work` is called over and over, once per call's worth of resume() and suspend().
+  // Each time a call of `work` has ended, the next resume() calls it again.
   explicit Fiber(std::function<void()> work);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
-  ~Fiber();  // unwinds what is suspended
+  ~Fiber();  // unwinds a suspended call
 
-  // Runs the work until it suspends or ends; returns whether it has ended. What it throws is thrown here.
+  // Runs the work until it suspends or ends. Returns whether it has ended. Throws what the work throws.
   bool resume();
-  // Called on the fiber: back to resume().
+  // Suspends the running work; resume() returns. Must be called on the fiber.
   void suspend();
 
  private:

@@ -19,13 +19,13 @@ thread_local constinit dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace {
 
-// A fiber and what the CUDA thread that it runs waits for.
+// A fiber, and the place at which its CUDA thread waits.
 struct Worker {
   explicit Worker(std::function<void()> work) : fiber(std::move(work)) {}
 
   Fiber fiber;
   unsigned thread = 0;           // linear index in the block
-  const Place* waits = nullptr;  // null while it can run
+  const Place* waits = nullptr;  // null if the thread can run
 };
 
 struct Warp {
@@ -33,12 +33,12 @@ struct Warp {
   Place place{};
   void* payloads[kWarp] = {};
   Worker* waiting[kWarp] = {};
-  char order[2] = {};  // addresses for acquire and release, by turns
+  char order[2] = {};  // addresses for acquire and release, used alternately
   unsigned turn = 0;
 };
 
-// Workers in the order they came. No calls of the C library (nor of std::vector, which makes some):
-// ThreadSanitizer would see those that threads of a block make as their races.
+// A queue of workers. It calls neither the C library nor std::vector, because ThreadSanitizer would report such
+// calls by different threads of a block as races.
 class WorkerList {
  public:
   void clear() { first_ = past_ = 0; }
@@ -48,7 +48,7 @@ class WorkerList {
   Worker* pop() { return list_[first_++ % kMostBlockThreads]; }
 
  private:
-  unsigned first_ = 0, past_ = 0;  // they wrap around together
+  unsigned first_ = 0, past_ = 0;  // both wrap around at the same number
   Worker* list_[kMostBlockThreads];
 };
 
@@ -62,7 +62,7 @@ bool same(const Place& a, const Place& b) {
   return a.line == b.line && same_text(a.call, b.call) && same_text(a.file, b.file);
 }
 
-// One block at a time, and what its threads wait for.
+// Runs one block at a time and keeps what its threads wait for.
 class Block {
  public:
   void run(const GridShape& shape, const std::function<void()>& body, dim3 index, uint64_t seed);
@@ -83,7 +83,7 @@ class Block {
   const std::function<void()>* body_ = nullptr;
   dim3 index_;
   unsigned threads_ = 0, started_threads_ = 0, ended_threads_ = 0;
-  std::vector<unsigned> order_;  // of starting
+  std::vector<unsigned> order_;  // in which threads start
   std::vector<std::unique_ptr<Worker>> workers_;
   WorkerList idle_, ready_, at_barrier_;
   Worker* running_ = nullptr;
@@ -149,7 +149,7 @@ Worker& Block::free_worker() {
   return *idle_.pop();
 }
 
-// Under ThreadSanitizer one thread a fiber: threads that share a stack would seem to race for it.
+// Under ThreadSanitizer a fiber runs one CUDA thread only: threads that share a stack would be reported as races.
 void Block::work(Worker& worker) {
   do run_thread(worker);
   while (started_threads_ < threads_ && !under_tsan());
@@ -166,7 +166,7 @@ void Block::run_thread(Worker& worker) {
   ++ended_threads_;
 }
 
-// Suspends the running thread until somebody puts it among the ready ones.
+// Suspends the running thread until another one adds it to the ready list.
 void Block::wait(const Place& place) {
   Worker& self = *running_;
   const dim3 thread = threadIdx;
@@ -250,12 +250,12 @@ void Block::fail_waiting() const {
                   shape_->kernel, threads_, ended_threads_, count, waiting));
 }
 
-// What a host thread runs blocks on, one after another: as a block ends before the next one starts
-// there, they may use the same shared memory.
+// The resources with which a host thread runs blocks, one after the other, so that blocks can use the same shared
+// memory.
 struct Multiprocessor {
   std::unique_ptr<Block> block;
   uint64_t launches = 0;
-  std::unique_ptr<EmulatedStream> neighbour;  // a second one
+  std::unique_ptr<EmulatedStream> neighbour;  // runs the second host thread
 };
 
 Multiprocessor& multiprocessor() {
@@ -263,7 +263,7 @@ Multiprocessor& multiprocessor() {
   return here;
 }
 
-// The blocks of a grid in an order of their own: a stride that shares no divisor with their number.
+// A permutation of a grid's blocks: steps by a stride that is coprime to their number.
 class BlockOrder {
  public:
   BlockOrder(const dim3& blocks, uint64_t seed)
@@ -287,7 +287,7 @@ class BlockOrder {
   uint64_t count_, first_, stride_;
 };
 
-// Every step-th block from `first` on, here.
+// Runs every `step`-th block from `first` on, on the calling thread.
 void run_blocks(const GridShape& shape, const std::function<void()>& body, const BlockOrder& order,
                 uint64_t seed, uint64_t first, uint64_t step) {
   Multiprocessor& here = multiprocessor();
@@ -298,7 +298,7 @@ void run_blocks(const GridShape& shape, const std::function<void()>& body, const
     for (uint64_t i = first; i < order.count(); i += step)
       here.block->run(shape, body, order[i], seed + i);
   } catch (...) {
-    here.block.reset();  // with the threads that wait for ever
+    here.block.reset();  // unwinds the threads that still wait
     throw;
   }
 }
@@ -338,8 +338,8 @@ void run_grid(const GridShape& shape, const std::function<void()>& body) {
       failure = std::current_exception();
     }
   });
-  // A neighbour that wakes up after these blocks would take the stream's lock after them too, and
-  // ThreadSanitizer would take the one for ordered after the other.
+  // If the second thread started after these blocks, it would take the stream's lock after them, and
+  // ThreadSanitizer would treat the two threads' blocks as ordered.
   if (under_tsan()) begun.wait();
   try {
     run_blocks(shape, body, order, seed, 0, 2);

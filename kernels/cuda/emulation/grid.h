@@ -1,10 +1,10 @@
-// Runs a CUDA grid on two host threads: the threads of a block are fibers of one of them, a barrier is a
-// switch between fibers. Threads and blocks start in an order that changes with every launch (seeded by
-// the number of launches so far), so that results which depend on an order differ from run to run.
+// Runs a CUDA grid on two host threads. The CUDA threads of a block are fibers of one host thread, and a barrier
+// switches between fibers. Threads and blocks start in an order that changes with every launch (seeded by the number
+// of launches so far), so results that depend on the order differ from launch to launch.
 //
-// ThreadSanitizer sees every CUDA thread as a thread, and two threads of a block as ordered only where a
-// barrier orders them; so it reports a missing barrier although they run in sequence. Shuffles and
-// votes exchange values and order nothing, as on a GPU.
+// For ThreadSanitizer every CUDA thread is a thread, and only barriers order the threads of a block. So it reports a
+// missing barrier although the fibers run one after the other. Shuffles and votes exchange values but order
+// nothing, as on a GPU.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 namespace dstrain::emulated {
 
 inline constexpr int kWarp = 32;
-inline constexpr unsigned kMostBlockThreads = 1024;     // of a block
-inline constexpr size_t kMostBlockShared = 227 * 1024;  // bytes of a block
+inline constexpr unsigned kMostBlockThreads = 1024;
+inline constexpr size_t kMostBlockShared = 227 * 1024;  // bytes
 
 struct GridShape {
   const char* kernel;  // its name, for messages
@@ -25,9 +25,8 @@ struct GridShape {
   size_t shared = 0;  // bytes of dynamic shared memory
 };
 
-// Calls `body` once for each thread of the grid, with threadIdx and blockIdx set. Throws InternalError
-// naming the kernel where threads of a block wait for others that never come, and passes on what
-// `body` throws.
+// Calls `body` once for each thread of the grid, with threadIdx and blockIdx set. Throws InternalError with the
+// kernel's name if threads of a block wait at a barrier that the others never reach. Throws what `body` throws.
 void run_grid(const GridShape& shape, const std::function<void()>& body);
 
 // A place in a kernel's source, for messages.
@@ -37,19 +36,19 @@ struct Place {
   int line;
 };
 
-// The rest is called by a CUDA thread, under run_grid.
+// The functions below must be called by a CUDA thread, that is within run_grid.
 
-// Returns when every thread of the block has called it from this place.
+// A barrier: returns when every thread of the block has called it from this place.
 void block_barrier(const Place& place);
 
-// Returns when all lanes of `mask` (lanes that the block does not have do not count) have called it from
-// this place. One of them then calls combine(lanes, payloads): payloads[k] is lane k's, null for lanes that
-// do not take part. `orders`: memory accesses before are ordered before those after.
+// A barrier of a warp: returns when all lanes of `mask` that the block has have called it from this place. One of
+// them then calls combine(lanes, payloads); payloads[k] is lane k's payload, null for lanes outside `mask`. With
+// `orders`, memory accesses before the call are ordered before those after it.
 using Combine = void (*)(unsigned lanes, void* const* payloads);
 void warp_collective(unsigned mask, void* payload, Combine combine, bool orders,
                      const Place& place);
 
-// This block's dynamic shared memory: bytes of 0xff at the block's start.
+// Returns this block's dynamic shared memory, which is filled with 0xff when the block starts.
 void* dynamic_shared_memory();
 
 // NOLINTBEGIN(readability-identifier-naming): CUDA's names, set before a thread runs

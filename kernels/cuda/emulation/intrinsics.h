@@ -1,5 +1,5 @@
-// CUDA's words and functions for emulated kernels, as far as kernels use them. They live in
-// dstrain::emulated, where emulated kernels are, and so do not disturb real CUDA headers in one program.
+// CUDA's keywords and functions for emulated kernels, as far as kernels use them. They are in dstrain::emulated, as
+// the emulated kernels are, so that a program can use real CUDA headers too.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
-// One block runs on a host thread at a time, and wholly there.
+// A host thread runs one block at a time, and a block runs on one host thread.
 #define __shared__ static thread_local
 
 namespace dstrain::emulated {
@@ -50,13 +50,13 @@ struct Exchange {
   int source;  // lane of the warp
 };
 
-// ThreadSanitizer does not look: lanes exchange by registers.
+// Not checked by ThreadSanitizer: lanes exchange registers, not memory.
 __attribute__((no_sanitize("thread"))) inline void exchange(unsigned lanes, void* const* payloads) {
   for (int k = 0; k < kWarp; ++k) {
     if ((lanes >> k & 1u) == 0) continue;
     auto* to = static_cast<Exchange*>(payloads[k]);
     const auto* from = static_cast<const Exchange*>(payloads[to->source]);
-    // A lane that takes no part has no defined value.
+    // The value of a lane that takes no part is undefined.
     to->result = from ? from->value : 0xffff'ffff'ffff'ffffull;
   }
 }
@@ -114,7 +114,7 @@ __attribute__((no_sanitize("thread"))) inline void vote(unsigned lanes, void* co
       static_cast<Exchange*>(payloads[k])->result = ballot | uint64_t{lanes} << 32;
 }
 
-// The ballot in the low half, the lanes that took part in the high one.
+// Returns the ballot in the low half and the lanes that took part in the high half.
 inline uint64_t votes(unsigned mask, bool predicate, const Place& place) {
   Exchange e{predicate ? 1u : 0u, 0, 0};
   warp_collective(mask, &e, vote, false, place);
@@ -153,7 +153,7 @@ void __stcs(T* p, T value) {
   *p = value;
 }
 
-// Atomic and relaxed, as CUDA's are: they order nothing else. Integers only.
+// Atomic and relaxed, as on CUDA: they order no other accesses. For integers only.
 template <class T>
 T atomicAdd(T* p, std::type_identity_t<T> value) {
   static_assert(std::is_integral_v<T>, "a sum of floats would depend on the order");

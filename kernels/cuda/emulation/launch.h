@@ -1,4 +1,4 @@
-// The emulated side of kernels/cuda/launch.cuh.
+// Implements kernels/cuda/launch.cuh for the emulated device.
 #pragma once
 
 #include "kernels/cuda/emulation/grid.h"

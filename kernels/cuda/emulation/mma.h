@@ -1,6 +1,6 @@
-// The tensor-core instructions of attention (kernels/cuda/attention/mma.cuh) on the emulated device, with
-// the fragments' layout of the PTX ISA. A sum is in f32 over ascending depth; what order and precision
-// the hardware has inside one instruction is not promised. A copy is done when it is started.
+// The functions of kernels/cuda/attention/mma.cuh on the emulated device, with the PTX ISA's layout of fragments.
+// Sums are f32 over ascending depth; the hardware's order and precision within an instruction are not specified. A
+// copy is complete when copy_async returns.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace dstrain::emulated {
 
 inline constexpr unsigned kWholeWarp = ~0u;
 
-// What a lane gives to an instruction of the whole warp, and gets. Registers are not shared memory, so
-// ThreadSanitizer does not look at their exchange (as in intrinsics.h).
+// A lane's operands and result of an instruction of the whole warp. ThreadSanitizer does not check the exchange,
+// because registers are not shared memory (as in intrinsics.h).
 struct MmaLane {
   float c[4];
   uint32_t a[4], b[2];
@@ -72,7 +72,7 @@ __attribute__((no_sanitize("thread"))) void ldmatrix_of_warp(unsigned, void* con
   }
 }
 
-// Throws InternalError where the hardware would fault.
+// Throws InternalError for an address at which the hardware would fault.
 inline void check_aligned(const char* what, const void* p) {
   check(reinterpret_cast<uintptr_t>(p) % 16 == 0, "{}: an address that is not a multiple of 16",
         what);

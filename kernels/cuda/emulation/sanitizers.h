@@ -1,5 +1,5 @@
-// What fibers tell the sanitizers. The functions are there only where a program is built with the
-// sanitizer, hence weak.
+// How fibers report their stack switches to the sanitizers. The sanitizers' functions are weak, because they exist
+// only in a program that is built with the sanitizer.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ inline bool under_tsan() {
   return __tsan_create_fiber != nullptr;
 }
 
-// What is before release(at) in one thread is before what follows acquire(at) in another.
+// Accesses before release(at) in one thread are ordered before those after acquire(at) in another.
 inline void release(void* at) {
   if (__tsan_release) __tsan_release(at);
 }
@@ -33,7 +33,7 @@ inline void acquire(void* at) {
   if (__tsan_acquire) __tsan_acquire(at);
 }
 
-// A thread of execution as the sanitizers know it.
+// A stack that is registered with the sanitizers.
 struct SanitizedStack {
   void* thread = nullptr;        // ThreadSanitizer's
   const void* bottom = nullptr;  // AddressSanitizer's: the stack, and its fake frames while away
@@ -41,8 +41,8 @@ struct SanitizedStack {
   void* fake_frames = nullptr;
 };
 
-// Right before the switch from one stack to another, and right after arriving on `to`. A switch orders
-// nothing.
+// leave() must be called right before a switch between stacks, arrive() right after it on the stack `to`. A switch
+// orders no memory accesses.
 inline void leave(SanitizedStack& from, const SanitizedStack& to) {
   constexpr unsigned kNoSync = 1;
   if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(to.thread, kNoSync);

@@ -1,4 +1,4 @@
-// CUDA's vector types, as far as kernels use them.
+// CUDA's vector types, those that kernels use.
 #pragma once
 
 #include <cstdint>

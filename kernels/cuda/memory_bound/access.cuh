@@ -1,4 +1,4 @@
-// Packs: N neighbouring elements that a thread loads and stores at once, and kernels over flat ranges.
+// Packs (N neighbouring elements that a thread loads and stores at once) and kernels over flat ranges.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// As one access of N * sizeof(T) bytes, at most 16 of them at a time.
+// N elements, aligned so that they are loaded in accesses of up to 16 bytes.
 template <class T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Packed {
   T v[N];
@@ -18,18 +18,18 @@ __device__ __forceinline__ bool aligned(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % alignof(Packed<T, N>) == 0;
 }
 
-// How many elements more load_between may read on either side.
+// The number of elements beyond a pack that load_between may read on either side.
 template <class T, int N>
 constexpr int kAround = static_cast<int>(alignof(Packed<T, N>) / sizeof(T));
 
-// Moves everything kBit places down where `past` has that bit.
+// Moves all elements down by kBit places if `past` has that bit.
 template <int kBit, int M>
 __device__ __forceinline__ void shift_where(int past, float (&all)[M]) {
 #pragma unroll
   for (int k = 0; k + kBit < M; ++k) all[k] = (past & kBit) != 0 ? all[k + kBit] : all[k];
 }
 
-// A pack of N elements at any element's address, from aligned accesses.
+// Loads a pack of N elements from any element's address by aligned accesses.
 template <int N, class T>
 __device__ __forceinline__ void load_between(const T* p, float (&v)[N]) {
   constexpr int kStep = kAround<T, N>;
@@ -48,7 +48,7 @@ __device__ __forceinline__ void load_between(const T* p, float (&v)[N]) {
   for (int k = 0; k < N; ++k) v[k] = all[k];
 }
 
-// v[k] = p[at + k], 0 where that is outside of [0, n). Reads no other element.
+// v[k] = p[at + k], or 0 if that is outside [0, n). Reads no other element.
 template <int N, class T>
 __device__ __forceinline__ void load(const T* p, int64_t at, int64_t n, float (&v)[N]) {
   if (at >= 0 && at + N <= n && aligned<N>(p + at)) {
@@ -61,8 +61,8 @@ __device__ __forceinline__ void load(const T* p, int64_t at, int64_t n, float (&
   for (int k = 0; k < N; ++k) v[k] = at + k >= 0 && at + k < n ? widen(p[at + k]) : 0.0f;
 }
 
-// The same of an operand in [0, n) of which no thread of the launch writes at that time: quick where
-// packs are not aligned, too, by reading neighbours.
+// The same for an operand that no thread of the launch writes. It may read neighbours inside [0, n), and so is fast
+// for unaligned packs too.
 template <int N, class T>
 __device__ __forceinline__ void load_constant(const T* p, int64_t at, int64_t n, float (&v)[N]) {
   if (!aligned<N>(p + at) && at >= kAround<T, N> && at + N + kAround<T, N> <= n)
@@ -71,7 +71,7 @@ __device__ __forceinline__ void load_constant(const T* p, int64_t at, int64_t n,
     load(p, at, n, v);
 }
 
-// p[at + k] = v[k], rounded, where that is inside of [0, n).
+// p[at + k] = v[k], rounded, if that is inside [0, n).
 template <int N, class T>
 __device__ __forceinline__ void store(const float (&v)[N], T* p, int64_t at, int64_t n) {
   if (at >= 0 && at + N <= n && aligned<N>(p + at)) {
@@ -86,28 +86,29 @@ __device__ __forceinline__ void store(const float (&v)[N], T* p, int64_t at, int
     if (at + k >= 0 && at + k < n) p[at + k] = narrow<T>(v[k]);
 }
 
-// Where packs of a range that starts at p begin (0 or less), so that all but the ends are aligned.
+// Returns the index (0 or less) at which the packs of a range that starts at p begin, so that all packs but the
+// first and the last are aligned.
 template <int N, class T>
 __host__ __device__ __forceinline__ int64_t pack_start(const T* p) {
   return -static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) / sizeof(T) % N);
 }
 
-// Elements of a pack where the widest operand has `bytes` bytes an element.
+// Returns the number of elements in a pack if the widest operand has `bytes` bytes per element.
 constexpr int pack_of(size_t bytes) {
   return static_cast<int>(16 / bytes);
 }
 
 inline constexpr int kFlatThreads = 256;
 
-// f(at) for the packs that cover [0, n): the first starts at `first` <= 0.
+// Calls f(at) for the packs that cover [0, n); the first pack starts at `first` <= 0.
 template <int N, class F>
 __global__ void __launch_bounds__(kFlatThreads) flat_kernel(F f, int64_t first, int64_t n) {
   const int64_t at = first + N * (static_cast<int64_t>(blockIdx.x) * kFlatThreads + threadIdx.x);
   if (at < n) f(at, n);
 }
 
-// Runs f over [0, n) in packs of N elements. `anchor`, an operand, starts a pack where it is aligned, so
-// that operands which start at the same place between packs are all aligned.
+// Calls f for [0, n) in packs of N elements. Packs start where the operand `anchor` is aligned; operands with the
+// same offset from alignment are then aligned too.
 template <int N, class T, class F>
 void launch_flat(const LaunchContext& context, const char* name, const T* anchor, int64_t n,
                  const F& f) {
@@ -117,7 +118,7 @@ void launch_flat(const LaunchContext& context, const char* name, const T* anchor
   launch(context.stream, name, grid, flat_kernel<N, F>, f, first, n);
 }
 
-// f(T{}) with the run dtype's element type.
+// Calls f(T{}) with the element type T of `dtype`.
 template <class F>
 void with_type(DType dtype, const F& f) {
   if (dtype == DType::bf16)

@@ -1,10 +1,10 @@
-// adam: AdamW (decoupled decay) or Adam with L2, and the 16-bit copy of the weight, in one pass.
+// adam: AdamW (decoupled decay) or Adam with L2 regularisation, and the 16-bit copy of the weight, in one pass.
 //   g = grad * grad_scale (+ weight_decay * p where decay is not decoupled)
 //   m += (1 - beta1) (g - m),  v += (1 - beta2) (g^2 - v)
 //   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
-// With state->skip set nothing is touched. The bits of kernels/cpu/simd/adam.cpp.
-// Floor in bytes per parameter: 28 (reads g, p, m, v; writes p, m, v), 30 with the 16-bit copy; a 16-bit
-// gradient saves 2.
+// Does nothing if state->skip is set. Gives the bits of kernels/cpu/simd/adam.cpp.
+// Minimum memory traffic: 28 bytes per parameter (reads g, p, m, v; writes p, m, v), 30 with the 16-bit copy; a
+// 16-bit gradient saves 2.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 
@@ -16,7 +16,7 @@ constexpr int kN = pack_of(sizeof(float));
 template <class G, class T>
 struct Adam {
   const StepState* state;
-  float eps, l2, decay;  // l2 joins the gradient, decay the update
+  float eps, l2, decay;  // l2 is added to the gradient, decay to the update
   const G* grad;
   float *master, *m, *v;
   T* copy;  // may be null

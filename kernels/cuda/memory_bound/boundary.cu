@@ -1,6 +1,6 @@
-// cast, accumulate and round_wire: conversions along flat ranges. Values round to nearest, ties to even.
+// cast, accumulate and round_wire: conversions of flat ranges. Values are rounded to nearest, ties to even.
 // accumulate adds in f32 and rounds each sum once.
-// Floor in bytes per element: cast s_in + s_out, accumulate the same and s_out more when it adds,
+// Minimum memory traffic, bytes per element: cast s_in + s_out; accumulate the same, and s_out more when it adds;
 // round_wire 8.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
@@ -41,7 +41,7 @@ struct RoundWire {
   }
 };
 
-// cast, or accumulate, which may add.
+// Returns the kernel of cast or of accumulate; only the latter may add.
 std::unique_ptr<Kernel> make_convert(const KernelSpec& spec, const LaunchContext& context,
                                      const char* name, bool may_add) {
   return kernel_of([=, n = elements(spec.out[0]), from = spec.in[0].dtype,

@@ -1,7 +1,7 @@
-// Sums over rows, in two stages of fixed shape: layer_norm_weight_grad (of d_y * xhat and of d_y) and
-// sum_rows (of d_y). A block adds a block of rows (kernels/row_blocks.h) in 32 packs of columns, its eight
-// warps every eighth row each; then the blocks' sums are added in order.
-// Floor in bytes: layer_norm_weight_grad 2 s R C, sum_rows s R N.
+// Sums over rows: layer_norm_weight_grad (of d_y * xhat and of d_y) and sum_rows (of d_y). First a thread block
+// sums a block of rows (kernels/row_blocks.h) in 32 packs of columns; each of its eight warps adds every eighth
+// row. Then the blocks' sums are added in order.
+// Minimum memory traffic in bytes: layer_norm_weight_grad 2 s R C, sum_rows s R N.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/row_blocks.h"
@@ -13,12 +13,12 @@ constexpr int kWarps = 8;
 
 template <class T>
 struct SumsIn {
-  const T *d_y, *x;  // x, mean and rstd with kNorm alone
+  const T *d_y, *x;  // x, mean and rstd are used with kNorm only
   const float *mean, *rstd;
   int64_t rows, c, block;
 };
 
-// partial[b][0][column] = the block's sum of d_y, partial[b][1][column] that of d_y * xhat.
+// partial[b][0][column] = the block's sum of d_y, partial[b][1][column] = its sum of d_y * xhat.
 template <class T, bool kNorm>
 __global__ void __launch_bounds__(32 * kWarps) sum_block(SumsIn<T> in, float* partial) {
   constexpr int kN = pack_of(sizeof(T));
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(32 * kWarps) sum_block(SumsIn<T> in, float* pa
   }
 }
 
-// out = (out +) the sum over blocks of partial[block * stride + i].
+// out[i] (+)= the sum over blocks of partial[block * stride + i].
 struct AddBlocks {
   const float* partial;
   int64_t blocks, stride;

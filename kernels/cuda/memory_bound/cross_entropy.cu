@@ -1,9 +1,9 @@
-// Softmax cross-entropy with its gradient, a block for each row: the largest logit and the sum of
-// exp(x - largest) in one pass, then d = (p - [i = target]) * d_loss, read again from the L2 cache.
-// Floor in bytes: 2 s R V (s R V without the gradient); nothing is ever written in f32.
+// Softmax cross-entropy and its gradient, one block for each row: the largest logit and the sum of
+// exp(x - largest) in one pass, then d = (p - [i = target]) * d_loss, for which the row is read again from the L2
+// cache. Minimum memory traffic: 2 s R V bytes (s R V without the gradient); no logits are written in f32.
 //
-// Threads add in f32, at most some 50 elements each where V is 50257; the losses of the rows are kept and
-// added in f64 by 256 chains and then a tree.
+// A thread adds in f32, about 50 elements with V = 50257. The losses of the rows are stored, and added in f64 by
+// 256 threads and then as a tree.
 #include <algorithm>
 
 #include "kernels/cuda/memory_bound/access.cuh"
@@ -19,7 +19,7 @@ struct Peak {
   float top, sum;
 };
 
-// exp(x - top), 0 for no elements at all.
+// Returns exp(x - top), or 0 if there are no elements.
 __device__ __forceinline__ float shifted_exp(float x, float top) {
   return __expf(x - (top == -INFINITY ? 0.0f : top));
 }
@@ -43,7 +43,7 @@ __device__ __forceinline__ Peak join_block(Peak mine) {
   return mine;
 }
 
-// d_logits may be logits, or null (then `state` is not read).
+// d_logits may be logits, or null; `state` is read only with d_logits.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads)
     cross_entropy_kernel(const T* logits, const int32_t* targets, int64_t v, const StepState* state,
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const int64_t r = blockIdx.x;
   const T* row = logits + r * v;
   const int32_t target = targets[r];
-  // Sums take the same elements of a thread wherever the row starts; the gradient prefers aligned ones.
+  // In the sums, a thread has the same elements wherever the row starts; in the gradient, aligned ones.
   const int64_t mine_begin = kN * static_cast<int64_t>(threadIdx.x);
   const int64_t begin = pack_start<kN>(row) + mine_begin;
   const int64_t step = kN * static_cast<int64_t>(blockDim.x);

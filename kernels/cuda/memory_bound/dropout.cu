@@ -1,6 +1,6 @@
-// add_dropout (y = x + dropout(h)) and dropout_grad, by the rule of runtime/core/philox.h: a thread draws
-// four Philox blocks, each the numbers of eight neighbouring elements of a sample.
-// Floor in bytes per element of s bytes: add_dropout 3s, dropout_grad 2s.
+// add_dropout (y = x + dropout(h)) and dropout_grad, by the rule of runtime/core/philox.h: a thread computes four
+// Philox blocks, each for eight neighbouring elements of a sample.
+// Minimum memory traffic, bytes per element of s bytes: add_dropout 3s, dropout_grad 2s.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "runtime/core/philox.h"

@@ -1,5 +1,5 @@
 // activation, activation_grad and add.
-// Floor in bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s.
+// Minimum memory traffic, bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s.
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"

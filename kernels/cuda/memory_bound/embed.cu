@@ -1,12 +1,12 @@
-// embed and embed_position_grad. Floor in bytes, s bytes an element: embed 2 s R C (the tables' rows come
-// from cache or memory once), embed_position_grad s R C + 4 T C.
+// embed and embed_position_grad. Minimum memory traffic in bytes, s bytes per element: embed 2 s R C, as a row of the
+// tables is read from memory at most once; embed_position_grad s R C + 4 T C.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-constexpr int kRowsOfBlock = 8;  // a warp each
+constexpr int kRowsOfBlock = 8;  // one warp per row
 
 // x = token[ids] + position; position may be null.
 template <class T>

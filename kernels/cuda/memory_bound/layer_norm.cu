@@ -1,6 +1,6 @@
-// layer_norm: y = (x - mean) * rstd * weight + bias. The mean first, then the mean square of what is left
-// of it (exact where the mean is large).
-// Floor in bytes: 2 s R C, as a row of up to 16384 elements stays in registers between its passes.
+// layer_norm: y = (x - mean) * rstd * weight + bias. The variance is computed from x - mean in a second pass, so it
+// stays accurate where the mean is large.
+// Minimum memory traffic: 2 s R C bytes, as a row of up to 16384 elements stays in registers between its passes.
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/memory_bound/rows.cuh"
 
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kRowThreads)
     load_constant(static_cast<const T*>(o.weight), at, c, w);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) {
-      g[k][e] *= w[e];  // zero beyond the row's end, and so is the product below
+      g[k][e] *= w[e];  // zero past the row's end, so the product below is too
       normal[k][e] = (normal[k][e] - centre) * scale;
     }
   };

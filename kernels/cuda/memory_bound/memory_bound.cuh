@@ -1,11 +1,10 @@
-// The bodies of every op that is neither a product nor attention: limited by memory. 16-byte accesses
-// where addresses allow them, masked ends, one pass over memory where one is enough. For f32, bf16
-// and f16; 16-bit operands are widened to f32 on load and rounded to nearest even on store.
-// Invariant: results depend neither on the shape of a launch nor on where an operand starts.
+// The kernels of every op that is neither a product nor attention, in f32, bf16 and f16. Memory bounds their speed,
+// so they use 16-byte accesses where addresses allow, masked ends, and one pass over memory where one is enough.
+// 16-bit operands are widened to f32 when they are loaded and rounded to nearest even when they are stored.
+// Invariant: results depend neither on the grid of a launch nor on the alignment of an operand.
 //
-// Compiled without contraction of products and sums (-fmad=false; fmaf where one is meant), so that what
-// is exact arithmetic in the order of kernels/cpu/simd has its bits: embed and its gradients, add, relu,
-// dropout, cast, accumulate, round_wire, sum_squares, adam, sgd.
+// Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/simd give
+// its bits: embed and its gradients, add, relu, dropout, cast, accumulate, round_wire, sum_squares, adam, sgd.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -13,13 +12,13 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// Scratch bytes that the kernel of `spec` needs; 0 for most.
+// Returns the bytes of scratch memory that the kernel of `spec` needs; 0 for most ops.
 int64_t memory_bound_workspace_bytes(const KernelSpec& spec);
 
-// The kernel of `spec`, or null where this family has no body for the op.
+// Returns the kernel of `spec`, or null for products and attention.
 std::unique_ptr<Kernel> make_memory_bound(const KernelSpec& spec, const LaunchContext& context);
 
-// By op, a source file for each few of them.
+// The functions that make the kernels; memory_bound.cu has the table that chooses among them.
 std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec,
@@ -43,7 +42,7 @@ std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec, const LaunchCon
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec, const LaunchContext& context);
 
-// Scratch bytes of the kernels that need some.
+// Bytes of scratch memory, for the kernels that need it.
 int64_t embed_token_grad_workspace(const KernelSpec& spec);
 int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t cross_entropy_workspace(const KernelSpec& spec);

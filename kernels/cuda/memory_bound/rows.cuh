@@ -1,5 +1,5 @@
-// Kernels over rows: a row belongs to a group of warps, which holds it in registers between its passes
-// over it. How many warps depends on the row's length alone, and so does the order of its sums.
+// Kernels over rows: a group of warps owns a row and holds it in registers between passes. The number of warps, and
+// so the order of the sums, depends on the row's length alone.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 namespace dstrain::DSTRAIN_BACKEND {
 
 inline constexpr int kRowPack = 8;     // elements that a thread loads at once
-inline constexpr int kHeldPacks = 4;   // and holds of them, where the row fits
-inline constexpr int kMostWarps = 16;  // of a group
+inline constexpr int kHeldPacks = 4;   // packs that a thread holds, if the row fits
+inline constexpr int kMostWarps = 16;  // warps in a group
 inline constexpr int kRowThreads = 32 * kMostWarps;
 
-// Threads of a block: x those of a row, y rows (one where a row has more than one warp).
+// The shape of a launch. A block has x threads per row and y rows; y is 1 if a row has more than one warp.
 struct RowShape {
   Grid grid;
-  bool held;  // whether a group holds the row
+  bool held;  // whether a group holds the row in registers
 
   RowShape(int64_t rows, int64_t c) {
     const int64_t of_warp = 32 * kRowPack * kHeldPacks;
@@ -33,13 +33,13 @@ __device__ __forceinline__ int64_t row_of_group() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
 }
 
-// The sum over the threads of a row: within warps, then warp by warp.
+// Returns the sum over the threads of a row: first within warps, then over warps in order.
 __device__ __forceinline__ float group_sum(float v) {
   __shared__ float of_warp[kMostWarps];
 #pragma unroll
   for (int m = 16; m > 0; m /= 2) v += __shfl_xor_sync(~0u, v, m);
   if (blockDim.x == 32) return v;
-  __syncthreads();  // the last sum may still be read
+  __syncthreads();  // threads may still read the previous sum
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = v;
   __syncthreads();
   v = 0;
@@ -47,8 +47,8 @@ __device__ __forceinline__ float group_sum(float v) {
   return v;
 }
 
-// f(k, at) for this thread's packs of a row of c elements; k counts them, where they are held (kHeld > 0),
-// and is 0 otherwise. A thread has the same elements wherever the row starts.
+// Calls f(k, at) for this thread's packs of a row of c elements. k numbers the packs if they are held (kHeld > 0),
+// else it is 0. A thread has the same elements wherever the row starts.
 template <int kHeld, class F>
 __device__ __forceinline__ void for_row_packs(int64_t c, const F& f) {
   const int64_t begin = kRowPack * static_cast<int64_t>(threadIdx.x);

@@ -2,9 +2,9 @@
 //   g = grad * grad_scale + weight_decay p
 //   buffer = g at the first update, then momentum buffer + (1 - dampening) g
 //   p -= lr (nesterov ? g + momentum buffer : buffer)          (lr g without momentum)
-// The first update is the one that runs while state->applied_steps is 0. With state->skip set nothing is
-// touched. The bits of kernels/cpu/simd/sgd.cpp.
-// Floor in bytes per parameter: 12, 20 with momentum, and 2 for the copy; a 16-bit gradient
+// The first update is the one that runs while state->applied_steps is 0. Does nothing if state->skip is set. Gives
+// the bits of kernels/cpu/simd/sgd.cpp.
+// Minimum memory traffic: 12 bytes per parameter, 20 with momentum, and 2 more for the copy; a 16-bit gradient
 // saves 2.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"

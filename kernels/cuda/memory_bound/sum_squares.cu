@@ -1,7 +1,7 @@
-// sum_squares: the fp64 sum of squares, by blocks of 4096 elements and then the blocks in order. In a
-// block element i belongs to chain i mod 32, which is a lane of a warp; a chain adds in order, the chains
-// are added as a tree. The square of an f32 is exact in fp64: the bits of kernels/cpu/simd/sum_squares.cpp.
-// A warp's load is 32 elements in a row, at any offset. Floor in bytes per element: its size, 4 or 2.
+// sum_squares: the f64 sum of squares, first of blocks of 4096 elements, then of the blocks in order. Within a
+// block, lane i mod 32 of a warp adds element i, in order, and the lanes' sums are added as a tree. The square of
+// an f32 is exact in f64, so the bits are those of kernels/cpu/simd/sum_squares.cpp. A warp loads 32 contiguous
+// elements at any offset. Minimum memory traffic: the elements, read once.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 

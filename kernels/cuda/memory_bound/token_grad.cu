@@ -1,7 +1,7 @@
-// embed_token_grad without float atomics: rows are sorted by id, stably, so that a warp adds all rows of
-// an id in their order; the bits of kernels/cpu/simd/embed.cpp.
-// Floor in bytes: s R C + 8 R C (a row is read, added, written) and 4 V C where the table is cleared; the
-// sort moves some 20 R.
+// embed_token_grad without float atomics: a stable radix sort orders the rows by id, so that one warp adds all rows
+// of an id in their order and gives the bits of kernels/cpu/simd/embed.cpp.
+// Minimum memory traffic in bytes: s R C + 8 R C (reads, adds and writes a row), and 4 V C to clear the table; the
+// sort moves about 20 R.
 #include <bit>
 
 #include "kernels/cuda/memory_bound/access.cuh"
@@ -11,7 +11,7 @@ namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
 constexpr int kDigits = 256, kDigitBits = 8;
-constexpr int kChunk = 1024;  // rows that a block sorts
+constexpr int kChunk = 1024;  // rows that a block sorts at a time
 constexpr int kScanThreads = 1024;
 constexpr int kRowsOfBlock = 8, kColumnsOfWarp = 128;
 
@@ -19,12 +19,12 @@ int64_t chunk_count(int64_t rows) {
   return (rows + kChunk - 1) / kChunk;
 }
 
-// The rows in the order so far: order[i], or i at first.
+// Returns row i of the order so far: order[i], or i before the first pass.
 __device__ __forceinline__ int32_t row_at(const int32_t* order, int64_t i) {
   return order ? order[i] : static_cast<int32_t>(i);
 }
 
-// counts[digit][chunk] = how many rows of the chunk have the digit.
+// counts[digit][chunk] = the number of rows of the chunk with that digit.
 __global__ void __launch_bounds__(kDigits) count_digits(const int32_t* ids, const int32_t* order,
                                                         int64_t rows, int shift, int32_t* counts) {
   __shared__ int histogram[kDigits];
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kDigits) count_digits(const int32_t* ids, cons
   counts[threadIdx.x * gridDim.x + blockIdx.x] = histogram[threadIdx.x];
 }
 
-// counts[i] = the sum of those before i. One block.
+// Exclusive prefix sum: counts[i] = the sum of the counts before i. Launched as one block.
 __global__ void __launch_bounds__(kScanThreads) scan_counts(int32_t* counts, int64_t n) {
   __shared__ int32_t warp_sums[kScanThreads / 32];
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kScanThreads) scan_counts(int32_t* counts, int
   }
 }
 
-// Puts the chunk's rows where their digit wants them, in their order: thread d those of digit d.
+// Moves the chunk's rows to the positions of their digits, in order; thread d moves those of digit d.
 __global__ void __launch_bounds__(kDigits)
     place_rows(const int32_t* ids, const int32_t* order, int64_t rows, int shift,
                const int32_t* starts, int32_t* to) {
@@ -89,7 +89,8 @@ struct Clear {
   }
 };
 
-// A warp for each sorted row and 128 columns; it works where an id begins, and then for all rows of it.
+// One warp for each sorted row and 128 columns. It adds all rows of an id if its row is the id's first; otherwise
+// it does nothing.
 template <class T>
 __global__ void __launch_bounds__(32 * kRowsOfBlock)
     add_rows(const T* d_x, const int32_t* ids, const int32_t* order, int64_t rows, int64_t c,
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock)
   float total[kN];
   load(to, at, c, total);
   for (int64_t i = begin; i < rows; i += 32) {
-    // The lanes find the next 32 rows of the id.
+    // Each lane looks at one of the next 32 rows.
     const int64_t mine = i + threadIdx.x;
     const int32_t row = mine < rows ? order[mine] : 0;
     const int count = __popc(__ballot_sync(~0u, mine < rows && ids[row] == id));

@@ -1,17 +1,17 @@
-// Products on a GPU: cuBLASLt, sums in f32, bias and relu in its epilogue.
+// Products on a GPU by cuBLASLt: sums in f32, bias and relu in its epilogue.
 //
-// cuBLASLt stores matrices by columns, we by rows: what is (r,c) to us is (c,r) to it, without moving a
-// byte. So it is asked for the transpose of every product, with the operands exchanged:
+// cuBLASLt stores matrices by columns, dstrain by rows: our (r,c) matrix is its (c,r) matrix, without a copy. So
+// it computes the transpose of every product, with the operands exchanged:
 //   linear              y^T   (N,R) = op_T(weight^T: (K,N)) x^T (K,R)
 //   linear_input_grad   d_x^T (K,R) = weight^T (K,N)        d_y^T (N,R)
 //   linear_weight_grad  d_w^T (K,N) = x^T (K,R)             op_T(d_y^T: (N,R))
-// A bias is added along the rows of its result, which are our columns.
+// It adds a bias along the rows of its result, which are our columns.
 //
-// gelu, GPT-2's tanh form there too, and its slope are epilogues where the plan joined them to a product; the
-// auxiliary matrix is what gelu sees. Bias gradients are ops of their own: an epilogue would round them to 16
-// bits and could not add to those of earlier micro-batches.
+// gelu (GPT-2's tanh form in cuBLASLt too) and its derivative are epilogues if the plan fused them with a product;
+// the auxiliary matrix is gelu's operand. Bias gradients are separate ops: an epilogue would round them to 16 bits
+// and could not add to those of earlier micro-batches.
 //
-// Floor: 2 R K N FLOPs on tensor cores (f32: ordinary multiply-adds, or TF32 where it is allowed).
+// Lower bound: 2 R K N FLOPs on tensor cores (f32: ordinary multiply-adds, or TF32 if it is allowed).
 #include "kernels/cuda/products/cublaslt_state.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/tiled_product.cuh"
@@ -75,7 +75,7 @@ Matmul matmul_of(const Product& p, bool tf32) {
   set(m.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
   if (p.bias) {
     set(m.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(type_of(p.dtype)));
-    // The heuristic looks at the address's alignment alone; run() sets the real one.
+    // The heuristic reads only the address's alignment; run() sets the real address.
     set(m.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<uintptr_t>(kOperandAlignment));
   }
   if (p.pre) {
@@ -103,7 +103,7 @@ class LtProduct final : public Kernel {
   void run(const KernelCall& call) const override {
     const bool grad = product_.op == OpKind::linear_weight_grad;
     const void* const bias = product_.bias ? call.in[2].data : nullptr;
-    // Ours first times second is its second times first; a weight is the second operand, x too.
+    // Our a b is cuBLASLt's b^T a^T, so the operands are exchanged.
     const void* const a = call.in[1].data;
     const void* const b = call.in[0].data;
     void* const d = call.out[0].data;
@@ -137,7 +137,7 @@ class LtProduct final : public Kernel {
 }  // namespace
 
 int64_t product_workspace_bytes(const KernelSpec& spec) {
-  product_of(spec);  // refuses what make_product refuses
+  product_of(spec);  // throws for specs that make_product refuses
   return kProductWorkspace + kProductWorkspaceAlignment;
 }
 

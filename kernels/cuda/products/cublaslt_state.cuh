@@ -1,4 +1,4 @@
-// What all products of a library share on a GPU: the handle of cuBLASLt and the algorithms it chose.
+// The state that all products of a library share on a GPU: cuBLASLt's handle and the algorithms it chose.
 #pragma once
 
 #include <cublasLt.h>
@@ -12,17 +12,17 @@
 
 namespace dstrain::cuda {
 
-// Throws RunError naming `what` where a call of cuBLASLt failed.
+// Throws RunError with `what` if a call of cuBLASLt failed.
 void check_cublas(cublasStatus_t status, const char* what);
 
-// Scratch memory a product may use: fixed, so that the plan knows it without asking a GPU. 32 MiB is what
-// cuBLAS itself takes on sm_90; aligned to 256 bytes inside what the plan gives.
+// Bytes of scratch memory that a product may use. It is fixed, so that a plan can be made without a GPU. 32 MiB is
+// cuBLAS's own default on sm_90. The address is aligned to 256 bytes inside the plan's workspace.
 inline constexpr int64_t kProductWorkspace = int64_t{32} << 20;
 inline constexpr int64_t kProductWorkspaceAlignment = 256;
-// Bytes that addresses of operands are a multiple of; others take the tiled product.
+// Alignment of operands in bytes; a product with other operands uses the tiled product.
 inline constexpr uint32_t kOperandAlignment = 16;
 
-// Owns a descriptor of cuBLASLt.
+// Owns a cuBLASLt descriptor.
 template <class Handle, cublasStatus_t (*destroy)(Handle)>
 struct Destroy {
   void operator()(Handle handle) const { destroy(handle); }
@@ -33,7 +33,7 @@ using MatmulDesc = Owned<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescDestroy>;
 using MatrixLayout = Owned<cublasLtMatrixLayoutOpaque_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreferenceOpaque_t, cublasLtMatmulPreferenceDestroy>;
 
-// One product as cuBLASLt sees it: column-major, d (m,n) = op(a) op(b) + beta d.
+// A product in cuBLASLt's terms: column-major, d (m,n) = op(a) op(b) + beta d.
 struct Matmul {
   MatmulDesc desc;
   MatrixLayout a, b, d;
@@ -46,10 +46,10 @@ class ProductState {
   ProductState& operator=(const ProductState&) = delete;
   ~ProductState();
 
-  // Made when a kernel first needs it: sizes are known without a GPU.
+  // Creates the handle at the first call, so that a plan can be made without a GPU.
   cublasLtHandle_t handle();
-  // The algorithm the library's heuristic puts first for this product, asked once per product; nothing
-  // where it has none.
+  // Returns the first choice of cuBLASLt's heuristic for this product, or nothing if it has none. The heuristic is
+  // asked once per product.
   std::optional<cublasLtMatmulAlgo_t> algorithm(const Product& product, const Matmul& matmul);
 
  private:

@@ -1,4 +1,4 @@
-// Products of the emulated device: the tiled product, for every dtype and size.
+// Products on the emulated device: the tiled product, for every dtype and size.
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/tiled_product.cuh"
 

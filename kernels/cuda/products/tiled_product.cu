@@ -1,6 +1,6 @@
-// Floor: 2 m n k FLOPs at the rate of ordinary f32 multiply-adds. A block of 64 threads makes 32 x 32 numbers
-// of the result, a thread 4 x 4 of them; operands are widened on their way into shared memory.
-// Invariant: a number is one chain of multiply-adds over ascending k, wherever it lies.
+// A block of 64 threads computes 32 x 32 elements of the result, a thread 4 x 4 of them; operands are widened when
+// they are copied into shared memory. Lower bound: 2 m n k FLOPs at the rate of ordinary f32 multiply-adds.
+// Invariant: an element is one chain of multiply-adds over ascending k, wherever in the result it is.
 #include "kernels/cuda/products/tiled_product.cuh"
 
 #include "kernels/cuda/gelu.cuh"
@@ -9,9 +9,9 @@
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-inline constexpr int kTile = 32;   // rows and columns of a block
-inline constexpr int kDepth = 16;  // of k at a time
-inline constexpr int kSide = 4;    // rows and columns of a thread
+inline constexpr int kTile = 32;   // rows and columns per block
+inline constexpr int kDepth = 16;  // values of k per step
+inline constexpr int kSide = 4;    // rows and columns per thread
 inline constexpr int kAcross = kTile / kSide;
 inline constexpr int kBlock = kAcross * kAcross;
 
@@ -28,12 +28,12 @@ struct Arguments {
   Operand<T> a, b;  // (m,k), (k,n)
   const T* bias;    // (n), or null
   Out* c;           // (m,n), row-major
-  Out* pre;         // (m,n), written: what gelu sees; or null
-  const Out* at;    // (m,n): where gelu's slope is taken; or null
+  Out* pre;         // (m,n), written: gelu's operand; or null
+  const Out* at;    // (m,n): the points at which gelu's derivative is taken; or null
   bool relu, gelu, accumulate;
 };
 
-// to[r][d] = element (first + r, depth + d) of an operand of `rows` x `depths`, 0 past its ends.
+// to[r][d] = element (first + r, depth + d) of an operand of `rows` x `depths`, 0 past its end.
 // Neighbouring threads read neighbouring addresses.
 template <class T>
 __device__ void load_panel(float (&to)[kTile][kDepth + 1], const Operand<T>& from, int64_t first,
@@ -135,7 +135,7 @@ void launch_dtype(const Product& product, const KernelCall& call, const LaunchCo
 
 bool product_fuses(const KernelSpec& spec) {
   const Product p = product_of(spec);
-  constexpr int64_t kVector = 8;  // numbers of 16 bits in 16 bytes
+  constexpr int64_t kVector = 8;  // 16-bit elements in 16 bytes
   return p.gelu && is_16bit(p.dtype) && p.n() % kVector == 0;
 }
 

@@ -1,5 +1,5 @@
-// A product by ordinary multiply-adds: any size, any alignment. What the emulated device multiplies with, and
-// a GPU where no library has an algorithm.
+// A product by ordinary multiply-adds, for any size and alignment. The emulated device uses it for all products, a
+// GPU for those that cuBLASLt has no algorithm for.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -8,7 +8,7 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// Enqueues the product on the context's stream; operands as in op.h.
+// Enqueues the product on the context's stream. Operands are those of runtime/ir/op.h.
 void launch_tiled_product(const Product& product, const KernelCall& call,
                           const LaunchContext& context);
 

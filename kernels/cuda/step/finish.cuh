@@ -1,4 +1,4 @@
-// The end of a step on the device: a few hundred bytes, so latency is all; one block each.
+// The end of a step on the device. The kernels read a few hundred bytes, so latency dominates; each is one block.
 #pragma once
 
 #include <memory>

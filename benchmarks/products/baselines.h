@@ -1,5 +1,5 @@
-// What the products are measured against: the libraries called in the plainest way, and the rate at
-// which this CPU multiplies when all operands are in registers.
+// What products are compared with: plain calls of oneDNN, and the rate at which this CPU multiplies operands in
+// registers.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ struct Operands {
   void* out = nullptr;
 };
 
-// oneDNN's matmul on plain row-major bf16 operands; call the result to run it once.
+// Returns a function that runs oneDNN's matmul once on plain row-major bf16 operands.
 std::function<void()> dnnl_matmul(OpKind op, int64_t rows, int64_t in, int64_t out,
                                   const Operands& operands);
 
-// One dnnl_sgemm of it on plain row-major f32 operands.
+// Returns a function that calls dnnl_sgemm once on plain row-major f32 operands.
 std::function<void()> library_sgemm(OpKind op, int64_t rows, int64_t in, int64_t out,
                                     const Operands& operands);
 
-// What is called for operands of `dtype`, in words.
+// Returns the name of the call that operands of `dtype` are compared with.
 std::string library_name(DType dtype);
 
-// Seconds for `flops` of bf16 work on registers alone (AMX tiles, or AVX512_BF16 without them) on each
-// of `threads` threads; 0 where the CPU has neither.
+// Returns the seconds for `flops` bf16 FLOPs on registers alone (AMX tiles, or AVX512_BF16 without them) on each of
+// `threads` threads; 0 if the CPU has neither.
 double register_seconds(int threads, double flops, const std::function<double()>& now);
 
 }  // namespace dstrain::bench

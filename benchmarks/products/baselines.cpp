@@ -1,4 +1,4 @@
-#include "benchmarks/products/rivals.h"
+#include "benchmarks/products/baselines.h"
 
 #include <cpuid.h>
 #include <fmt/core.h>
@@ -24,15 +24,15 @@ Sizes sizes_of(OpKind op, int64_t rows, int64_t in, int64_t out) {
   return {out, in, rows};
 }
 
-// oneDNN 2.6 takes the tile palette from this leaf and dies of SIGILL in its AMX code under hypervisors that
-// hide it.
+// oneDNN 2.6 reads the tile palette from this CPUID leaf. Under hypervisors that hide it, oneDNN ends with SIGILL in
+// its AMX code.
 bool tells_tile_palettes() {
   constexpr unsigned kTileLeaf = 0x1d;
   unsigned palettes = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(kTileLeaf, 0, &palettes, &b, &c, &d) != 0 && palettes != 0;
 }
 
-// Holds the library to max_isa(); before any other call.
+// Limits the library to max_isa(). Must be called before any other call of it.
 void limit_library() {
   if (max_isa() == Isa::baseline) {
     dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
@@ -71,7 +71,7 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles(int64_t rounds)
   }
 }
 
-// As many sums as keep the multipliers busy whatever an instruction's latency is.
+// Enough independent sums to hide the instruction's latency.
 constexpr int kDotSums = 16;
 constexpr double kFlopsPerDotRound = kDotSums * 2.0 * 16 * 2;
 
@@ -79,7 +79,8 @@ __attribute__((target("avx512f,avx512bf16"))) void multiply_dots(int64_t rounds)
   __m512 sums[kDotSums] = {};
   __m512bh a = (__m512bh)_mm512_setzero_si512(), b = a;
   asm volatile("" : "+v"(a), "+v"(b));
-  for (__m512& sum : sums) asm volatile("" : "+v"(sum));  // the compiler must not see them equal
+  for (__m512& sum : sums)
+    asm volatile("" : "+v"(sum));  // hides from the compiler that all are equal
   for (int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 16
     for (__m512& sum : sums) sum = _mm512_dpbf16_ps(sum, a, b);
