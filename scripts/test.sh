@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds the preset `release` and runs its tests.
-#   scripts/test.sh [arguments for ctest, e.g. -L unit]
+#   scripts/test.sh [--full] [arguments for ctest, e.g. -L unit]
+# The longest lists of cases are sampled by a number that is taken from the commit; --full runs all cases.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [[ ${1:-} == --full ]]; then
+  shift
+  unset DSTRAIN_SAMPLE
+elif [[ -z ${DSTRAIN_SAMPLE:-} ]] && commit=$(git rev-parse HEAD 2>/dev/null); then
+  export DSTRAIN_SAMPLE=$((16#${commit:0:8}))
+fi
 
 echo "== packages"
 scripts/install_deps.sh
 echo "== build (build/release)"
 cmake --preset release --log-level=NOTICE
 cmake --build --preset release
-echo "== tests"
+echo "== tests (${DSTRAIN_SAMPLE:+long lists of cases sampled by number $DSTRAIN_SAMPLE; }all cases: --full)"
 ctest --preset release "$@"

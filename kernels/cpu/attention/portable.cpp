@@ -5,10 +5,7 @@
 
 #include "runtime/core/isa.h"
 
-// Compiled for AVX-512, AVX2 and scalar C++. CPUs with SSE4 at most are rare, so they use scalar code.
-#ifndef HWY_DISABLED_TARGETS  // sanitized builds leave out more
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
-#endif
+// Compiled for scalar code, AVX2 and AVX-512 (CMakeLists.txt).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention/portable.cpp"
 #include <hwy/foreach_target.h>

@@ -1,6 +1,7 @@
 // Trains random legal configurations at a random stage and compares the results, bit for bit, with stage 0 on
 // the same ranks, and in fp32 with one rank. mpirun starts this program.
 //   stages_property [--cases N] [--seconds S] [--seed N]
+// In a sampled run (tests/support/sample.h) 50 cases, from the number of the sample on.
 // A case that fails prints its own seed: --seed N --cases 1 repeats it.
 #define OMPI_SKIP_MPICXX 1
 #include <fmt/core.h>
@@ -140,6 +141,10 @@ int main(int argc, char** argv) {
   int64_t cases = 100;
   double seconds = 0;
   uint64_t seed = 1;
+  if (const char* sample = std::getenv("DSTRAIN_SAMPLE")) {
+    cases = 50;
+    seed = std::strtoull(sample, nullptr, 10);
+  }
   app.add_option("--cases", cases, "how many, unless --seconds is given");
   app.add_option("--seconds", seconds, "go on for so long");
   app.add_option("--seed", seed, "of the first case; the next ones count up");

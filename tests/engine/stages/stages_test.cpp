@@ -6,6 +6,7 @@
 #include "launcher/implementations.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/sample.h"
 
 using namespace dstrain;
 
@@ -41,6 +42,7 @@ TEST_CASE("stages, buckets, overlap and reuse never change a bit") {
   constexpr int kSteps = 10;
   // Two ranks run all cases; other numbers of ranks run a selection, unless all are asked for.
   const bool all = world.size() == 2 || std::getenv("DSTRAIN_ALL_STAGES");
+  Sample sample(all ? 4 : 2);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int64_t accumulation : {1, 4})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
@@ -57,6 +59,7 @@ TEST_CASE("stages, buckets, overlap and reuse never change a bit") {
               for (const int64_t reuse : {int64_t{0}, int64_t{1'000'000'000}}) {
                 if (stage < 3 && reuse > 0) continue;
                 if (!all && overlap != (bucket > 1000)) continue;
+                if (!sample.takes()) continue;
                 job.zero_stage = stage;
                 job.reduce_bucket_elements = bucket;
                 job.overlap_comm = overlap;
@@ -72,6 +75,7 @@ TEST_CASE("gradients held in 16 bits have the same bits at every stage too") {
   const auto comm = make_communicator();
   Communicator& world = *comm;
   constexpr int kSteps = 6;
+  Sample sample(2);
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const DType wire : {dtype, DType::f32})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
@@ -85,6 +89,7 @@ TEST_CASE("gradients held in 16 bits have the same bits at every stage too") {
         CHECK(std::abs(expected.loss.back() / wide.loss.back() - 1) < 0.01);
         for (const int stage : {0, 1, 2, 3})
           for (const bool ahead : {false, true}) {
+            if (!sample.takes()) continue;
             job.zero_stage = stage;
             job.overlap_comm = ahead;
             job.reduce_bucket_elements = ahead ? 500'000'000 : 1000;
@@ -115,6 +120,7 @@ TEST_CASE("a single micro-batch is rounded once, to the wire or to what holds it
 TEST_CASE("recompute changes no bit at any stage") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
+  Sample sample(3);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int64_t accumulation : {1, 4}) {
       Job job = small_job(comm->size(), dtype, accumulation, ReduceMode::micro_batch);
@@ -123,6 +129,7 @@ TEST_CASE("recompute changes no bit at any stage") {
         for (const RecomputeConfig recompute : {RecomputeConfig{RecomputeMode::interval, 1},
                                                 RecomputeConfig{RecomputeMode::interval, 2},
                                                 RecomputeConfig{RecomputeMode::selective, 0}}) {
+          if (!sample.takes()) continue;
           job.zero_stage = stage;
           job.recompute = recompute;
           job.overlap_comm = true;

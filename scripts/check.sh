@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Checks a change while it is worked on; .ci/run is what must pass before it is taken.
+#   scripts/check.sh [--quick] [--preset NAME] [REVISION]
+# What has changed: the files that differ from REVISION, new ones included; where it is not given from HEAD, and if
+# nothing does, from the commit before it.
+#   --quick   format and clang-tidy of the changed files, build and unit tests of their modules, and the tests that
+#             read the sources (tests/meta, tests/scripts). After a change of one source file in a warm build: up
+#             to 90 s.
+#   else      format of all files, clang-tidy of the changed ones, the whole build, and every unit test
+#   --preset  what is built: release where not given; dev compiles a changed file without its neighbours
+# Prints the duration of each part, and the tests that it leaves to .ci/run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+quick='' preset=release base=''
+while (($# > 0)); do
+  case "$1" in
+    --quick) quick=yes ;;
+    --preset) preset=${2:?"check.sh: --preset needs a name"} && shift ;;
+    -*)
+      echo "usage: scripts/check.sh [--quick] [--preset NAME] [REVISION]" >&2
+      exit 1
+      ;;
+    *) base=$1 ;;
+  esac
+  shift
+done
+
+changed_since() {
+  git diff --name-only --diff-filter=d "$1"
+  git ls-files --others --exclude-standard
+}
+changed=$(changed_since "${base:-HEAD}")
+if [[ -z $changed && -z $base ]]; then changed=$(changed_since HEAD~1); fi
+if [[ -z $changed ]]; then
+  echo "check.sh: no file differs from ${base:-HEAD}" && exit 0
+fi
+sources=$(grep -E '\.(h|cpp)$' <<<"$changed" || true)
+
+started=$SECONDS
+step() {
+  local name=$1 from=$SECONDS
+  shift
+  "$@"
+  printf '== %s: %d s\n' "$name" $((SECONDS - from))
+}
+
+format() {
+  if [[ -n $quick ]]; then echo "$sources"; else git ls-files -- '*.h' '*.cpp'; fi |
+    xargs -r clang-format --dry-run -Werror
+}
+
+# The folders of tests/ that test the changed files, beside those that read all sources.
+folders() {
+  local file folder
+  while read -r file; do
+    case "$file" in
+      runtime/*) folder=tests/${file#runtime/} ;;
+      kernels/cpu/*/* | kernels/cuda/products/* | kernels/cuda/attention/*) folder=tests/kernels/${file#kernels/*/} ;;
+      kernels/cuda/emulation/*) folder=tests/kernels/emulation ;;
+      kernels/*) folder=tests/kernels/ops ;;
+      models/*) folder=tests/ir ;;
+      launcher/*) folder=tests/launcher ;;
+      benchmarks/*) folder=tests/benchmarks ;;
+      tests/*/*) folder=$file ;;
+      *) continue ;;
+    esac
+    until [[ -e $folder/CMakeLists.txt || $folder == tests || $folder == . ]]; do folder=$(dirname "$folder"); done
+    # tests itself and tests/kernels hold everything that is below them
+    case "$folder" in tests | tests/kernels | .) ;; *) echo "$folder" ;; esac
+  done <<<"$changed" | sort -u
+}
+
+# Configured anew only where something asks for it.
+configure() {
+  if [[ ! -f build/$1/build.ninja ]]; then cmake --preset "$1" --log-level=NOTICE; fi
+  cmake --build "build/$1" --target build.ninja
+}
+
+build() {
+  configure "$preset"
+  if [[ -n $quick ]]; then
+    cmake --build --preset "$preset" --target "${read_sources[@]/%//all}" "${tested[@]/%//all}"
+  else
+    cmake --build --preset "$preset"
+  fi
+}
+
+tests() {
+  local folder
+  if [[ -z $quick ]]; then
+    ctest --preset "$preset" -L unit
+    return
+  fi
+  for folder in "${read_sources[@]}" "${tested[@]}"; do
+    ctest --test-dir "build/$preset/$folder" -L unit -j 2 --output-on-failure --no-tests=ignore
+  done
+}
+
+# Of the modules that are clean, in .ci/run; a changed header is read with the source beside it.
+tidy() {
+  local clean file
+  clean=$(sed -n "s/^clean_modules='\(.*\)'$/\1/p" .ci/run)
+  configure dev
+  while read -r file; do
+    file=${file%.*}.cpp
+    if [[ $file =~ ^($clean)/ && -f $file ]]; then echo "$file"; fi
+  done <<<"$sources" | sort -u |
+    xargs -r -P 2 -n 1 clang-tidy -p build/dev --quiet --warnings-as-errors='*' 2>/dev/null
+}
+
+mkdir -p build
+read_sources=(tests/meta tests/scripts)
+mapfile -t tested < <(folders | grep -vxE 'tests/(meta|scripts)' || true)
+
+step 'format' format
+# Beside the build, which waits for single files and for the linker.
+tidy >build/tidy.log 2>&1 &
+tidying=$!
+step 'build' build
+step 'unit tests' tests
+from=$SECONDS
+if ! wait $tidying; then cat build/tidy.log && exit 1; fi
+printf '== clang-tidy, after the tests: %d s\n' $((SECONDS - from))
+if [[ -n $quick ]]; then
+  echo "tested: ${read_sources[*]} ${tested[*]}, label unit; left to .ci/run: the labels dist, hosts and slurm, and other modules"
+fi
+printf '== passed in %d s\n' $((SECONDS - started))

@@ -1,0 +1,30 @@
+// Cases of a test that takes long, sampled. With the environment variable DSTRAIN_SAMPLE, a number that
+// scripts/test.sh takes from the commit, a test runs some of them, others at another number; without it all.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "runtime/core/philox.h"
+
+namespace dstrain {
+
+class Sample {
+ public:
+  // Takes one case of each `of` that follow one another, chosen by the number. Not by a stride, which would meet the
+  // same choice of an inner loop again and again.
+  explicit Sample(uint64_t of) : of_(std::getenv("DSTRAIN_SAMPLE") ? of : 1) {
+    if (of_ > 1) seed_ = std::strtoull(std::getenv("DSTRAIN_SAMPLE"), nullptr, 10);
+  }
+
+  // Whether the next case is taken: the same on every rank that asks as often.
+  bool takes() {
+    const uint64_t at = next_++;
+    return at % of_ == mix64(mix64(seed_) ^ (at / of_)) % of_;
+  }
+
+ private:
+  uint64_t of_, seed_ = 0, next_ = 0;
+};
+
+}  // namespace dstrain
