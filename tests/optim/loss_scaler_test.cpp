@@ -109,9 +109,9 @@ TEST_CASE("a growing scale is written beside the one that the backward used") {
   StepState state;
   const LossScaleConfig c = dynamic_scale(4, 1, 1);
   init_loss_scale(state, c);
-  update_loss_scale(state, c, false);
+  advance_loss_scale(state, c, false);
   state.loss_scale = state.next_loss_scale;
-  update_loss_scale(state, c, false);
+  advance_loss_scale(state, c, false);
   CHECK(state.loss_scale == 4.0f);
   CHECK(state.next_loss_scale == 8.0f);
 }
