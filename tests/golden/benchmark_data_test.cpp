@@ -1,11 +1,11 @@
-// The benchmark model's samples against an independent implementation of their definition
-// (benchmark_samples.py), bit for bit.
+// Compares the benchmark model's samples, bit for bit, with an independent implementation of their definition
+// (benchmark_samples.py).
 #include <catch2/catch.hpp>
 #include <memory>
 #include <vector>
 
 #include "runtime/data/open_dataset.h"
-#include "tests/golden/replay.h"
+#include "tests/golden/run_program.h"
 
 namespace dstrain::golden {
 namespace {

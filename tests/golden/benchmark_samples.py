@@ -1,4 +1,4 @@
-"""The benchmark model's samples, from the definition: Philox4x32-10 written anew in Python."""
+"""The benchmark model's samples by their definition, with Philox4x32-10 written in Python."""
 import math
 
 import numpy as np
@@ -21,7 +21,7 @@ assert philox4x32_10([MASK] * 4, [MASK] * 2) == [0x408F276D, 0x41C83B0E, 0xA20BC
 
 
 def sample(i, in_size, out_size, seed):
-    """x (float32, in_size) and the label of sample i."""
+    """Returns x (float32, in_size) and the label of sample i."""
     key = (seed & MASK, seed >> 32)
     words = []
     for block in range(-(-in_size // 4)):
@@ -34,7 +34,7 @@ def sample(i, in_size, out_size, seed):
 
 
 def reference():
-    """A few samples for the data test: x in full where short, the label alone where long."""
+    """Returns a few samples for the data test: x and the label if x is short, else the label alone."""
     cases = []
     for seed, in_size, out_size, indices in (
         (20250607, 10, 7, [0, 1, 2, 137, 2**32 + 5, 2**40, 2**40 + 3]),

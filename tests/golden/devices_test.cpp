@@ -1,11 +1,11 @@
-// The whole program on the emulated device, with the kernels of GPUs, against itself on the CPU.
+// Compares runs of the program on the emulated device, with the GPU kernels, with runs on the CPU.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/golden/replay.h"
+#include "tests/golden/run_program.h"
 
 namespace dstrain::golden {
 namespace {
@@ -49,7 +49,7 @@ TEST_CASE("the emulated device trains as the CPU does, at every stage") {
   const int ranks = GENERATE(1, 2), stage = GENERATE(0, 1, 2, 3);
   if (ranks == 1 && stage > 0) return;  // one rank shards nothing
   CAPTURE(golden.name, ranks, stage);
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const json config = config_of(golden, stage, ranks);
   const Run cpu = train(golden, config, scratch, "cpu", on("cpu", ranks));
   const Run emulated = train(golden, config, scratch, "emulated", on("emulated", ranks));
@@ -74,7 +74,7 @@ TEST_CASE("a checkpoint goes on on another device, stage and number of ranks") {
   const auto [from, to] = GENERATE(table<std::string, std::string>(
       {{"emulated", "cpu"}, {"cpu", "emulated"}, {"emulated", "emulated"}}));
   CAPTURE(from, to);
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const Run whole = train(golden, config_of(golden, 0, 1), scratch, "whole", on("cpu", 1));
   json half = config_of(golden, 1, 2);
   half["dstrain"]["steps"] = kSteps / 2;

@@ -1,12 +1,12 @@
-// The whole program against PyTorch's numbers (README.md in this folder): losses, norms and
-// gradients of three models, in every dtype, on 1 to 4 ranks, repeated and resumed.
+// Compares the program with PyTorch's results (README.md in this folder): losses, norms and gradients of three
+// models, in every dtype, on 1 to 4 ranks. Repeated and resumed runs must give equal bits.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/golden/replay.h"
+#include "tests/golden/run_program.h"
 
 namespace dstrain::golden {
 namespace {
@@ -41,7 +41,7 @@ Case generated_case() {
   return Case(GENERATE("gptlite", "gpt2", "benchmark"));
 }
 
-// The same global batch on `ranks` ranks.
+// Returns `config` with the same global batch on `ranks` ranks.
 json on_ranks(json config, int ranks) {
   const int batch = config.at("train_batch_size");
   int accumulation = config.at("gradient_accumulation_steps");
@@ -57,7 +57,7 @@ std::vector<std::string> rank_argument(int ranks) {
 TEST_CASE("twenty AdamW steps follow PyTorch's losses, norms and rates") {
   const Case golden = generated_case();
   CAPTURE(golden.name);
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const Run run = train(golden, golden.config, scratch, "fp32", rank_argument(1));
   CHECK(largest_relative_difference(run.column("loss"), expected_column(golden, "loss")) <=
         kLossTolerance);
@@ -71,7 +71,7 @@ TEST_CASE("twenty AdamW steps follow PyTorch's losses, norms and rates") {
 TEST_CASE("every gradient of the first step is PyTorch's") {
   const Case golden = generated_case();
   const int ranks = GENERATE(1, 2);
-  const Scratch scratch;
+  const ScratchFolder scratch;
   json config = on_ranks(golden.config, ranks);
   config.erase("scheduler");
   constexpr double lr = 1 << 20;
@@ -102,14 +102,14 @@ TEST_CASE("every gradient of the first step is PyTorch's") {
 TEST_CASE("16-bit runs stay beside the fp32 curve") {
   const Case golden = generated_case();
   CAPTURE(golden.name);
-  const Scratch scratch;
+  const ScratchFolder scratch;
   json bf16 = golden.config;
   bf16["bf16"] = {{"enabled", true}};
   const Run in_bf16 = train(golden, bf16, scratch, "bf16", rank_argument(1));
   CHECK(largest_relative_difference(in_bf16.column("loss"), expected_column(golden, "loss")) <=
         kBf16Tolerance);
 
-  // A scale below the one that overflows: a skipped step would shift the curve.
+  // The initial scale is small enough not to overflow, because a skipped step would shift the curve.
   json fp16 = golden.config;
   fp16["fp16"] = {{"enabled", true}, {"initial_scale_power", 8}};
   const Run in_fp16 = train(golden, fp16, scratch, "fp16", rank_argument(1));
@@ -118,9 +118,8 @@ TEST_CASE("16-bit runs stay beside the fp32 curve") {
         kFp16Tolerance);
 }
 
-// With GELU: a ReLU whose input is within rounding of zero may let it pass on one number of ranks and not on
-// another, and what is learned from then on differs. The benchmark model has no other activation: its first
-// step, before weights differ in their last bits.
+// Uses GELU: the input of a ReLU may be within rounding of zero and pass with one number of ranks but not with
+// another, and the runs then diverge. The benchmark model has only ReLU, so only its first step is compared.
 TEST_CASE("two, three and four ranks agree with one") {
   Case golden = generated_case();
   if (golden.name == "benchmark") {
@@ -129,7 +128,7 @@ TEST_CASE("two, three and four ranks agree with one") {
     golden.config["dstrain"]["model"]["activation"] = "gelu";
     golden.config["dstrain"]["steps"] = 40;
   }
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const Run one = train(golden, golden.config, scratch, "one", rank_argument(1));
   for (int ranks : {2, 3, 4}) {
     CAPTURE(golden.name, ranks);
@@ -145,7 +144,7 @@ TEST_CASE("a run has the same bits on any number of threads") {
   const Case golden = generated_case();
   const std::string dtype = GENERATE("fp32", "bf16", "fp16");
   CAPTURE(golden.name, dtype);
-  const Scratch scratch;
+  const ScratchFolder scratch;
   json config = golden.config;
   config["dstrain"]["steps"] = 5;
   if (dtype != "fp32") config[dtype] = {{"enabled", true}};
@@ -167,7 +166,7 @@ TEST_CASE("a repeated run, and a resumed one, are bitwise the same") {
   const auto [ranks, dtype] =
       GENERATE(table<int, std::string>({{1, "fp32"}, {2, "fp32"}, {2, "bf16"}, {1, "fp16"}}));
   INFO(fmt::format("{} on {} ranks in {}", golden.name, ranks, dtype));
-  const Scratch scratch;
+  const ScratchFolder scratch;
   json config = on_ranks(golden.config, ranks);
   if (dtype != "fp32") config[dtype] = {{"enabled", true}};
   const Run whole = train(golden, config, scratch, "whole", rank_argument(ranks));

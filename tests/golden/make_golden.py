@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the golden numbers of this folder with PyTorch in fp64 (and fp32, for comparison).
+"""Generates the golden results in this folder with PyTorch in fp64 (and fp32, for comparison).
 
     python3 tests/golden/make_golden.py        # needs torch, numpy, safetensors
 
 One folder per case: config.json (what dstrain runs), init.safetensors (initial weights, fp32),
 gradients.safetensors (first step, global batch, computed in fp64), expected.json (20 steps), and the
-data where the case has a file. Models are written out in plain tensor algebra, on purpose: nothing
-here shares code with dstrain or with the benchmark peers.
+data where the case has a file. The models are written in plain tensor algebra, so that nothing here shares
+code with dstrain or with the scripts of benchmarks/peers.
 """
 import json
 import math
@@ -78,8 +78,8 @@ def mean_cross_entropy(logits, targets):
 
 
 # ---------------------------------------------------------------- initial weights
-# Wider than dstrain's own initialisation, and no zero biases: attention is then far from uniform
-# and every term of every gradient counts.
+# The spread is larger than that of dstrain's initialisation and biases are not zero, so that attention is far from
+# uniform and every term of every gradient matters.
 def gptlite_weights(model, rng):
     c, layers = model["n_embd"], model["n_layer"]
     w = {

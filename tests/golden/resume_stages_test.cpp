@@ -1,11 +1,11 @@
-// A checkpoint holds logical tensors: what was saved at one stage on so many ranks is continued at any
-// other stage on any other number of ranks, with the same bits as if the stage had never changed.
+// A checkpoint holds whole tensors, so a run can resume at another stage and on another number of ranks. The bits
+// must be those of a run that never changed its stage.
 #include <fmt/core.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "tests/golden/replay.h"
+#include "tests/golden/run_program.h"
 #include "tests/support/sample.h"
 
 using namespace dstrain::golden;
@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kHalf = 3;  // steps before, and after, the checkpoint
+constexpr int kHalf = 3;  // steps before the checkpoint, and after it
 
 struct Point {
   int stage, ranks;
@@ -46,8 +46,8 @@ std::vector<std::string> on(int ranks) {
 
 TEST_CASE("saved at stage s on n ranks, resumed at stage t on m ranks: the same bits") {
   const Case golden("gptlite");
-  const Scratch scratch;
-  // All of the 144 pairs on demand; else each stage and number of ranks meets each other one.
+  const ScratchFolder scratch;
+  // DSTRAIN_ALL_STAGES runs all 144 pairs; otherwise a selection with every pair of rank counts.
   const bool all = std::getenv("DSTRAIN_ALL_STAGES") != nullptr;
   Sample sample(3);
 

@@ -1,4 +1,4 @@
-// Validation of the built program: its loss is that of the same samples on any number of ranks.
+// Validation in the built program: the number of ranks does not change its loss.
 #include <fmt/core.h>
 
 #include <catch2/catch.hpp>
@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "tests/golden/replay.h"
+#include "tests/golden/run_program.h"
 
 namespace dstrain::golden {
 namespace {
 
 using nlohmann::json;
 
-// One step that changes no weight, and a validation after it.
+// Returns a configuration of one step that changes no weight, followed by a validation.
 json config_of(const Case& golden, int stage, int micro_batch, int ranks, int64_t samples) {
   json config = golden.config;
   config["gradient_accumulation_steps"] = 1;
@@ -30,7 +30,7 @@ json config_of(const Case& golden, int stage, int micro_batch, int ranks, int64_
 }
 
 double validation_loss(const Case& golden, const json& config, int ranks) {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const Run run = train(golden, config, scratch, "run", {"--num_gpus", std::to_string(ranks)});
   std::ifstream metrics(run.output / "metrics.jsonl");
   for (std::string line; std::getline(metrics, line);)
@@ -47,7 +47,7 @@ TEST_CASE("the loss of a validation does not depend on the number of ranks") {
   CAPTURE(golden.name, micro_batch, samples);
   const double one = validation_loss(golden, config_of(golden, 0, micro_batch, 1, samples), 1);
   for (const int ranks : {2, 3, 4}) {
-    const int stage = ranks == 3 ? 3 : 0;  // where ranks gather parameters all of them take part
+    const int stage = ranks == 3 ? 3 : 0;  // at stage 3 all ranks must take part in every gather
     CAPTURE(ranks, stage);
     CHECK(validation_loss(golden, config_of(golden, stage, micro_batch, ranks, samples), ranks) ==
           one);
@@ -60,7 +60,7 @@ TEST_CASE("a validation takes the first samples of its part, and all where there
   const auto loss = [&](int micro_batch, int64_t samples) {
     return validation_loss(golden, config_of(golden, 0, micro_batch, 1, samples), 1);
   };
-  // The loss of all of 9 samples is the mean of those of each of them.
+  // The loss of 9 samples is the mean of their losses.
   double sum = 0, before = 0;
   for (int64_t n = 1; n <= 9; ++n) {
     const double total = loss(1, n) * static_cast<double>(n);

@@ -1,0 +1,98 @@
+#include "runtime/core/isa.h"
+
+#include "hwy/targets.h"
+#include "kernels/cpu/simd/init_weights.h"
+#include "kernels/cpu/simd/simd.h"
+#include "runtime/core/error.h"
+#include "tests/kernels/parity/ops/run_op.h"
+
+namespace dstrain::parity {
+namespace {
+
+TEST_CASE("instruction sets are named, ordered, and an unknown name lists them") {
+  CHECK(isa_named("baseline") < isa_named("avx2"));
+  CHECK(isa_named("avx2") < isa_named("avx512"));
+  CHECK(isa_named("avx512") < isa_named("avx512_bf16"));
+  CHECK(isa_named("avx512_bf16") < isa_named("amx"));
+  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
+    CHECK(isa_named(name_of(isa)) == isa);
+  CHECK_THROWS_AS(isa_named("sse9"), UserError);
+  CHECK_THROWS_WITH(
+      isa_named("sse9"),
+      "DSTRAIN_MAX_ISA is \"sse9\"; expected one of baseline, avx2, avx512, avx512_bf16, amx");
+}
+
+TEST_CASE("kernels keep to the limit in the environment") {
+  limit_highway_targets();
+  const int64_t targets = hwy::SupportedTargets();
+  CHECK(((targets & HWY_AVX3) != 0) == (max_isa() >= Isa::avx512));
+  CHECK(((targets & HWY_AVX2) != 0) == (max_isa() >= Isa::avx2));
+  const char* limit = std::getenv("DSTRAIN_MAX_ISA");
+  if (limit && *limit) CHECK(max_isa() <= isa_named(limit));
+}
+
+// Returns the bits of all results of a small layer's step, with the targets that Highway may use now.
+std::vector<std::string> results() {
+  std::vector<std::string> bits;
+  const auto add = [&](const Call& call, const std::vector<Operand>& in,
+                       const std::vector<Operand>& out) {
+    for (const Guarded& g : run_at_offset(call, in, out, 1)) bits.push_back(g.raw());
+  };
+  StepState state;
+  state.seed = 3;
+  state.lr = 0.1f;
+  state.d_loss = 0.5f;
+  const int64_t r = 9, c = 205;
+  for (DType dtype : kRunTypes) {
+    const Operand x{Shape{r, c}, dtype, normal_values(r * c, 1, 2)};
+    const Operand y{Shape{r, c}, dtype, normal_values(r * c, 2)};
+    const Operand w{Shape{c}, dtype, normal_values(c, 3)}, f{Shape{r}, DType::f32};
+    const Operand statistic{Shape{r}, DType::f32, uniform_values(r, 4, 0, 1)};
+    const Operand run{Shape{r, c}, dtype}, weight{Shape{c}, DType::f32};
+    Call call{OpKind::activation};
+    call.state = &state;
+    call.attrs = ActivationAttrs{Activation::gelu};
+    add(call, {x}, {run});
+    call.op = OpKind::activation_grad;
+    add(call, {x, y}, {run});
+    call.op = OpKind::add_dropout;
+    call.attrs = DropoutAttrs{.dropout = 0.3f, .seq_len = 3};
+    add(call, {x, y}, {run});
+    call.op = OpKind::layer_norm;
+    call.attrs = {};
+    add(call, {x, w, w}, {run, f, f});
+    call.op = OpKind::layer_norm_input_grad;
+    add(call, {y, x, w, statistic, statistic, x}, {run});
+    call.op = OpKind::layer_norm_weight_grad;
+    add(call, {y, x, statistic, statistic}, {weight, weight});
+    call.op = OpKind::sum_rows;
+    add(call, {x}, {weight});
+    call.op = OpKind::cross_entropy;
+    add(call, {x, {Shape{r}, DType::i32, integer_values(r, 5, 0, c)}},
+        {{Shape{1}, DType::f64}, run});
+    const Operand moment{Shape{c}, DType::f32, uniform_values(c, 6, 0, 1)};
+    call.op = OpKind::adam;
+    add(call, {moment}, {moment, moment, moment, {Shape{c}, dtype}});
+  }
+  const Guarded fresh(Shape{1000}, DType::f32);
+  fill_normal(static_cast<float*>(fresh.data()), 77, 1000, 1, {1, 2}, 1);
+  bits.push_back(fresh.raw());
+  return bits;
+}
+
+TEST_CASE("AVX2 and AVX-512 compute the same bits") {
+  limit_highway_targets();
+  const std::vector<std::string> best = results();
+  if (max_isa() < Isa::avx2) return;
+  hwy::SetSupportedTargetsForTest(HWY_AVX2);
+  const std::vector<std::string> avx2 = results();
+  hwy::SetSupportedTargetsForTest(0);
+  REQUIRE(avx2.size() == best.size());
+  for (size_t i = 0; i < best.size(); ++i) {
+    INFO("result " << i);
+    CHECK(avx2[i] == best[i]);
+  }
+}
+
+}  // namespace
+}  // namespace dstrain::parity

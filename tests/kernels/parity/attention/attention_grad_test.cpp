@@ -1,0 +1,86 @@
+#include "tests/kernels/parity/attention/attention_run.h"
+
+namespace dstrain::attention_test {
+namespace {
+
+void check_backward(const Case& c, int64_t offset = 0) {
+  INFO(describe(c));
+  AttentionRun f(c, 1, offset);
+  f.set_forward_results();
+  f.run_backward();
+  const Values expected =
+      reference_backward(c, f.d_y.values(), f.qkv.values(), f.y.values(), f.lse.values());
+  parity::require_close("d_qkv", f.d_qkv.values(), expected,
+                        tolerance(c.dtype, largest(expected), 1, 5e-6));
+  const double norm_error = parity::relative_norm_error(f.d_qkv.values(), expected);
+  REQUIRE(norm_error < (c.dtype == DType::f32 ? 2e-6 : c.dtype == DType::f16 ? 4e-4 : 4e-3));
+}
+
+TEST_CASE("attention_grad equals its definition at odd and even sizes in every dtype") {
+  for (const Case& c : plain_cases()) check_backward(c);
+}
+
+TEST_CASE("attention_grad drops the weights that attention dropped") {
+  for (const Case& c : dropout_cases()) check_backward(c);
+}
+
+TEST_CASE("attention_grad takes operands at any alignment of elements") {
+  for (const Case& c : odd_head_cases())
+    for (int64_t offset : {1, 3, 7}) check_backward(c, offset);
+}
+
+TEST_CASE("attention_grad is the derivative of attention by finite differences") {
+  for (float dropout : {0.0f, 0.1f, 0.5f}) {
+    for (int64_t seq : {1, 5, 19}) {
+      Case c;
+      c.batch = 2, c.seq = seq, c.heads = 2, c.head_size = 7, c.dropout = dropout;
+      INFO(describe(c));
+      AttentionRun f(c);
+      f.run_forward();
+      f.run_backward();
+      const Values d_y = f.d_y.values();
+      const auto loss = [&](const Values& qkv) {
+        return parity::dot(d_y, reference_forward(c, qkv).y);
+      };
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        const Values direction = parity::normal_values(f.qkv.elements(), 77 + seed);
+        const double expected = parity::directional_derivative(loss, f.qkv.values(), direction);
+        const double got = parity::dot(f.d_qkv.values(), direction);
+        REQUIRE(got == Approx(expected).epsilon(1e-5).margin(1e-5 * std::sqrt(direction.size())));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention_grad stays finite with scores in the thousands") {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Case c;
+    c.dtype = dtype, c.seq = affordable(150, 128), c.heads = 2, c.head_size = 64, c.dropout = 0.1f;
+    INFO(describe(c));
+    AttentionRun f(c, 4000);
+    f.run_forward();
+    f.run_backward();
+    // lse is a float of about 1e4, so weights have an error of about 1e-3.
+    const Values expected =
+        reference_backward(c, f.d_y.values(), f.qkv.values(), f.y.values(), f.lse.values());
+    REQUIRE(parity::relative_norm_error(f.d_qkv.values(), expected) < 2e-2);
+  }
+}
+
+TEST_CASE("attention_grad gives the same bits for any number of threads and in every run") {
+  for (Case c : plain_cases()) {
+    c.dropout = 0.1f;
+    INFO(describe(c));
+    AttentionRun one(c), many(c);
+    one.run_forward(1);
+    many.run_forward(1);
+    one.run_backward(1);
+    for (int threads : parity::device_limits().threads) {
+      many.run_backward(threads);
+      parity::require_same_bits("d_qkv", many.d_qkv, one.d_qkv);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dstrain::attention_test

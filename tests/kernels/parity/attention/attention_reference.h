@@ -1,0 +1,114 @@
+// Reference implementation of attention in double precision, from its definition: whole T x T matrices, and one
+// element of the dropout mask at a time.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "runtime/core/philox.h"
+#include "tests/kernels/parity/run_kernel.h"
+
+namespace dstrain::attention_test {
+
+struct Case {
+  DType dtype = DType::f32;
+  int64_t batch = 1, seq = 1, heads = 1, head_size = 1;
+  float dropout = 0;
+  uint64_t seed = 1234;
+  uint64_t first_sample = 0;
+  uint32_t site = 5;
+
+  int64_t channels() const { return heads * head_size; }
+  int64_t rows() const { return batch * seq; }
+};
+
+using Values = std::vector<double>;
+
+struct Forward {
+  Values y, lse;
+};
+
+// One head of one sample.
+struct HeadReference {
+  const Case& c;
+  int64_t sample, head;
+
+  size_t at(int64_t row, int64_t part, int64_t d) const {  // part 0, 1, 2: q, k, v
+    return static_cast<size_t>((sample * c.seq + row) * 3 * c.channels() + part * c.channels() +
+                               head * c.head_size + d);
+  }
+  size_t at_y(int64_t row, int64_t d) const {
+    return static_cast<size_t>((sample * c.seq + row) * c.channels() + head * c.head_size + d);
+  }
+  size_t at_lse(int64_t row) const {
+    return static_cast<size_t>((sample * c.heads + head) * c.seq + row);
+  }
+  double score(const Values& qkv, int64_t i, int64_t j) const {
+    double s = 0;
+    for (int64_t d = 0; d < c.head_size; ++d) s += qkv[at(i, 0, d)] * qkv[at(j, 1, d)];
+    return s / std::sqrt(static_cast<double>(c.head_size));
+  }
+  // Returns 0 for a dropped weight, else the scale of kept weights.
+  double mask(int64_t i, int64_t j) const {
+    const DropoutRule rule(c.dropout);
+    if (rule.threshold == 0) return 1;
+    const PhiloxKey key = stream_key(c.seed, kDropoutStream + c.site);
+    const auto element = static_cast<uint64_t>((head * c.seq + i) * c.seq + j);
+    const uint64_t s = c.first_sample + static_cast<uint64_t>(sample);
+    return dropout_bits(key, s, element) >= rule.threshold ? double{rule.scale} : 0.0;
+  }
+
+  void forward(const Values& qkv, Forward& out) const {
+    for (int64_t i = 0; i < c.seq; ++i) {
+      Values scores;
+      for (int64_t j = 0; j <= i; ++j) scores.push_back(score(qkv, i, j));
+      double max = scores[0], total = 0;
+      for (double s : scores) max = std::max(max, s);
+      for (double s : scores) total += std::exp(s - max);
+      out.lse[at_lse(i)] = max + std::log(total);
+      for (int64_t j = 0; j <= i; ++j) {
+        const double w = mask(i, j) * std::exp(scores[static_cast<size_t>(j)] - out.lse[at_lse(i)]);
+        for (int64_t d = 0; d < c.head_size; ++d) out.y[at_y(i, d)] += w * qkv[at(j, 2, d)];
+      }
+    }
+  }
+
+  void backward(const Values& d_y, const Values& qkv, const Values& y, const Values& lse,
+                Values& d_qkv) const {
+    const double scale = 1 / std::sqrt(static_cast<double>(c.head_size));
+    for (int64_t i = 0; i < c.seq; ++i) {
+      double delta = 0;
+      for (int64_t d = 0; d < c.head_size; ++d) delta += d_y[at_y(i, d)] * y[at_y(i, d)];
+      for (int64_t j = 0; j <= i; ++j) {
+        const double p = std::exp(score(qkv, i, j) - lse[at_lse(i)]), m = mask(i, j);
+        double dp = 0;
+        for (int64_t d = 0; d < c.head_size; ++d) dp += d_y[at_y(i, d)] * qkv[at(j, 2, d)];
+        const double ds = p * (m * dp - delta) * scale;
+        for (int64_t d = 0; d < c.head_size; ++d) {
+          d_qkv[at(i, 0, d)] += ds * qkv[at(j, 1, d)];
+          d_qkv[at(j, 1, d)] += ds * qkv[at(i, 0, d)];
+          d_qkv[at(j, 2, d)] += m * p * d_y[at_y(i, d)];
+        }
+      }
+    }
+  }
+};
+
+inline Forward reference_forward(const Case& c, const Values& qkv) {
+  Forward out{Values(static_cast<size_t>(c.rows() * c.channels())),
+              Values(static_cast<size_t>(c.batch * c.heads * c.seq))};
+  for (int64_t b = 0; b < c.batch; ++b)
+    for (int64_t h = 0; h < c.heads; ++h) HeadReference{c, b, h}.forward(qkv, out);
+  return out;
+}
+
+// Computes from y and lse as stored, as the op does.
+inline Values reference_backward(const Case& c, const Values& d_y, const Values& qkv,
+                                 const Values& y, const Values& lse) {
+  Values d_qkv(qkv.size());
+  for (int64_t b = 0; b < c.batch; ++b)
+    for (int64_t h = 0; h < c.heads; ++h) HeadReference{c, b, h}.backward(d_y, qkv, y, lse, d_qkv);
+  return d_qkv;
+}
+
+}  // namespace dstrain::attention_test

@@ -1,0 +1,158 @@
+// The operands of an attention case, the runs of its two kernels, and the cases that both passes are tested with.
+#pragma once
+
+#include <fmt/core.h>
+
+#include "tests/kernels/parity/attention/attention_reference.h"
+#include "tests/kernels/parity/device_limits.h"
+#include "tests/kernels/parity/run_kernel.h"
+
+namespace dstrain::attention_test {
+
+using parity::Guarded;
+
+inline std::string describe(const Case& c) {
+  return fmt::format("{} B={} T={} heads={} D={} dropout={}", name_of(c.dtype), c.batch, c.seq,
+                     c.heads, c.head_size, c.dropout);
+}
+
+struct AttentionRun {
+  Case c;
+  Guarded qkv, y, lse, d_y, d_qkv;
+
+  explicit AttentionRun(const Case& c_, double query_std = 1, int64_t offset = 0)
+      : c(c_),
+        qkv({c.rows(), 3 * c.channels()}, c.dtype, offset),
+        y({c.rows(), c.channels()}, c.dtype, offset),
+        lse({c.batch, c.heads, c.seq}, DType::f32),
+        d_y({c.rows(), c.channels()}, c.dtype, offset),
+        d_qkv({c.rows(), 3 * c.channels()}, c.dtype, offset) {
+    Values values = parity::normal_values(qkv.elements(), c.seed + 1);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (static_cast<int64_t>(i) % (3 * c.channels()) < c.channels()) values[i] *= query_std;
+    }
+    qkv.set(values);
+    d_y.set(parity::normal_values(d_y.elements(), c.seed + 2));
+  }
+
+  // Sets y and lse to the reference's results, rounded as stored.
+  void set_forward_results() {
+    const Forward f = reference_forward(c, qkv.values());
+    y.set(f.y);
+    lse.set(f.lse);
+  }
+
+  parity::Call call(OpKind op, int threads, const StepState& state) const {
+    parity::Call k{.op = op, .threads = threads, .state = &state};
+    k.attrs =
+        AttentionAttrs{.dropout = c.dropout, .site = c.site, .heads = c.heads, .seq_len = c.seq};
+    k.sample_offset = 3;
+    return k;
+  }
+  StepState state() const {
+    StepState s;
+    s.seed = c.seed;
+    s.first_sample = static_cast<int64_t>(c.first_sample) - 3;
+    return s;
+  }
+  void run_forward(int threads = 2) {
+    const StepState s = state();
+    parity::run_kernel(parity::test_device(), call(OpKind::attention, threads, s), {&qkv},
+                       {&y, &lse});
+  }
+  void run_backward(int threads = 2) {
+    const StepState s = state();
+    parity::run_kernel(parity::test_device(), call(OpKind::attention_grad, threads, s),
+                       {&d_y, &qkv, &y, &lse}, {&d_qkv});
+  }
+};
+
+inline double largest(const Values& values) {
+  double m = 0;
+  for (double v : values) m = std::max(m, std::abs(v));
+  return m;
+}
+
+// Returns the multiply-adds of the forward pass with all pairs of rows.
+inline int64_t multiply_adds(const Case& c) {
+  return c.batch * c.heads * c.seq * c.seq * c.head_size;
+}
+
+// Returns the largest of seq, seq/2, ... that is within the device's budget.
+inline int64_t affordable(int64_t seq, int64_t per_pair) {
+  while (seq * seq * per_pair > parity::device_limits().budget) seq /= 2;
+  return seq;
+}
+
+inline const std::vector<Case>& shapes() {
+  static const std::vector<Case> cases = [] {
+    std::vector<Case> list;
+    const auto add = [&](int64_t batch, int64_t seq, int64_t heads, int64_t head_size) {
+      Case c;
+      c.batch = batch, c.seq = seq, c.heads = heads, c.head_size = head_size;
+      if (multiply_adds(c) <= parity::device_limits().budget) list.push_back(c);
+    };
+    add(1, 1, 1, 1);
+    add(2, 1, 3, 8);
+    add(3, 7, 1, 24);
+    add(1, 31, 2, 64);
+    add(1, 33, 2, 33);
+    add(2, 64, 2, 64);
+    add(1, 65, 2, 80);
+    add(1, 65, 5, 80);
+    add(1, 97, 1, 128);
+    add(1, 97, 3, 128);
+    add(2, 130, 1, 1);
+    add(1, 130, 1, 64);
+    add(1, 40, 2, 136);
+    add(1, 256, 2, 64);
+    add(1, 257, 1, 64);
+    add(1, 331, 2, 40);
+    add(1, 520, 1, 16);
+    return list;
+  }();
+  return cases;
+}
+
+// Every shape in every dtype, without dropout.
+inline std::vector<Case> plain_cases() {
+  std::vector<Case> cases;
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (Case c : shapes()) {
+      c.dtype = dtype;
+      cases.push_back(c);
+    }
+  return cases;
+}
+
+// The same with dropout, and with a sample number of more than 32 bits.
+inline std::vector<Case> dropout_cases() {
+  std::vector<Case> cases = plain_cases();
+  for (Case& c : cases) {
+    c.dropout = c.seq % 2 == 0 ? 0.1f : 0.5f;
+    c.first_sample = (uint64_t{1} << 33) + 5;
+  }
+  return cases;
+}
+
+// A head size that is no multiple of a vector, in every dtype.
+inline std::vector<Case> odd_head_cases() {
+  std::vector<Case> cases(3);
+  for (Case& c : cases) c.seq = 70, c.heads = 2, c.head_size = 20, c.dropout = 0.1f;
+  cases[1].dtype = DType::bf16;
+  cases[2].dtype = DType::f16;
+  return cases;
+}
+
+// The rounding of a sum of up to T terms (`f32_error`), and in 16 bits that of the result. If operands are
+// rounded between products, each term of a sum also has an error of `rounding` units in the last place, so the
+// tolerance grows with the largest term, `scale`.
+inline parity::Tolerance tolerance(DType dtype, double scale, double rounding, double f32_error) {
+  if (dtype == DType::bf16) return {0x1p-8, 0x1p-8 * rounding * scale};
+  if (dtype == DType::f16 && parity::device_limits().rounds_between(dtype))
+    return {0x1p-11 + 1e-5, 0x1p-11 * rounding * scale};
+  if (dtype == DType::f16) return {0x1p-11 + 1e-5, 1e-5 * scale};
+  return {1e-5, f32_error * scale};
+}
+
+}  // namespace dstrain::attention_test

@@ -1,0 +1,133 @@
+// The kernels that compute in the same order as the CPU's give the CPU's bits on every device.
+#include "kernels/cpu/simd/simd.h"
+#include "tests/kernels/parity/ops/run_op.h"
+
+namespace dstrain::parity {
+namespace {
+
+const CpuFamily kProcessor{make_simd, simd_workspace_bytes};
+
+void require_processor_bits(const Call& call, const std::vector<Operand>& in,
+                            const std::vector<Operand>& out) {
+  for (int64_t start : {0, 1}) {
+    const std::vector<Guarded> here = run_at_offset(call, in, out, start);
+    const std::vector<Guarded> there = run_at_offset(call, in, out, start, kProcessor);
+    for (size_t i = 0; i < here.size(); ++i) {
+      INFO(name_of(call.op) << " start " << start);
+      require_same_bits("output " + std::to_string(i), here[i], there[i]);
+    }
+  }
+}
+
+struct OpInputs {
+  int64_t r = 21, c = 53, v = 300;
+  StepState state;
+  Call call{};
+
+  OpInputs() {
+    state.seed = 11;
+    state.first_sample = 0x1'0000'0002;
+    state.lr = 0.01f;
+    state.grad_scale = 0.3f;
+    state.bias_correction1 = 0.271f;
+    state.bias_correction2 = 0.143f;
+    state.applied_steps = 2;
+    call.state = &state;
+    call.sample_offset = 3;
+  }
+  Call with(OpKind op, const OpAttrs& attrs = {}) const {
+    Call with_op = call;
+    with_op.op = op;
+    with_op.attrs = attrs;
+    return with_op;
+  }
+  Operand rows(DType dtype, uint64_t seed) const {
+    return {Shape{r, c}, dtype, normal_values(r * c, seed)};
+  }
+  Operand flat(DType dtype, uint64_t seed) const {
+    return {Shape{r * c}, dtype, uniform_values(r * c, seed, 0, 1)};
+  }
+  Operand ids() const { return {Shape{r}, DType::i32, integer_values(r, 9, 0, v)}; }
+};
+
+TEST_CASE("element by element ops have the processor's bits") {
+  const OpInputs o;
+  const ActivationAttrs relu{Activation::relu};
+  const DropoutAttrs dropout{.dropout = 0.2f, .site = 5, .seq_len = 7};
+  for (DType dtype : kRunTypes) {
+    const Operand out{Shape{o.r, o.c}, dtype};
+    require_processor_bits(o.with(OpKind::add), {o.rows(dtype, 1), o.rows(dtype, 2)}, {out});
+    require_processor_bits(o.with(OpKind::activation, relu), {o.rows(dtype, 1)}, {out});
+    require_processor_bits(o.with(OpKind::activation_grad, relu),
+                           {o.rows(dtype, 1), o.rows(dtype, 2)}, {out});
+    require_processor_bits(o.with(OpKind::add_dropout, dropout),
+                           {o.rows(dtype, 1), o.rows(dtype, 2)}, {out});
+    require_processor_bits(o.with(OpKind::dropout_grad, dropout), {o.rows(dtype, 1)}, {out});
+    require_processor_bits(o.with(OpKind::embed, EmbedAttrs{7}),
+                           {o.ids(),
+                            {Shape{o.v, o.c}, dtype, normal_values(o.v * o.c, 3)},
+                            {Shape{7, o.c}, dtype, normal_values(7 * o.c, 4)}},
+                           {out});
+  }
+}
+
+TEST_CASE("gradients of the tables have the processor's bits, written or added") {
+  const OpInputs o;
+  for (DType dtype : kRunTypes)
+    for (bool accumulate : {false, true}) {
+      const auto table = [&](int64_t n) {
+        return Operand{Shape{n, o.c}, DType::f32, normal_values(n * o.c, 6)};
+      };
+      Call call = o.with(OpKind::embed_token_grad);
+      call.accumulate = accumulate;
+      require_processor_bits(call, {o.rows(dtype, 1), o.ids()}, {table(o.v)});
+      call.op = OpKind::embed_position_grad;
+      call.attrs = EmbedAttrs{7};
+      require_processor_bits(call, {o.rows(dtype, 1)}, {table(7)});
+    }
+}
+
+TEST_CASE("what moves and sums flat ranges has the processor's bits") {
+  const OpInputs o;
+  for (DType from : kRunTypes)
+    for (DType to : kRunTypes) {
+      require_processor_bits(o.with(OpKind::cast), {o.flat(from, 1)}, {{Shape{o.r * o.c}, to}});
+      Call call = o.with(OpKind::accumulate);
+      call.accumulate = true;
+      require_processor_bits(call, {o.flat(from, 1)}, {o.flat(to, 2)});
+      call.op = OpKind::round_wire;
+      call.attrs = WireAttrs{to};
+      Operand in_place = o.flat(DType::f32, 3);
+      in_place.same_as = 0;
+      require_processor_bits(call, {o.flat(DType::f32, 3)}, {in_place});
+    }
+  const int64_t n = 3 * 4096 + 100;
+  for (DType dtype : kRunTypes)
+    require_processor_bits(o.with(OpKind::sum_squares),
+                           {{Shape{n}, dtype, normal_values(n, 4, 10)}}, {{Shape{1}, DType::f64}});
+}
+
+TEST_CASE("updates have the processor's bits") {
+  const OpInputs o;
+  for (DType grad : kRunTypes)
+    for (DType copy : kRunTypes) {
+      const Operand param = copy == DType::f32 ? absent() : Operand{Shape{o.r * o.c}, copy};
+      const Operand master = o.flat(DType::f32, 2), m = o.flat(DType::f32, 3);
+      for (bool decoupled : {false, true}) {
+        const Call call =
+            o.with(OpKind::adam,
+                   AdamAttrs{.eps = 1e-5f, .weight_decay = 0.1f, .decoupled_decay = decoupled});
+        require_processor_bits(call, {o.flat(grad, 1)}, {master, m, o.flat(DType::f32, 4), param});
+      }
+      for (bool nesterov : {false, true}) {
+        const Call call = o.with(
+            OpKind::sgd,
+            SgdAttrs{
+                .weight_decay = 0.1f, .momentum = 0.9f, .dampening = 0.1f, .nesterov = nesterov});
+        require_processor_bits(call, {o.flat(grad, 1)}, {master, m, param});
+      }
+    }
+}
+
+}  // namespace
+}  // namespace dstrain::parity

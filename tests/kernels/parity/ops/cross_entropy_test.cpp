@@ -1,0 +1,116 @@
+#include "tests/kernels/parity/ops/run_op.h"
+
+namespace dstrain::parity {
+namespace {
+
+using Values = std::vector<double>;
+
+struct Loss {
+  double loss = 0;
+  Values gradient;
+
+  Loss(const Values& x, const Values& targets, int64_t v, double d_loss) : gradient(x.size()) {
+    for (size_t r = 0; r < targets.size(); ++r) {
+      if (targets[r] < 0) continue;
+      const double* row = x.data() + static_cast<int64_t>(r) * v;
+      const double top = *std::max_element(row, row + v);
+      double total = 0;
+      for (int64_t i = 0; i < v; ++i) total += std::exp(row[i] - top);
+      const auto t = static_cast<int64_t>(targets[r]);
+      loss += std::log(total) + top - row[t];
+      for (int64_t i = 0; i < v; ++i)
+        gradient[static_cast<size_t>(static_cast<int64_t>(r) * v + i)] =
+            (std::exp(row[i] - top) / total - (i == t ? 1 : 0)) * d_loss;
+    }
+  }
+};
+
+struct Shapes {
+  int64_t r, v;
+};
+
+Values targets_of(const Shapes& s) {
+  Values targets = integer_values(s.r, 3, 0, s.v);
+  targets.back() = static_cast<double>(s.v - 1);
+  for (size_t i = 1; i < targets.size(); i += 3) targets[i] = -1;
+  return targets;
+}
+
+TEST_CASE("cross_entropy returns the summed loss and its gradient, in place or beside") {
+  StepState state;
+  state.d_loss = 0.37f;
+  for (DType dtype : kRunTypes)
+    for (const Shapes& s : {Shapes{1, 1}, {5, 65}, {3, 97}, {4, 16}, {150, 300}, {2, 50257}}) {
+      INFO(name_of(dtype) << " R " << s.r << " V " << s.v);
+      const Values x = rounded(normal_values(s.r * s.v, 1, 3), dtype);
+      const Operand logits{Shape{s.r, s.v}, dtype, x};
+      const Operand targets{Shape{s.r}, DType::i32, targets_of(s)};
+      const Operand loss{Shape{1}, DType::f64};
+      const Loss expected(x, targets.values, s.v, static_cast<double>(state.d_loss));
+      Call call{OpKind::cross_entropy};
+      call.state = &state;
+      const auto beside = run_everywhere(call, {logits, targets}, {loss, {logits.shape, dtype}});
+      require_close("loss", beside[0].values(), {expected.loss}, {1e-6, 1e-7});
+      require_close("d_logits", beside[1].values(), expected.gradient, tolerance_of(dtype, 0.1));
+      const auto in_place =
+          run_everywhere(call, {logits, targets}, {loss, {logits.shape, dtype, {}, 0}});
+      require_same_bits("loss in place", in_place[0], beside[0]);
+      require_same_bits("d_logits in place", in_place[1], beside[1]);
+      call.state = nullptr;
+      const auto alone = run_everywhere(call, {logits, targets}, {loss, absent()});
+      require_same_bits("loss alone", alone[0], beside[0]);
+    }
+}
+
+TEST_CASE("the gradient of cross_entropy agrees with differences and sums to zero in each row") {
+  const Shapes s{5, 33};
+  StepState state;
+  state.d_loss = 1;
+  const Values x = rounded(normal_values(s.r * s.v, 1, 2), DType::f32), targets = targets_of(s);
+  Call call{OpKind::cross_entropy};
+  call.state = &state;
+  const auto out =
+      run_at_offset(call, {{Shape{s.r, s.v}, DType::f32, x}, {Shape{s.r}, DType::i32, targets}},
+                    {{Shape{1}, DType::f64}, {Shape{s.r, s.v}}}, 1);
+  const Values gradient = out[1].values(), direction = normal_values(s.r * s.v, 5);
+  const double slope = directional_derivative(
+      [&](const Values& z) { return Loss(z, targets, s.v, 1).loss; }, x, direction);
+  CHECK(dot(gradient, direction) == Approx(slope).epsilon(1e-5));
+  for (int64_t r = 0; r < s.r; ++r) {
+    double total = 0;
+    for (int64_t i = 0; i < s.v; ++i) total += gradient[static_cast<size_t>(r * s.v + i)];
+    CHECK(std::abs(total) < 1e-6);
+  }
+}
+
+TEST_CASE("cross_entropy adds to the loss when it accumulates") {
+  Call call{OpKind::cross_entropy};
+  call.accumulate = true;
+  const auto out =
+      run_at_offset(call, {{Shape{1, 2}, DType::f32, {0, 0}}, {Shape{1}, DType::i32, {1}}},
+                    {{Shape{1}, DType::f64, {10}}, absent()}, 0);
+  CHECK(out[0].values()[0] == Approx(10 + std::log(2.0)).epsilon(1e-7));
+}
+
+TEST_CASE("cross_entropy of huge logits is finite, of non-finite ones is not") {
+  const auto loss_of = [](const Values& x) {
+    const auto v = static_cast<int64_t>(x.size());
+    return run_at_offset({OpKind::cross_entropy},
+                         {{Shape{1, v}, DType::f32, x}, {Shape{1}, DType::i32, {0}}},
+                         {{Shape{1}, DType::f64}, absent()}, 0)[0]
+        .values()[0];
+  };
+  CHECK(loss_of({3e38, -3e38, 0}) == 0);
+  CHECK(loss_of({-1000, 1000}) == 2000);
+  Values x(40, 1.0);
+  for (size_t at : {0u, 17u, 39u}) {
+    Values bad = x;
+    bad[at] = std::nan("");
+    CHECK(std::isnan(loss_of(bad)));
+    bad[at] = HUGE_VAL;
+    CHECK_FALSE(std::isfinite(loss_of(bad)));
+  }
+}
+
+}  // namespace
+}  // namespace dstrain::parity

@@ -1,0 +1,130 @@
+#include "tests/kernels/parity/ops/run_op.h"
+
+namespace dstrain::parity {
+namespace {
+
+const double kRoot = std::sqrt(2 / M_PI);
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(kRoot * (x + 0.044715 * x * x * x)));
+}
+double gelu_slope(double x) {
+  const double t = std::tanh(kRoot * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * x * x);
+}
+
+template <class F>
+std::vector<double> map(const std::vector<double>& x, const F& f) {
+  std::vector<double> y(x.size());
+  std::transform(x.begin(), x.end(), y.begin(), f);
+  return y;
+}
+
+TEST_CASE("activation computes relu and gelu at every size, dtype, start and thread count") {
+  for (DType dtype : kRunTypes)
+    for (int64_t n : {1, 15, 16, 97, 768, 40000})
+      for (Activation kind : {Activation::relu, Activation::gelu}) {
+        const auto x = rounded(normal_values(n, 1, 3), dtype);
+        Call call{OpKind::activation};
+        call.attrs = ActivationAttrs{.activation = kind};
+        const auto y = run_everywhere(call, {{Shape{n}, dtype, x}}, {{Shape{n}, dtype}});
+        const auto expected =
+            map(x, [&](double v) { return kind == Activation::relu ? std::max(v, 0.0) : gelu(v); });
+        require_close("activation", y[0].values(), expected, tolerance_of(dtype));
+      }
+}
+
+TEST_CASE("activation_grad is the slope times d_y, in place too, and agrees with differences") {
+  for (DType dtype : kRunTypes)
+    for (int64_t n : {1, 16, 97, 40000})
+      for (Activation kind : {Activation::relu, Activation::gelu}) {
+        const auto d_y = rounded(normal_values(n, 1), dtype);
+        const auto ref = rounded(normal_values(n, 2, 2), dtype);
+        Call call{OpKind::activation_grad};
+        call.attrs = ActivationAttrs{.activation = kind};
+        const std::vector<Operand> in{{Shape{n}, dtype, d_y}, {Shape{n}, dtype, ref}};
+        const auto d_x = run_everywhere(call, in, {{Shape{n}, dtype}});
+        std::vector<double> expected(d_y);
+        for (size_t i = 0; i < d_y.size(); ++i)
+          expected[i] *= kind == Activation::relu ? (ref[i] > 0 ? 1 : 0) : gelu_slope(ref[i]);
+        require_close("slope", d_x[0].values(), expected, tolerance_of(dtype));
+        const auto in_place = run_everywhere(call, in, {{Shape{n}, dtype, {}, 0}});
+        require_same_bits("in place", in_place[0], d_x[0]);
+        if (kind == Activation::gelu && dtype == DType::f32) {
+          const auto direction = normal_values(n, 3);
+          const double expected_slope = directional_derivative(
+              [&](const std::vector<double>& x) { return dot(d_y, map(x, gelu)); }, ref, direction);
+          CHECK(dot(d_x[0].values(), direction) ==
+                Approx(expected_slope).epsilon(1e-5).margin(1e-5));
+        }
+      }
+}
+
+TEST_CASE("gelu and its slope keep their relative accuracy in f32 from -8 to 8") {
+  const int64_t n = 16001;
+  std::vector<double> x(n);
+  for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = -8 + static_cast<double>(i) / 1000;
+  x = rounded(x, DType::f32);
+  Call call{OpKind::activation};
+  call.attrs = ActivationAttrs{.activation = Activation::gelu};
+  const auto y =
+      run_at_offset(call, {{Shape{n}, DType::f32, x}}, {{Shape{n}, DType::f32}}, 0)[0].values();
+  // For very negative x the rounding of the exponent dominates: |2 u| reaches 60.
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double u2 = 2 * kRoot * (x[i] + 0.044715 * x[i] * x[i] * x[i]);
+    const double expected = x[i] / (1 + std::exp(-u2));
+    INFO(x[i]);
+    REQUIRE(std::abs(y[i] - expected) <= (1e-6 + 2.5e-7 * std::abs(u2)) * std::abs(expected));
+  }
+}
+
+TEST_CASE("relu and gelu let NaN and infinity through") {
+  const double inf = HUGE_VAL;
+  for (DType dtype : kRunTypes)
+    for (Activation kind : {Activation::relu, Activation::gelu}) {
+      Call call{OpKind::activation};
+      call.attrs = ActivationAttrs{.activation = kind};
+      const auto y =
+          run_at_offset(call, {{Shape{3}, dtype, {std::nan(""), inf, 1}}}, {{Shape{3}, dtype}}, 1);
+      CHECK(std::isnan(y[0].values()[0]));
+      CHECK(y[0].values()[1] == inf);
+    }
+}
+
+TEST_CASE("add adds") {
+  for (DType dtype : kRunTypes)
+    for (int64_t n : {1, 17, 97, 40000}) {
+      const auto a = rounded(normal_values(n, 1), dtype), b = rounded(normal_values(n, 2), dtype);
+      const auto y = run_everywhere({OpKind::add}, {{Shape{n}, dtype, a}, {Shape{n}, dtype, b}},
+                                    {{Shape{n}, dtype}});
+      std::vector<double> sum(a);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += b[i];
+      CHECK(y[0].values() == rounded(sum, dtype));
+    }
+}
+
+TEST_CASE("an element of an element by element op has the same bits in every slice") {
+  const int64_t n = 97;
+  for (DType dtype : kRunTypes) {
+    const std::vector<Operand> two{{Shape{n}, dtype, normal_values(n, 1, 3)},
+                                   {Shape{n}, dtype, normal_values(n, 2, 3)}};
+    const std::vector<Operand> out{{Shape{n}, dtype}};
+    require_slices_agree({OpKind::add}, two, out);
+    for (Activation kind : {Activation::relu, Activation::gelu}) {
+      Call call{OpKind::activation};
+      call.attrs = ActivationAttrs{.activation = kind};
+      require_slices_agree(call, {two[0]}, out);
+      call.op = OpKind::activation_grad;
+      require_slices_agree(call, two, out);
+    }
+  }
+}
+
+TEST_CASE("element by element ops do nothing on no elements") {
+  for (OpKind op : {OpKind::activation, OpKind::activation_grad, OpKind::add, OpKind::cast,
+                    OpKind::accumulate, OpKind::round_wire})
+    run_at_offset({op}, {{Shape{0}}, {Shape{0}}}, {{Shape{0}}}, 0);
+}
+
+}  // namespace
+}  // namespace dstrain::parity

@@ -1,0 +1,195 @@
+#include "tests/kernels/parity/ops/run_op.h"
+
+namespace dstrain::parity {
+namespace {
+
+using Values = std::vector<double>;
+
+struct UpdateInputs {
+  int64_t n;
+  DType grad_dtype;
+  Values grad, p, m, v;
+
+  explicit UpdateInputs(int64_t count, DType of_gradient = DType::f32)
+      : n(count),
+        grad_dtype(of_gradient),
+        grad(rounded(normal_values(n, 1, 100), grad_dtype)),
+        p(rounded(normal_values(n, 2), DType::f32)),
+        m(rounded(normal_values(n, 3, 0.1), DType::f32)),
+        v(rounded(uniform_values(n, 4, 0, 0.1), DType::f32)) {}
+  Operand in() const { return {Shape{n}, grad_dtype, grad}; }
+  Operand state(const Values& x) const { return {Shape{n}, DType::f32, x}; }
+};
+
+StepState adam_state(int t) {
+  StepState s;
+  s.lr = 0.01f;
+  s.beta1 = 0.9;
+  s.beta2 = 0.95;
+  s.bias_correction1 = static_cast<float>(1 - std::pow(0.9, t));
+  s.bias_correction2 = static_cast<float>(1 - std::pow(0.95, t));
+  s.grad_scale = 0.01f;
+  return s;
+}
+
+TEST_CASE("adam does one step of AdamW or of Adam with L2, and writes the rounded copy") {
+  for (int64_t n : {1, 16, 97, 40000})
+    for (const auto& [decoupled, grad] :
+         {std::pair{true, DType::f32}, std::pair{false, DType::f32}, std::pair{true, DType::bf16},
+          std::pair{true, DType::f16}})
+      for (DType copy : {DType::f32, DType::bf16, DType::f16}) {  // f32: without a copy
+        UpdateInputs o(n, grad);
+        const StepState s = adam_state(3);
+        Call call{OpKind::adam};
+        call.state = &s;
+        call.attrs = AdamAttrs{.eps = 1e-8f, .weight_decay = 0.1f, .decoupled_decay = decoupled};
+        const auto out = run_everywhere(call, {o.in()},
+                                        {o.state(o.p), o.state(o.m), o.state(o.v),
+                                         copy == DType::f32 ? absent() : Operand{Shape{n}, copy}});
+        for (size_t i = 0; i < o.p.size(); ++i) {
+          const double wd = 0.1f;
+          const double g = o.grad[i] * 0.01f + (decoupled ? 0 : wd * o.p[i]);
+          o.m[i] = 0.9 * o.m[i] + (1 - 0.9) * g;
+          o.v[i] = 0.95 * o.v[i] + (1 - 0.95) * g * g;
+          const double step =
+              o.m[i] / s.bias_correction1 / (std::sqrt(o.v[i] / s.bias_correction2) + 1e-8);
+          o.p[i] -= 0.01f * (step + (decoupled ? wd * o.p[i] : 0));
+        }
+        require_close("p", out[0].values(), o.p, {2e-7, 2e-7});
+        require_close("m", out[1].values(), o.m, {1e-6, 1e-7});
+        require_close("v", out[2].values(), o.v, {1e-6, 1e-7});
+        if (copy != DType::f32) CHECK(out[3].values() == rounded(out[0].values(), copy));
+      }
+}
+
+TEST_CASE("adam keeps betas close to one apart from one") {
+  constexpr double beta1 = 0.999, beta2 = 0.99999;
+  StepState s = adam_state(1);
+  s.beta1 = beta1;
+  s.beta2 = beta2;
+  s.bias_correction1 = s.bias_correction2 = 1;  // as with bias_correction: false
+  s.grad_scale = 1;
+  constexpr size_t n = 64;
+  const Values grad(n, 0.5);
+  Values p(n, 1), m(n), v(n);
+  double exact_p = 1, exact_m = 0, exact_v = 0;
+  for (int step = 0; step < 300; ++step) {
+    Call call{OpKind::adam};
+    call.state = &s;
+    call.attrs = AdamAttrs{.eps = 1e-8f, .decoupled_decay = true};
+    const Operand g{Shape{n}, DType::f32, grad};
+    const auto out = run_everywhere(call, {g},
+                                    {{Shape{n}, DType::f32, p},
+                                     {Shape{n}, DType::f32, m},
+                                     {Shape{n}, DType::f32, v},
+                                     absent()});
+    p = out[0].values();
+    m = out[1].values();
+    v = out[2].values();
+    exact_m = beta1 * exact_m + (1 - beta1) * 0.5;
+    exact_v = beta2 * exact_v + (1 - beta2) * 0.25;
+    exact_p -= static_cast<double>(0.01f) * exact_m / (std::sqrt(exact_v) + 1e-8);
+  }
+  require_close("m", m, Values(n, exact_m), {2e-6, 0});
+  require_close("v", v, Values(n, exact_v), {2e-6, 0});
+  require_close("p", p, Values(n, exact_p), {2e-6, 0});
+}
+
+TEST_CASE("an optimizer leaves everything as it is when the step is skipped") {
+  const UpdateInputs o(97);
+  StepState s = adam_state(1);
+  s.skip = 1;
+  for (OpKind op : {OpKind::adam, OpKind::sgd}) {
+    Call call{op};
+    call.state = &s;
+    std::vector<Operand> states{o.state(o.p), o.state(o.m)};
+    if (op == OpKind::adam) states.push_back(o.state(o.v));
+    states.push_back({Shape{97}, DType::bf16, o.grad});
+    const auto out = run_everywhere(call, {o.in()}, states);
+    for (size_t i = 0; i < out.size(); ++i)
+      CHECK(out[i].values() == rounded(states[i].values, states[i].dtype));
+  }
+}
+
+TEST_CASE("sgd follows torch over three steps, with every combination of its options") {
+  for (double momentum : {0.0, 0.9})
+    for (double dampening : {0.0, 0.5})
+      for (bool nesterov : {false, true})
+        for (double decay : {0.0, 0.1}) {
+          if (nesterov && (momentum == 0 || dampening != 0)) continue;  // PyTorch refuses it
+          INFO("momentum " << momentum << " dampening " << dampening << " nesterov " << nesterov);
+          UpdateInputs o(97);
+          Values buffer(97, 123), p = o.p, torch_p = o.p, torch_buffer;
+          for (int step = 0; step < 3; ++step) {
+            StepState s;
+            s.lr = 0.1f;
+            s.grad_scale = 0.5f;
+            s.applied_steps = step;
+            const auto grad =
+                rounded(normal_values(97, 10 + static_cast<uint64_t>(step)), DType::f32);
+            Call call{OpKind::sgd};
+            call.state = &s;
+            call.attrs = SgdAttrs{.weight_decay = static_cast<float>(decay),
+                                  .momentum = static_cast<float>(momentum),
+                                  .dampening = static_cast<float>(dampening),
+                                  .nesterov = nesterov};
+            const auto out = run_everywhere(
+                call, {{Shape{97}, DType::f32, grad}},
+                {o.state(p), momentum > 0 ? o.state(buffer) : absent(), {Shape{97}, DType::bf16}});
+            p = out[0].values();
+            if (momentum > 0) buffer = out[1].values();
+            Values g(97);
+            for (size_t i = 0; i < 97; ++i) g[i] = 0.5 * grad[i] + decay * torch_p[i];
+            if (momentum > 0) {
+              if (step == 0)
+                torch_buffer = g;
+              else
+                for (size_t i = 0; i < 97; ++i)
+                  torch_buffer[i] = momentum * torch_buffer[i] + (1 - dampening) * g[i];
+              for (size_t i = 0; i < 97; ++i)
+                g[i] = nesterov ? g[i] + momentum * torch_buffer[i] : torch_buffer[i];
+            }
+            for (size_t i = 0; i < 97; ++i) torch_p[i] -= static_cast<double>(0.1f) * g[i];
+            require_close("p", p, torch_p, {1e-6, 1e-6});
+            CHECK(out[2].values() == rounded(p, DType::bf16));
+          }
+        }
+}
+
+TEST_CASE("a 16-bit gradient updates as the same values in f32 do") {
+  for (const DType grad : {DType::bf16, DType::f16})
+    for (const OpKind op : {OpKind::adam, OpKind::sgd}) {
+      const UpdateInputs narrow(97, grad);
+      const StepState s = adam_state(2);
+      Call call{op};
+      call.state = &s;
+      if (op == OpKind::sgd) call.attrs = SgdAttrs{.momentum = 0.9f};
+      std::vector<Operand> states{narrow.state(narrow.p), narrow.state(narrow.m)};
+      if (op == OpKind::adam) states.push_back(narrow.state(narrow.v));
+      states.push_back({Shape{97}, grad});
+      const auto a = run_everywhere(call, {narrow.in()}, states);
+      const auto b = run_everywhere(call, {narrow.state(narrow.grad)}, states);
+      for (size_t i = 0; i < a.size(); ++i)
+        require_same_bits("output " + std::to_string(i), a[i], b[i]);
+    }
+}
+
+TEST_CASE("an element's update has the same bits in every slice") {
+  const StepState s = adam_state(2);
+  for (const auto& [grad, copy] :
+       {std::pair{DType::f32, DType::bf16}, std::pair{DType::f32, DType::f16},
+        std::pair{DType::bf16, DType::bf16}, std::pair{DType::f16, DType::f16}}) {
+    const UpdateInputs o(97, grad);
+    Call call{OpKind::adam};
+    call.state = &s;
+    call.attrs = AdamAttrs{.weight_decay = 0.1f};
+    require_slices_agree(call, {o.in()},
+                         {o.state(o.p), o.state(o.m), o.state(o.v), {Shape{97}, copy}});
+    call.op = OpKind::sgd;
+    call.attrs = SgdAttrs{.weight_decay = 0.1f, .momentum = 0.9f};
+    require_slices_agree(call, {o.in()}, {o.state(o.p), o.state(o.m), {Shape{97}, copy}});
+  }
+}
+
+}  // namespace
+}  // namespace dstrain::parity

@@ -1,0 +1,39 @@
+#include "tests/kernels/parity/ops/run_op.h"
+
+namespace dstrain::parity {
+namespace {
+
+TEST_CASE("sum_rows sums, written or accumulated") {
+  struct Shapes {
+    int64_t r, n;
+  };
+  for (DType dtype : kRunTypes)
+    for (const Shapes& s : {Shapes{1, 1}, {1, 97}, {7, 16}, {65, 768}, {300, 201}})
+      for (bool accumulate : {false, true}) {
+        INFO(name_of(dtype) << " R " << s.r << " N " << s.n);
+        const auto d_y = rounded(normal_values(s.r * s.n, 1), dtype);
+        const auto before = rounded(normal_values(s.n, 2), DType::f32);
+        Call call{OpKind::sum_rows};
+        call.accumulate = accumulate;
+        const auto out = run_everywhere(call, {{Shape{s.r, s.n}, dtype, d_y}},
+                                        {{Shape{s.n}, DType::f32, before}});
+        std::vector<double> expected = accumulate ? before : std::vector<double>(before.size());
+        for (size_t i = 0; i < d_y.size(); ++i) expected[i % static_cast<size_t>(s.n)] += d_y[i];
+        require_close("d_bias", out[0].values(), expected, {2e-6, 5e-6});
+      }
+}
+
+TEST_CASE("sum_rows of a hundred thousand rows with an offset keeps six digits") {
+  const int64_t r = 100000, n = 3;
+  auto d_y = normal_values(r * n, 1);
+  for (double& v : d_y) v += 1;
+  d_y = rounded(d_y, DType::f32);
+  const auto out =
+      run_at_offset({OpKind::sum_rows, {}, 2}, {{Shape{r, n}, DType::f32, d_y}}, {{Shape{n}}}, 0);
+  std::vector<double> expected(n);
+  for (size_t i = 0; i < d_y.size(); ++i) expected[i % n] += d_y[i];
+  require_close("d_bias", out[0].values(), expected, {1e-6, 0});
+}
+
+}  // namespace
+}  // namespace dstrain::parity
