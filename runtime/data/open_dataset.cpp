@@ -3,7 +3,7 @@
 #include "runtime/core/error.h"
 #include "runtime/data/array_source.h"
 #include "runtime/data/benchmark_dataset.h"
-#include "runtime/data/file_kind.h"
+#include "runtime/data/file/file_kind.h"
 #include "runtime/data/text_source.h"
 #include "runtime/data/token_dataset.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/data/file_kind.h"
+#include "runtime/data/file/file_kind.h"
 #include "runtime/data/text_scan.h"
 #include "runtime/data/utf8.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "runtime/data/data_file.h"
+#include "runtime/data/file/data_file.h"
 #include "runtime/data/vocabulary.h"
 
 namespace dstrain {

@@ -182,7 +182,8 @@ TEST_CASE("a manifest with a right checksum and impossible content is refused") 
                m.tensors[0].shape = {int64_t{1} << 62, 4};
              }),
              Contains("impossible shape"));
-  CHECK_THAT(error([](Manifest& m) { m.files[0].name = "../x"; }), Contains("\"../x\" is no name"));
+  CHECK_THAT(error([](Manifest& m) { m.files[0].name = "../x"; }),
+             Contains("\"../x\" is not the name of a file in its directory"));
   CHECK_THAT(error([](Manifest& m) { m.tensors[0].slices.push_back(m.tensors[0].slices[0]); }),
              Contains("saved twice"));
 }

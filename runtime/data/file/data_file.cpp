@@ -1,4 +1,4 @@
-#include "runtime/data/data_file.h"
+#include "runtime/data/file/data_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

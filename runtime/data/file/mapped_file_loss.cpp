@@ -1,4 +1,4 @@
-#include "runtime/data/mapped_file_loss.h"
+#include "runtime/data/file/mapped_file_loss.h"
 
 #include <signal.h>
 #include <sys/mman.h>

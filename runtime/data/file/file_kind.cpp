@@ -1,4 +1,4 @@
-#include "runtime/data/file_kind.h"
+#include "runtime/data/file/file_kind.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runtime/data/data_file.h"
+#include "runtime/data/file/data_file.h"
 
 namespace dstrain {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/data/mapped_file_loss.h"
+#include "runtime/data/file/mapped_file_loss.h"
 
 namespace dstrain {
 
