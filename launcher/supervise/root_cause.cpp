@@ -105,14 +105,21 @@ bool may_follow_from(const Candidate& failed, const Candidate& gone) {
          gone.since - failed.since <= kDisorder;
 }
 
-// Returns the starter whose end is the root cause, if any. Ranks end at the same moment as their starter, while a starter
-// outlives a failed rank by the second in which mpirun stops the others.
+// Returns whether a fault of another kind may follow from the end of a starter. Ranks end at the same moment as their
+// starter, while a starter outlives a rank by the second in which mpirun stops the others, unless all of its ranks end.
+bool may_follow_from_starter(const Candidate& other, const Candidate& starter) {
+  const int64_t lead = starter.since - other.since;
+  if (other.kind == Kind::vanished)
+    return lead <= (other.host == starter.host ? kDisorder / 2 : kDisorder);
+  if (other.kind != Kind::failed) return true;
+  return lead <= (other.host == starter.host ? 0 : kDisorder);  // one clock: it failed first
+}
+
+// Returns the starter whose end is the root cause, if any.
 const Candidate* starter_at_fault(const std::vector<Candidate>& own) {
   for (const Candidate& c : own)
     if (c.kind == Kind::starter_ended && std::ranges::all_of(own, [&c](const Candidate& other) {
-          return (other.kind != Kind::vanished && other.kind != Kind::failed) ||
-                 (other.host == c.host ? c.since - other.since <= kDisorder / 2
-                                       : c.since - other.since <= kDisorder);
+          return may_follow_from_starter(other, c);
         }))
       return &c;
   return nullptr;

@@ -22,6 +22,12 @@ std::string program_of(pid_t process) {
   return name;
 }
 
+// Returns whether the process is a daemon that lives, and not a fork of one that is about to become a rank.
+bool is_daemon(pid_t process) {
+  return program_of(process) == "orted" && PeerProcess(process).alive() &&
+         program_of(process_state(process).parent) != "orted";
+}
+
 }  // namespace
 
 void StarterWatch::update(std::span<const RankReport> ranks) {
@@ -38,7 +44,12 @@ void StarterWatch::update(std::span<const RankReport> ranks) {
     search(ranks, now);
   }
   if (report_.pid != 0 && !report_.gone) {
-    report_.gone = !process_.alive();
+    if (!process_.alive()) {
+      // The process that ssh starts forks and ends: the fork is the daemon that stays.
+      const int ended = report_.pid;
+      find_daemon(processes_of_run(run_));
+      report_.gone = report_.pid == ended;
+    }
     report_.alive_ns = report_.gone ? last_update_ns_ : now;
     if (now - last_state_ns_ >= kStateEvery) {
       last_state_ns_ = now;
@@ -61,16 +72,18 @@ void StarterWatch::search(std::span<const RankReport> ranks, int64_t now) {
     processes.push_back(r.pid);
     starters.push_back(process_state(r.pid).parent);
   }
-  if (report_.pid == 0)
-    for (const pid_t pid : found_ ? starters : processes_of_run(run_))
-      if (program_of(pid) == "orted") {
-        report_.pid = pid;
-        process_ = PeerProcess(pid);
-      }
+  if (report_.pid == 0) find_daemon(found_ ? starters : processes_of_run(run_));
   if (report_.pid != 0) processes.push_back(report_.pid);
   const std::string awaits = awaited_peer(processes);
   if (awaits != report_.awaits) report_.awaits_since = awaits.empty() ? 0 : now;
   report_.awaits = awaits;
+}
+
+void StarterWatch::find_daemon(std::span<const pid_t> processes) {
+  const auto daemon = std::ranges::find_if(processes, is_daemon);
+  if (daemon == processes.end()) return;
+  report_.pid = *daemon;
+  process_ = PeerProcess(*daemon);
 }
 
 }  // namespace dstrain

@@ -21,6 +21,8 @@ class StarterWatch {
 
  private:
   void search(std::span<const RankReport> ranks, int64_t now);
+  // Reports the first daemon that lives among `processes`, if there is one.
+  void find_daemon(std::span<const pid_t> processes);
 
   std::string run_;
   PeerProcess process_;

@@ -243,6 +243,16 @@ TEST_CASE(
     world.vanishes(3, kNow - 4 * kS);
     CHECK(world.report().starts_with("rank 3 (pid 103 on node2) was killed"));
   }
+  SECTION("its ranks had failed by themselves while it still lived, and it ended after them") {
+    world = World(4);
+    world.first = 2;
+    world.starter.pid = 77;
+    world.starter.gone = true;
+    world.starter.alive_ns = kNow - 3 * kS;
+    for (const int r : {2, 3})
+      world.fails(r, FailureKind::user, kNow - 3 * kS - 100'000'000, "lr is negative");
+    CHECK(world.report() == "node2: lr is negative");
+  }
   SECTION("all were done") {
     world = World(4);
     world.first = 2;
