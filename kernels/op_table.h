@@ -11,6 +11,7 @@
 
 namespace dstrain {
 
+// The groups of ops whose kernels come from different parts of a kernel library.
 enum class OpFamily { product, attention, other };
 
 constexpr OpFamily family_of(OpKind op) {
@@ -28,7 +29,8 @@ constexpr OpFamily family_of(OpKind op) {
   }
 }
 
-// A row of the table. Context: what `make` takes beside the spec on this device.
+// A row of the table: an op and the functions that make its kernel. Context: what `make` takes beside the
+// spec on this device.
 template <class... Context>
 struct OpMaker {
   OpKind op;

@@ -8,7 +8,8 @@
 
 namespace dstrain {
 
-// Blocks of 64 rows, or longer ones where there would be more than 256.
+// The division of `rows` rows into `count` blocks. A block has 64 rows, or more if there would be over 256
+// blocks.
 struct RowBlocks {
   int64_t rows, block, count;
 

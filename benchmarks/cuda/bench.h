@@ -12,6 +12,7 @@
 
 namespace dstrain::bench {
 
+// How long a case is measured: the number of rounds, and the duration of a round.
 struct Effort {
   int rounds = 15;
   double round_seconds = 2e-3;  // minimum duration of a round

@@ -10,11 +10,13 @@
 
 namespace dstrain::bench {
 
+// The width of a model, with the heads and the micro-batch that its cases use.
 struct Width {
   int64_t channels, heads;
   int64_t batch;  // samples in a micro-batch
 };
 
+// The sizes at which kernels are measured.
 struct Shapes {
   int64_t seq = 1024;
   std::vector<int64_t> vocabularies;
@@ -29,6 +31,7 @@ struct Shapes {
 Shapes gpt2_shapes();
 Shapes tiny_shapes();
 
+// An operand of a case: its shape and dtype, its values, and whether it shares memory with an input.
 struct Operand {
   TensorSpec spec;
   int64_t below = 0;     // i32: values lie in [0, below)
@@ -36,11 +39,13 @@ struct Operand {
   int same_as = -1;      // an output that is input `same_as`
 };
 
+// The least work of a case: bytes moved and floating-point operations that no implementation can avoid.
 struct Floor {
   double bytes = 0;
   double flops = 0;  // on tensor cores; 0 for memory-bound kernels
 };
 
+// A kernel to be measured: an op with its attributes and operands, and the least work that it needs.
 struct Case {
   std::string name;  // "layer_norm C=768"; unique
   OpKind op{};

@@ -1,4 +1,4 @@
-// What bench_cuda needs of a device beside streams and kernels: times, the size of the cache, and products by the
+// Gpu: the functions of a device that only bench_cuda uses: a stopwatch, the size of the cache, and products by the
 // vendor's library. In a build without CUDA, no_gpu.cpp replaces the GPU.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 namespace dstrain::bench {
 
+// Measures the time between two points in the work of a stream.
 class Stopwatch {
  public:
   virtual ~Stopwatch() = default;

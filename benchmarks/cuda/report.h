@@ -9,7 +9,8 @@
 
 namespace dstrain::bench {
 
-struct Timing {  // seconds of one run
+// The measured time of one run of a case, in seconds, over a number of rounds.
+struct Timing {
   double median = 0, lowest = 0, highest = 0;
   int rounds = 0;
 };

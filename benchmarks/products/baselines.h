@@ -11,6 +11,7 @@
 
 namespace dstrain::bench {
 
+// The addresses of the operands and the result of one product. The memory belongs to the caller.
 struct Operands {
   const void* a = nullptr;  // x, d_y or d_y, in the order of op.h
   const void* b = nullptr;  // weight, weight or x

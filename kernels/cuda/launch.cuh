@@ -26,7 +26,7 @@ namespace dstrain::DSTRAIN_BACKEND {
 // The state that a GPU's products share (products/); null on the emulated device.
 class ProductState;
 
-// Where the kernels of a library run.
+// What the kernels of a library need to run: their stream, and the state that products share.
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   std::shared_ptr<ProductState> products = nullptr;

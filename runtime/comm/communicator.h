@@ -23,8 +23,8 @@ class RankBoard;
 struct RankSlot;
 class Stream;
 
-// Collectives that a stream carries out: only work that follows in the stream waits for them, never the
-// host.
+// Collectives that run in a device stream, in order with the kernels there. Later work in the stream waits for
+// them; the host does not.
 class StreamCollectives {
  public:
   virtual ~StreamCollectives() = default;
@@ -37,9 +37,9 @@ class StreamCollectives {
   virtual void abandon() = 0;
 };
 
-// A handle on an operation under way. It can be copied and dropped: a dropped operation still completes
-// in its turn, while a later one is waited for or polled. The tensors must live until the operation is
-// complete, the communicator longer than its handles.
+// A handle on an operation that was started, to poll it or to wait for it. Handles can be copied and dropped.
+// Without a handle the operation still completes, while a later one is polled or waited for. The tensors must
+// live until the operation is complete, the communicator longer than its handles.
 class Work {
  public:
   Work() = default;  // complete from the start

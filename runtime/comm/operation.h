@@ -40,7 +40,7 @@ inline int result_slices(Collective kind, int ranks) {
   return kind == Collective::all_gather ? ranks : 1;
 }
 
-// The part of an operation that must be the same on every rank.
+// Identifies an operation: its place in the order, its kind and its size. It must be the same on every rank.
 struct OpKey {
   int64_t sequence = 0;  // place in the communicator's start order, from 1
   Collective kind = Collective::barrier;

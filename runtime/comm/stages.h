@@ -38,7 +38,7 @@ class Awaited {
   virtual void sleep(int earlier) = 0;
 };
 
-// One operation under way: the coroutine, which can be resumed. See the head of this file.
+// An operation that has started, as a coroutine that can be resumed. See the head of this file.
 class Stages {
  public:
   // co_await Pause() suspends without a wait, so that the piece of work before it stays short.

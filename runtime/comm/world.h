@@ -9,7 +9,7 @@
 
 namespace dstrain {
 
-// The transport that DSTRAIN_COMM asks for.
+// The transport that the environment variable DSTRAIN_COMM asks for, parsed.
 struct TransportChoice {
   bool asked_for = false;  // another one than the default
   bool messages = false;   // MPI messages between all ranks

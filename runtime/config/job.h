@@ -14,7 +14,7 @@
 
 namespace dstrain {
 
-// Samples of a step: train_batch = micro_batch * accumulation * ranks.
+// The batch sizes of a run, in samples: train_batch = micro_batch * accumulation * ranks.
 struct BatchConfig {
   int64_t train_batch = 0;
   int64_t micro_batch = 0;
@@ -24,7 +24,7 @@ struct BatchConfig {
 
 // The update rule; Adam stands for AdamW too.
 enum class OptimizerKind { adam, sgd };
-// The optimizer. Adam and AdamW differ in decoupled_decay alone.
+// The optimizer and its constants. Adam and AdamW differ in decoupled_decay alone.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adam;
   double lr = 1e-3;
@@ -39,7 +39,7 @@ struct OptimizerConfig {
 
 // The kind of learning-rate schedule; all but `constant` are DeepSpeed's.
 enum class ScheduleKind { constant, lr_range_test, one_cycle, warmup, warmup_decay, warmup_cosine };
-// The learning-rate schedule. Members have DeepSpeed's names; each kind reads its own.
+// The learning-rate schedule and its constants. Members have DeepSpeed's names; each kind reads its own.
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::constant;
   double warmup_min_lr = 0, warmup_max_lr = 1e-3;
@@ -97,7 +97,7 @@ struct GatherLimits {
 // Which activations the backward pass computes again instead of reading them: none, all but the input of
 // every `interval` layers, or those that are cheap to compute.
 enum class RecomputeMode { none, interval, selective };
-// The recompute setting.
+// The recompute mode and its interval.
 struct RecomputeConfig {
   RecomputeMode mode = RecomputeMode::none;
   int64_t interval = 0;  // of mode interval: number of layers whose common input is kept

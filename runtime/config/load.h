@@ -12,7 +12,7 @@
 
 namespace dstrain {
 
-// A value of the run and where it came from.
+// One setting of the run: its key, its value, and where the value came from.
 struct Setting {
   std::string key;    // as in the file; "run." before what only the command line knows
   std::string value;  // JSON text
@@ -35,7 +35,7 @@ struct ConfigRequest {
   bool need_data = false;  // a missing dstrain.data.path is an error (training)
 };
 
-// The result of loading.
+// The result of loading a configuration: the job, and a verdict on each key.
 struct LoadedConfig {
   Job job;                        // complete if `verdicts` has no error and the ranks were given
   std::vector<Verdict> verdicts;  // in the file's order, then the command line's

@@ -9,7 +9,14 @@
 
 namespace dstrain {
 
-// How dstrain treats a key. A key in one of the last four states stops a training run.
+// How dstrain treats a key of the configuration:
+//   honoured   used as DeepSpeed uses it
+//   no_effect  legal, but changes nothing
+//   refused    never supported
+//   not_yet    not supported in this version
+//   unknown    no such key exists
+//   error      the value is wrong
+// A key in one of the last four states stops a training run.
 enum class State : uint8_t { honoured, no_effect, refused, not_yet, unknown, error };
 
 std::string_view name_of(State state);  // "no_effect"

@@ -82,7 +82,7 @@ struct alignas(64) RankSlot {
   std::string name_at(int64_t index) const;
 };
 
-// The board of all ranks, mapped into this process.
+// Shared memory with a slot for the state of each rank, mapped into this process.
 class RankBoard {
  public:
   // Creates a board for `ranks` ranks. Throws RunError if the system refuses the memory.

@@ -20,7 +20,8 @@
 
 namespace dstrain {
 
-struct LossScaleConfig {  // fp16 only
+// How the loss is scaled: by a constant, or by a scale that changes while training runs. Used with fp16 only.
+struct LossScaleConfig {
   bool dynamic = false;
   double initial = 1;  // 2^initial_scale_power, or the static scale
   int64_t window = 1000;
@@ -30,7 +31,7 @@ struct LossScaleConfig {  // fp16 only
   bool operator==(const LossScaleConfig&) const = default;
 };
 
-// Constants of a run.
+// The constants of a run that the end of each step uses: the limit of the gradient's norm and the loss scale.
 struct FinishRule {
   double clip = 0;  // of the gradient's norm; 0: off
   LossScaleConfig loss_scale;

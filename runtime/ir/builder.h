@@ -10,6 +10,7 @@
 
 namespace dstrain {
 
+// The choices that shape a forward pass: its dtype, its sizes, and whether it is for training.
 struct ForwardOptions {
   DType dtype = DType::f32;
   int64_t batch = 1;      // samples of a micro-batch (B)

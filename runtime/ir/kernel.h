@@ -14,11 +14,14 @@
 
 namespace dstrain {
 
-struct TensorSpec {  // Shape{0}: the operand is absent
+// The shape and the dtype of one operand of a kernel. Shape{0} means that the operand is absent.
+struct TensorSpec {
   Shape shape{0};
   DType dtype = DType::f32;
 };
 
+// The description of a kernel to be made: the op, its attributes and the specs of its operands. The lists that
+// `in` and `out` point to belong to the caller.
 struct KernelSpec {
   OpKind op{};
   OpAttrs attrs;
@@ -39,6 +42,8 @@ struct KernelCall {
   bool accumulate = false;
 };
 
+// An implementation of one op at fixed shapes and dtypes. It can run any number of times, on any operands that
+// match its spec.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -47,8 +52,8 @@ class Kernel {
   virtual void run(const KernelCall& call) const = 0;
 };
 
-// finish_gradients on a device, so that the step continues without the host: two kernels. Between them
-// ranks exchange what the first one wrote.
+// The two kernels that do finish_gradients on a device, so that the step continues without the host. Between
+// them the ranks exchange what the first one, collect(), wrote.
 class FinishKernels {
  public:
   virtual ~FinishKernels() = default;
@@ -60,6 +65,8 @@ class FinishKernels {
   virtual void finish(Tensor all, StepState* state) const = 0;
 };
 
+// Makes the kernels of one device: one for each op of a plan. It also tells the plan how much memory they
+// need.
 class KernelLibrary {
  public:
   virtual ~KernelLibrary() = default;

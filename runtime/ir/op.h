@@ -15,6 +15,7 @@
 
 namespace dstrain {
 
+// The ops that a plan may contain. The comment of an op lists what it reads -> what it writes.
 enum class OpKind : uint8_t {
   // forward
   embed,          // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
@@ -59,51 +60,62 @@ enum class OpKind : uint8_t {
 inline constexpr int kOpKinds = static_cast<int>(OpKind::finish_gradients) + 1;
 std::string_view name_of(OpKind op);  // as printed: "linear_input_grad"
 
+// The activation function that an op applies to each element.
 enum class Activation : uint8_t { none, relu, gelu };  // gelu: GPT-2's tanh form
 
-// Constant arguments of an op. Each op reads the attributes of one type, which its rule names; an op
-// without any, or one that keeps their defaults, may come with std::monostate.
-struct EmbedAttrs {     // embed, embed_position_grad
+// Attributes are the constant arguments of an op. Each op reads the attributes of one type, which its rule
+// names; an op without any, or one that keeps their defaults, may come with std::monostate.
+
+// The attributes of embed and embed_position_grad.
+struct EmbedAttrs {
   int64_t seq_len = 0;  // T: rows of a sample
   bool operator==(const EmbedAttrs&) const = default;
 };
-struct LayerNormAttrs {  // layer_norm
+// The attributes of layer_norm.
+struct LayerNormAttrs {
   float eps = 1e-5f;
   bool operator==(const LayerNormAttrs&) const = default;
 };
-struct ActivationAttrs {  // activation, activation_grad, linear, linear_input_grad
+// The attributes of activation, activation_grad, linear and linear_input_grad.
+struct ActivationAttrs {
   Activation activation = Activation::none;  // gelu in a product only by the pass `fuse`
   bool operator==(const ActivationAttrs&) const = default;
 };
-struct AttentionAttrs {  // attention, attention_grad
-  float dropout = 0;     // probability
-  uint32_t site = 0;     // dropout site, unique in the model (philox.h)
+// The attributes of attention and attention_grad.
+struct AttentionAttrs {
+  float dropout = 0;  // probability
+  uint32_t site = 0;  // dropout site, unique in the model (philox.h)
   int64_t heads = 0;
   int64_t seq_len = 0;
   bool operator==(const AttentionAttrs&) const = default;
 };
-struct DropoutAttrs {  // add_dropout, dropout_grad
+// The attributes of add_dropout and dropout_grad.
+struct DropoutAttrs {
   float dropout = 0;
   uint32_t site = 0;
   int64_t seq_len = 0;
   bool operator==(const DropoutAttrs&) const = default;
 };
-struct PackAttrs {              // pack_weight
+// The attributes of pack_weight.
+struct PackAttrs {
   int64_t rows = 0;             // R of the product that reads the packed weight
   bool for_input_grad = false;  // packed for linear_input_grad, else for linear
   bool operator==(const PackAttrs&) const = default;
 };
-struct WireAttrs {  // round_wire
+// The attributes of round_wire.
+struct WireAttrs {
   DType wire = DType::f32;
   bool operator==(const WireAttrs&) const = default;
 };
-struct AdamAttrs {  // adam
+// The attributes of adam.
+struct AdamAttrs {
   float eps = 1e-8f;
   float weight_decay = 0;
   bool decoupled_decay = true;  // AdamW (true) or L2 (false)
   bool operator==(const AdamAttrs&) const = default;
 };
-struct SgdAttrs {  // sgd
+// The attributes of sgd.
+struct SgdAttrs {
   float weight_decay = 0;
   float momentum = 0, dampening = 0;
   bool nesterov = false;

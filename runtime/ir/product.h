@@ -8,7 +8,7 @@
 
 namespace dstrain {
 
-// C (m,n) = A (m,k) B (k,n):
+// The sizes and options of one matrix product C (m,n) = A (m,k) B (k,n). The ops use it like this:
 //   linear             m = R, n = N, k = K    A = x,     B = w^T
 //   linear_input_grad  m = R, n = K, k = N    A = d_y,   B = w
 //   linear_weight_grad m = N, n = K, k = R    A = d_y^T, B = x

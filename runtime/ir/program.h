@@ -1,6 +1,7 @@
-// Program: what a plan is made of. Buffers are named, typed pieces of memory without an address.
-// Instructions are ops over buffers, in an order that is correct when they run one by one. A model emits
-// the forward part and passes (runtime/plan) add the rest. Nothing here knows about ranks or devices.
+// Program: the buffers and the instructions of a step, from which a plan is made. Buffers are named, typed
+// pieces of memory without an address. Instructions are ops over buffers, in an order that is correct when
+// they run one by one. A model emits the forward part and passes (runtime/plan) add the rest. Nothing here
+// knows about ranks or devices.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace dstrain {
 using BufferId = int32_t;
 inline constexpr BufferId kNone = -1;  // an absent operand
 
-// The rows of the memory table of `dstrain plan`.
+// What the memory of a buffer is used for. Each class is a row of the memory table of `dstrain plan`.
 enum class MemoryClass : uint8_t {
   parameters,
   gradients,
@@ -30,12 +31,15 @@ enum class MemoryClass : uint8_t {
 inline constexpr int kMemoryClasses = 7;
 std::string_view name_of(MemoryClass memory);
 
+// How long the content of a buffer is needed, and so when its memory can be used for another buffer.
 enum class Lifetime : uint8_t {
   persistent,  // for the whole run; every plan of the run finds it by name
   step,        // from the first use in a step to the step's end
   micro,       // from first to last use within one micro-batch
 };
 
+// A piece of memory that instructions read and write: its name, shape, dtype and use. The plan gives it an
+// address.
 struct Buffer {
   std::string name{};
   Shape shape{};
@@ -55,8 +59,11 @@ struct Buffer {
 // (in the last one) last_micro in list order; then step_end.
 enum class When : uint8_t { step_begin, every_micro, last_micro, step_end };
 
+// Whether an instruction adds to its output instead of overwriting it: never, in all micro-batches of a step
+// but the first, or always.
 enum class Accumulate : uint8_t { never, after_first_micro, always };
 
+// One op of a program, with the buffers that it reads and writes.
 struct Instruction {
   OpKind op{};
   When when = When::every_micro;
@@ -67,8 +74,11 @@ struct Instruction {
   int32_t group = 0;               // index into Program::groups: the layer it is printed under
 };
 
+// The distribution of the initial values of a parameter: constant, N(0, init_scale), or uniform on
+// [-init_scale, init_scale).
 enum class Init : uint8_t { zeros, ones, normal, uniform };
 
+// A tensor of the model that training changes. Its elements are part of a unit.
 struct Parameter {
   std::string name{};
   Shape shape{};

@@ -8,6 +8,7 @@
 
 namespace dstrain {
 
+// The work of one instruction, from which its time is estimated: operations and memory traffic.
 struct Cost {
   double flops = 0;
   double bytes = 0;  // memory traffic if every operand moves once
@@ -17,6 +18,7 @@ struct Cost {
 enum class Queue : uint8_t { compute, comm, host };
 std::string_view name_of(Queue queue);
 
+// The part of the runtime that carries out an op.
 enum class DoneBy : uint8_t {
   kernel,      // a KernelLibrary makes it
   executor,    // the executor's own work

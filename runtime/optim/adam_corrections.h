@@ -9,7 +9,7 @@
 
 namespace dstrain {
 
-// The divisors of one update.
+// The two bias corrections of one update, by which Adam divides its moments.
 struct AdamCorrections {
   float first = 1;   // 1 - beta1^t
   float second = 1;  // 1 - beta2^t

@@ -8,8 +8,8 @@
 
 namespace dstrain {
 
-// The values of one optimizer step. The betas are the optimizer's own, except with OneCycle and
-// cycle_momentum, which changes beta1 and sets beta2 to 0.99.
+// The learning rate and the betas of one optimizer step. The betas are the optimizer's own, except with
+// OneCycle and cycle_momentum, which changes beta1 and sets beta2 to 0.99.
 struct Rate {
   double lr = 0;
   double beta1 = 0;

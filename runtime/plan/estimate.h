@@ -10,6 +10,7 @@
 
 namespace dstrain {
 
+// The size of a model as the estimators count it, in parameters.
 struct ModelSize {
   int64_t parameters = 0;
   int64_t largest_layer = 0;  // parameters of the largest module alone: one linear, one embedding
@@ -19,22 +20,26 @@ struct ModelSize {
 // all of them whose names are equal up to the last dot.
 ModelSize model_size(const Program& program);
 
+// The machines that an estimate is made for.
 struct Cluster {
   int64_t nodes = 1;
   int64_t gpus_per_node = 1;
 };
 
+// The result of an estimate: the memory that the model states need, in bytes.
 struct MemoryNeed {
   double cpu_bytes = 0;  // of a node
   double gpu_bytes = 0;  // of a GPU
 };
 
-// DeepSpeed changed one formula in 2024: ZeRO-2 without offload.
+// The version of DeepSpeed whose formulas are used. They differ for ZeRO-2 without offload, which DeepSpeed
+// changed in 2024.
 enum class EstimatorVersion : uint8_t { today, v0_10 };
 
 MemoryNeed estimate_zero2(const ModelSize& model, const Cluster& cluster, bool offload_optimizer,
                           EstimatorVersion version = EstimatorVersion::today);
 
+// The options of DeepSpeed's ZeRO-3 that change the estimate.
 struct Zero3Options {
   bool offload_optimizer = false;
   bool offload_param = false;  // only together with the optimizer

@@ -15,7 +15,7 @@ inline constexpr int64_t kProcessOverheadBytes = int64_t{160} << 20;
 // Returns the bytes that the plan of one rank reserves; all ranks reserve the same.
 int64_t planned_bytes(const Job& job, const PlanInputs& inputs);
 
-// A job with other settings.
+// A change of settings that can reduce the memory of a job, with its effect on memory and speed.
 struct Variant {
   std::string settings;  // command-line options: "--set dstrain.recompute=1"
   int64_t bytes = 0;     // of a rank

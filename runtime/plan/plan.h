@@ -25,6 +25,7 @@ struct Issue {
 enum class Region : uint8_t { persistent, registered, transient };
 inline constexpr int kRegions = 3;
 
+// The place of a buffer in the memory of a rank: a region, and an offset in it.
 struct Address {
   Region region = Region::transient;
   int64_t offset = 0;        // bytes from the region's start

@@ -14,13 +14,13 @@
 
 namespace dstrain {
 
-// An element type: the format's name and its bytes.
+// An element type of the safetensors format: its name and its size.
 struct SafetensorsType {
   std::string_view name;  // "F32"
   int64_t bytes = 0;
 };
 
-// A tensor in a file.
+// A tensor in a safetensors file: its name, type, shape and the bytes that it takes.
 struct SafetensorsTensor {
   std::string name;
   SafetensorsType type;
@@ -28,7 +28,7 @@ struct SafetensorsTensor {
   int64_t begin = 0, end = 0;  // bytes, from the start of the file
 };
 
-// The header of a file.
+// The header of a safetensors file, which lists the tensors.
 struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;  // in the order of their bytes
   std::map<std::string, std::string> metadata;

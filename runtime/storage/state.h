@@ -11,7 +11,8 @@
 
 namespace dstrain {
 
-// A slice of a registered tensor: elements [begin, begin + local.elements()) of `name`/`slot`, row-major.
+// One entry of the register: the slice of a tensor that this rank holds. It consists of elements [begin,
+// begin + local.elements()) of `name`/`slot`, row-major.
 struct StateEntry {
   std::string name = {};  // parameter name, or "trainer" for scalars
   std::string slot = {};  // "master", "exp_avg", "exp_avg_sq", "momentum", or a scalar's name

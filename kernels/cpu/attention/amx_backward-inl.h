@@ -12,6 +12,7 @@ inline constexpr int64_t kQueries = 128, kKeys = 128;  // in a query block, in a
 inline constexpr int64_t kSubBlock = 32;  // queries, or keys, whose weights are computed at once
 inline constexpr int64_t kMaskRow = mask_words(kKeys);
 
+// The arrays that the backward pass of one head uses. They lie in the scratch memory of the calling thread.
 struct BackwardScratch {
   // Operands of a whole head, in the layouts that the products read.
   std::byte *key_rows, *value_rows, *keys_transposed;
@@ -51,6 +52,7 @@ inline constexpr auto kBitOfKey = [] {
   return bits;
 }();
 
+// Computes the backward pass of one head: prepare() packs the operands, run() computes the gradients.
 struct BackwardPass : HeadPass<BackwardScratch> {
   using HeadPass::HeadPass;
 
@@ -88,6 +90,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     __m512 shift, delta, minus_delta, scale;
     __m512i kept;  // bit k: whether dropout keeps the weight of key k of the sub-block
   };
+  // The results for one key and 16 queries: the weights after dropout, and the gradients of the scores.
   struct Cell {
     __m512 weight, d_score;
   };
@@ -135,6 +138,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     return column / 4 * 8 + half * 4 + column % 4;
   }
 
+  // A query block and a key block of one head: the first row of each, and the number of its rows.
   struct Pair {
     int64_t query, queries, key, keys;  // queries and keys in multiples of kSubBlock
     // The first query of the pair that sees keys from `k` on, and the end of the keys that queries from `q` on

@@ -13,6 +13,7 @@ inline constexpr int64_t kScoreRow = kForwardKeys * 4 + 64;  // bytes: an odd nu
 inline constexpr int64_t kForwardMaskRow = mask_words(kForwardKeys);
 inline constexpr float kSlack = 8;
 
+// The arrays that the forward pass of one head uses. They lie in the scratch memory of the calling thread.
 struct ForwardScratch {
   std::byte *keys, *values, *queries, *scores, *sums;
   float *total, *magic_minus_m, *limit;
@@ -32,6 +33,7 @@ struct ForwardScratch {
   }
 };
 
+// Computes the forward pass of one head, for a range of its query blocks.
 struct ForwardPass : HeadPass<ForwardScratch> {
   using HeadPass::HeadPass;
 

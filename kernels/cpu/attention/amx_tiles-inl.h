@@ -14,6 +14,7 @@ inline constexpr int64_t kDepth = 32;  // bf16 elements of a tile row
 inline constexpr int64_t kTileBytes = 1024;
 inline constexpr int64_t kRowBytes = 64;
 
+// The sizes of the eight AMX tiles, in the memory layout that the LDTILECFG instruction reads.
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};

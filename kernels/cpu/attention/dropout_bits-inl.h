@@ -42,8 +42,8 @@ inline void mask_rows(const MaskRows& m) {
 using U64 = hn::ScalableTag<uint64_t>;
 using V64 = hn::Vec<U64>;
 
-// The low 32 bits of a lane hold a word of Philox. The high 32 bits are undefined; products of even words do
-// not read them.
+// The four words of the Philox counters, for as many blocks as a vector has lanes. A word is in the low 32 bits of
+// a lane. The high 32 bits are undefined; products of even words do not read them.
 struct Counters {
   V64 c0, c1, c2, c3;
 };
@@ -88,6 +88,8 @@ HWY_INLINE void store_kept(const Counters& c, uint32_t threshold, uint8_t* out) 
   hn::StoreMaskBits(d16, hn::Gt(b, below), out + kHalf);
 }
 
+// Computes the dropout mask of one sample at one site, two vectors of Philox blocks at a time. It holds the values
+// that are the same for all blocks.
 struct Generator {
   uint64_t block_of_lane[hn::MaxLanes(U64())];
   uint32_t k0[10], k1[10];

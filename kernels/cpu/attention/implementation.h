@@ -13,7 +13,9 @@
 
 namespace dstrain::attention {
 
-// Row-major operands of attention or attention_grad; those that the op does not have are null.
+// The arguments of one run of attention or attention_grad: the addresses of its operands, and the values that its
+// dropout mask depends on. Operands are row-major and belong to the caller; those that the op does not have are
+// null.
 struct Operands {
   const void* qkv = nullptr;  // (B*T, 3C)
   void* y = nullptr;          // (B*T, C), written by attention, read by attention_grad
@@ -24,6 +26,7 @@ struct Operands {
   uint64_t first_sample = 0;  // global counter of sample 0
 };
 
+// A half-open range [begin, end) of blocks or rows.
 struct Range {
   int64_t begin = 0, end = 0;
   bool empty() const { return begin >= end; }

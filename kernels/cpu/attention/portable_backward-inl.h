@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::attention::HWY_NAMESPACE {
 
+// The arrays that the backward pass of one head uses. They lie in the scratch memory of the calling thread.
 struct BackwardScratch {
   float *key_panels, *value_panels, *keys, *queries, *d_y;  // of a whole head
   float *d_q, *d_k, *d_v;  // sums: d_q of a whole head, d_k and d_v of a key block
@@ -42,6 +43,7 @@ struct BackwardScratch {
   }
 };
 
+// Computes the backward pass of one head: prepare() packs the operands, run() computes the gradients.
 struct BackwardPass {
   const AttentionShape& shape;
   const Operands& o;

@@ -13,6 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::attention::HWY_NAMESPACE {
 
+// The arrays that the forward pass of one head uses. They lie in the scratch memory of the calling thread.
 struct ForwardScratch {
   float *key_panels, *values, *queries, *scores, *sums, *max, *total;
   uint64_t* bits;

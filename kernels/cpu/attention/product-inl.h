@@ -18,18 +18,22 @@ HWY_BEFORE_NAMESPACE();
 namespace dstrain::attention::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The left operand of a product. Its strides may have any values, so it may be a transposed matrix.
 struct MatrixA {
   const float* data;
   int64_t row, column;  // elements from one row, or column, to the next
 };
+// The right operand of a product. The elements of a row are contiguous; rows begin `row` elements apart.
 struct MatrixB {
   const float* data;
   int64_t row;
 };
+// The result of a product. The elements of a row are contiguous; rows begin `row` elements apart.
 struct MatrixC {
   float* data;
   int64_t row;
 };
+// Whether a product overwrites its result or adds to it.
 enum class Into : bool { set, add };
 
 inline constexpr int64_t kLanes32 = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));

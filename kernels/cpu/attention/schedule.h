@@ -8,11 +8,13 @@
 
 namespace dstrain::attention {
 
+// A piece of the forward pass for one thread: some query blocks of one (sample, head) pair.
 struct ForwardTask {
   int64_t head;
   Range query_blocks;
 };
 
+// A piece of the backward pass for one thread: a part of the gradients of one (sample, head) pair.
 struct BackwardTask {
   int64_t head;
   GradPart part;

@@ -27,7 +27,7 @@ struct F32Source {
 void pack_f32_a(const F32Source& a, float* to);
 void pack_f32_b(const F32Source& b, float* to);
 
-// c (rows, columns) = a b, or c += a b, over `depth` values of k.
+// The arguments of multiply_f32(): c (rows, columns) = a b, or c += a b with `add`, over `depth` values of k.
 struct F32Tiles {
   const float* a = nullptr;  // panels
   const float* b = nullptr;

@@ -12,8 +12,9 @@
 
 namespace dstrain {
 
-// The operations on a finished sum s of element (i, j): s += add[i, j]; s += bias[j]; relu; then s is rounded to
-// bf16 or written as f32. Matrices are m by n, row-major, with rows `stride` elements apart.
+// The operations on the result of a product, done as each element is finished. The sum s of element (i, j) goes
+// through s += add[i, j]; s += bias[j]; relu; then s is rounded to bf16 or written as f32. Matrices are m by n,
+// row-major, with rows `stride` elements apart.
 struct Epilogue {
   const float* add = nullptr;
   const uint16_t* bias = nullptr;  // bf16

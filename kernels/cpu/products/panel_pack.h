@@ -32,6 +32,7 @@ struct TileSource {
   bool depth_major = false;  // stored as (depth, extent), else as (extent, depth)
 };
 
+// The part of an operand that is packed: a range of its panels, and a range of the blocks of k in them.
 struct PanelRange {
   int64_t first = 0, count = 0;              // panels
   int64_t first_block = 0, block_count = 0;  // blocks of k

@@ -7,7 +7,8 @@
 
 namespace dstrain {
 
-// c (m,n) = a b, or c += a b with `accumulate`. Matrices are row-major; strides are elements per stored row.
+// The arguments of sgemm(): c (m,n) = a b, or c += a b with `accumulate`. Matrices are row-major; strides are
+// elements per stored row.
 struct SgemmCall {
   int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;

@@ -48,6 +48,7 @@ using DH = hn::Rebind<uint16_t, DF>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
 constexpr int kParts = kPack / kLanes;
 
+// 16 lanes of one element type, in as many vectors of the instruction set as they need.
 template <class D>
 struct PackOf {
   hn::Vec<D> v[kParts];
@@ -55,15 +56,16 @@ struct PackOf {
 using Pack = PackOf<DF>;
 using IPack = PackOf<DI>;
 using UPack = PackOf<DU>;
+// One truth value for each lane of a pack: the result of a comparison, which selects lanes.
 struct Mask {
   hn::Mask<DF> v[kParts];
 };
 
-// The lanes of a pack that hold elements: all of them.
+// Tells load, store and keep that all 16 lanes of a pack hold elements.
 struct Full {
   static constexpr int n = kPack;
 };
-// The first n lanes hold elements (0 < n < 16).
+// Tells load, store and keep that only the first n lanes of a pack hold elements (0 < n < 16).
 struct First {
   int n;
 };

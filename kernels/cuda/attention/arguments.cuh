@@ -9,6 +9,8 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
+// The arguments of an attention kernel, passed by value. Addresses are those of device memory, which the caller
+// keeps; operands that the kernel does not use are null.
 struct AttentionArguments {
   const void* qkv = nullptr;
   void* y = nullptr;     // written by attention, read by attention_grad
@@ -30,7 +32,7 @@ struct AttentionArguments {
   int64_t sample_offset = 0;
 };
 
-// The operands of this block's head (blockIdx.y) and sample (blockIdx.z).
+// Finds the operands of the head (blockIdx.y) and the sample (blockIdx.z) that this block works on.
 struct HeadOfBlock {
   const AttentionArguments& a;
   int64_t head = blockIdx.y, sample = blockIdx.z;

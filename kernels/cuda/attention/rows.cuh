@@ -10,6 +10,7 @@ namespace dstrain::DSTRAIN_BACKEND {
 inline constexpr float kLog2e = 1.44269504088896341f;
 inline constexpr float kLn2 = 0.69314718055994531f;
 
+// The position of the calling thread in its warp, and the elements of a fragment that it holds.
 struct Lane {
   int g, q;  // lane = 4 g + q: rows g and g + 8, columns 2q and 2q + 1 of every 8
   __device__ Lane()

@@ -15,6 +15,8 @@ namespace dstrain::cuda {
 
 inline constexpr char kBackendName[] = "cuda";
 
+// The configuration of a launch: numbers of blocks and of threads in a block, and bytes of dynamic shared memory of
+// a block.
 struct Grid {
   dim3 blocks, threads;
   size_t shared = 0;

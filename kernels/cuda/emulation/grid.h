@@ -19,6 +19,7 @@ inline constexpr int kWarp = 32;
 inline constexpr unsigned kMostBlockThreads = 1024;
 inline constexpr size_t kMostBlockShared = 227 * 1024;  // bytes
 
+// A grid to be run: the name of its kernel, its blocks, the threads of a block, and their shared memory.
 struct GridShape {
   const char* kernel;  // its name, for messages
   dim3 blocks, threads;

@@ -45,6 +45,8 @@ inline void __syncwarp(unsigned mask = ~0u,
 
 // --- shuffles and votes ------------------------------------------------------------------------
 
+// The record of one lane in a shuffle or a vote: the value that it gives and the result that it gets. Only shuffles
+// use `source`.
 struct Exchange {
   uint64_t value, result;
   int source;  // lane of the warp

@@ -15,6 +15,8 @@ using cudaStream_t = EmulatedStream*;  // NOLINT(readability-identifier-naming):
 
 inline constexpr char kBackendName[] = "emulated";
 
+// The configuration of a launch: numbers of blocks and of threads in a block, and bytes of dynamic shared memory of
+// a block.
 struct Grid {
   dim3 blocks, threads;
   size_t shared = 0;

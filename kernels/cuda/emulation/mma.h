@@ -15,12 +15,13 @@ namespace dstrain::emulated {
 
 inline constexpr unsigned kWholeWarp = ~0u;
 
-// A lane's operands and result of an instruction of the whole warp. ThreadSanitizer does not check the exchange,
-// because registers are not shared memory (as in intrinsics.h).
+// The registers of one lane for mma, an instruction of the whole warp: operands a and b, and the sums c.
+// ThreadSanitizer does not check the exchange, because registers are not shared memory (as in intrinsics.h).
 struct MmaLane {
   float c[4];
   uint32_t a[4], b[2];
 };
+// The part of one lane in ldmatrix: it supplies a row of eight 16-bit elements, and gets four registers.
 struct LdmatrixLane {
   uint32_t r[4];
   uint16_t row[8];

@@ -7,7 +7,7 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// N elements, aligned so that they are loaded in accesses of up to 16 bytes.
+// N neighbouring elements, aligned so that a thread loads and stores them in accesses of up to 16 bytes.
 template <class T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Packed {
   T v[N];

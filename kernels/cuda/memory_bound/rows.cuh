@@ -13,7 +13,8 @@ inline constexpr int kHeldPacks = 4;   // packs that a thread holds, if the row 
 inline constexpr int kMostWarps = 16;  // warps in a group
 inline constexpr int kRowThreads = 32 * kMostWarps;
 
-// The shape of a launch. A block has x threads per row and y rows; y is 1 if a row has more than one warp.
+// How a launch divides the rows among blocks and threads. A block has x threads per row and y rows; y is 1 if a row
+// has more than one warp.
 struct RowShape {
   Grid grid;
   bool held;  // whether a group holds the row in registers

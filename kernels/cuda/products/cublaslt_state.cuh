@@ -39,6 +39,8 @@ struct Matmul {
   MatrixLayout a, b, d;
 };
 
+// The handle of cuBLASLt and the algorithms that it chose, shared by the products of one kernel library. It owns the
+// handle. Only one thread may use it at a time.
 class ProductState {
  public:
   ProductState() = default;

@@ -1,7 +1,7 @@
-// Packets: small operations between hosts. The sources of all ranks of a host travel in one message to each
-// other host. Only the leaders exchange these messages; they read and write the tensors of their machine's
-// ranks. So the latency is one hop, where the windows of an Exchange take up to three. Each host adds the
-// elements of all ranks itself, in rank order.
+// Packets: carries out small operations between hosts with one message from each host to each other host. A
+// message holds the sources of all ranks of its host. Only the leaders exchange these messages; they read and
+// write the tensors of their machine's ranks. So the latency is one hop, where the windows of an Exchange
+// take up to three. Each host adds the elements of all ranks itself, in rank order.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,9 @@ class Packets {
   // Returns the size of the largest packet, with its header.
   size_t most_bytes() const;
 
-  // Where the tensors of this machine's ranks lie, by index in the host: `wholes` are read and written, but
-  // the result of a scatter goes to `slices`. A gather's own slice is already in its place of the whole.
+  // The addresses of the tensors of this machine's ranks, by index in the host. Sources are read from `wholes`
+  // and results are written there; only the results of a scatter are written to `slices`. For a gather each
+  // rank's own slice is already at its place in the whole.
   struct Places {
     std::vector<std::byte*> wholes;
     std::vector<std::byte*> slices;

@@ -27,7 +27,7 @@
 
 namespace dstrain {
 
-// What one host does with one window: the host that it receives from or sends to, or -1.
+// The part of one host in the transfer of one window: the hosts that it receives from and sends to. -1: none.
 struct Leg {
   int running_from = -1;  // sends this host the running sum of all ranks before its own
   // These hosts, this one left out, send it the raw elements of all their ranks.

@@ -1,6 +1,6 @@
-// LocalTensors: where the tensors of one operation lie, for every rank of this machine, and which part of
-// them is being worked on. An operation with a tensor outside allocate()'s memory goes through the bounce
-// buffers in chunks: elements [begin, end) of the whole, or of each slice.
+// LocalTensors: the addresses of the tensors of one operation, for every rank of this machine, and the chunk
+// of them that is being worked on. An operation with a tensor outside allocate()'s memory goes through the
+// bounce buffers in chunks: elements [begin, end) of the whole, or of each slice.
 #pragma once
 
 #include <algorithm>

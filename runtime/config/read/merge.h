@@ -11,7 +11,7 @@
 
 namespace dstrain {
 
-// The names of the files in messages.
+// The names by which messages call the configuration file and the file of --model.
 struct SourceNames {
   std::string file, model_file;
 };

@@ -18,7 +18,8 @@ enum class DeviceKind : uint8_t { cpu, emulated, cuda };
 
 class Stream;
 
-// A point in a stream's work. An event that was never recorded counts as reached.
+// Marks a point in the work of a stream, for which the host or another stream can wait. An event that was
+// never recorded counts as reached.
 class Event {
  public:
   virtual ~Event() = default;

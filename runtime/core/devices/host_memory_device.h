@@ -1,4 +1,4 @@
-// HostMemoryDevice: the common part of devices that use the host's memory: the CPU and the emulated device.
+// HostMemoryDevice: the base class of the CPU and the emulated device, whose memory is the host's.
 #pragma once
 
 #include <cstring>

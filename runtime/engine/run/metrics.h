@@ -13,7 +13,8 @@
 
 namespace dstrain {
 
-// The members of a metrics.jsonl object, in the order of the file (docs/formats.md).
+// The metrics of one step: the members of an object in metrics.jsonl, in the order of the file
+// (docs/formats.md).
 struct StepMetrics {
   int64_t step = 0;  // from 1
   double loss = 0;
@@ -51,6 +52,7 @@ class StepTimes {
   size_t count_ = 0;  // ever added
 };
 
+// The settings of a MetricsWriter: the file that it writes, and the steps of the run.
 struct MetricsOptions {
   std::string path;   // of metrics.jsonl; its directory must exist
   int64_t steps = 0;  // the last step of the run
@@ -60,6 +62,8 @@ struct MetricsOptions {
   int64_t resumed_step = 0;
 };
 
+// Writes the metrics of a run on rank 0: lines of metrics.jsonl, log lines and the progress bar. It owns the
+// open file. Only one thread may use it.
 class MetricsWriter {
  public:
   // Opens the file. Throws RunError if it cannot be written.

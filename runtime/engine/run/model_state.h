@@ -34,7 +34,8 @@ class ModelState {
   // Collective.
   void publish_masters() const;
 
-  // Elements [begin, begin + values.elements()) of a parameter. Null values: this rank holds none.
+  // The part of a parameter that this rank holds: elements [begin, begin + values.elements()). Null values:
+  // this rank holds none. The memory of `values` belongs to the arenas.
   struct Piece {
     int64_t begin = 0;
     Tensor values;

@@ -26,6 +26,7 @@ struct RunContext {
   int gpu = 0;                         // which of this process's GPUs, where the job runs on them
 };
 
+// The result of train(): how many steps were done, and whether a signal ended the run early.
 struct RunOutcome {
   int64_t steps = 0;  // steps done, skipped ones included
   int stop_signal =
@@ -36,6 +37,7 @@ struct RunOutcome {
 // job.model.vocab_size must be known. Throws UserError, RunError.
 RunOutcome train(const Job& job, const Dataset& dataset, RunContext& ctx);
 
+// The arguments of generate(): the trained model, the prompt, and how new tokens are chosen.
 struct GenerateRequest {
   std::string run_dir;          // has resolved_config.json, model.safetensors, vocab.json
   std::vector<int32_t> prompt;  // ids; at least one

@@ -19,6 +19,7 @@ enum class FactChange : uint8_t {
   irrelevant,  // how the work is done; what the model learns does not change
 };
 
+// One fact of a run: the name and the value of something that the numbers of the run depend on.
 struct RunFact {
   std::string name;   // a key of the configuration, "data" or "vocabulary"
   std::string value;  // "4", "gelu", "1115394 bytes, checksum 7c0ffee5d00dfeed"

@@ -29,12 +29,14 @@ class Arenas {
   std::array<Memory, kRegions> regions_;
 };
 
+// What the host does with the values of a tensor: it reads them, overwrites all of them, or reads and changes
+// them.
+enum class HostAccess { read, write, read_write };
+
 // Gives the host access to a tensor of a device: calls `take(first element, values)` for one piece after the
 // other, copied through a buffer of bounded size; once and without a copy if the device's memory is the
 // host's. `access`: what `take` does with the values. The caller must have synchronized the streams that use
 // the tensor.
-enum class HostAccess { read, write, read_write };
-
 template <class Take>
 void on_host(Device& device, const Tensor& t, HostAccess access, Take&& take) {
   constexpr int64_t kPieceBytes = int64_t{8} << 20;

@@ -11,6 +11,7 @@
 
 namespace dstrain {
 
+// The begin and the end of an activity, in nanoseconds of the monotonic clock.
 struct TimeSpan {
   int64_t begin_ns = 0, end_ns = 0;
   int64_t size() const { return end_ns - begin_ns; }

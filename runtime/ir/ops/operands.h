@@ -8,7 +8,8 @@
 
 namespace dstrain::ops {
 
-// The operands of one instruction. Every check throws InternalError naming the op and its operands.
+// Gives a rule access to the operands of one instruction and checks them. Every check throws InternalError
+// naming the op and its operands.
 class Operands {
  public:
   Operands(const Program& program, const Instruction& op) : program_(program), op_(op) {}

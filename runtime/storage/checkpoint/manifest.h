@@ -18,7 +18,8 @@ namespace dstrain {
 inline constexpr int64_t kChecksumBlock = int64_t{4} << 20;
 inline constexpr std::string_view kManifestName = "manifest.json";
 
-// Elements [begin, begin + elements) of a tensor, from byte `offset` of a file.
+// A part of a tensor in a checkpoint file: elements [begin, begin + elements), from byte `offset` on. There
+// is a checksum for each kChecksumBlock bytes.
 struct CheckpointSlice {
   int64_t begin = 0, elements = 0;
   int file = 0;        // index into Manifest::files
@@ -40,7 +41,7 @@ struct CheckpointFile {
   int64_t bytes = 0;
 };
 
-// What a manifest says about the run, beside the tensors.
+// The facts about the run that a manifest records beside the tensors.
 struct CheckpointLabel {
   int64_t step = 0;
   int64_t samples = -1;  // training samples read before the next step; -1: not recorded
@@ -49,7 +50,7 @@ struct CheckpointLabel {
   std::map<std::string, std::string> facts = {};
 };
 
-// The content of a manifest.
+// The content of a manifest, the file that describes a checkpoint.
 struct Manifest {
   CheckpointLabel label;
   std::vector<CheckpointFile> files;  // one per rank that saved
