@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Checks a change while it is worked on; .ci/run is what must pass before it is taken.
+# Checks a change while a developer works on it. Before a change is merged, .ci/run must pass, which checks more.
 #   scripts/check.sh [--quick] [--preset NAME] [REVISION]
-# What has changed: the files that differ from REVISION, new ones included; where it is not given from HEAD, and if
-# nothing does, from the commit before it.
-#   --quick   format and clang-tidy of the changed files, build and unit tests of their modules, and the tests that
-#             read the sources (tests/meta, tests/scripts). After a change of one source file in a warm build: up
-#             to 90 s.
-#   else      format of all files, clang-tidy of the changed ones, the whole build, and every unit test
-#   --preset  what is built: release where not given; dev compiles a changed file without its neighbours
-# Prints the duration of each part, and the tests that it leaves to .ci/run.
+# The change consists of the files that differ from REVISION, and of new files. REVISION is HEAD if it is not given,
+# or the commit before HEAD if no file differs from HEAD.
+#   --quick   checks the format of the changed files, runs clang-tidy on them, builds their modules and runs the unit
+#             tests of these, and runs the tests that read the sources (tests/meta, tests/scripts). This takes up to
+#             90 s if one source file has changed and everything else is built.
+#   else      checks the format of all files, runs clang-tidy on the changed ones, builds everything, and runs every
+#             unit test
+#   --preset  the CMake preset to build (default: release); dev compiles a changed file without its neighbours
+# Prints the duration of each part, and the tests that only .ci/run runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -50,7 +51,7 @@ format() {
     xargs -r clang-format --dry-run -Werror
 }
 
-# The folders of tests/ that test the changed files, beside those that read all sources.
+# Prints the folders of tests/ that test the changed files.
 folders() {
   local file folder
   while read -r file; do
@@ -66,12 +67,12 @@ folders() {
       *) continue ;;
     esac
     until [[ -e $folder/CMakeLists.txt || $folder == tests || $folder == . ]]; do folder=$(dirname "$folder"); done
-    # tests itself and tests/kernels hold everything that is below them
+    # The targets of tests and of tests/kernels include all folders below them, so these two are left out.
     case "$folder" in tests | tests/kernels | .) ;; *) echo "$folder" ;; esac
   done <<<"$changed" | sort -u
 }
 
-# Configured anew only where something asks for it.
+# configure PRESET: configures the build folder, if it is new or a CMake file has changed.
 configure() {
   if [[ ! -f build/$1/build.ninja ]]; then cmake --preset "$1" --log-level=NOTICE; fi
   cmake --build "build/$1" --target build.ninja
@@ -97,7 +98,8 @@ tests() {
   done
 }
 
-# Of the modules that are clean, in .ci/run; a changed header is read with the source beside it.
+# Runs clang-tidy on the changed sources of the modules that .ci/run lists as clean. For a changed header it reads the
+# source file of the same name.
 tidy() {
   local clean file
   clean=$(sed -n "s/^clean_modules='\(.*\)'$/\1/p" .ci/run)
@@ -114,7 +116,8 @@ read_sources=(tests/meta tests/scripts)
 mapfile -t tested < <(folders | grep -vxE 'tests/(meta|scripts)' || true)
 
 step 'format' format
-# Beside the build, which waits for single files and for the linker.
+# clang-tidy runs at the same time as the build, which does not use all cores while it waits for single files and the
+# linker.
 tidy >build/tidy.log 2>&1 &
 tidying=$!
 step 'build' build

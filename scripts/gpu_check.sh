@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Builds dstrain with CUDA, checks it on this machine's GPU and measures it; without a GPU it does what can be
-# done without (build, link, the emulated device) and says what it skipped. Needs CUDA's toolkit, CMake 3.25,
-# a C++20 compiler and python3; no network, no MPI. PyTorch, where python3 has it, is measured beside.
+# Builds dstrain with CUDA, tests it on this machine's GPU and measures its speed. Without a GPU it builds, links and
+# tests on the emulated device, and says what it skipped. Needs CUDA's toolkit, CMake 3.25, a C++20 compiler and
+# python3, but no network and no MPI. If python3 has PyTorch, that is measured too, for comparison.
 #   scripts/gpu_check.sh [--deps FOLDER] [--build FOLDER] [--output FILE] [--only REGEX] [--seconds N] [--no-mpi]
-#     --deps     headers and libraries as scripts/pack_gpu_deps.sh packs them; absent: the system's
-#     --build    absent: build/gpu
-#     --output   the results as JSON, written after every step; absent: benchmarks/results/gpu_NAME.json,
-#                nothing without a GPU
-#     --only     steps beside the build whose names match this expression
-#     --seconds  when the last figure is begun, counted from the start: 420 where not given
-#     --no-mpi   builds without Open MPI where it is, too
-# Exit status: 0 where nothing failed, else 1. A step that fails is noted, and the check goes on. Under 8
+#     --deps     the folder of headers and libraries that scripts/pack_gpu_deps.sh has made (default: the system's)
+#     --build    the build folder (default: build/gpu)
+#     --output   the file for the results as JSON, written after every step (default: benchmarks/results/gpu_NAME.json
+#                with the GPU's name; without a GPU none)
+#     --only     runs only the build and the steps whose names match this regular expression
+#     --seconds  seconds from the start after which no further measurement begins (default: 420)
+#     --no-mpi   builds without Open MPI, even if it is installed
+# After a step that fails, the others still run. The exit status is 0 if no step failed, else 1. Takes less than 8
 # minutes on 16 cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -67,7 +67,7 @@ write_results() {
   python3 scripts/gpu_report.py "${words[@]}" -- "gpu=$gpu" "driver=$driver" "cuda=$cuda" \
     "date=$(date +%F)" "commit=$commit"
 }
-# However it ends, nothing goes on in the background; what was done has been written.
+# When the script ends, for whatever reason, it ends its background processes. The results so far have been written.
 descendants() {
   local child
   for child in $(pgrep -P "$1"); do
@@ -101,7 +101,8 @@ start() {
   pid_of[$name]=$!
   began[$name]=$EPOCHSECONDS
 }
-# settle NAME: waits for it and notes what came of it. Status 77: skipped; the last line says why.
+# settle NAME: waits for a step and notes its result. A step with status 77 was skipped; the last line of its log says
+# why.
 settle() {
   local status=0 log="$work/logs/$1" why took
   wait "${pid_of[$1]}" || status=$?
@@ -118,7 +119,8 @@ settle() {
   esac
   return $((status == 0 ? 0 : 1))
 }
-# begin NAME COMMAND...: a step; beside others where there are cores for it, until join.
+# begin NAME COMMAND...: runs a step if --only asks for it. If $beside is yes, the step runs in the background until
+# join.
 open=()
 beside=no
 begin() {
@@ -163,7 +165,7 @@ fi
 programs=(dstrain bench_cuda)
 for family in kernels products attention; do
   programs+=("test_${family}_cuda")
-  # Where a GPU runs the kernels, nobody needs to emulate them.
+  # The emulated device is tested only if there is no GPU.
   if [[ -z $gpu ]]; then programs+=("test_${family}_emulated"); fi
 done
 
@@ -177,7 +179,7 @@ suite() { # device
 }
 suite_seconds=$([[ -n $gpu ]] && echo 150 || echo 600)
 
-# train NAME DEVICE STEPS WORDS...: a tiny GPT-lite; results in "$work/NAME".
+# train NAME DEVICE STEPS WORDS...: trains a tiny GPT-lite and writes the results to "$work/NAME".
 train() {
   local name=$1 device=$2 steps=$3
   shift 3
@@ -189,7 +191,7 @@ train() {
 dtype_words() {
   if [[ $1 != fp32 ]]; then echo --set "$1.enabled=true"; fi
 }
-# losses DEVICE DTYPE STEPS LIMITS...: against the CPU's (scripts/compare_losses.py).
+# losses DEVICE DTYPE STEPS LIMITS...: compares the losses of a run with those of the CPU (scripts/compare_losses.py).
 losses() {
   local device=$1 dtype=$2 steps=$3 words
   shift 3
@@ -208,7 +210,7 @@ graphs() { # device steps
   python3 scripts/compare_losses.py "$work"/graph_{on,off}/metrics.jsonl --within 0
   cmp "$work"/graph_{on,off}/model.safetensors
 }
-# Two ranks, at every stage the same; where a GPU is, both on it.
+# Two ranks must have the same results at every ZeRO stage. If there is a GPU, both ranks use it.
 stages_name='ZeRO stages 0-3, two ranks'
 stages() { # device steps
   if ! train ranks cpu 1 --num_gpus 2; then
@@ -225,7 +227,7 @@ stages() { # device steps
     cmp "$work"/stage_{0,"$stage"}/model.safetensors
   done
 }
-# A micro-batch that no machine holds: the plan says so, before anything is reserved, and what would fit.
+# For a micro-batch that no machine has memory for, the run must fail before it reserves memory, and say what it needs.
 out_of_memory() { # device
   local status=0
   tokens
@@ -244,7 +246,7 @@ random.seed(1)
 open('$work/tokens.bin', 'wb').write(struct.pack('<400000H', *random.choices(range(50257), k=400000)))"
 }
 
-# sanitized TOOL PROGRAM CASES: small cases of the parity suite, one process of the sanitizer.
+# sanitized TOOL PROGRAM CASES: runs small cases of the parity suite in one process of compute-sanitizer.
 sanitized() {
   DSTRAIN_PARITY_BUDGET=20000 sanitize "$1" "$build/bin/$2" "$3"
 }
@@ -265,8 +267,8 @@ sanitized_training() { # tool
     --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1 --set dstrain.model.block_size=32 \
     --set dstrain.model.activation=gelu --set dstrain.model.dropout=0.1 --set bf16.enabled=true
 }
-# Products and attention at small sizes; of the other kernels the cases that the CPU's bits are held against
-# and those with barriers.
+# The test cases that run under compute-sanitizer. Of the kernels that are neither products nor attention these are
+# the cases that compare bits with the CPU's, and those of kernels with barriers.
 declare -A cases=(
   [kernels]="*processor*,layer_norm normalises*,layer_norm_weight_grad*,layer_norm_input_grad*,cross_entropy returns*,sum_rows sums*"
   [products]='*double-precision*,*same bits*'
@@ -284,7 +286,7 @@ sanitizers() {
 }
 
 measure=(python3 benchmarks/cuda/measure.py --build "$build" --output "$work/figures.json")
-# Figures of the emulated device prove the program alone: they are thrown away.
+# Without a GPU this only tests that the measuring program works; the figures of the emulated device are deleted.
 measured_without_gpu() {
   timeout -k 5 120 "${measure[@]}" kernels --device emulated --cases '^add C|^attention|^adam'
   failures_in_figures kernels
@@ -302,7 +304,7 @@ if bad:
     sys.exit(1)
 PY
 }
-# Until nothing new is begun.
+# Prints the seconds until no further measurement begins, at least 30.
 left() { echo $((last > SECONDS + 30 ? last - SECONDS : 30)); }
 kernel_figures() {
   local seconds
@@ -316,7 +318,7 @@ step_figures() {
   timeout -k 5 $((seconds + 90)) "${measure[@]}" steps --seconds "$seconds" --cache "$work/torch"
   failures_in_figures steps
 }
-# PyTorch's models are compiled while all is checked that measures nothing.
+# Compiles PyTorch's models. Runs at the same time as the checks, so that the measurements need not wait for it.
 warm_cache() {
   timeout -k 5 150 "${measure[@]}" warm --seconds 130 --cache "$work/torch" || true
 }
@@ -328,7 +330,7 @@ print(' '.join(random.choices(words, k=20000)))" >"$work/text.txt"
 
 build_all() {
   if ! cmake --build "$build" --parallel "$(nproc)" --target "${programs[@]}" | tee "$work/build"; then
-    grep -m1 -E 'error[: ]|undefined reference' "$work/build" # the last line: why
+    grep -m1 -E 'error[: ]|undefined reference' "$work/build" # becomes the last line of the log, the reason
     return 1
   fi
 }

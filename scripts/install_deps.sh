@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that dstrain is built from, those alone that are missing.
+# Installs the Debian packages that dstrain is built from, unless they are installed already.
 #   scripts/install_deps.sh [--ci]      --ci: also what .ci/run needs (clang and its tools, an sshd)
-# Says nothing where nothing is missing. Needs root or sudo only where something is.
+# If no package is missing, it prints nothing and needs neither root nor sudo.
 set -euo pipefail
 
 packages=(

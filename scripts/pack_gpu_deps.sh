@@ -2,8 +2,8 @@
 # Copies the headers and libraries that dstrain is built from out of this machine's Debian packages
 # (scripts/install_deps.sh) into a folder, for scripts/gpu_check.sh on a machine that has CUDA and CMake,
 # but no network.
-#   scripts/pack_gpu_deps.sh [FOLDER]      FOLDER: .deps where not given; replaced
-# Open MPI is left out: what is built from the folder trains on one rank.
+#   scripts/pack_gpu_deps.sh [FOLDER]      FOLDER (default: .deps) is deleted first if it exists
+# Open MPI is left out, so that a program that is built from the folder trains on one rank only.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-.deps}
@@ -18,7 +18,7 @@ for package in "${packages[@]}"; do
   fi
 done
 
-# The packages and the libraries that they need, those of the compiler and of the system apart.
+# Collects the packages and the libraries that they need, without those of the compiler and of the system.
 declare -A wanted
 collect() {
   local package=$1 needs need
@@ -39,14 +39,15 @@ for package in "${packages[@]}"; do collect "$package"; done
 
 rm -rf "$folder"
 mkdir -p "$folder"
-# Files and links, without documentation and static libraries of what is there as a shared one.
+# Copies files and links, without documentation, and without static libraries of which there is a shared version.
 dpkg-query -L "${!wanted[@]}" | sort -u |
   grep -E '^/usr/(include|lib|share/cmake)/' | grep -vE '/lib(boost.*|fmt|hwy.*|spdlog|xxhash)\.a$' |
   while read -r path; do [[ -f $path || -L $path ]] && echo "$path"; done |
   tar -C / --no-recursion -cf - --files-from=<(sed 's|^/||') --transform='s|^/||' 2>/dev/null |
   tar -C "$folder" -xf -
 
-# Of Boost's 150 MB of headers those that fibers need, and what its CMake files look for.
+# Prints the headers that Boost's fibers need, and the files that its CMake files look for, because all headers of Boost
+# together have 150 MB.
 boost_files() {
   echo '#include <boost/context/fiber.hpp>' | g++ -std=c++20 -x c++ -M - | tr ' \\' '\n\n' |
     grep -E '^/usr/include/boost/'

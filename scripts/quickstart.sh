@@ -62,7 +62,7 @@ echo "$(wc -c <"$data") bytes; it begins:"
 head -n 3 "$data" | cut -c 1-100
 
 precision=()
-# Processors that multiply bf16 do it two to three times as fast as fp32, the others more slowly.
+# Processors with bf16 instructions multiply bf16 two to three times as fast as fp32, others more slowly.
 if grep -qwE 'amx_bf16|avx512_bf16' /proc/cpuinfo; then
   precision=(--set bf16.enabled=true)
 fi

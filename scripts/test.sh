@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds the preset `release` and runs its tests.
 #   scripts/test.sh [--full] [arguments for ctest, e.g. -L unit]
-# The longest lists of cases are sampled by a number that is taken from the commit; --full runs all cases.
+# The tests with the most cases run a sample of them, which a number taken from the commit chooses. --full runs all
+# cases.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

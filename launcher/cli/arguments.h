@@ -13,32 +13,40 @@
 
 namespace dstrain {
 
+// The arguments of `dstrain train`, which is also the command without a name: the run to train, and how its ranks are
+// started.
 struct TrainArguments {
   ConfigRequest request;  // request.ranks is --num_gpus: the ranks of each host
   LaunchOptions launch;
 };
 
+// The arguments of `dstrain plan`, which prints what a step of one rank does and the memory that it needs.
 struct PlanArguments {
   ConfigRequest request;
-  int64_t rank = 0;
+  int64_t rank = 0;  // the rank whose plan is printed
   bool json = false;
 };
 
+// The arguments of `dstrain check`, which prints a verdict for every key of a configuration.
 struct CheckArguments {
   ConfigRequest request;
   bool json = false;
 };
 
+// The arguments of `dstrain estimate`, which compares the memory that the plan needs with what DeepSpeed's estimators
+// give.
 struct EstimateArguments {
   ConfigRequest request;  // request.ranks: the ranks of one node
   int64_t nodes = 1;
 };
 
+// The arguments of `dstrain hosts`, which prints where the ranks of a run would be started.
 struct HostsArguments {
   HostOptions hosts;
   bool json = false;
 };
 
+// The arguments of `dstrain generate`, which continues a prompt with a trained model.
 struct GenerateArguments {
   std::string run_dir;
   std::string device = "auto";
@@ -50,26 +58,31 @@ struct GenerateArguments {
   uint64_t seed = 1337;
 };
 
+// The arguments of `dstrain doctor`, which checks that hosts are ready for a run.
 struct DoctorArguments {
   LaunchOptions launch;
   std::vector<std::string>
       words;  // the command line of a run whose input is checked too; empty: none
 };
 
-// The commands of command_names.h, which dstrain gives to itself.
+// The arguments of `dstrain host_agent`, which the launching process starts on each host of a run. This command and the
+// next three are not for users: dstrain starts them itself (command_names.h).
 struct HostAgentArguments {
   bool here = false;  // the agent is on the launching process's machine
 };
+// `dstrain host_watch`, the watcher of a host's ranks, has no arguments: an environment variable holds its task.
 struct HostWatchArguments {};
+// The arguments of `dstrain relay`, which takes the place of ssh between hosts that were started by hand.
 struct RelayArguments {
   std::vector<std::string> words;
 };
+// The arguments of `dstrain rank_starter`, which starts ranks on this machine.
 struct RankStarterArguments {
   int64_t ranks = 0;
   std::vector<std::string> words;  // the command line of each rank
 };
 
-// --help or --version: the text to print.
+// The result of --help or --version: the text to print.
 struct PrintArguments {
   std::string text;
 };

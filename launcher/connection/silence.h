@@ -1,5 +1,5 @@
-// Silence: how long the other end of a connection has sent nothing. Time in which this process was suspended or
-// blocked, and so could not receive, does not count. Pure. Times are in nanoseconds.
+// Silence: measures the time for which the other end of a connection has sent nothing. Time in which this process was
+// suspended or blocked, and so could not receive, does not count. Pure. Times are in nanoseconds.
 #pragma once
 
 #include <algorithm>

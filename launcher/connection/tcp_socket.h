@@ -25,6 +25,7 @@ int start_connecting(const Descriptor& socket, const sockaddr_in& address);
 // Returns the error of a socket's last operation, 0 if there is none, and clears it.
 int socket_error(const Descriptor& socket);
 
+// A TCP socket that listens at a port and accepts connections. Owns the socket. No function blocks.
 class TcpListener {
  public:
   // Listens at a free port, at every address of this host. Throws RunError.

@@ -18,6 +18,7 @@ struct SlurmTask {
   bool pmix = false;  // srun provides PMIx, by which tasks find each other
 };
 
+// The Slurm job that this process belongs to, as Slurm's environment variables describe it.
 struct SlurmJob {
   std::string id;
   int restarts = 0;  // how often the job was requeued, or restarted after a node failed
@@ -49,15 +50,16 @@ std::vector<std::string> srun_words(int ranks, const std::vector<std::string>& l
 // Replaces this process by srun with these words. Throws UserError if there is no srun.
 [[noreturn]] void start_by_srun(std::vector<std::string> words);
 
-// How a rank uses the cores that its process may use. Slurm may bind each task to its own cores, bind the whole job, or
-// leave all cores of the machine usable.
+// The share of the usable cores that a rank gets, and its number of threads. Usable are the cores that the rank's
+// process may use: Slurm may bind each task to its own cores, bind the whole job, or leave all cores of the machine
+// usable.
 struct CoreUse {
   int rank_on_host;
   int ranks_on_host;  // that share the usable cores; 1: all are this rank's
   int threads;        // 0: one for each core of the share
   bool bound;         // whether the rank is bound to its share
 };
-// Returns it for `usable` usable cores.
+// Returns the core use of a rank if its process may use `usable` cores.
 CoreUse core_use(const SlurmJob& job, int rank_on_host, int ranks_on_host, int usable);
 
 }  // namespace dstrain

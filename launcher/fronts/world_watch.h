@@ -1,6 +1,7 @@
-// WorldWatch: has the ranks that the user's mpirun or srun started watched. The ranks of a host share a board, and the first
-// of them starts the host's watcher (launcher/supervise/watchers/host_watch.h). When the watchers find that a rank has
-// failed, they report it and order all ranks to end. Invariant: a watched process ends within a second after the order.
+// WorldWatch: connects a rank that the user's mpirun or srun started to the watcher of its host. The ranks of a host
+// share a board, and the first of them starts the watcher (launcher/supervise/watchers/host_watch.h). When the watchers
+// find that a rank has failed, they report it and order all ranks to end. Invariant: a watched process ends within a
+// second after the order.
 #pragma once
 
 #include <atomic>

@@ -34,7 +34,8 @@
 
 namespace dstrain {
 
-// Invariant: the command that started the agent (ssh) does not outlive this object.
+// The connection to the agent on one host, and what the agent has reported. Invariant: the command that started the
+// agent (ssh) does not outlive this object.
 class AgentView final : public HostView {
  public:
   // `name`: of the host, for messages. `command`: starts the agent, by ssh or directly if the host is this machine.

@@ -8,6 +8,7 @@
 
 namespace dstrain {
 
+// The settings of every ssh command that dstrain runs.
 struct SshOptions {
   std::optional<int64_t> port;
   int connect_seconds = 10;

@@ -12,6 +12,7 @@
 
 namespace dstrain {
 
+// One fact that must be the same on all ranks: a name and its value as text.
 struct InputFact {
   std::string name;  // "program", "initial weights", "checkpoint", or a name of run_facts()
   std::string value;

@@ -8,7 +8,7 @@
 
 namespace dstrain {
 
-// Where a node runs programs for node 0.
+// The address at which a node of a run without ssh takes requests of node 0 to run programs.
 struct NodeAddress {
   std::string host;                    // the node's host name
   std::vector<std::string> addresses;  // numeric

@@ -22,6 +22,7 @@ namespace dstrain {
 
 class OutputLines {
  public:
+  // The settings of the merged output of one run.
   struct Options {
     int ranks = 1;
     std::vector<std::string> hosts;   // the host of each rank; empty: all are on one machine

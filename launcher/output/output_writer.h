@@ -16,7 +16,7 @@
 
 namespace dstrain {
 
-// `progress` may be dropped if it cannot be written for long; `event` may not.
+// Whether a text may be dropped if it cannot be written for long: `progress` may, `event` may not.
 enum class TextKind : uint8_t { event, progress };
 
 class OutputWriter {

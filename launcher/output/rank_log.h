@@ -18,7 +18,7 @@ std::string rank_log_prefix(const std::string& directory);
 // Returns the variables with which ranks write to the files of `prefix`.
 Environment rank_log_environment(const std::string& prefix);
 
-// Directs standard output and error of this process to the file as long as the object exists.
+// The log file of this process's rank. While the object exists, standard output and standard error go to the file.
 class RankLog {
  public:
   // Makes the file and its directory. Throws RunError if that fails.

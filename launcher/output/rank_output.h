@@ -38,6 +38,7 @@ void open_rank_output(const std::string& address, int rank);
 // descriptor `error`; none if that is not a terminal.
 Environment progress_environment(int error);
 
+// The settings of a RankOutput: the ranks, where they run, and where their output goes.
 struct RankOutputOptions {
   int ranks = 1;
   // The host of each rank, if their output comes through add() and not through pipes. Empty: all run on this machine.

@@ -9,6 +9,7 @@
 
 namespace dstrain {
 
+// One host of a hostfile and the number of ranks that it takes.
 struct HostEntry {
   std::string name;
   int slots = 0;  // 0: the host takes no rank

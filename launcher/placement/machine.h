@@ -8,6 +8,7 @@
 
 namespace dstrain {
 
+// The number of bytes that a run may still allocate on this machine, and the source of this number.
 struct MemoryOffer {
   int64_t bytes = 0;
   std::string source;  // for messages: "MemAvailable in /proc/meminfo"

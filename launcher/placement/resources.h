@@ -11,6 +11,7 @@
 
 namespace dstrain {
 
+// The ranks that run on one host, and the slots that they take there. A slot is a place for one rank.
 struct HostRanks {
   std::string host;
   std::vector<int> slots;  // ascending; slot i runs rank first_rank + i
@@ -29,6 +30,7 @@ struct LocalSlots {
 // Returns one slot by default, and as many as there are usable cores for --include and --exclude.
 LocalSlots local_slots();
 
+// The hosts of a run, in the order of their ranks, and the ranks on each.
 struct Placement {
   std::string hostfile;  // the file that named the hosts; empty: this machine, called localhost
   std::vector<HostRanks> hosts;

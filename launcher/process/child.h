@@ -1,6 +1,6 @@
-// Child: a child process of this one, either another program or a fork of this one. It leads a process group of its
-// own, so that a terminal's Ctrl-C does not reach it, writes to pipes, and is killed by the kernel when this process
-// ends for any reason. Invariant: the child process does not outlive its object.
+// Child: starts, reads and ends a child process, which is another program or a fork of this process. The child process
+// leads a process group of its own, so that a terminal's Ctrl-C does not reach it. It writes to pipes, and the kernel
+// kills it when this process ends for any reason. Invariant: the child process does not outlive its object.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,8 @@ namespace dstrain {
 
 class Child {
  public:
-  // `one`: standard input is empty, standard output and error share a pipe. `three`: a pipe for each.
+  // The pipes between this process and the child process. `one`: standard output and standard error share a pipe, and
+  // standard input is empty. `three`: each of the three has a pipe.
   enum class Pipes { one, three };
 
   // Starts `command`, whose first word is a path, with this process's environment and `added`, which overrides it.

@@ -1,5 +1,5 @@
-// Failure: an exception as a user sees it: its kind, its text and the exit status that follows from it. Also the
-// functions that print errors and results.
+// Failure: the description of an exception for the user: its kind, its text and the exit status that follows from it.
+// Also the functions that print errors and results.
 #pragma once
 
 #include <string>

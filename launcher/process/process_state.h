@@ -1,4 +1,4 @@
-// The state of any process of this machine, as the kernel tells it in /proc.
+// The state of any process of this machine, as /proc shows it.
 #pragma once
 
 #include <sys/types.h>

@@ -15,15 +15,17 @@ void receive_stop_signals();
 // Unblocks the stop signals in the calling thread. A process calls this before exec makes it another program.
 void release_stop_signals();
 
-// Turns stop signals into stop requests on a board for as long as it exists. The first signal asks the run to stop
-// after its step. A second one ends this process, or is remembered for a supervisor to act on. SIGHUP never counts as
-// the second, because a terminal that closes may send it twice, and is ignored if nohup ignored it. Calls
+// While an object of this class exists, it turns stop signals into stop requests on a board. The first signal asks the
+// run to stop after its step. A second one ends this process, or is remembered for a supervisor to act on. SIGHUP never
+// counts as the second, because a terminal that closes may send it twice, and is ignored if nohup ignored it. Calls
 // receive_stop_signals(). At most one exists at a time.
 class StopSignals {
  public:
-  enum class Note { none, on_standard_error };  // whether a line answers the first signal
-  // ends_process_later: as ends_process, but a signal within a second of the first is taken for the same one, because
-  // whoever starts ranks may signal both a process and its group.
+  // Whether the first signal is answered with a line on standard error.
+  enum class Note { none, on_standard_error };
+  // What a second signal does. `ends_process`: it ends this process. `ends_process_later`: the same, but a signal
+  // within a second after the first does not count, because mpirun and others may send one signal both to a process and
+  // to its group. `is_remembered`: second() returns it.
   enum class Second { ends_process, ends_process_later, is_remembered };
 
   // The board must outlive this object.

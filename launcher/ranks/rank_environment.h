@@ -1,6 +1,6 @@
-// RankEnvironment: the environment variables that every rank of a run gets on every host. In ascending precedence: the
-// launching process's own (NCCL_*, UCX_*, OMPI_*, OMP_NUM_THREADS, DSTRAIN_MAX_ISA), DeepSpeed's file .deepspeed_env in
-// the home directory, the same file in the current directory, --export.
+// RankEnvironment: the environment variables that every rank of a run gets on every host. Their sources are, in
+// ascending precedence: the launching process's own (NCCL_*, UCX_*, OMPI_*, OMP_NUM_THREADS, DSTRAIN_MAX_ISA),
+// DeepSpeed's file .deepspeed_env in the home directory, the same file in the current directory, --export.
 #pragma once
 
 #include <map>
@@ -11,8 +11,9 @@
 
 namespace dstrain {
 
-// Where the variables come from.
+// The sources of the environment variables of ranks: this process, files, and --export.
 struct EnvironmentSources {
+  // The contents of a .deepspeed_env file.
   struct File {
     std::string path;  // for messages
     std::string text;  // NAME=VALUE lines

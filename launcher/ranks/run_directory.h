@@ -41,6 +41,8 @@ class RunDirectory {
   std::string run_;
 };
 
+// The addresses at which the ranks of a host find their agent's rank board and their output pipes
+// (RankBoard::address(), output_address()).
 struct RunAddresses {
   std::string board, output;
 };

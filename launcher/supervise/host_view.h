@@ -38,7 +38,7 @@ struct RankReport {
   bool vanished() const { return gone && state != RankState::done && !failed(); }
 };
 
-// The process that starts the ranks of a host, if it is mpirun's daemon orted.
+// The last known state of the process that starts the ranks of a host, if it is mpirun's daemon orted.
 struct StarterReport {
   int pid = 0;                  // 0: it was not found
   bool gone = false;            // its process has ended
@@ -49,7 +49,7 @@ struct StarterReport {
   int64_t awaits_since = 0;
 };
 
-// What is lost if a host does not answer any more: the host, the agent on it, or this machine's network.
+// The part that has failed if a host does not answer any more: the host, the agent on it, or this machine's network.
 enum class Loss : uint8_t { host, agent, own_network };
 
 class HostView {

@@ -8,7 +8,7 @@
 
 namespace dstrain {
 
-// Further contents of a report.
+// Data that the caller of a RankReporter adds to a report.
 struct ReportAddition {
   std::string state;       // a change of it is sent at once
   nlohmann::json members;  // further members of the message

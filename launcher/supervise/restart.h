@@ -12,12 +12,13 @@
 
 namespace dstrain {
 
-// The result of one start of the ranks.
+// The result of starting the ranks once: how the run ended, and whether a stop signal came.
 struct StartOutcome {
   RunReport report;
-  bool stop_requested = false;  // a stop signal came
+  bool stop_requested = false;
 };
 
+// The settings of --max_restarts.
 struct RestartOptions {
   int64_t most = 0;    // the largest number of restarts
   std::string output;  // the run's output directory

@@ -15,11 +15,11 @@
 
 namespace dstrain {
 
-// The state of one host and its ranks.
+// The latest reports about one host, its ranks, and the process that starts them.
 struct HostReport {
   std::string name;
-  std::string lost;
-  int64_t lost_ns = 0;
+  std::string lost;     // as HostView::lost(); empty: the host answers
+  int64_t lost_ns = 0;  // as HostView::lost_since()
   std::span<const RankReport> ranks;
   StarterReport starter{};
   Loss loss = Loss::host;
@@ -32,8 +32,11 @@ struct Timeouts {
   int64_t start = 60'000'000'000;         // while ranks start, without another one that has
 };
 
+// The fault that made the run fail, and the ranks that waited for the rank that has it.
 struct RootCause {
+  // What has happened to a rank, to a host, or to the process that starts ranks.
   enum class Kind { vanished, suspended, hung, failed, host_lost, starter_ended, starter_stopped };
+  // The ranks that waited in the same collective.
   struct Waiting {
     std::string in;          // "all_reduce blocks.3"; may be empty
     std::vector<int> ranks;  // ascending

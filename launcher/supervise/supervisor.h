@@ -15,13 +15,15 @@
 
 namespace dstrain {
 
+// The result of a supervised run: its exit status, and the root cause if it failed.
 struct RunReport {
   int exit_status = 0;                    // 0, 1, 2, or 128 + n
   std::string error;                      // which rank failed, where and why; empty: none
   std::vector<std::string> lost_hosts{};  // hosts that stopped answering
 };
 
-// What a supervisor starts and watches.
+// The description of a run for a supervisor: the ranks to start and watch, the command that starts them, and where
+// their output goes.
 struct SupervisedRun {
   // Holds stop requests. Without `hosts` all ranks run on this machine and join this board.
   RankBoard& board;

@@ -12,6 +12,7 @@
 
 namespace dstrain::test {
 
+// A configuration file in a temporary folder of its own, which is removed with the object.
 class TempFile {
  public:
   explicit TempFile(const std::string& text, const std::string& name = "c.json")
@@ -31,6 +32,8 @@ inline std::string without_folder(std::string text, const TempFile& file) {
   return text;
 }
 
+// A configuration as text, and the settings of the command line. The functions load or check the configuration.
+// In their results and errors, the folder of the temporary file is removed from paths.
 struct Ask {
   std::string text;
   ConfigRequest request{};

@@ -23,6 +23,7 @@ inline Job text_job(const std::string& path, int64_t block_size,
   return job;
 }
 
+// The token ids of some samples and of their targets, one sample after another.
 struct Samples {
   std::vector<int32_t> inputs, targets;
 };

@@ -11,7 +11,8 @@
 
 namespace dstrain {
 
-// Samples that are a pure function of their place in the dataset: random ids (or f32 features) and targets.
+// A dataset of random samples: token ids or f32 features, and targets. Each sample depends only on its number,
+// so that all ranks and runs read the same ones. `ignored`: the share of targets that do not count (-1).
 class RandomDataset : public Dataset {
  public:
   RandomDataset(int64_t vocab, double ignored = 0) : ignored_(ignored) { vocabulary_.size = vocab; }

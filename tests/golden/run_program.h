@@ -40,6 +40,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
+// The output of a training run: its metrics by step, and the folder of its files.
 struct Run {
   std::vector<nlohmann::json> steps;  // the lines of metrics.jsonl that have a loss
   std::filesystem::path output;

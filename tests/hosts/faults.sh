@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Faults at all moments of a run on two hosts with two ranks each; prints a table of what came of them:
-# whether the culprit was named right, what was left on the hosts, the seconds from the fault to the end.
+# Causes faults at all moments of a run on two hosts with two ranks each, and prints a table of the results: whether
+# the error named the right culprit, what was left on the hosts, and the seconds from the fault to the end of the run.
 #   tests/hosts/faults.sh DSTRAIN [--times N] [--faults "kill stop ..."] [--moments "start step ..."] [--rows FILE]
-# Fails where a culprit was not named, a process or file was left, a status was another, or the end took
-# more than 10 s after the fault was detected. --rows appends each run to a file; the table is of all in it.
+# Fails if a culprit was not named, a process or file was left, an exit status was not the expected one, or a run
+# ended more than 10 s after its fault could be detected. --rows FILE appends a row for each run to FILE; the table
+# then covers all rows of the file.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 hosts_need_or_skip mpirun prlimit
-# A namespace of mounts: file systems of this script are the hosts' too, and nobody else's.
+# Starts this script again in a mount namespace of its own. The hosts see the file systems that it mounts; the rest of
+# the machine does not.
 [[ -n ${FAULTS_MOUNTS:-} ]] || FAULTS_MOUNTS=1 exec unshare --mount -- bash "$0" "$@"
 
 dstrain=$(realpath "$1")
@@ -27,7 +29,7 @@ while (($# > 0)); do
   shift 2
 done
 
-disk=$(mktemp -d) # what runs write to
+disk=$(mktemp -d) # the output directories of the runs
 mount -t tmpfs -o size=32m tmpfs "$disk"
 hosts_up 2
 trap 'hosts_down; umount "$disk"; rmdir "$disk"' EXIT
@@ -37,14 +39,14 @@ training_files
 hosts_file 2 2 >hosts
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 sed 's/"lr": 1e-3/"lr": 2e-3/' c.json >other.json
-for node in node1 node2; do cp c.json "$node/own/c.json"; done  # each host has its own
+for node in node1 node2; do cp c.json "$node/own/c.json"; done  # each host has a file of its own
 ln -s "$disk" out
 training_tmp
 group=/sys/fs/cgroup/memory/dstrain-faults-$$
 
-# A process of this script's as its own host numbers it.
+# pid_there PROCESS: the id that a process has on its own host.
 pid_there() { [[ -z $1 ]] || sed -n 's/^NSpid:.*\t//p' "/proc/$1/status" 2>/dev/null || true; }
-# What will be struck, found ahead of the moment, and the ids that reports give them.
+# Finds the processes that faults hit, before the moment of the fault, and the ids that errors name them by.
 find_targets() {
   rank1=$(ranks_on node1 | tail -n 1) there1=$(pid_there "$rank1")
   rank2=$(ranks_on node2 | tail -n 1) there2=$(pid_there "$rank2")
@@ -57,15 +59,15 @@ detects() { printf '%s' "$1" >expected; }
 
 strikes() { begin=$(date +%s%N); }
 
-# Each fault says by which regular expression the report must name it, and strikes.
+# strike_FAULT sets the regular expression that the error of the run must match, and then causes the fault.
 strike_kill() { detects "(rank [23] \(pid $there2 on node2\) was killed by|rank [23] with PID .* exited on) signal 9 \(Killed\)"; strikes; kill -KILL "$rank2"; }
 strike_stop() { detects "rank [23] \(pid $there2 on node2\) is stopped"; strikes; kill -STOP "$rank2"; }
 strike_stop_mpirun() { detects "mpirun \(pid $(pid_there "$mpirun")\) is stopped"; strikes; kill -STOP "$mpirun"; }
 strike_stop_orted() { detects "daemon on node2 \(orted, pid $(pid_there "$orted")\) is stopped"; strikes; kill -STOP "$orted"; }
 strike_stop_agent() { detects 'node2 was lost: no word from it'; strikes; kill -STOP "$agent"; }
 strike_abort() { detects "(rank [01] \(pid $there1 on node1\) was killed by|rank [01] with PID .* exited on) signal 6 \(Aborted\)"; strikes; kill -ABRT "$rank1"; }
-# At the start ranks refuse a variable that only they get, in a step numbers become infinite (run() sees to
-# both); while saving no further file can be opened.
+# Makes ranks fail with an exception. At the start they refuse a variable that only they get, and in a step numbers
+# become infinite; options that run() passes cause both. While a checkpoint is saved, no further file can be opened.
 strike_exception() {
   case $1 in
     start) detects 'the environment variable DSTRAIN_COMM is .broken.' ;;
@@ -77,7 +79,7 @@ strike_exception() {
       ;;
   esac
 }
-# The kernel chooses the rank when its group runs out of memory.
+# Makes the memory of a cgroup run out. Of its processes the kernel kills the rank, because of oom_score_adj.
 strike_memory() {
   detects "rank [23] .*signal 9 .*memory ran out"
   echo 1000 >"/proc/$rank2/oom_score_adj"
@@ -87,7 +89,7 @@ strike_memory() {
   strikes
   (echo "$BASHPID" >"$group/cgroup.procs" && head -c 200M /dev/zero | tail -n 1 >tail.out) 2>/dev/null || true
 }
-# The file system that both hosts write to is full.
+# Fills the file system that both hosts write to.
 strike_disk() {
   detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*No space left on device'
   strikes
@@ -113,7 +115,8 @@ status_of() {
   esac
 }
 
-# The milliseconds after which a fault can be told from slowness; one at the start counts from the launch.
+# The milliseconds after a fault until it can be told from slowness. For an exception at the start they begin with the
+# launch.
 detection_of() {
   case $1 in
     stop/* | stop_mpirun/* | stop_orted/*) echo 2000 ;;
@@ -123,7 +126,8 @@ detection_of() {
   esac
 }
 
-# What cannot happen: configurations are read at the start alone, the first step's numbers are finite.
+# Whether a fault is possible at a moment. A configuration is read only at the start, and the numbers of the first
+# step are always finite.
 possible() {
   case $1/$2 in
     config/start) return 0 ;;
@@ -132,7 +136,7 @@ possible() {
   esac
 }
 
-# Returns when the run has come to the moment, or has ended.
+# await MOMENT PROCESS: waits until the run has come to the moment, or its process has ended; at most 40 s.
 await() {
   local end=$((SECONDS + 40))
   until case $1 in
@@ -145,8 +149,8 @@ await() {
   done
 }
 
-# left FAULT: what is left of the run. A stopped agent stays with whoever waits for it, and its folders until the next run on its host clears them
-# (leftovers.sh).
+# left FAULT: prints the processes and files that are left of the run. A stopped agent may stay, and its folders too:
+# the next run on its host removes them (leftovers.sh).
 left() {
   local process
   for process in $(hosts_pids node1) $(hosts_pids node2); do
@@ -156,7 +160,7 @@ left() {
   find "$TMPDIR" -mindepth 1 -maxdepth 1 -name 'dstrain-*'
 }
 
-# What is there, for people.
+# Prints the processes and files on the hosts in a form for people.
 describe_left() {
   local process
   for process in $(hosts_pids node1) $(hosts_pids node2); do
@@ -165,15 +169,16 @@ describe_left() {
   find "$TMPDIR" -mindepth 1
 }
 
-# run FAULT MOMENT: one cell once; appends "FAULT MOMENT NAMED LEFT MILLISECONDS MILLISECONDS STATUS" to the
-# rows: until dstrain has ended, and until nothing of it is left.
+# run FAULT MOMENT: starts a run, causes the fault at the moment, and appends a row: FAULT MOMENT NAMED LEFT END GONE
+# STATUS EXPECTED LATEST. END and GONE are the milliseconds from the fault until dstrain has ended and until nothing of
+# it is left; LATEST is the largest GONE that is accepted.
 run() {
   local fault=$1 moment=$2 job begin end gone rank1 rank2 there1 there2 launcher mpirun orted agent='' status=0 named=yes count late watcher
   rm -rf out/* tmp/* log expected late
   local options=(--steps 100000 --save_interval 40)
   [[ $fault/$moment != exception/start ]] || options+=(--export DSTRAIN_COMM=broken)
   [[ $fault/$moment != exception/step ]] || options=(--steps 100000 --set optimizer.params.lr=1e30)
-  [[ $fault/$moment != exception/save ]] || options=(--steps 100000 --save_interval 10)  # soon after the strike
+  [[ $fault/$moment != exception/save ]] || options=(--steps 100000 --save_interval 10)  # a checkpoint follows soon
   [[ $fault != config ]] || strike_config
   begin=$(date +%s%N)
   (hosts_on node1 timeout --foreground 90 "$dstrain" --hostfile hosts --config "$HOSTS_OWN/c.json" --output out "${options[@]}" >log 2>&1) &
@@ -188,7 +193,7 @@ run() {
       exception/save) await step "$job" ;;
       *) await "$moment" "$job" ;;
     esac
-    [[ $fault/$moment == exception/start ]] || strikes  # it strikes as ranks begin
+    [[ $fault/$moment == exception/start ]] || strikes  # that fault happens when ranks start
     "strike_$fault" "$moment"
   fi
   late=$((10000 + $(detection_of "$fault/$moment")))
@@ -216,7 +221,7 @@ run() {
   mend "$fault"
 }
 
-# Of the rows of a cell, which are sorted by the last of the two times.
+# Reads the rows of one fault at one moment, sorted by GONE, and prints their line of the table. Fails if a row is bad.
 line() {
   awk '
     { named += $3 == "yes"; if ($4 > left) left = $4; if ($5 > exit_ms) exit_ms = $5; ms[NR] = $6; bad += $7 != $8 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What netns.sh promises, without which the other tests here prove nothing.
+# Tests netns.sh: the hosts that it makes have the properties that the other tests in this folder rely on.
 #   tests/hosts/harness.sh
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -25,7 +25,7 @@ runs_anywhere() {
   return 1
 }
 
-# A script that is killed while its hosts run something.
+# `harness.sh victim SECONDS` plays a test that is killed while its hosts run something.
 if [[ ${1:-} == victim ]]; then
   hosts_up 2
   hosts_on node1 ssh node2 "sleep $2" &

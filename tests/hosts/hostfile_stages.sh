@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A hostfile of two hosts with two ranks each: at every ZeRO stage the weights are bitwise those of four
-# ranks on one host, nothing is left behind; and hosts that are not ready are told before anything starts.
+# Tests runs with a hostfile of two hosts with two ranks each: at every ZeRO stage the weights are bitwise those of four
+# ranks on one host, and nothing is left behind. Hosts that are not ready are reported before anything starts.
 #   tests/hosts/hostfile_stages.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -21,12 +21,12 @@ done
 hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output stopped --steps 100000 >stopped.log 2>&1 &
 run=$!
 hosts_wait_until 'three steps are done' grep -q '^step=3 ' stopped.log
-# Its output directory is its own while it lives.
+# While a run lives, no other run can use its output directory.
 status=0
 hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output stopped --overwrite >second.log 2>&1 || status=$?
 ((status == 1)) && grep -q 'dstrain: error: the output directory stopped is in use by another run (pid ' second.log ||
   fail "a second run in a directory in use: status $status" second.log
-# Agents are heard while ranks keep all cores busy: they come first.
+# Agents have a higher priority than ranks, so that they can report while ranks keep all cores busy.
 for process in $(hosts_pids node2 "$dstrain"); do
   words=$(tr '\0' ' ' 2>/dev/null <"/proc/$process/cmdline") || continue
   case "$words" in
@@ -42,13 +42,13 @@ status=0
 wait "$run" || status=$?
 ((status == 143)) && [[ -e stopped/model.safetensors ]] || fail "SIGTERM: status $status" stopped.log
 
-# On a terminal a run on hosts has its progress bar.
+# A run on several hosts draws its progress bar on a terminal.
 hosts_on node1 script -qec "'$dstrain' --hostfile hosts --config c.json --output shown" /dev/null >shown.log </dev/null ||
   fail 'a run on a terminal' shown.log
 grep -qE '\[#+-*\] [0-9]/5 loss ' shown.log || fail 'no progress bar' shown.log
 echo 'a terminal shows the progress bar'
 
-# A host that does not answer, and one that has another configuration.
+# A host that does not answer is reported.
 status=0
 hosts_link node2 down
 hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output no >silent.log 2>&1 || status=$?

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Paths and values that a shell would run, in a run over ssh: they arrive as they are, or are refused.
+# Tests a run over ssh with paths and values that contain commands for a shell: they arrive unchanged or are refused,
+# and no shell runs them.
 #   tests/hosts/hostile.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -7,7 +8,8 @@ hosts_need_or_skip mpirun
 dstrain=$(realpath "$1")
 
 hosts_up 2
-# A shell that runs the command leaves a file where it is, or in the home directory, where ssh's begin.
+# A shell that runs the command makes a file of this name in its current directory, or in the home directory, where the
+# shells of ssh start.
 mark=hosts_ran_$$
 name="it's \$(touch $mark) \`touch $mark\`; touch $mark; \"x\" & * -y"
 mkdir "$HOSTS_DIR/$name"
@@ -29,8 +31,8 @@ run --steps 2 || fail 'a run with hostile paths and values' log
 [[ -e "$name out/model.safetensors" ]] || fail 'the weights are not where they belong' log
 echo 'hostile paths and values are data'
 
-# While it runs: every rank has the values, on the other host too.
-: >log  # what the run before wrote is no sign of this one
+# While a run lasts, the ranks on both hosts have the values in their environment.
+: >log  # so that lines of the run before are not taken for lines of this one
 run --steps 100000000 &
 launcher=$!
 hosts_wait_until 'the run has begun' grep -q 'step=1 ' log

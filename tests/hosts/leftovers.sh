@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a killed or stopped agent leaves on its host, the next run there removes; what belongs to a living run stays.
-# A killed agent and a pulled cable of the launching host are told as what they are.
+# Tests what is left on a host after a fault. The next run on the host removes what a killed or stopped agent has
+# left, but nothing of a living run. The errors name a killed agent, and a launching host that has lost its network.
 #   tests/hosts/leftovers.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -20,7 +20,7 @@ ends() { # NAME STATUS EXPECTED
 }
 places() { find tmp -mindepth 1 -maxdepth 1 | wc -l; }
 nothing_left() { [[ $(places) == 0 && -z $(hosts_pids node1)$(hosts_pids node2) ]]; }
-# What mpirun started ends by itself on a host without an agent.
+# On a host without an agent, the processes that mpirun started end by themselves.
 ranks_gone() { [[ -z $(ranks_on node2)$(programs_on node2 '*/orted') ]]; }
 short_run() {
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 2 >"$1.log" 2>&1 ||

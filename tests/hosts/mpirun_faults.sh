@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A user's own mpirun over two hosts, two ranks on each: a rank that is stopped, on either host, and a cable that is
-# pulled are named, and no rank is left.
+# Tests faults of runs that the user's own mpirun starts on two hosts with two ranks each: the error names a stopped
+# rank on either host, and a host whose cable is pulled. No rank is left.
 #   tests/hosts/mpirun_faults.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -8,7 +8,7 @@ training_hosts "$1" 2
 training_by_mpirun
 
 trains() { grep -q 'step=3 ' "$1.log"; }
-# dstrain_on HOST [WORD]: the ranks and watchers there.
+# dstrain_on HOST [WORD]: prints the ranks and watchers on a host that have WORD in their command line.
 dstrain_on() {
   local process
   for process in $(hosts_pids "$@"); do
@@ -17,14 +17,14 @@ dstrain_on() {
 }
 no_dstrain_on() { [[ -z $(dstrain_on "$1") ]]; }
 
-# start NAME: in the background, as $mpirun.
+# start NAME: starts a run in the background, sets $mpirun to its process, and waits until it trains.
 start() {
   hosts_on node1 "${by_mpirun[@]}" --config c.json --output "$1" --steps 100000000 >"$1.log" 2>&1 &
   mpirun=$!
   hosts_wait_until "$1 trains" trains "$1"
 }
 
-# named NAME PATTERN: the run's only error.
+# named NAME PATTERN: fails unless the run has printed one error, and the error matches.
 named() {
   [[ $(grep -c 'dstrain: error: ' "$1.log") == 1 ]] || fail "$1: not one error" "$1.log"
   grep -qE "dstrain: error: $2" "$1.log" || fail "$1: not '$2'" "$1.log"
@@ -48,5 +48,5 @@ hosts_link node2 down
 hosts_wait_until 'the host is missed' grep -q 'dstrain: error: node2 was lost: no word from it for 5 s' cable.log
 for each in node1 node2; do hosts_wait_until "nothing is left on $each" no_dstrain_on "$each"; done
 named cable 'node2 was lost: no word from it for 5 s'
-kill -KILL "$mpirun" 2>/dev/null || true  # it may wait for the daemon behind the cable
+kill -KILL "$mpirun" 2>/dev/null || true  # it may wait for the daemon on the host without a cable
 wait "$mpirun" 2>/dev/null || true

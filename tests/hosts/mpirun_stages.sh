@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A user's own mpirun over two hosts, two ranks on each: at every ZeRO stage the weights are bitwise
-# those of four ranks on one host.
+# Tests runs that the user's own mpirun starts on two hosts with two ranks each: at every ZeRO stage the weights are
+# bitwise those of four ranks on one host.
 #   tests/hosts/mpirun_stages.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"

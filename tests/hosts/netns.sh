@@ -1,27 +1,29 @@
-# Several hosts on one machine, for tests that need them: source this file from a bash script.
+# Makes several hosts on one machine, for tests that need them. A bash script sources this file.
 #
-# A host is a set of namespaces: network (an address of its own, reached over a bridge), host name,
-# processes (it sees its own alone), mounts (/dev/shm, /etc/hosts, ssh's configuration), with an sshd.
-# Inside one, `ssh node2`, `mpirun --host node2` and everything above them work as on a cluster without
-# further words. Files are shared, as on a cluster with a common file system.
+# A host is a set of namespaces in which an sshd runs. It has a network address, which the others reach over a bridge, a
+# host name, and mounts of its own (/dev/shm, /etc/hosts, ssh's configuration), and it sees only its own processes. On
+# a host, `ssh node2`, `mpirun --host node2` and programs that use them work as on a cluster, without further options.
+# All hosts share the files of this machine, as on a cluster with a common file system.
 #
-#   hosts_need_or_skip            ends the script with status 77 and the reason where this cannot work
+#   hosts_need_or_skip [PROGRAM...]  ends the script with status 77 and the reason if this machine cannot make hosts or
+#                                 has no PROGRAM
 #   hosts_up N                    makes node1 ... nodeN; call it once, not from a subshell
-#   hosts_file SLOTS...           prints a hostfile: as many hosts as numbers
-#   hosts_on NODE COMMAND...      runs a command on a host, in the present directory
-#   hosts_pids NODE [WORD]        ids, as this script sees them, of the processes on a host that have WORD
-#                                 in their command line; sshd and the host itself are none of them
-#   hosts_link NODE up|down       the cable
-#   hosts_bad_link NODE MS PERCENT  a bad cable from now on: each frame is that late, each way, and so
-#                                 many are lost (needs the program $HOSTS_BAD_LINK, which ctest names)
-#   hosts_sshd NODE start|stop    the ssh server, with all sessions it has open
+#   hosts_file SLOTS...           prints a hostfile; each number is the number of slots of a host
+#   hosts_on NODE COMMAND...      runs a command on a host, in the current directory
+#   hosts_pids NODE [WORD]        prints the ids, as this script sees them, of the processes on a host that have WORD in
+#                                 their command line, without sshd and the processes of the host itself
+#   hosts_link NODE up|down       connects or disconnects the network cable of a host
+#   hosts_bad_link NODE MS PERCENT  makes the cable of a host bad: from now on each frame is MS milliseconds late in
+#                                 each direction, and PERCENT percent of frames are lost (needs the program
+#                                 $HOSTS_BAD_LINK, which ctest names)
+#   hosts_sshd NODE start|stop    starts the ssh server of a host, or kills it and all its open sessions
 #
 # $HOSTS_DIR is a scratch directory, removed at the end. $HOSTS_OWN is a directory that each host has
 # for itself under the same path; $HOSTS_DIR/NODE/own is that of NODE as seen from here.
 #
-# Nothing of this has a name or address outside the namespaces, so any number of runs go side by side.
-# The kernel ends a host with the script, however that ends, and a host's processes with it; the
-# script's trap on EXIT does so in order and removes $HOSTS_DIR.
+# Hosts have no name or address outside their namespaces, so any number of scripts can run at the same time. When a
+# script ends, for whatever reason, the kernel kills its hosts and their processes. If the script can, its trap on
+# EXIT ends the hosts before that and removes $HOSTS_DIR.
 
 readonly HOSTS_NETWORK=10.77.0
 
@@ -46,8 +48,8 @@ hosts_up() {
   HOSTS_DIR=$(mktemp -d "${TMPDIR:-/tmp}/hosts-XXXXXX")
   HOSTS_OWN=$HOSTS_DIR/own
   HOSTS_NUMBER=$1
-  HOSTS_PROCESSES=()        # what this script has started, and ends
-  declare -gA HOSTS_INIT=() # by name: the process that is a host, as seen from here
+  HOSTS_PROCESSES=()        # processes that this script has started and must end
+  declare -gA HOSTS_INIT=() # for each host's name: its process 1, by the id that this script sees
   trap hosts_down EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
@@ -77,7 +79,7 @@ hosts_on() {
 hosts_pids() {
   local host=$1 word=${2:-} namespace process words line
   namespace=$(readlink "/proc/${HOSTS_INIT[$host]}/ns/pid")
-  # Processes end while they are looked at.
+  # A process may end while this reads about it.
   for process in $(find /proc/[0-9]*/ns/pid -maxdepth 0 -lname "${namespace//[/\\[}" 2>/dev/null); do
     process=${process%/ns/pid}
     mapfile -d '' -t words 2>/dev/null <"$process/cmdline" || continue
@@ -122,12 +124,13 @@ hosts_down() {
   rm -rf "$HOSTS_DIR"
 }
 
-# ---- below: used above alone
+# ---- What follows is used only in this file, except hosts_wait_until.
 
-# The first words of a host's process 1.
+# The command line of a host's process 1 begins with these words.
 readonly HOSTS_INIT_NAME='bash -c # a host of a test'
 
-# What process 1 of a host does: its surroundings, then it takes in orphans until it is killed.
+# The script of a host's process 1: it sets up the host's mounts and name, then adopts orphaned processes until it is
+# killed.
 readonly HOSTS_INIT_SCRIPT="${HOSTS_INIT_NAME#bash -c }"'
   set -e
   name=$1 directory=$2 own=$3
@@ -178,8 +181,8 @@ END
   [[ ${HOSTS_SSH_PORT:-22} == 22 ]] || echo "Port $HOSTS_SSH_PORT" >>"$HOSTS_DIR/ssh_config"
 }
 
-# The bridge that joins the hosts, in a network namespace of its own. As a host does, it says itself when
-# it is ready, so that nothing is done to the surroundings by mistake.
+# Starts the bridge that joins the hosts, in a network namespace of its own. Its process makes a file when it is in the
+# namespace, as that of a host does: commands that ran before that would change the network of this machine.
 hosts_start_switch() {
   setpriv --pdeathsig KILL unshare --net -- sh -c \
     'ip link add bridge type bridge && ip link set bridge up && touch "$0" && exec sleep infinity' \
@@ -189,7 +192,8 @@ hosts_start_switch() {
   hosts_wait_until 'the switch is set up' test -e "$HOSTS_DIR/switch_is_ready"
 }
 
-# hosts_start NUMBER: the first process of a host dies with this script, and takes all others along.
+# hosts_start NUMBER: starts a host. Its process 1 is killed when this script ends, and the kernel then kills all other
+# processes of the host.
 hosts_start() {
   local name=node$1
   setpriv --pdeathsig KILL \
@@ -206,7 +210,7 @@ hosts_start() {
   hosts_sshd "$name" start
 }
 
-# hosts_wait_until WHAT COMMAND...: until the command succeeds, at most 30 s.
+# hosts_wait_until WHAT COMMAND...: waits until the command succeeds; ends the script after 30 s.
 hosts_wait_until() {
   local what=$1 end=$((SECONDS + 30))
   shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Hosts without ssh, the command given on each: the weights are those of one host, a node that does not fit is told
-# so, and a rank that is stopped ends the run on both.
+# Tests runs on hosts without ssh, where the user gives the command on each host: the weights are those of one host,
+# node 0 refuses a node with other options and says why, and a stopped rank ends the run on both hosts.
 #   tests/hosts/no_ssh.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -13,19 +13,19 @@ for host in node1 node2; do hosts_sshd "$host" stop; done
 training_files
 training_reference "$dstrain" 0
 
-# node RANK NAME [OPTION...]: on its host, in the background.
+# node RANK NAME [OPTION...]: starts a node of a run on its host, in the background.
 node() {
   hosts_on "node$(($1 + 1))" "$dstrain" --config c.json --num_gpus 2 --output "$2" --no_ssh \
     --node_rank "$1" --master_addr "$HOSTS_NETWORK.1" "${@:3}" >"$2.$1.log" 2>&1 &
 }
-# ends STATUS PROCESS LOG
+# ends STATUS PROCESS LOG: waits for a process, and fails unless its exit status is STATUS.
 ends() {
   local status=0
   wait "$2" || status=$?
   ((status == $1)) || fail "exit status $status, not $1" "$3"
 }
 said() { grep -qE "$1" "$2" || fail "$2 does not say '$1'" "$2"; }
-# The ranks on a host.
+# ranks_on NODE: prints the processes on a host that are ranks.
 ranks_on() {
   local process
   for process in $(hosts_pids "$1" --output); do

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Another configuration or other data on one of two hosts: under the user's own mpirun the ranks themselves find it,
-# under --no_ssh_check the launching process still does. Nothing is trained, and one error says what differs where.
+# Tests runs on two hosts of which one has another configuration or other data. If the user's own mpirun starts the
+# ranks, they find the difference themselves; with a hostfile the launching process finds it, with --no_ssh_check too.
+# Nothing is trained, and one error says what differs on which host.
 #   tests/hosts/other_input.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 training_hosts "$1" 2
 training_by_mpirun
 
-# refused NAME PATTERN COMMAND...
+# refused NAME PATTERN COMMAND...: fails unless the run ends with one error that matches, before it trains.
 refused() {
   local name=$1 pattern=$2 status=0
   shift 2

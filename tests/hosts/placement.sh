@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Ranks run where the hostfile says, in its order, on whichever host the command is given: the weights are
-# bitwise those of one host. One machine under two names is told before anything starts.
+# Tests that ranks run on the hosts of the hostfile, in its order, on whichever host the command is given: the weights
+# are bitwise those of one host. A machine that the hostfile has under two names is reported before anything starts.
 #   tests/hosts/placement.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 training_hosts "$1" 3
 training_reference "$dstrain" 2
 
-# run NAME LAUNCHING_HOST LINE...: a run with a hostfile of these lines.
+# run NAME LAUNCHING_HOST LINE...: runs dstrain with a hostfile of these lines.
 run() {
   printf '%s\n' "${@:3}" >"$1.hosts"
   hosts_on "$2" "$dstrain" --hostfile "$1.hosts" --config c.json --output "$1" --steps "${steps:-5}" \
     --set zero_optimization.stage=2 >"$1.log" 2>&1
 }
-# places NAME LAUNCHING_HOST LINE...: the same, and the weights are those of one host.
+# places NAME LAUNCHING_HOST LINE...: does the same, and fails unless the weights are those of one host.
 places() {
   run "$@" || fail "$1" "$1.log"
   same_weights 2 "$1"
@@ -33,7 +33,7 @@ hosts_on node2 "$dstrain" --hostfile second.hosts --config c.json --dry_run >dry
 grep -Eq '^# node2 +0-1 +2-3$' dry.log && grep -q 'mpirun' dry.log || fail '--dry_run does not say where' dry.log
 echo '--dry_run says where ranks would run'
 
-# Ranks are where the file says, not only somewhere.
+# The processes of ranks are on the hosts that the file names.
 steps=100000 run where node2 'node1 slots=1' 'node2 slots=3' &
 launcher=$!
 hosts_wait_until 'the run has begun' grep -q '^step=1 ' where.log
@@ -48,7 +48,8 @@ for process in $(hosts_pids node2 "$dstrain --hostfile"); do kill -KILL "$proces
 wait "$launcher" || true
 echo 'ranks are where the hostfile says'
 
-# refuses NAME LAUNCHING_HOST LINE...: one line says which names are one machine.
+# refuses NAME LAUNCHING_HOST LINE...: fails unless the run ends with one error, which says that two names are one
+# machine.
 refuses() {
   local status=0
   run "$@" || status=$?

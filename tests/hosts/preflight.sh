@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# What is asked of hosts before a run starts, by the run and by doctor: an output directory that all see, Open MPI
-# of one version on all, the same input, with --no_ssh_check too. Nothing is left of the questions.
+# Tests the checks of hosts that a run makes before it starts, and `dstrain doctor` too: all hosts see the output
+# directory, have the same version of Open MPI, and have the same input, which is checked with --no_ssh_check too. The
+# checks leave no files.
 #   tests/hosts/preflight.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 training_hosts "$1" 2
 
-# asks NAME STATUS EXPECTED WORD...: dstrain with these words on node1.
+# asks NAME STATUS EXPECTED WORD...: runs dstrain with these words on node1, and fails unless it ends with STATUS and
+# prints a line that matches EXPECTED.
 asks() {
   local status=0
   hosts_on node1 "$dstrain" "${@:4}" --hostfile hosts >"$1.log" 2>&1 || status=$?
@@ -31,7 +33,7 @@ for node in node1 node2; do cp c.json "$node/own/c.json"; done
 sed 's/"lr": 1e-3/"lr": 2e-3/' c.json >node2/own/c.json
 asks no_ssh_check 1 'node2 +input +.*c.json is not the same there' --config "$HOSTS_OWN/c.json" --output no --no_ssh_check
 
-program() { hosts_on "$1" realpath "$(type -P "$2")"; } # NODE NAME: its file
+program() { hosts_on "$1" realpath "$(type -P "$2")"; } # NODE NAME: prints the path of a program
 hosts_on node2 mount --bind /dev/null "$(program node2 orted)"
 missing="node2 +openmpi +mpirun's daemon orted is not on PATH there: install Open MPI"
 asks orted 1 "$missing" --config c.json --output no

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Restarts of a run on two hosts with two ranks each. Where a rank was killed the weights are bitwise those of
-# an undisturbed run; with --elastic a run goes on without a host that is gone. The first run also has what
-# else is different on every host: logs of ranks, bound cores, and the network and ports that were chosen.
+# Tests restarts of a run on two hosts with two ranks each. After a rank was killed, the weights are bitwise those of an
+# undisturbed run. With --elastic a run continues without a host that does not answer. The first run also tests the
+# options that act on every host: logs of ranks, bound cores, and the chosen network and ports.
 #   tests/hosts/restarts.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -16,7 +16,7 @@ steps_once() {
     [[ $(grep -o '"step":[0-9]*' "$1/metrics.jsonl" | sort -u | wc -l) == 60 ]]
 }
 
-# The two cores that a host's ranks share.
+# Two usable cores: each host binds its two ranks to them.
 usable=$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status | tr ',' '\n' |
   while IFS=- read -r from to; do seq "$from" "${to:-$from}"; done | head -n 2)
 read -r -d '' core0 core1 <<<"$usable" || true
@@ -29,7 +29,8 @@ hosts_wait_until 'there is a checkpoint' begun killed
 for host in node1 node2; do
   cores=$(for rank in $(ranks_on "$host"); do sed -n 's/^Cpus_allowed_list:\t//p' "/proc/$rank/status"; done | sort -n | xargs)
   [[ $cores == "$core0 $core1" ]] || fail "$host: its ranks run on cores $cores, not $core0 and $core1" killed.log
-  # Of the ports that others can reach: sockets that listen, but sshd's, at any address but 127.0.0.1.
+  # The ports at which other hosts can reach this one: those of listening sockets whose address is not 127.0.0.1,
+  # without sshd's.
   ports=$(hosts_on "$host" awk '$4 == "0A" && $2 !~ /^0100007F|:0016$/ { print $2 }' /proc/net/tcp |
     sed 's/.*://' | while read -r port; do echo $((16#$port)); done | sort -n | xargs)
   [[ -n $ports ]] || fail "$host: nothing listens" killed.log

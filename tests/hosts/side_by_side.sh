@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Two runs on the same two hosts at once, begun from one shell, on cores that other processes keep busy as well: both
-# end well, with the weights of one run alone. Eight ranks that wait for each other share the cores, so a run is slow;
-# none is taken for dead.
-#   tests/hosts/side_by_side.sh DSTRAIN [--times N]     N pairs of runs (1)
+# Tests two runs at the same time on the same two hosts, on cores that other processes keep busy as well. Both
+# succeed, with the weights of a run alone. Their eight ranks share the cores and wait for each other, so that the
+# runs are slow, but no rank is taken for hung or lost.
+#   tests/hosts/side_by_side.sh DSTRAIN [--times N]     --times: the number of pairs of runs (default: 1)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 hosts_need_or_skip mpirun

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Collectives of two hosts with two ranks each, over a link with 50 ms delay in each direction that loses one
-# frame in a hundred: slow, and right.
+# Tests the collectives on two hosts with two ranks each, over a link that delays each frame by 50 ms and loses one
+# frame in a hundred: they are slow, but their results are right.
 #   tests/hosts/slow_link.sh TEST_COMM_COLLECTIVES
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

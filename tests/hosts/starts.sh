@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts that cannot succeed: each is told in one line, and nothing is left. What starts ranks is watched as
-# ranks are, and one Ctrl-C ends a start that stands.
+# Tests starts that cannot succeed: one line says why, and nothing is left. The processes that start ranks are watched
+# as ranks are, and one Ctrl-C ends a start that makes no progress.
 #   tests/hosts/starts.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -11,14 +11,15 @@ nothing_left() {
   local host process
   for host in node1 node2 node3; do
     for process in $(hosts_pids "$host"); do
-      # A reused number, or one that has just ended, is none of it.
+      # Ignores a process that has ended since hosts_pids looked.
       [[ ! -d /proc/$process ]] || return 1
     done
   done
   [[ -z $(ls tmp) ]]
 }
 
-# ends NAME STATUS EXPECTED: what the run that has ended with $status said.
+# ends NAME STATUS EXPECTED: fails unless $status is STATUS, the run has printed EXPECTED in its only error, and
+# nothing of it is left. If a signal ended the run (STATUS > 128), it must have printed no error.
 ends() {
   ((status == $2)) || fail "$1: status $status" "$1.log"
   [[ -z $3 ]] || grep -Eq -- "$3" "$1.log" || fail "$1: '$3' is not said" "$1.log"
@@ -28,7 +29,8 @@ ends() {
   echo "$1: $(grep -E -- "${3:-.}" "$1.log" | tail -n 1)"
 }
 
-# refuses NAME HOST EXPECTED OPTION...
+# refuses NAME HOST EXPECTED OPTION...: fails unless dstrain on HOST ends with status 1 and the error EXPECTED.
+# $limit: a command that runs before it.
 refuses() {
   status=0
   hosts_on "$2" bash -c "${limit:-true} && exec \"\$@\"" run "$dstrain" --hostfile hosts --config c.json \
@@ -37,7 +39,7 @@ refuses() {
 }
 refuses port node1 "--master_port 80: ports below 1024 are the system's" --master_port 80
 limit='ulimit -n 20' refuses files node1 'may open 20 files here, and 2 hosts need [0-9]+'
-# node1 and node2 answer node3's ssh, and reach nothing else there.
+# node1 and node2 answer node3's ssh, but can open no connection to node3.
 for host in node1 node2; do
   hosts_on "$host" ip rule add ipproto tcp sport 22 to "$HOSTS_NETWORK.3" lookup main prio 10
   hosts_on "$host" ip rule add to "$HOSTS_NETWORK.3" prohibit prio 20
@@ -45,12 +47,13 @@ done
 refuses ssh_only node3 \
   'node1 +network +cannot reach node3, where the command was given,? \(10.77.0.3 port [0-9]+: '
 
-# starts NAME: in the background.
+# starts NAME: starts a run in the background and sets $run to its process.
 starts() {
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 100000 >"$1.log" 2>&1 &
   run=$!
 }
-# one_of NODE EXECUTABLE [WORD]: finds a process of a host that runs it, with WORD in its command line.
+# one_of NODE EXECUTABLE [WORD]: sets $victim to a process on a host that runs the executable and has WORD in its
+# command line; fails if there is none.
 one_of() {
   victim=$(programs_on "$@")
   victim=${victim%%$'\n'*}
@@ -78,7 +81,7 @@ kill -KILL "$victim"
 ended
 ends killed_orted 2 "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) ended before its ranks were done"
 
-# A daemon that does nothing: the run stands still, and one Ctrl-C is enough.
+# With a daemon that does nothing a start makes no progress; one Ctrl-C ends it.
 cat >orted <<'END'
 #!/bin/bash
 while true; do sleep 1; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A launching process that is suspended (Ctrl-Z) for longer than dstrain.silence_s is not lost: the run goes on,
-# and ends as it should. One whose machine is gone is, although it was suspended before.
+# Tests a launching process that is suspended (Ctrl-Z) for longer than dstrain.silence_s. It does not count as lost:
+# the run continues and ends normally. If its machine is then cut off from the network, it does count as lost.
 #   tests/hosts/suspended.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -14,13 +14,13 @@ starts() { # NAME
   hosts_wait_until 'the run has begun' grep -q '^step=1 ' "$1.log"
   launcher=$(launcher_on node1)
 }
-# seconds_of RUN FROM: how long the steps from line FROM of the metrics on took together.
+# seconds_of RUN FROM: prints the seconds that the steps from line FROM of metrics.jsonl on took together.
 seconds_of() {
   tail -n "+$2" "$1/metrics.jsonl" | python3 -c 'import json, sys
 print(int(sum(json.loads(l).get("step_ms", 0) for l in sys.stdin if l.endswith("\n")) / 1000))'
 }
 went_on() { (($(seconds_of "$1" "$2") >= 5)); }
-# nsenter stops itself with what it has started.
+# Continues the launching process and nsenter, which stops when the process that it has started is stopped.
 continues() { kill -CONT "$launcher" $(<"/proc/$run/task/$run/children"); }
 nothing_left() { [[ -z $(hosts_pids "$1") ]]; }
 

@@ -1,4 +1,5 @@
-# A small training run for tests on several hosts. Sourced by the tests; everything is done in the current directory.
+# Functions for tests that train a small model on several hosts. The tests source this file. All files are in the
+# current directory.
 source "$(dirname "${BASH_SOURCE[0]}")/netns.sh"
 
 # training_hosts DSTRAIN N [PROGRAM...]: makes N hosts, enters their directory, and writes the files of the run and a
@@ -26,7 +27,8 @@ training_tmp() {
   export TMPDIR=$HOSTS_DIR/tmp
 }
 
-# c.json and text.txt: a GPT-lite of two layers, some steps of accumulated micro-batches.
+# training_files: writes c.json and text.txt, with which a GPT-lite of two layers trains for five steps with accumulated
+# micro-batches.
 training_files() {
   cat >c.json <<'END'
 {
@@ -42,20 +44,20 @@ END
   for ((i = 0; i < 200; ++i)); do echo "$i the quick brown fox jumps over the lazy dog $((i * i))"; done >text.txt
 }
 
-# training_reference DSTRAIN STAGE [OPTION...]: four ranks on one host, into one$STAGE.
+# training_reference DSTRAIN STAGE [OPTION...]: trains with four ranks on one host, into the folder one$STAGE.
 training_reference() {
   hosts_on node1 "$1" --config c.json --num_gpus 4 --output "one$2" \
     --set "zero_optimization.stage=$2" "${@:3}" >"one$2.log" 2>&1 || fail "stage $2 on one host" "one$2.log"
 }
 
-# same_weights STAGE RUN: the weights of a run are those of the reference, to the bit.
+# same_weights STAGE RUN: fails unless the weights of a run are bitwise those of the reference.
 same_weights() {
   cmp "one$1/model.safetensors" "$2/model.safetensors" || fail "stage $1: other weights" "$2.log"
   echo "stage $1: $2 has the weights of four ranks on one host"
 }
 
-# programs_on NODE EXECUTABLE [WORD]: the processes of a host that run it, with WORD in their command line; EXECUTABLE
-# is a pattern.
+# programs_on NODE EXECUTABLE [WORD]: prints the processes on a host whose executable matches the pattern EXECUTABLE,
+# and that have WORD in their command line.
 programs_on() {
   local process
   for process in $(hosts_pids "$1" "${3:-}"); do
@@ -65,7 +67,7 @@ programs_on() {
   return 0
 }
 
-# ranks_on NODE: the processes that are ranks of a hostfile's run, in the order of their ranks.
+# ranks_on NODE: prints the processes that are ranks of a hostfile's run, in the order of their ranks.
 ranks_on() {
   local process rank
   for process in $(hosts_pids "$1" "$dstrain --hostfile"); do
@@ -74,7 +76,7 @@ ranks_on() {
   done | sort -n | cut -d' ' -f2
 }
 
-# launcher_on NODE: the process that launched a hostfile's run.
+# launcher_on NODE: prints the process that launched a hostfile's run.
 launcher_on() {
   local process
   for process in $(programs_on "$1" "$dstrain" "$dstrain --hostfile"); do
@@ -82,7 +84,7 @@ launcher_on() {
   done
 }
 
-# agent_on NODE: the agent on a host, which is a child of the process that ssh started.
+# agent_on NODE: prints the process of the agent on a host, which is a child of the process that ssh started.
 agent_on() {
   local process
   for process in $(programs_on "$1" "$dstrain" host_agent); do

@@ -1,4 +1,5 @@
-// A program in which the rule of one op is tried: what it accepts, what it costs, its backward pass.
+// OneOp: a program for the tests of one op's rule: what the rule accepts, what the op costs, and its backward
+// pass.
 #pragma once
 
 #include <fmt/core.h>

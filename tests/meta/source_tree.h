@@ -8,6 +8,7 @@
 
 namespace dstrain::meta {
 
+// A file of the project and its lines.
 struct SourceFile {
   std::string path;  // relative to the root: "runtime/core/error.h"
   std::vector<std::string> lines;

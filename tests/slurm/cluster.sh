@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A Slurm of its own in a folder: munged, slurmctld and slurmd, all on this machine, with files, sockets
-# and ports apart from any other Slurm's. Sourced by the test.
+# Runs a Slurm of one node on this machine: munged, slurmctld and slurmd. All its files and sockets are in a folder,
+# and it shares no port with another Slurm. Tests source this file.
 #   start_cluster FOLDER    returns once the node is idle; exports SLURM_CONF
 #   stop_cluster            kills all jobs and ends the daemons
 
 slurm_daemons=()
 
-# The first of three ports that nothing listens at.
+# free_ports: prints the first of three successive ports at which nothing listens.
 free_ports() {
   local base
   for base in $(shuf -i 20000-32000 -n 50); do
@@ -18,7 +18,7 @@ free_ports() {
   return 1
 }
 
-# wait_for SECONDS WORDS...: waits until the words succeed.
+# wait_for SECONDS COMMAND...: waits until the command succeeds; fails after SECONDS.
 wait_for() {
   local deadline=$((SECONDS + $1))
   shift
@@ -45,7 +45,7 @@ start_cluster() {
   mkdir -p "$slurm_folder"/{munge,state,spool}
   (umask 077 && head -c 1024 /dev/urandom >"$slurm_folder/munge/key")
   chmod 755 "$slurm_folder" "$slurm_folder/munge"
-  # cred_expire is also how long a requeued job waits. The node has more cores than the machine may have.
+  # A requeued job waits as long as cred_expire says. config_overrides lets the node have more CPUs than this machine.
   cat >"$SLURM_CONF" <<CONF
 ClusterName=dstrain_test
 SlurmctldHost=$host(127.0.0.1)

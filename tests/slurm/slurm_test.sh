@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# dstrain in a real Slurm: srun in a batch script, a requeue that resumes, one dstrain in a batch script,
-# and srun without PMIx. Exit status 77 where no Slurm can be started here.
+# Tests dstrain in a real Slurm: srun in a batch script, a requeued job that resumes, one dstrain in a batch script
+# that starts its ranks itself, faults of ranks, and srun without PMIx. The exit status is 77 if no Slurm can be
+# started here.
 #   slurm_test.sh DSTRAIN
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/cluster.sh"
@@ -31,9 +32,9 @@ fail() {
   exit 1
 }
 check() { "$@" || fail "$*"; }
-# The only line of a file that matches.
+# has_once FILE PATTERN: fails unless exactly one line of the file matches.
 has_once() { [[ $(grep -cE "$2" "$1") == 1 ]] || fail "$1: not one line like '$2'"; }
-# The file has at least so many lines.
+# has_lines FILE N: whether the file has at least N lines.
 has_lines() { (($(wc -l <"$1") >= $2)); }
 job_is() { [[ $(scontrol -o show job "$1") == *JobState=$2* ]]; }
 same_weights() { check cmp "$1/model.safetensors" plain/model.safetensors; }

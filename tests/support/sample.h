@@ -1,5 +1,6 @@
-// Cases of a test that takes long, sampled. With the environment variable DSTRAIN_SAMPLE, a number that
-// scripts/test.sh takes from the commit, a test runs some of them, others at another number; without it all.
+// Sample: chooses the cases that a long test runs. With the environment variable DSTRAIN_SAMPLE, a number that
+// scripts/test.sh takes from the commit, a test runs some of its cases, and other ones if the number is another.
+// Without the variable it runs all.
 #pragma once
 
 #include <cstdint>

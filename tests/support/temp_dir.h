@@ -1,4 +1,5 @@
-// A directory of a test's own, removed at its end, with files written and read whole.
+// TempDir: a temporary directory of a test, removed with the object, and functions that write and read whole
+// files in it.
 #pragma once
 
 #include <stdlib.h>

@@ -11,13 +11,16 @@
 
 namespace dstrain {
 
-// What a rank needs to read the input of the run.
+// The settings with which an agent reads the input of a run as a rank on its host would. They come from the launching
+// process.
 struct AgentInput {
   std::vector<std::string> words;  // the command line
   std::string directory;           // the current directory of the launching process
   int64_t ranks = 1;               // of the run
 };
 
+// The functions of other modules that an agent calls. Its caller passes them in, so that the agent depends on none of
+// these modules.
 struct AgentHooks {
   // Reads the input and returns {"files": [{"path", "hash"}]}. Throws UserError. Called in a thread of its own.
   std::function<nlohmann::json(const AgentInput& input)> read_input;

@@ -1,6 +1,6 @@
-// LauncherLink: tells an agent whether the launching process's machine still answers. A launching process that is suspended
-// (Ctrl-Z), or blocked in a write to a terminal, sends nothing, but the kernel of its machine still acknowledges what the
-// agent sends.
+// LauncherLink: lets an agent check whether the launching process's machine still answers. Silence of the process alone
+// does not show that it is lost: if it is suspended (Ctrl-Z) or blocked in a write to a terminal, it sends nothing, but
+// the kernel of its machine still acknowledges what the agent sends.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// OutputBacklog: output of a rank that could not be sent yet, because the launching process receives nothing. Ranks never
-// wait for that: a backlog that grows too large drops progress lines first, then others, and reports how many. Pure.
+// OutputBacklog: keeps what a rank has written to one stream while the launching process does not receive it. Ranks
+// never wait for the launching process: a backlog that grows too large drops progress lines first, then others, and
+// reports how many. Pure.
 #pragma once
 
 #include <cstddef>

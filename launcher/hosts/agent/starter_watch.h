@@ -1,5 +1,5 @@
-// StarterWatch: watches the process that starts the ranks of this host for a run on several, mpirun's daemon orted: whether
-// it exists, has ended, is stopped, or waits for a connection.
+// StarterWatch: watches the process that starts the ranks of this host. In a run on several hosts this is mpirun's
+// daemon orted. The report says whether the process exists, has ended, is stopped, or waits for a connection.
 #pragma once
 
 #include <span>

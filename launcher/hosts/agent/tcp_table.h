@@ -10,6 +10,7 @@
 
 namespace dstrain {
 
+// One TCP socket of this host: a line of the kernel's table.
 struct TcpSocket {
   std::string local, remote;  // numeric addresses; IPv4 also for an IPv4 peer of an IPv6 socket
   int local_port = 0, remote_port = 0;

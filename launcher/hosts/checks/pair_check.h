@@ -12,6 +12,7 @@
 
 namespace dstrain {
 
+// The addresses and the port at which another host listens for PairCheck.
 struct PeerAddress {
   std::string name;  // for messages
   int port = 0;
@@ -20,7 +21,7 @@ struct PeerAddress {
 void from_json(const nlohmann::json& json, PeerAddress& peer);
 void to_json(nlohmann::json& json, const PeerAddress& peer);
 
-// A host that this one could not reach, and the reason.
+// A host to which this host could not connect, and the reason.
 struct Unreached {
   std::string name;
   std::string why;

@@ -12,15 +12,16 @@
 
 namespace dstrain {
 
+// A problem that the preflight checks have found on a host.
 struct Finding {
   std::string host;
   std::string check;  // "ssh", "version", "host", "input", "memory", "files", "clock",
                       // "openmpi", "output", "network"
-  bool fatal = true;
-  std::string text;  // what is wrong, and what to do
+  bool fatal = true;  // the run cannot start; false: a warning
+  std::string text;   // what is wrong, and what to do
 };
 
-// What a host has answered.
+// The properties of a host, from its first answer.
 struct HostFacts {
   std::string host;
   std::string version;
@@ -32,6 +33,7 @@ struct HostFacts {
   std::string identity;  // host_identity(); empty: unknown
 };
 
+// The facts about a run that its hosts are checked for: what they must agree on, and what the run needs of them.
 // NOLINTNEXTLINE(bugprone-exception-escape): an empty json allocates nothing
 struct PreflightQuestions {
   std::string run;                 // the name of the run
@@ -49,11 +51,12 @@ struct PreflightQuestions {
   int64_t silence_ns = kLongestSilence;  // after which agents take this process for lost
 };
 
+// The result of the preflight checks: the properties of the hosts that answered, and the problems that were found.
 struct PreflightResult {
   std::vector<HostFacts> facts;
   std::vector<Finding> findings;
   std::string network;  // of the master_address; empty: any
-  bool good() const;
+  bool good() const;    // no finding is fatal
 };
 
 // Asks the agents of all hosts. The first host is that of rank 0.

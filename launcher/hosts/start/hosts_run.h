@@ -15,7 +15,8 @@
 
 namespace dstrain {
 
-// Thrown if hosts are not ready for a run. Nothing was started.
+// The exception for a run that cannot start because hosts are not ready. It has the names of these hosts. Nothing was
+// started.
 class HostsNotReady : public UserError {
  public:
   HostsNotReady(const std::string& text, std::vector<std::string> hosts)

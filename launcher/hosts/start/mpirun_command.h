@@ -12,6 +12,7 @@
 
 namespace dstrain {
 
+// The settings of the mpirun command that starts the ranks of several hosts.
 struct MpirunOptions {
   std::string run;  // the run's name (ranks/run_directory.h)
   SshOptions ssh;

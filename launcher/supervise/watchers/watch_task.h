@@ -1,6 +1,6 @@
-// WatchTask: what the watcher of a host is told when it starts: the hosts and ranks of the run, the board of its own host,
-// and the address of the leader watcher. A watcher is `dstrain host_watch`, a process of its own beside the ranks that the
-// user's mpirun or srun started, so that it can report a rank that is stopped or has ended.
+// WatchTask: the data that the watcher of a host gets when it starts: the hosts and ranks of the run, the board of its
+// own host, and the address of the leader watcher. A watcher is `dstrain host_watch`, a process of its own beside the
+// ranks that the user's mpirun or srun started, so that it can report a rank that is stopped or has ended.
 #pragma once
 
 #include <string>

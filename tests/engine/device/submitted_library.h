@@ -11,6 +11,7 @@
 
 namespace dstrain {
 
+// A CPU kernel whose runs are submitted to an emulated stream. The stream must outlive it.
 class SubmittedKernel final : public Kernel {
  public:
   SubmittedKernel(EmulatedStream& stream, std::shared_ptr<const Kernel> body)
@@ -30,6 +31,7 @@ class SubmittedKernel final : public Kernel {
   std::shared_ptr<const Kernel> body_;
 };
 
+// The two kernels that finish the gradients of a step, submitted to an emulated stream. The stream must outlive it.
 class SubmittedFinish final : public FinishKernels {
  public:
   SubmittedFinish(EmulatedStream& stream, const FinishRule& rule) : stream_(stream), rule_(rule) {}

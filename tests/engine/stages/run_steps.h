@@ -10,6 +10,7 @@
 
 namespace dstrain {
 
+// The results of a short run on one rank, for comparison with another run.
 struct RunResult {
   std::vector<double> loss;     // per step, summed over the targets
   std::vector<float> norm;      // of the gradient, per step

@@ -14,6 +14,7 @@
 
 namespace dstrain::parity {
 
+// The largest error that a comparison accepts: absolute + relative * |expected| for each element.
 struct Tolerance {
   double relative = 0, absolute = 0;
 };

@@ -1,4 +1,5 @@
-// Limits of the tests of products and attention on the device that a program tests.
+// DeviceLimits: how large the tests of products and attention may be on the device under test, and how it
+// computes in 16 bits.
 #pragma once
 
 #include <cstdint>

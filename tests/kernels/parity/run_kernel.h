@@ -13,6 +13,7 @@
 
 namespace dstrain::parity {
 
+// The op of a kernel under test and the arguments of its run, without the operands.
 struct Call {
   OpKind op{};
   OpAttrs attrs{};

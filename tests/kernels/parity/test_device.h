@@ -1,4 +1,5 @@
-// The device whose kernels a test program tests. A program is linked with one file of tests/kernels/parity/devices.
+// TestDevice: the device whose kernels a test program tests. A program is linked with one file of
+// tests/kernels/parity/devices.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Sends stop signals at random moments to runs whose time is spent in products, on every front of one machine, in fp32
-# and fp16. Every run must end with 128 + n and leave its weights and a checkpoint. Prints a line for each front.
+# Sends stop signals at random moments to runs that spend most time in matrix products, with every way to start ranks
+# on one machine, in fp32 and fp16. Every run must end with status 128 + n for signal n, and must have written its
+# weights and a checkpoint. Prints a line for each way to start ranks.
 #   stop_signals.sh DSTRAIN [--times N] [--slurm]
-# --times: signals in all (12). --slurm: the fronts include srun, in a Slurm that the script starts (as root); exit
-# status 77 where none can be started.
+# --times: the number of runs, one signal each (default: 12). --slurm: also starts ranks by srun, in a Slurm that the
+# script starts (as root); the exit status is 77 if that is impossible.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../slurm/cluster.sh"
@@ -58,7 +59,7 @@ for ((i = 0; i < times; ++i)); do
   words=("$dstrain" --config c.json --output "out$i")
   ((i / ${#fronts[@]} % 2 == 0)) || words+=(--set fp16.enabled=true)
   if [[ $front == mpirun* || $front == srun* ]]; then
-    # mpirun and srun themselves stop their ranks for every signal but the one that schedulers send.
+    # Of these signals mpirun and srun pass only SIGUSR1 on. For the others they end the ranks themselves.
     signal=USR1
     read -ra starter <<<"$front"
     words=("${starter[@]}" "${words[@]}")

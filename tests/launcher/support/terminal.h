@@ -9,6 +9,7 @@
 
 namespace dstrain {
 
+// A run of the program under test on a pseudo-terminal, which the test reads as a user would.
 class TerminalProgram {
  public:
   // Starts dstrain in the folder, with c.json, its output directory `out` and these options. The terminal has 80

@@ -10,6 +10,7 @@
 
 namespace dstrain {
 
+// The description of one tensor of the state: its name, its slot (such as "master"), its shape and its dtype.
 struct FixtureTensor {
   std::string name, slot;
   Shape shape;
@@ -34,6 +35,7 @@ inline std::vector<FixtureTensor> large_model() {
   return specs;
 }
 
+// The state of one rank, with memory of its own: its slices of the tensors, or all of them.
 class FixtureRank {
  public:
   // Rank `rank` of `ranks` holds the rank-th slice of every tensor, in pieces of equal size.

@@ -12,6 +12,8 @@
 
 namespace dstrain {
 
+// The memory and the barrier by which the threads of a group exchange values. All their ThreadComms share it,
+// and it must outlive them.
 struct ThreadGroup {
   explicit ThreadGroup(int ranks)
       : size(ranks),
@@ -24,6 +26,7 @@ struct ThreadGroup {
   std::vector<std::vector<int32_t>> counts;
 };
 
+// The communicator of one thread. It has the collectives that storage uses; the others throw.
 class ThreadComm : public Communicator {
  public:
   ThreadComm(ThreadGroup& group, int rank) : group_(group), rank_(rank) {}

@@ -10,6 +10,7 @@
 
 namespace dstrain::attention_test {
 
+// The sizes, the dtype and the dropout of one test of attention.
 struct Case {
   DType dtype = DType::f32;
   int64_t batch = 1, seq = 1, heads = 1, head_size = 1;
@@ -24,11 +25,12 @@ struct Case {
 
 using Values = std::vector<double>;
 
+// The results of the forward pass: the outputs, and the log-sum-exp of the scores of each row.
 struct Forward {
   Values y, lse;
 };
 
-// One head of one sample.
+// The reference computation for one head of one sample of a case. The case must outlive it.
 struct HeadReference {
   const Case& c;
   int64_t sample, head;

@@ -12,6 +12,7 @@ namespace dstrain::parity {
 
 inline constexpr DType kRunTypes[] = {DType::f32, DType::bf16, DType::f16};
 
+// The description of an operand, from which the memory of a test is made.
 struct Operand {
   Shape shape;
   DType dtype = DType::f32;

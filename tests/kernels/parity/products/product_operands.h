@@ -15,6 +15,7 @@ using Values = std::vector<double>;
 
 inline constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
 
+// The sizes of a product: x has (rows, in) elements, w (out, in), and the result (rows, out).
 struct Size {
   int64_t rows, in, out;
 };
@@ -87,6 +88,7 @@ inline std::string describe(const char* op, DType dtype, const Size& s) {
   return fmt::format("{} {} R={} K={} N={}", op, name_of(dtype), s.rows, s.in, s.out);
 }
 
+// The operands of products of one size: x, w, the bias, and the gradient of the result.
 struct Operands {
   Guarded x, w, bias, d_y;
 
