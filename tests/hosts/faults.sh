@@ -91,7 +91,7 @@ strike_memory() {
 }
 # Fills the file system that both hosts write to.
 strike_disk() {
-  detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*No space left on device'
+  detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*No space left on device|a checkpoint .* and 0 B are free in out'
   strikes
   head -c 1G /dev/zero >out/filler 2>/dev/null || true
 }
@@ -110,6 +110,7 @@ mend() {
 status_of() {
   case $1/$2 in
     config/* | exception/start) echo 1 ;;
+    disk/start) if grep -q 'are free in out' log; then echo 1; else echo 2; fi ;;  # before or after the look at the space
     launcher/*) echo 137 ;;
     *) echo 2 ;;
   esac
