@@ -67,8 +67,8 @@ TEST_CASE("before the first checkpoint a restart begins from the beginning") {
   kill_a_rank(program);
   CHECK(program.wait() == 0);
   CHECK(
-      program.wrote("warning: --max_restarts without --save_interval: every restart begins from "
-                    "the beginning\n"));
+      program.wrote("warning: --max_restarts without --save_interval: every restart begins at step "
+                    "1\n"));
   CHECK(
       program.wrote("warning: restart 1 of 1 in 1 s, from where it began, as there is no "
                     "checkpoint of this run yet\n"));

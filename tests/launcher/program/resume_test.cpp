@@ -133,9 +133,9 @@ TEST_CASE(
   const std::string error = refusal(folder, options);
   CAPTURE(error);
   CHECK(
-      error.starts_with("--resume: out/checkpoints/step_2 was saved by a run that means other "
-                        "numbers; give its values, or accept the changes with "
-                        "--resume_with_changes:"));
+      error.starts_with("--resume: out/checkpoints/step_2 was saved by a run with other settings, "
+                        "which change what the model learns; use those settings, or accept the "
+                        "changes with --resume_with_changes:"));
   CHECK(has(error, "\n  " + name));
   CHECK(checkpoints_of(folder, "out") == Names{"step_2"});
   CHECK(has(run(folder, options + " --resume_with_changes"),
