@@ -181,7 +181,7 @@ TEST_CASE("a barrier that not all threads reach is an error that names the kerne
   CHECK_THROWS_WITH(run("ended_threads", {3, 40}, ended_threads),
                     Contains("emulated kernel ended_threads: of 40 threads of a block 3 have ended "
                              "and 37 wait for others that never come") &&
-                        Contains("waits at __syncthreads of ") && Contains("emulation_test.cpp:"));
+                        Contains("waits at __syncthreads of ") && Contains("grid_test.cpp:"));
   CHECK_THROWS_WITH(run("two_barriers", {1, 40}, two_barriers),
                     Contains("emulated kernel two_barriers") && Contains("is at the barrier of"));
 }
