@@ -57,9 +57,10 @@ folders() {
   while read -r file; do
     case "$file" in
       runtime/*) folder=tests/${file#runtime/} ;;
-      kernels/cpu/*/* | kernels/cuda/products/* | kernels/cuda/attention/*) folder=tests/kernels/${file#kernels/*/} ;;
-      kernels/cuda/emulation/*) folder=tests/kernels/emulation ;;
-      kernels/*) folder=tests/kernels/ops ;;
+      kernels/cpu/products/* | kernels/cuda/products/*) folder=tests/kernels/parity/products ;;
+      kernels/cpu/attention/* | kernels/cuda/attention/*) folder=tests/kernels/parity/attention ;;
+      kernels/cuda/emulation/*) folder=tests/kernels/cuda/emulation ;;
+      kernels/*) folder=tests/kernels/parity/ops ;;
       models/*) folder=tests/ir ;;
       launcher/*) folder=tests/launcher ;;
       benchmarks/*) folder=tests/benchmarks ;;
