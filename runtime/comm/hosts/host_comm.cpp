@@ -128,7 +128,7 @@ void HostComm::post(const Operation& op) {
   Posting& posting = group_->posting(key.sequence);
   posting.key = key;
   posting.place = {};
-  // Of a scatter's and a gather's two tensors, only this rank itself uses the slice.
+  // A scatter and a gather have two tensors; the slice is used by this rank alone.
   const std::byte* whole = key.kind == Collective::all_gather ? op.out : op.in;
   const int64_t bytes = key.elements * size_of(key.dtype) * (is_sliced(key.kind) ? size() : 1);
   if (has_tensor(key.kind) && bytes > 0) posting.place = regions_.place_of(whole, bytes);

@@ -101,7 +101,7 @@ TEST_CASE(
   CHECK(failed(-kS / 5).starts_with("rank 3 (pid 103) was killed by signal 9"));
   // mpirun kills the other ranks a second after one has failed.
   CHECK(failed(kS).starts_with("rank 2 (pid 102) failed"));
-  // Of several ranks that vanished, the first.
+  // If several ranks vanished, the first one is named.
   world.vanishes(0, kNow - 2 * kS);
   world.at(0).failure_kind = FailureKind::none;
   world.at(0).state = RankState::running;
