@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/fronts/child_rank.h"
 #include "launcher/fronts/rank_run.h"
 #include "launcher/fronts/start_ranks.h"
 #include "launcher/output/rank_log.h"

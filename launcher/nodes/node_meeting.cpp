@@ -13,6 +13,7 @@
 #include "launcher/placement/ranges_text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/core/rank_board.h"
 
 namespace dstrain {
 namespace {
