@@ -104,6 +104,18 @@ struct RecomputeConfig {
   bool operator==(const RecomputeConfig&) const = default;
 };
 
+// The order in which the stages of a pipeline work on micro-batches (docs/plan.md).
+enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zb_h1, zb_v };
+// How the layers of the model are divided among ranks.
+struct PipelineConfig {
+  int stages = 1;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int virtual_stages = 1;                // parts of the model that each stage has
+  std::string partition = "parameters";  // method, or "list": the first layers are given
+  std::vector<int64_t> first_layers;     // of every part, with partition "list"
+  bool operator==(const PipelineConfig&) const = default;
+};
+
 // Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
@@ -123,6 +135,7 @@ struct Job {
   double gradient_clipping = 1.0;  // 0: off
   ReduceMode reduce = ReduceMode::boundary;
   RecomputeConfig recompute;
+  PipelineConfig pipeline;
   int zero_stage = 0;
   int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
   bool overlap_comm = false;                     // communication runs beside computation
