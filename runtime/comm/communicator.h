@@ -5,8 +5,12 @@
 // deadline throws PeerError (a RunError), which names the rank that was waited for; after abort() every
 // wait throws it at once.
 // One thread at a time may use a communicator; only abort() may be called from any other thread.
+// The communicator of all ranks of a run is the world. split() makes communicators of some of the ranks,
+// its parts. Errors, and the slot, name ranks by their numbers in the world; a part's arguments and results
+// (roots, slices) are numbered in the part.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,10 +35,19 @@ class StreamCollectives {
   virtual void all_reduce(Tensor inout, Stream& stream) = 0;
   virtual void reduce_scatter(Tensor in, Tensor out, Stream& stream) = 0;
   virtual void all_gather(Tensor in, Tensor out, Stream& stream) = 0;
+  virtual void send(Tensor in, Stream& stream) = 0;
+  virtual void recv(Tensor out, Stream& stream) = 0;
   // Throws RunError if one of them was abandoned. The caller must have synchronized its stream.
   virtual void check_failure() = 0;
   // Abandons those under way, so that their streams end. Called when this rank has failed.
   virtual void abandon() = 0;
+};
+
+// What a wait that is made of steps (Work::wait_step) remembers from one step to the next.
+struct WaitState {
+  bool idle = false;  // the step before made no progress
+  std::chrono::steady_clock::time_point idle_since{}, last_check{};
+  int sleeps = 0;
 };
 
 // A handle on an operation that was started, to poll it or to wait for it. Handles can be copied and dropped.
@@ -49,6 +62,10 @@ class Work {
   bool poll();
   // Blocks until the operation is complete.
   void wait();
+  // One step of a wait, for a rank that serves several communicators while it waits for one: makes
+  // progress, or spins for a moment, or sleeps for `longest` at most. Returns whether the operation is
+  // complete. Throws what wait() would throw. `state` is new for every wait.
+  bool wait_step(WaitState& state, std::chrono::microseconds longest);
 
  private:
   Communicator* comm_ = nullptr;
@@ -61,10 +78,21 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  // Collective over all ranks of this communicator. Returns a communicator of `ranks`: numbers in this one,
+  // ascending, this rank among them; throws RunError on every rank unless the lists of any two ranks are
+  // equal or disjoint. It numbers its ranks in the order of the list and has an order of its own, so that
+  // its operations may be under way together with those of this communicator and of its other parts,
+  // another one of the same ranks included. Another thread may use it. A tensor inside memory from
+  // allocate() of the world travels without a copy.
+  // An abort of the world or of any part stops all of them. The deadline, the threads and the slot are the
+  // world's: setting them on a part sets them for all. The caller must have waited for a part's operations
+  // before it destroys the part, which does not meet the peers then, and must destroy it before this one.
+  virtual std::unique_ptr<Communicator> split(std::span<const int> ranks) = 0;
+
   // Collective. Returns memory that the peers can read and write directly: tensors inside it travel
   // without a copy, others through staging buffers. It is shared while both the returned Memory and this
   // communicator exist. The sizes may differ from rank to rank. Throws RunError naming `what` if the
-  // system refuses the memory.
+  // system refuses the memory. A part of several ranks has none: all its memory is the world's.
   virtual Memory allocate(int64_t bytes, const std::string& what) = 0;
 
   // Each starts an operation. Operations of one communicator complete in the order they were started,
@@ -79,9 +107,19 @@ class Communicator {
   virtual Work broadcast(Tensor inout, int root) = 0;
   virtual void barrier() = 0;
 
+  // Messages between the two ranks of a communicator of exactly two: one of them sends, the other one
+  // receives, as one operation of the order. The sender's is complete when the receiver has taken the data.
+  virtual Work send(Tensor in) = 0;
+  virtual Work recv(Tensor out) = 0;
+
   // For Work: wait_for() makes progress until operation `sequence` is complete, poll_for() makes some.
   virtual void wait_for(int64_t sequence) = 0;
   virtual bool poll_for(int64_t sequence) = 0;
+  // For Work::wait_step().
+  virtual bool wait_step_for(int64_t sequence, WaitState&, std::chrono::microseconds) {
+    wait_for(sequence);
+    return true;
+  }
 
   // Gathers small values (at most 1 KiB a rank) and blocks until they are there: all[r*n, r*n+n) are
   // rank r's.
@@ -92,7 +130,7 @@ class Communicator {
   virtual void abort(const std::string& reason) = 0;
 
   // Returns the payload bytes that this rank would have sent by ring algorithms since the start
-  // (ring_bytes() in operation.h).
+  // (ring_bytes() in operation.h), by its parts too.
   virtual int64_t wire_bytes() const = 0;
 
   // Sets how many seconds a wait may last without progress before it throws; first CommOptions'.
@@ -102,8 +140,8 @@ class Communicator {
   virtual void set_threads(int threads) = 0;
 
   // Collective. Ends a good run: completes what was started, meets the peers and finalizes MPI. The
-  // destructor does the same, but gives up after ten seconds. After a failure neither finalizes MPI, so
-  // that the process ends with its own exit status.
+  // destructor of the world does the same, but gives up after ten seconds. After a failure neither
+  // finalizes MPI, so that the process ends with its own exit status.
   virtual void finish() = 0;
 
   // Replaces CommOptions::slot; null: none. The slot outlives the communicator.
@@ -121,6 +159,9 @@ inline bool Work::poll() {
 }
 inline void Work::wait() {
   if (comm_ != nullptr) comm_->wait_for(sequence_);
+}
+inline bool Work::wait_step(WaitState& state, std::chrono::microseconds longest) {
+  return comm_ == nullptr || comm_->wait_step_for(sequence_, state, longest);
 }
 
 // How a communicator is made.

@@ -5,8 +5,8 @@
 namespace dstrain {
 
 std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                        "broadcast",  "barrier",        "gather_values"};
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",   "broadcast",
+                                        "message",    "barrier",        "gather_values"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -14,7 +14,7 @@ std::string to_string(const OpKey& key) {
   if (key.kind == Collective::barrier) return fmt::format("barrier #{}", key.sequence);
   std::string text = fmt::format("{} #{} ({} bytes of {}", name_of(key.kind), key.sequence,
                                  key.elements * size_of(key.dtype), name_of(key.dtype));
-  if (key.kind == Collective::broadcast) text += fmt::format(" from rank {}", key.root);
+  if (is_copy(key.kind)) text += fmt::format(" from rank {}", key.root);
   return text + ")";
 }
 
@@ -27,6 +27,7 @@ int64_t ring_bytes(Collective kind, int64_t whole_bytes, int ranks) {
     case Collective::all_gather:
       return whole_bytes * (ranks - 1) / ranks;
     case Collective::broadcast:
+    case Collective::message:
       return whole_bytes;
     case Collective::barrier:
     case Collective::gather_values:

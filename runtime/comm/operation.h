@@ -17,6 +17,7 @@ enum class Collective : int32_t {
   reduce_scatter,
   all_gather,
   broadcast,
+  message,  // from the root to the other one of two ranks
   barrier,
   gather_values
 };
@@ -28,6 +29,10 @@ inline bool has_tensor(Collective kind) {
 }
 inline bool is_sum(Collective kind) {
   return kind == Collective::all_reduce || kind == Collective::reduce_scatter;
+}
+// Whether the root's tensor is copied to the other ranks.
+inline bool is_copy(Collective kind) {
+  return kind == Collective::broadcast || kind == Collective::message;
 }
 inline bool is_sliced(Collective kind) {
   return kind == Collective::reduce_scatter || kind == Collective::all_gather;
@@ -55,7 +60,8 @@ struct OpKey {
 std::string to_string(const OpKey& key);
 
 // Payload bytes that one rank sends in a ring algorithm: 2(N-1)/N n for all_reduce, (N-1)/N n for
-// reduce_scatter and all_gather, n for broadcast, where n is the whole in bytes; 0 where n is below 1 KiB.
+// reduce_scatter and all_gather, n for broadcast and for the sender of a message, where n is the whole in
+// bytes; 0 where n is below 1 KiB.
 int64_t ring_bytes(Collective kind, int64_t whole_bytes, int ranks);
 
 // An operation with this rank's memory. Trivially copyable.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
+#include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
@@ -14,6 +16,8 @@ namespace {
 
 // A wait spins this long (yielding its core if a peer may need it), then sleeps.
 constexpr std::chrono::microseconds kSpin{20};
+// The longest sleep of a wait between two looks for an abort and at the deadline.
+constexpr std::chrono::milliseconds kLongestSleep{100};
 // How long the destructor waits for the peers.
 constexpr double kCloseSeconds = 10;
 
@@ -23,8 +27,9 @@ void* Stages::promise_type::operator new(size_t bytes, OrderedComm& comm, const 
   return comm.frame_.reserve(bytes);
 }
 
-OrderedComm::OrderedComm(int rank, int size, const CommOptions& options)
-    : rank_(rank),
+OrderedComm::OrderedComm(int rank, int size, const CommOptions& options, PartOf part)
+    : part_(std::move(part)),
+      rank_(rank),
       size_(size),
       threads_(std::max(1, options.threads)),
       deadline_seconds_(options.deadline_seconds),
@@ -32,6 +37,39 @@ OrderedComm::OrderedComm(int rank, int size, const CommOptions& options)
       slot_(options.slot),
       exceptions_at_start_(std::uncaught_exceptions()) {
   queue_.reserve(64);  // so that starting an operation does not allocate
+}
+
+OrderedComm& OrderedComm::world() {
+  OrderedComm* comm = this;
+  while (comm->is_part()) comm = comm->part_.parent;
+  return *comm;
+}
+
+const OrderedComm& OrderedComm::world() const {
+  const OrderedComm* comm = this;
+  while (comm->is_part()) comm = comm->part_.parent;
+  return *comm;
+}
+
+std::unique_ptr<Communicator> OrderedComm::split(std::span<const int> ranks) {
+  throw_if_stopped();
+  check(!ranks.empty() && ranks.front() >= 0 && ranks.back() < size_ &&
+            std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end() &&
+            std::binary_search(ranks.begin(), ranks.end(), rank_),
+        "a split on rank {} of {}: its list is not ascending, or this rank is not in it", rank_,
+        size_);
+  std::vector<int> world_ranks;
+  for (const int r : ranks) world_ranks.push_back(world_rank(r));
+  auto part = std::make_unique<PartRendezvous>(*this, ranks, std::move(world_ranks));
+  if (const int odd = part->odd_rank(); odd >= 0)
+    fail(
+        fmt::format("the ranks do not split in the same way: rank {} has another list than rank {}",
+                    world_rank(odd), world_rank(rank_)));
+  return open_part(std::move(part));
+}
+
+void OrderedComm::check_can_allocate(const std::string& what) const {
+  check(!is_part(), "{}: a part of the ranks has no memory of its own", what);
 }
 
 Work OrderedComm::start(Operation op) {
@@ -65,7 +103,10 @@ Work OrderedComm::start_tensor(Collective kind, const Tensor& in, const Tensor& 
   op.in = static_cast<std::byte*>(in.data);
   op.out = static_cast<std::byte*>(out.data);
   const Work work = start(op);
-  wire_bytes_ += ring_bytes(kind, whole.bytes(), size_);
+  const bool sends = kind != Collective::message || root == rank_;
+  const int64_t bytes = sends ? ring_bytes(kind, whole.bytes(), size_) : 0;
+  for (OrderedComm* comm = this; comm != nullptr; comm = comm->part_.parent)
+    comm->wire_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   return work;
 }
 
@@ -83,6 +124,16 @@ Work OrderedComm::all_gather(Tensor in, Tensor out) {
 
 Work OrderedComm::broadcast(Tensor inout, int root) {
   return start_tensor(Collective::broadcast, inout, inout, root);
+}
+
+Work OrderedComm::send(Tensor in) {
+  check(size_ == 2, "a message in a communicator of {} ranks", size_);
+  return start_tensor(Collective::message, in, in, rank_);
+}
+
+Work OrderedComm::recv(Tensor out) {
+  check(size_ == 2, "a message in a communicator of {} ranks", size_);
+  return start_tensor(Collective::message, out, out, 1 - rank_);
 }
 
 void OrderedComm::barrier() {
@@ -109,7 +160,7 @@ OrderedComm::Step OrderedComm::progress() {
   stages_ = {};
   completed_ = queue_.front().key.sequence;
   queue_.erase(queue_.begin());
-  if (slot_ != nullptr) slot_->note_progress();
+  if (RankSlot* slot = world().slot_) slot->note_progress();
   return Step::moved;
 }
 
@@ -123,42 +174,46 @@ bool OrderedComm::poll_for(int64_t sequence) {
 
 void OrderedComm::wait_for(int64_t sequence) {
   throw_if_stopped();
-  auto idle_since = Clock::now();
-  auto last_check = idle_since;
-  bool idle = false;
-  int sleeps = 0;
-  while (completed_ < sequence) {
-    if (progress() == Step::moved) {
-      if (idle) publish_waited_rank(-1);
-      idle = false;
-      continue;
-    }
-    const auto now = Clock::now();
-    if (!idle) {
-      idle = true;
-      idle_since = last_check = now;
-      sleeps = 0;
-    }
-    if (now - idle_since < kSpin) {
-      if (crowded_) ::sched_yield();
-      for (int i = 0; i < 16 && !crowded_; ++i) __builtin_ia32_pause();
-      continue;
-    }
-    throw_if_stopped();
-    if (now - last_check > std::chrono::milliseconds(100)) {
-      last_check = now;
-      if (check_waited_rank(idle_since) == Step::moved) {
-        publish_waited_rank(-1);
-        idle = false;
-        continue;
-      }
-    }
-    stages_.awaited()->sleep(sleeps++);
+  WaitState state;
+  while (completed_ < sequence) go_on(state, kLongestSleep);
+}
+
+bool OrderedComm::wait_step_for(int64_t sequence, WaitState& state,
+                                std::chrono::microseconds longest) {
+  if (!state.idle) throw_if_stopped();
+  if (completed_ < sequence) go_on(state, longest);
+  return completed_ >= sequence;
+}
+
+// One step of a wait for an operation under way.
+void OrderedComm::go_on(WaitState& state, std::chrono::microseconds longest) {
+  if (progress() == Step::moved) {
+    if (state.idle) publish_waited_rank(-1);
+    state.idle = false;
+    return;
   }
+  const auto now = Clock::now();
+  if (!state.idle) state = {true, now, now, 0};
+  if (now - state.idle_since < kSpin) {
+    if (crowded_) ::sched_yield();
+    for (int i = 0; i < 16 && !crowded_; ++i) __builtin_ia32_pause();
+    return;
+  }
+  throw_if_stopped();
+  if (now - state.last_check > std::chrono::milliseconds(100)) {
+    state.last_check = now;
+    if (check_waited_rank(state.idle_since) == Step::moved) {
+      publish_waited_rank(-1);
+      state.idle = false;
+      return;
+    }
+  }
+  if (longest.count() > 0) stages_.awaited()->sleep(state.sleeps++, longest);
 }
 
 void OrderedComm::publish_waited_rank(int peer) {
-  if (slot_ != nullptr) slot_->waits_for.store(peer, std::memory_order_relaxed);
+  if (RankSlot* slot = world().slot_)
+    slot->waits_for.store(peer < 0 ? -1 : world_rank(peer), std::memory_order_relaxed);
   note_waited_rank(peer);
 }
 
@@ -168,21 +223,28 @@ OrderedComm::Step OrderedComm::check_waited_rank(Clock::time_point idle_since) {
   publish_waited_rank(peer);
   const bool alive = peer_alive(peer);
   const double seconds = std::chrono::duration<double>(Clock::now() - idle_since).count();
-  if (alive && seconds < deadline_seconds_ + extra_seconds(peer)) return Step::blocked;
+  const double deadline = world().deadline_seconds_;
+  if (alive && seconds < deadline + extra_seconds(peer)) return Step::blocked;
   // Its last arrival or message may have come between the two looks.
   if (progress() == Step::moved) return Step::moved;
-  const std::string op = to_string(queue_.front().key);
+  const std::string op = text_of(queue_.front().key);
+  const int own = world_rank(rank_);
   failure_ =
-      alive ? fmt::format("rank {} waited {:.3g} s for {} in {}: the deadline is {:.3g} s", rank_,
-                          seconds, peer_name(peer), op, deadline_seconds_)
-            : fmt::format("{} died while rank {} waited for it in {}", peer_name(peer), rank_, op);
+      alive ? fmt::format("rank {} waited {:.3g} s for {} in {}: the deadline is {:.3g} s", own,
+                          seconds, peer_name(peer), op, deadline)
+            : fmt::format("{} died while rank {} waited for it in {}", peer_name(peer), own, op);
   abort(failure_);
   throw PeerError(failure_);
 }
 
+std::string OrderedComm::text_of(OpKey key) const {
+  key.root = world_rank(key.root);
+  return to_string(key);
+}
+
 void OrderedComm::throw_if_stopped() {
   if (!failure_.empty()) throw PeerError(failure_);
-  const std::optional<Abort> abort = raised_abort();
+  const std::optional<Abort> abort = world().raised_abort();
   if (!abort) return;
   failure_ = fmt::format("rank {} stopped the run: {}", abort->rank, abort->reason);
   throw PeerError(failure_);
@@ -195,6 +257,7 @@ void OrderedComm::fail(const std::string& message) {
 }
 
 void OrderedComm::abort(const std::string& reason) {
+  if (is_part()) return world().abort(reason);
   const std::lock_guard lock(abort_mutex_);
   if (aborted_here_.exchange(true)) return;
   raise_abort(reason);
@@ -203,12 +266,13 @@ void OrderedComm::abort(const std::string& reason) {
 void OrderedComm::compare_keys(std::span<const OpKey> keys) {
   for (size_t r = 1; r < keys.size(); ++r)
     if (keys[r] != keys[0])
-      fail(fmt::format("the ranks do not do the same: rank 0 is at {}, rank {} at {}",
-                       to_string(keys[0]), r, to_string(keys[r])));
+      fail(fmt::format("the ranks do not do the same: rank {} is at {}, rank {} at {}",
+                       world_rank(0), text_of(keys[0]), world_rank(static_cast<int>(r)),
+                       text_of(keys[r])));
 }
 
 void OrderedComm::finish() {
-  finish_within(deadline_seconds_);
+  finish_within(world().deadline_seconds_);
 }
 
 void OrderedComm::finish_within(double seconds) {
@@ -222,10 +286,12 @@ void OrderedComm::finish_within(double seconds) {
 void OrderedComm::close() {
   if (finished_ || !failure_.empty()) return;
   try {
-    if (std::uncaught_exceptions() > exceptions_at_start_)
-      abort("an error on that rank, which its own message tells");
-    else if (!aborted_here_)
+    if (std::uncaught_exceptions() > exceptions_at_start_) {
+      // What a part of the ranks has told already says more.
+      if (!world().raised_abort()) abort("an error on that rank, which its own message tells");
+    } else if (!is_part() && !aborted_here_) {
       finish_within(kCloseSeconds);
+    }
   } catch (const std::exception&) {
     // A peer has failed, and the others have been told.
   }

@@ -6,6 +6,13 @@
 #include "runtime/core/error.h"
 
 namespace dstrain {
+
+std::unique_ptr<Communicator> SelfComm::split(std::span<const int> ranks) {
+  throw_if_aborted();
+  check(ranks.size() == 1 && ranks[0] == 0, "a split of 1 rank into others than rank 0");
+  return std::make_unique<SelfComm>(this);
+}
+
 Memory SelfComm::allocate(int64_t bytes, const std::string& what) {
   throw_if_aborted();
   return Memory::anonymous(bytes, what);
@@ -37,6 +44,14 @@ Work SelfComm::broadcast(Tensor inout, int root) {
   return copy(inout, inout);
 }
 
+Work SelfComm::send(Tensor) {
+  throw InternalError("a message in a communicator of 1 rank");
+}
+
+Work SelfComm::recv(Tensor) {
+  throw InternalError("a message in a communicator of 1 rank");
+}
+
 void SelfComm::barrier() {
   throw_if_aborted();
 }
@@ -48,12 +63,14 @@ void SelfComm::gather_values(std::span<const double> mine, std::span<double> all
 }
 
 void SelfComm::abort(const std::string& reason) {
+  if (parent_ != nullptr) return parent_->abort(reason);
   const std::lock_guard lock(mutex_);
   if (!aborted_) abort_reason_ = reason;
   aborted_ = true;
 }
 
 void SelfComm::throw_if_aborted() const {
+  if (parent_ != nullptr) return parent_->throw_if_aborted();
   const std::lock_guard lock(mutex_);
   if (aborted_) fail_run("rank 0 stopped the run: {}", abort_reason_);
 }

@@ -10,14 +10,19 @@ namespace dstrain {
 
 class SelfComm final : public Communicator {
  public:
+  // A part of `parent`, which outlives it; null: the world.
+  explicit SelfComm(SelfComm* parent = nullptr) : parent_(parent) {}
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  std::unique_ptr<Communicator> split(std::span<const int> ranks) override;
   Memory allocate(int64_t bytes, const std::string& what) override;
   Work all_reduce(Tensor inout) override;
   Work reduce_scatter(Tensor in, Tensor out) override;
   Work all_gather(Tensor in, Tensor out) override;
   Work broadcast(Tensor inout, int root) override;
   void barrier() override;
+  Work send(Tensor in) override;
+  Work recv(Tensor out) override;
   void gather_values(std::span<const double> mine, std::span<double> all) override;
   void abort(const std::string& reason) override;
   int64_t wire_bytes() const override { return 0; }
@@ -35,6 +40,7 @@ class SelfComm final : public Communicator {
   void throw_if_aborted() const;
   Work copy(const Tensor& in, const Tensor& out);
 
+  SelfComm* parent_;
   mutable std::mutex mutex_;
   std::string abort_reason_;
   bool aborted_ = false;

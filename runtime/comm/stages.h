@@ -9,6 +9,7 @@
 //     ...
 #pragma once
 
+#include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <utility>
@@ -33,9 +34,8 @@ class Awaited {
   virtual bool ready() = 0;
   // Returns a rank that is waited for, or -1.
   virtual int waited_rank() = 0;
-  // Blocks until it may be there, for a tenth of a second at most. `earlier`: how many sleeps this wait
-  // has had already.
-  virtual void sleep(int earlier) = 0;
+  // Blocks until it may be there, for `longest` at most. `earlier`: how many sleeps this wait has had already.
+  virtual void sleep(int earlier, std::chrono::microseconds longest) = 0;
 };
 
 // An operation that has started, as a coroutine that can be resumed. See the head of this file.

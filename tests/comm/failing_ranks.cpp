@@ -32,6 +32,41 @@ void add_four(Communicator& comm, std::vector<float>& data) {
   comm.all_reduce({data.data(), {static_cast<int64_t>(data.size())}, DType::f32}).wait();
 }
 
+// The same in a part of the ranks 1 and 2, while rank 0 waits in the world.
+void fail_in_part_by(const std::string& how, Communicator& world) {
+  const bool culprit = world.rank() == world.size() - 1;
+  std::vector<int> ranks{0};
+  if (world.rank() > 0) ranks = {1, 2};
+  const auto part = world.split(ranks);
+  std::vector<float> data(4, 1.0f);
+  const Tensor tensor{data.data(), {4}, DType::f32};
+  if (world.rank() == 0) {
+    if (how == "part_deadline") pause_for(2);
+    return world.barrier();
+  }
+  add_four(*part, data);
+  if (how == "part_killed") {
+    if (culprit) ::raise(SIGKILL);
+    add_four(*part, data);
+  } else if (how == "part_message") {
+    if (culprit) ::raise(SIGKILL);
+    part->recv(tensor).wait();
+  } else if (how == "part_kind") {
+    if (culprit) part->send(tensor).wait();
+    add_four(*part, data);
+  } else if (how == "part_abort") {
+    if (culprit) {
+      pause_for(0.3);
+      part->abort("no space left on the disk");
+    }
+    add_four(*part, data);
+  } else if (how == "part_deadline") {
+    part->set_deadline(0.4);
+    if (culprit) pause_for(4);
+    add_four(*part, data);
+  }
+}
+
 // The last rank causes the failure.
 void fail_by(const std::string& how, Communicator& comm) {
   const bool culprit = comm.rank() == comm.size() - 1;
@@ -117,7 +152,10 @@ int run(const std::string& how) {
     CommOptions options;
     options.deadline_seconds = kDeadline;
     auto comm = make_communicator(options);
-    fail_by(how, *comm);
+    if (how.starts_with("part_"))
+      fail_in_part_by(how, *comm);
+    else
+      fail_by(how, *comm);
     std::printf("rank %d: nothing went wrong\n", rank);
     comm->finish();
     return 0;

@@ -115,6 +115,35 @@ TEST_CASE("a wait ends at the deadline, naming the rank and the operation") {
   }
 }
 
+TEST_CASE("a failure in a part of the ranks names ranks of the world and stops all") {
+  const std::string stopped = "rank \\d stopped the run: ";
+  const std::string dead = "rank 2 \\(pid \\d+\\) died while rank ";
+  for (const auto& [how, operation] :
+       {std::pair("part_killed", "all_reduce #2 \\(16 bytes of f32\\)"),
+        std::pair("part_message", "message #2 \\(16 bytes of f32 from rank 2\\)")})
+    for (const FailedRun& failed : run_all(how)) {
+      const std::string in_part = dead + "1 waited for it in " + operation;
+      const std::string in_world = dead + "0 waited for it in barrier #\\d+";
+      for (int r : {0, 1})
+        check_line(failed, r, "(" + stopped + ")?(" + in_part + "|" + in_world + ")");
+    }
+  for (const FailedRun& failed : run_all("part_kind"))
+    for (int r : {0, 1, 2})
+      check_line(failed, r,
+                 "(" + stopped +
+                     ")?the ranks do not do the same: rank 1 is at all_reduce #2 \\(16 bytes of "
+                     "f32\\), rank 2 at message #2 \\(16 bytes of f32 from rank 2\\)");
+  for (const FailedRun& failed : run_all("part_abort"))
+    for (int r : {0, 1, 2})
+      check_line(failed, r, "rank 2 stopped the run: no space left on the disk");
+  for (const FailedRun& failed : run_all("part_deadline"))
+    for (int r : {0, 1})
+      check_line(failed, r,
+                 "(" + stopped +
+                     ")?rank 1 waited [0-9.]+ s for rank 2 \\(pid \\d+\\) in all_reduce #2 "
+                     "\\(16 bytes of f32\\): the deadline is 0\\.4 s");
+}
+
 TEST_CASE("where the ranks of one machine cannot share memory, all use messages") {
   const FailedRun failed = run("refused", "hosts:2");
   check_line(failed, 0, "sum 3, 1 warnings the ranks cannot share memory.*Permission denied");

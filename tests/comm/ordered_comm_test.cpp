@@ -18,7 +18,7 @@ class Switch final : public Awaited {
  public:
   bool ready() override { return arrived; }
   int waited_rank() override { return 1; }
-  void sleep(int earlier) override {
+  void sleep(int earlier, std::chrono::microseconds) override {
     sleeps.push_back(earlier);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -43,6 +43,9 @@ class ScriptedComm final : public OrderedComm {
   std::string aborted;
 
  protected:
+  std::unique_ptr<Communicator> open_part(std::unique_ptr<PartRendezvous>) override {
+    return nullptr;
+  }
   Stages run(Operation op) override {
     frames.push_back(&op);
     co_await Stages::Pause();

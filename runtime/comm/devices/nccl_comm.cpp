@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "runtime/comm/operation.h"
 #include "runtime/core/error.h"
@@ -48,14 +49,30 @@ class NcclComm final : public Communicator, public StreamCollectives {
  public:
   NcclComm(Communicator& host, Device& device)
       : host_(host), device_(device), stream_(device.make_stream()) {
+    connect();
+  }
+  // A part of `parent`, with the host communicator of its ranks.
+  NcclComm(std::unique_ptr<Communicator> host, NcclComm& parent)
+      : parent_(&parent),
+        own_host_(std::move(host)),
+        host_(*own_host_),
+        device_(parent.device_),
+        stream_(device_.make_stream()) {
+    deadline_seconds_ = parent.deadline_seconds_.load();
+    connect();
+    NcclComm& whole = world();
+    const std::lock_guard lock(whole.parts_mutex_);
+    whole.parts_.push_back(this);
+  }
+  void connect() {
     ncclUniqueId id{};
     if (rank() == 0) settle(::ncclGetUniqueId(&id), "making an id");
     static_assert(sizeof id % sizeof(int32_t) == 0);
-    host.broadcast({&id, {static_cast<int64_t>(sizeof id / sizeof(int32_t))}, DType::i32}, 0)
+    host_.broadcast({&id, {static_cast<int64_t>(sizeof id / sizeof(int32_t))}, DType::i32}, 0)
         .wait();
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;  // a blocking call would never return if a peer is lost
-    device.attach_thread();
+    device_.attach_thread();
     settle(::ncclCommInitRankConfig(&comm_, size(), id, rank(), &config), "connecting the GPUs");
     check_cuda(::cudaEventCreateWithFlags(&newest_, cudaEventDisableTiming), "making an event");
     watcher_ = std::thread([this] { watch(); });
@@ -63,6 +80,11 @@ class NcclComm final : public Communicator, public StreamCollectives {
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
   ~NcclComm() override {
+    if (parent_ != nullptr) {
+      NcclComm& whole = world();
+      const std::lock_guard lock(whole.parts_mutex_);
+      std::erase(whole.parts_, this);
+    }
     {
       const std::lock_guard lock(mutex_);
       closing_ = true;
@@ -75,6 +97,10 @@ class NcclComm final : public Communicator, public StreamCollectives {
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
+  std::unique_ptr<Communicator> split(std::span<const int> ranks) override {
+    check_failure();
+    return std::make_unique<NcclComm>(host_.split(ranks), *this);
+  }
   Memory allocate(int64_t bytes, const std::string& what) override {
     return device_.allocate(bytes, what);
   }
@@ -98,6 +124,21 @@ class NcclComm final : public Communicator, public StreamCollectives {
                              stream_of(stream));
     });
   }
+  void send(Tensor in, Stream& stream) override {
+    check(size() == 2, "a message in a communicator of {} ranks", size());
+    start(Collective::message, in.bytes(), stream, [&] {
+      return ::ncclSend(in.data, count(in), type_of(in.dtype), 1 - rank(), comm_,
+                        stream_of(stream));
+    });
+  }
+  void recv(Tensor out, Stream& stream) override {
+    check(size() == 2, "a message in a communicator of {} ranks", size());
+    // The sender counts the bytes.
+    start(Collective::message, 0, stream, [&] {
+      return ::ncclRecv(out.data, count(out), type_of(out.dtype), 1 - rank(), comm_,
+                        stream_of(stream));
+    });
+  }
 
   Work all_reduce(Tensor inout) override {
     all_reduce(inout, *stream_);
@@ -118,6 +159,14 @@ class NcclComm final : public Communicator, public StreamCollectives {
     });
     return complete();
   }
+  Work send(Tensor in) override {
+    send(in, *stream_);
+    return complete();
+  }
+  Work recv(Tensor out) override {
+    recv(out, *stream_);
+    return complete();
+  }
   void barrier() override { host_.barrier(); }
   void wait_for(int64_t) override { check_failure(); }
   bool poll_for(int64_t) override {
@@ -129,21 +178,25 @@ class NcclComm final : public Communicator, public StreamCollectives {
     host_.gather_values(mine, all);
   }
   void abort(const std::string& reason) override {
-    stop(reason);
+    stop_all(reason);
     host_.abort(reason);
   }
   int64_t wire_bytes() const override { return wire_bytes_; }
   void set_deadline(double seconds) override {
-    deadline_seconds_ = seconds;
+    NcclComm& whole = world();
+    whole.deadline_seconds_ = seconds;
+    const std::lock_guard lock(whole.parts_mutex_);
+    for (NcclComm* part : whole.parts_) part->deadline_seconds_ = seconds;
     host_.set_deadline(seconds);
   }
   void set_threads(int threads) override { host_.set_threads(threads); }
+  void report_to(RankSlot* slot) override { host_.report_to(slot); }
   void finish() override { host_.finish(); }
   void check_failure() override {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) fail_run("{}", failure_);
   }
-  void abandon() override { stop("this rank has failed"); }
+  void abandon() override { stop_all("this rank has failed"); }
 
  private:
   static size_t count(const Tensor& t) { return static_cast<size_t>(t.elements()); }
@@ -161,7 +214,8 @@ class NcclComm final : public Communicator, public StreamCollectives {
         under_way_since_ = Clock::now();
       }
     }
-    wire_bytes_ += ring_bytes(kind, whole_bytes, size());
+    const int64_t bytes = ring_bytes(kind, whole_bytes, size());
+    for (NcclComm* comm = this; comm != nullptr; comm = comm->parent_) comm->wire_bytes_ += bytes;
   }
   Work complete() {
     stream_->synchronize();
@@ -207,6 +261,18 @@ class NcclComm final : public Communicator, public StreamCollectives {
             fmt::format("NCCL: no answer from the other ranks within {} s", deadline_seconds_));
     }
   }
+  NcclComm& world() {
+    NcclComm* comm = this;
+    while (comm->parent_ != nullptr) comm = comm->parent_;
+    return *comm;
+  }
+  // Stops the world and all its parts.
+  void stop_all(const std::string& reason) {
+    NcclComm& whole = world();
+    whole.stop(reason);
+    const std::lock_guard lock(whole.parts_mutex_);
+    for (NcclComm* part : whole.parts_) part->stop(reason);
+  }
   void stop(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) stop_locked(reason);
@@ -221,6 +287,8 @@ class NcclComm final : public Communicator, public StreamCollectives {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
+  NcclComm* parent_ = nullptr;
+  std::unique_ptr<Communicator> own_host_;  // of a part
   Communicator& host_;
   Device& device_;
   std::unique_ptr<Stream> stream_;  // of collectives that the host waits for
@@ -232,7 +300,9 @@ class NcclComm final : public Communicator, public StreamCollectives {
   std::string failure_;
   bool closing_ = false;
   std::atomic<double> deadline_seconds_{600};
-  int64_t wire_bytes_ = 0;
+  std::atomic<int64_t> wire_bytes_{0};
+  std::mutex parts_mutex_;
+  std::vector<NcclComm*> parts_;  // of the world: all that exist
   std::thread watcher_;
 };
 

@@ -142,8 +142,7 @@ int64_t Exchange::oldest_number(int64_t otherwise) const {
 Leg Exchange::leg_of(int64_t window, int slice) const {
   if (key_.kind == Collective::all_gather)
     return leg_of_copy(*hosts_, host_, hosts_->host_of(slice));
-  if (key_.kind == Collective::broadcast)
-    return leg_of_copy(*hosts_, host_, hosts_->host_of(key_.root));
+  if (is_copy(key_.kind)) return leg_of_copy(*hosts_, host_, hosts_->host_of(key_.root));
   const size_t wider = size_of(running_dtype(key_.dtype)) > size_of(key_.dtype) ? 1 : 0;
   if (key_.kind == Collective::reduce_scatter)
     return routes_[2 + wider].of_sum(host_, window, hosts_->host_of(slice));
@@ -294,8 +293,8 @@ void Exchange::receive(Slot& slot, int host, int what, std::byte* data, int64_t 
             "MPI_Irecv");
 }
 
-void Exchange::sleep(int earlier) {
-  sleep_for_messages(earlier);
+void Exchange::sleep(int earlier, std::chrono::microseconds longest) {
+  sleep_for_messages(earlier, longest);
 }
 
 int Exchange::waited_rank() {

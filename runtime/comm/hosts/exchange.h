@@ -4,6 +4,7 @@
 // waits for another.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <vector>
@@ -43,7 +44,7 @@ class Exchange final : public Awaited {
   bool ready() override;
   // The peer of a message that the oldest window waits for, or -1.
   int waited_rank() override;
-  void sleep(int earlier) override;
+  void sleep(int earlier, std::chrono::microseconds longest) override;
 
  private:
   // The messages that a window waits for, in turn: the inputs of this host's sum, and this host's raw

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <set>
 
+#include "runtime/comm/lone_comm.h"
+#include "runtime/comm/shared/shared_comm.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -39,8 +41,8 @@ std::vector<int> ranks_elsewhere(const HostMap& hosts, int host) {
 }  // namespace
 
 HostComm::HostComm(std::unique_ptr<MpiSession> mpi, Peers peers, std::unique_ptr<SharedGroup> group,
-                   const CommOptions& options)
-    : OrderedComm(mpi->rank(), mpi->size(), options),
+                   const CommOptions& options, PartOf part, RegionView world_memory)
+    : OrderedComm(mpi->rank(), mpi->size(), options, std::move(part)),
       mpi_(std::move(mpi)),
       peers_(std::move(peers)),
       hosts_(peers_.hosts()),
@@ -48,6 +50,7 @@ HostComm::HostComm(std::unique_ptr<MpiSession> mpi, Peers peers, std::unique_ptr
       group_(std::move(group)),
       arrivals_(*group_, kLongestSleep),
       delivery_(*group_, kLongestSleep),
+      memory_(is_part() ? std::move(world_memory) : RegionView(regions_, *group_)),
       exchange_(*mpi_, hosts_),
       packets_(*mpi_, hosts_, sizeof(Header)),
       partners_(partners_of(hosts_, rank())),
@@ -67,11 +70,32 @@ HostComm::~HostComm() {
 }
 
 Memory HostComm::allocate(int64_t bytes, const std::string& what) {
+  check_can_allocate(what);
   try {
     return regions_.allocate(*this, *group_, peers_, bytes, what);
   } catch (const RunError& error) {
     fail(error.what());
   }
+}
+
+std::unique_ptr<Communicator> HostComm::open_part(std::unique_ptr<PartRendezvous> ranks) {
+  Peers peers(*ranks, host_);
+  const HostMap& hosts = peers.hosts();
+  const bool one = hosts.hosts() == 1;
+  std::string why;
+  auto group = SharedGroup::open(
+      *ranks, peers,
+      std::max(SharedGroup::kBounceBytes, one ? 0 : Exchange::least_bounce_bytes(hosts)), why);
+  auto mpi = mpi_->split(one ? MpiSession::kNoPart : ranks->parent_rank(0));
+  if (!group) fail(why.empty() ? "a peer cannot share memory any more" : why);
+  PartOf part{this, ranks->world_ranks()};
+  if (ranks->size() == 1) return std::make_unique<LoneComm>(std::move(part));
+  RegionView memory = memory_.of_part(hosts_, *ranks, *group);
+  if (one)
+    return std::make_unique<SharedComm>(std::move(ranks), std::move(peers), std::move(group),
+                                        CommOptions{}, std::move(part), std::move(memory));
+  return std::make_unique<HostComm>(std::move(mpi), std::move(peers), std::move(group),
+                                    CommOptions{}, std::move(part), std::move(memory));
 }
 
 Stages HostComm::run_small(Operation op) {
@@ -131,14 +155,14 @@ void HostComm::post(const Operation& op) {
   // A scatter and a gather have two tensors; the slice is used by this rank alone.
   const std::byte* whole = key.kind == Collective::all_gather ? op.out : op.in;
   const int64_t bytes = key.elements * size_of(key.dtype) * (is_sliced(key.kind) ? size() : 1);
-  if (has_tensor(key.kind) && bytes > 0) posting.place = regions_.place_of(whole, bytes);
+  if (has_tensor(key.kind) && bytes > 0) posting.place = memory_.place_of(whole, bytes);
   if (key.kind == Collective::gather_values) posting.place = {TensorPlace::kStaged, 0};
 }
 
 // Where the whole tensor of this machine's `i`-th rank lies.
 std::byte* HostComm::whole_of(int i, int64_t sequence) {
   const TensorPlace place = group_->posting(i, sequence).place;
-  return place.region >= 0 ? regions_.address(place, i) : group_->bounce(i);
+  return place.region >= 0 ? memory_.address(place, i) : group_->bounce(i);
 }
 
 std::byte* HostComm::scattered_of(int i) const {
@@ -164,7 +188,7 @@ HostComm::Header HostComm::own_header(const OpKey& key) {
     const OpKey& other = group_->posting(i, key.sequence).key;
     if (other == header.leader) continue;
     header.other = other;
-    header.other_rank = group_->world_rank(i);
+    header.other_rank = group_->rank_of(i);
   }
   return header;
 }
@@ -205,7 +229,7 @@ void HostComm::find_tensors(const OpKey& key) {
 // A gather's slice and the tensors that a broadcast fills are not read through the bounce buffers.
 void HostComm::stage_in(const Operation& op) {
   const Collective kind = op.key.kind;
-  const bool reads = is_sum(kind) || (kind == Collective::broadcast && op.key.root == rank());
+  const bool reads = is_sum(kind) || (is_copy(kind) && op.key.root == rank());
   if (reads && wholes_.staged(group_->index()))
     wholes_.stage_in(group_->index(), op.in, source_slices(kind, size()));
 }
@@ -214,7 +238,7 @@ void HostComm::stage_in(const Operation& op) {
 void HostComm::stage_out(const Operation& op) {
   const Collective kind = op.key.kind;
   const bool writes = kind == Collective::all_reduce || kind == Collective::all_gather ||
-                      (kind == Collective::broadcast && op.key.root != rank());
+                      (is_copy(kind) && op.key.root != rank());
   if (writes && wholes_.staged(group_->index()))
     wholes_.stage_out(group_->index(), op.out, result_slices(kind, size()));
 }

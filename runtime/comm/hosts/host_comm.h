@@ -28,14 +28,16 @@ namespace dstrain {
 
 class HostComm final : public OrderedComm {
  public:
-  // `group`: the ranks of this rank's host, with bounce buffers of Exchange::least_bounce_bytes() or more.
+  // `group`: the ranks of this rank's host, with bounce buffers of Exchange::least_bounce_bytes() or more. A
+  // part uses `world_memory`, the memory that the world's ranks have allocated.
   HostComm(std::unique_ptr<MpiSession> mpi, Peers peers, std::unique_ptr<SharedGroup> group,
-           const CommOptions& options);
+           const CommOptions& options, PartOf part = {}, RegionView world_memory = {});
   ~HostComm() override;
   Memory allocate(int64_t bytes, const std::string& what) override;
   int host_of(int rank) const override { return hosts_.host_of(rank); }
 
  protected:
+  std::unique_ptr<Communicator> open_part(std::unique_ptr<PartRendezvous> ranks) override;
   Stages run(Operation op) override {
     return packets_.carry(op.key) ? run_small(op) : run_large(op);
   }
@@ -93,7 +95,8 @@ class HostComm final : public OrderedComm {
   std::unique_ptr<SharedGroup> group_;
   Arrivals arrivals_;
   Delivery delivery_;
-  SharedRegions regions_;
+  SharedRegions regions_;  // of the world
+  RegionView memory_;
   Exchange exchange_;
   Packets packets_;
   Packets::Places places_;

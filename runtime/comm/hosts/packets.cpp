@@ -42,7 +42,7 @@ bool Packets::carry(const OpKey& key) const {
   const int64_t ranks = hosts_->lanes();  // of the largest host
   int64_t sent = element_bytes(key) * (hosts_->hosts() - 1);
   if (sent > kMostBytes) return false;
-  if (key.kind != Collective::broadcast) sent *= ranks;
+  if (!is_copy(key.kind)) sent *= ranks;
   if (key.kind == Collective::reduce_scatter) sent *= ranks;
   return sent <= kMostBytes;
 }
@@ -57,6 +57,7 @@ int64_t Packets::bytes(const OpKey& key, int from, int to) const {
     case Collective::reduce_scatter:
       return one * ranks * hosts_->ranks_on(to);
     case Collective::broadcast:
+    case Collective::message:
       return hosts_->host_of(key.root) == from ? one : 0;
     case Collective::barrier:
       return 0;
@@ -101,7 +102,7 @@ void Packets::pack(const OpKey& key, const Places& places, int to, std::byte* pa
     std::memcpy(packet, from, n);
     packet += n;
   };
-  if (key.kind == Collective::broadcast) {
+  if (is_copy(key.kind)) {
     if (hosts_->host_of(key.root) == host_)
       put(places.wholes[static_cast<size_t>(hosts_->index_of(key.root))]);
   } else if (key.kind == Collective::reduce_scatter) {
@@ -138,7 +139,7 @@ const std::byte* Packets::source(const OpKey& key, const Places& places, int r, 
     return key.kind == Collective::reduce_scatter ? slice(key, whole, part) : whole;
   }
   const std::byte* packet = received_[static_cast<size_t>(host)].data() + header_bytes_;
-  if (key.kind == Collective::broadcast) return packet;
+  if (is_copy(key.kind)) return packet;
   if (key.kind == Collective::reduce_scatter)
     packet += hosts_->index_of(part) * hosts_->ranks_on(host) * n;
   return packet + index * n;
@@ -164,7 +165,7 @@ void Packets::unpack(const OpKey& key, const Places& places) {
     add(key, places, places.wholes, 0);
   } else if (key.kind == Collective::reduce_scatter) {
     for (size_t i = 0; i < own.size(); ++i) add(key, places, {&places.slices[i], 1}, own[i]);
-  } else if (key.kind == Collective::broadcast) {
+  } else if (is_copy(key.kind)) {
     for (std::byte* whole : places.wholes) copy(key.root, whole);
   } else {
     for (int r = 0; r < hosts_->ranks(); ++r)

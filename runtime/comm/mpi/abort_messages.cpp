@@ -30,6 +30,8 @@ void AbortMessages::send(const std::string& reason) {
 }
 
 std::optional<Abort> AbortMessages::receive() {
+  const std::lock_guard lock(receive_mutex_);
+  if (received_) return received_;
   int arrived = 0;
   MPI_Status status;
   check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_, comm_, &arrived, &status), "MPI_Iprobe");
@@ -38,7 +40,8 @@ std::optional<Abort> AbortMessages::receive() {
   check_mpi(MPI_Recv(reason.data(), static_cast<int>(reason.size()), MPI_CHAR, status.MPI_SOURCE,
                      tag_, comm_, MPI_STATUS_IGNORE),
             "MPI_Recv");
-  return Abort{status.MPI_SOURCE, reason.data()};
+  received_ = Abort{status.MPI_SOURCE, reason.data()};
+  return received_;
 }
 
 }  // namespace dstrain

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ class AbortMessages {
 
   // Tells the peers. Never blocks, may be called by any thread, once.
   void send(const std::string& reason);
-  // Returns a peer's abort, if one has arrived. Never blocks.
+  // Returns the first abort of a peer that has arrived, if any. Never blocks, may be called by any thread.
   std::optional<Abort> receive();
 
  private:
@@ -35,6 +36,8 @@ class AbortMessages {
   Reason reason_{};
   std::atomic<bool> sent_{false};
   std::vector<MPI_Request> requests_;
+  std::mutex receive_mutex_;  // from the look for a message until it is received
+  std::optional<Abort> received_;
 };
 
 }  // namespace dstrain

@@ -10,13 +10,14 @@
 
 namespace dstrain {
 
-void sleep_for_messages(int earlier) {
+void sleep_for_messages(int earlier, std::chrono::microseconds longest) {
   constexpr int kYields = 64;
   constexpr std::chrono::microseconds kShortest{20}, kLongest{500};
   if (earlier < kYields)
     ::sched_yield();
   else
-    std::this_thread::sleep_for(std::min(kLongest, kShortest * (1 + (earlier - kYields) / 8)));
+    std::this_thread::sleep_for(
+        std::min({longest, kLongest, kShortest * (1 + (earlier - kYields) / 8)}));
 }
 
 Messages::Messages(const MpiSession& mpi, size_t most) : comm_(mpi.comm()) {

@@ -1,6 +1,7 @@
 // Messages: the MPI messages of one stage of an operation, as one thing to wait for.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -10,9 +11,9 @@
 namespace dstrain {
 
 // Sleeps between two looks for messages, because MPI cannot wake a rank when one arrives. Yields the core 64
-// times, then sleeps for 20 to 500 us, longer with every call. `earlier`: how many calls this wait has had
-// already.
-void sleep_for_messages(int earlier);
+// times, then sleeps for 20 to 500 us, longer with every call, at most `longest`. `earlier`: how many calls
+// this wait has had already.
+void sleep_for_messages(int earlier, std::chrono::microseconds longest);
 
 class Messages final : public Awaited {
  public:
@@ -27,7 +28,9 @@ class Messages final : public Awaited {
   bool ready() override;
   // The peer of an incomplete message, of a receive before that of a send.
   int waited_rank() override;
-  void sleep(int earlier) override { sleep_for_messages(earlier); }
+  void sleep(int earlier, std::chrono::microseconds longest) override {
+    sleep_for_messages(earlier, longest);
+  }
 
  private:
   struct Peer {

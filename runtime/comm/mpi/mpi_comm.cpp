@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/comm/lone_comm.h"
 #include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
 
@@ -20,8 +21,9 @@ std::vector<int> all_but(int rank, int ranks) {
 
 }  // namespace
 
-MpiComm::MpiComm(std::unique_ptr<MpiSession> mpi, Peers peers, const CommOptions& options)
-    : OrderedComm(mpi->rank(), mpi->size(), options),
+MpiComm::MpiComm(std::unique_ptr<MpiSession> mpi, Peers peers, const CommOptions& options,
+                 PartOf part)
+    : OrderedComm(mpi->rank(), mpi->size(), options, std::move(part)),
       mpi_(std::move(mpi)),
       peers_(std::move(peers)),
       messages_(*mpi_, 2 * static_cast<size_t>(size())),
@@ -36,11 +38,21 @@ MpiComm::~MpiComm() {
 }
 
 Memory MpiComm::allocate(int64_t bytes, const std::string& what) {
+  check_can_allocate(what);
   try {
     return Memory::anonymous(bytes, what);
   } catch (const RunError& error) {
     fail(error.what());
   }
+}
+
+std::unique_ptr<Communicator> MpiComm::open_part(std::unique_ptr<PartRendezvous> ranks) {
+  Peers peers(*ranks, host_of(rank()));
+  auto mpi = mpi_->split(ranks->size() == 1 ? MpiSession::kNoPart : ranks->parent_rank(0));
+  PartOf part{this, ranks->world_ranks()};
+  if (!mpi) return std::make_unique<LoneComm>(std::move(part));
+  return std::make_unique<MpiComm>(std::move(mpi), std::move(peers), CommOptions{},
+                                   std::move(part));
 }
 
 Stages MpiComm::run(Operation op) {
@@ -118,6 +130,7 @@ void MpiComm::exchange_window(const Operation& op) {
         messages_.send(r, kDataTag, in, window);
         break;
       case Collective::broadcast:
+      case Collective::message:
         if (rank() == key.root) messages_.send(r, kDataTag, in, window);
         if (r == key.root) messages_.receive(r, kDataTag, out, window);
         break;

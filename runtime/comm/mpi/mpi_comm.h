@@ -19,12 +19,14 @@ namespace dstrain {
 
 class MpiComm final : public OrderedComm {
  public:
-  MpiComm(std::unique_ptr<MpiSession> mpi, Peers peers, const CommOptions& options);
+  MpiComm(std::unique_ptr<MpiSession> mpi, Peers peers, const CommOptions& options,
+          PartOf part = {});
   ~MpiComm() override;
   Memory allocate(int64_t bytes, const std::string& what) override;
   int host_of(int rank) const override { return peers_.hosts().host_of(rank); }
 
  protected:
+  std::unique_ptr<Communicator> open_part(std::unique_ptr<PartRendezvous> ranks) override;
   Stages run(Operation op) override;
   bool peer_alive(int peer) override { return peers_.alive(peer); }
   std::string peer_name(int peer) override { return peers_.name(peer); }

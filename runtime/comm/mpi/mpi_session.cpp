@@ -40,13 +40,29 @@ MpiSession::MpiSession() {
   MPI_Query_thread(&threads);
   require_threads(threads);
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(comm_, &rank_);
-  MPI_Comm_size(comm_, &size_);
+  read_comm();
   int* bound = nullptr;
   int known = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&bound), &known);
   if (known && bound != nullptr) tag_bound_ = *bound;
+}
+
+MpiSession::MpiSession(MPI_Comm comm, int tag_bound) : comm_(comm), tag_bound_(tag_bound) {
+  read_comm();
+}
+
+void MpiSession::read_comm() {
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+}
+
+std::unique_ptr<MpiSession> MpiSession::split(int part) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(comm_, part == kNoPart ? MPI_UNDEFINED : part, rank_, &comm),
+            "MPI_Comm_split");
+  if (comm == MPI_COMM_NULL) return nullptr;
+  return std::unique_ptr<MpiSession>(new MpiSession(comm, tag_bound_));
 }
 
 void MpiSession::gather_bytes(const void* mine, void* all, size_t bytes) {

@@ -6,6 +6,7 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <memory>
 #include <string>
 
 #include "runtime/comm/rendezvous/rendezvous.h"
@@ -29,10 +30,17 @@ class MpiSession final : public Rendezvous {
   // The largest tag of a message.
   int tag_bound() const { return tag_bound_; }
 
+  // Collective. Returns the session of the ranks with the same `part`; null for kNoPart. MPI has no deadline
+  // here: the caller must know that all ranks are there.
+  static constexpr int kNoPart = -1;
+  std::unique_ptr<MpiSession> split(int part);
+
   // Collective; MPI_Finalize only where the constructor initialised MPI.
   void leave() override;
 
  private:
+  MpiSession(MPI_Comm comm, int tag_bound);
+  void read_comm();
   void gather_bytes(const void* mine, void* all, size_t bytes) override;
 
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -28,6 +28,7 @@ std::vector<Peers::Identity> Peers::gather(Rendezvous& ranks, int pretended_host
   std::copy_n(space.begin(), std::min(space.size(), mine.process_space.size() - 1),
               mine.process_space.begin());
   mine.pretended_host = pretended_host;
+  mine.world_rank = ranks.world_rank(ranks.rank());
   mine.pid = ::getpid();
   return ranks.gather(mine);
 }
@@ -58,8 +59,8 @@ bool Peers::alive(int rank) const {
 
 std::string Peers::name(int rank) const {
   const Identity& who = of(rank);
-  if (who.host == of(rank_).host) return fmt::format("rank {} (pid {})", rank, who.pid);
-  return fmt::format("rank {} (pid {} on {})", rank, who.pid, who.host.data());
+  if (who.host == of(rank_).host) return fmt::format("rank {} (pid {})", who.world_rank, who.pid);
+  return fmt::format("rank {} (pid {} on {})", who.world_rank, who.pid, who.host.data());
 }
 
 }  // namespace dstrain

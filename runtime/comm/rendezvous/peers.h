@@ -23,7 +23,7 @@ class Peers {
   int64_t pid(int rank) const { return of(rank).pid; }
   // Returns false once the process has ended; true if that cannot be told.
   bool alive(int rank) const;
-  // "rank 1 (pid 4711)"; "rank 1 (pid 4711 on node2)" for another host.
+  // "rank 1 (pid 4711)", with its number in the world; "rank 1 (pid 4711 on node2)" for another host.
   std::string name(int rank) const;
 
  private:
@@ -31,6 +31,7 @@ class Peers {
     std::array<char, 65> host{};           // Linux allows 64 characters
     std::array<char, 64> process_space{};  // equal if process numbers mean the same processes
     int32_t pretended_host = 0;
+    int32_t world_rank = 0;
     int64_t pid = 0;
   };
   const Identity& of(int rank) const { return identities_[static_cast<size_t>(rank)]; }

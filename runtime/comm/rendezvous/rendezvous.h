@@ -1,6 +1,6 @@
-// Rendezvous: how the ranks of a world exchange small records before they have a communicator. Two
-// implementations: MPI (mpi_session.h), and the board of the process that launched all ranks on this
-// machine (board_rendezvous.h).
+// Rendezvous: how ranks exchange small records before they have a communicator. Three implementations: MPI
+// (mpi_session.h), the board of the process that launched all ranks on this machine (board_rendezvous.h),
+// and, for a part of the ranks, the communicator that they have already (part_rendezvous.h).
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,8 @@ class Rendezvous {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Returns the number in the world of a rank of this rendezvous.
+  virtual int world_rank(int rank) const { return rank; }
 
   // Collective. Returns every rank's `mine`, by rank. Throws RunError if a rank does not join.
   template <class Record>

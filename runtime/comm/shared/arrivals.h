@@ -1,6 +1,7 @@
 // Arrivals: a rank's wait until the other ranks of its machine have arrived as often as it has.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 #include "runtime/comm/shared/shared_group.h"
@@ -20,9 +21,11 @@ class Arrivals : public Awaited {
     if (lagging < 0) return -1;
     // That rank may itself only wait for a rank of another machine.
     const int remote = group_.waits_for(lagging);
-    return remote >= 0 ? remote : group_.world_rank(lagging);
+    return remote >= 0 ? remote : group_.rank_of(lagging);
   }
-  void sleep(int) override { group_.sleep(longest_); }
+  void sleep(int, std::chrono::microseconds longest) override {
+    group_.sleep(std::min<std::chrono::microseconds>(longest, longest_));
+  }
 
  private:
   SharedGroup& group_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/comm/lone_comm.h"
 #include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
 
@@ -24,12 +25,15 @@ std::pair<int64_t, int64_t> share_of(int64_t n, int64_t element_bytes, int r, in
 }  // namespace
 
 SharedComm::SharedComm(std::unique_ptr<Rendezvous> ranks, Peers peers,
-                       std::unique_ptr<SharedGroup> group, const CommOptions& options)
-    : OrderedComm(ranks->rank(), ranks->size(), options),
+                       std::unique_ptr<SharedGroup> group, const CommOptions& options, PartOf part,
+                       RegionView world_memory)
+    : OrderedComm(ranks->rank(), ranks->size(), options, std::move(part)),
       ranks_(std::move(ranks)),
       peers_(std::move(peers)),
       group_(std::move(group)),
-      arrivals_(*group_, std::chrono::milliseconds(100)),
+      // An abort wakes the sleepers of the world only.
+      arrivals_(*group_, std::chrono::milliseconds(is_part() ? 10 : 100)),
+      memory_(is_part() ? std::move(world_memory) : RegionView(regions_, *group_)),
       keys_(static_cast<size_t>(size())) {
   sources_.places.resize(static_cast<size_t>(size()));
 }
@@ -39,11 +43,24 @@ SharedComm::~SharedComm() {
 }
 
 Memory SharedComm::allocate(int64_t bytes, const std::string& what) {
+  check_can_allocate(what);
   try {
     return regions_.allocate(*this, *group_, peers_, bytes, what);
   } catch (const RunError& error) {
     fail(error.what());
   }
+}
+
+std::unique_ptr<Communicator> SharedComm::open_part(std::unique_ptr<PartRendezvous> ranks) {
+  Peers peers(*ranks, 0);
+  std::string why;
+  auto group = SharedGroup::open(*ranks, peers, SharedGroup::kBounceBytes, why);
+  if (!group) fail(why.empty() ? "a peer cannot share memory any more" : why);
+  PartOf part{this, ranks->world_ranks()};
+  if (ranks->size() == 1) return std::make_unique<LoneComm>(std::move(part));
+  RegionView memory = memory_.of_part(peers_.hosts(), *ranks, *group);
+  return std::make_unique<SharedComm>(std::move(ranks), std::move(peers), std::move(group),
+                                      CommOptions{}, std::move(part), std::move(memory));
 }
 
 Stages SharedComm::run(Operation op) {
@@ -59,10 +76,13 @@ Stages SharedComm::run(Operation op) {
   while (true) {
     for (int64_t position = 0; !work(op, position);) co_await Stages::Pause();
     group_->arrive();
+    const bool last = sources_.end == op.key.elements;
+    // What a copy's receiver has taken no peer reads: it need not wait until the root looks again.
+    if (last && is_copy(op.key.kind) && op.key.root != rank()) co_return;
     co_await arrivals_;
     if (op.key.kind == Collective::all_reduce && sources_.staged(rank()))
       sources_.stage_out(rank(), op.out, 1);
-    if (sources_.end == op.key.elements) co_return;
+    if (last) co_return;
     sources_.set_chunk(sources_.end);
     stage_in(op);
     group_->arrive();
@@ -74,8 +94,8 @@ TensorPlace SharedComm::place_of(const Operation& op) const {
   const OpKey& key = op.key;
   const int64_t bytes = key.elements * size_of(key.dtype) * source_slices(key.kind, size());
   if (!has_tensor(key.kind) || bytes == 0) return {};
-  if (key.kind == Collective::broadcast && key.root != rank()) return {};
-  return regions_.place_of(op.in, bytes);
+  if (is_copy(key.kind) && key.root != rank()) return {};
+  return memory_.place_of(op.in, bytes);
 }
 
 // Tells the peers what this rank does and where its source lies; stages the first chunk already.
@@ -104,7 +124,7 @@ void SharedComm::read_postings(const OpKey& key) {
     keys_[i] = posting.key;
     const bool staged = place.region == TensorPlace::kStaged;
     sources_.places[i] = {staged              ? group_->bounce(r)
-                          : place.region >= 0 ? regions_.address(place, r)
+                          : place.region >= 0 ? memory_.address(place, r)
                                               : nullptr,
                           staged};
   }
@@ -136,6 +156,7 @@ bool SharedComm::work(const Operation& op, int64_t& position) {
       if (total > 0) limit = (position / (chunk * element) + 1) * chunk * element;
       break;
     case Collective::broadcast:
+    case Collective::message:
       total = limit = op.key.root == rank() ? 0 : chunk * element;
       break;
     case Collective::barrier:
@@ -190,6 +211,7 @@ void SharedComm::work_range(const Operation& op, int64_t from, int64_t to) {
       break;
     }
     case Collective::broadcast:
+    case Collective::message:
       std::memcpy(op.out + sources_.begin * element + from, source(op.key.root, 0) + from, bytes);
       break;
     case Collective::barrier:

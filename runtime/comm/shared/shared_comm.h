@@ -17,13 +17,15 @@ namespace dstrain {
 
 class SharedComm final : public OrderedComm {
  public:
-  // All ranks of the world are in `group`.
+  // All of `ranks` are in `group`. A part uses `world_memory`, the memory that the world's ranks have
+  // allocated.
   SharedComm(std::unique_ptr<Rendezvous> ranks, Peers peers, std::unique_ptr<SharedGroup> group,
-             const CommOptions& options);
+             const CommOptions& options, PartOf part = {}, RegionView world_memory = {});
   ~SharedComm() override;
   Memory allocate(int64_t bytes, const std::string& what) override;
 
  protected:
+  std::unique_ptr<Communicator> open_part(std::unique_ptr<PartRendezvous> ranks) override;
   Stages run(Operation op) override;
   bool peer_alive(int peer) override { return peers_.alive(peer); }
   std::string peer_name(int peer) override { return peers_.name(peer); }
@@ -46,7 +48,8 @@ class SharedComm final : public OrderedComm {
   Peers peers_;
   std::unique_ptr<SharedGroup> group_;
   Arrivals arrivals_;
-  SharedRegions regions_;
+  SharedRegions regions_;  // of the world
+  RegionView memory_;
   LocalTensors sources_;     // of the operation under way, by rank
   std::vector<OpKey> keys_;  // by rank
 };

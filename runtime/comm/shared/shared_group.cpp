@@ -27,7 +27,7 @@ std::unique_ptr<SharedGroup> SharedGroup::open(Rendezvous& ranks, const Peers& p
   std::unique_ptr<SharedGroup> group(new SharedGroup);
   const HostMap& hosts = peers.hosts();
   const std::span<const int> members = hosts.ranks_of(hosts.host_of(ranks.rank()));
-  group->world_ranks_.assign(members.begin(), members.end());
+  group->ranks_.assign(members.begin(), members.end());
   group->index_ = hosts.index_of(ranks.rank());
   group->bounce_bytes_ = bounce_bytes;
   const int64_t bytes = kControlBytes + bounce_bytes;

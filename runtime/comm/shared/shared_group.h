@@ -67,7 +67,8 @@ class SharedGroup {
 
   int index() const { return index_; }
   int size() const { return static_cast<int>(blocks_.size()); }
-  int world_rank(int i) const { return world_ranks_[static_cast<size_t>(i)]; }
+  // Returns the rank of the communicator that is the `i`-th of this machine.
+  int rank_of(int i) const { return ranks_[static_cast<size_t>(i)]; }
 
   Posting& posting(int64_t sequence) { return block(index_).postings[sequence & 1]; }
   const Posting& posting(int i, int64_t sequence) { return block(i).postings[sequence & 1]; }
@@ -113,7 +114,7 @@ class SharedGroup {
   int64_t bounce_bytes_ = 0;
   uint64_t arrivals_ = 0;
   uint64_t awaited_ = 0;  // arrivals of the others
-  std::vector<int> world_ranks_;
+  std::vector<int> ranks_;
   Memory own_;
   std::vector<Memory> mapped_;
   std::vector<ControlBlock*> blocks_;

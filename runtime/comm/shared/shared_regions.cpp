@@ -1,6 +1,7 @@
 #include "runtime/comm/shared/shared_regions.h"
 
 #include <array>
+#include <numeric>
 
 #include "runtime/core/error.h"
 
@@ -25,7 +26,7 @@ Memory SharedRegions::allocate(Communicator& comm, const SharedGroup& group, con
   region.own = mine.data();
   if (mine.data()) region.life = mine.watch();
   for (int i = 0; i < group.size() && error.empty(); ++i) {
-    const int r = group.world_rank(i);
+    const int r = group.rank_of(i);
     const int fd = static_cast<int>(offers[2 * static_cast<size_t>(r)]);
     const auto peer_bytes = static_cast<int64_t>(offers[2 * static_cast<size_t>(r) + 1]);
     region.bases.push_back(mine.data());
@@ -55,6 +56,22 @@ TensorPlace SharedRegions::place_of(const std::byte* data, int64_t bytes) const 
     return {static_cast<int64_t>(i), data - region.own};
   }
   return {TensorPlace::kStaged, 0};
+}
+
+RegionView::RegionView(const SharedRegions& regions, const SharedGroup& group)
+    : regions_(&regions), locals_(static_cast<size_t>(group.size())) {
+  std::iota(locals_.begin(), locals_.end(), 0);
+}
+
+RegionView RegionView::of_part(const HostMap& hosts, const PartRendezvous& ranks,
+                               const SharedGroup& group) const {
+  RegionView view;
+  view.regions_ = regions_;
+  for (int i = 0; i < group.size(); ++i) {
+    const int index = hosts.index_of(ranks.parent_rank(group.rank_of(i)));
+    view.locals_.push_back(locals_[static_cast<size_t>(index)]);
+  }
+  return view;
 }
 
 }  // namespace dstrain

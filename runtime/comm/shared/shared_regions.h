@@ -1,5 +1,5 @@
-// SharedRegions: the memory that a communicator's allocate() gave to the ranks of one machine. Each rank maps
-// all of it, and finds where in it a tensor lies.
+// SharedRegions: the memory that the world's allocate() gave to the ranks of one machine. Each rank maps all of
+// it, and finds where in it a tensor lies. RegionView: the same memory, as some of these ranks see it.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/rendezvous/part_rendezvous.h"
 #include "runtime/comm/rendezvous/peers.h"
 #include "runtime/comm/shared/shared_group.h"
 #include "runtime/core/memory.h"
@@ -39,6 +40,31 @@ class SharedRegions {
     std::vector<Memory> mapped;
   };
   std::vector<Region> regions_;
+};
+
+// The ranks of a group find their tensors in the regions of the world.
+class RegionView {
+ public:
+  RegionView() = default;
+  // That of the world itself, whose ranks of this machine are in `group`. `regions` outlives this object.
+  RegionView(const SharedRegions& regions, const SharedGroup& group);
+
+  // Returns that of a part. `hosts`: of the communicator that this is the view of; `ranks`, `group`: of the
+  // part.
+  RegionView of_part(const HostMap& hosts, const PartRendezvous& ranks,
+                     const SharedGroup& group) const;
+
+  // As SharedRegions; `local`: the index of a rank in this view's group.
+  TensorPlace place_of(const std::byte* data, int64_t bytes) const {
+    return regions_->place_of(data, bytes);
+  }
+  std::byte* address(const TensorPlace& place, int local) const {
+    return regions_->address(place, locals_[static_cast<size_t>(local)]);
+  }
+
+ private:
+  const SharedRegions* regions_ = nullptr;
+  std::vector<int> locals_;  // by index in the group: the index in the world's group
 };
 
 }  // namespace dstrain

@@ -3,6 +3,8 @@
 
 #include <barrier>
 #include <functional>
+#include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -57,10 +59,15 @@ class ThreadComm : public Communicator {
     return {};
   }
 
+  std::unique_ptr<Communicator> split(std::span<const int>) override {
+    return unused<std::unique_ptr<Communicator>>();
+  }
   Memory allocate(int64_t, const std::string&) override { return unused<Memory>(); }
   Work reduce_scatter(Tensor, Tensor) override { return unused<Work>(); }
   Work all_gather(Tensor, Tensor) override { return unused<Work>(); }
   Work broadcast(Tensor, int) override { return unused<Work>(); }
+  Work send(Tensor) override { return unused<Work>(); }
+  Work recv(Tensor) override { return unused<Work>(); }
   void abort(const std::string&) override { unused<int>(); }
   int64_t wire_bytes() const override { return 0; }
   void set_deadline(double) override {}
