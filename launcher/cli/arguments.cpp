@@ -76,6 +76,10 @@ void add_run(CommandLine& line, ConfigRequest& request) {
                                      "an integer from 0 up, or selective");
                 request.recompute = value;
               });
+  line.option("--pipeline_num_stages", "S", "parts of the model, each on its own ranks",
+              integer(request.pipeline_stages, 1));
+  line.option("--pipeline_schedule", "NAME", "order of the micro-batches (gpipe, 1f1b)",
+              text(request.pipeline_schedule));
 }
 
 // The options of train and doctor that name files.
@@ -123,8 +127,16 @@ Arguments parse_plan(const std::vector<std::string>& words) {
   add_run(line, a.request);
   line.option("--rank", "R", "whose plan (0)", integer(a.rank, 0, kMostRanks - 1));
   line.flag("--json", "print JSON", a.json);
+  line.optional_value("--timeline", "[FILE.svg]",
+                      "draw the stages' work in a step, in the file or below the plan",
+                      [&a](const std::string& option, const std::string& value) {
+                        if (!value.empty() && !value.ends_with(".svg"))
+                          fail_user("{}: expected FILE.svg, got '{}'", option, printable(value));
+                        a.timeline = value;
+                      });
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("plan", "--config FILE", !a.request.path.empty());
+  if (a.json && a.timeline) fail_user("dstrain plan takes one of --json and --timeline");
   return a;
 }
 

@@ -25,6 +25,8 @@ struct PlanArguments {
   ConfigRequest request;
   int64_t rank = 0;  // the rank whose plan is printed
   bool json = false;
+  // The picture of a pipeline's step: its SVG file, or an empty text for one in the output.
+  std::optional<std::string> timeline;
 };
 
 // The arguments of `dstrain check`, which prints a verdict for every key of a configuration.

@@ -35,16 +35,21 @@ CommandLine::~CommandLine() = default;
 
 void CommandLine::option(const std::string& names, const std::string& placeholder,
                          const std::string& help, const Reader& read) {
-  add(names, placeholder, help, read, false);
+  add(names, placeholder, help, read, 1, false);
+}
+
+void CommandLine::optional_value(const std::string& names, const std::string& placeholder,
+                                 const std::string& help, const Reader& read) {
+  add(names, placeholder, help, read, 0, false);
 }
 
 void CommandLine::repeated(const std::string& names, const std::string& placeholder,
                            const std::string& help, const Reader& read) {
-  add(names, placeholder, help, read, true);
+  add(names, placeholder, help, read, 1, true);
 }
 
 void CommandLine::add(const std::string& names, const std::string& placeholder,
-                      const std::string& help, const Reader& read, bool many) {
+                      const std::string& help, const Reader& read, int least_values, bool many) {
   const std::vector<std::string> all = split(names);
   remember(all);
   const auto read_all = [name = all.front(), read, many](const CLI::results_t& values) {
@@ -54,7 +59,7 @@ void CommandLine::add(const std::string& names, const std::string& placeholder,
   };
   app_->add_option(names, read_all, help)
       ->type_name(placeholder)
-      ->expected(1)
+      ->expected(least_values, 1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 

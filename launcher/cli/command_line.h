@@ -27,6 +27,9 @@ class CommandLine {
   // `names`: "--config,--deepspeed_config". Messages use the first.
   void option(const std::string& names, const std::string& placeholder, const std::string& help,
               const Reader& read);
+  // Adds an option that may be given without a value: its reader then gets an empty text.
+  void optional_value(const std::string& names, const std::string& placeholder,
+                      const std::string& help, const Reader& read);
   // Adds an option that may be given several times.
   void repeated(const std::string& names, const std::string& placeholder, const std::string& help,
                 const Reader& read);
@@ -38,7 +41,7 @@ class CommandLine {
 
  private:
   void add(const std::string& names, const std::string& placeholder, const std::string& help,
-           const Reader& read, bool many);
+           const Reader& read, int least_values, bool many);
   void remember(const std::vector<std::string>& names);
   [[noreturn]] void refuse(const std::string& word) const;
 

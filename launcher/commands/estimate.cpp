@@ -1,4 +1,4 @@
-#include "runtime/plan/estimate.h"
+#include "runtime/plan/report/estimate.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "runtime/config/keys/key_table.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/plan/print.h"
+#include "runtime/plan/report/print.h"
 
 namespace dstrain {
 namespace {
@@ -61,7 +61,7 @@ int run_estimate(const EstimateArguments& arguments) {
   settle_vocabulary(job);
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
 
-  const RankPlan plan = make_rank_plan(job, {.rank = 0, .ranks = job.ranks},
+  const RankPlan plan = make_rank_plan(job, place_of(job, 0),
                                        plan_inputs(job, static_cast<int>(cluster.gpus_per_node)));
   const ModelSize model = model_size(plan.train.program);
   const auto total = static_cast<double>(plan.memory.total());

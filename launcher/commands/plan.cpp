@@ -4,10 +4,51 @@
 #include "launcher/process/failure.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/plan/fit.h"
-#include "runtime/plan/print.h"
+#include "runtime/plan/pipeline/timeline.h"
+#include "runtime/plan/pipeline/verify_messages.h"
+#include "runtime/plan/report/fit.h"
+#include "runtime/plan/report/print.h"
+#include "runtime/plan/report/step_time.h"
+#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
+namespace {
+
+constexpr size_t kTimelineWidth = 100;  // characters
+
+std::vector<const Plan*> pointers_to(const std::vector<Plan>& plans) {
+  std::vector<const Plan*> pointers;
+  for (const Plan& plan : plans) pointers.push_back(&plan);
+  return pointers;
+}
+
+// Returns the train plan of each stage of a pipeline, for the first rank of its data-parallel group; none if there is
+// one stage. Throws InternalError if the stages' messages do not fit together.
+std::vector<Plan> stage_plans(const Job& job, const PlanInputs& inputs) {
+  std::vector<Plan> plans;
+  if (job.pipeline.stages == 1) return plans;
+  for (int stage = 0; stage < job.pipeline.stages; ++stage)
+    plans.push_back(make_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs).train);
+  verify_messages(pointers_to(plans));
+  return plans;
+}
+
+// Draws a step of the stages, whose plans are `plans`. Returns the picture, or a line that says which file it is in.
+std::string draw_timeline(const Job& job, const std::vector<Plan>& plans, const std::string& file) {
+  const PipelineConfig& pipeline = job.pipeline;
+  if (plans.empty()) return "one stage: nothing to draw\n";
+  const int micro_batches = static_cast<int>(plans.front().micro_batches);
+  const PipelineOrders orders =
+      pipeline_orders(pipeline.schedule, pipeline.stages, pipeline.virtual_stages, micro_batches);
+  const PipelineTimes times = pipeline_times(orders, pointers_to(plans), job.device);
+  const std::string title =
+      fmt::format("an estimated step: {} stages, {} micro-batches", pipeline.stages, micro_batches);
+  if (file.empty()) return timeline_text(title, orders, times, kTimelineWidth);
+  write_file(file, timeline_svg(title, orders, times));
+  return fmt::format("the timeline of a step is in {}\n", file);
+}
+
+}  // namespace
 
 int run_plan(const PlanArguments& arguments) {
   ConfigRequest request = arguments.request;
@@ -24,12 +65,17 @@ int run_plan(const PlanArguments& arguments) {
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
   const int rank = static_cast<int>(arguments.rank);
   const PlanInputs inputs = plan_inputs(loaded.job);
-  const RankPlan plan = make_rank_plan(loaded.job, {rank, loaded.job.ranks}, inputs);
+  const RankPlan plan = make_rank_plan(loaded.job, place_of(loaded.job, rank), inputs);
+  const std::vector<Plan> stages = stage_plans(loaded.job, inputs);
   if (arguments.json) {
     print_result(plan_to_json(plan));
   } else {
-    print_result(plan_to_text(plan, fmt::format("rank {} of {}", rank, loaded.job.ranks)) + "\n" +
-                 changes_text(loaded.job, inputs));
+    std::string title = fmt::format("rank {} of {}", rank, loaded.job.ranks);
+    if (const Place& place = plan.train.place; place.stages > 1)
+      title += fmt::format(", stage {} of {}", place.stage, place.stages);
+    std::string text = plan_to_text(plan, title) + "\n" + changes_text(loaded.job, inputs);
+    if (arguments.timeline) text += "\n" + draw_timeline(loaded.job, stages, *arguments.timeline);
+    print_result(text);
   }
   return 0;
 }

@@ -21,7 +21,7 @@
 #include "runtime/core/text.h"
 #include "runtime/data/open_dataset.h"
 #include "runtime/engine/run/resume.h"
-#include "runtime/plan/fit.h"
+#include "runtime/plan/report/fit.h"
 #include "runtime/plan/residency.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
@@ -80,7 +80,7 @@ bool names_a_weight(const std::string& pattern, const StateRegister& three_layer
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
   job.batch.micro_batch = micro_batch;
-  job.batch.train_batch = micro_batch * job.batch.accumulation * job.ranks;
+  job.batch.train_batch = micro_batch * job.batch.accumulation * job.data_ranks();
 }
 
 // Halves the micro-batch until the plan fits. A model that cannot fit with any micro-batch keeps its own.
@@ -143,9 +143,10 @@ void check_overwriting(const Job& job) {
 double least_bytes(const Job& job) {
   // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state.
   const auto value = static_cast<double>(size_of(job.dtype));
-  const Residency where = residency_of(job, {.rank = 0, .ranks = job.ranks});
-  const double rest = (8 - value) / (where.optimizer ? job.ranks : 1);
-  return weight_count(job.model) * ((where.parameters ? value / job.ranks : value) + rest);
+  const Residency where = residency_of(job, place_of(job, 0));
+  const double rest = (8 - value) / (where.optimizer ? job.data_ranks() : 1);
+  return weight_count(job.model) / job.pipeline.stages *
+         ((where.parameters ? value / job.data_ranks() : value) + rest);
 }
 
 void settle_device(Job& job, bool run) {
@@ -153,6 +154,11 @@ void settle_device(Job& job, bool run) {
   if (job.device == "auto") job.device = cuda_device_count() > 0 ? "cuda" : "cpu";
   if (run && job.device == "cpu" && job.graph == GraphMode::on)
     fail_user("dstrain.cuda_graph is \"on\", and the CPU has no graphs: use \"auto\"");
+  if (run && job.device != "cpu" && job.pipeline.stages > 1)
+    fail_user(
+        "a pipeline of {} stages runs on the CPU only so far, not on {}: add --device cpu, or "
+        "use one stage",
+        job.pipeline.stages, job.device);
   if (job.device != "cuda" || cuda_device_count() > 0 || (has_cuda_backend() && !run)) return;
   throw UserError(why_no_cuda());
 }

@@ -57,7 +57,7 @@ void check_surroundings(const RunInput& input, int ranks_here);
 // Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here);
 
-// Returns a lower bound of the bytes that a rank of the job needs. Makes no plan, so it is fast for any model.
+// Returns a lower bound of the bytes that the largest rank of the job needs. Makes no plan, so it is fast for any model.
 double least_bytes(const Job& job);
 
 // Compares `needed` bytes for each of `ranks_here` ranks with `offered` bytes for all. `lower_bound`: `needed` is less than

@@ -14,7 +14,7 @@
 
 namespace dstrain {
 
-// The batch sizes of a run, in samples: train_batch = micro_batch * accumulation * ranks.
+// The batch sizes of a run, in samples: train_batch = micro_batch * accumulation * data-parallel ranks.
 struct BatchConfig {
   int64_t train_batch = 0;
   int64_t micro_batch = 0;
@@ -158,6 +158,8 @@ struct Job {
   std::string init_weights, resume;  // paths; empty: not given
   bool overwrite = false;            // checkpoints of another run in `output` are removed
   bool resume_with_changes = false;  // resume although settings that change the numbers differ
+  // Returns the number of ranks that have the same part of the model.
+  int data_ranks() const { return ranks / pipeline.stages; }
   bool operator==(const Job&) const = default;
 };
 

@@ -31,6 +31,8 @@ struct ConfigRequest {
   std::optional<std::string> device, model, data, output, init_weights, resume;
   std::optional<int64_t> steps, seed, save_interval;
   std::optional<std::string> recompute;  // "selective" or an interval
+  std::optional<int64_t> pipeline_stages;
+  std::optional<std::string> pipeline_schedule;
   bool overwrite = false, resume_with_changes = false;
   bool need_data = false;  // a missing dstrain.data.path is an error (training)
 };

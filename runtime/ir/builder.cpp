@@ -1,5 +1,7 @@
 #include "runtime/ir/builder.h"
 
+#include <algorithm>
+
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
 
@@ -35,6 +37,7 @@ BufferId Builder::parameter(const std::string& name, Shape shape, Init init, flo
   Unit& unit = program_.units[static_cast<size_t>(unit_index_)];
   unit.parameters.push_back(static_cast<int>(program_.parameters.size()));
   program_.parameters.push_back({.name = name,
+                                 .index = static_cast<int>(program_.parameters.size()),
                                  .shape = shape,
                                  .init = init,
                                  .init_scale = scale,
@@ -125,7 +128,8 @@ void Builder::cross_entropy(BufferId logits, BufferId targets) {
                  .accumulate = Accumulate::after_first_micro,
                  .reads = {logits, targets},
                  .writes = {program_.loss},
-                 .group = group_};
+                 .group = group_,
+                 .layer = unit_index_};
   if (options_.training) op.writes.push_back(gradient_place(logits));
   program_.instructions.push_back(op);
   check_op(program_, program_.instructions.back());
@@ -147,7 +151,11 @@ void Builder::output(BufferId logits) {
 
 BufferId Builder::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
                        std::vector<Buffer> more_outputs) {
-  Instruction instruction{.op = op, .attrs = attrs, .reads = std::move(reads), .group = group_};
+  Instruction instruction{.op = op,
+                          .attrs = attrs,
+                          .reads = std::move(reads),
+                          .group = group_,
+                          .layer = std::max(unit_index_, 0)};
   instruction.writes.push_back(program_.add_buffer(std::move(output)));
   for (Buffer& b : more_outputs) instruction.writes.push_back(program_.add_buffer(std::move(b)));
   program_.instructions.push_back(std::move(instruction));

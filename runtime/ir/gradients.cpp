@@ -58,7 +58,9 @@ void Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                                    .attrs = attrs,
                                    .reads = std::move(reads),
                                    .writes = std::move(writes),
-                                   .group = group_});
+                                   .group = group_,
+                                   .phase = Phase::backward,
+                                   .layer = layer_});
 }
 
 BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
@@ -80,7 +82,12 @@ BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
 
 void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                             std::vector<BufferId> values) {
-  Instruction instruction{.op = op, .attrs = attrs, .reads = std::move(reads), .group = group_};
+  Instruction instruction{.op = op,
+                          .attrs = attrs,
+                          .reads = std::move(reads),
+                          .group = group_,
+                          .phase = Phase::backward,
+                          .layer = layer_};
   bool any = false;
   for (BufferId value : values) {
     if (value == kNone) {

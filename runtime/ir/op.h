@@ -54,6 +54,8 @@ enum class OpKind : uint8_t {
   all_reduce,        // x (n): its sum over the data-parallel group, in rank order, in place
   reduce_scatter,    // x (n) -> y (n / ranks): this rank's slice of the same sum
   all_gather,        // x (n / ranks) -> y (n): all ranks' slices; x may be this rank's part of y
+  send,              // x (n): to the other rank of its channel; writes nothing
+  recv,              // -> x (n): from the other rank of its channel
   finish_gradients,  // sums norms and losses over ranks; sets norm, clip, skip, loss scale
 };
 

@@ -59,6 +59,12 @@ struct Buffer {
 // (in the last one) last_micro in list order; then step_end.
 enum class When : uint8_t { step_begin, every_micro, last_micro, step_end };
 
+// The part of a micro-batch's work that an instruction belongs to. The stages of a pipeline run the phases
+// of different micro-batches in turns. Where a schedule splits the backward pass, `backward` computes the
+// gradients of activations and `weight_grad` those of weights.
+enum class Phase : uint8_t { forward, backward, weight_grad };
+inline constexpr int kPhases = 3;
+
 // Whether an instruction adds to its output instead of overwriting it: never, in all micro-batches of a step
 // but the first, or always.
 enum class Accumulate : uint8_t { never, after_first_micro, always };
@@ -72,6 +78,11 @@ struct Instruction {
   std::vector<BufferId> reads{};   // in the order of op.h
   std::vector<BufferId> writes{};  // updated in place where op.h says so
   int32_t group = 0;               // index into Program::groups: the layer it is printed under
+  Phase phase = Phase::forward;    // of what is issued for every micro-batch
+  int32_t layer = 0;               // number of the layer in the whole model: of its unit
+  // Of a collective: index of the communicator that carries it, among the channels of its plan; 0: the
+  // data-parallel group's.
+  int32_t channel = 0;
 };
 
 // The distribution of the initial values of a parameter: constant, N(0, init_scale), or uniform on
@@ -81,6 +92,7 @@ enum class Init : uint8_t { zeros, ones, normal, uniform };
 // A tensor of the model that training changes. Its elements are part of a unit.
 struct Parameter {
   std::string name{};
+  int index = 0;  // in the whole model
   Shape shape{};
   Init init = Init::zeros;
   float init_scale = 0;  // normal: standard deviation; uniform: bound
@@ -104,12 +116,17 @@ struct Program {
   std::vector<std::string> groups{""};
   std::vector<Parameter> parameters;
   std::vector<Unit> units;
+  // The parameters of the whole model, without buffers, if the program is the part of a pipeline stage.
+  std::vector<Parameter> model;
   BufferId inputs = kNone;   // ids (R) or samples (B, in_size)
   BufferId targets = kNone;  // i32 (R)
   BufferId logits = kNone;
   BufferId loss = kNone;  // f64 (1): unscaled sum over the targets of this rank
 
   BufferId add_buffer(Buffer buffer);
+  const std::vector<Parameter>& model_parameters() const {
+    return model.empty() ? parameters : model;
+  }
   const Buffer& at(BufferId id) const { return buffers[static_cast<size_t>(id)]; }
   Buffer& at(BufferId id) { return buffers[static_cast<size_t>(id)]; }
   // Returns the index of a group with this name: the newest group, or a new one.

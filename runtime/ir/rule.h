@@ -38,7 +38,7 @@ struct OpRule {
   bool begins_step = false;
   size_t attrs = 0;  // which alternative of OpAttrs the op reads: kAttrs<LayerNormAttrs>; 0: none
   // For a collective: how many times a ring would send the whole payload. An all-reduce is a
-  // reduce-scatter and an all-gather, so 2.
+  // reduce-scatter and an all-gather, so 2; a message passes no ring, so 0.
   int ring_passes = 0;
   // Throws InternalError naming the instruction if shapes, dtypes or aliasing are not legal for the
   // op. Null: any operands are legal.

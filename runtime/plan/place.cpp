@@ -9,6 +9,7 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/copies.h"
 
 namespace dstrain {
 namespace {
@@ -53,7 +54,7 @@ int64_t pack_items(std::vector<Item*> items, int64_t base) {
 // The lifetimes of a plan's transient buffers and workspaces.
 class Lives {
  public:
-  Lives(Plan& plan, const KernelLibrary& library) : plan_(plan) {
+  Lives(Plan& plan, const KernelLibrary& library) : plan_(plan), copies_(copies_of(plan)) {
     const Program& p = plan.program;
     items_.resize(p.buffers.size() + p.instructions.size());
     int body_begin = INT_MAX, body_end = -1;
@@ -72,9 +73,11 @@ class Lives {
       Item& item = items_[b];
       const Buffer& buffer = p.buffers[b];
       item.memory = buffer.memory;
-      item.bytes = align(buffer.bytes()) * (buffer.per_micro ? plan.micro_batches : 1);
-      // A buffer that outlives a micro-batch is live in the whole body, because the body is repeated.
-      if (buffer.lifetime == Lifetime::step && item.begin <= body_end && item.end >= body_begin) {
+      item.bytes = align(buffer.bytes()) * copies_[b].count;
+      // A buffer that is used between phases of other micro-batches is live in the whole body, because the body
+      // is repeated.
+      const bool whole = buffer.lifetime == Lifetime::step || !copies_[b].by_position;
+      if (whole && item.begin <= body_end && item.end >= body_begin) {
         item.begin = std::min(item.begin, body_begin);
         item.end = std::max(item.end, body_end);
       }
@@ -103,10 +106,10 @@ class Lives {
       const Buffer& b = p.buffers[i];
       if (b.lifetime == Lifetime::persistent || b.parent != kNone) continue;
       plan_.address[i] = {b.shared ? Region::registered : Region::transient, items_[i].offset,
-                          b.per_micro ? align(b.bytes()) : 0};
+                          copies_[i].count, align(b.bytes())};
     }
     for (size_t i = 0; i < p.instructions.size(); ++i)
-      plan_.workspace[i] = {Region::transient, items_[p.buffers.size() + i].offset, 0};
+      plan_.workspace[i] = {Region::transient, items_[p.buffers.size() + i].offset};
   }
 
  private:
@@ -128,6 +131,7 @@ class Lives {
   }
 
   Plan& plan_;
+  std::vector<Copies> copies_;  // of every buffer
   std::vector<Item> items_;
 };
 
@@ -180,7 +184,7 @@ MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& l
       if (fresh) {
         const Region region = b.shared ? Region::registered : Region::persistent;
         int64_t& end = table.region_bytes[static_cast<size_t>(region)];
-        it->second = {region, end, 0};
+        it->second = {region, end};
         end += align(b.bytes());
         table.at_peak[static_cast<size_t>(b.memory)] += align(b.bytes());
       }

@@ -7,6 +7,7 @@
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/pipeline/divide.h"
 #include "runtime/plan/place.h"
 #include "runtime/plan/verify.h"
 #include "runtime/plan/waits.h"
@@ -14,42 +15,51 @@
 namespace dstrain {
 namespace {
 
-// Returns the order of a step: the list expanded as Instruction::when says.
-std::vector<Issue> expand(const Program& program, int64_t micro_batches) {
+// Returns the order of a step: the list expanded as the slots and Instruction::when say.
+std::vector<Issue> expand(const Program& program, const std::vector<Slot>& slots,
+                          int64_t micro_batches) {
   std::vector<Issue> order;
   const auto count = static_cast<int32_t>(program.instructions.size());
   const auto issue_all = [&](int32_t micro, auto wanted) {
     for (int32_t i = 0; i < count; ++i)
-      if (wanted(program.instructions[static_cast<size_t>(i)].when)) order.push_back({i, micro});
+      if (wanted(program.instructions[static_cast<size_t>(i)])) order.push_back({i, micro});
   };
-  issue_all(0, [](When when) { return when == When::step_begin; });
-  for (int64_t m = 0; m < micro_batches; ++m) {
-    const bool last = m + 1 == micro_batches;
-    issue_all(static_cast<int32_t>(m), [&](When when) {
-      return when == When::every_micro || (last && when == When::last_micro);
+  issue_all(0, [](const Instruction& op) { return op.when == When::step_begin; });
+  for (const Slot& slot : slots) {
+    const bool last = slot.micro + 1 == micro_batches;
+    issue_all(slot.micro, [&](const Instruction& op) {
+      return op.phase == slot.phase &&
+             (op.when == When::every_micro || (last && op.when == When::last_micro));
     });
   }
-  issue_all(0, [](When when) { return when == When::step_end; });
+  issue_all(0, [](const Instruction& op) { return op.when == When::step_end; });
   return order;
 }
 
-Plan finish(Program program, const Job& job, Place place, int64_t micro_batches, int threads) {
+Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slots,
+            int64_t micro_batches, int threads) {
   Plan plan;
-  plan.order = expand(program, micro_batches);
+  plan.order = expand(program, slots, micro_batches);
+  plan.slots = std::move(slots);
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
   plan.place = place;
+  plan.channels = channels_of(place);
   plan.threads = threads;
   plan.max_live_elements = job.gather.max_live_elements;
   return plan;
 }
 
-Plan train_plan(const Job& job, Place place, const PlanInputs& inputs) {
+// Also returns the first layers of the stages of a pipeline.
+Plan train_plan(const Job& job, Place place, const PlanInputs& inputs,
+                std::vector<int64_t>& first_layers) {
   Program program;
   Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   inputs.build_model(builder, job.model);
   backward(program);
   fuse(program, *inputs.library, inputs.threads);
+  if (place.stages > 1) first_layers = divide_layers(program, job);
+  keep_stage(program, first_layers, place);
   recompute(program, job);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
@@ -58,21 +68,26 @@ Plan train_plan(const Job& job, Place place, const PlanInputs& inputs) {
   gather(program, job, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
-  return finish(std::move(program), job, place, job.batch.accumulation, inputs.threads);
+  const int64_t micro_batches = job.batch.accumulation;
+  std::vector<Slot> slots =
+      stage_order(job.pipeline.schedule, place.stages, job.pipeline.virtual_stages, place.stage,
+                  static_cast<int>(micro_batches));
+  return finish(std::move(program), job, place, std::move(slots), micro_batches, inputs.threads);
 }
 
 Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
-                  const PlanInputs& inputs) {
+                  const PlanInputs& inputs, const std::vector<int64_t>& first_layers) {
   Program program;
   Builder builder(program, options);
   inputs.build_model(builder, job.model);
   fuse(program, *inputs.library, inputs.threads);
+  keep_stage(program, first_layers, place);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   gather(program, job, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
-  return finish(std::move(program), job, place, 1, inputs.threads);
+  return finish(std::move(program), job, place, {{Phase::forward, 0, 0}}, 1, inputs.threads);
 }
 
 }  // namespace
@@ -80,11 +95,12 @@ Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
 RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
   RankPlan rank;
   std::vector<Plan*> plans{&rank.train};
-  rank.train = train_plan(job, place, inputs);
+  std::vector<int64_t> first_layers;
+  rank.train = train_plan(job, place, inputs, first_layers);
   if (job.eval_interval > 0) {
     rank.validate =
         forward_plan(job, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false},
-                     place, inputs);
+                     place, inputs, first_layers);
     plans.push_back(&rank.validate);
   }
   rank.memory = place_memory(plans, *inputs.library);
@@ -100,18 +116,20 @@ RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inp
   rank.validate = forward_plan(
       job,
       {.dtype = job.dtype, .batch = 1, .seq_len = seq_len, .training = false, .with_loss = false},
-      {}, inputs);
+      {}, inputs, {});
   rank.memory = place_memory({&rank.validate}, *inputs.library);
   order_communication(rank.validate, false);
   verify(rank.validate);
   return rank;
 }
 
-int32_t count_collectives(const Plan& plan) {
-  return static_cast<int32_t>(
-      std::count_if(plan.order.begin(), plan.order.end(), [&](const Issue& issue) {
-        return is_collective(plan.program.instructions[static_cast<size_t>(issue.instruction)].op);
-      }));
+std::vector<int32_t> count_collectives(const Plan& plan) {
+  std::vector<int32_t> counts(static_cast<size_t>(plan.channels));
+  for (const Issue& issue : plan.order) {
+    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    if (is_collective(op.op)) ++counts[static_cast<size_t>(op.channel)];
+  }
+  return counts;
 }
 
 int64_t wire_bytes(const Plan& plan) {
@@ -121,6 +139,12 @@ int64_t wire_bytes(const Plan& plan) {
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
     if (!is_collective(op.op)) continue;
+    if (op.op == OpKind::recv) continue;  // its sender counts it
+    if (op.op == OpKind::send) {
+      const int64_t sent = plan.program.at(op.reads[0]).bytes();
+      if (sent >= kSmallest) total += sent;
+      continue;
+    }
     const int64_t bytes =
         std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
     if (bytes >= kSmallest) total += rule_of(op.op).ring_passes * (n - 1) * bytes / n;

@@ -11,6 +11,7 @@
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/program.h"
 #include "runtime/plan/implementations.h"
+#include "runtime/plan/pipeline/schedule.h"
 #include "runtime/plan/residency.h"
 
 namespace dstrain {
@@ -28,8 +29,12 @@ inline constexpr int kRegions = 3;
 // The place of a buffer in the memory of a rank: a region, and an offset in it.
 struct Address {
   Region region = Region::transient;
-  int64_t offset = 0;        // bytes from the region's start
-  int64_t micro_stride = 0;  // bytes between the copies of a per_micro buffer, else 0
+  int64_t offset = 0;  // bytes from the region's start
+  int64_t copies = 1;  // copy i is that of micro-batches i, i + copies, ...
+  int64_t stride = 0;  // bytes from one copy to the next
+
+  // Returns the offset of the copy of a micro-batch.
+  int64_t offset_of(int64_t micro) const { return offset + micro % copies * stride; }
 };
 
 using ClassBytes = std::array<int64_t, kMemoryClasses>;
@@ -43,12 +48,15 @@ struct MemoryTable {
 
 struct Plan {
   Program program;
+  std::vector<Slot> slots;  // order of the phases of micro-batches
   std::vector<Issue> order;
   std::vector<Address> address;    // of every buffer, views included
   std::vector<Address> workspace;  // of every instruction
   std::vector<int64_t> workspace_bytes;
-  // For every issue: how many collectives of the step must be complete before it starts.
+  // For every issue and channel: how many of the channel's collectives of the step must be complete before the
+  // issue starts. Issue i has elements [i * channels, (i + 1) * channels).
   std::vector<int32_t> waits;
+  int channels = 1;
   int64_t micro_batches = 1;  // of a step
   Place place;
   int threads = 1;
@@ -70,13 +78,13 @@ struct PlanInputs {
   int threads = 1;                               // OpenMP threads of a rank
 };
 
-// Builds, places and verifies the plans of rank `place.rank`. Pure.
+// Builds, places and verifies the plans of the rank with these coordinates. Pure.
 RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs);
 // Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits.
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
 
-// Returns how many collectives a step starts.
-int32_t count_collectives(const Plan& plan);
+// Returns how many collectives and messages a step starts, by channel.
+std::vector<int32_t> count_collectives(const Plan& plan);
 // Returns the bytes that a rank sends in a step if every collective runs on a ring (docs/formats.md).
 int64_t wire_bytes(const Plan& plan);
 

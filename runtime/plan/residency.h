@@ -12,14 +12,9 @@
 
 #include "runtime/config/job.h"
 #include "runtime/ir/program.h"
+#include "runtime/plan/mesh.h"
 
 namespace dstrain {
-
-// The rank that a program is made for, and the number of ranks.
-struct Place {
-  int rank = 0;
-  int ranks = 1;
-};
 
 struct Residency {
   bool optimizer = false;         // sharded: master weights and moments of the owned slice only

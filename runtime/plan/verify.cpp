@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -69,7 +70,11 @@ class ByteOwners {
 
 class Replay {
  public:
-  explicit Replay(const Plan& plan) : plan_(plan), program_(plan.program) {}
+  explicit Replay(const Plan& plan)
+      : plan_(plan),
+        program_(plan.program),
+        in_turns_(plan.place.stages > 1),
+        started_(static_cast<size_t>(plan.channels)) {}
 
   void run() {
     claim_initial();
@@ -79,8 +84,9 @@ class Replay {
         i = pass_repetitions(i);
       }
       const Issue& issue = plan_.order[i];
-      started_ += is_collective(op_of(issue).op) ? 1 : 0;
-      beside_collectives(issue, plan_.waits[i]);
+      const Instruction& op = op_of(issue);
+      if (is_collective(op.op)) ++started_[static_cast<size_t>(op.channel)];
+      beside_collectives(issue, waits(i));
       step(issue);
     }
     if (program_.loss != kNone)
@@ -89,7 +95,8 @@ class Replay {
 
  private:
   struct UnderWay {
-    int32_t number;  // of the step's collectives, from 1
+    int32_t channel;
+    int32_t number;  // of the channel's operations of the step, from 1
     Region region;
     int64_t begin, end;
     bool written;
@@ -98,10 +105,14 @@ class Replay {
   // The state of the replay at the beginning of a micro-batch.
   struct Moment {
     size_t first = 0;  // issue
-    int32_t started = 0;
+    std::vector<int32_t> started{};
     std::array<ByteOwners, kRegions> regions{};
     std::vector<UnderWay> under_way{};  // numbers relative to `started`
   };
+
+  std::span<const int32_t> waits(size_t i) const {
+    return std::span(plan_.waits).subspan(i * started_.size(), started_.size());
+  }
 
   const Instruction& op_of(const Issue& issue) const {
     return program_.instructions[static_cast<size_t>(issue.instruction)];
@@ -127,9 +138,11 @@ class Replay {
     }
   }
 
+  // Stages of a pipeline work on several micro-batches in turns, so that a micro-batch has no beginning in the
+  // order; there each owner is a buffer of one micro-batch.
   bool begins_micro(size_t i) const {
     const Issue& issue = plan_.order[i];
-    return issue.micro > 0 && op_of(issue).when != When::step_end &&
+    return !in_turns_ && issue.micro > 0 && op_of(issue).when != When::step_end &&
            plan_.order[i - 1].micro != issue.micro;
   }
 
@@ -146,18 +159,21 @@ class Replay {
   // following micro-batch with the same issues and waits does so too. Returns the first issue after those.
   size_t pass_repetitions(size_t begin) {
     Moment now{begin, started_, regions_, under_way_};
-    for (UnderWay& u : now.under_way) u.number -= started_;
+    for (UnderWay& u : now.under_way) u.number -= started_[static_cast<size_t>(u.channel)];
     const Moment before = std::exchange(last_, std::move(now));
     if (before.first == 0 || before.regions != regions_ || before.under_way != last_.under_way)
       return begin;
     const size_t length = begin - before.first;
-    const int32_t collectives = started_ - before.started;
     size_t next = begin;
     while (repeats(before, next, length)) {
       next += length;
-      started_ += collectives;
+      for (size_t c = 0; c < started_.size(); ++c)
+        started_[c] += last_.started[c] - before.started[c];
     }
-    for (UnderWay& u : under_way_) u.number += started_ - last_.started;
+    for (UnderWay& u : under_way_) {
+      const auto c = static_cast<size_t>(u.channel);
+      u.number += started_[c] - last_.started[c];
+    }
     last_.first = next;
     last_.started = started_;
     return next;
@@ -170,9 +186,10 @@ class Replay {
     const int32_t micro = plan_.order[begin].micro;
     for (size_t k = 0; k < length; ++k) {
       const Issue &first = plan_.order[before.first + k], &second = plan_.order[begin + k];
-      if (second.instruction != first.instruction || second.micro != micro ||
-          plan_.waits[begin + k] - started_ != plan_.waits[before.first + k] - before.started)
-        return false;
+      if (second.instruction != first.instruction || second.micro != micro) return false;
+      for (size_t c = 0; c < started_.size(); ++c)
+        if (waits(begin + k)[c] - started_[c] != waits(before.first + k)[c] - before.started[c])
+          return false;
       for (const BufferId id : op_of(second).reads)
         if (id != kNone && program_.at(program_.root(id)).per_micro && !holds(id, micro))
           return false;
@@ -182,7 +199,7 @@ class Replay {
 
   std::pair<int64_t, int64_t> range(BufferId id, int micro) const {
     const Address& a = plan_.address[static_cast<size_t>(id)];
-    const int64_t begin = a.offset + micro * a.micro_stride;
+    const int64_t begin = a.offset_of(micro);
     return {begin, begin + program_.at(id).bytes()};
   }
   ByteOwners& region(BufferId id) {
@@ -190,8 +207,9 @@ class Replay {
   }
   int64_t owner(BufferId id, int micro) const {
     const BufferId root = program_.root(id);
-    return static_cast<int64_t>(root) * (plan_.micro_batches + 1) +
-           (program_.at(root).per_micro ? micro : 0);
+    const Buffer& b = program_.at(root);
+    const bool own = b.per_micro || (in_turns_ && b.lifetime == Lifetime::micro);
+    return static_cast<int64_t>(root) * (plan_.micro_batches + 1) + (own ? micro : 0);
   }
   void claim(BufferId id, int micro) {
     const auto [begin, end] = range(id, micro);
@@ -212,21 +230,30 @@ class Replay {
 
   // Checks that an instruction neither touches what a running collective writes nor writes what the
   // collective, and so perhaps a peer, reads.
-  void beside_collectives(const Issue& issue, int32_t complete) {
+  void beside_collectives(const Issue& issue, std::span<const int32_t> complete) {
     const auto index = static_cast<size_t>(issue.instruction);
     const Instruction& op = program_.instructions[index];
     const bool collective = is_collective(op.op);
-    check(complete <= started_ - (collective ? 1 : 0), "{} of {} waits for a collective to come",
-          name_of(op.op), program_.groups[static_cast<size_t>(op.group)]);
-    std::erase_if(under_way_, [&](const UnderWay& u) { return u.number <= complete; });
+    for (size_t c = 0; c < complete.size(); ++c) {
+      const bool mine = collective && c == static_cast<size_t>(op.channel);
+      check(complete[c] <= started_[c] - (mine ? 1 : 0), "{} of {} waits for a collective to come",
+            name_of(op.op), program_.groups[static_cast<size_t>(op.group)]);
+    }
+    std::erase_if(under_way_, [&](const UnderWay& u) {
+      return u.number <= complete[static_cast<size_t>(u.channel)];
+    });
+    std::vector<UnderWay> own;
     const auto touch = [&](Region region, int64_t begin, int64_t end, bool written,
                            std::string_view name) {
-      if (collective) return under_way_.push_back({started_, region, begin, end, written});
       for (const UnderWay& u : under_way_)
-        check(u.region != region || u.end <= begin || end <= u.begin || (!u.written && !written),
+        check((collective && u.channel == op.channel) || u.region != region || u.end <= begin ||
+                  end <= u.begin || (!u.written && !written),
               "{} of {}, micro-batch {}, {} {} while collective {} of the step may be {} it",
               name_of(op.op), program_.groups[static_cast<size_t>(op.group)], issue.micro,
               written ? "writes" : "reads", name, u.number, u.written ? "writing" : "reading");
+      if (collective)
+        own.push_back(
+            {op.channel, started_[static_cast<size_t>(op.channel)], region, begin, end, written});
     };
     const auto touch_all = [&](const std::vector<BufferId>& ids, bool written) {
       for (BufferId id : ids) {
@@ -241,6 +268,7 @@ class Replay {
     const Address& work = plan_.workspace[index];
     if (const int64_t bytes = plan_.workspace_bytes[index]; bytes > 0)
       touch(work.region, work.offset, work.offset + bytes, true, "its workspace");
+    under_way_.insert(under_way_.end(), own.begin(), own.end());
   }
 
   void step(const Issue& issue) {
@@ -282,10 +310,11 @@ class Replay {
 
   const Plan& plan_;
   const Program& program_;
+  const bool in_turns_;
   std::array<ByteOwners, kRegions> regions_;
   std::vector<UnderWay> under_way_;
-  int32_t started_ = 0;
-  Moment last_;  // the beginning of the newest micro-batch
+  std::vector<int32_t> started_;  // by channel
+  Moment last_;                   // the beginning of the newest micro-batch
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ class Touched {
   void add(const Plan& plan, BufferId id, const Issue& issue, std::vector<Span>& list) {
     if (id == kNone) return;
     const Address& a = plan.address[static_cast<size_t>(id)];
-    const int64_t begin = a.offset + issue.micro * a.micro_stride;
+    const int64_t begin = a.offset_of(issue.micro);
     add({a.region, begin, begin + plan.program.at(id).bytes()}, list);
   }
   void add(const Span& span, std::vector<Span>& list) {
@@ -66,30 +66,43 @@ class Touched {
   std::array<Bounds, kRegions> bounds_;  // of all spans, by region: rules out most pairs
 };
 
+// The operations of a channel that have started.
+struct Started {
+  std::vector<Touched> operations{};
+  size_t complete = 0;  // operations that are known to be complete
+
+  // Returns how many must be complete before `mine` can run.
+  size_t needed_by(const Touched& mine) const {
+    for (size_t c = operations.size(); c > complete; --c)
+      if (mine.conflicts(operations[c - 1])) return c;
+    return complete;
+  }
+};
+
 }  // namespace
 
 void order_communication(Plan& plan, bool overlap) {
-  plan.waits.assign(plan.order.size(), 0);
-  std::vector<Touched> started;
-  size_t complete = 0;  // collectives that are known to be complete
+  const auto channels = static_cast<size_t>(plan.channels);
+  plan.waits.assign(plan.order.size() * channels, 0);
+  std::vector<Started> started(channels);
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Issue& issue = plan.order[i];
-    const OpRule& rule =
-        rule_of(plan.program.instructions[static_cast<size_t>(issue.instruction)].op);
-    if (rule.done_by == DoneBy::collective) {
-      started.emplace_back(plan, issue);
-      plan.waits[i] = static_cast<int32_t>(complete);
-      continue;
-    }
-    const bool all = !overlap || rule.queue == Queue::comm;
+    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    const OpRule& rule = rule_of(op.op);
+    const bool collective = rule.done_by == DoneBy::collective;
     const Touched mine(plan, issue);
-    size_t needed = all ? started.size() : complete;
-    for (size_t c = started.size(); c > needed; --c)
-      if (mine.conflicts(started[c - 1])) {
-        needed = c;
-        break;
+    for (size_t c = 0; c < channels; ++c) {
+      Started& channel = started[c];
+      // An operation follows the others of its own channel, but not those of the other channels.
+      if (!collective || c != static_cast<size_t>(op.channel)) {
+        // An exchange through the host needs peers that wait for none of this rank's messages.
+        const bool all =
+            !collective && (rule.queue == Queue::comm || (c == data_group && !overlap));
+        channel.complete = all ? channel.operations.size() : channel.needed_by(mine);
       }
-    plan.waits[i] = static_cast<int32_t>(complete = needed);
+      plan.waits[i * channels + c] = static_cast<int32_t>(channel.complete);
+    }
+    if (collective) started[static_cast<size_t>(op.channel)].operations.push_back(mine);
   }
 }
 

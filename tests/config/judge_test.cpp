@@ -211,8 +211,14 @@ TEST_CASE("verdicts: sections that have a switch") {
       {R"("dstrain": {"recompute": "none"})", "dstrain.recompute", "no_effect: off"},
       {R"("pipeline": {"stages": "auto", "partition": "best"})", "pipeline.partition",
        "no_effect: the pipeline has one stage"},
-      {R"("pipeline": {"stages": 2, "partition": "best"})", "pipeline.stages",
-       "not_yet: pipelines are not available yet: use 1 or \"auto\""},
+      {R"("pipeline": {"stages": 1, "schedule": "1F1B"})", "pipeline.stages",
+       "no_effect: the pipeline has one stage"},
+      {R"("pipeline": {"stages": 2, "partition": "best"})", "pipeline.stages", "honoured"},
+      {R"("pipeline": {"stages": 2, "partition": "best"})", "pipeline.partition", "honoured"},
+      {R"("pipeline": {"stages": 2, "schedule": "2F2B"})", "pipeline.schedule",
+       "error: expected one of \"gpipe\", \"1f1b\", \"interleaved\", \"zb-h1\", \"zb-v\", "
+       "\"loopedbfs\", \"interleaved1f1b\", \"interleavedzerobubble\", \"zbvzerobubble\", found "
+       "\"2F2B\" (did you mean \"1f1b\"?)"},
       {R"("tensor_parallel": {"autotp_size": 4})", "tensor_parallel.autotp_size",
        "not_yet: tensor parallelism is not available yet: use 1"},
       {R"("checkpoint": {"tag_validation": "IGNORE"})", "checkpoint.tag_validation",

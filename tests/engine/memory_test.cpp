@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "runtime/plan/fit.h"
+#include "runtime/plan/report/fit.h"
 #include "tests/engine/test_rank.h"
 
 using namespace dstrain;

@@ -52,7 +52,8 @@ class TestRank {
             make_rank_plan(job, {0, 1}, {implementations().build_model, backend.library, threads})),
         arenas(plans.memory, *backend.device, comm, threads),
         model(plans.train, arenas, comm, threads),
-        executor(plans.train, arenas, backend, job, comm, nullptr) {
+        mesh(comm, {}),
+        executor(plans.train, arenas, backend, job, mesh, nullptr) {
     state.seed = job.seed;
     model.initialize(job.seed, implementations());
   }
@@ -73,6 +74,7 @@ class TestRank {
   RankPlan plans;
   Arenas arenas;
   ModelState model;
+  MeshComm mesh;
   Executor executor;
   StepState state;
 };

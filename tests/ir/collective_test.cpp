@@ -34,3 +34,20 @@ TEST_CASE("collectives run beside computation; an all-reduce passes a ring twice
     CHECK(rule_of(op).ring_passes == passes);
   }
 }
+
+TEST_CASE("a message has one operand: the sender reads it, the receiver writes it") {
+  OneOp t(DType::bf16);
+  const BufferId x = t.run({12});
+  const Instruction send{.op = OpKind::send, .reads = {x}, .channel = 1};
+  const Instruction recv{.op = OpKind::recv, .writes = {x}, .channel = 1};
+  CHECK(t.refusal(send) == "");
+  CHECK(t.refusal(recv) == "");
+  CHECK(t.refusal({.op = OpKind::send, .reads = {x}, .writes = {x}}) != "");
+  CHECK(t.refusal({.op = OpKind::recv, .reads = {x}, .writes = {x}}) != "");
+  for (const OpKind op : {OpKind::send, OpKind::recv}) {
+    CHECK(is_collective(op));
+    CHECK_FALSE(has_kernel(op));
+    CHECK(rule_of(op).queue == Queue::comm);
+    CHECK(rule_of(op).ring_passes == 0);
+  }
+}

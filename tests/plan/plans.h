@@ -36,7 +36,7 @@ inline Job sharded_job(int stage, int ranks = 4) {
 }
 
 inline RankPlan plan_of(const Job& job, int rank = 1) {
-  return make_rank_plan(job, {rank, job.ranks}, fake_inputs());
+  return make_rank_plan(job, place_of(job, rank), fake_inputs());
 }
 
 inline Plan train_plan(const Job& job, Place place = {0, 1}) {

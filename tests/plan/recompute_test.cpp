@@ -4,7 +4,7 @@
 #include <set>
 
 #include "runtime/plan/plan.h"
-#include "runtime/plan/print.h"
+#include "runtime/plan/report/print.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

@@ -9,7 +9,7 @@
 #include "launcher/hosts/start/agents.h"
 #include "launcher/implementations.h"
 #include "runtime/core/error.h"
-#include "runtime/plan/fit.h"
+#include "runtime/plan/report/fit.h"
 #include "runtime/storage/file_checksum.h"
 
 namespace dstrain {

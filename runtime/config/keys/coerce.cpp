@@ -92,6 +92,8 @@ bool fits(const KeySpec& spec, const Node& node) {
       return all_are(node, Kind::string);
     case Type::integers:
       return all_are(node, Kind::integer);
+    case Type::string_or_integers:
+      return node.is(Kind::string) || all_are(node, Kind::integer);
     case Type::section:
     case Type::opaque:
       return node.is(Kind::object);
@@ -183,6 +185,8 @@ std::string expectation(const KeySpec& spec, bool whole) {
       return "a list of strings";
     case Type::integers:
       return "a list of integers";
+    case Type::string_or_integers:
+      return "a string or a list of integers";
     case Type::section:
     case Type::opaque:
       return "a section { }";

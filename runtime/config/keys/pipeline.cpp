@@ -1,15 +1,22 @@
 // Section pipeline, and the other ways to split a model over ranks.
+#include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
 namespace {
 
-constexpr Rule kUnused{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-                         if (facts.integer("pipeline.stages") <= 1)
-                           return {State::no_effect, "the pipeline has one stage"};
-                         return {State::not_yet, "pipelines are not available yet", true};
+constexpr Rule kStages{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+                         if (to_integer(value).value_or(0) > 1) return {};
+                         return {State::no_effect, "the pipeline has one stage"};
                        },
-                       "one stage: no_effect; more: not_yet"};
+                       "1: no_effect; more: honoured"};
+
+// Keys that shape a pipeline.
+constexpr Rule kShape{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                        if (facts.integer("pipeline.stages") > 1) return {};
+                        return {State::no_effect, "the pipeline has one stage", true};
+                      },
+                      "one stage: no_effect; more: honoured"};
 
 constexpr Rule kTensor{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                          if (facts.integer("tensor_parallel.autotp_size") <= 1 &&
@@ -22,26 +29,61 @@ constexpr Rule kTensor{[](const Facts& facts, const KeySpec&, const Node&) -> Ju
 }  // namespace
 
 std::vector<KeySpec> pipeline() {
+  constexpr std::string_view kModelParallel = "it splits messages between tensor-parallel ranks";
   constexpr std::string_view tp = "tensor parallelism is not available yet: use 1";
   return {
       {.key = "pipeline", .type = Type::section},
       {.key = "pipeline.stages",
        .type = Type::integer,
        .fallback = "1",
-       .note = "pipelines are not available yet: use 1 or \"auto\"",
-       .rule = &rules::kAboveOne,
-       .min = 1},
-      {.key = "pipeline.partition", .type = Type::string, .fallback = "\"best\"", .rule = &kUnused},
-      {.key = "pipeline.seed_layers", .fallback = "false", .rule = &kUnused},
+       .note = "parts of the model, each on its own ranks",
+       .rule = &kStages,
+       .min = 1,
+       .max = 4096},
+      {.key = "pipeline.schedule",
+       .type = Type::choice,
+       .fallback = "\"1f1b\"",
+       .note = "order of the micro-batches; torch's names are accepted too",
+       .rule = &kShape,
+       .choices = "gpipe|1f1b|interleaved|zb-h1|zb-v|loopedbfs|interleaved1f1b|"
+                  "interleavedzerobubble|zbvzerobubble"},
+      {.key = "pipeline.virtual_stages",
+       .type = Type::integer,
+       .fallback = "1",
+       .note = "parts of the model on each stage, for schedule interleaved",
+       .rule = &kShape,
+       .min = 1,
+       .max = 64},
+      {.key = "pipeline.partition",
+       .type = Type::string_or_integers,
+       .fallback = "\"best\"",
+       .note =
+           "best and parameters: equal numbers of parameters; uniform: equal numbers of layers; "
+           "type:REGEX: equal numbers of layers whose names match; time; memory; or the first "
+           "layer of each stage",
+       .rule = &kShape},
+      {.key = "pipeline.seed_layers",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "initial weights depend on the seed and a parameter's name alone"},
       {.key = "pipeline.activation_checkpoint_interval",
        .type = Type::integer,
        .fallback = "0",
        .note = "layers whose common input is kept; the rest is computed again",
        .rule = &rules::kRecompute,
        .min = 0},
-      {.key = "pipeline.pipe_partitioned", .fallback = "true", .rule = &kUnused},
-      {.key = "pipeline.grad_partitioned", .fallback = "true", .rule = &kUnused},
-      {.key = "pipeline.use_reentrant", .fallback = "true", .rule = &kUnused},
+      {.key = "pipeline.pipe_partitioned",
+       .fallback = "true",
+       .state = State::no_effect,
+       .note = kModelParallel},
+      {.key = "pipeline.grad_partitioned",
+       .fallback = "true",
+       .state = State::no_effect,
+       .note = kModelParallel},
+      {.key = "pipeline.use_reentrant",
+       .fallback = "true",
+       .state = State::no_effect,
+       .note = "it chooses a variant of PyTorch's checkpointing"},
       {.key = "tensor_parallel", .type = Type::section},
       {.key = "tensor_parallel.autotp_size",
        .type = Type::integer,

@@ -121,6 +121,8 @@ std::string where(const SourceNames& names, const SourcePlace& place, std::strin
   if (place.source == Source::command_line) {
     if (key.substr(0, 13) == "dstrain.model") return "--model";
     if (key == "dstrain.data.path") return "--data";
+    if (key == "pipeline.stages") return "--pipeline_num_stages";
+    if (key == "pipeline.schedule") return "--pipeline_schedule";
     if (key == "dstrain.recompute") return "--activation_checkpoint_interval";
     return fmt::format("--{}", key.substr(key.rfind('.') + 1));
   }
@@ -167,6 +169,12 @@ Merged merge(const ConfigRequest& request) {
     put_or_fail(root, "--save_interval", "dstrain.save_interval",
                 integer_node(*request.save_interval, kCommandLine));
   if (request.recompute) apply_recompute(root, *request.recompute);
+  if (request.pipeline_stages)
+    put_or_fail(root, "--pipeline_num_stages", "pipeline.stages",
+                integer_node(*request.pipeline_stages, kCommandLine));
+  if (request.pipeline_schedule)
+    put_or_fail(root, "--pipeline_schedule", "pipeline.schedule",
+                text_node(*request.pipeline_schedule, kCommandLine));
   merged.ignored = ignored_keys(request, root);
   return merged;
 }

@@ -9,6 +9,7 @@
 #include "runtime/config/solve/check_sizes.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/solve_batch.h"
+#include "runtime/config/solve/solve_pipeline.h"
 #include "runtime/config/solve/solve_run.h"
 #include "runtime/config/solve/solve_training.h"
 #include "runtime/config/solve/values.h"
@@ -77,21 +78,30 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   values.record("run.ranks", std::to_string(job.ranks),
                 request.ranks ? request.ranks_origin : "default");
   solve_command_line(job, values, request);
-  const BatchSolution batch = solve_batch(values, diagnostics, request.ranks, request.ranks_origin);
+  job.pipeline = solve_pipeline(values, diagnostics, request.ranks, request.ranks_origin);
+  std::optional<int64_t> data_ranks = request.ranks;
+  if (data_ranks) *data_ranks /= job.pipeline.stages;
+  const BatchSolution batch =
+      solve_batch(values, diagnostics, data_ranks,
+                  job.pipeline.stages == 1
+                      ? request.ranks_origin
+                      : fmt::format("{} / {} stages", request.ranks_origin, job.pipeline.stages));
   job.batch = batch.config;
   loaded.default_batch = batch.by_default;
   solve_run(job, values, diagnostics, facts, request.need_data);
   solve_training(job, values, diagnostics, facts);
   check_sizes(job, diagnostics);
+  check_pipeline(job, diagnostics);
   if (job.graph == GraphMode::on && job.device == "cpu")
     diagnostics.error("dstrain.cuda_graph", "the CPU has no graphs: use \"auto\" or --device cuda");
   else if (job.graph == GraphMode::on)
     diagnostics.explain("dstrain.cuda_graph", "needs a GPU: a run on the CPU stops at it");
   if (const Member* dp = values.given("data_parallel_size");
-      dp && request.ranks && *to_integer(dp->value) != *request.ranks)
+      dp && data_ranks && *to_integer(dp->value) != *data_ranks)
     diagnostics.error("data_parallel_size",
-                      fmt::format("{} is not the number of ranks, {} ({})", json_text(dp->value),
-                                  *request.ranks, request.ranks_origin));
+                      fmt::format("{} is not the number of {}ranks, {} ({})", json_text(dp->value),
+                                  job.pipeline.stages > 1 ? "data-parallel " : "", *data_ranks,
+                                  request.ranks_origin));
   for (const Setting& s : loaded.settings)
     if (s.origin.substr(0, 4) == "auto")
       diagnostics.explain(s.key, fmt::format("{} ({})", s.value, s.origin));

@@ -5,7 +5,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
-#include "runtime/plan/fit.h"
+#include "runtime/plan/report/fit.h"
 
 namespace dstrain {
 namespace {

@@ -30,7 +30,8 @@ class Decoder {
         plans_(make_decode_plan(job, seq_len,
                                 {implementations.build_model, backend_.library, request.threads})),
         arenas_(plans_.memory, *backend_.device, comm(), request.threads),
-        executor_(plans_.validate, arenas_, backend_, job, comm(), nullptr),
+        mesh_(comm(), {}),
+        executor_(plans_.validate, arenas_, backend_, job, mesh_, nullptr),
         ids_(static_cast<size_t>(seq_len)) {
     load(job, request);
   }
@@ -81,6 +82,7 @@ class Decoder {
   std::unique_ptr<Communicator> comm_;
   RankPlan plans_;
   Arenas arenas_;
+  MeshComm mesh_;
   Executor executor_;
   std::vector<int32_t> ids_;
   std::vector<float> row_;

@@ -129,10 +129,21 @@ void ModelState::publish(const Unit& unit) const {
 
 void ModelState::append(std::string_view unit_buffer, std::string_view slot,
                         StateRegister& list) const {
-  for (const Parameter& p : plan_.program.parameters) {
+  const Program& program = plan_.program;
+  if (program.find(fmt::format("{}:{}", unit_buffer, program.units.front().name)) == kNone) return;
+  auto mine = program.parameters.begin();
+  for (const Parameter& any : program.model_parameters()) {
+    if (mine == program.parameters.end() || mine->index != any.index) {  // another stage's
+      list.push_back({.name = any.name,
+                      .slot = std::string(slot),
+                      .global_shape = any.shape,
+                      .local = {nullptr, {0}, DType::f32},
+                      .owner = false});
+      continue;
+    }
+    const Parameter& p = *mine++;
     const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
     const BufferId id = plan_.program.find(fmt::format("{}:{}", unit_buffer, unit.name));
-    if (id == kNone) continue;
     const bool whole = plan_.program.at(id).shape.elements() == unit.elements;
     const auto [begin, values] = piece(unit_buffer, p);
     list.push_back({.name = p.name,
@@ -156,50 +167,6 @@ StateRegister ModelState::everything() const {
   for (const std::string_view slot : {"exp_avg", "exp_avg_sq", "momentum"})
     append(slot, slot, list);
   return list;
-}
-
-void ModelState::collect_weights(
-    const std::function<void(const Parameter&, int64_t, const Tensor&)>& take) const {
-  constexpr int64_t kBufferElements = int64_t{1} << 22;
-  const Program& program = plan_.program;
-  const bool root = plan_.place.rank == 0;
-  const auto ranks = static_cast<int64_t>(plan_.place.ranks);
-  // Calls `take` for the parameters that elements [begin, begin + values.elements()) of the unit belong to.
-  const auto take_parameters = [&](const Unit& unit, int64_t begin, const Tensor& values) {
-    for (const int index : unit.parameters) {
-      const Parameter& p = program.parameters[static_cast<size_t>(index)];
-      const int64_t from = std::max(begin, p.offset);
-      const int64_t to = std::min(begin + values.elements(), p.offset + p.shape.elements());
-      if (from < to)
-        take(p, from - p.offset, {values.as<float>() + (from - begin), {to - from}, DType::f32});
-    }
-  };
-  Device& device = arenas_.device();
-  Memory buffer;
-  for (const Unit& unit : program.units) {
-    const BufferId id = program.find(fmt::format("{}:{}", master_name(), unit.name));
-    const Tensor held = arenas_.tensor(plan_, id);
-    if (held.elements() == unit.elements) {
-      if (root)
-        on_host(device, held, HostAccess::read,
-                [&](int64_t at, const Tensor& values) { take_parameters(unit, at, values); });
-      continue;
-    }
-    const int64_t slice = held.elements(), window = std::min(slice, kBufferElements / ranks);
-    if (buffer.bytes() < window * ranks * size_of(DType::f32))
-      buffer = device.allocate(window * ranks * size_of(DType::f32), "gathered weights");
-    for (int64_t at = 0; at < slice; at += window) {
-      const int64_t n = std::min(window, slice - at);
-      const auto gathered = [&](int64_t r, int64_t count) {
-        return Tensor{reinterpret_cast<float*>(buffer.data()) + r * n, {count}, DType::f32};
-      };
-      comm_.all_gather({held.as<float>() + at, {n}, DType::f32}, gathered(0, n * ranks)).wait();
-      for (int64_t r = 0; root && r < ranks; ++r)
-        on_host(device, gathered(r, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
-          take_parameters(unit, r * slice + at + first, values);
-        });
-    }
-  }
 }
 
 }  // namespace dstrain

@@ -8,6 +8,7 @@
 
 #include "runtime/config/job.h"
 #include "runtime/engine/step/arenas.h"
+#include "runtime/engine/step/mesh_comm.h"
 #include "runtime/storage/state.h"
 
 namespace dstrain {
@@ -23,7 +24,8 @@ struct TrainerScalars {
 
 class ModelState {
  public:
-  // `plan` is the training plan. The caller must keep plan, arenas and comm alive.
+  // `plan` is the training plan, `comm` that of its data-parallel group. The caller must keep plan, arenas and
+  // comm alive.
   ModelState(const Plan& plan, const Arenas& arenas, Communicator& comm, int threads)
       : plan_(plan), arenas_(arenas), comm_(comm), threads_(threads) {}
 
@@ -48,10 +50,12 @@ class ModelState {
   // Returns masters and optimizer state.
   StateRegister everything() const;
 
-  // Calls `take` on rank 0 for all masters, a piece of a parameter at a time, in no particular order. The
-  // pieces pass through a small buffer, so no rank ever holds the whole model. Collective.
-  void collect_weights(const std::function<void(const Parameter& p, int64_t begin,
-                                                const Tensor& values)>& take) const;
+  // Receives elements [begin, begin + values.elements()) of a parameter.
+  using TakePiece = std::function<void(const Parameter& p, int64_t begin, const Tensor& values)>;
+  // Calls `take` on rank 0 of the world for all masters of all stages, a piece of a parameter at a time, in no
+  // particular order. The pieces pass through small buffers, so no rank ever holds the whole model. Collective
+  // over the world.
+  void collect_weights(MeshComm& mesh, const TakePiece& take) const;
 
  private:
   // Returns what this rank holds of `p` in the unit buffers of that name.
@@ -59,6 +63,11 @@ class ModelState {
   std::string_view master_name() const;
   void append(std::string_view unit_buffer, std::string_view slot, StateRegister& list) const;
   void publish(const Unit& unit) const;
+  // Calls `take` on the first rank of the data-parallel group for all masters of this stage; null: the rank only
+  // helps the others. Collective over the group.
+  void collect_stage(const TakePiece& take) const;
+  void receive_stage(Communicator& link, const TakePiece& take) const;
+  void send_stage(Communicator* link) const;
 
   const Plan& plan_;
   const Arenas& arenas_;

@@ -165,6 +165,9 @@ void add_layout(FactList& list, const Job& job) {
     list.add(FactChange::irrelevant, std::string(name), value);
   };
   add("ranks", job.ranks);
+  add("pipeline.stages", job.pipeline.stages);
+  add("pipeline.schedule", static_cast<int>(job.pipeline.schedule));
+  add("pipeline.partition", job.pipeline.partition);
   add("device", job.device);
   add("train_micro_batch_size_per_gpu", job.batch.micro_batch);
   add("gradient_accumulation_steps", job.batch.accumulation);

@@ -22,7 +22,8 @@ std::string count_text(double n) {
 
 double parameters_of(const Program& program) {
   double sum = 0;
-  for (const Parameter& p : program.parameters) sum += static_cast<double>(p.shape.elements());
+  for (const Parameter& p : program.model_parameters())
+    sum += static_cast<double>(p.shape.elements());
   return sum;
 }
 
@@ -54,13 +55,16 @@ std::string loss_text(double loss) {
 
 std::string first_line(const Job& job, const Plan& train, int64_t done, int threads) {
   const BatchConfig& b = job.batch;
+  const bool pipeline = job.pipeline.stages > 1;
   std::string line = fmt::format(
-      "{} of {} parameters, {}, ZeRO stage {}, {} rank{}; batch {} = micro-batch {} x accumulation "
-      "{} x {} rank{}; {}",
+      "{} of {} parameters, {}, ZeRO stage {}, {} rank{}{}; batch {} = micro-batch {} x "
+      "accumulation {} x {} {}rank{}; {}",
       job.model.kind == ModelKind::gptlite ? "GPT-lite" : "benchmark model",
       count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage, job.ranks,
-      job.ranks == 1 ? "" : "s", b.train_batch, b.micro_batch, b.accumulation, job.ranks,
-      job.ranks == 1 ? "" : "s", beginning(job, done));
+      job.ranks == 1 ? "" : "s",
+      pipeline ? fmt::format(", {} pipeline stages", job.pipeline.stages) : "", b.train_batch,
+      b.micro_batch, b.accumulation, job.data_ranks(), pipeline ? "data-parallel " : "",
+      job.data_ranks() == 1 ? "" : "s", beginning(job, done));
   if (job.device != "cpu" || done >= job.steps) return line;
   const double operations = operations_of(train);
   const double seconds = operations / (kUsualRate * threads);

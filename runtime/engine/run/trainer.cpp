@@ -55,7 +55,7 @@ std::string device_text(const Backend& backend) {
 RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext& ctx) {
   const PlanInputs inputs{ctx.implementations.build_model, backend.library, ctx.threads};
   Communicator& host = *ctx.comm;
-  RankPlan plans = make_rank_plan(job, {host.rank(), host.size()}, inputs);
+  RankPlan plans = make_rank_plan(job, place_of(job, host.rank()), inputs);
   const int gpus = std::max(cuda_device_count(), 1);
   check_device_memory(job, plans.memory, *backend.device,
                       (ranks_on_this_host_from_environment() + gpus - 1) / gpus, host, inputs);
@@ -74,22 +74,48 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       backend_(std::move(backend)),
       device_comm_(make_device_communicator(*ctx.comm, *backend_.device)),
       comm_(device_comm_ ? *device_comm_ : *ctx.comm),
+      place_(place_of(job, ctx.comm->rank())),
+      mesh_(comm_, place_),
       plans_(plan_that_fits(job, backend_, ctx)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
-      model_(plans_.train, arenas_, comm_, ctx.threads),
-      train_(plans_.train, arenas_, backend_, job, comm_, ctx.slot,
+      model_(plans_.train, arenas_, mesh_.data(), ctx.threads),
+      train_(plans_.train, arenas_, backend_, job, mesh_, ctx.slot,
              add_names(ctx.slot, plans_.train, "")) {
   if (job.eval_interval > 0)
-    validate_.emplace(plans_.validate, arenas_, backend_, job, comm_, ctx.slot,
+    validate_.emplace(plans_.validate, arenas_, backend_, job, mesh_, ctx.slot,
                       add_names(ctx.slot, plans_.validate, "validation's "));
   if (root())
     log::info("{}, {} rank{} of {} thread{}, {} a rank", device_text(backend_), job.ranks,
               job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",
               bytes_text(static_cast<double>(plans_.memory.total())));
+  log_stages();
   peak_bytes_ =
       static_cast<int64_t>(max_over_ranks(*ctx.comm, static_cast<double>(plans_.memory.total())));
   state_.seed = job.seed;
   init_loss_scale(state_, job.loss_scale);
+}
+
+// Logs what each stage of a pipeline has. Collective.
+void Trainer::log_stages() const {
+  if (place_.stages == 1) return;
+  const Program& program = plans_.train.program;
+  double parameters = 0;
+  for (const Parameter& p : program.parameters)
+    parameters += static_cast<double>(p.shape.elements());
+  const std::array<double, 3> mine{static_cast<double>(program.units.size()), parameters,
+                                   static_cast<double>(plans_.memory.total())};
+  std::vector<double> all(mine.size() * static_cast<size_t>(job_.ranks));
+  ctx_.comm->gather_values(mine, all);
+  if (!root()) return;
+  int64_t layer = 0;
+  for (int s = 0; s < place_.stages; ++s) {
+    const double* const stage =
+        all.data() + mine.size() * static_cast<size_t>(world_rank(place_, s, 0));
+    const auto layers = static_cast<int64_t>(stage[0]);
+    log::info("stage {}: layers {} to {}, {} parameters, {} a rank", s, layer, layer + layers - 1,
+              static_cast<int64_t>(stage[1]), bytes_text(stage[2]));
+    layer += layers;
+  }
 }
 
 void Trainer::load() {
@@ -212,24 +238,26 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
 
 void Trainer::validate() {
   const Plan& plan = plans_.validate;
-  Communicator& comm = comm_;
+  const std::vector<int32_t> exchanges = count_collectives(plan);
+  const bool needed = std::ranges::any_of(exchanges, [](int32_t n) { return n > 0; });
   const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
   const int64_t micro = job_.batch.micro_batch;
   StepState state = state_;
   // The sums of all batches are added in the order of the samples, so that the result does not depend on
   // the number of ranks.
   double loss = 0, targets = 0;
-  std::vector<double> all(2 * static_cast<size_t>(comm.size()));
-  for (int64_t first = 0; first < samples; first += micro * comm.size()) {
-    std::array<double, 2> mine{};  // loss, targets
-    // A rank without samples in its batch runs too if others need it to gather parameters.
-    if (first + comm.rank() * micro < samples || count_collectives(plan) > 0) {
+  std::vector<double> all(2 * static_cast<size_t>(comm_.size()));
+  for (int64_t first = 0; first < samples; first += micro * place_.ranks) {
+    std::array<double, 2> mine{};  // loss, targets: of the last stage
+    // A rank without samples in its batch runs too if others need its parameters or messages.
+    if (first + place_.rank * micro < samples || needed) {
       StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
       validate_->run(context);
-      mine = {first_value<double>(*backend_.device, arenas_.tensor(plan, plan.program.loss)),
-              static_cast<double>(state.targets)};
+      if (plan.program.loss != kNone)
+        mine = {first_value<double>(*backend_.device, arenas_.tensor(plan, plan.program.loss)),
+                static_cast<double>(state.targets)};
     }
-    comm.gather_values(mine, all);
+    comm_.gather_values(mine, all);
     for (size_t i = 0; i < all.size(); i += 2) {
       loss += all[i];
       targets += all[i + 1];

@@ -37,6 +37,7 @@ class Trainer {
   const Arenas& arenas() const { return arenas_; }
   const ModelState& model() const { return model_; }
   const Communicator& communicator() const { return comm_; }  // works on the device's memory
+  MeshComm& mesh() { return mesh_; }
 
  private:
   void open_output();
@@ -49,6 +50,7 @@ class Trainer {
   void write_weights();
   void write_traces();
   bool root() const { return ctx_.comm->rank() == 0; }
+  void log_stages() const;
   BatchRequest batch_at(int64_t first_sample) const {
     return {&dataset_, Split::train, first_sample};
   }
@@ -65,6 +67,8 @@ class Trainer {
   Backend backend_;
   std::unique_ptr<Communicator> device_comm_;  // null if the device's memory is the host's
   Communicator& comm_;                         // works on the device's memory
+  Place place_;
+  MeshComm mesh_;
   RankPlan plans_;
   Arenas arenas_;
   ModelState model_;

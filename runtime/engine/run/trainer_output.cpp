@@ -99,7 +99,7 @@ void Trainer::write_weights() {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
   std::optional<WeightsWriter> writer;
   if (root()) writer.emplace(job_.output + "/model.safetensors", model_.weights());
-  model_.collect_weights([&](const Parameter& p, int64_t begin, const Tensor& values) {
+  model_.collect_weights(mesh_, [&](const Parameter& p, int64_t begin, const Tensor& values) {
     writer->write(p.name, begin, values);
   });
   if (writer) writer->finish();

@@ -16,8 +16,9 @@ Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int
 
 Tensor Arenas::tensor(const Plan& plan, BufferId id, int micro) const {
   const Buffer& buffer = plan.program.at(id);
-  const Address& address = plan.address[static_cast<size_t>(id)];
-  return {at(address) + micro * address.micro_stride, buffer.shape, buffer.dtype};
+  Address address = plan.address[static_cast<size_t>(id)];
+  address.offset = address.offset_of(micro);
+  return {at(address), buffer.shape, buffer.dtype};
 }
 
 int64_t Arenas::reserved_bytes() const {

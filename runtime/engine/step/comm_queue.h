@@ -1,11 +1,14 @@
-// CommQueue: runs the collectives of a step beside computation, in the order in which they are posted. A
-// collective starts when the compute stream has finished the work it was given before post(). Work given to
+// CommQueue: runs the collectives of a step beside computation. A channel is a communicator; its collectives
+// run in the order in which they are posted, independently of the other channels'. While the queue waits for
+// one channel, every other one with a collective under way makes progress, because a peer may need that first.
+// A collective starts when the compute stream has finished the work it was given before post(). Work given to
 // the compute stream after wait() starts when the collective is complete.
 // There are three implementations: a stream, if the communicator works on streams; a thread, if the rank has a
 // core to spare; else polling by the computing thread between two instructions.
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/engine/step/backend.h"
@@ -18,24 +21,27 @@ class CommQueue {
  public:
   virtual ~CommQueue() = default;
 
-  // Enqueues an all_reduce (out is in), reduce_scatter or all_gather and returns. Allocates nothing up to the
-  // number of collectives that the queue was made for.
-  virtual void post(OpKind op, Tensor in, Tensor out) = 0;
-  // Makes later work of the compute stream wait for the first `count` collectives posted since restart().
-  // Throws what the communicator throws.
-  virtual void wait(int32_t count) = 0;
-  // Makes progress without blocking.
+  // Enqueues an all_reduce (out is in), reduce_scatter, all_gather, send (of in) or recv (to out) and returns.
+  // Allocates nothing up to the number of collectives that the queue was made for.
+  virtual void post(int channel, OpKind op, Tensor in, Tensor out) = 0;
+  // Makes later work of the compute stream wait for the first `count` collectives that were posted on a
+  // channel since restart(). Throws what the communicator throws.
+  virtual void wait(int channel, int32_t count) = 0;
+  // Makes progress on all channels without blocking.
   virtual void poll() = 0;
-  // Returns when the i-th collective of the step started and when it was found complete.
-  virtual TimeSpan times(size_t i) const = 0;
-  // Starts a new step. The caller must have waited for all collectives, and may then use the communicator
+  // Returns when the i-th collective of the step on a channel started and when it was found complete.
+  virtual TimeSpan times(int channel, size_t i) const = 0;
+  // Starts a new step. The caller must have waited for all collectives, and may then use the communicators
   // itself until the next post().
   virtual void restart() = 0;
 };
 
-// The caller must keep comm and backend alive, and must not use comm itself while collectives run. `most`:
-// number of collectives of a step. `own_thread`: use a thread unless the communicator works on streams.
-std::unique_ptr<CommQueue> make_comm_queue(Communicator& comm, const Backend& backend, size_t most,
+// The caller must keep the channels and backend alive, and must not use a channel itself while collectives run.
+// `most`: number of collectives of a step, by channel. `own_thread`: use a thread, one for all channels, unless
+// the communicators work on streams. Such communicators can have one channel only: the order of several on one
+// stream would have to be the same on every rank. Throws InternalError if they have more.
+std::unique_ptr<CommQueue> make_comm_queue(std::span<Communicator* const> channels,
+                                           const Backend& backend, std::span<const size_t> most,
                                            bool own_thread);
 
 }  // namespace dstrain

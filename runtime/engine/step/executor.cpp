@@ -10,6 +10,7 @@
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
 #include "runtime/optim/loss_scaler.h"
+#include "runtime/plan/pipeline/verify_messages.h"
 
 namespace dstrain {
 namespace {
@@ -25,18 +26,19 @@ float value_at(const Tensor& t, int64_t i) {
 }  // namespace
 
 Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
-                   Communicator& comm, RankSlot* slot, int64_t first_name)
+                   MeshComm& mesh, RankSlot* slot, int64_t first_name)
     : plan_(plan),
       arenas_(arenas),
       backend_(backend),
       job_(job),
-      comm_(comm),
+      mesh_(mesh),
       slot_(slot),
       first_name_(first_name),
       feed_(plan, arenas, backend),
       device_state_(backend) {
-  const auto ranks = static_cast<size_t>(comm.size());
-  gathered_.resize(kFinishValues * ranks);
+  Communicator& comm = mesh.data();
+  const bool pipeline = plan.place.stages > 1;
+  gathered_.resize(kFinishValues * static_cast<size_t>(mesh.world().size()));
   sums_.resize(plan.program.units.size());
   for (size_t i = 0; i < plan.program.instructions.size(); ++i)
     bind(plan.program.instructions[i], i);
@@ -45,13 +47,18 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   for (size_t i = body_; i < plan.order.size(); ++i)
     check(!begins_step(i), "{} is not at the beginning of the step", name_of(op_of(plan.order[i])));
   collectives_ = count_collectives(plan);
-  for (const Issue& issue : plan.order)
-    if (is_collective(op_of(issue))) collective_instructions_.push_back(issue.instruction);
-  const bool own_thread = job.overlap_comm && comm.size() > 1 && collectives_ > 0 &&
+  posted_.resize(collectives_.size());
+  for (const Issue& issue : plan.order) {
+    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    if (is_collective(op.op)) posted_[static_cast<size_t>(op.channel)].push_back(issue.instruction);
+  }
+  const bool any = std::ranges::any_of(collectives_, [](int32_t n) { return n > 0; });
+  const bool own_thread = job.overlap_comm && mesh.world().size() > 1 && any &&
                           (plan.threads > 1 || !backend.device->is_host());
-  if (own_thread) comm.set_threads(1);
-  queue_ = make_comm_queue(comm, backend, static_cast<size_t>(collectives_), own_thread);
-  if (comm.size() == 1 || comm.on_stream())
+  if (own_thread) mesh.world().set_threads(1);
+  const std::vector<size_t> most(collectives_.begin(), collectives_.end());
+  queue_ = make_comm_queue(mesh.channels(), backend, most, own_thread);
+  if (!pipeline && (comm.size() == 1 || comm.on_stream()))
     finish_ =
         backend.library->make_finish({.clip = job.gradient_clipping, .loss_scale = job.loss_scale});
   if (finish_) {
@@ -61,12 +68,16 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
     finish_mine_ = {finish_memory_.data() + (comm.size() > 1 ? mine * comm.size() : 0),
                     {kFinishValues},
                     DType::f64};
+  } else {
+    finish_values_.emplace(mesh, plan.place, plan.program.units.size());
   }
+  if (pipeline) check_messages();
   settle_graph();
 }
 
 Executor::~Executor() {
-  if (std::uncaught_exceptions() > 0 && comm_.on_stream()) comm_.on_stream()->abandon();
+  if (std::uncaught_exceptions() > 0 && mesh_.data().on_stream())
+    mesh_.data().on_stream()->abandon();
   try {
     backend_.copies->synchronize();
     backend_.compute->synchronize();
@@ -74,12 +85,16 @@ Executor::~Executor() {
   }
 }
 
-void Executor::wait_for(int32_t collectives) const {
-  if (slot_ && collectives > 0)
+void Executor::wait_for(std::span<const int32_t> counts) const {
+  for (size_t c = 0; c < counts.size(); ++c) wait_in(static_cast<int>(c), counts[c]);
+}
+
+void Executor::wait_in(int channel, int32_t count) const {
+  if (slot_ && count > 0)
     slot_->awaited.store(
-        first_name_ + collective_instructions_[static_cast<size_t>(collectives - 1)],
+        first_name_ + posted_[static_cast<size_t>(channel)][static_cast<size_t>(count - 1)],
         std::memory_order_relaxed);
-  queue_->wait(collectives);
+  queue_->wait(channel, count);
   if (slot_) slot_->awaited.store(-1, std::memory_order_relaxed);
 }
 
@@ -92,10 +107,10 @@ void Executor::bind(const Instruction& op, size_t index) {
         name_of(op.op));
   for (const auto* list : {&op.reads, &op.writes})
     for (BufferId id : *list)
-      operands_.push_back(id == kNone
-                              ? Operand{}
-                              : Operand{arenas_.tensor(plan_, id),
-                                        plan_.address[static_cast<size_t>(id)].micro_stride});
+      operands_.push_back(id == kNone ? Operand{}
+                                      : Operand{arenas_.tensor(plan_, id),
+                                                plan_.address[static_cast<size_t>(id)].copies,
+                                                plan_.address[static_cast<size_t>(id)].stride});
   if (has_kernel(op.op)) {
     bound.kernel = backend_.library->make(SpecStorage(plan_.program, op, plan_.threads).get());
     if (plan_.workspace_bytes[index] > 0)
@@ -110,7 +125,7 @@ void Executor::settle_graph() {
   std::string reason;
   if (backend_.device->is_host())
     reason = "the CPU has no graphs";
-  else if (comm_.size() > 1 && !comm_.on_stream())
+  else if (mesh_.world().size() > 1 && !mesh_.data().on_stream())
     reason =
         "gradients travel through the host: it needs one rank, or a GPU for each rank and NCCL";
   else if (!finish_)
@@ -118,6 +133,25 @@ void Executor::settle_graph() {
   use_graph_ = reason.empty();
   if (job_.graph == GraphMode::on && !use_graph_)
     fail_user("dstrain.cuda_graph is on, and a step cannot be a graph: {}; use auto", reason);
+}
+
+// Compares the messages of this rank's plan with those of its neighbours. Collective.
+void Executor::check_messages() {
+  constexpr uint64_t exact = (uint64_t{1} << 53) - 1;  // integers that a double holds
+  std::array<double, kChannels> mine{};
+  for (int32_t c = data_group + 1; c < kChannels; ++c)
+    mine[static_cast<size_t>(c)] =
+        static_cast<double>(messages_checksum(plan_, static_cast<Channel>(c)) & exact);
+  std::vector<double> all(mine.size() * static_cast<size_t>(mesh_.world().size()));
+  mesh_.world().gather_values(mine, all);
+  const Place& place = plan_.place;
+  const auto of = [&](int stage, Channel channel) {
+    return all[mine.size() * static_cast<size_t>(world_rank(place, stage, place.rank)) +
+               static_cast<size_t>(channel)];
+  };
+  for (int s = 0; s + 1 < place.stages; ++s)
+    check(of(s, to_next) == of(s + 1, from_previous) && of(s, from_next) == of(s + 1, to_previous),
+          "stages {} and {} have planned different messages", s, s + 1);
 }
 
 void Executor::run(StepContext& context) {
@@ -148,7 +182,7 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
     if (slot_) slot_->publish(first_name_ + issue.instruction);
     queue_->poll();
     const int64_t start = context.trace ? monotonic_ns() : 0;
-    wait_for(plan_.waits[i]);
+    wait_for(std::span(plan_.waits).subspan(i * collectives_.size(), collectives_.size()));
     const int64_t before = timed ? monotonic_ns() : 0;
     if (context.trace) context.trace->waits[i] = {start, before};
     run_one(bound_[index], issue, context);
@@ -176,9 +210,12 @@ void Executor::run_body(StepContext& context) {
 
 void Executor::record(StepTrace& trace, int64_t begin_ns) const {
   trace.whole = {begin_ns, monotonic_ns()};
-  size_t next = 0;
-  for (size_t i = 0; i < plan_.order.size(); ++i)
-    if (is_collective(op_of(plan_.order[i]))) trace.issues[i] = queue_->times(next++);
+  std::vector<size_t> next(collectives_.size());
+  for (size_t i = 0; i < plan_.order.size(); ++i) {
+    if (!is_collective(op_of(plan_.order[i]))) continue;
+    const int channel = instruction_of(plan_.order[i]).channel;
+    trace.issues[i] = queue_->times(channel, next[static_cast<size_t>(channel)]++);
+  }
 }
 
 void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) {
@@ -194,8 +231,14 @@ void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& cont
     case OpKind::all_reduce:
     case OpKind::reduce_scatter:
     case OpKind::all_gather:
-      return queue_->post(op_of(issue), operand(bound, 0, issue.micro),
-                          operand(bound, 1, issue.micro));
+      return queue_->post(instruction_of(issue).channel, op_of(issue),
+                          operand(bound, 0, issue.micro), operand(bound, 1, issue.micro));
+    case OpKind::send:
+      return queue_->post(instruction_of(issue).channel, OpKind::send,
+                          operand(bound, 0, issue.micro), {});
+    case OpKind::recv:
+      return queue_->post(instruction_of(issue).channel, OpKind::recv, {},
+                          operand(bound, 0, issue.micro));
     case OpKind::finish_gradients:
       return finish_gradients(bound, context);
     default:
@@ -206,13 +249,13 @@ void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& cont
 Tensor Executor::operand(const Bound& bound, size_t i, int micro) const {
   const Operand& o = operands_[bound.first + i];
   Tensor t = o.tensor;
-  if (t) t.data = static_cast<std::byte*>(t.data) + micro * o.micro_stride;
+  if (t) t.data = static_cast<std::byte*>(t.data) + micro % o.copies * o.stride;
   return t;
 }
 
 void Executor::run_kernel(const Bound& bound, const Issue& issue,
                           const StepContext& context) const {
-  const Instruction& op = plan_.program.instructions[static_cast<size_t>(issue.instruction)];
+  const Instruction& op = instruction_of(issue);
   std::array<Tensor, kMostOperands> in, out;
   for (size_t i = 0; i < bound.reads; ++i) in[i] = operand(bound, i, issue.micro);
   for (size_t i = 0; i < bound.writes; ++i) out[i] = operand(bound, bound.reads + i, issue.micro);
@@ -235,8 +278,8 @@ void Executor::load_batch(StepContext& context) {
 void Executor::reduce_counts(StepContext& context) {
   StepState& s = *context.state;
   const double mine = static_cast<double>(s.targets);
-  const std::span<double> all(gathered_.data(), static_cast<size_t>(comm_.size()));
-  comm_.gather_values({&mine, 1}, all);
+  const std::span<double> all(gathered_.data(), static_cast<size_t>(mesh_.data().size()));
+  mesh_.data().gather_values({&mine, 1}, all);
   double total = 0;
   for (double count : all) total += count;
   if (total == 0) fail_run("step {}: the batch has no target to learn from", s.step);
@@ -245,24 +288,20 @@ void Executor::reduce_counts(StepContext& context) {
 }
 
 void Executor::finish_gradients(const Bound& bound, StepContext& context) {
-  const Tensor units = operand(bound, 0, 0), loss = operand(bound, 1, 0);
+  const Tensor units = operand(bound, 0, 0),
+               loss = operand(bound, 1, 0);  // no loss: not the last stage
   StepState* const there = device_state_.address(context.state);
   if (finish_) {
     finish_->collect(units, loss, there, finish_mine_);
-    if (comm_.size() > 1)
-      comm_.on_stream()->all_gather(finish_mine_, finish_all_, *backend_.compute);
+    if (mesh_.data().size() > 1)
+      mesh_.data().on_stream()->all_gather(finish_mine_, finish_all_, *backend_.compute);
     return finish_->finish(finish_all_, there);
   }
   StepState& s = *context.state;
   Device& device = *backend_.device;
   backend_.compute->synchronize();
   device.download(sums_.data(), units.data, units.bytes());
-  std::array<double, kFinishValues> mine{};
-  for (const double sum : sums_) mine[0] += sum;
-  mine[1] = first_value<double>(device, loss);
-  mine[2] = s.stop;
-  comm_.gather_values(mine, gathered_);
-  add_finish_values(s, gathered_.data(), comm_.size());
+  finish_values_->exchange(s, sums_, loss ? first_value<double>(device, loss) : 0);
   finish_step(s, {.clip = job_.gradient_clipping, .loss_scale = job_.loss_scale});
   check_finish(s);
   device_state_.upload(s);
@@ -279,7 +318,7 @@ void Executor::check_finish(const StepState& s) {
 void Executor::report_non_finite(const StepState& s) {
   const Program& program = plan_.program;
   // Find the first parameter with a non-finite gradient on any rank: its index, the element and the value.
-  const auto count = static_cast<double>(program.parameters.size());
+  const auto count = static_cast<double>(program.model_parameters().size());
   std::array<double, 3> mine{count, 0, 0};
   for (size_t i = 0; i < program.parameters.size() && mine[0] == count; ++i) {
     const Parameter& p = program.parameters[i];
@@ -297,10 +336,10 @@ void Executor::report_non_finite(const StepState& s) {
     on_host(*backend_.device, part, HostAccess::read, [&](int64_t at, const Tensor& values) {
       for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)
         if (const float v = value_at(values, e); !std::isfinite(v))
-          mine = {static_cast<double>(i), static_cast<double>(begin + at + e - p.offset), v};
+          mine = {static_cast<double>(p.index), static_cast<double>(begin + at + e - p.offset), v};
     });
   }
-  comm_.gather_values(mine, gathered_);
+  mesh_.world().gather_values(mine, gathered_);
   size_t first = 0;
   for (size_t r = 3; r < gathered_.size(); r += 3)
     if (gathered_[r] < gathered_[first]) first = r;
@@ -315,7 +354,7 @@ void Executor::report_non_finite(const StepState& s) {
   fail_run(
       "{}; the first gradient with a non-finite value is {} "
       "(element {} is {}); lower the learning rate, or check the data of this step",
-      what, program.parameters[static_cast<size_t>(gathered_[first])].name,
+      what, program.model_parameters()[static_cast<size_t>(gathered_[first])].name,
       static_cast<int64_t>(gathered_[first + 1]), number_text(gathered_[first + 2]));
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/config/job.h"
@@ -13,6 +14,8 @@
 #include "runtime/engine/step/batch_feed.h"
 #include "runtime/engine/step/comm_queue.h"
 #include "runtime/engine/step/device_state.h"
+#include "runtime/engine/step/finish_values.h"
+#include "runtime/engine/step/mesh_comm.h"
 #include "runtime/ir/kernel.h"
 
 namespace dstrain {
@@ -30,11 +33,11 @@ struct StepContext {
 
 class Executor {
  public:
-  // The caller must keep all arguments alive. `comm` works on the memory of the backend's device. `slot` may be
+  // Collective. The caller must keep all arguments alive. `mesh` works on the memory of the backend's device. `slot` may be
   // null; `first_name` is the index in the slot of the first instruction's name.
   // Throws UserError if the job demands a graph and the step cannot be one.
   Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
-           Communicator& comm, RankSlot* slot, int64_t first_name = 0);
+           MeshComm& mesh, RankSlot* slot, int64_t first_name = 0);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();  // waits until the device no longer uses the arenas
@@ -45,11 +48,14 @@ class Executor {
   void run(StepContext& context);
 
  private:
-  // Waits for the first `collectives` of the step and publishes the awaited one in the slot.
-  void wait_for(int32_t collectives) const;
+  // Waits for the first `counts[c]` operations of each channel of the step and publishes the awaited one in the
+  // slot.
+  void wait_for(std::span<const int32_t> counts) const;
+  void wait_in(int channel, int32_t count) const;
   struct Operand {
-    Tensor tensor;
-    int64_t micro_stride = 0;
+    Tensor tensor;  // the first copy
+    int64_t copies = 1;
+    int64_t stride = 0;  // bytes between copies
   };
   struct Bound {
     std::unique_ptr<Kernel> kernel;  // null: the executor does the op itself
@@ -58,11 +64,13 @@ class Executor {
     Tensor workspace;
   };
 
-  OpKind op_of(const Issue& issue) const {
-    return plan_.program.instructions[static_cast<size_t>(issue.instruction)].op;
+  const Instruction& instruction_of(const Issue& issue) const {
+    return plan_.program.instructions[static_cast<size_t>(issue.instruction)];
   }
+  OpKind op_of(const Issue& issue) const { return instruction_of(issue).op; }
   void bind(const Instruction& op, size_t index);
   void settle_graph();
+  void check_messages();
   void run_issues(size_t begin, size_t end, StepContext& context);
   void run_body(StepContext& context);
   void run_one(const Bound& bound, const Issue& issue, StepContext& context);
@@ -80,14 +88,15 @@ class Executor {
   const Arenas& arenas_;
   const Backend& backend_;
   const Job& job_;
-  Communicator& comm_;
+  MeshComm& mesh_;
   RankSlot* slot_;
   int64_t first_name_;
-  std::vector<int32_t> collective_instructions_;  // of a step, in the order of posting
+  std::vector<std::vector<int32_t>>
+      posted_;  // by channel: instructions of a step, in the order of posting
   std::vector<Bound> bound_;
   std::vector<Operand> operands_;
-  size_t body_ = 0;          // index in the order of the first issue of the body
-  int32_t collectives_ = 0;  // of a step
+  size_t body_ = 0;                   // index in the order of the first issue of the body
+  std::vector<int32_t> collectives_;  // of a step, by channel
   std::unique_ptr<CommQueue> queue_;
   BatchFeed feed_;
   DeviceState device_state_;
@@ -97,8 +106,9 @@ class Executor {
   bool use_graph_ = false;
   bool warm_ = false;  // a step has run, so everything that is initialized lazily is initialized
   std::unique_ptr<Graph> graph_;
-  std::vector<double> gathered_;  // results of gather_values, sized once
-  std::vector<double> sums_;      // square sums of the units, on the host
+  std::vector<double> gathered_;               // results of gather_values, sized once
+  std::vector<double> sums_;                   // square sums of the units, on the host
+  std::optional<FinishValues> finish_values_;  // if the host does finish_gradients
 };
 
 }  // namespace dstrain

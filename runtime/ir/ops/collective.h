@@ -1,4 +1,4 @@
-// Sums and copies of unit buffers between the ranks of the data-parallel group.
+// Sums and copies of unit buffers between the ranks of the data-parallel group, and messages between two ranks.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -48,6 +48,22 @@ inline constexpr OpRule all_gather{
     .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 1); },
 };
 
-inline constexpr std::array kCollectiveRules{all_reduce, reduce_scatter, all_gather};
+inline constexpr OpRule send{
+    .kind = OpKind::send,
+    .name = "send",
+    .queue = Queue::comm,
+    .done_by = DoneBy::collective,
+    .check = [](const Program& p, const Instruction& op) { Operands(p, op).count(1, 1, 0, 0); },
+};
+
+inline constexpr OpRule recv{
+    .kind = OpKind::recv,
+    .name = "recv",
+    .queue = Queue::comm,
+    .done_by = DoneBy::collective,
+    .check = [](const Program& p, const Instruction& op) { Operands(p, op).count(0, 0, 1, 1); },
+};
+
+inline constexpr std::array kCollectiveRules{all_reduce, reduce_scatter, all_gather, send, recv};
 
 }  // namespace dstrain::ops

@@ -15,7 +15,7 @@ void backward(Program& program) {
     if (!wanted || !g.needs(result)) continue;
     const OpRule& rule = rule_of(op.op);
     check(rule.backward != nullptr, "{} has no backward rule", rule.name);
-    g.set_group(op.group);
+    g.set_origin(op);
     rule.backward(op, g);
   }
 }

@@ -27,7 +27,8 @@ struct Window {
 
 class GatherPass {
  public:
-  GatherPass(Program& program, const Job& job) : program_(program), job_(job), limits_(job.gather) {
+  GatherPass(Program& program, const Job& job)
+      : program_(program), job_(job), limits_(job.gather), in_turns_(job.pipeline.stages > 1) {
     for (const Parameter& p : program.parameters) unit_of_value_[p.value] = p.unit;
   }
 
@@ -54,6 +55,7 @@ class GatherPass {
 
  private:
   int64_t elements(int unit) const { return program_.units[static_cast<size_t>(unit)].elements; }
+  Phase phase_of(const Visit& visit) const { return program_.instructions[visit.first].phase; }
   int64_t elements_of_visit(size_t visit) const { return elements(visits_[visit].unit); }
 
   void find_visits() {
@@ -61,7 +63,8 @@ class GatherPass {
       for (const BufferId id : program_.instructions[i].reads) {
         const auto it = unit_of_value_.find(id);
         if (it == unit_of_value_.end()) continue;
-        if (visits_.empty() || visits_.back().unit != it->second)
+        if (visits_.empty() || visits_.back().unit != it->second ||
+            (in_turns_ && phase_of(visits_.back()) != program_.instructions[i].phase))
           visits_.push_back({it->second, i, i});
         visits_.back().last = i;
       }
@@ -126,6 +129,12 @@ class GatherPass {
       keep(index, b, n);
     }
 
+    // A window ends with its phase.
+    if (in_turns_)
+      for (size_t v = 0; v < n; ++v)
+        joined[v] = joined[v] && (kept_[static_cast<size_t>(visits_[v].unit)] ||
+                                  phase_of(visits_[v]) == phase_of(visits_[next[v]]));
+
     std::vector<bool> inside(n, false);  // continues a window
     for (size_t v = 0; v < n; ++v) {
       if (joined[v]) inside[next[v]] = true;
@@ -157,6 +166,7 @@ class GatherPass {
     const size_t v = window.first_visit;
     const int64_t most = std::min(limits_.prefetch_elements, most_in_flight(program_));
     if (!job_.overlap_comm || v == 0 || elements(window.unit) > most ||
+        (in_turns_ && phase_of(visits_[v - 1]) != phase_of(visits_[v])) ||
         !fits(window.unit, v - 1, v))
       return visits_[v].first;
     keep(window.unit, v - 1, v);
@@ -193,12 +203,14 @@ class GatherPass {
             .when = whole_step ? When::step_begin : program_.instructions[first].when,
             .reads = {program_.find("params:" + unit.name)},
             .writes = {gathered},
-            .group = program_.instructions[first].group};
+            .group = program_.instructions[first].group,
+            .phase = program_.instructions[first].phase};
   }
 
   Program& program_;
   const Job& job_;
   const GatherLimits& limits_;
+  const bool in_turns_;  // phases of different micro-batches follow one another
   std::unordered_map<BufferId, int> unit_of_value_;
   std::vector<Visit> visits_;  // in the order of the list
   std::vector<int64_t> live_;  // elements gathered during each visit

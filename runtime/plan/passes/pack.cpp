@@ -36,7 +36,8 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
                         .attrs = PackAttrs{program.at(op.reads[0]).shape[0], backward},
                         .reads = {weight},
                         .writes = {buffer},
-                        .group = op.group});
+                        .group = op.group,
+                        .phase = op.phase});
       }
       op.reads[packed_operand(op.op)] = buffer;
     }

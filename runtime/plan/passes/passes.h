@@ -1,6 +1,10 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> backward -> fuse -> recompute -> layout -> reduce -> update -> gather -> pack -> place -> verify.
+//   model -> backward -> fuse -> keep_stage -> recompute -> layout -> reduce -> update -> gather -> pack
+//   -> place -> verify.
 #pragma once
+
+#include <cstdint>
+#include <vector>
 
 #include "runtime/config/job.h"
 #include "runtime/ir/kernel.h"
@@ -18,10 +22,15 @@ void backward(Program& program);
 // other bits.
 void fuse(Program& program, const KernelLibrary& library, int threads);
 
-// Activation checkpointing (job.recompute), right after fuse(): clones forward instructions in front of the
+// Activation checkpointing (job.recompute), after fuse() and keep_stage(): clones forward instructions in front of the
 // backward instructions that read their results, so that the results need not be kept. Clones are printed
 // under groups "re:GROUP" and write buffers "re:NAME". The numbers of a step do not change.
 void recompute(Program& program, const Job& job);
+
+// Keeps what a stage of a pipeline runs: the layers from `first_layers[place.stage]` up to the next stage's
+// (one more entry than stages), and adds the messages to and from the neighbouring stages. The program must
+// not have unit buffers yet. Throws InternalError if a value would skip a stage.
+void keep_stage(Program& program, const std::vector<int64_t>& first_layers, Place place);
 
 // Lays the parameters of each unit out as one flat range, padded so that rank r owns the r-th of equal
 // slices. Adds the buffers "params:U" in the run's dtype and "grads:U" in the residency's, whole or the owned

@@ -25,14 +25,15 @@ constexpr size_t kNowhere = SIZE_MAX;
 // For every instruction of the forward pass: the instruction in front of which it runs once more.
 using Places = std::vector<size_t>;
 
-size_t index_of_loss(const Program& program) {
-  const auto it = std::ranges::find(program.instructions, OpKind::cross_entropy, &Instruction::op);
-  check(it != program.instructions.end(), "a program without a loss has nothing to recompute");
+// Returns the number of instructions of the forward phase, which come first.
+size_t forward_count(const Program& program) {
+  const auto it = std::ranges::find(program.instructions, Phase::backward, &Instruction::phase);
+  check(it != program.instructions.end(), "a program without gradients has nothing to recompute");
   return static_cast<size_t>(it - program.instructions.begin());
 }
 
 // Returns which forward instructions may run a second time: those whose results have no other writer and do
-// not outlive the micro-batch.
+// not outlive the micro-batch. A message arrives once.
 std::vector<char> find_repeatable(const Program& program, size_t forward) {
   std::vector<int> writers(program.buffers.size());
   for (const Instruction& op : program.instructions)
@@ -41,7 +42,7 @@ std::vector<char> find_repeatable(const Program& program, size_t forward) {
   std::vector<char> repeatable;
   for (size_t i = 0; i < forward; ++i) {
     const Instruction& op = program.instructions[i];
-    repeatable.push_back(std::ranges::all_of(op.writes, [&](BufferId id) {
+    repeatable.push_back(!is_collective(op.op) && std::ranges::all_of(op.writes, [&](BufferId id) {
       return id != kNone && writers[static_cast<size_t>(id)] == 1 &&
              program.at(id).lifetime == Lifetime::micro && program.at(id).parent == kNone;
     }));
@@ -52,7 +53,7 @@ std::vector<char> find_repeatable(const Program& program, size_t forward) {
 // Returns the segment number of every instruction, -1 for instructions outside. A segment is `interval`
 // consecutive layers. Layers are the groups that models number ("blocks.0", "blocks.1", ...). The loss is in
 // no segment.
-std::vector<int64_t> find_segments(const Program& program, size_t loss, int64_t interval) {
+std::vector<int64_t> find_segments(const Program& program, int64_t interval) {
   const auto numbered = [](const std::string& name) {
     const size_t dot = name.rfind('.');
     return dot != std::string::npos && dot + 1 < name.size() &&
@@ -64,7 +65,8 @@ std::vector<int64_t> find_segments(const Program& program, size_t loss, int64_t 
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const auto group = static_cast<size_t>(program.instructions[i].group);
     if (layer[group] < 0 && numbered(program.groups[group])) layer[group] = layers++;
-    segments.push_back(i == loss || layer[group] < 0 ? -1 : layer[group] / interval);
+    const bool loss = program.instructions[i].op == OpKind::cross_entropy;
+    segments.push_back(loss || layer[group] < 0 ? -1 : layer[group] / interval);
   }
   return segments;
 }
@@ -72,13 +74,13 @@ std::vector<int64_t> find_segments(const Program& program, size_t loss, int64_t 
 // Keeps what a segment reads from outside and what others read of it. Everything else that its backward pass
 // reads is computed again where the backward pass begins.
 Places by_interval(const Program& program, int64_t interval, bool with_last_segment) {
-  const size_t loss = index_of_loss(program);
-  const std::vector<int64_t> segment = find_segments(program, loss, interval);
-  const std::vector<char> repeatable = find_repeatable(program, loss);
+  const size_t forward = forward_count(program);
+  const std::vector<int64_t> segment = find_segments(program, interval);
+  const std::vector<char> repeatable = find_repeatable(program, forward);
   const int64_t last = *std::ranges::max_element(segment);
   // The segment in which a value can be dropped, else -1.
   std::vector<int64_t> home(program.buffers.size(), -1);
-  for (size_t i = 0; i < loss; ++i) {
+  for (size_t i = 0; i < forward; ++i) {
     if (!repeatable[i] || (segment[i] == last && !with_last_segment)) continue;
     for (BufferId id : program.instructions[i].writes) home[static_cast<size_t>(id)] = segment[i];
   }
@@ -96,14 +98,14 @@ Places by_interval(const Program& program, int64_t interval, bool with_last_segm
     return id != kNone && needed[static_cast<size_t>(id)] != 0;
   };
   std::vector<size_t> begin(static_cast<size_t>(last + 1), kNowhere);  // of a segment's backward
-  for (size_t i = loss + 1; i < program.instructions.size(); ++i) {
+  for (size_t i = forward; i < program.instructions.size(); ++i) {
     if (segment[i] < 0) continue;
     size_t& first = begin[static_cast<size_t>(segment[i])];
     first = std::min(first, i);
     need_operands(program.instructions[i]);
   }
-  Places places(loss, kNowhere);
-  for (size_t i = loss; i-- > 0;) {
+  Places places(forward, kNowhere);
+  for (size_t i = forward; i-- > 0;) {
     const Instruction& op = program.instructions[i];
     if (!std::ranges::any_of(op.writes, is_needed)) continue;
     places[i] = begin[static_cast<size_t>(segment[i])];
@@ -116,17 +118,17 @@ Places by_interval(const Program& program, int64_t interval, bool with_last_segm
 // only within its own layer, whose parameters are at hand there, and only where the backward pass
 // still needs every operand at that place anyway: nothing is kept longer for it.
 Places selective(const Program& program) {
-  const size_t loss = index_of_loss(program);
-  const std::vector<char> repeatable = find_repeatable(program, loss);
+  const size_t forward = forward_count(program);
+  const std::vector<char> repeatable = find_repeatable(program, forward);
   std::vector<size_t> first(program.buffers.size(), kNowhere), last(program.buffers.size(), 0);
-  for (size_t i = loss + 1; i < program.instructions.size(); ++i)
+  for (size_t i = forward; i < program.instructions.size(); ++i)
     for (BufferId id : program.instructions[i].reads) {
       if (id == kNone) continue;
       first[static_cast<size_t>(id)] = std::min(first[static_cast<size_t>(id)], i);
       last[static_cast<size_t>(id)] = i;
     }
-  Places places(loss, kNowhere);
-  for (size_t i = loss; i-- > 0;) {
+  Places places(forward, kNowhere);
+  for (size_t i = forward; i-- > 0;) {
     const Instruction& op = program.instructions[i];
     if (!repeatable[i]) continue;
     size_t place = kNowhere;
@@ -177,6 +179,7 @@ Program with_clones(const Program& program, const Places& places) {
       clone[static_cast<size_t>(id)] = result.add_buffer(std::move(copy));
       id = clone[static_cast<size_t>(id)];
     }
+    again.phase = Phase::backward;
     again.group = result.add_group("re:" + program.groups[static_cast<size_t>(again.group)]);
     in_front[places[i]].push_back(std::move(again));
   }
@@ -224,6 +227,10 @@ void recompute(Program& program, const Job& job) {
       // The backward pass of the last segment follows almost at once, so its values are computed
       // again only where the head in between (a large vocabulary) would make the peak with them.
       Program all = with_clones(program, by_interval(program, interval, true));
+      if (program.loss == kNone) {  // a stage of a pipeline works on other micro-batches in between
+        program = std::move(all);
+        return;
+      }
       Program but_last = with_clones(program, by_interval(program, interval, false));
       program = std::move(peak_bytes(but_last) <= peak_bytes(all) ? but_last : all);
       return;

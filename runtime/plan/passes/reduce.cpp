@@ -49,7 +49,8 @@ class UnitReduction {
       if (at < end)
         list.push_back({.op = OpKind::zero,
                         .writes = {program_.view(micro_gradients(), at, end - at)},
-                        .group = group});
+                        .group = group,
+                        .phase = Phase::backward});
     };
     for (int index : unit_.parameters) {
       const Parameter& p = program_.parameters[static_cast<size_t>(index)];
@@ -120,6 +121,7 @@ class UnitReduction {
   void add(Instruction op) {
     op.when = when_;
     op.group = group_;
+    op.phase = Phase::backward;
     list_.push_back(std::move(op));
   }
   void in_place(OpKind op, const OpAttrs& attrs, BufferId buffer) {

@@ -49,11 +49,12 @@ RunResult run_steps(const Job& job, const Dataset& data, Communicator& comm, int
     result.sent_per_step = trainer.communicator().wire_bytes() - before;
   }
   std::map<std::string, std::vector<float>> weights;  // the pieces come in no particular order
-  trainer.model().collect_weights([&](const Parameter& p, int64_t begin, const Tensor& values) {
-    std::vector<float>& all = weights[p.name];
-    all.resize(static_cast<size_t>(p.shape.elements()));
-    std::copy_n(values.as<float>(), values.elements(), all.begin() + begin);
-  });
+  trainer.model().collect_weights(
+      trainer.mesh(), [&](const Parameter& p, int64_t begin, const Tensor& values) {
+        std::vector<float>& all = weights[p.name];
+        all.resize(static_cast<size_t>(p.shape.elements()));
+        std::copy_n(values.as<float>(), values.elements(), all.begin() + begin);
+      });
   for (const auto& [name, values] : weights)
     result.weights.insert(result.weights.end(), values.begin(), values.end());
   return result;

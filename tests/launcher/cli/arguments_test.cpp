@@ -91,6 +91,18 @@ TEST_CASE("plan and check") {
   CHECK_FALSE(check.request.ranks.has_value());
 }
 
+TEST_CASE("--timeline of plan has a file, or no value") {
+  CHECK_FALSE(std::get<PlanArguments>(parse("plan --config c")).timeline.has_value());
+  for (const char* line : {"plan --config c --timeline", "plan --timeline --config c"}) {
+    const auto plan = std::get<PlanArguments>(parse(line));
+    CHECK(plan.timeline == "");
+    CHECK(plan.request.path == "c");
+  }
+  for (const char* line :
+       {"plan --config c --timeline a/b.svg", "plan --timeline=a/b.svg --config c"})
+    CHECK(std::get<PlanArguments>(parse(line)).timeline == "a/b.svg");
+}
+
 TEST_CASE("estimate") {
   const auto one = std::get<EstimateArguments>(parse("estimate --config c.json --num_gpus 8"));
   CHECK(one.request.ranks == 8);
@@ -165,6 +177,9 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"--config c --activation_checkpoint_interval all",
        "--activation_checkpoint_interval: expected an integer from 0 up, or selective, got 'all'"},
       {"plan --config c --rank -1", "--rank: expected an integer from 0 to 65535, got '-1'"},
+      {"plan --config c --timeline c.json", "--timeline: expected FILE.svg, got 'c.json'"},
+      {"plan --config c --timeline --timeline a.svg", "--timeline is given 2 times"},
+      {"plan --config c --timeline --json", "dstrain plan takes one of --json and --timeline"},
       {"generate --prompt x --tokens 1",
        "dstrain generate needs --run DIR (see dstrain generate --help)"},
       {"generate --run r --prompt x",

@@ -12,8 +12,8 @@
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
-#include "runtime/plan/fit.h"
-#include "runtime/plan/print.h"
+#include "runtime/plan/report/fit.h"
+#include "runtime/plan/report/print.h"
 
 namespace dstrain {
 namespace {

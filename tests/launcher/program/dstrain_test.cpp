@@ -275,6 +275,33 @@ TEST_CASE("plan and check print to standard output, as text and as JSON") {
   CHECK(only_error(full.text()) == "cannot write to standard output: No space left on device");
 }
 
+TEST_CASE("plan draws a step of a pipeline, as text and as a file") {
+  const RunFolder folder;
+  const std::string plan = DSTRAIN_PROGRAM
+      " plan --config c.json --device cpu --num_gpus 4 --set dstrain.model.n_layer=4 ";
+  const std::string stages = "--pipeline_num_stages 4 ";
+  RunningProgram text = folder.start(plan + stages + "--timeline 2>err");
+  CHECK(text.wait() == 0);
+  CAPTURE(text.text());
+  for (const char* part : {"an estimated step: 4 stages, 4 micro-batches\nbubble ",
+                           " %, in flight 4 3 2 1\n", "F forward, B backward, . idle\n"})
+    CHECK(text.wrote(part));
+  for (const char* row : {"\nstage 0  F", "\nstage 1  .", "\nstage 2  .", "\nstage 3  ."})
+    CHECK(text.wrote(row));
+  RunningProgram file = folder.start(plan + stages + "--timeline step.svg 2>err");
+  CHECK(file.wait() == 0);
+  CHECK(file.wrote("the timeline of a step is in step.svg\n"));
+  CHECK_FALSE(file.wrote("bubble"));
+  CHECK(folder.read("step.svg").starts_with("<svg"));
+  RunningProgram one = folder.start(plan + "--timeline one.svg 2>err");
+  CHECK(one.wait() == 0);
+  CHECK(one.wrote("one stage: nothing to draw\n"));
+  CHECK_FALSE(fs::exists(folder.root / "one.svg"));
+  RunningProgram nowhere = folder.start(plan + stages + "--timeline nowhere/step.svg");
+  CHECK(nowhere.wait() == 2);
+  CHECK(only_error(nowhere.text()).find("nowhere/step.svg") != std::string::npos);
+}
+
 TEST_CASE(
     "estimate prints DeepSpeed's tables and the plan's bytes, whatever ZeRO stage is configured") {
   const auto stage = GENERATE("0", "3");
@@ -303,9 +330,10 @@ TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
   CAPTURE(estimate.text());
   CHECK(estimate.wrote(
       "ZeRO stage 2 without zenflow, zero_hpz_partition_size, not available yet, f32"));
-  RunningProgram wrong = folder.start(std::string(DSTRAIN_PROGRAM) +
-                                      " estimate --config c.json --num_gpus 2 --set "
-                                      "zero_optimization.zenflow={} --set pipeline.stages=2");
+  RunningProgram wrong =
+      folder.start(std::string(DSTRAIN_PROGRAM) +
+                   " estimate --config c.json --num_gpus 2 --set "
+                   "zero_optimization.zenflow={} --set tensor_parallel.autotp_size=2");
   CHECK(wrong.wait() == 1);
 }
 

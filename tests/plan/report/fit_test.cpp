@@ -1,4 +1,4 @@
-#include "runtime/plan/fit.h"
+#include "runtime/plan/report/fit.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "runtime/plan/estimate.h"
+#include "runtime/plan/report/estimate.h"
 
 #include <fmt/core.h>
 

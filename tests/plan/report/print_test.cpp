@@ -1,4 +1,4 @@
-#include "runtime/plan/print.h"
+#include "runtime/plan/report/print.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

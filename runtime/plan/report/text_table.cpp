@@ -1,4 +1,4 @@
-#include "runtime/plan/text_table.h"
+#include "runtime/plan/report/text_table.h"
 
 #include <fmt/core.h>
 

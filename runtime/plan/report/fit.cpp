@@ -1,4 +1,4 @@
-#include "runtime/plan/fit.h"
+#include "runtime/plan/report/fit.h"
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "runtime/core/text.h"
-#include "runtime/ir/rule.h"
+#include "runtime/plan/report/step_time.h"
 
 namespace dstrain {
 namespace {
@@ -25,7 +25,7 @@ ReduceMode usual_reduce(int stage) {
 
 Axis stages(const Job& job) {
   Axis axis;
-  for (int stage = job.zero_stage + 1; stage <= 3 && job.ranks > 1; ++stage)
+  for (int stage = job.zero_stage + 1; stage <= 3 && job.data_ranks() > 1; ++stage)
     axis.push_back({fmt::format("--set zero_optimization.stage={}", stage), [stage](Job& j) {
                       if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
                       j.zero_stage = stage;
@@ -59,20 +59,6 @@ Axis micro_batches(const Job& job) {
   return axis;
 }
 
-// Seconds of a step on a machine of the device's kind; rough, but enough to put variants in order.
-double step_seconds(const Plan& plan, const std::string& device) {
-  const bool gpu = device == "cuda";
-  const double flops = (gpu ? 3e14 : 5e11) / (plan.program.dtype == DType::f32 ? 2 : 1);
-  const double traffic = gpu ? 2e12 : 2e10, wire = gpu ? 1e11 : 5e9;
-  double seconds = static_cast<double>(wire_bytes(plan)) / wire;
-  for (const Issue& issue : plan.order) {
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    const Cost cost = cost_of(plan.program, op);
-    if (!is_collective(op.op)) seconds += std::max(cost.flops / flops, cost.bytes / traffic);
-  }
-  return seconds;
-}
-
 class Planner {
  public:
   Planner(const Job& job, const PlanInputs& inputs)
@@ -95,8 +81,14 @@ class Planner {
     double seconds;
   };
   Planned plan(const Job& job) const {
-    const RankPlan planned = make_rank_plan(job, {0, job.ranks}, inputs_);
-    return {planned.memory.total(), step_seconds(planned.train, job.device)};
+    Planned largest{0, 0};
+    for (int stage = 0; stage < job.pipeline.stages; ++stage) {
+      const RankPlan planned =
+          make_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs_);
+      largest.bytes = std::max(largest.bytes, planned.memory.total());
+      largest.seconds = std::max(largest.seconds, step_seconds(planned.train, job.device));
+    }
+    return largest;
   }
 
   const Job& job_;
@@ -132,7 +124,11 @@ void cheapest_first(std::vector<Variant>& variants) {
 }  // namespace
 
 int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
-  return make_rank_plan(job, {0, job.ranks}, inputs).memory.total();
+  int64_t most = 0;
+  for (int stage = 0; stage < job.pipeline.stages; ++stage)
+    most = std::max(
+        most, make_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs).memory.total());
+  return most;
 }
 
 std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs) {

@@ -1,4 +1,4 @@
-#include "runtime/plan/print.h"
+#include "runtime/plan/report/print.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/text_table.h"
+#include "runtime/plan/report/text_table.h"
 
 namespace dstrain {
 namespace {
@@ -120,8 +120,13 @@ std::string plan_to_json(const RankPlan& rank) {
   for (const Issue& issue : plan.order)
     instructions.push_back(rows[static_cast<size_t>(issue.instruction)]);
   nlohmann::ordered_json object;
-  object["ranks"] = plan.place.ranks;
-  object["rank"] = plan.place.rank;
+  const Place& place = plan.place;
+  object["ranks"] = place.ranks * place.stages;
+  object["rank"] = world_rank(place, place.stage, place.rank);
+  if (place.stages > 1) {
+    object["stages"] = place.stages;
+    object["stage"] = place.stage;
+  }
   object["memory"] = memory;
   object["comm_bytes"] = wire_bytes(plan);
   object["instructions"] = std::move(instructions);

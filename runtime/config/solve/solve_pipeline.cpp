@@ -1,0 +1,99 @@
+#include "runtime/config/solve/solve_pipeline.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <string_view>
+
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::string_view kStages = "pipeline.stages", kSchedule = "pipeline.schedule",
+                           kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition";
+
+// Returns the schedule of a legal name. Torch's names are those of its schedule classes.
+PipelineSchedule schedule_of(const std::string& name) {
+  if (name == "gpipe" || name == "loopedbfs") return PipelineSchedule::gpipe;
+  if (name == "interleaved" || name == "interleaved1f1b") return PipelineSchedule::interleaved;
+  if (name == "zb-h1" || name == "interleavedzerobubble") return PipelineSchedule::zb_h1;
+  if (name == "zb-v" || name == "zbvzerobubble") return PipelineSchedule::zb_v;
+  return PipelineSchedule::one_f_one_b;
+}
+
+void solve_partition(PipelineConfig& p, Values& values, Diagnostics& diagnostics) {
+  const Member* given = values.given(kPartition);
+  if (!given || given->value.is(Node::Kind::string)) {
+    const std::string method = lower_case(values.text(kPartition));
+    constexpr std::array<std::string_view, 5> methods{"best", "parameters", "uniform", "time",
+                                                      "memory"};
+    bool known = method.starts_with("type:") && method.size() > 5;
+    for (const std::string_view m : methods) known = known || method == m;
+    if (!known)
+      diagnostics.error(kPartition,
+                        fmt::format("\"{}\": expected best, parameters, uniform, time, memory, "
+                                    "type:REGEX, or the list of the stages' first layers",
+                                    printable(method)));
+    p.partition = method == "best" ? "parameters" : method;
+    return;
+  }
+  p.partition = "list";
+  for (const Node& item : given->value.items) p.first_layers.push_back(item.integer);
+  values.record(kPartition, json_text(given->value), values.origin_of(kPartition));
+  bool ascending = p.first_layers.size() == static_cast<size_t>(p.stages) && p.first_layers[0] == 0;
+  for (size_t i = 1; i < p.first_layers.size(); ++i)
+    ascending = ascending && p.first_layers[i] > p.first_layers[i - 1];
+  if (!ascending && p.stages > 1)
+    diagnostics.error(kPartition, fmt::format("{}: expected the first layers of {} stages, which "
+                                              "begin with 0 and ascend",
+                                              json_text(given->value), p.stages));
+}
+
+}  // namespace
+
+PipelineConfig solve_pipeline(Values& values, Diagnostics& diagnostics,
+                              std::optional<int64_t> ranks, const std::string& ranks_origin) {
+  PipelineConfig p;
+  p.stages = static_cast<int>(values.integer(kStages));
+  p.schedule = schedule_of(lower_case(values.text(kSchedule)));
+  p.virtual_stages = static_cast<int>(values.integer(kVirtual));
+  solve_partition(p, values, diagnostics);
+  if (p.stages == 1) return {};
+  if (ranks && *ranks % p.stages != 0) {
+    diagnostics.error(kStages,
+                      fmt::format("{} stages do not divide {} ranks ({}) evenly: expected a "
+                                  "multiple of {} ranks",
+                                  p.stages, *ranks, ranks_origin, p.stages));
+    return {};
+  }
+  if (p.schedule != PipelineSchedule::one_f_one_b && p.schedule != PipelineSchedule::gpipe)
+    diagnostics.error(kSchedule, "is not available yet: use gpipe or 1f1b");
+  else if (p.virtual_stages > 1)
+    diagnostics.error(kVirtual,
+                      "schedule interleaved, which has virtual stages, is not available "
+                      "yet: use 1");
+  return p;
+}
+
+void check_pipeline(const Job& job, Diagnostics& diagnostics) {
+  const PipelineConfig& p = job.pipeline;
+  if (p.stages == 1) return;
+  const bool gptlite = job.model.kind == ModelKind::gptlite;
+  const int64_t layers = job.model.n_layer + (gptlite ? 2 : 0);
+  if (p.stages > layers)
+    diagnostics.error(kStages,
+                      fmt::format("{} stages are more than the {} layers of the model{}", p.stages,
+                                  layers, gptlite ? ", embedding and head included" : ""));
+  else if (!p.first_layers.empty() && p.first_layers.back() >= layers)
+    diagnostics.error(kPartition, fmt::format("{} is not a layer: the model has {}{}, from 0",
+                                              p.first_layers.back(), layers,
+                                              gptlite ? ", embedding and head included" : ""));
+  if (job.model.tied_head)
+    diagnostics.error("dstrain.model.tied_head",
+                      "a head that shares the embedding's weights cannot be on another stage yet: "
+                      "use false, or one stage");
+}
+
+}  // namespace dstrain

@@ -1,0 +1,105 @@
+// The part of ModelState that collects the weights of the whole model on rank 0.
+#include <algorithm>
+
+#include "runtime/core/error.h"
+#include "runtime/engine/run/model_state.h"
+
+namespace dstrain {
+namespace {
+
+// The header of a piece of a parameter that travels from another stage; no elements: there are no more.
+struct PieceHeader {
+  int64_t parameter = 0;  // index in the model
+  int64_t begin = 0;
+  int64_t elements = 0;
+
+  Tensor tensor() { return {this, {static_cast<int64_t>(sizeof(*this))}, DType::u8}; }
+};
+
+}  // namespace
+
+void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take) const {
+  const Place place = plan_.place;
+  const bool root = mesh.world().rank() == 0;
+  if (place.stage == 0) collect_stage(root ? take : TakePiece{});
+  // The first rank of every other stage sends what its group has to rank 0.
+  for (int stage = 1; stage < place.stages; ++stage) {
+    const bool sends = place.stage == stage && place.rank == 0;
+    std::vector<int> pair{mesh.world().rank()};
+    if (root || sends) pair = {0, world_rank(place, stage, 0)};
+    const std::unique_ptr<Communicator> link = mesh.world().split(pair);
+    if (root) receive_stage(*link, take);
+    if (place.stage == stage) send_stage(sends ? link.get() : nullptr);
+  }
+}
+
+void ModelState::receive_stage(Communicator& link, const TakePiece& take) const {
+  const std::vector<Parameter>& parameters = plan_.program.model_parameters();
+  std::vector<float> values;
+  while (true) {
+    PieceHeader header;
+    link.recv(header.tensor()).wait();
+    if (header.elements == 0) return;
+    values.resize(std::max(values.size(), static_cast<size_t>(header.elements)));
+    const Tensor piece{values.data(), {header.elements}, DType::f32};
+    link.recv(piece).wait();
+    take(parameters[static_cast<size_t>(header.parameter)], header.begin, piece);
+  }
+}
+
+void ModelState::send_stage(Communicator* link) const {
+  if (!link) return collect_stage({});
+  const auto send = [&](const Parameter& p, int64_t begin, const Tensor& values) {
+    PieceHeader header{p.index, begin, values.elements()};
+    link->send(header.tensor()).wait();
+    link->send(values).wait();
+  };
+  collect_stage(send);
+  PieceHeader end;
+  link->send(end.tensor()).wait();
+}
+
+void ModelState::collect_stage(const TakePiece& take) const {
+  constexpr int64_t kBufferElements = int64_t{1} << 22;
+  const Program& program = plan_.program;
+  const bool root = plan_.place.rank == 0 && take != nullptr;
+  const auto ranks = static_cast<int64_t>(plan_.place.ranks);
+  // Calls `take` for the parameters that elements [begin, begin + values.elements()) of the unit belong to.
+  const auto take_parameters = [&](const Unit& unit, int64_t begin, const Tensor& values) {
+    for (const int index : unit.parameters) {
+      const Parameter& p = program.parameters[static_cast<size_t>(index)];
+      const int64_t from = std::max(begin, p.offset);
+      const int64_t to = std::min(begin + values.elements(), p.offset + p.shape.elements());
+      if (from < to)
+        take(p, from - p.offset, {values.as<float>() + (from - begin), {to - from}, DType::f32});
+    }
+  };
+  Device& device = arenas_.device();
+  Memory buffer;
+  for (const Unit& unit : program.units) {
+    const BufferId id = program.find(fmt::format("{}:{}", master_name(), unit.name));
+    const Tensor held = arenas_.tensor(plan_, id);
+    if (held.elements() == unit.elements) {
+      if (root)
+        on_host(device, held, HostAccess::read,
+                [&](int64_t at, const Tensor& values) { take_parameters(unit, at, values); });
+      continue;
+    }
+    const int64_t slice = held.elements(), window = std::min(slice, kBufferElements / ranks);
+    if (buffer.bytes() < window * ranks * size_of(DType::f32))
+      buffer = device.allocate(window * ranks * size_of(DType::f32), "gathered weights");
+    for (int64_t at = 0; at < slice; at += window) {
+      const int64_t n = std::min(window, slice - at);
+      const auto gathered = [&](int64_t r, int64_t count) {
+        return Tensor{reinterpret_cast<float*>(buffer.data()) + r * n, {count}, DType::f32};
+      };
+      comm_.all_gather({held.as<float>() + at, {n}, DType::f32}, gathered(0, n * ranks)).wait();
+      for (int64_t r = 0; root && r < ranks; ++r)
+        on_host(device, gathered(r, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
+          take_parameters(unit, r * slice + at + first, values);
+        });
+    }
+  }
+}
+
+}  // namespace dstrain

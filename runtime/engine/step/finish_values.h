@@ -1,0 +1,32 @@
+// FinishValues: what the ranks contribute to the end of a step, exchanged through the host: the square sums of
+// their gradients, their losses and stop flags.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/core/step_state.h"
+#include "runtime/engine/step/mesh_comm.h"
+
+namespace dstrain {
+
+class FinishValues {
+ public:
+  // Collective over the world of `mesh`, which outlives this object. `units`: of this rank's program.
+  FinishValues(MeshComm& mesh, Place place, size_t units);
+
+  // Collective. Adds the contributions of all ranks to the step state: square sums in the order of the model's
+  // units, then of the ranks of a data-parallel group, so that the norm does not depend on the number of stages.
+  // `loss`: 0 on a stage without one.
+  void exchange(StepState& state, std::span<const double> square_sums, double loss);
+
+ private:
+  void exchange_stages(StepState& state, std::span<const double> square_sums, double loss);
+
+  MeshComm& mesh_;
+  Place place_;
+  std::vector<double> units_;  // of every stage, if there are several
+  std::vector<double> mine_, all_;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,42 @@
+// Mesh: the coordinates of ranks. A run has `stages` pipeline stages, each with a data-parallel group of equal
+// size. The stage is the slower coordinate, as in DeepSpeed: ranks 0, 1, ... of a group follow one another.
+#pragma once
+
+#include "runtime/config/job.h"
+
+namespace dstrain {
+
+// The coordinates of the rank that a program is made for.
+struct Place {
+  int rank = 0;   // in its data-parallel group
+  int ranks = 1;  // of the group
+  int stage = 0;
+  int stages = 1;
+};
+
+// Returns the coordinates of rank `rank` of the job's world.
+inline Place place_of(const Job& job, int rank) {
+  const int ranks = job.data_ranks();
+  return {rank % ranks, ranks, rank / ranks, job.pipeline.stages};
+}
+
+// Returns the rank in the world of rank `rank` of the data-parallel group of `stage`.
+inline int world_rank(Place place, int stage, int rank) {
+  return stage * place.ranks + rank;
+}
+
+// The channels of a plan, by index: communicators that carry its collectives and messages independently of one
+// another. A plan of one stage has the first one only.
+enum Channel : int32_t {
+  data_group,     // the ranks of the stage
+  from_previous,  // activations
+  to_next,
+  from_next,  // their gradients
+  to_previous,
+};
+inline constexpr int kChannels = 5;
+inline int channels_of(Place place) {
+  return place.stages > 1 ? kChannels : 1;
+}
+
+}  // namespace dstrain

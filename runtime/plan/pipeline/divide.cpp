@@ -1,0 +1,105 @@
+#include "runtime/plan/pipeline/divide.h"
+
+#include <algorithm>
+
+#include "runtime/ir/rule.h"
+#include "runtime/plan/passes/passes.h"
+#include "runtime/plan/pipeline/partition.h"
+#include "runtime/plan/residency.h"
+
+namespace dstrain {
+namespace {
+
+// A memory-bound operation takes about the time of as many FLOPs as it moves bytes, or more.
+double work_of(const Program& program, const Instruction& op) {
+  const Cost cost = cost_of(program, op);
+  return std::max(cost.flops, cost.bytes);
+}
+
+// The bytes of model state that a rank holds for one parameter.
+double state_bytes(const Job& job) {
+  const Residency held = residency_of(job, place_of(job, 0));
+  const double ranks = job.data_ranks(), value = static_cast<double>(size_of(job.dtype));
+  const double moments = job.optimizer.kind == OptimizerKind::adam ? 8 : 4;
+  const double master = is_16bit(job.dtype) ? 4 : 0;
+  return value / (held.parameters ? ranks : 1) +
+         static_cast<double>(size_of(job.grad_dtype)) / (held.gradients ? ranks : 1) +
+         (moments + master) / (held.optimizer ? ranks : 1);
+}
+
+// What the stages need of memory besides model state: for each layer the bytes that wait for the backward phase of
+// a micro-batch, and the most bytes that it uses within a phase.
+struct Activations {
+  std::vector<int64_t> kept, used;
+};
+
+Activations activations_of(const Program& program) {
+  struct Life {
+    int layer = -1;  // that writes it
+    bool forward = false, backward = false;
+  };
+  std::vector<Life> lives(program.buffers.size());
+  Activations result{std::vector<int64_t>(program.units.size()),
+                     std::vector<int64_t>(program.units.size())};
+  for (const Instruction& op : program.instructions) {
+    for (const BufferId id : op.writes)
+      if (id != kNone && lives[static_cast<size_t>(id)].layer < 0)
+        lives[static_cast<size_t>(id)].layer = op.layer;
+    int64_t operands = 0;
+    for (const auto* list : {&op.reads, &op.writes})
+      for (const BufferId id : *list) {
+        if (id == kNone || program.at(id).lifetime != Lifetime::micro) continue;
+        Life& life = lives[static_cast<size_t>(id)];
+        (op.phase == Phase::forward ? life.forward : life.backward) = true;
+        operands += program.at(id).bytes();
+      }
+    int64_t& used = result.used[static_cast<size_t>(op.layer)];
+    used = std::max(used, operands);
+  }
+  for (size_t b = 0; b < lives.size(); ++b)
+    if (lives[b].layer >= 0 && lives[b].forward && lives[b].backward &&
+        program.buffers[b].lifetime == Lifetime::micro)
+      result.kept[static_cast<size_t>(lives[b].layer)] += program.buffers[b].bytes();
+  return result;
+}
+
+}  // namespace
+
+std::vector<int64_t> divide_layers(const Program& fused, const Job& job) {
+  const PipelineConfig& pipeline = job.pipeline;
+  const auto count = static_cast<int64_t>(fused.units.size());
+  if (!pipeline.first_layers.empty()) {
+    std::vector<int64_t> first = pipeline.first_layers;
+    first.push_back(count);
+    return first;
+  }
+  Program program = fused;
+  recompute(program, job);
+  std::vector<LayerSize> layers;
+  for (const Unit& unit : program.units) {
+    layers.push_back({.name = unit.name});
+    for (const int p : unit.parameters)
+      layers.back().parameters += program.parameters[static_cast<size_t>(p)].shape.elements();
+  }
+  for (const Instruction& op : program.instructions)
+    layers[static_cast<size_t>(op.layer)].work += work_of(program, op);
+  const Activations activations = activations_of(program);
+  const double state = state_bytes(job);
+  const int64_t micro_batches = std::max<int64_t>(job.batch.accumulation, 1);
+  const PartBytes bytes = [&](int part, int64_t first, int64_t last) {
+    const int64_t in_flight = pipeline.schedule == PipelineSchedule::gpipe
+                                  ? micro_batches
+                                  : std::min<int64_t>(micro_batches, pipeline.stages - part);
+    double sum = 0;
+    int64_t used = 0;
+    for (auto layer = static_cast<size_t>(first); layer < static_cast<size_t>(last); ++layer) {
+      sum += state * static_cast<double>(layers[layer].parameters) +
+             static_cast<double>(in_flight * activations.kept[layer]);
+      used = std::max(used, activations.used[layer]);
+    }
+    return static_cast<int64_t>(sum) + used;
+  };
+  return partition_by(pipeline.partition, layers, pipeline.stages, bytes);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,73 @@
+#include "runtime/plan/report/step_time.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+
+namespace dstrain {
+namespace {
+
+// What a machine does in a second.
+struct Rates {
+  double flops = 0;
+  double traffic = 0;  // bytes of memory traffic
+  double wire = 0;     // bytes sent to another rank
+};
+
+Rates rates_of(const std::string& device, DType dtype) {
+  const int slower = dtype == DType::f32 ? 2 : 1;
+  if (device == "cuda") return {3e14 / slower, 2e12, 1e11};
+  return {5e11 / slower, 2e10, 5e9};
+}
+
+}  // namespace
+
+double instruction_seconds(const Program& program, const Instruction& op,
+                           const std::string& device) {
+  if (is_collective(op.op)) return 0;
+  const Rates rates = rates_of(device, program.dtype);
+  const Cost cost = cost_of(program, op);
+  return std::max(cost.flops / rates.flops, cost.bytes / rates.traffic);
+}
+
+double step_seconds(const Plan& plan, const std::string& device) {
+  double seconds =
+      static_cast<double>(wire_bytes(plan)) / rates_of(device, plan.program.dtype).wire;
+  for (const Issue& issue : plan.order)
+    seconds += instruction_seconds(
+        plan.program, plan.program.instructions[static_cast<size_t>(issue.instruction)], device);
+  return seconds;
+}
+
+PhaseTimes phase_seconds(const Plan& plan, const std::string& device) {
+  PhaseTimes times{};
+  for (const Instruction& op : plan.program.instructions)
+    if (op.when == When::every_micro)
+      times[static_cast<size_t>(op.phase)] += instruction_seconds(plan.program, op, device);
+  return times;
+}
+
+double message_seconds(const Plan& plan, const std::string& device) {
+  int64_t bytes = 0;
+  for (const Instruction& op : plan.program.instructions)
+    if (op.op == OpKind::send) bytes = std::max(bytes, plan.program.at(op.reads[0]).bytes());
+  return static_cast<double>(bytes) / rates_of(device, plan.program.dtype).wire;
+}
+
+PipelineTimes pipeline_times(const PipelineOrders& orders, std::span<const Plan* const> stages,
+                             const std::string& device) {
+  check(orders.stages() == stages.size(), "{} plans for a pipeline of {} stages", stages.size(),
+        orders.stages());
+  std::vector<PhaseTimes> times;
+  double message = 0;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    check(orders.parts[stage].size() == 1, "stage {} has several chunks", stage);
+    times.push_back(phase_seconds(*stages[stage], device));
+    message = std::max(message, message_seconds(*stages[stage], device));
+  }
+  return run_orders(orders, times, message);
+}
+
+}  // namespace dstrain

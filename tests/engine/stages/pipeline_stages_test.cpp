@@ -1,0 +1,123 @@
+// A pipeline is the same run as one without: bit for bit, at the same number of data-parallel ranks. mpirun starts
+// this program on 2 to 4 ranks.
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "runtime/data/benchmark_dataset.h"
+#include "tests/engine/stages/part_world.h"
+#include "tests/engine/stages/run_steps.h"
+#include "tests/engine/test_rank.h"
+
+using namespace dstrain;
+
+namespace {
+
+constexpr int kSteps = 10;
+
+// A job of 5 layers, with the embedding and the head, on `data_ranks` x `stages` ranks.
+Job pipeline_job(DType dtype, int data_ranks, int stages, int64_t micro_batches) {
+  Job job;
+  job.ranks = data_ranks * stages;
+  job.pipeline.stages = stages;
+  job.model = {
+      .n_layer = 3, .n_embd = 30, .n_head = 2, .block_size = 7, .dropout = 0.1, .vocab_size = 13};
+  job.batch = {micro_batches * 2 * data_ranks, 2, micro_batches};
+  job.dtype = job.wire_dtype = dtype;
+  job.optimizer.weight_decay = 0.1;
+  job.weight_decay_exclude = {"*.bias", "*ln*"};
+  if (dtype == DType::f16) {  // too large a scale: the first steps are skipped
+    job.skip_on_overflow = true;
+    job.loss_scale = {.dynamic = true, .initial = 0x1p24, .window = 100, .hysteresis = 1};
+  }
+  return job;
+}
+
+// Runs the job without a pipeline on each group of as many consecutive ranks as have the same part of the model.
+RunResult without_pipeline(Job job, const Dataset& data, Communicator& world) {
+  const int ranks = job.data_ranks();
+  job.pipeline = {};
+  job.ranks = ranks;
+  std::vector<int> group(static_cast<size_t>(ranks));
+  std::iota(group.begin(), group.end(), world.rank() / ranks * ranks);
+  PartWorld part(world, group);
+  return run_steps(job, data, part, kSteps);
+}
+
+// Every number of stages but one that divides the ranks.
+std::vector<int> stages_on(const Communicator& world) {
+  std::vector<int> list;
+  for (int stages = 2; stages <= world.size(); ++stages)
+    if (world.size() % stages == 0) list.push_back(stages);
+  return list;
+}
+
+void compare(const RunResult& expected, const Job& job, const Dataset& data, Communicator& world) {
+  RunResult wanted = expected;
+  if (world.rank() != 0) wanted.weights.clear();
+  INFO(describe(job) << ", " << job.pipeline.stages << " stages, schedule "
+                     << static_cast<int>(job.pipeline.schedule));
+  const RunResult result = run_steps(job, data, world, kSteps);
+  CHECK(difference(wanted, result, world) == "");
+  CHECK(result.sent_per_step == result.planned_to_send);
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline changes no bit, at any ZeRO stage") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  for (const int stages : stages_on(*world))
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+        Job job = pipeline_job(dtype, world->size() / stages, stages, 5);
+        job.reduce = reduce;
+        const RunResult expected = without_pipeline(job, data, *world);
+        for (const PipelineSchedule schedule :
+             {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b})
+          for (const int zero_stage : {0, 1, 2, 3}) {
+            if (job.data_ranks() == 1 && zero_stage > 0) continue;
+            job.pipeline.schedule = schedule;
+            job.zero_stage = zero_stage;
+            job.overlap_comm = (zero_stage + static_cast<int>(dtype)) % 2 == 0;
+            job.gather = {.param_persistence = 0,
+                          .max_reuse_distance = zero_stage == 3 && job.overlap_comm ? 100000 : 0};
+            compare(expected, job, data, *world);
+          }
+      }
+}
+
+TEST_CASE("a pipeline with recompute, any number of micro-batches and any partition") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  for (const int stages : stages_on(*world))
+    for (const int64_t micro_batches : {1, 2, 7}) {
+      Job job = pipeline_job(DType::f32, world->size() / stages, stages, micro_batches);
+      const RunResult expected = without_pipeline(job, data, *world);
+      for (const RecomputeMode mode :
+           {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::interval}) {
+        job.recompute = {mode, mode == RecomputeMode::interval ? 2 : 0};
+        for (const char* method : {"uniform", "parameters", "type:blocks", "time", "memory"}) {
+          job.pipeline.partition = method;
+          compare(expected, job, data, *world);
+        }
+      }
+      if (stages != 2) continue;
+      job.pipeline.partition = "list";
+      for (int64_t first = 1; first < 5; ++first) {
+        job.pipeline.first_layers = {0, first};
+        compare(expected, job, data, *world);
+      }
+    }
+}
+
+TEST_CASE("a pipeline of the benchmark model") {
+  const auto world = make_communicator();
+  for (const int stages : stages_on(*world)) {
+    Job job = pipeline_job(DType::f32, world->size() / stages, stages, 4);
+    job.model = {
+        .kind = ModelKind::benchmark, .n_layer = 5, .in_size = 9, .hidden_size = 21, .out_size = 7};
+    job.weight_decay_exclude = {};
+    const BenchmarkDataset data(job);
+    compare(without_pipeline(job, data, *world), job, data, *world);
+  }
+}

@@ -1,0 +1,95 @@
+// A pipeline is the run that the same job is without one: its losses, norms, validation losses, weights and
+// checkpoints.
+#include <fmt/core.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/golden/run_program.h"
+
+using namespace dstrain::golden;
+using nlohmann::json;
+
+namespace {
+
+constexpr int kHalf = 3;  // steps before the checkpoint, and after it
+
+// How a run is divided: stages x data-parallel ranks.
+struct Division {
+  int stages, data_ranks;
+  const char* schedule = "1f1b";
+};
+
+json config_of(const Case& golden, Division d, int steps, const std::string& dtype) {
+  json config = golden.config;
+  if (dtype != "fp32") config[dtype] = {{"enabled", true}};
+  config["train_batch_size"] = 16;
+  config["gradient_accumulation_steps"] = 4;
+  config.erase("train_micro_batch_size_per_gpu");
+  config["zero_optimization"] = {{"stage", d.data_ranks > 1 ? 2 : 0}};
+  config["pipeline"] = {{"stages", d.stages}, {"schedule", d.schedule}};
+  config["dstrain"]["steps"] = steps;
+  config["dstrain"]["eval_interval"] = 2;
+  return config;
+}
+
+class PipelineRuns {
+ public:
+  explicit PipelineRuns(std::string dtype) : dtype_(std::move(dtype)) {}
+
+  Run whole(Division d) { return run(d, 2 * kHalf, {}); }
+  Run first_half(Division d) { return run(d, kHalf, {"--save_interval", std::to_string(kHalf)}); }
+  Run second_half(Division d, const Run& first) {
+    return run(d, 2 * kHalf, {"--resume", first.output.string()});
+  }
+
+ private:
+  Run run(Division d, int steps, std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--num_gpus", std::to_string(d.stages * d.data_ranks)});
+    return train(golden_, config_of(golden_, d, steps, dtype_), scratch_,
+                 "run" + std::to_string(runs_++), arguments);
+  }
+
+  const Case golden_{"gptlite"};
+  const ScratchFolder scratch_;
+  std::string dtype_;
+  int runs_ = 0;
+};
+
+void check_equal(const Run& run, const Run& expected) {
+  for (const char* column : {"loss", "grad_norm", "lr"})
+    CHECK(run.column(column) == expected.column(column));
+  CHECK(read_bytes(run.output / "model.safetensors") ==
+        read_bytes(expected.output / "model.safetensors"));
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline's losses, norms and weights are those of the run without one") {
+  const std::string dtype = GENERATE("fp32", "bf16");
+  CAPTURE(dtype);
+  PipelineRuns runs(dtype);
+  for (const int data_ranks : {1, 2}) {
+    const Run expected = runs.whole({1, data_ranks});
+    REQUIRE(expected.steps.size() == 2 * kHalf);
+    for (const Division& d :
+         {Division{2, data_ranks}, Division{3, data_ranks, "GPipe"}, Division{4, 1}}) {
+      if (d.data_ranks != data_ranks) continue;
+      INFO(d.stages << " stages x " << d.data_ranks << " ranks, " << d.schedule);
+      check_equal(runs.whole(d), expected);
+    }
+  }
+}
+
+TEST_CASE("a checkpoint resumes with any number of stages") {
+  PipelineRuns runs("bf16");
+  const Run expected = runs.second_half({1, 1}, runs.first_half({1, 1}));
+  REQUIRE(expected.steps.size() == kHalf);
+  for (const int before : {1, 2, 4}) {
+    const Run first = runs.first_half({before, 1});
+    for (const int after : {1, 2, 3}) {
+      if (before == 1 && after == 1) continue;
+      INFO("saved with " << before << " stages, resumed with " << after);
+      check_equal(runs.second_half({after, 1}, first), expected);
+    }
+  }
+}
