@@ -149,8 +149,9 @@ TEST_CASE("the stages of a pipeline fit together, whatever is recomputed or shar
             job.batch = {4 * micro_batches, 2, micro_batches};
             if (interval > 0) job.recompute = {RecomputeMode::interval, interval};
             INFO(stages << " stages, " << micro_batches << " micro-batches, interval " << interval);
-            CHECK_NOTHROW(verify_together(plans_of(job)));
-            for (const Plan& plan : plans_of(job))
+            const std::vector<Plan> plans = plans_of(job);
+            CHECK_NOTHROW(verify_together(plans));
+            for (const Plan& plan : plans)
               CHECK(plan.slots.size() == 2 * static_cast<size_t>(micro_batches));
           }
 }
