@@ -80,7 +80,7 @@ struct Instruction {
   int32_t group = 0;               // index into Program::groups: the layer it is printed under
   Phase phase = Phase::forward;    // of what is issued for every micro-batch
   int32_t layer = 0;               // number of the layer in the whole model: of its unit
-  // Of a collective: index of the communicator that carries it, among the channels of its plan; 0: the
+  // The communicator that carries a collective: an index into the channels of the plan. Channel 0 is the
   // data-parallel group's.
   int32_t channel = 0;
 };
