@@ -9,6 +9,7 @@ packages=(
   libopenmpi-dev openmpi-bin                    # processes, hosts, messages
   libboost-context-dev                          # fibers of the emulated device
   libhwy-dev                                    # SIMD
+  libaio-dev                                    # tensors on disk
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
   catch2                                        # tests
   libbenchmark-dev libdnnl-dev                  # benchmarks

@@ -116,6 +116,16 @@ struct PipelineConfig {
   bool operator==(const PipelineConfig&) const = default;
 };
 
+// How files of offloaded tensors are read and written (section aio).
+struct AioConfig {
+  int64_t block_size = 1 << 20;      // bytes of a request, rounded up to whole disk blocks
+  int64_t queue_depth = 8;           // requests in flight of each thread
+  int64_t intra_op_parallelism = 1;  // threads
+  bool single_submit = false;        // a system call for each request instead of one for many
+  bool overlap_events = true;        // new requests while others are in flight
+  bool operator==(const AioConfig&) const = default;
+};
+
 // Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
@@ -140,6 +150,7 @@ struct Job {
   int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
   bool overlap_comm = false;                     // communication runs beside computation
   GatherLimits gather;
+  AioConfig aio;
   ModelConfig model;
   DataConfig data;
   int64_t steps = 1000;

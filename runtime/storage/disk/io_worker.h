@@ -1,0 +1,62 @@
+// IoWorker: a thread that moves chunks of a disk store, with a queue of its own in the kernel.
+#pragma once
+
+#include <libaio.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/config/job.h"
+#include "runtime/core/memory.h"
+#include "runtime/storage/disk/chunk_queue.h"
+#include "runtime/storage/disk/swap_files.h"
+
+namespace dstrain {
+
+class IoWorker {
+ public:
+  // The caller keeps all arguments alive. `block_bytes`: the largest chunk. Throws RunError if the kernel has no more
+  // queues.
+  IoWorker(ChunkQueue& queue, const SwapFiles& files, const DiskLayout& layout,
+           const AioConfig& config, int64_t block_bytes);
+  IoWorker(const IoWorker&) = delete;
+  IoWorker& operator=(const IoWorker&) = delete;
+  // The queue must be closed. Waits until nothing is in flight.
+  ~IoWorker();
+
+ private:
+  // A request to the kernel, which stays at its address while it is in flight.
+  struct Slot;
+
+  void work();
+  // The parts of work(). Each requests or completes what it can.
+  bool take_chunks();
+  void prepare(Slot& slot);
+  void submit();
+  void submit_some(std::span<iocb*> requests);
+  void collect();
+  // Moves on a slot whose request ended with `result`, a number of bytes or -errno.
+  void complete(Slot& slot, int64_t result);
+  // Ends the chunk of a slot; `error` is empty if it is done.
+  void finish(Slot& slot, std::string error);
+  std::string failure(const Slot& slot, int64_t result) const;
+
+  ChunkQueue& queue_;
+  const SwapFiles& files_;
+  const DiskLayout& layout_;
+  const AioConfig config_;
+  const int64_t block_bytes_;
+  io_context_t context_ = nullptr;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Slot*> free_, ready_;  // ready_: to submit
+  int in_flight_ = 0;
+  std::vector<DiskChunk> taken_;
+  std::vector<io_event> events_;
+  std::thread thread_;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,46 @@
+// SwapFiles: the files behind a disk store, one in each directory (a directory per drive). Their blocks are reserved
+// when they are created, and they are removed with the object. While it lives each file is locked, so that the files of
+// a run that crashed can be told from those of a run that goes on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/storage/disk/io_calls.h"
+
+namespace dstrain {
+
+class SwapFile;
+
+class SwapFiles {
+ public:
+  // Creates a file of `bytes_each` in each of the directories, which are made where they are missing. First removes
+  // files that crashed runs left there, with a warning that says so. If the file system has no O_DIRECT, warns once
+  // and goes through the page cache. Throws RunError before anything is written if a file system has too little
+  // space, or if a file cannot be created or reserved.
+  SwapFiles(const std::vector<std::string>& directories, int64_t bytes_each, IoCalls& calls);
+  SwapFiles(const SwapFiles&) = delete;
+  SwapFiles& operator=(const SwapFiles&) = delete;
+  ~SwapFiles();
+
+  int count() const { return static_cast<int>(files_.size()); }
+  int64_t bytes_each() const { return bytes_each_; }
+  // Whether reads and writes pass the page cache by. Their places and sizes must then be multiples of kDiskBlock.
+  bool direct() const { return direct_; }
+  int descriptor(int file) const;
+  const std::string& path(int file) const;
+  IoCalls& calls() const { return calls_; }
+
+ private:
+  IoCalls& calls_;
+  int64_t bytes_each_;
+  bool direct_ = false;
+  std::vector<std::unique_ptr<SwapFile>> files_;
+};
+
+// Removes the swap files in a directory whose runs have ended. Returns a line about each for the user.
+std::vector<std::string> remove_dead_swap_files(const std::string& directory);
+
+}  // namespace dstrain

@@ -1,0 +1,140 @@
+// The files of a disk store: their space, their locks, their end, and what a crash leaves.
+#include "runtime/storage/disk/swap_files.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+
+#include "runtime/core/error.h"
+#include "tests/storage/disk/captured_warnings.h"
+#include "tests/storage/disk/fake_io.h"
+#include "tests/storage/waiting_process.h"
+#include "tests/support/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+using Catch::Contains;
+
+std::vector<std::string> files_in(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    names.push_back(entry.path().filename().string());
+  return names;
+}
+
+TEST_CASE("a swap file has its blocks from the beginning, and is gone at the end") {
+  const TempDir dir;
+  FakeIo calls;
+  {
+    const SwapFiles files({dir.path()}, 1 << 20, calls);
+    REQUIRE(files_in(dir.path()).size() == 1);
+    struct stat status {};
+    REQUIRE(::stat(files.path(0).c_str(), &status) == 0);
+    CHECK(status.st_size == 1 << 20);
+    CHECK(status.st_blocks * 512 >= 1 << 20);
+    CHECK((status.st_mode & 0777) == 0600);
+  }
+  CHECK(files_in(dir.path()).empty());
+}
+
+TEST_CASE("directories that are missing are made, and one that cannot be is named") {
+  const TempDir dir;
+  FakeIo calls;
+  { const SwapFiles files({dir / "a/b", dir / "c"}, 4096, calls); }
+  CHECK(std::filesystem::is_directory(dir / "a/b"));
+  dir.write("file", "");
+  CHECK_THROWS_WITH(SwapFiles({dir / "file/x"}, 4096, calls),
+                    Contains(dir / "file/x") && Contains("Not a directory"));
+  CHECK_THROWS_WITH(SwapFiles({dir / "file"}, 4096, calls),
+                    Contains(dir / "file") && Contains("Not a directory"));
+  calls.create_error = EACCES;
+  CHECK_THROWS_WITH(SwapFiles({dir / "c"}, 4096, calls), Contains("cannot create " + (dir / "c")) &&
+                                                             Contains("Permission denied") &&
+                                                             Contains("that this user may write"));
+}
+
+TEST_CASE("too little space is refused with both sizes, before a file exists") {
+  const TempDir dir;
+  FakeIo calls;
+  calls.free = 10'000'000;
+  CHECK_THROWS_WITH(
+      SwapFiles({dir.path()}, 20'000'000, calls),
+      Contains("the disk store needs 20.0 MB, and 10.0 MB are free in " + dir.path()));
+  // Two files on one file system need twice the space.
+  CHECK_THROWS_WITH(SwapFiles({dir / "a", dir / "b"}, 6'000'000, calls),
+                    Contains("needs 12.0 MB, and 10.0 MB are free"));
+  CHECK(files_in(dir / "a").empty());
+  CHECK_NOTHROW(SwapFiles({dir / "a", dir / "b"}, 5'000'000, calls));
+}
+
+TEST_CASE("space that another takes in between is an error with the available bytes") {
+  const TempDir dir;
+  FakeIo calls;
+  calls.reserve_error = ENOSPC;
+  calls.free = 5'000'000;
+  CHECK_THROWS_WITH(SwapFiles({dir.path()}, 4'000'000, calls),
+                    Contains("cannot reserve 4.00 MB in " + dir.path()) &&
+                        Contains("(5.00 MB are free)") && Contains("No space left on device"));
+  CHECK(files_in(dir.path()).empty());
+}
+
+TEST_CASE("without O_DIRECT there is one warning, whether the flag or the first read fails") {
+  const TempDir dir;
+  FakeIo calls;
+  (GENERATE(true, false) ? calls.no_direct : calls.no_direct_reads) = true;
+  const CapturedWarnings warnings;
+  const SwapFiles files({dir / "a", dir / "b"}, 4096, calls);
+  CHECK_FALSE(files.direct());
+  CHECK_THAT(warnings.text(), Contains("has no direct I/O") && Contains(dir / "a"));
+  CHECK(warnings.lines() == 1);
+}
+
+TEST_CASE("files of a run that was killed are removed by the next one, with a line for each") {
+  const TempDir dir;
+  FakeIo calls;
+  WaitingProcess crashed([&] { new SwapFiles({dir.path(), dir.path()}, 8192, calls); });
+  crashed.kill();
+  const auto left = files_in(dir.path());
+  REQUIRE(left.size() == 2);
+  const CapturedWarnings warnings;
+  const SwapFiles files({dir.path()}, 4096, calls);
+  CHECK(files_in(dir.path()).size() == 1);
+  for (const std::string& name : left)
+    CHECK_THAT(warnings.text(), Contains("removed " + (dir / name) + " (8.19 kB)"));
+  CHECK(warnings.lines() == 2);
+}
+
+TEST_CASE("files of a living run and of the user are not touched") {
+  const TempDir dir;
+  FakeIo calls;
+  WaitingProcess living([&] { new SwapFiles({dir.path()}, 8192, calls); });
+  const auto its = files_in(dir.path());
+  REQUIRE(its.size() == 1);
+  for (const char* name :
+       {"dstrain-host.swap", "dstrain-host-0123456789abcdeg.swap", "x-host-0123456789abcdef.swap",
+        "dstrain--0123456789abcdef.swap", "dstrain-host-0123456789abcdef.swap.gz", "notes.txt"})
+    dir.write(name, "the user's");
+  std::filesystem::create_directory(dir / "dstrain-host-0123456789abcdef.swap");
+  dir.write("target", "the user's");
+  std::filesystem::create_symlink(dir / "target", dir / "dstrain-host-00000000000000ff.swap");
+  const size_t before = files_in(dir.path()).size();
+  CHECK(remove_dead_swap_files(dir.path()).empty());
+  CHECK(files_in(dir.path()).size() == before);
+  CHECK(bytes_of_file(dir / "target") == "the user's");
+  living.kill();
+  CHECK(remove_dead_swap_files(dir.path()).size() == 1);
+  CHECK(files_in(dir.path()).size() == before - 1);
+}
+
+TEST_CASE("two stores of one process leave each other's files alone") {
+  const TempDir dir;
+  FakeIo calls;
+  const SwapFiles first({dir.path()}, 4096, calls);
+  const SwapFiles second({dir.path()}, 4096, calls);
+  CHECK(remove_dead_swap_files(dir.path()).empty());
+  CHECK(files_in(dir.path()).size() == 2);
+}
+
+}  // namespace
+}  // namespace dstrain
