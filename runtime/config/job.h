@@ -116,6 +116,8 @@ struct PipelineConfig {
   bool operator==(const PipelineConfig&) const = default;
 };
 
+// The largest values of section aio: the kernel moves less than 2 GiB at a time, and allows 65536 requests by default.
+inline constexpr int64_t kMostAioBlock = 1 << 30, kMostAioDepth = 65536, kMostAioThreads = 256;
 // How files of offloaded tensors are read and written (section aio).
 struct AioConfig {
   int64_t block_size = 1 << 20;      // bytes of a request, rounded up to whole disk blocks

@@ -25,6 +25,7 @@ TEST_CASE("resolved configuration: rebuilds the same job") {
       R"("pipeline": {"activation_checkpoint_interval": 2})",
       R"("pipeline": {"activation_checkpoint_interval": "auto"}, "dstrain": {"recompute": 3})",
       R"("dstrain": {"recompute": "SELECTIVE"})",
+      R"("aio": {"block_size": 8192, "queue_depth": 2, "single_submit": true, "overlap_events": false})",
       R"("dstrain": {"model": {"n_embd": 96, "activation": "GELU"}, "data": {"path": "a \"b\".txt", "format": "byte"},
                      "weight_decay_exclude": ["*.bias", "\\"], "reduce": "micro_batch", "seed": 9007199254740993})");
   Ask a = ask(trains_with(members), {}, 3);

@@ -94,6 +94,8 @@ bool fits(const KeySpec& spec, const Node& node) {
       return all_are(node, Kind::integer);
     case Type::string_or_integers:
       return node.is(Kind::string) || all_are(node, Kind::integer);
+    case Type::string_or_strings:
+      return node.is(Kind::string) || (all_are(node, Kind::string) && !node.items.empty());
     case Type::section:
     case Type::opaque:
       return node.is(Kind::object);
@@ -187,6 +189,8 @@ std::string expectation(const KeySpec& spec, bool whole) {
       return "a list of integers";
     case Type::string_or_integers:
       return "a string or a list of integers";
+    case Type::string_or_strings:
+      return "a string or a list of strings";
     case Type::section:
     case Type::opaque:
       return "a section { }";

@@ -28,6 +28,7 @@ enum class Type : uint8_t {
   strings,   // list of strings
   integers,  // list of integers
   string_or_integers,
+  string_or_strings,
   count_or_choice,  // an integer, or one of `choices`
   section,          // object whose keys are in the table
   opaque,           // object whose members are not checked

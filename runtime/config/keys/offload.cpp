@@ -1,6 +1,8 @@
 // Sections zero_optimization.offload_param and offload_optimizer, and aio (their files).
 #include <fmt/core.h>
 
+#include "runtime/config/job.h"
+#include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
@@ -28,6 +30,15 @@ constexpr Rule kFiles{[](const Facts& facts, const KeySpec&, const Node&) -> Jud
                       },
                       "no offload to nvme: no_effect; else not_yet"};
 
+constexpr Rule kGds{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (facts.nvme && to_boolean(value).value_or(false))
+        return {State::refused,
+                "GPUDirect Storage is not used: files go through host memory; use false"};
+      return kFiles.judge(facts, spec, value);
+    },
+    "no offload to nvme: no_effect; true: refused; else not_yet"};
+
 }  // namespace
 
 std::vector<KeySpec> offload() {
@@ -40,7 +51,7 @@ std::vector<KeySpec> offload() {
        .rule = &kDevice,
        .choices = "none|cpu|nvme"},
       {.key = "zero_optimization.offload_param.nvme_path",
-       .type = Type::string,
+       .type = Type::string_or_strings,
        .rule = &kWithDevice},
       {.key = "zero_optimization.offload_param.buffer_count",
        .type = Type::integer,
@@ -67,7 +78,7 @@ std::vector<KeySpec> offload() {
        .rule = &kDevice,
        .choices = "none|cpu|nvme"},
       {.key = "zero_optimization.offload_optimizer.nvme_path",
-       .type = Type::string,
+       .type = Type::string_or_strings,
        .rule = &kWithDevice},
       {.key = "zero_optimization.offload_optimizer.buffer_count",
        .type = Type::integer,
@@ -105,14 +116,22 @@ std::vector<KeySpec> offload() {
       {.key = "aio.block_size",
        .type = Type::integer,
        .fallback = "1048576",
+       .note = "bytes of a request, rounded up to a multiple of 4096",
        .rule = &kFiles,
-       .min = 1},
-      {.key = "aio.queue_depth", .type = Type::integer, .fallback = "8", .rule = &kFiles, .min = 1},
+       .min = 1,
+       .max = kMostAioBlock},
+      {.key = "aio.queue_depth",
+       .type = Type::integer,
+       .fallback = "8",
+       .rule = &kFiles,
+       .min = 1,
+       .max = kMostAioDepth},
       {.key = "aio.intra_op_parallelism",
        .type = Type::integer,
        .fallback = "1",
        .rule = &kFiles,
-       .min = 1},
+       .min = 1,
+       .max = kMostAioThreads},
       {.key = "aio.thread_count",
        .type = Type::integer,
        .fallback = "1",
@@ -121,7 +140,7 @@ std::vector<KeySpec> offload() {
        .min = 1},
       {.key = "aio.single_submit", .fallback = "false", .rule = &kFiles},
       {.key = "aio.overlap_events", .fallback = "true", .rule = &kFiles},
-      {.key = "aio.use_gds", .fallback = "false", .rule = &kFiles},
+      {.key = "aio.use_gds", .fallback = "false", .rule = &kGds},
   };
 }
 

@@ -99,6 +99,14 @@ RecomputeConfig solve_recompute(Values& v, Diagnostics& diagnostics) {
   return config;
 }
 
+AioConfig solve_aio(Values& v) {
+  return {.block_size = v.integer("aio.block_size"),
+          .queue_depth = v.integer("aio.queue_depth"),
+          .intra_op_parallelism = v.integer("aio.intra_op_parallelism"),
+          .single_submit = v.flag("aio.single_submit"),
+          .overlap_events = v.flag("aio.overlap_events")};
+}
+
 }  // namespace
 
 void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
@@ -111,6 +119,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
     solve_benchmark(job.model, values, diagnostics);
   solve_data(job, values, diagnostics, need_data);
   job.recompute = solve_recompute(values, diagnostics);
+  job.aio = solve_aio(values);
   const std::string graph = values.text("dstrain.cuda_graph");
   job.graph = graph == "on"    ? GraphMode::on
               : graph == "off" ? GraphMode::off

@@ -1,4 +1,4 @@
-// What a run trains and for how long: model, data, recompute, and the numbers of the section dstrain.
+// What a run trains and for how long: model, data, recompute, asynchronous I/O, and the numbers of the section dstrain.
 #pragma once
 
 #include "runtime/config/job.h"
