@@ -6,6 +6,7 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/command_names.h"
 #include "launcher/cli/option_readers.h"
+#include "runtime/config/job.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -21,23 +22,12 @@ constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_c
   dstrain generate --run DIR --prompt TEXT       text from a trained model
   dstrain hosts    --hostfile FILE               the ranks that would be started where
   dstrain doctor   --hostfile FILE               are the hosts ready for a run?
+  dstrain bench-io PATH                          the best aio section for a drive
 
 'dstrain COMMAND --help' lists the options of a command; below are those of train.
 Exit status: 0 done; 1 wrong input or configuration; 2 failed while running; 128+n ended by signal n.
 
 )";
-
-std::vector<int32_t> ids_of(const std::string& option, const std::string& list) {
-  std::vector<int32_t> ids;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t comma = std::min(list.find(',', begin), list.size());
-    ids.push_back(number_of<int32_t>(option, list.substr(begin, comma - begin), 0,
-                                     std::numeric_limits<int32_t>::max(),
-                                     "token ids separated by commas (1,2,3)"));
-    begin = comma + 1;
-  }
-  return ids;
-}
 
 constexpr const char* kRanksOption = "--num_gpus,--num_accelerators";
 
@@ -177,7 +167,9 @@ Arguments parse_generate(const std::vector<std::string>& words) {
               [&a](const std::string&, const std::string& value) { a.prompt = value; });
   line.option("--prompt_ids", "1,2,3", "the token ids to continue",
               [&a](const std::string& option, const std::string& value) {
-                a.prompt_ids = ids_of(option, value);
+                a.prompt_ids =
+                    numbers_of<int32_t>(option, value, 0, std::numeric_limits<int32_t>::max(),
+                                        "token ids separated by commas (1,2,3)");
               });
   line.option("--tokens", "N", "tokens to add",
               [&](const std::string& option, const std::string& value) {
@@ -230,6 +222,46 @@ Arguments parse_doctor(const std::vector<std::string>& words) {
   return a;
 }
 
+CommandLine::Reader counts(std::optional<std::vector<int64_t>>& target, int64_t most) {
+  return [&target, most](const std::string& option, const std::string& value) {
+    target = numbers_of<int64_t>(option, value, 1, most,
+                                 fmt::format("integers from 1 to {}, with commas", most));
+    std::ranges::sort(*target);
+  };
+}
+
+Arguments parse_bench_io(const std::vector<std::string>& words) {
+  BenchIoArguments a;
+  CommandLine line("bench-io",
+                   "Finds the settings of section aio that are best for the drive of PATH, a "
+                   "directory. Several: tensors are striped over them.");
+  line.operands("PATH...", a.directories);
+  line.option("--size", "BYTES", "of the file that is written and read, such as 4GB (1GB)",
+              [&a](const std::string& option, const std::string& value) {
+                a.bytes = bytes_of(option, value);
+              });
+  line.option("--seconds", "F", "the most that one measurement takes (5)",
+              [&a](const std::string& option, const std::string& value) {
+                a.seconds = number_of<double>(option, value, 0.01, 1e6, "a number from 0.01 up");
+              });
+  line.option("--block_size", "N,...", "sizes of requests to try (131072 to 8388608)",
+              counts(a.block_sizes, kMostAioBlock));
+  line.option("--queue_depth", "N,...", "requests in flight to try (8,32,128)",
+              counts(a.queue_depths, kMostAioDepth));
+  line.option("--intra_op_parallelism", "N,...", "threads to try (1,2,4)",
+              counts(a.threads, kMostAioThreads));
+  line.option("--config", "FILE", "measure the section aio of this configuration, too",
+              text(a.request.path));
+  line.option("--parameters", "N", "of the model whose optimizer state would be moved, such as 7e9",
+              [&a](const std::string& option, const std::string& value) {
+                a.parameters = number_of<double>(option, value, 1, 1e18, "a number from 1 up");
+              });
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("bench-io", "PATH", !a.directories.empty());
+  return a;
+}
+
 }  // namespace
 
 Arguments parse_arguments(const std::vector<std::string>& words) {
@@ -247,6 +279,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   if (command == "generate") return parse_generate(rest);
   if (command == "hosts") return parse_hosts(rest);
   if (command == "doctor") return parse_doctor(rest);
+  if (command == "bench-io") return parse_bench_io(rest);
   if (command == kRankStarterCommand && rest.size() > 1)
     return RankStarterArguments{
         number_of<int64_t>(command, rest.front(), 1, kMostRanks, "the number of ranks"),
@@ -255,10 +288,11 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
     return HostAgentArguments{!rest.empty()};
   if (command == kHostWatchCommand && rest.empty()) return HostWatchArguments{};
   if (command == kRelayCommand) return RelayArguments{rest};
-  const std::string near =
-      nearest(command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor"});
-  fail_user("unknown command '{}'{} (train, plan, check, estimate, generate, hosts or doctor)",
-            printable(command), near.empty() ? "" : "; did you mean " + near + "?");
+  const std::string near = nearest(
+      command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor", "bench-io"});
+  fail_user(
+      "unknown command '{}'{} (train, plan, check, estimate, generate, hosts, doctor or bench-io)",
+      printable(command), near.empty() ? "" : "; did you mean " + near + "?");
 }
 
 }  // namespace dstrain

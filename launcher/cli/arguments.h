@@ -67,6 +67,17 @@ struct DoctorArguments {
       words;  // the command line of a run whose input is checked too; empty: none
 };
 
+// The arguments of `dstrain bench-io`, which finds the settings of section aio that are best for drives.
+struct BenchIoArguments {
+  std::vector<std::string> directories;  // one of each drive
+  int64_t bytes = 1'000'000'000;         // that are moved
+  double seconds = 5;                    // the most that one measurement takes
+  std::optional<std::vector<int64_t>> block_sizes, queue_depths, threads;  // to try
+  std::optional<double> parameters;  // of the model whose state would be moved
+  ConfigRequest request;  // a configuration whose section aio is measured, too; path empty: none
+  bool json = false;
+};
+
 // The arguments of `dstrain host_agent`, which the launching process starts on each host of a run. This command and the
 // next three are not for users: dstrain starts them itself (command_names.h).
 struct HostAgentArguments {
@@ -89,10 +100,10 @@ struct PrintArguments {
   std::string text;
 };
 
-using Arguments =
-    std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
-                 GenerateArguments, HostsArguments, DoctorArguments, HostAgentArguments,
-                 HostWatchArguments, RelayArguments, RankStarterArguments, PrintArguments>;
+using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
+                               GenerateArguments, HostsArguments, DoctorArguments, BenchIoArguments,
+                               HostAgentArguments, HostWatchArguments, RelayArguments,
+                               RankStarterArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong, what
 // was expected, and for an unknown option or command the known name that is most like it.

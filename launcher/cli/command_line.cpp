@@ -68,6 +68,11 @@ void CommandLine::flag(const std::string& names, const std::string& help, bool& 
   app_->add_flag(names, target, help);
 }
 
+void CommandLine::operands(const std::string& placeholder, std::vector<std::string>& target) {
+  operands_ = &target;
+  app_->name(app_->get_name() + " " + placeholder);
+}
+
 // A name of one letter is like any other and no help as a suggestion.
 void CommandLine::remember(const std::vector<std::string>& names) {
   std::ranges::copy_if(names, std::back_inserter(names_),
@@ -86,7 +91,10 @@ std::optional<std::string> CommandLine::parse(const std::vector<std::string>& wo
   } catch (const CLI::ParseError& e) {
     fail_user("{}", e.what());
   }
-  for (const std::string& word : app_->remaining()) refuse(word);
+  for (const std::string& word : app_->remaining()) {
+    if (operands_ == nullptr || word.starts_with('-') || word.empty()) refuse(word);
+    operands_->push_back(word);
+  }
   return std::nullopt;
 }
 

@@ -33,6 +33,8 @@ class CommandLine {
   // Adds an option that may be given several times.
   void repeated(const std::string& names, const std::string& placeholder, const std::string& help,
                 const Reader& read);
+  // Adds words that are no options and no values of options; `target` gets them in order.
+  void operands(const std::string& placeholder, std::vector<std::string>& target);
   void flag(const std::string& names, const std::string& help, bool& target);
 
   // Reads `words`. Returns the help text if they ask for it. Throws UserError with one line for an unknown option (with
@@ -47,6 +49,7 @@ class CommandLine {
 
   std::unique_ptr<CLI::App> app_;
   std::string command_;
+  std::vector<std::string>* operands_ = nullptr;
   std::vector<std::string> names_;  // of all options, to suggest one for an unknown name
 };
 

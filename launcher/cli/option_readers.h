@@ -1,12 +1,17 @@
 // Readers for values of options. Each throws UserError with the option's name, what was expected, and the value.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "launcher/cli/command_line.h"
 #include "runtime/config/text.h"
@@ -47,6 +52,40 @@ inline CommandLine::Reader count_or_all(std::optional<int64_t>& target, int64_t 
     else
       integer(target, 1, most)(option, text);
   };
+}
+
+// Returns the numbers of a list with commas, each from `least` to `most`. `expected` describes the list.
+template <class Number>
+std::vector<Number> numbers_of(const std::string& option, const std::string& list, Number least,
+                               Number most, const std::string& expected) {
+  std::vector<Number> numbers;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t comma = std::min(list.find(',', begin), list.size());
+    numbers.push_back(
+        number_of<Number>(option, list.substr(begin, comma - begin), least, most, expected));
+    begin = comma + 1;
+  }
+  return numbers;
+}
+
+// Returns the bytes that a text such as "1GB", "512MiB" or "1000000" names. GB is 10^9 bytes, GiB 2^30.
+inline int64_t bytes_of(const std::string& option, const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, double>, 9> units{{{"KiB", 0x1p10},
+                                                                      {"MiB", 0x1p20},
+                                                                      {"GiB", 0x1p30},
+                                                                      {"TiB", 0x1p40},
+                                                                      {"kB", 1e3},
+                                                                      {"KB", 1e3},
+                                                                      {"MB", 1e6},
+                                                                      {"GB", 1e9},
+                                                                      {"TB", 1e12}}};
+  constexpr const char* expected = "a number of bytes such as 1GB, 512MiB or 1048576";
+  for (const auto& [unit, factor] : units)
+    if (text.ends_with(unit))
+      return static_cast<int64_t>(
+          factor *
+          number_of<double>(option, text.substr(0, text.size() - unit.size()), 0, 1e6, expected));
+  return number_of<int64_t>(option, text, 0, kAnyInteger, expected);
 }
 
 // Reads a text that must not be empty.

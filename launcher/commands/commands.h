@@ -17,6 +17,7 @@ int run_estimate(const EstimateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
 int run_hosts(const HostsArguments& arguments);
 int run_doctor(const DoctorArguments& arguments);
+int run_bench_io(const BenchIoArguments& arguments);
 int run_host_agent(const HostAgentArguments& arguments);
 
 }  // namespace dstrain

@@ -24,6 +24,7 @@ struct Runner {
   int operator()(const GenerateArguments& a) const { return run_generate(a); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
   int operator()(const DoctorArguments& a) const { return run_doctor(a); }
+  int operator()(const BenchIoArguments& a) const { return run_bench_io(a); }
   int operator()(const HostAgentArguments& a) const { return run_host_agent(a); }
   int operator()(const HostWatchArguments&) const { return watch_host(task_of_this_watcher()); }
   int operator()(const RelayArguments& a) const { return relay(a.words); }

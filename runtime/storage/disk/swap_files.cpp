@@ -88,22 +88,22 @@ void make_swap_directory(const std::string& directory) {
   fs::create_directories(directory, error);
   if (!error && !fs::is_directory(directory, error)) error.assign(ENOTDIR, std::system_category());
   if (error)
-    fail_run("{}", disk_error(fmt::format("make the directory {}", directory), error.value()));
+    fail_user("{}", disk_error(fmt::format("make the directory {}", directory), error.value()));
 }
 
-// Throws RunError if a file system lacks the space for its files.
+// Throws UserError if a file system lacks the space for its files.
 void require_space(const std::vector<std::string>& directories, int64_t bytes_each,
                    IoCalls& calls) {
   std::map<dev_t, int64_t> needed;  // of each file system
   for (const std::string& directory : directories) {
     struct stat status {};
     if (::stat(directory.c_str(), &status) != 0)
-      fail_run("{}", disk_error(fmt::format("look into {}", directory), errno));
+      fail_user("{}", disk_error(fmt::format("look into {}", directory), errno));
     const int64_t bytes = needed[status.st_dev] += bytes_each;
     const std::string lack =
         lack_of_space("the disk store", bytes, calls.free_bytes(directory), directory);
     if (!lack.empty())
-      fail_run("{}: free space there, or name a directory on a larger drive", lack);
+      fail_user("{}: free space there, or name a directory on a larger drive", lack);
   }
 }
 
@@ -148,7 +148,7 @@ class SwapFile {
       if (file_ < 0) {
         const int error = -file_;
         file_ = -1;
-        fail_run("{}", disk_error("create " + path_, error));
+        fail_user("{}", disk_error("create " + path_, error));
       }
       while (::flock(file_, LOCK_EX) != 0) {
         if (errno == EINTR) continue;

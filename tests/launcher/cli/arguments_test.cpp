@@ -130,13 +130,37 @@ TEST_CASE("generate") {
   CHECK(b.temperature == 1.0);
 }
 
+TEST_CASE("bench-io takes directories before, between and behind its options") {
+  const auto plain = std::get<BenchIoArguments>(parse("bench-io /nvme"));
+  CHECK(plain.directories == std::vector<std::string>{"/nvme"});
+  CHECK(plain.bytes == 1'000'000'000);
+  CHECK_FALSE(plain.block_sizes);
+  CHECK_FALSE(plain.json);
+  const auto all = std::get<BenchIoArguments>(
+      parse("bench-io a --size 2GiB b --block_size 8192,4096 --queue_depth 4 --seconds 0.5 "
+            "--intra_op_parallelism 1,2 --config c.json --parameters 7e9 --json c"));
+  CHECK(all.directories == std::vector<std::string>{"a", "b", "c"});
+  CHECK(all.bytes == int64_t{2} << 30);
+  CHECK(all.block_sizes == std::vector<int64_t>{4096, 8192});
+  CHECK(all.queue_depths == std::vector<int64_t>{4});
+  CHECK(all.threads == std::vector<int64_t>{1, 2});
+  CHECK(all.seconds == 0.5);
+  CHECK(all.parameters == 7e9);
+  CHECK(all.request.path == "c.json");
+  CHECK(all.json);
+  for (const auto& [word, bytes] : std::vector<std::pair<std::string, int64_t>>{
+           {"1234", 1234}, {"5kB", 5000}, {"5KB", 5000}, {"1.5MB", 1'500'000}, {"3MiB", 3 << 20}})
+    CHECK(std::get<BenchIoArguments>(parse("bench-io a --size " + word)).bytes == bytes);
+}
+
 TEST_CASE("help and version are texts, wherever the command stands") {
   CHECK(std::get<PrintArguments>(parse("--version")).text.starts_with("dstrain "));
   const std::string overview = std::get<PrintArguments>(parse("--help")).text;
-  for (const char* part :
-       {"plan", "check", "estimate", "generate", "hosts", "Exit status", "--num_gpus", "--resume"})
+  for (const char* part : {"plan", "check", "estimate", "generate", "hosts", "bench-io",
+                           "Exit status", "--num_gpus", "--resume"})
     CHECK(overview.find(part) != std::string::npos);
-  for (const char* command : {"train", "plan", "check", "estimate", "generate", "hosts"}) {
+  for (const char* command :
+       {"train", "plan", "check", "estimate", "generate", "hosts", "bench-io"}) {
     CAPTURE(command);
     const std::string help = std::get<PrintArguments>(parse(std::string(command) + " --help")).text;
     CHECK(help.find(std::string("dstrain ") + command) != std::string::npos);
@@ -162,8 +186,19 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate, "
-       "generate, hosts or doctor)"},
-      {"fly", "unknown command 'fly' (train, plan, check, estimate, generate, hosts or doctor)"},
+       "generate, hosts, doctor or bench-io)"},
+      {"fly",
+       "unknown command 'fly' (train, plan, check, estimate, generate, hosts, doctor or bench-io)"},
+      {"bench-io", "dstrain bench-io needs PATH (see dstrain bench-io --help)"},
+      {"bench-io a --size 1G",
+       "--size: expected a number of bytes such as 1GB, 512MiB or 1048576, got '1G'"},
+      {"bench-io a --size -1MB",
+       "--size: expected a number of bytes such as 1GB, 512MiB or 1048576, got '-1'"},
+      {"bench-io a --queue_depth 1,0",
+       "--queue_depth: expected integers from 1 to 65536, with commas, got '0'"},
+      {"bench-io a --block_size 4096,",
+       "--block_size: expected integers from 1 to 1073741824, with commas, got ''"},
+      {"bench-io a --jsn", "unknown option '--jsn'; did you mean --json?"},
       {"--config c --num_gpus 0", "--num_gpus: expected an integer from 1 to 65536, got '0'"},
       {"--config c --num_gpus two", "--num_gpus: expected an integer from 1 to 65536, got 'two'"},
       {"--config c --num_gpus 2.5", "--num_gpus: expected an integer from 1 to 65536, got '2.5'"},
