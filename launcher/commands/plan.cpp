@@ -16,31 +16,32 @@ namespace {
 
 constexpr size_t kTimelineWidth = 100;  // characters
 
-std::vector<const Plan*> pointers_to(const std::vector<Plan>& plans) {
-  std::vector<const Plan*> pointers;
-  for (const Plan& plan : plans) pointers.push_back(&plan);
-  return pointers;
-}
-
-// Returns the train plan of each stage of a pipeline, for the first rank of its data-parallel group; none if there is
-// one stage. Throws InternalError if the stages' messages do not fit together.
-std::vector<Plan> stage_plans(const Job& job, const PlanInputs& inputs) {
-  std::vector<Plan> plans;
-  if (job.pipeline.stages == 1) return plans;
-  for (int stage = 0; stage < job.pipeline.stages; ++stage)
-    plans.push_back(make_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs).train);
-  verify_messages(pointers_to(plans));
+std::vector<const Plan*> train_plans(const std::vector<RankPlan>& stages) {
+  std::vector<const Plan*> plans;
+  for (const RankPlan& stage : stages) plans.push_back(&stage.train);
   return plans;
 }
 
-// Draws a step of the stages, whose plans are `plans`. Returns the picture, or a line that says which file it is in.
-std::string draw_timeline(const Job& job, const std::vector<Plan>& plans, const std::string& file) {
+// Returns the plans of every stage for the ranks that have the same coordinates as `rank`, but for the stage. Throws
+// InternalError if the stages' messages do not fit together.
+std::vector<RankPlan> stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
+  std::vector<RankPlan> stages;
+  Place place = place_of(job, rank);
+  for (place.stage = 0; place.stage < place.stages; ++place.stage)
+    stages.push_back(make_rank_plan(job, place, inputs));
+  if (stages.size() > 1) verify_messages(train_plans(stages));
+  return stages;
+}
+
+// Draws a step of the stages. Returns the picture, or a line that says which file it is in.
+std::string draw_timeline(const Job& job, const std::vector<RankPlan>& stages,
+                          const std::string& file) {
   const PipelineConfig& pipeline = job.pipeline;
-  if (plans.empty()) return "one stage: nothing to draw\n";
-  const int micro_batches = static_cast<int>(plans.front().micro_batches);
+  if (stages.size() == 1) return "one stage: nothing to draw\n";
+  const int micro_batches = static_cast<int>(stages.front().train.micro_batches);
   const PipelineOrders orders =
       pipeline_orders(pipeline.schedule, pipeline.stages, pipeline.virtual_stages, micro_batches);
-  const PipelineTimes times = pipeline_times(orders, pointers_to(plans), job.device);
+  const PipelineTimes times = pipeline_times(orders, train_plans(stages), job.device);
   const std::string title =
       fmt::format("an estimated step: {} stages, {} micro-batches", pipeline.stages, micro_batches);
   if (file.empty()) return timeline_text(title, orders, times, kTimelineWidth);
@@ -65,8 +66,8 @@ int run_plan(const PlanArguments& arguments) {
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
   const int rank = static_cast<int>(arguments.rank);
   const PlanInputs inputs = plan_inputs(loaded.job);
-  const RankPlan plan = make_rank_plan(loaded.job, place_of(loaded.job, rank), inputs);
-  const std::vector<Plan> stages = stage_plans(loaded.job, inputs);
+  const std::vector<RankPlan> stages = stage_plans(loaded.job, rank, inputs);
+  const RankPlan& plan = stages[static_cast<size_t>(place_of(loaded.job, rank).stage)];
   if (arguments.json) {
     print_result(plan_to_json(plan));
   } else {

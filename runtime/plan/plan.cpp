@@ -92,7 +92,7 @@ Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
 
 }  // namespace
 
-RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
+RankPlan draft_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
   RankPlan rank;
   std::vector<Plan*> plans{&rank.train};
   std::vector<int64_t> first_layers;
@@ -104,7 +104,12 @@ RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
     plans.push_back(&rank.validate);
   }
   rank.memory = place_memory(plans, *inputs.library);
-  for (Plan* plan : plans) {
+  return rank;
+}
+
+RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
+  RankPlan rank = draft_rank_plan(job, place, inputs);
+  for (Plan* plan : {&rank.train, &rank.validate}) {
     order_communication(*plan, job.overlap_comm);
     verify(*plan);
   }

@@ -2,90 +2,34 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/repetition.h"
 #include "runtime/plan/verify_gathers.h"
 
 namespace dstrain {
 namespace {
 
-constexpr int64_t kNobody = -1;
-
-// The buffer that last wrote each byte of a region.
-class ByteOwners {
- public:
-  void claim(int64_t begin, int64_t end, int64_t owner) {
-    if (begin >= end) return;
-    split(begin);
-    split(end);
-    const auto first = spans_.lower_bound(begin);
-    spans_.erase(first, spans_.lower_bound(end));
-    spans_[begin] = {end, owner};
-  }
-  // Returns whether all of [begin, end) belongs to `owner`.
-  bool owned(int64_t begin, int64_t end, int64_t owner) const {
-    auto it = spans_.upper_bound(begin);
-    if (it == spans_.begin()) return begin >= end;
-    --it;
-    while (begin < end) {
-      if (it == spans_.end() || it->first > begin || it->second.end <= begin ||
-          it->second.owner != owner)
-        return false;
-      begin = it->second.end;
-      ++it;
-    }
-    return true;
-  }
-
-  // Takes the bytes away from every owner for which `ends` is true.
-  template <class Ends>
-  void release(const Ends& ends) {
-    for (auto& [begin, span] : spans_)
-      if (ends(span.owner)) span.owner = kNobody;
-  }
-  bool operator==(const ByteOwners&) const = default;
-
- private:
-  struct Span {
-    int64_t end;
-    int64_t owner;
-    bool operator==(const Span&) const = default;
-  };
-  void split(int64_t at) {
-    auto it = spans_.lower_bound(at);
-    if (it == spans_.begin()) return;
-    --it;
-    if (it->first >= at || it->second.end <= at) return;
-    const Span tail = it->second;
-    it->second.end = at;
-    spans_[at] = tail;
-  }
-  std::map<int64_t, Span> spans_;
-};
-
 class Replay {
  public:
-  explicit Replay(const Plan& plan)
-      : plan_(plan),
-        program_(plan.program),
-        in_turns_(plan.place.stages > 1),
-        started_(static_cast<size_t>(plan.channels)) {}
+  explicit Replay(const Plan& plan) : plan_(plan), program_(plan.program), repetition_(plan) {
+    state_.started.resize(static_cast<size_t>(plan.channels));
+  }
 
   void run() {
     claim_initial();
     for (size_t i = 0; i < plan_.order.size(); ++i) {
-      if (begins_micro(i)) {
-        end_lives();
-        i = pass_repetitions(i);
-      }
+      if (const auto slot = repetition_.slot_at(i))
+        i = repetition_.first_issue(pass_repetitions(*slot));
+      if (i == plan_.order.size()) break;
       const Issue& issue = plan_.order[i];
       const Instruction& op = op_of(issue);
-      if (is_collective(op.op)) ++started_[static_cast<size_t>(op.channel)];
+      if (is_collective(op.op)) ++state_.started[static_cast<size_t>(op.channel)];
       beside_collectives(issue, waits(i));
       step(issue);
     }
@@ -94,24 +38,15 @@ class Replay {
   }
 
  private:
-  struct UnderWay {
-    int32_t channel;
-    int32_t number;  // of the channel's operations of the step, from 1
-    Region region;
-    int64_t begin, end;
-    bool written;
-    bool operator==(const UnderWay&) const = default;
-  };
-  // The state of the replay at the beginning of a micro-batch.
+  // The beginning of a period.
   struct Moment {
-    size_t first = 0;  // issue
-    std::vector<int32_t> started{};
-    std::array<ByteOwners, kRegions> regions{};
-    std::vector<UnderWay> under_way{};  // numbers relative to `started`
+    size_t slot = 0;
+    Period period{};
+    ReplayState state{};
   };
 
   std::span<const int32_t> waits(size_t i) const {
-    return std::span(plan_.waits).subspan(i * started_.size(), started_.size());
+    return std::span(plan_.waits).subspan(i * state_.started.size(), state_.started.size());
   }
 
   const Instruction& op_of(const Issue& issue) const {
@@ -138,63 +73,48 @@ class Replay {
     }
   }
 
-  // Stages of a pipeline work on several micro-batches in turns, so that a micro-batch has no beginning in the
-  // order; there each owner is a buffer of one micro-batch.
-  bool begins_micro(size_t i) const {
-    const Issue& issue = plan_.order[i];
-    return !in_turns_ && issue.micro > 0 && op_of(issue).when != When::step_end &&
-           plan_.order[i - 1].micro != issue.micro;
-  }
-
-  // A buffer that lives for one micro-batch must be written again in the next one.
-  void end_lives() {
-    for (ByteOwners& owners : regions_)
-      owners.release([&](int64_t owner) {
-        const int64_t root = owner / (plan_.micro_batches + 1);
-        return owner >= 0 && program_.at(static_cast<BufferId>(root)).lifetime == Lifetime::micro;
-      });
-  }
-
-  // Skips repetitions. If the micro-batch before issue `begin` left the state as it found it, every
-  // following micro-batch with the same issues and waits does so too. Returns the first issue after those.
-  size_t pass_repetitions(size_t begin) {
-    Moment now{begin, started_, regions_, under_way_};
-    for (UnderWay& u : now.under_way) u.number -= started_[static_cast<size_t>(u.channel)];
-    const Moment before = std::exchange(last_, std::move(now));
-    if (before.first == 0 || before.regions != regions_ || before.under_way != last_.under_way)
-      return begin;
-    const size_t length = begin - before.first;
-    size_t next = begin;
-    while (repeats(before, next, length)) {
-      next += length;
-      for (size_t c = 0; c < started_.size(); ++c)
-        started_[c] += last_.started[c] - before.started[c];
+  // Skips repetitions. If the period before `slot` left the state as it found it, every following period with the
+  // same issues and waits does so too. Returns the first slot after those.
+  size_t pass_repetitions(size_t slot) {
+    if (period_ && slot == period_->slot + period_->period.slots) {
+      const Moment before = *std::exchange(period_, std::nullopt);
+      if (same_state(repetition_.moved(before.state, before.period.micros), state_))
+        slot = pass_repetitions(before, slot);
     }
-    for (UnderWay& u : under_way_) {
+    if (!period_)
+      if (const auto period = repetition_.period_at(slot)) period_ = {slot, *period, state_};
+    return slot;
+  }
+
+  size_t pass_repetitions(const Moment& before, size_t slot) {
+    std::vector<int32_t> per_period = state_.started, started = state_.started;
+    for (size_t c = 0; c < started.size(); ++c) per_period[c] -= before.state.started[c];
+    int64_t micros = 0;
+    while (repetition_.repeats(before.slot, slot, before.period, before.state.started, started) &&
+           holds_inputs(slot, before.period)) {
+      for (size_t c = 0; c < started.size(); ++c) started[c] += per_period[c];
+      micros += before.period.micros;
+      slot += before.period.slots;
+    }
+    if (micros == 0) return slot;
+    state_ = repetition_.moved(state_, micros);
+    for (UnderWay& u : state_.under_way) {
       const auto c = static_cast<size_t>(u.channel);
-      u.number += started_[c] - last_.started[c];
+      u.number += started[c] - state_.started[c];
     }
-    last_.first = next;
-    last_.started = started_;
-    return next;
+    state_.started = started;
+    return slot;
   }
 
-  // Returns whether the issues from `begin` on are those of the micro-batch `before` with the same waits,
-  // and their per_micro operands have been written.
-  bool repeats(const Moment& before, size_t begin, size_t length) const {
-    if (begin + length >= plan_.order.size()) return false;
-    const int32_t micro = plan_.order[begin].micro;
-    for (size_t k = 0; k < length; ++k) {
-      const Issue &first = plan_.order[before.first + k], &second = plan_.order[begin + k];
-      if (second.instruction != first.instruction || second.micro != micro) return false;
-      for (size_t c = 0; c < started_.size(); ++c)
-        if (waits(begin + k)[c] - started_[c] != waits(before.first + k)[c] - before.started[c])
+  // Returns whether what the period reads of its own micro-batches has been written: it lies elsewhere in each.
+  bool holds_inputs(size_t slot, const Period& period) const {
+    const size_t end = repetition_.first_issue(slot + period.slots);
+    for (size_t i = repetition_.first_issue(slot); i < end; ++i)
+      for (const BufferId id : op_of(plan_.order[i]).reads)
+        if (id != kNone && program_.at(program_.root(id)).per_micro &&
+            !holds(id, plan_.order[i].micro))
           return false;
-      for (const BufferId id : op_of(second).reads)
-        if (id != kNone && program_.at(program_.root(id)).per_micro && !holds(id, micro))
-          return false;
-    }
-    return plan_.order[begin + length].micro != micro;
+    return true;
   }
 
   std::pair<int64_t, int64_t> range(BufferId id, int micro) const {
@@ -203,14 +123,9 @@ class Replay {
     return {begin, begin + program_.at(id).bytes()};
   }
   ByteOwners& region(BufferId id) {
-    return regions_[static_cast<size_t>(plan_.address[static_cast<size_t>(id)].region)];
+    return state_.regions[static_cast<size_t>(plan_.address[static_cast<size_t>(id)].region)];
   }
-  int64_t owner(BufferId id, int micro) const {
-    const BufferId root = program_.root(id);
-    const Buffer& b = program_.at(root);
-    const bool own = b.per_micro || (in_turns_ && b.lifetime == Lifetime::micro);
-    return static_cast<int64_t>(root) * (plan_.micro_batches + 1) + (own ? micro : 0);
-  }
+  int64_t owner(BufferId id, int micro) const { return owner_of(plan_, program_.root(id), micro); }
   void claim(BufferId id, int micro) {
     const auto [begin, end] = range(id, micro);
     region(id).claim(begin, end, owner(id, micro));
@@ -218,7 +133,7 @@ class Replay {
   bool holds(BufferId id, int micro) const {
     const auto [begin, end] = range(id, micro);
     const Address& a = plan_.address[static_cast<size_t>(id)];
-    return regions_[static_cast<size_t>(a.region)].owned(begin, end, owner(id, micro));
+    return state_.regions[static_cast<size_t>(a.region)].owned(begin, end, owner(id, micro));
   }
   template <class Where>
   void require(BufferId id, int micro, const Where& where) const {
@@ -236,24 +151,25 @@ class Replay {
     const bool collective = is_collective(op.op);
     for (size_t c = 0; c < complete.size(); ++c) {
       const bool mine = collective && c == static_cast<size_t>(op.channel);
-      check(complete[c] <= started_[c] - (mine ? 1 : 0), "{} of {} waits for a collective to come",
-            name_of(op.op), program_.groups[static_cast<size_t>(op.group)]);
+      check(complete[c] <= state_.started[c] - (mine ? 1 : 0),
+            "{} of {} waits for a collective to come", name_of(op.op),
+            program_.groups[static_cast<size_t>(op.group)]);
     }
-    std::erase_if(under_way_, [&](const UnderWay& u) {
+    std::erase_if(state_.under_way, [&](const UnderWay& u) {
       return u.number <= complete[static_cast<size_t>(u.channel)];
     });
     std::vector<UnderWay> own;
     const auto touch = [&](Region region, int64_t begin, int64_t end, bool written,
                            std::string_view name) {
-      for (const UnderWay& u : under_way_)
+      for (const UnderWay& u : state_.under_way)
         check((collective && u.channel == op.channel) || u.region != region || u.end <= begin ||
                   end <= u.begin || (!u.written && !written),
               "{} of {}, micro-batch {}, {} {} while collective {} of the step may be {} it",
               name_of(op.op), program_.groups[static_cast<size_t>(op.group)], issue.micro,
               written ? "writes" : "reads", name, u.number, u.written ? "writing" : "reading");
       if (collective)
-        own.push_back(
-            {op.channel, started_[static_cast<size_t>(op.channel)], region, begin, end, written});
+        own.push_back({op.channel, state_.started[static_cast<size_t>(op.channel)], region, begin,
+                       end, written});
     };
     const auto touch_all = [&](const std::vector<BufferId>& ids, bool written) {
       for (BufferId id : ids) {
@@ -268,7 +184,7 @@ class Replay {
     const Address& work = plan_.workspace[index];
     if (const int64_t bytes = plan_.workspace_bytes[index]; bytes > 0)
       touch(work.region, work.offset, work.offset + bytes, true, "its workspace");
-    under_way_.insert(under_way_.end(), own.begin(), own.end());
+    state_.under_way.insert(state_.under_way.end(), own.begin(), own.end());
   }
 
   void step(const Issue& issue) {
@@ -287,8 +203,8 @@ class Replay {
     }
     if (plan_.workspace_bytes[index] > 0) {
       const int64_t begin = plan_.workspace[index].offset;
-      regions_[static_cast<size_t>(Region::transient)].claim(
-          begin, begin + plan_.workspace_bytes[index], -2 - static_cast<int64_t>(index));
+      state_.regions[static_cast<size_t>(Region::transient)].claim(
+          begin, begin + plan_.workspace_bytes[index], owner_of_workspace(index));
     }
     for (size_t i = 0; i < op.writes.size(); ++i) {
       const BufferId id = op.writes[i];
@@ -310,11 +226,9 @@ class Replay {
 
   const Plan& plan_;
   const Program& program_;
-  const bool in_turns_;
-  std::array<ByteOwners, kRegions> regions_;
-  std::vector<UnderWay> under_way_;
-  std::vector<int32_t> started_;  // by channel
-  Moment last_;                   // the beginning of the newest micro-batch
+  const Repetition repetition_;
+  ReplayState state_;
+  std::optional<Moment> period_;  // that is being replayed
 };
 
 }  // namespace

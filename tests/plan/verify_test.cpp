@@ -103,3 +103,33 @@ TEST_CASE("verify finds a wait for a collective that has not been started") {
   plan.waits[0] = 1;
   CHECK_THROWS_WITH(verify(plan), Catch::Contains("to come"));
 }
+
+TEST_CASE("verify looks at every micro-batch of a pipeline") {
+  Job job = sharded_job(3, 6);
+  job.pipeline.stages = 3;
+  job.batch = {2 * 2 * 20, 2, 20};
+  const int stage = GENERATE(0, 1, 2);
+  const Plan sound = plan_of(job, 2 * stage).train;
+  verify(sound);
+  const auto channels = static_cast<size_t>(sound.channels);
+  const auto micro_of = [&](size_t i) { return sound.order[i].micro; };
+  // Nothing of this micro-batch waits for its message, but what comes after does.
+  for (const size_t received : issues_of(sound, OpKind::recv)) {
+    CAPTURE(stage, micro_of(received), received);
+    const auto channel = static_cast<size_t>(op_at(sound, received).channel);
+    Plan plan = sound;
+    for (size_t i = received + 1; i < plan.order.size(); ++i)
+      if (micro_of(i) == micro_of(received))
+        plan.waits[i * channels + channel] = plan.waits[received * channels + channel];
+    CHECK_THROWS_AS(verify(plan), InternalError);
+  }
+  for (const OpKind kind : {OpKind::linear_input_grad, OpKind::attention})
+    for (const size_t lacking : issues_of(sound, kind)) {
+      CAPTURE(stage, micro_of(lacking), lacking);
+      Plan plan = sound;  // one micro-batch lacks an instruction
+      plan.order.erase(plan.order.begin() + static_cast<ptrdiff_t>(lacking));
+      const auto waits = plan.waits.begin() + static_cast<ptrdiff_t>(lacking * channels);
+      plan.waits.erase(waits, waits + static_cast<ptrdiff_t>(channels));
+      CHECK_THROWS_WITH(verify(plan), Catch::Contains("before it is written"));
+    }
+}

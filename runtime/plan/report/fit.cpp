@@ -84,7 +84,7 @@ class Planner {
     Planned largest{0, 0};
     for (int stage = 0; stage < job.pipeline.stages; ++stage) {
       const RankPlan planned =
-          make_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs_);
+          draft_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs_);
       largest.bytes = std::max(largest.bytes, planned.memory.total());
       largest.seconds = std::max(largest.seconds, step_seconds(planned.train, job.device));
     }
@@ -127,7 +127,7 @@ int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
   int64_t most = 0;
   for (int stage = 0; stage < job.pipeline.stages; ++stage)
     most = std::max(
-        most, make_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs).memory.total());
+        most, draft_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs).memory.total());
   return most;
 }
 

@@ -1,0 +1,196 @@
+#include "runtime/plan/repetition.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "runtime/ir/rule.h"
+
+namespace dstrain {
+namespace {
+
+bool in_slot(const Instruction& op) {
+  return op.when == When::every_micro || op.when == When::last_micro;
+}
+
+struct Bytes {
+  int64_t begin = 0, end = 0;
+};
+
+// Spans of a region: neighbours of one owner are one.
+using Spans = std::vector<std::tuple<int64_t, int64_t, int64_t>>;  // begin, end, owner
+
+Spans spans_of(const ByteOwners& owners) {
+  Spans list;
+  for (const auto& [begin, span] : owners.spans()) {
+    if (span.owner == kNobody) continue;
+    if (!list.empty() && std::get<1>(list.back()) == begin &&
+        std::get<2>(list.back()) == span.owner)
+      std::get<1>(list.back()) = span.end;
+    else
+      list.emplace_back(begin, span.end, span.owner);
+  }
+  return list;
+}
+
+}  // namespace
+
+Repetition::Repetition(const Plan& plan) : plan_(plan) {
+  find_slots();
+  find_rings();
+}
+
+void Repetition::find_slots() {
+  size_t end = 0;
+  for (size_t i = 0; i < plan_.order.size(); ++i) {
+    if (!in_slot(op_of(i))) continue;
+    const SlotIssues slot{i, op_of(i).phase, plan_.order[i].micro};
+    end = i + 1;
+    if (slots_.empty() || slots_.back().phase != slot.phase || slots_.back().micro != slot.micro)
+      slots_.push_back(slot);
+  }
+  slots_.push_back({end, {}, -1});
+}
+
+void Repetition::find_rings() {
+  const Program& p = plan_.program;
+  std::vector<char> used(p.buffers.size());
+  std::array<std::vector<Bytes>, kRegions> fixed;
+  for (size_t i = 0; i < p.instructions.size(); ++i) {
+    const Instruction& op = p.instructions[i];
+    if (!in_slot(op)) continue;
+    for (const auto* list : {&op.reads, &op.writes})
+      for (const BufferId id : *list)
+        if (id != kNone) used[static_cast<size_t>(p.root(id))] = 1;
+    for (const BufferId id : op.writes)
+      sound_ = sound_ && (id == kNone || !p.at(p.root(id)).per_micro);
+    const Address& work = plan_.workspace[i];
+    fixed[static_cast<size_t>(work.region)].push_back(
+        {work.offset, work.offset + plan_.workspace_bytes[i]});
+  }
+  for (size_t b = 0; b < used.size(); ++b) {
+    if (used[b] == 0) continue;
+    const Address& a = plan_.address[b];
+    const Ring ring{a.offset, a.copies > 1 ? a.stride : p.buffers[b].bytes(), a.copies};
+    const auto region = static_cast<size_t>(a.region);
+    if (a.copies > 1 && p.buffers[b].lifetime == Lifetime::micro)
+      rings_[region].push_back(ring);
+    else
+      fixed[region].push_back({ring.offset, ring.end()});
+  }
+  for (size_t r = 0; r < rings_.size(); ++r) {
+    std::vector<Ring>& rings = rings_[r];
+    std::ranges::sort(rings, {}, &Ring::offset);
+    for (size_t i = 1; i < rings.size(); ++i)
+      sound_ = sound_ && rings[i - 1].end() <= rings[i].offset;
+    for (const Bytes& bytes : fixed[r]) {
+      if (bytes.begin == bytes.end) continue;
+      const auto after = std::ranges::lower_bound(rings, bytes.end, {}, &Ring::offset);
+      sound_ = sound_ && (after == rings.begin() || std::prev(after)->end() <= bytes.begin);
+    }
+  }
+}
+
+std::optional<size_t> Repetition::slot_at(size_t issue) const {
+  const auto it = std::ranges::lower_bound(slots_, issue, {}, &SlotIssues::begin);
+  if (it == slots_.end() || it->begin != issue || it + 1 == slots_.end()) return std::nullopt;
+  return static_cast<size_t>(it - slots_.begin());
+}
+
+bool Repetition::comes_twice(size_t slot, const Period& period) const {
+  std::array<size_t, kPhases> phases{};
+  for (size_t k = slot; k < slot + period.slots; ++k) {
+    const SlotIssues &one = slots_[k], &two = slots_[k + period.slots];
+    if (one.phase != two.phase || one.micro + period.micros != two.micro || one.micro == 0)
+      return false;
+    ++phases[static_cast<size_t>(one.phase)];
+  }
+  // Where a period has more of one phase than of another, memory is not as before.
+  return std::ranges::all_of(phases, [&](size_t n) { return n == 0 || n == phases[0]; }) &&
+         phases[0] > 0 && phases[1] > 0;
+}
+
+std::optional<Period> Repetition::period_at(size_t slot) const {
+  if (!sound_) return std::nullopt;
+  for (size_t length = 1; slot + 2 * length < slots_.size(); ++length) {
+    const Period period{length, slots_[slot + length].micro - slots_[slot].micro};
+    if (period.micros > 0 && comes_twice(slot, period)) return period;
+  }
+  return std::nullopt;
+}
+
+bool Repetition::repeats(size_t slot, size_t again, const Period& period,
+                         const std::vector<int32_t>& started,
+                         const std::vector<int32_t>& started_again) const {
+  if (again + period.slots >= slots_.size()) return false;
+  const size_t first = slots_[slot].begin, second = slots_[again].begin;
+  const size_t length = slots_[slot + period.slots].begin - first;
+  if (slots_[again + period.slots].begin - second != length) return false;
+  const auto later = static_cast<int32_t>((again - slot) / period.slots) * period.micros;
+  const size_t channels = started.size();
+  for (size_t k = 0; k < length; ++k) {
+    const Issue &one = plan_.order[first + k], &two = plan_.order[second + k];
+    if (one.instruction != two.instruction || one.micro + later != two.micro) return false;
+    for (size_t c = 0; c < channels; ++c)
+      if (plan_.waits[(first + k) * channels + c] - started[c] !=
+          plan_.waits[(second + k) * channels + c] - started_again[c])
+        return false;
+  }
+  return true;
+}
+
+const Repetition::Ring* Repetition::ring_at(Region region, int64_t byte) const {
+  const std::vector<Ring>& rings = rings_[static_cast<size_t>(region)];
+  const auto after = std::ranges::upper_bound(rings, byte, {}, &Ring::offset);
+  if (after == rings.begin() || byte >= std::prev(after)->end()) return nullptr;
+  return &*std::prev(after);
+}
+
+int64_t Repetition::next_edge(Region region, int64_t byte) const {
+  if (const Ring* ring = ring_at(region, byte))
+    return byte + ring->stride - (byte - ring->offset) % ring->stride;
+  const std::vector<Ring>& rings = rings_[static_cast<size_t>(region)];
+  const auto after = std::ranges::upper_bound(rings, byte, {}, &Ring::offset);
+  return after == rings.end() ? INT64_MAX : after->offset;
+}
+
+int64_t Repetition::moved(Region region, int64_t byte, int64_t micros) const {
+  const Ring* const ring = ring_at(region, byte);
+  if (!ring) return byte;
+  const int64_t at = byte - ring->offset, copy = (at / ring->stride + micros) % ring->copies;
+  return ring->offset + copy * ring->stride + at % ring->stride;
+}
+
+ReplayState Repetition::moved(const ReplayState& state, int64_t micros) const {
+  ReplayState result{.under_way = state.under_way, .started = state.started};
+  for (size_t r = 0; r < state.regions.size(); ++r) {
+    const auto region = static_cast<Region>(r);
+    for (const auto& [begin, end, owner] : spans_of(state.regions[r])) {
+      const BufferId buffer = buffer_of(plan_, owner);
+      const bool of_micro = buffer != kNone && plan_.program.at(buffer).lifetime == Lifetime::micro;
+      for (int64_t at = begin; at < end;) {
+        const int64_t edge = std::min(end, next_edge(region, at));
+        const int64_t to = moved(region, at, micros);
+        result.regions[r].claim(to, to + edge - at, of_micro ? owner + micros : owner);
+        at = edge;
+      }
+    }
+  }
+  for (UnderWay& u : result.under_way) {
+    const int64_t to = moved(u.region, u.begin, micros);
+    u = {u.channel, u.number, u.region, to, to + u.end - u.begin, u.written};
+  }
+  return result;
+}
+
+bool same_state(const ReplayState& a, const ReplayState& b) {
+  const auto numbered_from_end = [](const ReplayState& state) {
+    std::vector<UnderWay> list = state.under_way;
+    for (UnderWay& u : list) u.number -= state.started[static_cast<size_t>(u.channel)];
+    return list;
+  };
+  for (size_t r = 0; r < a.regions.size(); ++r)
+    if (spans_of(a.regions[r]) != spans_of(b.regions[r])) return false;
+  return numbered_from_end(a) == numbered_from_end(b);
+}
+
+}  // namespace dstrain
