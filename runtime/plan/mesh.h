@@ -33,8 +33,9 @@ enum Channel : int32_t {
   to_next,
   from_next,  // their gradients
   to_previous,
+  tied,  // between the first stage and the last: parameters that both use, and their gradients
 };
-inline constexpr int kChannels = 5;
+inline constexpr int kChannels = 6;
 inline int channels_of(Place place) {
   return place.stages > 1 ? kChannels : 1;
 }

@@ -59,6 +59,7 @@ Plan train_plan(const Job& job, Place place, const PlanInputs& inputs,
   backward(program);
   fuse(program, *inputs.library, inputs.threads);
   if (place.stages > 1) first_layers = divide_layers(program, job);
+  tie_stages(program, first_layers, place);
   keep_stage(program, first_layers, place);
   recompute(program, job);
   const Residency residency = residency_of(job, place);
@@ -81,6 +82,7 @@ Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
   Builder builder(program, options);
   inputs.build_model(builder, job.model);
   fuse(program, *inputs.library, inputs.threads);
+  tie_stages(program, first_layers, place);
   keep_stage(program, first_layers, place);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);

@@ -90,10 +90,6 @@ void check_pipeline(const Job& job, Diagnostics& diagnostics) {
     diagnostics.error(kPartition, fmt::format("{} is not a layer: the model has {}{}, from 0",
                                               p.first_layers.back(), layers,
                                               gptlite ? ", embedding and head included" : ""));
-  if (job.model.tied_head)
-    diagnostics.error("dstrain.model.tied_head",
-                      "a head that shares the embedding's weights cannot be on another stage yet: "
-                      "use false, or one stage");
 }
 
 }  // namespace dstrain

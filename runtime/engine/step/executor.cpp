@@ -152,6 +152,8 @@ void Executor::check_messages() {
   for (int s = 0; s + 1 < place.stages; ++s)
     check(of(s, to_next) == of(s + 1, from_previous) && of(s, from_next) == of(s + 1, to_previous),
           "stages {} and {} have planned different messages", s, s + 1);
+  check(of(0, tied) == of(place.stages - 1, tied),
+        "the first and the last stage have planned different messages for tied parameters");
 }
 
 void Executor::run(StepContext& context) {

@@ -10,6 +10,9 @@ MeshComm::MeshComm(Communicator& world, Place place) : world_(world), place_(pla
   parts_.push_back(world.split(group));
   channels_.fill(parts_.back().get());
   for (const int parity : {0, 1}) connect(parity);
+  const bool outer = place.stage == 0 || place.stage == place.stages - 1;
+  parts_.push_back(outer ? pair(0, place.stages - 1) : world.split(std::vector{world.rank()}));
+  if (outer) channels_[tied] = parts_.back().get();
 }
 
 void MeshComm::connect(int parity) {
@@ -18,7 +21,7 @@ void MeshComm::connect(int parity) {
   const bool connected = lower >= 0 && lower + 1 < place_.stages;
   // Activations and gradients have a channel each: one must not wait for the other.
   for (const bool forward : {true, false}) {
-    parts_.push_back(pair(connected ? lower : -1));
+    parts_.push_back(connected ? pair(lower, lower + 1) : world_.split(std::vector{world_.rank()}));
     if (!connected) continue;
     const Channel channel =
         is_lower ? (forward ? to_next : from_next) : (forward ? from_previous : to_previous);
@@ -26,11 +29,9 @@ void MeshComm::connect(int parity) {
   }
 }
 
-// Collective over the world. Returns the communicator of this rank and its neighbour; with -1 of this rank alone.
-std::unique_ptr<Communicator> MeshComm::pair(int lower_stage) {
-  if (lower_stage < 0) return world_.split(std::vector{world_.rank()});
-  return world_.split(std::vector{world_rank(place_, lower_stage, place_.rank),
-                                  world_rank(place_, lower_stage + 1, place_.rank)});
+std::unique_ptr<Communicator> MeshComm::pair(int lower, int upper) {
+  return world_.split(
+      std::vector{world_rank(place_, lower, place_.rank), world_rank(place_, upper, place_.rank)});
 }
 
 }  // namespace dstrain

@@ -29,7 +29,8 @@ class MeshComm {
   // Connects every stage with one neighbour: those with an even number with the next one (`parity` 0) or with the
   // previous one (1).
   void connect(int parity);
-  std::unique_ptr<Communicator> pair(int lower_stage);
+  // Collective over the world. Returns the communicator of the ranks of two stages with this rank's number.
+  std::unique_ptr<Communicator> pair(int lower, int upper);
 
   Communicator& world_;
   Place place_;

@@ -55,7 +55,14 @@ class GatherPass {
 
  private:
   int64_t elements(int unit) const { return program_.units[static_cast<size_t>(unit)].elements; }
-  Phase phase_of(const Visit& visit) const { return program_.instructions[visit.first].phase; }
+  // Returns whether nothing of another micro-batch runs between the two instructions.
+  bool in_one_turn(const Instruction& a, const Instruction& b) const {
+    const bool begins = a.when == When::step_begin, follows = b.when == When::step_begin;
+    return begins == follows && (!in_turns_ || a.phase == b.phase);
+  }
+  bool in_one_turn(const Visit& a, const Visit& b) const {
+    return in_one_turn(program_.instructions[a.first], program_.instructions[b.first]);
+  }
   int64_t elements_of_visit(size_t visit) const { return elements(visits_[visit].unit); }
 
   void find_visits() {
@@ -64,7 +71,7 @@ class GatherPass {
         const auto it = unit_of_value_.find(id);
         if (it == unit_of_value_.end()) continue;
         if (visits_.empty() || visits_.back().unit != it->second ||
-            (in_turns_ && phase_of(visits_.back()) != program_.instructions[i].phase))
+            !in_one_turn(program_.instructions[visits_.back().first], program_.instructions[i]))
           visits_.push_back({it->second, i, i});
         visits_.back().last = i;
       }
@@ -130,10 +137,9 @@ class GatherPass {
     }
 
     // A window ends with its phase.
-    if (in_turns_)
-      for (size_t v = 0; v < n; ++v)
-        joined[v] = joined[v] && (kept_[static_cast<size_t>(visits_[v].unit)] ||
-                                  phase_of(visits_[v]) == phase_of(visits_[next[v]]));
+    for (size_t v = 0; v < n; ++v)
+      joined[v] = joined[v] && (kept_[static_cast<size_t>(visits_[v].unit)] ||
+                                in_one_turn(visits_[v], visits_[next[v]]));
 
     std::vector<bool> inside(n, false);  // continues a window
     for (size_t v = 0; v < n; ++v) {
@@ -166,8 +172,7 @@ class GatherPass {
     const size_t v = window.first_visit;
     const int64_t most = std::min(limits_.prefetch_elements, most_in_flight(program_));
     if (!job_.overlap_comm || v == 0 || elements(window.unit) > most ||
-        (in_turns_ && phase_of(visits_[v - 1]) != phase_of(visits_[v])) ||
-        !fits(window.unit, v - 1, v))
+        !in_one_turn(visits_[v - 1], visits_[v]) || !fits(window.unit, v - 1, v))
       return visits_[v].first;
     keep(window.unit, v - 1, v);
     return visits_[v - 1].first;

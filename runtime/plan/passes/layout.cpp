@@ -15,12 +15,13 @@ int64_t round_up(int64_t n, int64_t to) {
 void layout(Program& program, Place place, const Residency& residency) {
   for (Unit& unit : program.units) {
     int64_t at = 0;
-    bool trained = false;
+    bool trained = false, sent = false;
     for (int index : unit.parameters) {
       Parameter& p = program.parameters[static_cast<size_t>(index)];
       p.offset = at;
       at += round_up(p.shape.elements(), kAlign);
       trained = trained || p.gradient != kNone;
+      sent = sent || program.at(p.value).shared;
     }
     unit.elements = round_up(at, kAlign * place.ranks);
     const int64_t slice = unit.elements / place.ranks;
@@ -31,7 +32,7 @@ void layout(Program& program, Place place, const Residency& residency) {
                             .dtype = program.dtype,
                             .memory = MemoryClass::parameters,
                             .lifetime = Lifetime::persistent,
-                            .shared = residency.optimizer || residency.parameters});
+                            .shared = sent || residency.optimizer || residency.parameters});
     const BufferId gradients =
         trained ? program.add_buffer({.name = "grads:" + unit.name,
                                       .shape = {residency.gradients ? slice : unit.elements},

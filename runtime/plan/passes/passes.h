@@ -1,5 +1,5 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> backward -> fuse -> keep_stage -> recompute -> layout -> reduce -> update -> gather -> pack
+//   model -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> layout -> reduce -> update -> gather -> pack
 //   -> place -> verify.
 #pragma once
 
@@ -26,6 +26,11 @@ void fuse(Program& program, const KernelLibrary& library, int threads);
 // backward instructions that read their results, so that the results need not be kept. Clones are printed
 // under groups "re:GROUP" and write buffers "re:NAME". The numbers of a step do not change.
 void recompute(Program& program, const Job& job);
+
+// Gives the last stage of a pipeline copies of the parameters that it shares with the first: the value comes from
+// there at the beginning of a step. Its gradient is summed over the step's micro-batches by itself, and added to that of
+// the first stage in the last micro-batch, before ranks add theirs. Throws InternalError if other stages share one.
+void tie_stages(Program& program, const std::vector<int64_t>& first_layers, Place place);
 
 // Keeps what a stage of a pipeline runs: the layers from `first_layers[place.stage]` up to the next stage's
 // (one more entry than stages), and adds the messages to and from the neighbouring stages. The program must

@@ -1,6 +1,8 @@
 #include "runtime/plan/pipeline/divide.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "runtime/ir/rule.h"
 #include "runtime/plan/passes/passes.h"
@@ -25,6 +27,22 @@ double state_bytes(const Job& job) {
   return value / (held.parameters ? ranks : 1) +
          static_cast<double>(size_of(job.grad_dtype)) / (held.gradients ? ranks : 1) +
          (moments + master) / (held.optimizer ? ranks : 1);
+}
+
+// Returns for each layer the elements of parameters that it uses and another layer has: it needs copies of them and
+// of their gradients, and counts them, as DeepSpeed does.
+std::vector<int64_t> copied_parameters(const Program& program) {
+  std::set<std::pair<int, int>> uses;  // layer, parameter
+  for (const Instruction& op : program.instructions)
+    for (const BufferId id : op.reads)
+      if (id != kNone && program.at(id).parameter >= 0)
+        uses.emplace(op.layer, program.at(id).parameter);
+  std::vector<int64_t> copied(program.units.size());
+  for (const auto& [layer, index] : uses) {
+    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    if (p.unit != layer) copied[static_cast<size_t>(layer)] += p.shape.elements();
+  }
+  return copied;
 }
 
 // What the stages need of memory besides model state: for each layer the bytes that wait for the backward phase of
@@ -81,10 +99,13 @@ std::vector<int64_t> divide_layers(const Program& fused, const Job& job) {
     for (const int p : unit.parameters)
       layers.back().parameters += program.parameters[static_cast<size_t>(p)].shape.elements();
   }
+  const std::vector<int64_t> copied = copied_parameters(program);
+  for (size_t layer = 0; layer < layers.size(); ++layer) layers[layer].parameters += copied[layer];
   for (const Instruction& op : program.instructions)
     layers[static_cast<size_t>(op.layer)].work += work_of(program, op);
   const Activations activations = activations_of(program);
   const double state = state_bytes(job);
+  const auto copy = static_cast<double>(size_of(job.dtype) + size_of(DType::f32));
   const int64_t micro_batches = std::max<int64_t>(job.batch.accumulation, 1);
   const PartBytes bytes = [&](int part, int64_t first, int64_t last) {
     const int64_t in_flight = pipeline.schedule == PipelineSchedule::gpipe
@@ -93,7 +114,8 @@ std::vector<int64_t> divide_layers(const Program& fused, const Job& job) {
     double sum = 0;
     int64_t used = 0;
     for (auto layer = static_cast<size_t>(first); layer < static_cast<size_t>(last); ++layer) {
-      sum += state * static_cast<double>(layers[layer].parameters) +
+      sum += state * static_cast<double>(layers[layer].parameters - copied[layer]) +
+             copy * static_cast<double>(copied[layer]) +
              static_cast<double>(in_flight * activations.kept[layer]);
       used = std::max(used, activations.used[layer]);
     }

@@ -36,6 +36,8 @@ Channel opposite(int32_t channel) {
       return from_previous;
     case from_next:
       return to_previous;
+    case tied:
+      return tied;
     default:
       return from_next;
   }
@@ -77,7 +79,8 @@ class Pipeline {
     return stages_[stage].posted[static_cast<size_t>(channel)];
   }
   // Returns the stage at the other end of a channel.
-  static size_t neighbour(size_t stage, int32_t channel) {
+  size_t neighbour(size_t stage, int32_t channel) const {
+    if (channel == tied) return stage == 0 ? plans_.size() - 1 : 0;
     return channel == to_next || channel == from_next ? stage + 1 : stage - 1;
   }
   // Returns how many operations of a channel are over: messages that both sides have reached.

@@ -1,6 +1,8 @@
 // A pipeline is the same run as one without: bit for bit, at the same number of data-parallel ranks. mpirun starts
 // this program on 2 to 4 ranks.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <numeric>
 
 #include "runtime/data/benchmark_dataset.h"
@@ -59,6 +61,16 @@ void compare(const RunResult& expected, const Job& job, const Dataset& data, Com
   const RunResult result = run_steps(job, data, world, kSteps);
   CHECK(difference(wanted, result, world) == "");
   CHECK(result.sent_per_step == result.planned_to_send);
+}
+
+// Returns the largest difference of a loss, relative to it, or of a weight. Ranks without weights compare losses.
+double largest_difference(const RunResult& a, const RunResult& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.loss.size(); ++i)
+    most = std::max(most, std::abs(a.loss[i] - b.loss[i]) / std::abs(a.loss[i]));
+  for (size_t i = 0; i < std::min(a.weights.size(), b.weights.size()); ++i)
+    most = std::max(most, std::abs(double{a.weights[i]} - double{b.weights[i]}));
+  return most;
 }
 
 }  // namespace
@@ -120,4 +132,34 @@ TEST_CASE("a pipeline of the benchmark model") {
     const BenchmarkDataset data(job);
     compare(without_pipeline(job, data, *world), job, data, *world);
   }
+}
+
+TEST_CASE("a head that shares the embedding's weights, on another stage") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  for (const int stages : stages_on(*world))
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+        Job job = pipeline_job(dtype, world->size() / stages, stages, 5);
+        job.model.gelu = job.model.qkv_bias = job.model.tied_head = true;
+        job.reduce = reduce;
+        const RunResult alone = without_pipeline(job, data, *world);
+        const RunResult first = run_steps(job, data, *world, kSteps);
+        INFO(describe(job) << ", " << stages << " stages");
+        CHECK(largest_difference(alone, first) <= (dtype == DType::f32 ? 1e-6 : 2e-3));
+        CHECK(alone.skipped == first.skipped);
+        // All pipelines of as many data-parallel ranks have the same bits.
+        for (const int zero_stage : {0, 1, 2, 3}) {
+          if (job.data_ranks() == 1 && zero_stage > 0) continue;
+          job.zero_stage = zero_stage;
+          job.pipeline.schedule =
+              zero_stage % 2 == 0 ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b;
+          job.pipeline.partition = zero_stage < 2 ? "uniform" : "memory";
+          job.overlap_comm = zero_stage > 1;
+          job.gather = {.param_persistence = 0,
+                        .max_reuse_distance = zero_stage == 3 && stages == 2 ? 100000 : 0};
+          job.recompute = {zero_stage == 1 ? RecomputeMode::selective : RecomputeMode::none, 0};
+          compare(first, job, data, *world);
+        }
+      }
 }
