@@ -34,8 +34,10 @@ json config_of(const Case& golden, Division d, int steps, const std::string& dty
 
 class PipelineRuns {
  public:
-  explicit PipelineRuns(std::string dtype) : dtype_(std::move(dtype)) {}
+  explicit PipelineRuns(std::string dtype, const std::string& model = "gptlite")
+      : golden_(model), dtype_(std::move(dtype)) {}
 
+  Run initial(Division d) { return run(d, 0, {}); }
   Run whole(Division d) { return run(d, 2 * kHalf, {}); }
   Run first_half(Division d) { return run(d, kHalf, {"--save_interval", std::to_string(kHalf)}); }
   Run second_half(Division d, const Run& first) {
@@ -49,7 +51,7 @@ class PipelineRuns {
                  "run" + std::to_string(runs_++), arguments);
   }
 
-  const Case golden_{"gptlite"};
+  const Case golden_;
   const ScratchFolder scratch_;
   std::string dtype_;
   int runs_ = 0;
@@ -92,4 +94,24 @@ TEST_CASE("a checkpoint resumes with any number of stages") {
       check_equal(runs.second_half({after, 1}, first), expected);
     }
   }
+}
+
+TEST_CASE("GPT-2's head shares the embedding's weights with the first stage") {
+  PipelineRuns runs("fp32", "gpt2");
+  const auto weights = [](const Run& run) { return read_bytes(run.output / "model.safetensors"); };
+  CHECK(weights(runs.initial({1, 1})) == weights(runs.initial({3, 1})));
+  const Run alone = runs.whole({1, 2});
+  const Run pipeline = runs.whole({2, 2});
+  REQUIRE(pipeline.steps.size() == 2 * kHalf);
+  for (const char* column : {"loss", "grad_norm"})
+    for (size_t i = 0; i < alone.steps.size(); ++i) {
+      CAPTURE(column, i);
+      CHECK(pipeline.column(column)[i] == Approx(alone.column(column)[i]).epsilon(1e-6));
+    }
+  // Checkpoints have the weights once, for any number of stages. All pipelines have the same bits.
+  const Run expected = runs.second_half({2, 1}, runs.first_half({2, 1}));
+  REQUIRE(expected.steps.size() == kHalf);
+  check_equal(runs.second_half({3, 1}, runs.first_half({4, 1})), expected);
+  check_equal(runs.second_half({1, 1}, runs.first_half({3, 1})),
+              runs.second_half({1, 1}, runs.first_half({2, 1})));
 }

@@ -57,8 +57,6 @@ TEST_CASE("pipeline: what cannot be is refused with the reason") {
              Catch::Contains("expected the first layers of 2 stages"));
   CHECK_THAT(error(R"("stages": 2, "partition": [0, 99])"), Catch::Contains("99 is not a layer"));
   CHECK_THAT(error(R"("stages": 2, "schedule": "zb-v")"), Catch::Contains("not available yet"));
-  CHECK_THAT(error(R"("stages": 2)", 4, R"(, "dstrain": {"model": {"tied_head": true}})"),
-             Catch::Contains("shares the embedding's weights"));
 }
 
 TEST_CASE("pipeline: a list of first layers") {

@@ -63,14 +63,15 @@ void compare(const RunResult& expected, const Job& job, const Dataset& data, Com
   CHECK(result.sent_per_step == result.planned_to_send);
 }
 
-// Returns the largest difference of a loss, relative to it, or of a weight. Ranks without weights compare losses.
-double largest_difference(const RunResult& a, const RunResult& b) {
-  double most = 0;
-  for (size_t i = 0; i < a.loss.size(); ++i)
-    most = std::max(most, std::abs(a.loss[i] - b.loss[i]) / std::abs(a.loss[i]));
-  for (size_t i = 0; i < std::min(a.weights.size(), b.weights.size()); ++i)
-    most = std::max(most, std::abs(double{a.weights[i]} - double{b.weights[i]}));
-  return most;
+// Returns the distance of two vectors over the length of the first.
+template <class T>
+double distance(const std::vector<T>& a, const std::vector<T>& b) {
+  double difference = 0, length = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference += std::pow(double{a[i]} - double{b[i]}, 2);
+    length += std::pow(double{a[i]}, 2);
+  }
+  return length == 0 ? 0 : std::sqrt(difference / length);
 }
 
 }  // namespace
@@ -146,7 +147,11 @@ TEST_CASE("a head that shares the embedding's weights, on another stage") {
         const RunResult alone = without_pipeline(job, data, *world);
         const RunResult first = run_steps(job, data, *world, kSteps);
         INFO(describe(job) << ", " << stages << " stages");
-        CHECK(largest_difference(alone, first) <= (dtype == DType::f32 ? 1e-6 : 2e-3));
+        // The embedding's gradient and the head's are added once per step instead of once per micro-batch.
+        const bool exact = dtype == DType::f32;
+        CHECK(distance(alone.loss, first.loss) <= (exact ? 1e-6 : 1e-4));
+        CHECK(distance(alone.weights, first.weights) <= (exact ? 1e-6 : 5e-3));
+        if (exact) CHECK(distance(alone.norm, first.norm) <= 1e-6);
         CHECK(alone.skipped == first.skipped);
         // All pipelines of as many data-parallel ranks have the same bits.
         for (const int zero_stage : {0, 1, 2, 3}) {
