@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "launcher/commands/commands.h"
@@ -11,6 +12,7 @@
 #include "runtime/config/keys/key_table.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/core/text.h"
 #include "runtime/plan/report/print.h"
 
 namespace dstrain {
@@ -44,6 +46,18 @@ std::string_view default_of_zero(const std::string& member) {
   return "null";
 }
 
+// Returns the bytes of a rank of each stage of a pipeline; empty if there is one stage.
+std::string stages_text(const std::vector<RankPlan>& stages, const RankPlan& largest) {
+  if (stages.size() == 1) return {};
+  std::string text;
+  for (const RankPlan& plan : stages)
+    text += fmt::format("  stage {}: {} to {}, {}{}\n", plan.train.place.stage,
+                        plan.train.program.units.front().name, plan.train.program.units.back().name,
+                        bytes_text(static_cast<double>(plan.memory.total())),
+                        &plan == &largest ? ", the most, as follows" : "");
+  return text;
+}
+
 }  // namespace
 
 int run_estimate(const EstimateArguments& arguments) {
@@ -61,20 +75,24 @@ int run_estimate(const EstimateArguments& arguments) {
   settle_vocabulary(job);
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
 
-  const RankPlan plan = make_rank_plan(job, place_of(job, 0),
-                                       plan_inputs(job, static_cast<int>(cluster.gpus_per_node)));
-  const ModelSize model = model_size(plan.train.program);
-  const auto total = static_cast<double>(plan.memory.total());
+  const PlanInputs inputs = plan_inputs(job, static_cast<int>(cluster.gpus_per_node));
+  std::vector<RankPlan> stages;
+  for (Place place = place_of(job, 0); place.stage < place.stages; ++place.stage)
+    stages.push_back(make_rank_plan(job, place, inputs));
+  const RankPlan& largest = *std::ranges::max_element(
+      stages, {}, [](const RankPlan& plan) { return plan.memory.total(); });
+  const ModelSize model = model_size(largest.train.program);
+  const auto total = static_cast<double>(largest.memory.total());
   print_result(fmt::format(
       "DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
-      "dstrain's plan of each of {} rank{}: ZeRO stage {}{}, {}, micro-batch {}\n{}"
+      "dstrain's plan of each of {} rank{}: ZeRO stage {}{}, {}, micro-batch {}\n{}{}"
       "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
       zero2_table(model, cluster), zero3_table(model, cluster), job.ranks,
       job.ranks == 1 ? "" : "s", job.zero_stage,
       missing.empty() ? ""
                       : fmt::format(" without {}, not available yet", fmt::join(missing, ", ")),
-      name_of(job.dtype), job.batch.micro_batch, memory_text(plan.memory), total / 0x1p30,
-      kDifference));
+      name_of(job.dtype), job.batch.micro_batch, stages_text(stages, largest),
+      memory_text(largest.memory), total / 0x1p30, kDifference));
   return 0;
 }
 

@@ -72,6 +72,7 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
       {"dtype", [](Job& j) { j.dtype = DType::bf16; }},
       {"communication_data_type", [](Job& j) { j.wire_dtype = DType::bf16; }},
       {"zero_optimization.stage", [](Job& j) { j.zero_stage = 2; }},
+      {"pipeline.partition", [](Job& j) { j.pipeline.partition = "memory"; }},
   };
   const Folder folder;
   const RunFacts facts = facts_of(folder.job());
@@ -80,6 +81,23 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
     change.apply(job);
     CHECK(different(facts, facts_of(job)) == std::vector<std::string>{change.name});
   }
+}
+
+TEST_CASE("lists are facts with all of their members") {
+  const Folder folder;
+  const auto with = [&](std::vector<int64_t> first_layers, std::vector<std::string> exclude) {
+    Job job = folder.job();
+    if (!first_layers.empty()) job.pipeline.partition = "list";
+    job.pipeline.first_layers = std::move(first_layers);
+    job.weight_decay_exclude = std::move(exclude);
+    return facts_of(job);
+  };
+  const RunFacts facts = with({0, 2}, {"*.bias", "*ln*"});
+  CHECK(different(facts, with({0, 2}, {"*.bias", "*ln*"})).empty());
+  CHECK(different(facts, with({0, 3}, {"*.bias", "*ln*"})) ==
+        std::vector<std::string>{"pipeline.partition"});
+  CHECK(different(facts, with({0, 2}, {"*.bias, *ln*"})) ==
+        std::vector<std::string>{"dstrain.weight_decay_exclude"});
 }
 
 TEST_CASE(

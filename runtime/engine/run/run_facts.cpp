@@ -25,6 +25,14 @@ uint64_t checksum_of_text(const std::string& text) {
   return checksum_of(text.data(), static_cast<int64_t>(text.size()));
 }
 
+// Quoted, so that lists with other members have other texts.
+std::string list_text(const std::vector<std::string>& members) {
+  std::string text;
+  for (const std::string& member : members)
+    text += fmt::format("{}\"{}\"", text.empty() ? "" : ", ", member);
+  return "[" + text + "]";
+}
+
 void add_model(FactList& list, const ModelConfig& m) {
   const auto model = [&list](std::string_view key, const auto& value) {
     list.add(FactChange::forbidden, fmt::format("dstrain.model.{}", key), value);
@@ -97,7 +105,7 @@ void add_optimizer(FactList& list, const Job& job) {
     params("nesterov", o.nesterov);
   }
   list.add(FactChange::allowed, "dstrain.weight_decay_exclude",
-           fmt::format("[{}]", fmt::join(job.weight_decay_exclude, ", ")));
+           list_text(job.weight_decay_exclude));
   list.add(FactChange::allowed, "gradient_clipping", job.gradient_clipping);
 }
 
@@ -167,7 +175,10 @@ void add_layout(FactList& list, const Job& job) {
   add("ranks", job.ranks);
   add("pipeline.stages", job.pipeline.stages);
   add("pipeline.schedule", static_cast<int>(job.pipeline.schedule));
-  add("pipeline.partition", job.pipeline.partition);
+  const PipelineConfig& pipeline = job.pipeline;
+  add("pipeline.partition", pipeline.first_layers.empty()
+                                ? pipeline.partition
+                                : fmt::format("[{}]", fmt::join(pipeline.first_layers, ", ")));
   add("device", job.device);
   add("train_micro_batch_size_per_gpu", job.batch.micro_batch);
   add("gradient_accumulation_steps", job.batch.accumulation);

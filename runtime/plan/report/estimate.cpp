@@ -43,7 +43,7 @@ const char* device(bool offloaded) {
 ModelSize model_size(const Program& program) {
   ModelSize size;
   std::map<std::string, int64_t> layers;
-  for (const Parameter& p : program.parameters) {
+  for (const Parameter& p : program.model_parameters()) {
     const int64_t elements = p.shape.elements();
     size.parameters += elements;
     int64_t& layer = layers[p.name.substr(0, p.name.rfind('.'))];

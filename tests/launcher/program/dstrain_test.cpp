@@ -319,6 +319,26 @@ TEST_CASE(
   CHECK_FALSE(estimate.wrote("not available"));
 }
 
+TEST_CASE("estimate shows every stage of a pipeline, and the memory of the largest") {
+  const RunFolder folder;
+  const std::string estimate =
+      DSTRAIN_PROGRAM " estimate --config c.json --num_gpus 4 --set dstrain.model.n_layer=4 ";
+  RunningProgram alone = folder.start(estimate + "2>err");
+  RunningProgram stages = folder.start(estimate + "--set pipeline.stages=2 2>err");
+  CHECK(alone.wait() == 0);
+  CHECK(stages.wait() == 0);
+  CAPTURE(stages.text());
+  const auto deepspeed = [](const std::string& text) {
+    return text.substr(0, text.find("dstrain's plan"));
+  };
+  CHECK(deepspeed(stages.text()) == deepspeed(alone.text()));
+  CHECK_FALSE(alone.wrote("stage 0:"));
+  CHECK(stages.wrote("  stage 0: embedding to blocks."));
+  CHECK(stages.wrote("  stage 1: blocks."));
+  CHECK(stages.wrote(" to head, "));
+  CHECK(stages.wrote(", the most, as follows\n"));
+}
+
 TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
   const RunFolder folder;
   RunningProgram estimate =
