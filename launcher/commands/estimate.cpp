@@ -75,10 +75,8 @@ int run_estimate(const EstimateArguments& arguments) {
   settle_vocabulary(job);
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
 
-  const PlanInputs inputs = plan_inputs(job, static_cast<int>(cluster.gpus_per_node));
-  std::vector<RankPlan> stages;
-  for (Place place = place_of(job, 0); place.stage < place.stages; ++place.stage)
-    stages.push_back(make_rank_plan(job, place, inputs));
+  const std::vector<RankPlan> stages =
+      make_stage_plans(job, 0, plan_inputs(job, static_cast<int>(cluster.gpus_per_node)));
   const RankPlan& largest = *std::ranges::max_element(
       stages, {}, [](const RankPlan& plan) { return plan.memory.total(); });
   const ModelSize model = model_size(largest.train.program);

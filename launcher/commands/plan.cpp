@@ -5,7 +5,6 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/plan/pipeline/timeline.h"
-#include "runtime/plan/pipeline/verify_messages.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/print.h"
 #include "runtime/plan/report/step_time.h"
@@ -20,17 +19,6 @@ std::vector<const Plan*> train_plans(const std::vector<RankPlan>& stages) {
   std::vector<const Plan*> plans;
   for (const RankPlan& stage : stages) plans.push_back(&stage.train);
   return plans;
-}
-
-// Returns the plans of every stage for the ranks that have the same coordinates as `rank`, but for the stage. Throws
-// InternalError if the stages' messages do not fit together.
-std::vector<RankPlan> stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
-  std::vector<RankPlan> stages;
-  Place place = place_of(job, rank);
-  for (place.stage = 0; place.stage < place.stages; ++place.stage)
-    stages.push_back(make_rank_plan(job, place, inputs));
-  if (stages.size() > 1) verify_messages(train_plans(stages));
-  return stages;
 }
 
 // Draws a step of the stages. Returns the picture, or a line that says which file it is in.
@@ -66,7 +54,7 @@ int run_plan(const PlanArguments& arguments) {
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
   const int rank = static_cast<int>(arguments.rank);
   const PlanInputs inputs = plan_inputs(loaded.job);
-  const std::vector<RankPlan> stages = stage_plans(loaded.job, rank, inputs);
+  const std::vector<RankPlan> stages = make_stage_plans(loaded.job, rank, inputs);
   const RankPlan& plan = stages[static_cast<size_t>(place_of(loaded.job, rank).stage)];
   if (arguments.json) {
     print_result(plan_to_json(plan));

@@ -8,6 +8,7 @@
 #include "runtime/ir/rule.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/divide.h"
+#include "runtime/plan/pipeline/verify_messages.h"
 #include "runtime/plan/place.h"
 #include "runtime/plan/verify.h"
 #include "runtime/plan/waits.h"
@@ -50,17 +51,35 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
   return plan;
 }
 
-// Also returns the first layers of the stages of a pipeline.
-Plan train_plan(const Job& job, Place place, const PlanInputs& inputs,
-                std::vector<int64_t>& first_layers) {
-  Program program;
-  Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
-  inputs.build_model(builder, job.model);
-  backward(program);
-  fuse(program, *inputs.library, inputs.threads);
-  if (place.stages > 1) first_layers = divide_layers(program, job);
-  tie_stages(program, first_layers, place);
-  keep_stage(program, first_layers, place);
+// What all ranks of a job begin with.
+struct WholeModel {
+  Program train;
+  Program validate;                   // empty if the job never validates
+  std::vector<int64_t> first_layers;  // of the stages of a pipeline
+};
+
+WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
+  WholeModel whole;
+  const int stages = job.pipeline.stages;
+  const auto build = [&](Program& program, const ForwardOptions& options) {
+    Builder builder(program, options);
+    inputs.build_model(builder, job.model);
+  };
+  build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
+  backward(whole.train);
+  fuse(whole.train, *inputs.library, inputs.threads);
+  if (stages > 1) whole.first_layers = divide_layers(whole.train, job);
+  tie_stages(whole.train, whole.first_layers, stages);
+  if (job.eval_interval == 0) return whole;
+  build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});
+  fuse(whole.validate, *inputs.library, inputs.threads);
+  tie_stages(whole.validate, whole.first_layers, stages);
+  return whole;
+}
+
+Plan train_plan(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
+  Program program = whole.train;
+  keep_stage(program, whole.first_layers, place);
   recompute(program, job);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
@@ -76,14 +95,8 @@ Plan train_plan(const Job& job, Place place, const PlanInputs& inputs,
   return finish(std::move(program), job, place, std::move(slots), micro_batches, inputs.threads);
 }
 
-Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
-                  const PlanInputs& inputs, const std::vector<int64_t>& first_layers) {
-  Program program;
-  Builder builder(program, options);
-  inputs.build_model(builder, job.model);
-  fuse(program, *inputs.library, inputs.threads);
-  tie_stages(program, first_layers, place);
-  keep_stage(program, first_layers, place);
+// `program`: the forward pass of a stage.
+Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs& inputs) {
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   gather(program, job, residency);
@@ -92,38 +105,64 @@ Plan forward_plan(const Job& job, const ForwardOptions& options, Place place,
   return finish(std::move(program), job, place, {{Phase::forward, 0, 0}}, 1, inputs.threads);
 }
 
-}  // namespace
-
-RankPlan draft_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
+RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
   RankPlan rank;
   std::vector<Plan*> plans{&rank.train};
-  std::vector<int64_t> first_layers;
-  rank.train = train_plan(job, place, inputs, first_layers);
+  rank.train = train_plan(whole, job, place, inputs);
   if (job.eval_interval > 0) {
-    rank.validate =
-        forward_plan(job, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false},
-                     place, inputs, first_layers);
+    Program program = whole.validate;
+    keep_stage(program, whole.first_layers, place);
+    rank.validate = forward_plan(std::move(program), job, place, inputs);
     plans.push_back(&rank.validate);
   }
   rank.memory = place_memory(plans, *inputs.library);
   return rank;
 }
 
-RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
-  RankPlan rank = draft_rank_plan(job, place, inputs);
+void prove(RankPlan& rank, const Job& job) {
   for (Plan* plan : {&rank.train, &rank.validate}) {
     order_communication(*plan, job.overlap_comm);
     verify(*plan);
   }
+}
+
+}  // namespace
+
+RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
+  RankPlan rank = draft(whole_model(job, inputs), job, place, inputs);
+  prove(rank, job);
   return rank;
 }
 
+std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
+  const WholeModel whole = whole_model(job, inputs);
+  std::vector<RankPlan> stages;
+  Place place = place_of(job, rank);
+  for (place.stage = 0; place.stage < place.stages; ++place.stage)
+    stages.push_back(draft(whole, job, place, inputs));
+  return stages;
+}
+
+std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
+  std::vector<RankPlan> stages = draft_stage_plans(job, rank, inputs);
+  std::vector<const Plan*> plans;
+  for (RankPlan& stage : stages) {
+    prove(stage, job);
+    plans.push_back(&stage.train);
+  }
+  if (stages.size() > 1) verify_messages(plans);
+  return stages;
+}
+
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs) {
+  Program program;
+  Builder builder(
+      program,
+      {.dtype = job.dtype, .batch = 1, .seq_len = seq_len, .training = false, .with_loss = false});
+  inputs.build_model(builder, job.model);
+  fuse(program, *inputs.library, inputs.threads);
   RankPlan rank;
-  rank.validate = forward_plan(
-      job,
-      {.dtype = job.dtype, .batch = 1, .seq_len = seq_len, .training = false, .with_loss = false},
-      {}, inputs, {});
+  rank.validate = forward_plan(std::move(program), job, {}, inputs);
   rank.memory = place_memory({&rank.validate}, *inputs.library);
   order_communication(rank.validate, false);
   verify(rank.validate);

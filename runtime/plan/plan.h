@@ -80,9 +80,12 @@ struct PlanInputs {
 
 // Builds, places and verifies the plans of the rank with these coordinates. Pure.
 RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs);
+// Returns the plans of every stage for ranks that have the same coordinates as rank `rank` of the world, but for the
+// stage. Throws InternalError if the stages' messages do not fit together. Pure.
+std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInputs& inputs);
 // Returns the same plans before their communication is ordered and anything is proved: for their memory and
 // estimates of their time, not to be run. Pure.
-RankPlan draft_rank_plan(const Job& job, Place place, const PlanInputs& inputs);
+std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs);
 // Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits.
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
 

@@ -30,7 +30,7 @@ void recompute(Program& program, const Job& job);
 // Gives the last stage of a pipeline copies of the parameters that it shares with the first: the value comes from
 // there at the beginning of a step. Its gradient is summed over the step's micro-batches by itself, and added to that of
 // the first stage in the last micro-batch, before ranks add theirs. Throws InternalError if other stages share one.
-void tie_stages(Program& program, const std::vector<int64_t>& first_layers, Place place);
+void tie_stages(Program& program, const std::vector<int64_t>& first_layers, int stages);
 
 // Keeps what a stage of a pipeline runs: the layers from `first_layers[place.stage]` up to the next stage's
 // (one more entry than stages), and adds the messages to and from the neighbouring stages. The program must

@@ -100,28 +100,44 @@ class TiedParameter {
 
 }  // namespace
 
-void tie_stages(Program& program, const std::vector<int64_t>& first_layers, Place place) {
-  if (place.stages == 1) return;
+void tie_stages(Program& program, const std::vector<int64_t>& first_layers, int stages) {
+  if (stages == 1) return;
   const auto stage_of = [&](int64_t layer) {
     return std::ranges::upper_bound(first_layers, layer) - first_layers.begin() - 1;
   };
-  for (Parameter& p : program.parameters) {
-    const auto own = stage_of(p.unit);
-    std::vector<size_t> owners, users;
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      const Instruction& op = program.instructions[i];
-      const bool uses =
-          std::ranges::find(op.reads, p.value) != op.reads.end() ||
-          (p.gradient != kNone && std::ranges::find(op.writes, p.gradient) != op.writes.end());
-      if (!uses) continue;
-      const auto stage = stage_of(op.layer);
-      check(stage == own || (own == 0 && stage == place.stages - 1),
-            "{} of stage {} is used by stage {}: only the first and the last one share parameters",
-            p.name, own, stage);
-      (stage == own ? owners : users).push_back(i);
-    }
-    if (!users.empty()) TiedParameter(program, p, std::move(owners), std::move(users)).untie();
+  struct Uses {
+    std::vector<size_t> owners{}, users{};
+  };
+  std::vector<Uses> uses(program.parameters.size());
+  std::vector<int> parameter_of(program.buffers.size(), -1);  // whose value or gradient a buffer is
+  for (size_t i = 0; i < program.parameters.size(); ++i)
+    for (const BufferId id : {program.parameters[i].value, program.parameters[i].gradient})
+      if (id != kNone) parameter_of[static_cast<size_t>(id)] = static_cast<int>(i);
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& op = program.instructions[i];
+    const auto stage = stage_of(op.layer);
+    for (const auto* list : {&op.reads, &op.writes})
+      for (const BufferId id : *list) {
+        const int index = id == kNone ? -1 : parameter_of[static_cast<size_t>(id)];
+        if (index < 0) continue;
+        const Parameter& p = program.parameters[static_cast<size_t>(index)];
+        const auto own = stage_of(p.unit);
+        check(stage == own || (own == 0 && stage == stages - 1),
+              "{} of stage {} is used by stage {}: only the first and the last one share "
+              "parameters",
+              p.name, own, stage);
+        Uses& of = uses[static_cast<size_t>(index)];
+        std::vector<size_t>& positions = stage == own ? of.owners : of.users;
+        if (positions.empty() || positions.back() != i) positions.push_back(i);
+      }
   }
+  // A model has one such parameter: the positions of another one's uses would have moved.
+  const auto tied = [](const Uses& of) { return !of.users.empty(); };
+  check(std::ranges::count_if(uses, tied) <= 1, "stages share more than one parameter");
+  const auto shared = std::ranges::find_if(uses, tied);
+  if (shared == uses.end()) return;
+  Parameter& p = program.parameters[static_cast<size_t>(shared - uses.begin())];
+  TiedParameter(program, p, std::move(shared->owners), std::move(shared->users)).untie();
 }
 
 }  // namespace dstrain

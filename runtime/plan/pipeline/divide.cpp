@@ -1,6 +1,7 @@
 #include "runtime/plan/pipeline/divide.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <utility>
 
@@ -81,6 +82,26 @@ Activations activations_of(const Program& program) {
   return result;
 }
 
+// Answers which of consecutive values is the largest, from the largest of 1, 2, 4, ... values.
+class LargestOf {
+ public:
+  explicit LargestOf(const std::vector<int64_t>& values) : levels_{values} {
+    for (size_t half = 1; 2 * half <= values.size(); half *= 2) {
+      const std::vector<int64_t> below = levels_.back();
+      std::vector<int64_t>& level = levels_.emplace_back();
+      for (size_t i = 0; i + 2 * half <= values.size(); ++i)
+        level.push_back(std::max(below[i], below[i + half]));
+    }
+  }
+  int64_t within(size_t begin, size_t end) const {
+    const size_t level = static_cast<size_t>(std::bit_width(end - begin)) - 1;
+    return std::max(levels_[level][begin], levels_[level][end - (size_t{1} << level)]);
+  }
+
+ private:
+  std::vector<std::vector<int64_t>> levels_;
+};
+
 }  // namespace
 
 std::vector<int64_t> divide_layers(const Program& fused, const Job& job) {
@@ -107,19 +128,22 @@ std::vector<int64_t> divide_layers(const Program& fused, const Job& job) {
   const double state = state_bytes(job);
   const auto copy = static_cast<double>(size_of(job.dtype) + size_of(DType::f32));
   const int64_t micro_batches = std::max<int64_t>(job.batch.accumulation, 1);
+  std::vector<double> held{0}, kept{0};  // sums over the layers before one
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    const int64_t own = layers[layer].parameters - copied[layer];
+    held.push_back(held.back() + state * static_cast<double>(own) +
+                   copy * static_cast<double>(copied[layer]));
+    kept.push_back(kept.back() + static_cast<double>(activations.kept[layer]));
+  }
+  const LargestOf used(activations.used);
   const PartBytes bytes = [&](int part, int64_t first, int64_t last) {
     const int64_t in_flight = pipeline.schedule == PipelineSchedule::gpipe
                                   ? micro_batches
                                   : std::min<int64_t>(micro_batches, pipeline.stages - part);
-    double sum = 0;
-    int64_t used = 0;
-    for (auto layer = static_cast<size_t>(first); layer < static_cast<size_t>(last); ++layer) {
-      sum += state * static_cast<double>(layers[layer].parameters - copied[layer]) +
-             copy * static_cast<double>(copied[layer]) +
-             static_cast<double>(in_flight * activations.kept[layer]);
-      used = std::max(used, activations.used[layer]);
-    }
-    return static_cast<int64_t>(sum) + used;
+    const auto from = static_cast<size_t>(first), to = static_cast<size_t>(last);
+    return static_cast<int64_t>(held[to] - held[from] +
+                                static_cast<double>(in_flight) * (kept[to] - kept[from])) +
+           used.within(from, to);
   };
   return partition_by(pipeline.partition, layers, pipeline.stages, bytes);
 }

@@ -82,11 +82,9 @@ class Planner {
   };
   Planned plan(const Job& job) const {
     Planned largest{0, 0};
-    for (int stage = 0; stage < job.pipeline.stages; ++stage) {
-      const RankPlan planned =
-          draft_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs_);
-      largest.bytes = std::max(largest.bytes, planned.memory.total());
-      largest.seconds = std::max(largest.seconds, step_seconds(planned.train, job.device));
+    for (const RankPlan& stage : draft_stage_plans(job, 0, inputs_)) {
+      largest.bytes = std::max(largest.bytes, stage.memory.total());
+      largest.seconds = std::max(largest.seconds, step_seconds(stage.train, job.device));
     }
     return largest;
   }
@@ -125,9 +123,8 @@ void cheapest_first(std::vector<Variant>& variants) {
 
 int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
   int64_t most = 0;
-  for (int stage = 0; stage < job.pipeline.stages; ++stage)
-    most = std::max(
-        most, draft_rank_plan(job, place_of(job, stage * job.data_ranks()), inputs).memory.total());
+  for (const RankPlan& stage : draft_stage_plans(job, 0, inputs))
+    most = std::max(most, stage.memory.total());
   return most;
 }
 
