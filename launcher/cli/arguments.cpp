@@ -68,7 +68,7 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               });
   line.option("--pipeline_num_stages", "S", "parts of the model, each on its own ranks",
               integer(request.pipeline_stages, 1));
-  line.option("--pipeline_schedule", "NAME", "order of the micro-batches (gpipe, 1f1b)",
+  line.option("--pipeline_schedule", "NAME", "gpipe, 1f1b, interleaved, zb-h1 or zb-v",
               text(request.pipeline_schedule));
 }
 

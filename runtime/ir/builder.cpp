@@ -15,8 +15,8 @@ Builder::Builder(Program& program, const ForwardOptions& options)
 void Builder::unit(const std::string& name) {
   unit_name_ = name;
   group_ = program_.add_group(name);
-  program_.units.push_back({.name = name, .parameters = {}});
-  unit_index_ = static_cast<int>(program_.units.size()) - 1;
+  unit_index_ = static_cast<int>(program_.units.size());
+  program_.units.push_back({.name = name, .layer = unit_index_, .parameters = {}});
 }
 
 BufferId Builder::parameter(const std::string& name, Shape shape, Init init, float scale) {

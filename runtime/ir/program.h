@@ -79,6 +79,7 @@ struct Instruction {
   std::vector<BufferId> writes{};  // updated in place where op.h says so
   int32_t group = 0;               // index into Program::groups: the layer it is printed under
   Phase phase = Phase::forward;    // of what is issued for every micro-batch
+  int32_t chunk = 0;               // of the pipeline stage's parts of the model: which one
   int32_t layer = 0;               // number of the layer in the whole model: of its unit
   // The communicator that carries a collective: an index into the channels of the plan. Channel 0 is the
   // data-parallel group's.
@@ -105,6 +106,7 @@ struct Parameter {
 // The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole.
 struct Unit {
   std::string name{};
+  int64_t layer = 0;  // in the whole model
   std::vector<int> parameters{};
   int64_t elements = 0;  // padded to a multiple of the world size (set by the layout)
 };

@@ -1,23 +1,27 @@
 #include "runtime/plan/copies.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
+#include <set>
+#include <utility>
 
 namespace dstrain {
 namespace {
 
+// How the slots use a buffer.
 struct Uses {
-  int first = kPhases, last = -1;  // phases of a micro-batch that use the buffer
+  std::set<std::pair<Phase, int32_t>> kinds{};  // phase and chunk
+  bool received = false;  // from the beginning of the slot in front of the first one
+  auto operator<=>(const Uses&) const = default;
 };
 
-// The copies of a buffer whose uses begin in phase `first` and end in phase `last`.
-Copies between(const std::vector<Slot>& slots, int first, int last, int64_t micro_batches) {
+// The copies of a buffer that slots use in this way, from the first one of a micro-batch to the last.
+Copies between(const std::vector<Slot>& slots, const Uses& uses, int64_t micro_batches) {
   std::vector<size_t> begin(static_cast<size_t>(micro_batches), slots.size());
   std::vector<size_t> end(static_cast<size_t>(micro_batches), 0);
   std::vector<size_t> used(static_cast<size_t>(micro_batches), 0);
   for (size_t i = 0; i < slots.size(); ++i) {
-    const int phase = static_cast<int>(slots[i].phase);
-    if (phase < first || phase > last) continue;
+    if (!uses.kinds.contains({slots[i].phase, slots[i].chunk})) continue;
     const auto m = static_cast<size_t>(slots[i].micro);
     begin[m] = std::min(begin[m], i);
     end[m] = i;
@@ -27,6 +31,7 @@ Copies between(const std::vector<Slot>& slots, int first, int last, int64_t micr
   std::vector<int> change(slots.size() + 1);
   for (size_t m = 0; m < used.size(); ++m) {
     if (used[m] == 0) continue;
+    if (uses.received && begin[m] > 0) --begin[m];
     copies.by_position = copies.by_position && end[m] - begin[m] + 1 == used[m];
     ++change[begin[m]];
     --change[end[m] + 1];
@@ -44,29 +49,25 @@ std::vector<Copies> copies_of(const Plan& plan) {
   std::vector<char> sent(p.buffers.size());
   for (const Instruction& op : p.instructions) {
     if (op.when == When::step_begin || op.when == When::step_end) continue;
-    const int phase = static_cast<int>(op.phase);
     for (const auto* list : {&op.reads, &op.writes})
       for (const BufferId id : *list) {
         if (id == kNone) continue;
         const auto root = static_cast<size_t>(p.root(id));
-        uses[root].first = std::min(uses[root].first, phase);
-        uses[root].last = std::max(uses[root].last, phase);
+        uses[root].kinds.emplace(op.phase, op.chunk);
+        uses[root].received = uses[root].received || op.op == OpKind::recv;
         sent[root] = sent[root] != 0 || op.op == OpKind::send;
       }
   }
-  std::array<std::array<Copies, kPhases>, kPhases> known{};
-  for (int first = 0; first < kPhases; ++first)
-    for (int last = first; last < kPhases; ++last)
-      known[static_cast<size_t>(first)][static_cast<size_t>(last)] =
-          between(plan.slots, first, last, plan.micro_batches);
-
+  std::map<Uses, Copies> known;
   std::vector<Copies> copies(p.buffers.size());
   for (size_t b = 0; b < p.buffers.size(); ++b) {
     const Buffer& buffer = p.buffers[b];
     if (buffer.parent != kNone) continue;
     if (buffer.per_micro) copies[b].count = plan.micro_batches;
-    if (buffer.lifetime != Lifetime::micro || uses[b].last < 0) continue;
-    copies[b] = known[static_cast<size_t>(uses[b].first)][static_cast<size_t>(uses[b].last)];
+    if (buffer.lifetime != Lifetime::micro || uses[b].kinds.empty()) continue;
+    const auto [it, fresh] = known.try_emplace(uses[b]);
+    if (fresh) it->second = between(plan.slots, uses[b], plan.micro_batches);
+    copies[b] = it->second;
     // A message may wait for its receiver while the next micro-batch is computed.
     if (sent[b] != 0 && plan.micro_batches > 1)
       copies[b] = {std::max<int64_t>(copies[b].count, 2), false};

@@ -1,6 +1,5 @@
 // Copies: how many micro-batches need a transient buffer at the same time. The order of a plan decides: a value
-// that the forward pass writes and the backward pass reads exists once for every micro-batch that is between the
-// two.
+// that one phase writes and another one reads exists once for every micro-batch that is between the two.
 #pragma once
 
 #include <vector>

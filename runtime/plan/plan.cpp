@@ -1,6 +1,8 @@
 #include "runtime/plan/plan.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "runtime/config/job.h"
 #include "runtime/core/error.h"
@@ -16,24 +18,40 @@
 namespace dstrain {
 namespace {
 
-// Returns the order of a step: the list expanded as the slots and Instruction::when say.
+// The instructions that are issued for every micro-batch, by phase and chunk.
+using Bodies = std::map<std::pair<Phase, int32_t>, std::vector<int32_t>>;
+
+// Returns the order of a step: the list expanded as the slots and Instruction::when say. What a slot receives is
+// posted before the slot in front of it, so that it can arrive meanwhile.
 std::vector<Issue> expand(const Program& program, const std::vector<Slot>& slots,
                           int64_t micro_batches) {
   std::vector<Issue> order;
+  Bodies receives, others;
   const auto count = static_cast<int32_t>(program.instructions.size());
-  const auto issue_all = [&](int32_t micro, auto wanted) {
-    for (int32_t i = 0; i < count; ++i)
-      if (wanted(program.instructions[static_cast<size_t>(i)])) order.push_back({i, micro});
+  const auto op_at = [&](int32_t i) -> const Instruction& {
+    return program.instructions[static_cast<size_t>(i)];
   };
-  issue_all(0, [](const Instruction& op) { return op.when == When::step_begin; });
-  for (const Slot& slot : slots) {
-    const bool last = slot.micro + 1 == micro_batches;
-    issue_all(slot.micro, [&](const Instruction& op) {
-      return op.phase == slot.phase &&
-             (op.when == When::every_micro || (last && op.when == When::last_micro));
-    });
+  const auto issue_once = [&](When when) {
+    for (int32_t i = 0; i < count; ++i)
+      if (op_at(i).when == when) order.push_back({i, 0});
+  };
+  for (int32_t i = 0; i < count; ++i) {
+    const Instruction& op = op_at(i);
+    if (op.when == When::every_micro || op.when == When::last_micro)
+      (op.op == OpKind::recv ? receives : others)[{op.phase, op.chunk}].push_back(i);
   }
-  issue_all(0, [](const Instruction& op) { return op.when == When::step_end; });
+  const auto issue = [&](Bodies& bodies, const Slot& slot) {
+    const bool last = slot.micro + 1 == micro_batches;
+    for (const int32_t i : bodies[{slot.phase, slot.chunk}])
+      if (last || op_at(i).when == When::every_micro) order.push_back({i, slot.micro});
+  };
+  issue_once(When::step_begin);
+  if (!slots.empty()) issue(receives, slots[0]);
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (s + 1 < slots.size()) issue(receives, slots[s + 1]);
+    issue(others, slots[s]);
+  }
+  issue_once(When::step_end);
   return order;
 }
 
@@ -45,7 +63,7 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
   plan.place = place;
-  plan.channels = channels_of(place);
+  plan.channels = channels_of(place.stages, job.pipeline.schedule);
   plan.threads = threads;
   plan.max_live_elements = job.gather.max_live_elements;
   return plan;
@@ -55,12 +73,11 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
 struct WholeModel {
   Program train;
   Program validate;                   // empty if the job never validates
-  std::vector<int64_t> first_layers;  // of the stages of a pipeline
+  std::vector<int64_t> first_layers;  // of the parts of a pipeline
 };
 
 WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
   WholeModel whole;
-  const int stages = job.pipeline.stages;
   const auto build = [&](Program& program, const ForwardOptions& options) {
     Builder builder(program, options);
     inputs.build_model(builder, job.model);
@@ -68,19 +85,20 @@ WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
   build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   backward(whole.train);
   fuse(whole.train, *inputs.library, inputs.threads);
-  if (stages > 1) whole.first_layers = divide_layers(whole.train, job);
-  tie_stages(whole.train, whole.first_layers, stages);
+  if (job.pipeline.stages > 1) whole.first_layers = divide_layers(whole.train, job);
+  tie_stages(whole.train, whole.first_layers, job.pipeline);
   if (job.eval_interval == 0) return whole;
   build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});
   fuse(whole.validate, *inputs.library, inputs.threads);
-  tie_stages(whole.validate, whole.first_layers, stages);
+  tie_stages(whole.validate, whole.first_layers, job.pipeline);
   return whole;
 }
 
 Plan train_plan(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
   Program program = whole.train;
-  keep_stage(program, whole.first_layers, place);
+  keep_stage(program, whole.first_layers, place, job.pipeline);
   recompute(program, job);
+  if (place.stages > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   reduce(program, job, place, residency);
@@ -102,7 +120,10 @@ Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs
   gather(program, job, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
-  return finish(std::move(program), job, place, {{Phase::forward, 0, 0}}, 1, inputs.threads);
+  const int chunks = place.stages > 1 ? chunks_of(job.pipeline) : 1;
+  std::vector<Slot> slots;
+  for (int chunk = 0; chunk < chunks; ++chunk) slots.push_back({Phase::forward, chunk, 0});
+  return finish(std::move(program), job, place, std::move(slots), 1, inputs.threads);
 }
 
 RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
@@ -111,7 +132,7 @@ RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanI
   rank.train = train_plan(whole, job, place, inputs);
   if (job.eval_interval > 0) {
     Program program = whole.validate;
-    keep_stage(program, whole.first_layers, place);
+    keep_stage(program, whole.first_layers, place, job.pipeline);
     rank.validate = forward_plan(std::move(program), job, place, inputs);
     plans.push_back(&rank.validate);
   }

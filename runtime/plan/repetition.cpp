@@ -40,15 +40,21 @@ Repetition::Repetition(const Plan& plan) : plan_(plan) {
 }
 
 void Repetition::find_slots() {
-  size_t end = 0;
-  for (size_t i = 0; i < plan_.order.size(); ++i) {
-    if (!in_slot(op_of(i))) continue;
-    const SlotIssues slot{i, op_of(i).phase, plan_.order[i].micro};
+  const auto in_a_slot = [&](const Issue& issue) {
+    return in_slot(plan_.program.instructions[static_cast<size_t>(issue.instruction)]);
+  };
+  const auto first = std::ranges::find_if(plan_.order, in_a_slot) - plan_.order.begin();
+  auto end = static_cast<size_t>(first);
+  for (size_t i = end; i < plan_.order.size(); ++i) {
+    const Instruction& op = op_of(i);
+    if (!in_slot(op)) continue;
+    if (op.op == OpKind::recv)
+      continue;  // for a later slot: it belongs to the one that it precedes
+    const SlotIssues slot{end, op.phase, op.chunk, plan_.order[i].micro};
     end = i + 1;
-    if (slots_.empty() || slots_.back().phase != slot.phase || slots_.back().micro != slot.micro)
-      slots_.push_back(slot);
+    if (slots_.empty() || !slots_.back().is_like(slot)) slots_.push_back(slot);
   }
-  slots_.push_back({end, {}, -1});
+  slots_.push_back({end, {}, 0, -1});
 }
 
 void Repetition::find_rings() {
@@ -100,7 +106,8 @@ bool Repetition::comes_twice(size_t slot, const Period& period) const {
   std::array<size_t, kPhases> phases{};
   for (size_t k = slot; k < slot + period.slots; ++k) {
     const SlotIssues &one = slots_[k], &two = slots_[k + period.slots];
-    if (one.phase != two.phase || one.micro + period.micros != two.micro || one.micro == 0)
+    if (one.phase != two.phase || one.chunk != two.chunk ||
+        one.micro + period.micros != two.micro || one.micro == 0)
       return false;
     ++phases[static_cast<size_t>(one.phase)];
   }

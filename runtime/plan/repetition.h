@@ -39,11 +39,15 @@ class Repetition {
   ReplayState moved(const ReplayState& state, int64_t micros) const;
 
  private:
-  // The issues of one phase of one micro-batch.
+  // The issues of one phase of one micro-batch in a chunk, and the receives of later slots that precede them.
   struct SlotIssues {
     size_t begin = 0;
     Phase phase{};
+    int32_t chunk = 0;
     int32_t micro = 0;
+    bool is_like(const SlotIssues& other) const {
+      return phase == other.phase && chunk == other.chunk && micro == other.micro;
+    }
   };
   // A buffer with copies.
   struct Ring {

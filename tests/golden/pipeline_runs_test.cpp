@@ -73,8 +73,9 @@ TEST_CASE("a pipeline's losses, norms and weights are those of the run without o
   for (const int data_ranks : {1, 2}) {
     const Run expected = runs.whole({1, data_ranks});
     REQUIRE(expected.steps.size() == 2 * kHalf);
-    for (const Division& d :
-         {Division{2, data_ranks}, Division{3, data_ranks, "GPipe"}, Division{4, 1}}) {
+    for (const Division& d : {Division{2, data_ranks}, Division{3, data_ranks, "GPipe"},
+                              Division{4, 1}, Division{2, data_ranks, "Interleaved1F1B"},
+                              Division{2, 1, "zb-h1"}, Division{2, data_ranks, "ZBVZeroBubble"}}) {
       if (d.data_ranks != data_ranks) continue;
       INFO(d.stages << " stages x " << d.data_ranks << " ranks, " << d.schedule);
       check_equal(runs.whole(d), expected);
@@ -94,6 +95,9 @@ TEST_CASE("a checkpoint resumes with any number of stages") {
       check_equal(runs.second_half({after, 1}, first), expected);
     }
   }
+  const Run first = runs.first_half({2, 1, "zb-v"});
+  check_equal(runs.second_half({2, 1, "interleaved"}, first), expected);
+  check_equal(runs.second_half({1, 1}, first), expected);
 }
 
 TEST_CASE("GPT-2's head shares the embedding's weights with the first stage") {

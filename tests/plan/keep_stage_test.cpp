@@ -5,10 +5,9 @@
 
 #include "runtime/core/error.h"
 #include "runtime/plan/copies.h"
-#include "runtime/plan/pipeline/verify_messages.h"
 #include "runtime/plan/verify.h"
 #include "runtime/plan/waits.h"
-#include "tests/plan/plans.h"
+#include "tests/plan/stage_plans.h"
 
 using namespace dstrain;
 
@@ -22,19 +21,6 @@ Job pipeline_job(int stages, int data_ranks = 1, int zero_stage = 0) {
   return job;
 }
 
-std::vector<Plan> plans_of(const Job& job) {
-  std::vector<Plan> plans;
-  for (int s = 0; s < job.pipeline.stages; ++s)
-    plans.push_back(plan_of(job, s * job.data_ranks()).train);
-  return plans;
-}
-
-void verify_together(const std::vector<Plan>& plans) {
-  std::vector<const Plan*> stages;
-  for (const Plan& plan : plans) stages.push_back(&plan);
-  verify_messages(stages);
-}
-
 // The names and micro-batches of what travels on a channel, in order.
 std::vector<std::pair<std::string, int>> messages(const Plan& plan, Channel channel) {
   std::vector<std::pair<std::string, int>> list;
@@ -43,19 +29,6 @@ std::vector<std::pair<std::string, int>> messages(const Plan& plan, Channel chan
     if (op.op != OpKind::send && op.op != OpKind::recv) continue;
     const BufferId id = op.op == OpKind::send ? op.reads[0] : op.writes[0];
     if (op.channel == channel) list.emplace_back(plan.program.at(id).name, issue.micro);
-  }
-  return list;
-}
-
-// Every instruction of a step but messages and what each stage does for itself, with its micro-batch.
-std::multiset<std::string> work_of(const Plan& plan) {
-  std::multiset<std::string> list;
-  for (const Issue& issue : plan.order) {
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (op.when == When::step_begin || op.op == OpKind::finish_gradients || op.op == OpKind::send ||
-        op.op == OpKind::recv)
-      continue;
-    list.insert(fmt::format("{} of {}, {}", name_of(op.op), group_of(plan, op), issue.micro));
   }
   return list;
 }
@@ -108,11 +81,15 @@ TEST_CASE("1F1B keeps the activations of min(stages - stage, micro-batches), GPi
     const auto kept = [&](int s) {
       const Plan plan = plan_of(job, s).train;
       const std::vector<Copies> copies = copies_of(plan);
+      std::set<BufferId> received;
+      for (const Instruction& op : plan.program.instructions)
+        if (op.op == OpKind::recv) received.insert(op.writes[0]);
       int64_t most = 1;
       for (size_t b = 0; b < copies.size(); ++b) {
         const Buffer& buffer = plan.program.buffers[b];
-        const bool sent = buffer.shared;  // a second copy, so that its message may wait
-        if (buffer.lifetime == Lifetime::micro && !sent) most = std::max(most, copies[b].count);
+        // One more copy of a message, so that it may wait or come early.
+        const bool travels = buffer.shared || received.contains(static_cast<BufferId>(b));
+        if (buffer.lifetime == Lifetime::micro && !travels) most = std::max(most, copies[b].count);
       }
       return most;
     };
@@ -128,13 +105,24 @@ TEST_CASE("1F1B keeps the activations of min(stages - stage, micro-batches), GPi
   }
 }
 
-TEST_CASE("a micro-batch is received before the first instruction of its phase") {
+TEST_CASE("what a phase receives is posted before the phase in front of it") {
   const Plan plan = plan_of(pipeline_job(3), 1).train;
-  for (size_t i = 1; i < plan.order.size(); ++i) {
-    const Instruction &before = op_at(plan, i - 1), &op = op_at(plan, i);
-    if (op.when != When::every_micro || before.when != When::every_micro) continue;
-    if (before.phase == op.phase && plan.order[i - 1].micro == plan.order[i].micro) continue;
-    CHECK(op.op == OpKind::recv);
+  // The issues of the first instruction of each slot besides receives, and of its receive.
+  std::vector<size_t> begins, receives(plan.slots.size(), SIZE_MAX);
+  std::map<std::pair<Phase, int32_t>, size_t> slot_of;
+  for (size_t s = 0; s < plan.slots.size(); ++s)
+    slot_of[{plan.slots[s].phase, plan.slots[s].micro}] = s;
+  begins.assign(plan.slots.size(), SIZE_MAX);
+  for (size_t i = 0; i < plan.order.size(); ++i) {
+    const Instruction& op = op_at(plan, i);
+    if (op.when != When::every_micro) continue;
+    const size_t slot = slot_of.at({op.phase, plan.order[i].micro});
+    auto& list = op.op == OpKind::recv ? receives : begins;
+    list[slot] = std::min(list[slot], i);
+  }
+  for (size_t s = 0; s < begins.size(); ++s) {
+    CHECK(receives[s] < begins[s == 0 ? 0 : s - 1]);
+    if (s > 1) CHECK(receives[s] > begins[s - 2]);
   }
 }
 
@@ -165,8 +153,8 @@ TEST_CASE("what does not fit together is found") {
     std::vector<Plan> plans = sound;
     const size_t last = issues_of(plans[1], OpKind::recv).back();
     plans[1].order.erase(plans[1].order.begin() + static_cast<ptrdiff_t>(last));
-    const auto waits = plans[1].waits.begin() + static_cast<ptrdiff_t>(last) * kChannels;
-    plans[1].waits.erase(waits, waits + kChannels);
+    const auto waits = plans[1].waits.begin() + static_cast<ptrdiff_t>(last) * plans[1].channels;
+    plans[1].waits.erase(waits, waits + plans[1].channels);
     CHECK_THROWS_AS(verify_together(plans), InternalError);
   }
   SECTION("two micro-batches that are received in another order") {
@@ -178,7 +166,8 @@ TEST_CASE("what does not fit together is found") {
   SECTION("stages that wait for each other") {
     std::vector<Plan> plans = sound;
     // The first stage waits for the gradient of its first micro-batch before it sends anything.
-    plans[0].waits[issue_of(plans[0], OpKind::send, 0) * kChannels + from_next] = 1;
+    const auto channels = static_cast<size_t>(plans[0].channels);
+    plans[0].waits[issue_of(plans[0], OpKind::send, 0) * channels + from_next] = 1;
     CHECK_THROWS_WITH(verify_together(plans), Catch::Contains("waits for ever"));
   }
   SECTION("a buffer with a copy too few") {

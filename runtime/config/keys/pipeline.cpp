@@ -50,7 +50,7 @@ std::vector<KeySpec> pipeline() {
       {.key = "pipeline.virtual_stages",
        .type = Type::integer,
        .fallback = "1",
-       .note = "parts of the model on each stage, for schedule interleaved",
+       .note = "parts of the model on each stage; schedules interleaved and zb-v: 2 by default",
        .rule = &kShape,
        .min = 1,
        .max = 64},
@@ -60,7 +60,7 @@ std::vector<KeySpec> pipeline() {
        .note =
            "best and parameters: equal numbers of parameters; uniform: equal numbers of layers; "
            "type:REGEX: equal numbers of layers whose names match; time; memory; or the first "
-           "layer of each stage",
+           "layer of each part",
        .rule = &kShape},
       {.key = "pipeline.seed_layers",
        .fallback = "false",

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/config/keys/coerce.h"
+#include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -34,7 +35,7 @@ void solve_partition(PipelineConfig& p, Values& values, Diagnostics& diagnostics
     if (!known)
       diagnostics.error(kPartition,
                         fmt::format("\"{}\": expected best, parameters, uniform, time, memory, "
-                                    "type:REGEX, or the list of the stages' first layers",
+                                    "type:REGEX, or the list of the parts' first layers",
                                     printable(method)));
     p.partition = method == "best" ? "parameters" : method;
     return;
@@ -42,13 +43,24 @@ void solve_partition(PipelineConfig& p, Values& values, Diagnostics& diagnostics
   p.partition = "list";
   for (const Node& item : given->value.items) p.first_layers.push_back(item.integer);
   values.record(kPartition, json_text(given->value), values.origin_of(kPartition));
-  bool ascending = p.first_layers.size() == static_cast<size_t>(p.stages) && p.first_layers[0] == 0;
+  const int chunks = chunks_of(p);
+  const auto parts = static_cast<size_t>(p.stages) * static_cast<size_t>(chunks);
+  bool ascending = p.first_layers.size() == parts && p.first_layers[0] == 0;
   for (size_t i = 1; i < p.first_layers.size(); ++i)
     ascending = ascending && p.first_layers[i] > p.first_layers[i - 1];
   if (!ascending && p.stages > 1)
-    diagnostics.error(kPartition, fmt::format("{}: expected the first layers of {} stages, which "
-                                              "begin with 0 and ascend",
-                                              json_text(given->value), p.stages));
+    diagnostics.error(
+        kPartition,
+        fmt::format("{}: expected the first layers of {} stages{}, which begin with 0 and ascend",
+                    json_text(given->value), p.stages,
+                    chunks > 1 ? fmt::format(" x {} parts", chunks) : ""));
+}
+
+// Schedules with several parts on a stage have two unless the configuration says otherwise.
+int64_t solve_virtual_stages(PipelineSchedule schedule, Values& values) {
+  if (schedule == PipelineSchedule::interleaved || schedule == PipelineSchedule::zb_v)
+    return values.integer(kVirtual, 2, "the schedule");
+  return values.integer(kVirtual);
 }
 
 }  // namespace
@@ -58,7 +70,7 @@ PipelineConfig solve_pipeline(Values& values, Diagnostics& diagnostics,
   PipelineConfig p;
   p.stages = static_cast<int>(values.integer(kStages));
   p.schedule = schedule_of(lower_case(values.text(kSchedule)));
-  p.virtual_stages = static_cast<int>(values.integer(kVirtual));
+  p.virtual_stages = static_cast<int>(solve_virtual_stages(p.schedule, values));
   solve_partition(p, values, diagnostics);
   if (p.stages == 1) return {};
   if (ranks && *ranks % p.stages != 0) {
@@ -68,24 +80,28 @@ PipelineConfig solve_pipeline(Values& values, Diagnostics& diagnostics,
                                   p.stages, *ranks, ranks_origin, p.stages));
     return {};
   }
-  if (p.schedule != PipelineSchedule::one_f_one_b && p.schedule != PipelineSchedule::gpipe)
-    diagnostics.error(kSchedule, "is not available yet: use gpipe or 1f1b");
-  else if (p.virtual_stages > 1)
-    diagnostics.error(kVirtual,
-                      "schedule interleaved, which has virtual stages, is not available "
-                      "yet: use 1");
   return p;
 }
 
 void check_pipeline(const Job& job, Diagnostics& diagnostics) {
   const PipelineConfig& p = job.pipeline;
   if (p.stages == 1) return;
+  const auto error_with = [&p](int64_t micro_batches) {
+    return schedule_error(p.schedule, p.stages, p.virtual_stages, static_cast<int>(micro_batches));
+  };
+  const int64_t micro_batches = job.batch.accumulation;  // 0: not known yet
+  if (const auto error = error_with(p.stages))
+    diagnostics.error(kVirtual, *error);
+  else if (const auto wrong = error_with(micro_batches); wrong && micro_batches > 0)
+    diagnostics.error(kSchedule, *wrong + "; gradient_accumulation_steps is their number");
   const bool gptlite = job.model.kind == ModelKind::gptlite;
   const int64_t layers = job.model.n_layer + (gptlite ? 2 : 0);
-  if (p.stages > layers)
-    diagnostics.error(kStages,
-                      fmt::format("{} stages are more than the {} layers of the model{}", p.stages,
-                                  layers, gptlite ? ", embedding and head included" : ""));
+  const int chunks = chunks_of(p);
+  if (int64_t{p.stages} * chunks > layers)
+    diagnostics.error(
+        kStages, fmt::format("{} stages{} are more than the {} layers of the model{}", p.stages,
+                             chunks > 1 ? fmt::format(" x {} parts", chunks) : "", layers,
+                             gptlite ? ", embedding and head included" : ""));
   else if (!p.first_layers.empty() && p.first_layers.back() >= layers)
     diagnostics.error(kPartition, fmt::format("{} is not a layer: the model has {}{}, from 0",
                                               p.first_layers.back(), layers,

@@ -175,6 +175,7 @@ void add_layout(FactList& list, const Job& job) {
   add("ranks", job.ranks);
   add("pipeline.stages", job.pipeline.stages);
   add("pipeline.schedule", static_cast<int>(job.pipeline.schedule));
+  add("pipeline.virtual_stages", job.pipeline.virtual_stages);
   const PipelineConfig& pipeline = job.pipeline;
   add("pipeline.partition", pipeline.first_layers.empty()
                                 ? pipeline.partition

@@ -1,5 +1,7 @@
 #include "runtime/engine/run/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -75,7 +77,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       device_comm_(make_device_communicator(*ctx.comm, *backend_.device)),
       comm_(device_comm_ ? *device_comm_ : *ctx.comm),
       place_(place_of(job, ctx.comm->rank())),
-      mesh_(comm_, place_),
+      mesh_(comm_, place_, job.pipeline.schedule),
       plans_(plan_that_fits(job, backend_, ctx)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
       model_(plans_.train, arenas_, mesh_.data(), ctx.threads),
@@ -102,19 +104,32 @@ void Trainer::log_stages() const {
   double parameters = 0;
   for (const Parameter& p : program.parameters)
     parameters += static_cast<double>(p.shape.elements());
-  const std::array<double, 3> mine{static_cast<double>(program.units.size()), parameters,
-                                   static_cast<double>(plans_.memory.total())};
+  std::vector<double> mine{parameters, static_cast<double>(plans_.memory.total())};
+  // The first and last layer of each run of layers.
+  for (const Unit& unit : program.units) {
+    const auto layer = static_cast<double>(unit.layer);
+    const bool follows = mine.size() > 2 && mine.back() == layer - 1;
+    if (follows) mine.back() = layer;
+    if (!follows) mine.insert(mine.end(), {layer, layer});
+  }
+  mine.resize(2 + 2 * static_cast<size_t>(chunks_of(job_.pipeline)), -1);
+  const auto width = static_cast<int64_t>(mine.size());
   std::vector<double> all(mine.size() * static_cast<size_t>(job_.ranks));
-  ctx_.comm->gather_values(mine, all);
+  ctx_.comm
+      ->all_gather({mine.data(), {width}, DType::f64},
+                   {all.data(), {static_cast<int64_t>(all.size())}, DType::f64})
+      .wait();
   if (!root()) return;
-  int64_t layer = 0;
   for (int s = 0; s < place_.stages; ++s) {
-    const double* const stage =
-        all.data() + mine.size() * static_cast<size_t>(world_rank(place_, s, 0));
-    const auto layers = static_cast<int64_t>(stage[0]);
-    log::info("stage {}: layers {} to {}, {} parameters, {} a rank", s, layer, layer + layers - 1,
-              static_cast<int64_t>(stage[1]), bytes_text(stage[2]));
-    layer += layers;
+    const double* const stage = all.data() + width * world_rank(place_, s, 0);
+    std::vector<std::string> layers;
+    for (size_t i = 2; i < mine.size() && stage[i] >= 0; i += 2) {
+      const auto first = static_cast<int64_t>(stage[i]), last = static_cast<int64_t>(stage[i + 1]);
+      layers.push_back(first == last ? fmt::format("{}", first)
+                                     : fmt::format("{} to {}", first, last));
+    }
+    log::info("stage {}: layers {}, {} parameters, {} a rank", s, fmt::join(layers, " and "),
+              static_cast<int64_t>(stage[0]), bytes_text(stage[1]));
   }
 }
 

@@ -69,7 +69,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
                     {kFinishValues},
                     DType::f64};
   } else {
-    finish_values_.emplace(mesh, plan.place, plan.program.units.size());
+    finish_values_.emplace(mesh, plan.place, plan.program.units);
   }
   if (pipeline) check_messages();
   settle_graph();
@@ -139,21 +139,21 @@ void Executor::settle_graph() {
 void Executor::check_messages() {
   constexpr uint64_t exact = (uint64_t{1} << 53) - 1;  // integers that a double holds
   std::array<double, kChannels> mine{};
-  for (int32_t c = data_group + 1; c < kChannels; ++c)
+  for (int32_t c = data_group + 1; c < plan_.channels; ++c)
     mine[static_cast<size_t>(c)] =
         static_cast<double>(messages_checksum(plan_, static_cast<Channel>(c)) & exact);
   std::vector<double> all(mine.size() * static_cast<size_t>(mesh_.world().size()));
   mesh_.world().gather_values(mine, all);
   const Place& place = plan_.place;
-  const auto of = [&](int stage, Channel channel) {
-    return all[mine.size() * static_cast<size_t>(world_rank(place, stage, place.rank)) +
-               static_cast<size_t>(channel)];
+  const auto of = [&](ChannelEnd end) {
+    return all[mine.size() * static_cast<size_t>(world_rank(place, end.stage, place.rank)) +
+               static_cast<size_t>(end.channel)];
   };
-  for (int s = 0; s + 1 < place.stages; ++s)
-    check(of(s, to_next) == of(s + 1, from_previous) && of(s, from_next) == of(s + 1, to_previous),
-          "stages {} and {} have planned different messages", s, s + 1);
-  check(of(0, tied) == of(place.stages - 1, tied),
-        "the first and the last stage have planned different messages for tied parameters");
+  for (const ChannelEnd& sender : sending_ends(place.stages, job_.pipeline.schedule)) {
+    const ChannelEnd receiver = other_end(sender, place.stages);
+    check(of(sender) == of(receiver), "stages {} and {} have planned different messages",
+          sender.stage, receiver.stage);
+  }
 }
 
 void Executor::run(StepContext& context) {

@@ -1,7 +1,7 @@
 #include "runtime/engine/step/finish_values.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 
 #include "runtime/core/step_rules.h"
 
@@ -12,18 +12,36 @@ constexpr size_t kLoss = 0, kStop = 1, kSums = 2;  // of what a rank of a pipeli
 
 }  // namespace
 
-FinishValues::FinishValues(MeshComm& mesh, Place place, size_t units)
+FinishValues::FinishValues(MeshComm& mesh, Place place, const std::vector<Unit>& units)
     : mesh_(mesh), place_(place), mine_(kFinishValues) {
   const auto ranks = static_cast<size_t>(mesh.world().size());
   if (place.stages > 1) {
-    std::vector<double> all(ranks);
-    const auto count = static_cast<double>(units);
-    mesh.world().gather_values({&count, 1}, all);
-    for (int s = 0; s < place.stages; ++s)
-      units_.push_back(all[static_cast<size_t>(world_rank(place, s, 0))]);
-    mine_.resize(kSums + static_cast<size_t>(*std::ranges::max_element(units_)));
+    find_order(units);
+    mine_.resize(kSums + most_units_);
   }
   all_.resize(mine_.size() * ranks);
+}
+
+void FinishValues::find_order(const std::vector<Unit>& units) {
+  std::vector<double> counts(static_cast<size_t>(mesh_.world().size()));
+  const auto count = static_cast<double>(units.size());
+  mesh_.world().gather_values({&count, 1}, counts);
+  most_units_ = static_cast<size_t>(*std::ranges::max_element(counts));
+  std::vector<double> mine, all(most_units_ * counts.size());
+  for (const Unit& unit : units) mine.push_back(static_cast<double>(unit.layer));
+  mine.resize(most_units_);
+  const auto width = static_cast<int64_t>(most_units_);
+  mesh_.world()
+      .all_gather({mine.data(), {width}, DType::f64},
+                  {all.data(), {static_cast<int64_t>(all.size())}, DType::f64})
+      .wait();
+  std::map<double, StageUnit> by_layer;
+  for (int stage = 0; stage < place_.stages; ++stage) {
+    const auto rank = static_cast<size_t>(world_rank(place_, stage, 0));
+    for (size_t u = 0; u < static_cast<size_t>(counts[rank]); ++u)
+      by_layer[all[rank * most_units_ + u]] = {stage, u};
+  }
+  for (const auto& [layer, unit] : by_layer) order_.push_back(unit);
 }
 
 void FinishValues::exchange(StepState& state, std::span<const double> square_sums, double loss) {
@@ -50,12 +68,11 @@ void FinishValues::exchange_stages(StepState& state, std::span<const double> squ
   std::vector<double> whole(kFinishValues * static_cast<size_t>(place_.ranks));
   for (int r = 0; r < place_.ranks; ++r) {
     double* const values = whole.data() + kFinishValues * r;
+    const auto from = [&](int stage) { return all_.data() + width * world_rank(place_, stage, r); };
+    for (const auto& [stage, unit] : order_) values[0] += from(stage)[kSums + unit];
     for (int s = 0; s < place_.stages; ++s) {
-      const double* const from = all_.data() + width * world_rank(place_, s, r);
-      const auto units = static_cast<size_t>(units_[static_cast<size_t>(s)]);
-      for (size_t u = 0; u < units; ++u) values[0] += from[kSums + u];
-      values[1] += from[kLoss];
-      if (from[kStop] != 0) values[2] = 1;
+      values[1] += from(s)[kLoss];
+      if (from(s)[kStop] != 0) values[2] = 1;
     }
   }
   add_finish_values(state, whole.data(), place_.ranks);

@@ -7,13 +7,14 @@
 
 #include "runtime/core/step_state.h"
 #include "runtime/engine/step/mesh_comm.h"
+#include "runtime/ir/program.h"
 
 namespace dstrain {
 
 class FinishValues {
  public:
   // Collective over the world of `mesh`, which outlives this object. `units`: of this rank's program.
-  FinishValues(MeshComm& mesh, Place place, size_t units);
+  FinishValues(MeshComm& mesh, Place place, const std::vector<Unit>& units);
 
   // Collective. Adds the contributions of all ranks to the step state: square sums in the order of the model's
   // units, then of the ranks of a data-parallel group, so that the norm does not depend on the number of stages.
@@ -23,9 +24,18 @@ class FinishValues {
  private:
   void exchange_stages(StepState& state, std::span<const double> square_sums, double loss);
 
+  // Finds where the units of the whole model are. Collective.
+  void find_order(const std::vector<Unit>& units);
+
+  struct StageUnit {
+    int stage = 0;
+    size_t unit = 0;  // of those of the stage
+  };
+
   MeshComm& mesh_;
   Place place_;
-  std::vector<double> units_;  // of every stage, if there are several
+  std::vector<StageUnit> order_;  // of the model's units, if there are several stages
+  size_t most_units_ = 0;         // of a stage
   std::vector<double> mine_, all_;
 };
 

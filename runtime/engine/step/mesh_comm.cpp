@@ -1,37 +1,49 @@
 #include "runtime/engine/step/mesh_comm.h"
 
+#include <algorithm>
+
 namespace dstrain {
 
-MeshComm::MeshComm(Communicator& world, Place place) : world_(world), place_(place) {
+MeshComm::MeshComm(Communicator& world, Place place, PipelineSchedule schedule)
+    : world_(world), place_(place), schedule_(schedule) {
   channels_.fill(&world);
   if (place.stages == 1) return;
   std::vector<int> group;
   for (int r = 0; r < place.ranks; ++r) group.push_back(world_rank(place, place.stage, r));
   parts_.push_back(world.split(group));
   channels_.fill(parts_.back().get());
-  for (const int parity : {0, 1}) connect(parity);
-  const bool outer = place.stage == 0 || place.stage == place.stages - 1;
-  parts_.push_back(outer ? pair(0, place.stages - 1) : world.split(std::vector{world.rank()}));
-  if (outer) channels_[tied] = parts_.back().get();
-}
-
-void MeshComm::connect(int parity) {
-  const bool is_lower = place_.stage % 2 == parity;
-  const int lower = is_lower ? place_.stage : place_.stage - 1;
-  const bool connected = lower >= 0 && lower + 1 < place_.stages;
-  // Activations and gradients have a channel each: one must not wait for the other.
-  for (const bool forward : {true, false}) {
-    parts_.push_back(connected ? pair(lower, lower + 1) : world_.split(std::vector{world_.rank()}));
-    if (!connected) continue;
-    const Channel channel =
-        is_lower ? (forward ? to_next : from_next) : (forward ? from_previous : to_previous);
-    channels_[channel] = parts_.back().get();
+  // A channel has a communicator of its own: none must wait for another. Each round makes as many as it can.
+  std::vector<ChannelEnd> left = sending_ends(place.stages, schedule);
+  while (!left.empty()) {
+    std::vector<ChannelEnd> round, later;
+    std::vector<char> busy(static_cast<size_t>(place.stages));
+    for (const ChannelEnd& sender : left) {
+      char& here = busy[static_cast<size_t>(sender.stage)];
+      char& there = busy[static_cast<size_t>(other_end(sender, place.stages).stage)];
+      const bool fits = here == 0 && there == 0;
+      (fits ? round : later).push_back(sender);
+      if (fits) here = there = 1;
+    }
+    connect(round);
+    left = std::move(later);
   }
 }
 
-std::unique_ptr<Communicator> MeshComm::pair(int lower, int upper) {
+void MeshComm::connect(std::span<const ChannelEnd> senders) {
+  for (const ChannelEnd& sender : senders)
+    for (const ChannelEnd& end : {sender, other_end(sender, place_.stages)}) {
+      if (end.stage != place_.stage) continue;
+      parts_.push_back(pair(end.stage, other_end(end, place_.stages).stage));
+      channels_[end.channel] = parts_.back().get();
+      return;
+    }
+  parts_.push_back(world_.split(std::vector{world_.rank()}));
+}
+
+std::unique_ptr<Communicator> MeshComm::pair(int stage, int other) {
+  const auto [first, second] = std::minmax(stage, other);
   return world_.split(
-      std::vector{world_rank(place_, lower, place_.rank), world_rank(place_, upper, place_.rank)});
+      std::vector{world_rank(place_, first, place_.rank), world_rank(place_, second, place_.rank)});
 }
 
 }  // namespace dstrain

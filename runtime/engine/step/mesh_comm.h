@@ -15,25 +15,26 @@ namespace dstrain {
 class MeshComm {
  public:
   // Collective. `world` outlives this object.
-  MeshComm(Communicator& world, Place place);
+  MeshComm(Communicator& world, Place place,
+           PipelineSchedule schedule = PipelineSchedule::one_f_one_b);
 
   Communicator& world() { return world_; }
   // The ranks that have the same part of the model.
   Communicator& data() { return *channels_[data_group]; }
   // The channels of a plan, by index. A channel that the stage does not use is its group's communicator.
   std::span<Communicator* const> channels() const {
-    return std::span(channels_).first(static_cast<size_t>(channels_of(place_)));
+    return std::span(channels_).first(static_cast<size_t>(channels_of(place_.stages, schedule_)));
   }
 
  private:
-  // Connects every stage with one neighbour: those with an even number with the next one (`parity` 0) or with the
-  // previous one (1).
-  void connect(int parity);
-  // Collective over the world. Returns the communicator of the ranks of two stages with this rank's number.
-  std::unique_ptr<Communicator> pair(int lower, int upper);
+  // Connects the stages at the ends of some channels, no stage twice.
+  void connect(std::span<const ChannelEnd> senders);
+  // Collective over the world. Returns the communicator of the ranks in two stages with this rank's number.
+  std::unique_ptr<Communicator> pair(int stage, int other);
 
   Communicator& world_;
   Place place_;
+  PipelineSchedule schedule_;
   std::array<Communicator*, kChannels> channels_{};
   std::vector<std::unique_ptr<Communicator>> parts_;
 };

@@ -58,7 +58,7 @@ class GatherPass {
   // Returns whether nothing of another micro-batch runs between the two instructions.
   bool in_one_turn(const Instruction& a, const Instruction& b) const {
     const bool begins = a.when == When::step_begin, follows = b.when == When::step_begin;
-    return begins == follows && (!in_turns_ || a.phase == b.phase);
+    return begins == follows && (!in_turns_ || (a.phase == b.phase && a.chunk == b.chunk));
   }
   bool in_one_turn(const Visit& a, const Visit& b) const {
     return in_one_turn(program_.instructions[a.first], program_.instructions[b.first]);
@@ -209,7 +209,8 @@ class GatherPass {
             .reads = {program_.find("params:" + unit.name)},
             .writes = {gathered},
             .group = program_.instructions[first].group,
-            .phase = program_.instructions[first].phase};
+            .phase = program_.instructions[first].phase,
+            .chunk = program_.instructions[first].chunk};
   }
 
   Program& program_;

@@ -1,13 +1,14 @@
-// The part of a program that a stage of a pipeline runs. The whole program is cut between layers: a value that
-// one stage writes and the next one reads travels in a message, and so does the gradient that comes back. A
-// message has the same buffer, by name, on both sides.
+// The parts of a program that a stage of a pipeline runs. The whole program is cut between layers: a value that one
+// part writes and the next one reads travels in a message if that one is on another stage, and so does the gradient
+// that comes back. A message has the same buffer, by name, on both sides.
 #include <algorithm>
-#include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/pipeline/schedule.h"
 
 namespace dstrain {
 namespace {
@@ -15,21 +16,20 @@ namespace {
 // A value that crosses a cut.
 struct Message {
   BufferId buffer = kNone;
-  size_t writer = 0;  // instruction after which it is sent
-  size_t reader = 0;  // first instruction that reads it on the other side
-  int from = 0, to = 0;
+  size_t writer = 0;     // instruction after which it is sent
+  size_t reader = 0;     // first instruction that reads it on the other side
+  int from = 0, to = 0;  // parts
 };
 
 class Cut {
  public:
-  Cut(const Program& program, const std::vector<int64_t>& first_layers, Place place)
-      : program_(program), place_(place) {
+  Cut(const Program& program, const std::vector<int64_t>& first_layers, Place place,
+      const PipelineConfig& pipeline)
+      : program_(program), first_layers_(first_layers), place_(place), pipeline_(pipeline) {
     for (const Instruction& op : program.instructions) {
       const auto next = std::ranges::upper_bound(first_layers, int64_t{op.layer});
-      stage_of_.push_back(static_cast<int>(next - first_layers.begin()) - 1);
+      part_of_.push_back(static_cast<int>(next - first_layers.begin()) - 1);
     }
-    first_layer_ = first_layers[static_cast<size_t>(place.stage)];
-    last_layer_ = first_layers[static_cast<size_t>(place.stage) + 1] - 1;
   }
 
   Program run() {
@@ -40,20 +40,24 @@ class Cut {
 
  private:
   const Instruction& at(size_t i) const { return program_.instructions[i]; }
+  StageChunk home_of(int part) const {
+    return chunk_of_part(pipeline_.schedule, place_.stages, part);
+  }
+  bool here(int part) const { return home_of(part).stage == place_.stage; }
 
   void find_messages() {
     std::map<BufferId, size_t> writer;
-    std::map<std::pair<BufferId, int>, size_t> delivered;  // by buffer and stage: the writer
+    std::map<std::pair<BufferId, int>, size_t> delivered;  // by buffer and part: the writer
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      const int here = stage_of_[i];
+      const int part = part_of_[i];
       for (const BufferId id : at(i).reads) {
         if (id == kNone) continue;
         const auto w = writer.find(id);
-        if (w == writer.end() || stage_of_[w->second] == here) continue;
-        const auto [known, fresh] = delivered.try_emplace({id, here}, w->second);
+        if (w == writer.end() || part_of_[w->second] == part) continue;
+        const auto [known, fresh] = delivered.try_emplace({id, part}, w->second);
         if (!fresh && known->second == w->second) continue;
         known->second = w->second;
-        add_message({id, w->second, i, stage_of_[w->second], here});
+        add_message({id, w->second, i, part_of_[w->second], part});
       }
       for (const BufferId id : at(i).writes)
         if (id != kNone && program_.at(id).lifetime == Lifetime::micro) writer[id] = i;
@@ -64,38 +68,50 @@ class Cut {
   void add_message(const Message& message) {
     const std::string& name = program_.at(message.buffer).name;
     check(std::abs(message.from - message.to) == 1,
-          "{} would travel from stage {} to stage {}, which are not neighbours", name, message.from,
+          "{} would travel from part {} to part {}, which are not neighbours", name, message.from,
           message.to);
     check(at(message.writer).phase == at(message.reader).phase,
           "{} is written and read in different phases of a micro-batch", name);
-    messages_.push_back(message);
+    if (home_of(message.from).stage != home_of(message.to).stage) messages_.push_back(message);
   }
 
-  // Returns this stage's instructions, with its messages: each value is sent as soon as it is written, and
-  // received from the beginning of the phase that reads it.
+  // Returns this stage's instructions, with its messages: each value is sent as soon as it is written. What a phase
+  // receives is in front of it.
   std::vector<Instruction> instructions() {
     std::vector<Instruction> list;
-    std::array<bool, 2> begun{};  // by phase
+    std::set<std::pair<Phase, int>> begun;
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      if (stage_of_[i] != place_.stage) continue;
-      bool& phase = begun[static_cast<size_t>(at(i).phase)];
-      if (!std::exchange(phase, true))
+      const int part = part_of_[i];
+      if (!here(part)) continue;
+      if (begun.emplace(at(i).phase, part).second)
         for (const Message& m : messages_)
-          if (m.to == place_.stage && at(m.reader).phase == at(i).phase)
+          if (m.to == part && at(m.reader).phase == at(i).phase)
             list.push_back(carried(OpKind::recv, m, at(m.reader)));
       list.push_back(at(i));
+      list.back().chunk = home_of(part).chunk;
       for (const Message& m : messages_)
         if (m.writer == i) list.push_back(carried(OpKind::send, m, at(i)));
     }
     return list;
   }
 
-  static Instruction carried(OpKind kind, const Message& m, const Instruction& like) {
-    const bool forward = m.from < m.to, out = kind == OpKind::send;
+  Instruction carried(OpKind kind, const Message& m, const Instruction& like) const {
+    const bool out = kind == OpKind::send;
     Instruction op{.op = kind, .group = like.group, .phase = like.phase, .layer = like.layer};
-    op.channel = forward ? (out ? to_next : from_previous) : (out ? to_previous : from_next);
+    op.chunk = home_of(out ? m.from : m.to).chunk;
+    op.channel = channel_of(m, out);
     (out ? op.reads : op.writes) = {m.buffer};
     return op;
+  }
+
+  Channel channel_of(const Message& m, bool out) const {
+    const bool forward = m.from < m.to;
+    const bool up =
+        pipeline_.schedule == PipelineSchedule::zb_v && home_of(std::min(m.from, m.to)).chunk == 1;
+    if (up)
+      return forward ? (out ? up_to_previous : up_from_next)
+                     : (out ? up_to_next : up_from_previous);
+    return forward ? (out ? to_next : from_previous) : (out ? to_previous : from_next);
   }
 
   // Returns a program of these instructions and what they use, with the units of this stage.
@@ -118,7 +134,7 @@ class Cut {
     for (size_t b = 0; b < used.size(); ++b)
       if (used[b]) moved[b] = result.add_buffer(program_.buffers[b]);
     for (const Message& m : messages_)
-      if (m.from == place_.stage) result.at(moved[static_cast<size_t>(m.buffer)]).shared = true;
+      if (here(m.from)) result.at(moved[static_cast<size_t>(m.buffer)]).shared = true;
     const auto move = [&](BufferId& id) {
       if (id != kNone) id = moved[static_cast<size_t>(id)];
     };
@@ -138,22 +154,10 @@ class Cut {
 
   template <class Move>
   void keep_units(Program& result, const Move& move) const {
-    for (int64_t layer = first_layer_; layer <= last_layer_; ++layer) {
-      const Unit& unit = program_.units[static_cast<size_t>(layer)];
-      const auto index = static_cast<int>(result.units.size());
-      result.units.push_back({.name = unit.name, .parameters = {}});
-      for (const int old : unit.parameters) {
-        Parameter p = program_.parameters[static_cast<size_t>(old)];
-        p.unit = index;
-        move(p.value);
-        move(p.gradient);
-        check(p.value != kNone, "{} is not used by its own layer", p.name);
-        const auto number = static_cast<int>(result.parameters.size());
-        result.at(p.value).parameter = number;
-        result.units.back().parameters.push_back(number);
-        result.parameters.push_back(std::move(p));
-      }
-    }
+    for (int part = 0; part + 1 < static_cast<int>(first_layers_.size()); ++part)
+      for (int64_t layer = first_layers_[static_cast<size_t>(part)];
+           here(part) && layer < first_layers_[static_cast<size_t>(part) + 1]; ++layer)
+        keep_unit(result, program_.units[static_cast<size_t>(layer)], move);
     result.model = program_.parameters;
     for (Parameter& p : result.model) p.value = p.gradient = kNone;
     for (const Buffer& b : result.buffers)
@@ -162,17 +166,36 @@ class Cut {
             "{} is used by another stage than its own", b.name);
   }
 
+  template <class Move>
+  void keep_unit(Program& result, const Unit& unit, const Move& move) const {
+    const auto index = static_cast<int>(result.units.size());
+    result.units.push_back({.name = unit.name, .layer = unit.layer, .parameters = {}});
+    for (const int old : unit.parameters) {
+      Parameter p = program_.parameters[static_cast<size_t>(old)];
+      p.unit = index;
+      move(p.value);
+      move(p.gradient);
+      check(p.value != kNone, "{} is not used by its own layer", p.name);
+      const auto number = static_cast<int>(result.parameters.size());
+      result.at(p.value).parameter = number;
+      result.units.back().parameters.push_back(number);
+      result.parameters.push_back(std::move(p));
+    }
+  }
+
   const Program& program_;
+  const std::vector<int64_t>& first_layers_;
   Place place_;
-  std::vector<int> stage_of_;  // of every instruction
-  int64_t first_layer_ = 0, last_layer_ = 0;
-  std::vector<Message> messages_;  // by writer
+  const PipelineConfig& pipeline_;
+  std::vector<int> part_of_;       // of every instruction
+  std::vector<Message> messages_;  // between stages, by writer
 };
 
 }  // namespace
 
-void keep_stage(Program& program, const std::vector<int64_t>& first_layers, Place place) {
-  if (place.stages > 1) program = Cut(program, first_layers, place).run();
+void keep_stage(Program& program, const std::vector<int64_t>& first_layers, Place place,
+                const PipelineConfig& pipeline) {
+  if (place.stages > 1) program = Cut(program, first_layers, place, pipeline).run();
 }
 
 }  // namespace dstrain

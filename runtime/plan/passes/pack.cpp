@@ -37,7 +37,8 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
                         .reads = {weight},
                         .writes = {buffer},
                         .group = op.group,
-                        .phase = op.phase});
+                        .phase = op.phase,
+                        .chunk = op.chunk});
       }
       op.reads[packed_operand(op.op)] = buffer;
     }

@@ -1,6 +1,6 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> layout -> reduce -> update -> gather -> pack
-//   -> place -> verify.
+//   model -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward -> layout -> reduce -> update
+//   -> gather -> pack -> place -> verify.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,18 @@ void recompute(Program& program, const Job& job);
 // Gives the last stage of a pipeline copies of the parameters that it shares with the first: the value comes from
 // there at the beginning of a step. Its gradient is summed over the step's micro-batches by itself, and added to that of
 // the first stage in the last micro-batch, before ranks add theirs. Throws InternalError if other stages share one.
-void tie_stages(Program& program, const std::vector<int64_t>& first_layers, int stages);
+void tie_stages(Program& program, const std::vector<int64_t>& first_layers,
+                const PipelineConfig& pipeline);
 
-// Keeps what a stage of a pipeline runs: the layers from `first_layers[place.stage]` up to the next stage's
-// (one more entry than stages), and adds the messages to and from the neighbouring stages. The program must
-// not have unit buffers yet. Throws InternalError if a value would skip a stage.
-void keep_stage(Program& program, const std::vector<int64_t>& first_layers, Place place);
+// Keeps what a stage of a pipeline runs: the layers of its parts, where part i has those from `first_layers[i]` up to
+// the next part's (one more entry than parts), and adds the messages to and from other stages. The program must not
+// have unit buffers yet. Throws InternalError if a value would skip a part.
+void keep_stage(Program& program, const std::vector<int64_t>& first_layers, Place place,
+                const PipelineConfig& pipeline);
+
+// Makes the instructions that compute weight gradients a phase of their own, after the others. Throws InternalError
+// if another instruction would overwrite what one of them reads.
+void split_backward(Program& program);
 
 // Lays the parameters of each unit out as one flat range, padded so that rank r owns the r-th of equal
 // slices. Adds the buffers "params:U" in the run's dtype and "grads:U" in the residency's, whole or the owned

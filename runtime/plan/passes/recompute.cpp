@@ -5,6 +5,7 @@
 // of buffers.
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
@@ -51,8 +52,8 @@ std::vector<char> find_repeatable(const Program& program, size_t forward) {
 }
 
 // Returns the segment number of every instruction, -1 for instructions outside. A segment is `interval`
-// consecutive layers. Layers are the groups that models number ("blocks.0", "blocks.1", ...). The loss is in
-// no segment.
+// consecutive layers of a chunk. Layers are the groups that models number ("blocks.0", "blocks.1", ...). The loss
+// is in no segment.
 std::vector<int64_t> find_segments(const Program& program, int64_t interval) {
   const auto numbered = [](const std::string& name) {
     const size_t dot = name.rfind('.');
@@ -61,9 +62,12 @@ std::vector<int64_t> find_segments(const Program& program, int64_t interval) {
   };
   std::vector<int64_t> layer(program.groups.size(), -1);
   int64_t layers = 0;
+  int32_t chunk = 0;
   std::vector<int64_t> segments;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const auto group = static_cast<size_t>(program.instructions[i].group);
+    if (std::exchange(chunk, program.instructions[i].chunk) != chunk)
+      layers = (layers + interval - 1) / interval * interval;
     if (layer[group] < 0 && numbered(program.groups[group])) layer[group] = layers++;
     const bool loss = program.instructions[i].op == OpKind::cross_entropy;
     segments.push_back(loss || layer[group] < 0 ? -1 : layer[group] / interval);

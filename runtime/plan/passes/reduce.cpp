@@ -40,8 +40,8 @@ class UnitReduction {
     return micro_;
   }
 
-  // Returns what precedes the first write of a micro-batch: zeros for the padding between parameters.
-  std::vector<Instruction> before(int32_t group) {
+  // Returns what precedes the first write of a micro-batch, `first`: zeros for the padding between parameters.
+  std::vector<Instruction> before(const Instruction& first) {
     std::vector<Instruction> list;
     if (!has_micro_buffer(job_)) return list;
     int64_t at = 0;
@@ -49,8 +49,9 @@ class UnitReduction {
       if (at < end)
         list.push_back({.op = OpKind::zero,
                         .writes = {program_.view(micro_gradients(), at, end - at)},
-                        .group = group,
-                        .phase = Phase::backward});
+                        .group = first.group,
+                        .phase = first.phase,
+                        .chunk = first.chunk});
     };
     for (int index : unit_.parameters) {
       const Parameter& p = program_.parameters[static_cast<size_t>(index)];
@@ -62,17 +63,17 @@ class UnitReduction {
     return list;
   }
 
-  // Returns what follows the last write: this rank's contribution is sent.
-  std::vector<Instruction> send(int32_t group) {
-    group_ = group;
-    when_ = When::every_micro;
+  // Returns what follows the last write, `last`: this rank's contribution is sent.
+  std::vector<Instruction> send(const Instruction& last) {
+    last_ = {
+        .when = When::every_micro, .group = last.group, .phase = last.phase, .chunk = last.chunk};
     const bool every = each_micro(job_);
     if (!every && has_micro_buffer(job_))
       add({.op = OpKind::accumulate,
            .accumulate = Accumulate::after_first_micro,
            .reads = {micro_gradients()},
            .writes = {gradients_}});
-    if (!every) when_ = When::last_micro;
+    if (!every) last_.when = When::last_micro;
     sent_ = every ? micro_gradients() : gradients_;
     const DType held = program_.at(sent_).dtype;
     const bool alone = place_.ranks == 1;
@@ -119,9 +120,10 @@ class UnitReduction {
     return program_.view(id, slice.begin - held.begin, slice.size());
   }
   void add(Instruction op) {
-    op.when = when_;
-    op.group = group_;
-    op.phase = Phase::backward;
+    op.when = last_.when;
+    op.group = last_.group;
+    op.phase = last_.phase;
+    op.chunk = last_.chunk;
     list_.push_back(std::move(op));
   }
   void in_place(OpKind op, const OpAttrs& attrs, BufferId buffer) {
@@ -134,8 +136,7 @@ class UnitReduction {
   const Residency& residency_;
   const Unit& unit_;
   BufferId gradients_ = kNone, micro_ = kNone, sent_ = kNone;
-  When when_ = When::every_micro;
-  int32_t group_ = 0;
+  Instruction last_;  // when, where and in which phase the instructions are issued
   std::vector<Instruction> list_;
 };
 
@@ -212,18 +213,21 @@ void reduce(Program& program, const Job& job, Place place, const Residency& resi
 
   SentReductions sent(program, job);
   std::vector<Instruction> list;
+  int32_t chunk = 0;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const int32_t group = program.instructions[i].group;
+    const Instruction here = program.instructions[i];
     const int unit = writes_unit[i];
+    // Sums are added in the slot that sent them: the next one works on another chunk or micro-batch.
+    if (std::exchange(chunk, here.chunk) != here.chunk) sent.finish(list);
     if (unit >= 0 && first[static_cast<size_t>(unit)] == i) {
       UnitReduction& reduction = units[static_cast<size_t>(unit)];
-      for (Instruction& op : reduction.before(group)) list.push_back(std::move(op));
+      for (Instruction& op : reduction.before(here)) list.push_back(std::move(op));
     }
     list.push_back(std::move(program.instructions[i]));
     if (unit < 0 || last[static_cast<size_t>(unit)] != i) continue;
     UnitReduction& reduction = units[static_cast<size_t>(unit)];
     sent.make_room(reduction.elements(), list);
-    for (Instruction& op : reduction.send(group)) list.push_back(std::move(op));
+    for (Instruction& op : reduction.send(here)) list.push_back(std::move(op));
     sent.add(reduction, list);
   }
   sent.finish(list);

@@ -5,6 +5,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/pipeline/schedule.h"
 
 namespace dstrain {
 namespace {
@@ -100,10 +101,13 @@ class TiedParameter {
 
 }  // namespace
 
-void tie_stages(Program& program, const std::vector<int64_t>& first_layers, int stages) {
+void tie_stages(Program& program, const std::vector<int64_t>& first_layers,
+                const PipelineConfig& pipeline) {
+  const int stages = pipeline.stages;
   if (stages == 1) return;
   const auto stage_of = [&](int64_t layer) {
-    return std::ranges::upper_bound(first_layers, layer) - first_layers.begin() - 1;
+    const auto part = std::ranges::upper_bound(first_layers, layer) - first_layers.begin() - 1;
+    return chunk_of_part(pipeline.schedule, stages, static_cast<int>(part)).stage;
   };
   struct Uses {
     std::vector<size_t> owners{}, users{};

@@ -8,6 +8,7 @@
 #include "runtime/ir/rule.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/partition.h"
+#include "runtime/plan/pipeline/simulate.h"
 #include "runtime/plan/residency.h"
 
 namespace dstrain {
@@ -102,6 +103,22 @@ class LargestOf {
   std::vector<std::vector<int64_t>> levels_;
 };
 
+// Returns for every part how many micro-batches it holds at most.
+std::vector<int> parts_in_flight(const Job& job) {
+  const PipelineConfig& p = job.pipeline;
+  const int chunks = chunks_of(p);
+  std::vector<int> held(static_cast<size_t>(p.stages * chunks));
+  const auto micro_batches = static_cast<int>(job.batch.accumulation);
+  for (int stage = 0; stage < p.stages; ++stage) {
+    const std::vector<int> of_stage = in_flight(
+        stage_order(p.schedule, p.stages, p.virtual_stages, stage, micro_batches), chunks);
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      held[static_cast<size_t>(part_of(p.schedule, p.stages, stage, chunk))] =
+          of_stage[static_cast<size_t>(chunk)];
+  }
+  return held;
+}
+
 }  // namespace
 
 std::vector<int64_t> divide_layers(const Program& fused, const Job& job) {
@@ -126,26 +143,26 @@ std::vector<int64_t> divide_layers(const Program& fused, const Job& job) {
     layers[static_cast<size_t>(op.layer)].work += work_of(program, op);
   const Activations activations = activations_of(program);
   const double state = state_bytes(job);
+  const int parts = pipeline.stages * chunks_of(pipeline);
+  const std::vector<int> held =
+      pipeline.partition == "memory" ? parts_in_flight(job) : std::vector<int>{};
   const auto copy = static_cast<double>(size_of(job.dtype) + size_of(DType::f32));
-  const int64_t micro_batches = std::max<int64_t>(job.batch.accumulation, 1);
-  std::vector<double> held{0}, kept{0};  // sums over the layers before one
+  std::vector<double> states{0}, kept{0};  // sums over the layers before one
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     const int64_t own = layers[layer].parameters - copied[layer];
-    held.push_back(held.back() + state * static_cast<double>(own) +
-                   copy * static_cast<double>(copied[layer]));
+    states.push_back(states.back() + state * static_cast<double>(own) +
+                     copy * static_cast<double>(copied[layer]));
     kept.push_back(kept.back() + static_cast<double>(activations.kept[layer]));
   }
   const LargestOf used(activations.used);
   const PartBytes bytes = [&](int part, int64_t first, int64_t last) {
-    const int64_t in_flight = pipeline.schedule == PipelineSchedule::gpipe
-                                  ? micro_batches
-                                  : std::min<int64_t>(micro_batches, pipeline.stages - part);
+    const int64_t in_flight = held[static_cast<size_t>(part)];
     const auto from = static_cast<size_t>(first), to = static_cast<size_t>(last);
-    return static_cast<int64_t>(held[to] - held[from] +
+    return static_cast<int64_t>(states[to] - states[from] +
                                 static_cast<double>(in_flight) * (kept[to] - kept[from])) +
            used.within(from, to);
   };
-  return partition_by(pipeline.partition, layers, pipeline.stages, bytes);
+  return partition_by(pipeline.partition, layers, parts, bytes);
 }
 
 }  // namespace dstrain

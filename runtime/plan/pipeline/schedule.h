@@ -7,11 +7,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "runtime/config/job.h"
+#include "runtime/config/pipeline_schedule.h"
 #include "runtime/ir/program.h"
 
 namespace dstrain {
@@ -31,22 +29,11 @@ struct StageChunk {
   bool operator==(const StageChunk&) const = default;
 };
 
-// Returns what is wrong with the numbers for this schedule, or nothing if stage_order takes them.
-std::optional<std::string> schedule_error(PipelineSchedule schedule, int stages, int virtual_stages,
-                                          int micro_batches);
-
 // Returns the work of `stage` in order. A single stage takes each micro-batch forward and backward before the
 // next, in every schedule: this is gradient accumulation. Throws InternalError if schedule_error has an
 // answer, or there is no such stage.
 std::vector<Slot> stage_order(PipelineSchedule schedule, int stages, int virtual_stages, int stage,
                               int micro_batches);
-
-// Returns whether a pipeline of two stages or more has slots of phase weight_grad. The backward slots of a
-// single stage compute all gradients, in every schedule.
-bool splits_backward(PipelineSchedule schedule);
-
-// Returns the number of chunks of each stage.
-int chunks_of(PipelineSchedule schedule, int virtual_stages);
 
 // Returns the part that a chunk is, of 0 .. stages * chunks - 1. The parts go round the stages; with zb_v
 // down the stages and up again, so that the first stage has the first part and the last.

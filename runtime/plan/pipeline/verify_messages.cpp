@@ -27,22 +27,6 @@ std::string message_text(const Plan& plan, size_t i) {
   return fmt::format("{} of micro-batch {}, {} bytes", b.name, plan.order[i].micro, b.bytes());
 }
 
-// The other side of a channel.
-Channel opposite(int32_t channel) {
-  switch (channel) {
-    case from_previous:
-      return to_next;
-    case to_next:
-      return from_previous;
-    case from_next:
-      return to_previous;
-    case tied:
-      return tied;
-    default:
-      return from_next;
-  }
-}
-
 class Pipeline {
  public:
   explicit Pipeline(std::span<const Plan* const> stages) : plans_(stages), stages_(stages.size()) {}
@@ -61,7 +45,7 @@ class Pipeline {
         throw InternalError(fmt::format(
             "stage {} waits for ever at {} of {}, micro-batch {}", s, name_of(op_at(plan, at).op),
             plan.program.groups[static_cast<size_t>(op_at(plan, at).group)], plan.order[at].micro));
-      for (int32_t c = data_group + 1; c < kChannels; ++c)
+      for (int32_t c = data_group + 1; c < plan.channels; ++c)
         if (complete(s, c) < posted(s, c).size())
           throw InternalError(fmt::format("stage {}: nobody takes {}", s,
                                           message_text(plan, posted(s, c)[complete(s, c)])));
@@ -78,17 +62,17 @@ class Pipeline {
   std::vector<size_t>& posted(size_t stage, int32_t channel) {
     return stages_[stage].posted[static_cast<size_t>(channel)];
   }
-  // Returns the stage at the other end of a channel.
-  size_t neighbour(size_t stage, int32_t channel) const {
-    if (channel == tied) return stage == 0 ? plans_.size() - 1 : 0;
-    return channel == to_next || channel == from_next ? stage + 1 : stage - 1;
+  ChannelEnd other(size_t stage, int32_t channel) const {
+    return other_end({static_cast<int>(stage), static_cast<Channel>(channel)},
+                     static_cast<int>(stages_.size()));
   }
   // Returns how many operations of a channel are over: messages that both sides have reached.
   size_t complete(size_t stage, int32_t channel) {
     if (channel == data_group) return stages_[stage].collectives;
     if (posted(stage, channel).empty()) return 0;
+    const ChannelEnd end = other(stage, channel);
     return std::min(posted(stage, channel).size(),
-                    posted(neighbour(stage, channel), opposite(channel)).size());
+                    posted(static_cast<size_t>(end.stage), end.channel).size());
   }
 
   // Runs the next instruction of a stage; returns whether it could.
@@ -112,15 +96,15 @@ class Pipeline {
   }
 
   void post(size_t s, size_t issue, int32_t channel) {
-    const size_t other = neighbour(s, channel);
-    check(other < plans_.size(), "stage {} has no neighbour for a message", s);
+    const ChannelEnd end = other(s, channel);
     std::vector<size_t>& mine = posted(s, channel);
     mine.push_back(issue);
-    const std::vector<size_t>& theirs = posted(other, opposite(channel));
+    const std::vector<size_t>& theirs = posted(static_cast<size_t>(end.stage), end.channel);
     if (theirs.size() < mine.size()) return;
     const std::string here = message_text(*plans_[s], issue);
-    const std::string there = message_text(*plans_[other], theirs[mine.size() - 1]);
-    check(here == there, "stage {} exchanges {} where stage {} exchanges {}", s, here, other,
+    const std::string there =
+        message_text(*plans_[static_cast<size_t>(end.stage)], theirs[mine.size() - 1]);
+    check(here == there, "stage {} exchanges {} where stage {} exchanges {}", s, here, end.stage,
           there);
   }
 

@@ -41,10 +41,10 @@ double step_seconds(const Plan& plan, const std::string& device) {
   return seconds;
 }
 
-PhaseTimes phase_seconds(const Plan& plan, const std::string& device) {
+PhaseTimes phase_seconds(const Plan& plan, int chunk, const std::string& device) {
   PhaseTimes times{};
   for (const Instruction& op : plan.program.instructions)
-    if (op.when == When::every_micro)
+    if (op.when == When::every_micro && op.chunk == chunk)
       times[static_cast<size_t>(op.phase)] += instruction_seconds(plan.program, op, device);
   return times;
 }
@@ -63,8 +63,13 @@ PipelineTimes pipeline_times(const PipelineOrders& orders, std::span<const Plan*
   std::vector<PhaseTimes> times;
   double message = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
-    check(orders.parts[stage].size() == 1, "stage {} has several chunks", stage);
-    times.push_back(phase_seconds(*stages[stage], device));
+    const std::vector<int>& parts = orders.parts[stage];
+    check(stages[stage]->slots == orders.slots[stage], "stage {} has another order", stage);
+    for (size_t chunk = 0; chunk < parts.size(); ++chunk) {
+      const auto part = static_cast<size_t>(parts[chunk]);
+      times.resize(std::max(times.size(), part + 1));
+      times[part] = phase_seconds(*stages[stage], static_cast<int>(chunk), device);
+    }
     message = std::max(message, message_seconds(*stages[stage], device));
   }
   return run_orders(orders, times, message);

@@ -17,14 +17,14 @@ double instruction_seconds(const Program& program, const Instruction& op,
 // Returns the seconds of a step of one rank, if nothing of it overlaps.
 double step_seconds(const Plan& plan, const std::string& device);
 
-// Returns the seconds of each phase of one micro-batch, without its collectives and messages.
-PhaseTimes phase_seconds(const Plan& plan, const std::string& device);
+// Returns the seconds of each phase of one micro-batch in a chunk, without its collectives and messages.
+PhaseTimes phase_seconds(const Plan& plan, int chunk, const std::string& device);
 
 // Returns the seconds of the largest message that the rank sends; 0 if it sends none.
 double message_seconds(const Plan& plan, const std::string& device);
 
 // Returns when the stages of a pipeline do their slots, by phase_seconds and the longest message_seconds. `stages`
-// has a plan of each stage, in their order. Throws InternalError if a stage has several chunks.
+// has a plan of each stage, in their order. Throws InternalError if a plan has another order of slots.
 PipelineTimes pipeline_times(const PipelineOrders& orders, std::span<const Plan* const> stages,
                              const std::string& device);
 

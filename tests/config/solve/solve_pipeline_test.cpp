@@ -41,6 +41,20 @@ TEST_CASE("pipeline: schedules have our names and torch's, in any case") {
   CHECK(schedule("GPipe") == PipelineSchedule::gpipe);
   CHECK(schedule("LoopedBFS") == PipelineSchedule::gpipe);
   CHECK(schedule("1F1B") == PipelineSchedule::one_f_one_b);
+  CHECK(schedule("InterleavedZeroBubble") == PipelineSchedule::zb_h1);
+  CHECK(schedule("ZBVZeroBubble") == PipelineSchedule::zb_v);
+}
+
+TEST_CASE("pipeline: schedules with several parts on a stage have two by default") {
+  const auto of = [](const std::string& members) {
+    return ask(pipeline(members, R"(, "gradient_accumulation_steps": 4)"), {}, 2).job().pipeline;
+  };
+  CHECK(of(R"("stages": 2, "schedule": "zb-v")").virtual_stages == 2);
+  CHECK(of(R"("stages": 2, "schedule": "Interleaved1F1B")").schedule ==
+        PipelineSchedule::interleaved);
+  CHECK(of(R"("stages": 2, "schedule": "interleaved")").virtual_stages == 2);
+  CHECK(of(R"("stages": 2, "schedule": "interleaved", "virtual_stages": 3)").virtual_stages == 3);
+  CHECK(of(R"("stages": 2, "schedule": "zb-h1")").virtual_stages == 1);
 }
 
 TEST_CASE("pipeline: what cannot be is refused with the reason") {
@@ -56,7 +70,22 @@ TEST_CASE("pipeline: what cannot be is refused with the reason") {
   CHECK_THAT(error(R"("stages": 2, "partition": [0, 4, 8])"),
              Catch::Contains("expected the first layers of 2 stages"));
   CHECK_THAT(error(R"("stages": 2, "partition": [0, 99])"), Catch::Contains("99 is not a layer"));
-  CHECK_THAT(error(R"("stages": 2, "schedule": "zb-v")"), Catch::Contains("not available yet"));
+  CHECK_THAT(error(R"("stages": 2, "partition": [0, 4], "schedule": "zb-v")"),
+             Catch::Contains("expected the first layers of 2 stages x 2 parts"));
+  CHECK_THAT(
+      error(R"("stages": 2, "schedule": "zb-v")", 4, R"(, "dstrain": {"model": {"n_layer": 1}})"),
+      Catch::Contains("2 stages x 2 parts are more than the 3 layers of the model"));
+  CHECK_THAT(error(R"("stages": 2, "virtual_stages": 3)"),
+             Catch::Contains("schedule 1f1b with 3 virtual stages: expected one, or schedule"));
+  CHECK_THAT(error(R"("stages": 2, "schedule": "zb-v", "virtual_stages": 3)"),
+             Catch::Contains("schedule zb-v with 3 virtual stages: expected two"));
+  CHECK_THAT(error(R"("stages": 2, "schedule": "interleaved", "virtual_stages": 1)"),
+             Catch::Contains("expected two or more, or schedule 1f1b"));
+  CHECK_THAT(
+      error(R"("stages": 2, "schedule": "interleaved")", 4,
+            R"(, "gradient_accumulation_steps": 3)"),
+      Catch::Contains("schedule interleaved with 3 micro-batches on 2 stages: expected a "
+                      "multiple of the stages; gradient_accumulation_steps is their number"));
 }
 
 TEST_CASE("pipeline: a list of first layers") {

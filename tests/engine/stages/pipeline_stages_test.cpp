@@ -1,67 +1,13 @@
 // A pipeline is the same run as one without: bit for bit, at the same number of data-parallel ranks. mpirun starts
 // this program on 2 to 4 ranks.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
-#include <numeric>
 
-#include "runtime/data/benchmark_dataset.h"
-#include "tests/engine/stages/part_world.h"
-#include "tests/engine/stages/run_steps.h"
-#include "tests/engine/test_rank.h"
+#include "tests/engine/stages/pipeline_jobs.h"
 
 using namespace dstrain;
 
 namespace {
-
-constexpr int kSteps = 10;
-
-// A job of 5 layers, with the embedding and the head, on `data_ranks` x `stages` ranks.
-Job pipeline_job(DType dtype, int data_ranks, int stages, int64_t micro_batches) {
-  Job job;
-  job.ranks = data_ranks * stages;
-  job.pipeline.stages = stages;
-  job.model = {
-      .n_layer = 3, .n_embd = 30, .n_head = 2, .block_size = 7, .dropout = 0.1, .vocab_size = 13};
-  job.batch = {micro_batches * 2 * data_ranks, 2, micro_batches};
-  job.dtype = job.wire_dtype = dtype;
-  job.optimizer.weight_decay = 0.1;
-  job.weight_decay_exclude = {"*.bias", "*ln*"};
-  if (dtype == DType::f16) {  // too large a scale: the first steps are skipped
-    job.skip_on_overflow = true;
-    job.loss_scale = {.dynamic = true, .initial = 0x1p24, .window = 100, .hysteresis = 1};
-  }
-  return job;
-}
-
-// Runs the job without a pipeline on each group of as many consecutive ranks as have the same part of the model.
-RunResult without_pipeline(Job job, const Dataset& data, Communicator& world) {
-  const int ranks = job.data_ranks();
-  job.pipeline = {};
-  job.ranks = ranks;
-  std::vector<int> group(static_cast<size_t>(ranks));
-  std::iota(group.begin(), group.end(), world.rank() / ranks * ranks);
-  PartWorld part(world, group);
-  return run_steps(job, data, part, kSteps);
-}
-
-// Every number of stages but one that divides the ranks.
-std::vector<int> stages_on(const Communicator& world) {
-  std::vector<int> list;
-  for (int stages = 2; stages <= world.size(); ++stages)
-    if (world.size() % stages == 0) list.push_back(stages);
-  return list;
-}
-
-void compare(const RunResult& expected, const Job& job, const Dataset& data, Communicator& world) {
-  RunResult wanted = expected;
-  if (world.rank() != 0) wanted.weights.clear();
-  INFO(describe(job) << ", " << job.pipeline.stages << " stages, schedule "
-                     << static_cast<int>(job.pipeline.schedule));
-  const RunResult result = run_steps(job, data, world, kSteps);
-  CHECK(difference(wanted, result, world) == "");
-  CHECK(result.sent_per_step == result.planned_to_send);
-}
 
 // Returns the distance of two vectors over the length of the first.
 template <class T>

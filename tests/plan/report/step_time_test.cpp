@@ -45,7 +45,7 @@ TEST_CASE("step time: the phases of all micro-batches are the step but for its b
     const Job job = pipeline_job(stages);
     for (int stage = 0; stage < stages; ++stage) {
       const Plan plan = plan_of(job, stage).train;
-      const PhaseTimes times = phase_seconds(plan, "cpu");
+      const PhaseTimes times = phase_seconds(plan, 0, "cpu");
       CHECK(times[0] > 0);
       CHECK(times[1] > times[0]);
       CHECK(times[2] == 0);
@@ -76,7 +76,7 @@ TEST_CASE(
   const PipelineOrders orders = pipeline_orders(job.pipeline.schedule, 3, 1, 6);
   const PipelineTimes times = pipeline_times(orders, stages, "cpu");
   CHECK_FALSE(times.error.has_value());
-  for (const Plan* plan : stages) CHECK(times.length > 6 * sum(phase_seconds(*plan, "cpu")));
+  for (const Plan* plan : stages) CHECK(times.length > 6 * sum(phase_seconds(*plan, 0, "cpu")));
   CHECK((times.bubble > 0 && times.bubble < 1));
 
   const std::vector<const Plan*> two = {&plans[0], &plans[1]};

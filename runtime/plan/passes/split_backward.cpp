@@ -1,0 +1,30 @@
+// The backward pass in two phases. Input gradients are what other stages wait for; weight gradients are computed
+// later, from values that are kept until then. What recompute() computes again is ready in the first phase.
+#include <algorithm>
+#include <set>
+
+#include "runtime/core/error.h"
+#include "runtime/plan/passes/passes.h"
+
+namespace dstrain {
+
+void split_backward(Program& program) {
+  std::set<BufferId> gradients;
+  for (const Parameter& p : program.parameters)
+    if (p.gradient != kNone) gradients.insert(p.gradient);
+  std::set<BufferId> read_later;
+  for (Instruction& op : program.instructions) {
+    for (const BufferId id : op.writes)
+      check(!read_later.contains(id), "{} of {} overwrites {}, which a weight gradient reads later",
+            name_of(op.op), program.groups[static_cast<size_t>(op.group)], program.at(id).name);
+    const auto is_gradient = [&](BufferId id) { return gradients.contains(id); };
+    if (!std::ranges::any_of(op.writes, is_gradient)) continue;
+    op.phase = Phase::weight_grad;
+    for (const BufferId id : op.reads)
+      if (id != kNone) read_later.insert(id);
+  }
+  std::ranges::stable_partition(
+      program.instructions, [](const Instruction& op) { return op.phase != Phase::weight_grad; });
+}
+
+}  // namespace dstrain
