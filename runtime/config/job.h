@@ -24,6 +24,7 @@ struct BatchConfig {
 
 // The update rule; Adam stands for AdamW too.
 enum class OptimizerKind { adam, sgd };
+inline constexpr size_t kOptimizerKinds = 2;
 // The optimizer and its constants. Adam and AdamW differ in decoupled_decay alone.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adam;

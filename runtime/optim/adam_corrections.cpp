@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "runtime/optim/optimizer_rule.h"
+
 namespace dstrain {
 namespace {
 
@@ -13,7 +15,7 @@ float correction(double beta, int64_t t) {
 
 AdamCorrections adam_corrections(const OptimizerConfig& optimizer, const Rate& rate,
                                  int64_t applied_steps) {
-  if (optimizer.kind != OptimizerKind::adam || !optimizer.bias_correction) return {};
+  if (!optimizer_rule(optimizer.kind).corrects_bias || !optimizer.bias_correction) return {};
   const int64_t t = applied_steps + 1;
   return {correction(rate.beta1, t), correction(rate.beta2, t)};
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "runtime/optim/optimizer_rule.h"
+
 namespace dstrain {
 namespace {
 
@@ -70,7 +72,7 @@ double cycle_height(const ScheduleConfig& s, int64_t i) {
 }
 
 Rate one_cycle(const ScheduleConfig& s, const OptimizerConfig& o, int64_t i) {
-  const bool momentum = s.cycle_momentum && o.kind == OptimizerKind::adam;
+  const bool momentum = s.cycle_momentum && optimizer_rule(o.kind).has_betas;
   const auto rate = [&](double lr, double mom) {
     return momentum ? Rate{lr, mom, 0.99} : Rate{lr, o.beta1, o.beta2};
   };

@@ -3,9 +3,33 @@
 
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/optimizer_types.h"
 #include "runtime/config/text.h"
 
-namespace dstrain::keys {
+namespace dstrain {
+namespace {
+
+struct OptimizerType {
+  std::string_view name;  // in lower case
+  OptimizerKind kind;
+};
+constexpr OptimizerType kOptimizerTypes[] = {
+    {"adam", OptimizerKind::adam},
+    {"adamw", OptimizerKind::adam},
+    {"sgd", OptimizerKind::sgd},
+};
+
+}  // namespace
+
+std::optional<OptimizerKind> optimizer_kind(std::string_view type) {
+  const std::string lower = lower_case(std::string(type));
+  if (lower == "sgd" && type != "SGD") return std::nullopt;
+  for (const OptimizerType& known : kOptimizerTypes)
+    if (known.name == lower) return known.kind;
+  return std::nullopt;
+}
+
+namespace keys {
 namespace {
 
 constexpr std::string_view kLater = "lamb|onebitadam|onebitlamb|zerooneadam|lion|muon|adagrad";
@@ -21,7 +45,7 @@ constexpr Rule kType{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
       const std::string& name = value.text;
       const std::string lower = lower_case(name);
-      if (one_of(kAdam, lower) || name == "SGD") return {};
+      if (optimizer_kind(name)) return {};
       if (one_of(kLater, lower))
         return {State::not_yet,
                 fmt::format("{} is not available yet: use AdamW, Adam or SGD", name)};
@@ -287,4 +311,5 @@ std::vector<KeySpec> optimizer() {
   };
 }
 
-}  // namespace dstrain::keys
+}  // namespace keys
+}  // namespace dstrain

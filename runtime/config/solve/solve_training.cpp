@@ -6,6 +6,8 @@
 #include <cmath>
 #include <string>
 
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/optimizer_types.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -61,26 +63,34 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
       section && section->value.is(Node::Kind::object) && !section->value.member("type"))
     diagnostics.error("optimizer.type", "missing: use AdamW, Adam or SGD, or remove the section");
   const std::string type = v.text("optimizer.type", "AdamW", "no optimizer section");
-  if (type != "SGD" && !one_of("adam|adamw", lower_case(type))) return;  // reported by its verdict
-  o.lr = v.real("optimizer.params.lr");
-  o.weight_decay = v.real("optimizer.params.weight_decay");
-  if (type == "SGD") {
-    o.kind = OptimizerKind::sgd;
-    o.decoupled_decay = false;
-    o.momentum = v.real("optimizer.params.momentum");
-    o.dampening = v.real("optimizer.params.dampening");
-    o.nesterov = v.flag("optimizer.params.nesterov");
-    if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
-      diagnostics.error("optimizer.params.nesterov",
-                        "needs a momentum above 0 and a dampening of 0");
-    return;
+  const std::optional<OptimizerKind> kind = optimizer_kind(type);
+  if (!kind) return;  // reported by its verdict
+  o.kind = *kind;
+  const auto key = [](std::string_view name) { return fmt::format("optimizer.params.{}", name); };
+  const auto has = [&](std::string_view name) { return find_key(facts, key(name)) != nullptr; };
+  const auto real = [&](std::string_view name, double& value) {
+    if (has(name)) value = v.real(key(name));
+  };
+  const auto flag = [&](std::string_view name, bool& value) {
+    if (has(name)) value = v.flag(key(name));
+  };
+  real("lr", o.lr);
+  real("weight_decay", o.weight_decay);
+  if (has("betas")) {
+    const auto betas = v.betas(key("betas"));
+    o.beta1 = betas[0];
+    o.beta2 = betas[1];
   }
-  const auto betas = v.betas("optimizer.params.betas");
-  o.beta1 = betas[0];
-  o.beta2 = betas[1];
-  o.eps = v.real("optimizer.params.eps");
-  o.bias_correction = v.flag("optimizer.params.bias_correction");
-  o.decoupled_decay = v.flag("optimizer.params.adam_w_mode") || lower_case(type) == "adamw";
+  real("eps", o.eps);
+  flag("bias_correction", o.bias_correction);
+  o.decoupled_decay = false;
+  flag("adam_w_mode", o.decoupled_decay);
+  if (lower_case(type) == "adamw") o.decoupled_decay = true;
+  real("momentum", o.momentum);
+  real("dampening", o.dampening);
+  flag("nesterov", o.nesterov);
+  if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
+    diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0");
 }
 
 // Reports that the optimizer's learning rate has no effect if it differs from that of the schedule, in `key`.
@@ -94,7 +104,7 @@ void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, std::strin
                       fmt::format("{} has no effect, {}", json_text(job.optimizer.lr), message));
 }
 
-void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics) {
+void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
   ScheduleConfig& s = job.schedule;
   for (const char* key : {"scheduler.params.cycle_min_lr", "scheduler.params.cycle_max_lr"})
     if (!v.given(key)) diagnostics.error(key, "OneCycle needs it: give a learning rate");
@@ -110,11 +120,13 @@ void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics) {
                                          s.cycle_first_stair_count, "cycle_first_stair_count");
   s.decay_step_size = v.integer("scheduler.params.decay_step_size");
   s.cycle_momentum = v.flag("scheduler.params.cycle_momentum");
-  if (s.cycle_momentum && job.optimizer.kind == OptimizerKind::sgd) {
+  const Member* type = v.given("optimizer.type");
+  if (s.cycle_momentum && type && optimizer_kind(type->value.text) &&
+      !find_key(facts, "optimizer.params.betas")) {
+    const std::string why = type->value.text + " has no betas to move";
     s.cycle_momentum = false;
-    diagnostics.no_effect("scheduler.params.cycle_momentum", "SGD has no betas to move");
-    diagnostics.warning("scheduler.params.cycle_momentum",
-                        "has no effect: SGD has no betas to move");
+    diagnostics.no_effect("scheduler.params.cycle_momentum", why);
+    diagnostics.warning("scheduler.params.cycle_momentum", "has no effect: " + why);
   }
   if (s.cycle_momentum && v.given("optimizer.params.betas")) {
     constexpr std::string_view key = "optimizer.params.betas",
@@ -160,7 +172,7 @@ void solve_schedule(Job& job, Values& v, Diagnostics& diagnostics, const Facts& 
   }
   if (name == "OneCycle") {
     s.kind = ScheduleKind::one_cycle;
-    return solve_one_cycle(job, v, diagnostics);
+    return solve_one_cycle(job, v, diagnostics, facts);
   }
   s.warmup_num_steps = v.integer("scheduler.params.warmup_num_steps");
   s.warmup_linear = v.text("scheduler.params.warmup_type") == "linear";

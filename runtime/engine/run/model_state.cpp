@@ -4,6 +4,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
+#include "runtime/optim/optimizer_rule.h"
 
 namespace dstrain {
 namespace {
@@ -164,8 +165,7 @@ StateRegister ModelState::weights() const {
 
 StateRegister ModelState::everything() const {
   StateRegister list = weights();
-  for (const std::string_view slot : {"exp_avg", "exp_avg_sq", "momentum"})
-    append(slot, slot, list);
+  for (const std::string_view slot : all_state_slots()) append(slot, slot, list);
   return list;
 }
 

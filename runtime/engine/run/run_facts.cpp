@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/core/checksum.h"
+#include "runtime/optim/optimizer_rule.h"
 
 namespace dstrain {
 namespace {
@@ -88,22 +89,11 @@ void add_optimizer(FactList& list, const Job& job) {
   const auto params = [&list](std::string_view key, const auto& value) {
     list.add(FactChange::allowed, fmt::format("optimizer.params.{}", key), value);
   };
-  const bool adam = o.kind == OptimizerKind::adam;
-  list.add(FactChange::forbidden, "optimizer.type",
-           !adam               ? "SGD"
-           : o.decoupled_decay ? "AdamW"
-                               : "Adam");
+  const OptimizerRule& rule = optimizer_rule(o.kind);
+  list.add(FactChange::forbidden, "optimizer.type", rule.name(o));
   params("lr", o.lr);
   params("weight_decay", o.weight_decay);
-  if (adam) {
-    params("betas", fmt::format("[{}, {}]", o.beta1, o.beta2));
-    params("eps", o.eps);
-    params("bias_correction", o.bias_correction);
-  } else {
-    params("momentum", o.momentum);
-    params("dampening", o.dampening);
-    params("nesterov", o.nesterov);
-  }
+  for (const auto& [key, value] : rule.params(o)) params(key, value);
   list.add(FactChange::allowed, "dstrain.weight_decay_exclude",
            list_text(job.weight_decay_exclude));
   list.add(FactChange::allowed, "gradient_clipping", job.gradient_clipping);

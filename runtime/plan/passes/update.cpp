@@ -1,8 +1,10 @@
+#include <fmt/core.h>
 #include <fnmatch.h>
 
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/optim/optimizer_rule.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
@@ -50,11 +52,13 @@ void optimizer_step(Program& program, const Job& job, Place place, const Unit& u
   const BufferId master = narrow ? state(program, "master:" + unit.name, n) : params;
   const BufferId copy = narrow ? params : kNone;
   const OptimizerConfig& o = job.optimizer;
-  const bool adam = o.kind == OptimizerKind::adam;
-  const BufferId first =
-      adam ? state(program, "exp_avg:" + unit.name, n)
-           : (o.momentum != 0 ? state(program, "momentum:" + unit.name, n) : kNone);
-  const BufferId second = adam ? state(program, "exp_avg_sq:" + unit.name, n) : kNone;
+  const OptimizerRule& rule = optimizer_rule(o.kind);
+  std::vector<BufferId> slots;
+  for (const std::string_view slot : state_slots(o))
+    slots.push_back(state(program, fmt::format("{}:{}", slot, unit.name), n));
+  // The op has an operand for every slot of its optimizer: absent where the optimizer keeps no state.
+  while (slots.size() < rule.slots.size() && !rule.slots[slots.size()].empty())
+    slots.push_back(kNone);
   for (const Segment& s : segments(program, unit, job.weight_decay_exclude)) {
     const Range range{std::max(s.begin, updated.begin), std::min(s.end, updated.end)};
     if (range.size() <= 0) continue;
@@ -63,20 +67,11 @@ void optimizer_step(Program& program, const Job& job, Place place, const Unit& u
       const int64_t held = range_of(program.at(b), unit, place).begin;
       return program.view(b, range.begin - held, range.size());
     };
-    Instruction op{.op = adam ? OpKind::adam : OpKind::sgd, .when = When::step_end, .group = group};
-    const float weight_decay = s.decay ? static_cast<float>(o.weight_decay) : 0.0f;
-    if (adam)
-      op.attrs = AdamAttrs{.eps = static_cast<float>(o.eps),
-                           .weight_decay = weight_decay,
-                           .decoupled_decay = o.decoupled_decay};
-    else
-      op.attrs = SgdAttrs{.weight_decay = weight_decay,
-                          .momentum = static_cast<float>(o.momentum),
-                          .dampening = static_cast<float>(o.dampening),
-                          .nesterov = o.nesterov};
+    Instruction op{.op = rule.op, .when = When::step_end, .group = group};
+    op.attrs = rule.attrs(o, s.decay ? static_cast<float>(o.weight_decay) : 0.0f);
     op.reads = {part(grads)};
-    op.writes = {part(master), part(first)};
-    if (adam) op.writes.push_back(part(second));
+    op.writes = {part(master)};
+    for (const BufferId slot : slots) op.writes.push_back(part(slot));
     op.writes.push_back(part(copy));
     program.instructions.push_back(std::move(op));
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/ir/rule.h"
+#include "runtime/optim/optimizer_rule.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/partition.h"
 #include "runtime/plan/pipeline/simulate.h"
@@ -24,7 +25,7 @@ double work_of(const Program& program, const Instruction& op) {
 double state_bytes(const Job& job) {
   const Residency held = residency_of(job, place_of(job, 0));
   const double ranks = job.data_ranks(), value = static_cast<double>(size_of(job.dtype));
-  const double moments = job.optimizer.kind == OptimizerKind::adam ? 8 : 4;
+  const double moments = 4 * static_cast<double>(state_slots(job.optimizer).size());
   const double master = is_16bit(job.dtype) ? 4 : 0;
   return value / (held.parameters ? ranks : 1) +
          static_cast<double>(size_of(job.grad_dtype)) / (held.gradients ? ranks : 1) +

@@ -7,6 +7,7 @@
 
 #include "launcher/implementations.h"
 #include "runtime/engine/run/trainer.h"
+#include "runtime/optim/optimizer_rule.h"
 
 namespace dstrain {
 namespace {
@@ -92,7 +93,7 @@ std::string describe(const Job& job) {
       job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch", job.reduce_bucket_elements,
       job.overlap_comm, g.prefetch_elements, g.param_persistence, g.max_live_elements,
       g.max_reuse_distance, static_cast<int>(job.recompute.mode), job.recompute.interval,
-      job.gradient_clipping, job.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd",
+      job.gradient_clipping, optimizer_rule(job.optimizer.kind).name(job.optimizer),
       job.weight_decay_exclude.size());
 }
 

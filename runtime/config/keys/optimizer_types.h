@@ -1,0 +1,15 @@
+// The values of optimizer.type that a run can have.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "runtime/config/job.h"
+
+namespace dstrain {
+
+// Returns the kind of optimizer that optimizer.type names; nothing where it names none that is available. SGD is
+// written as torch.optim has it, the others in any case.
+std::optional<OptimizerKind> optimizer_kind(std::string_view type);
+
+}  // namespace dstrain

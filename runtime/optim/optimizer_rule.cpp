@@ -1,0 +1,44 @@
+#include "runtime/optim/optimizer_rule.h"
+
+#include <algorithm>
+
+#include "runtime/optim/optimizers/adam.h"
+#include "runtime/optim/optimizers/sgd.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::array kRules{optimizers::adam, optimizers::sgd};
+
+constexpr bool ordered_by_kind() {
+  for (size_t i = 0; i < kRules.size(); ++i)
+    if (kRules[i].kind != static_cast<OptimizerKind>(i)) return false;
+  return true;
+}
+static_assert(ordered_by_kind() && kRules.size() == kOptimizerKinds, "a kind has no rule");
+
+}  // namespace
+
+const OptimizerRule& optimizer_rule(OptimizerKind kind) {
+  return kRules[static_cast<size_t>(kind)];
+}
+
+std::vector<std::string_view> state_slots(const OptimizerConfig& config) {
+  const OptimizerRule& rule = optimizer_rule(config.kind);
+  std::vector<std::string_view> names;
+  if (rule.has_state && !rule.has_state(config)) return names;
+  for (const std::string_view slot : rule.slots)
+    if (!slot.empty()) names.push_back(slot);
+  return names;
+}
+
+std::vector<std::string_view> all_state_slots() {
+  std::vector<std::string_view> names;
+  for (const OptimizerRule& rule : kRules)
+    for (const std::string_view slot : rule.slots)
+      if (!slot.empty() && std::find(names.begin(), names.end(), slot) == names.end())
+        names.push_back(slot);
+  return names;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,49 @@
+// OptimizerRule: what the plan, the trainer and checkpoints know about an optimizer: its name, the state that it keeps
+// for each parameter, the op that updates a range of parameters, and the values of its parameters. The rules are in
+// runtime/optim/optimizers, the keys of the configuration in runtime/config/keys/optimizer.cpp.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/config/job.h"
+#include "runtime/ir/op.h"
+
+namespace dstrain {
+
+// Names of keys in optimizer.params and their values as text.
+using OptimizerParams = std::vector<std::pair<std::string_view, std::string>>;
+
+// One optimizer.
+struct OptimizerRule {
+  OptimizerKind kind{};
+  // Returns the type as the configuration names it.
+  std::string_view (*name)(const OptimizerConfig& config) = nullptr;
+  // The names of its state, f32 and one value per element, in the order in which `op` writes it. Checkpoints use these
+  // names too.
+  std::array<std::string_view, 2> slots{};
+  // Whether it keeps the state with these parameters; null: always.
+  bool (*has_state)(const OptimizerConfig& config) = nullptr;
+  // Reads the gradient; writes the master weights, the slots and the 16-bit weights.
+  OpKind op{};
+  // Returns the attributes of `op` for parameters with this weight decay.
+  OpAttrs (*attrs)(const OptimizerConfig& config, float weight_decay) = nullptr;
+  bool has_betas = false;      // it reads the step state's betas, which a schedule may move
+  bool corrects_bias = false;  // it reads the step state's bias corrections
+  // Returns its parameters besides lr and weight_decay.
+  OptimizerParams (*params)(const OptimizerConfig& config) = nullptr;
+};
+
+// Returns the rule of an optimizer.
+const OptimizerRule& optimizer_rule(OptimizerKind kind);
+
+// Returns the state that the optimizer of `config` keeps: the names of its slots in order.
+std::vector<std::string_view> state_slots(const OptimizerConfig& config);
+
+// Returns the names of all optimizers' slots, each once.
+std::vector<std::string_view> all_state_slots();
+
+}  // namespace dstrain

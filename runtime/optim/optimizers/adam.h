@@ -1,0 +1,31 @@
+// Adam, and AdamW, whose weight decay is decoupled from the moments.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "runtime/optim/optimizer_rule.h"
+
+namespace dstrain::optimizers {
+
+inline constexpr OptimizerRule adam{
+    .kind = OptimizerKind::adam,
+    .name = [](const OptimizerConfig& o) -> std::string_view {
+      return o.decoupled_decay ? "AdamW" : "Adam";
+    },
+    .slots = {"exp_avg", "exp_avg_sq"},
+    .op = OpKind::adam,
+    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
+      return AdamAttrs{.eps = static_cast<float>(o.eps),
+                       .weight_decay = weight_decay,
+                       .decoupled_decay = o.decoupled_decay};
+    },
+    .has_betas = true,
+    .corrects_bias = true,
+    .params = [](const OptimizerConfig& o) -> OptimizerParams {
+      return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},
+              {"eps", fmt::format("{}", o.eps)},
+              {"bias_correction", fmt::format("{}", o.bias_correction)}};
+    },
+};
+
+}  // namespace dstrain::optimizers
