@@ -150,6 +150,13 @@ class List {
     with_copy.push_back(narrow);
     add("adam f32", OpKind::adam, decay, {wide}, states);
     add("adam f32 and bf16 copy", OpKind::adam, decay, {wide}, with_copy);
+    const std::vector<Operand> with_one{updated(wide), updated(wide), narrow};
+    add("adagrad and bf16 copy", OpKind::adagrad, AdagradAttrs{}, {wide}, with_one);
+    add("lion and bf16 copy", OpKind::lion, LionAttrs{}, {wide}, with_one);
+    add("lamb_direction", OpKind::lamb_direction, LambDirectionAttrs{}, {wide, wide},
+        {updated(wide), updated(wide), wide});
+    add("lamb and bf16 copy", OpKind::lamb, LambAttrs{}, {wide, {.spec = {Shape{2}, DType::f64}}},
+        {updated(wide), narrow});
     add("sgd momentum and bf16 copy", OpKind::sgd, SgdAttrs{.momentum = 0.9f}, {wide},
         {updated(wide), updated(wide), narrow});
     add("cast f32 to bf16", OpKind::cast, {}, {wide}, {narrow});

@@ -23,8 +23,8 @@ struct BatchConfig {
 };
 
 // The update rule; Adam stands for AdamW too.
-enum class OptimizerKind { adam, sgd };
-inline constexpr size_t kOptimizerKinds = 2;
+enum class OptimizerKind { adam, sgd, adagrad, lion, lamb };
+inline constexpr size_t kOptimizerKinds = 5;
 // The optimizer and its constants. Adam and AdamW differ in decoupled_decay alone.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adam;
@@ -35,6 +35,8 @@ struct OptimizerConfig {
   bool bias_correction = true;
   double momentum = 0, dampening = 0;  // sgd
   bool nesterov = false;
+  double max_coeff = 10, min_coeff = 0.01;  // lamb: limits of the trust ratio
+  bool eps_inside_sqrt = false;
   bool operator==(const OptimizerConfig&) const = default;
 };
 

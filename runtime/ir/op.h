@@ -41,12 +41,16 @@ enum class OpKind : uint8_t {
   add,                     // a, b -> a + b
   pack_weight,             // weight (N,K) -> packed u8, in a product's layout
   // at the boundary of a step, over flat ranges of a unit
-  cast,         // x -> y in another dtype, rounded to nearest even
-  accumulate,   // x (n), any dtype -> y f32 or run (n): y = x or y += x, rounded once
-  round_wire,   // in place f32 (n): each element rounded to the wire dtype and back
-  sum_squares,  // x f32 or run (n) -> s f64 (1): blocks of 4096, in order
-  adam,         // grad f32 or run (n) -> master, m, v f32 (n), param? 16-bit (n); in place
-  sgd,          // grad f32 or run (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
+  cast,            // x -> y in another dtype, rounded to nearest even
+  accumulate,      // x (n), any dtype -> y f32 or run (n): y = x or y += x, rounded once
+  round_wire,      // in place f32 (n): each element rounded to the wire dtype and back
+  sum_squares,     // x f32 or run (n) -> s f64 (1): blocks of 4096, in order
+  adam,            // grad f32 or run (n) -> master, m, v f32 (n), param? 16-bit (n); in place
+  adagrad,         // grad f32 or run (n) -> master, sum f32 (n), param? 16-bit (n); in place
+  lion,            // grad f32 or run (n) -> master, m f32 (n), param? 16-bit (n); in place
+  lamb_direction,  // grad f32 or run (n), master f32 (n) -> m, v f32 (n) in place, direction f32 (n)
+  lamb,  // direction f32 (n), square sums f64 -> master f32 (n), param? 16-bit (n); in place
+  sgd,   // grad f32 or run (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
   // done by the executor or the communicator (no kernel)
   load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
   zero,              // -> x = 0
@@ -116,6 +120,31 @@ struct AdamAttrs {
   bool decoupled_decay = true;  // AdamW (true) or L2 (false)
   bool operator==(const AdamAttrs&) const = default;
 };
+// The attributes of adagrad.
+struct AdagradAttrs {
+  float eps = 1e-10f;
+  float weight_decay = 0;
+  bool operator==(const AdagradAttrs&) const = default;
+};
+// The attributes of lion.
+struct LionAttrs {
+  float weight_decay = 0;
+  bool operator==(const LionAttrs&) const = default;
+};
+// The attributes of lamb_direction.
+struct LambDirectionAttrs {
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  bool eps_inside_sqrt = false;
+  bool operator==(const LambDirectionAttrs&) const = default;
+};
+// The attributes of lamb. Its square sums are, for each rank in order, a pair (weight, direction) for each of
+// `parameters` parameters.
+struct LambAttrs {
+  float min_coeff = 0.01f, max_coeff = 10;  // limits of the trust ratio
+  int64_t parameter = 0, parameters = 1;    // which of the pairs is the parameter's
+  bool operator==(const LambAttrs&) const = default;
+};
 // The attributes of sgd.
 struct SgdAttrs {
   float weight_decay = 0;
@@ -123,9 +152,9 @@ struct SgdAttrs {
   bool nesterov = false;
   bool operator==(const SgdAttrs&) const = default;
 };
-using OpAttrs =
-    std::variant<std::monostate, EmbedAttrs, LayerNormAttrs, ActivationAttrs, AttentionAttrs,
-                 DropoutAttrs, PackAttrs, WireAttrs, AdamAttrs, SgdAttrs>;
+using OpAttrs = std::variant<std::monostate, EmbedAttrs, LayerNormAttrs, ActivationAttrs,
+                             AttentionAttrs, DropoutAttrs, PackAttrs, WireAttrs, AdamAttrs,
+                             AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 
+#include "runtime/optim/optimizers/adagrad.h"
 #include "runtime/optim/optimizers/adam.h"
+#include "runtime/optim/optimizers/lamb.h"
+#include "runtime/optim/optimizers/lion.h"
 #include "runtime/optim/optimizers/sgd.h"
 
 namespace dstrain {
 namespace {
 
-constexpr std::array kRules{optimizers::adam, optimizers::sgd};
+constexpr std::array kRules{optimizers::adam, optimizers::sgd, optimizers::adagrad,
+                            optimizers::lion, optimizers::lamb};
 
 constexpr bool ordered_by_kind() {
   for (size_t i = 0; i < kRules.size(); ++i)

@@ -27,10 +27,18 @@ struct OptimizerRule {
   std::array<std::string_view, 2> slots{};
   // Whether it keeps the state with these parameters; null: always.
   bool (*has_state)(const OptimizerConfig& config) = nullptr;
-  // Reads the gradient; writes the master weights, the slots and the 16-bit weights.
+  // Updates a run of equally decayed parameters. Without scaled_attrs it reads the gradient and writes the master
+  // weights, the slots and the 16-bit weights. With scaled_attrs it reads the gradient and the master weights and
+  // writes the slots and a direction.
   OpKind op{};
   // Returns the attributes of `op` for parameters with this weight decay.
   OpAttrs (*attrs)(const OptimizerConfig& config, float weight_decay) = nullptr;
+  // Where it is set, scaled_op then moves each parameter along its direction: it reads the direction and the square
+  // sums of the whole parameter's weights and direction; it writes the master weights and the 16-bit weights.
+  OpAttrs (*scaled_attrs)(const OptimizerConfig& config, int64_t parameter,
+                          int64_t parameters) =
+      nullptr;  // its number in the unit, and how many there are
+  OpKind scaled_op{};
   bool has_betas = false;      // it reads the step state's betas, which a schedule may move
   bool corrects_bias = false;  // it reads the step state's bias corrections
   // Returns its parameters besides lr and weight_decay.

@@ -58,6 +58,10 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("embed_token_grad V=50257") == 2 * rows * c + 4 * rows + 4 * v * c);
   CHECK(bytes("adam f32") == 28 * n);
   CHECK(bytes("adam f32 and bf16 copy") == 30 * n);
+  CHECK(bytes("adagrad and bf16 copy") == 22 * n);
+  CHECK(bytes("lion and bf16 copy") == 22 * n);
+  CHECK(bytes("lamb_direction") == 28 * n);
+  CHECK(bytes("lamb and bf16 copy") == 14 * n + 16);
   CHECK(bytes("sgd momentum and bf16 copy") == 22 * n);
   CHECK(bytes("round_wire bf16") == 8 * n);
   CHECK(bytes("sum_squares f32") == 4 * n + 8);

@@ -35,6 +35,42 @@ TEST_CASE("sgd has a momentum or none") {
   CHECK_THAT(t.refusal(op), Contains("writes 4 operands, expected 1 to 3"));
 }
 
+TEST_CASE("adagrad and lion have one state") {
+  OneOp t(DType::bf16);
+  for (const OpKind kind : {OpKind::adagrad, OpKind::lion}) {
+    Instruction op{.op = kind,
+                   .reads = {t.buffer({12})},
+                   .writes = {t.buffer({12}), t.buffer({12}), t.run({12})}};
+    CHECK(t.refusal(op) == "");
+    CHECK(t.refusal(with_write(op, 2, kNone)) == "");
+    CHECK_THAT(t.refusal(with_write(op, 1, t.run({12}))), Contains("12 elements of f32"));
+    CHECK_THAT(t.refusal(with_write(op, 2, t.buffer({12}))), Contains("12 elements of bf16"));
+    op.writes.push_back(t.run({12}));
+    CHECK_THAT(t.refusal(op), Contains("writes 4 operands, expected 1 to 3"));
+  }
+}
+
+TEST_CASE("lamb_direction reads the weights, lamb the square sums of its parameter") {
+  OneOp t(DType::bf16);
+  const Instruction direction{.op = OpKind::lamb_direction,
+                              .reads = {t.buffer({12}), t.buffer({12})},
+                              .writes = {t.buffer({12}), t.buffer({12}), t.buffer({12})}};
+  CHECK(t.refusal(direction) == "");
+  CHECK(t.refusal(with_read(direction, 0, t.run({12}))) == "");
+  CHECK_THAT(t.refusal(with_read(direction, 1, t.run({12}))), Contains("12 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(direction, 2, t.buffer({11}))), Contains("12 elements of f32"));
+  Instruction op{.op = OpKind::lamb,
+                 .attrs = LambAttrs{.parameter = 2, .parameters = 3},
+                 .reads = {t.buffer({12}), t.buffer({24}, DType::f64)},
+                 .writes = {t.buffer({12}), t.run({12})}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_write(op, 1, kNone)) == "");
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({8}, DType::f64))), Contains("square sums"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({24}))), Contains("square sums"));
+  op.attrs = LambAttrs{.parameter = 3, .parameters = 3};
+  CHECK_THAT(t.refusal(op), Contains("square sums"));
+}
+
 TEST_CASE("an optimizer takes no attributes of the other one") {
   OneOp t;
   const Instruction op{.op = OpKind::adam,

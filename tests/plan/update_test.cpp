@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/plan/residency.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;
@@ -40,5 +41,38 @@ TEST_CASE("where the optimizer is sharded a rank updates its slice, and slices a
       CHECK(updated[unit.name] == unit.elements / (stage >= 1 ? job.ranks : 1));
     // At stage 3 parameters are gathered where they are used.
     CHECK(gathers == (stage == 1 || stage == 2 ? plan.program.units.size() : 0));
+  }
+}
+
+TEST_CASE("Lamb moves every element of a parameter once, by norms of the slices that ranks own") {
+  for (const int stage : {0, 1, 2, 3}) {
+    Job job = sharded_job(stage);
+    job.optimizer.kind = OptimizerKind::lamb;
+    const Plan plan = plan_of(job).train;
+    const Program& program = plan.program;
+    std::map<std::string, int64_t> moved, summed;
+    std::map<std::string, int> gathers;
+    for (const Instruction& op : program.instructions) {
+      if (op.when != When::step_end) continue;
+      const std::string unit = group_of(plan, op);
+      if (op.op == OpKind::lamb) moved[unit] += program.at(op.writes[0]).shape.elements();
+      if (op.op == OpKind::sum_squares && unit != "step")
+        summed[unit] += program.at(op.reads[0]).shape.elements();
+      if (op.op == OpKind::all_gather)
+        gathers[unit] += program.at(op.writes[0]).dtype == DType::f64;
+    }
+    for (const Unit& unit : program.units) {
+      int64_t elements = 0, owned = 0;
+      const Range slice = owned_slice(unit, plan.place);
+      for (const int index : unit.parameters) {
+        const Parameter& p = program.parameters[static_cast<size_t>(index)];
+        const int64_t end = p.offset + p.shape.elements();
+        elements += p.shape.elements();
+        owned += std::max<int64_t>(0, std::min(end, slice.end) - std::max(p.offset, slice.begin));
+      }
+      CHECK(moved[unit.name] == (stage == 0 ? elements : owned));
+      CHECK(summed[unit.name] == 2 * owned);
+      CHECK(gathers[unit.name] == 1);
+    }
   }
 }

@@ -25,6 +25,10 @@ std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_round_wire(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_adagrad(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_lion(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec);
 
 // Bytes of scratch memory, for the kernels that need it.

@@ -97,8 +97,11 @@ std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec) {
       std::fill_n(o.direction, n, 0.0f);
       return;
     }
-    const LambStep step{state.grad_scale, static_cast<float>(1.0 - state.beta1),
-                        static_cast<float>(1.0 - state.beta2), attrs.eps, attrs.weight_decay,
+    const LambStep step{state.grad_scale,
+                        static_cast<float>(1.0 - state.beta1),
+                        static_cast<float>(1.0 - state.beta2),
+                        attrs.eps,
+                        attrs.weight_decay,
                         attrs.eps_inside_sqrt};
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(direction_range)(step, o, grad, begin, end);
@@ -113,12 +116,12 @@ std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec) {
        param = present(spec.out, 1) ? spec.out[1].dtype : DType::f32](const KernelCall& call) {
         const StepState& state = *call.state;
         if (state.skip) return;
-        const float rate = lamb_rate(state, attrs, data<const double>(call.in, 1),
-                                     sums / (2 * attrs.parameters));
+        const float rate =
+            lamb_rate(state, attrs, data<const double>(call.in, 1), sums / (2 * attrs.parameters));
         parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(lamb_range)(rate, data<const float>(call.in, 0),
-                                           data<float>(call.out, 0), param, data(call.out, 1),
-                                           begin, end);
+          HWY_DYNAMIC_DISPATCH(lamb_range)
+          (rate, data<const float>(call.in, 0), data<float>(call.out, 0), param, data(call.out, 1),
+           begin, end);
         });
       });
 }

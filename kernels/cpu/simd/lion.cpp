@@ -43,8 +43,7 @@ SIMD_FN void lion_range_of(const LionStep& s, const LionOperands& o, const G* gr
     const Pack p = load(o.master + i, n), m = load(o.m + i, n);
     const Pack change = load(grad + i, n) * grad_scale - m;
     const Pack c = fma(rest1, change, m);
-    const Pack sign =
-        select(greater(c, zero), one, select_or_zero(less(c, zero), minus_one));
+    const Pack sign = select(greater(c, zero), one, select_or_zero(less(c, zero), minus_one));
     const Pack next = fma(minus_lr, fma(decay, p, sign), p);
     store(fma(rest2, change, m), o.m + i, n);
     store(next, o.master + i, n);

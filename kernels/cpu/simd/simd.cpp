@@ -28,6 +28,10 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::round_wire, simd::make_round_wire},
     {OpKind::sum_squares, simd::make_sum_squares, simd::sum_squares_workspace},
     {OpKind::adam, simd::make_adam},
+    {OpKind::adagrad, simd::make_adagrad},
+    {OpKind::lion, simd::make_lion},
+    {OpKind::lamb_direction, simd::make_lamb_direction},
+    {OpKind::lamb, simd::make_lamb},
     {OpKind::sgd, simd::make_sgd},
 };
 

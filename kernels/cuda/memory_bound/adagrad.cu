@@ -40,20 +40,20 @@ struct Adagrad {
 }  // namespace
 
 std::unique_ptr<Kernel> make_adagrad(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of(
-      [context, n = elements(spec.in[0]), a = attrs_as<AdagradAttrs>(spec.attrs), grad = spec.in[0].dtype,
-       param = present(spec.out, 2) ? spec.out[2].dtype : DType::f32](const KernelCall& call) {
-        with_type(grad, [&](auto g) {
-          with_type(param, [&](auto t) {
-            using Body = Adagrad<decltype(g), decltype(t)>;
-            float* master = data<float>(call.out, 0);
-            launch_flat<kN>(context, "adagrad", master, n,
-                            Body{call.state, a.eps, a.weight_decay,
-                                 data<const decltype(g)>(call.in, 0), master,
-                                 data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
-          });
-        });
+  return kernel_of([context, n = elements(spec.in[0]), a = attrs_as<AdagradAttrs>(spec.attrs),
+                    grad = spec.in[0].dtype,
+                    param = present(spec.out, 2) ? spec.out[2].dtype
+                                                 : DType::f32](const KernelCall& call) {
+    with_type(grad, [&](auto g) {
+      with_type(param, [&](auto t) {
+        using Body = Adagrad<decltype(g), decltype(t)>;
+        float* master = data<float>(call.out, 0);
+        launch_flat<kN>(context, "adagrad", master, n,
+                        Body{call.state, a.eps, a.weight_decay, data<const decltype(g)>(call.in, 0),
+                             master, data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
       });
+    });
+  });
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -72,35 +72,33 @@ struct Lamb {
 }  // namespace
 
 std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of(
-      [context, n = elements(spec.in[0]), a = attrs_as<LambDirectionAttrs>(spec.attrs),
-       grad = spec.in[0].dtype](const KernelCall& call) {
-        with_type(grad, [&](auto g) {
-          float* m = data<float>(call.out, 0);
-          launch_flat<kN>(context, "lamb_direction", m, n,
-                          LambDirection<decltype(g)>{
-                              call.state, a.eps_inside_sqrt ? a.eps : 0.0f,
-                              a.eps_inside_sqrt ? 0.0f : a.eps, a.weight_decay,
-                              data<const decltype(g)>(call.in, 0), data<const float>(call.in, 1), m,
-                              data<float>(call.out, 1), data<float>(call.out, 2)});
-        });
-      });
+  return kernel_of([context, n = elements(spec.in[0]), a = attrs_as<LambDirectionAttrs>(spec.attrs),
+                    grad = spec.in[0].dtype](const KernelCall& call) {
+    with_type(grad, [&](auto g) {
+      float* m = data<float>(call.out, 0);
+      launch_flat<kN>(
+          context, "lamb_direction", m, n,
+          LambDirection<decltype(g)>{
+              call.state, a.eps_inside_sqrt ? a.eps : 0.0f, a.eps_inside_sqrt ? 0.0f : a.eps,
+              a.weight_decay, data<const decltype(g)>(call.in, 0), data<const float>(call.in, 1), m,
+              data<float>(call.out, 1), data<float>(call.out, 2)});
+    });
+  });
 }
 
 std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of(
-      [context, n = elements(spec.in[0]), a = attrs_as<LambAttrs>(spec.attrs),
-       sums = elements(spec.in[1]),
-       param = present(spec.out, 1) ? spec.out[1].dtype : DType::f32](const KernelCall& call) {
-        with_type(param, [&](auto t) {
-          float* master = data<float>(call.out, 0);
-          launch_flat<kN>(context, "lamb", master, n,
-                          Lamb<decltype(t)>{call.state, a, data<const double>(call.in, 1),
-                                            sums / (2 * a.parameters),
-                                            data<const float>(call.in, 0), master,
-                                            data<decltype(t)>(call.out, 1)});
-        });
-      });
+  return kernel_of([context, n = elements(spec.in[0]), a = attrs_as<LambAttrs>(spec.attrs),
+                    sums = elements(spec.in[1]),
+                    param = present(spec.out, 1) ? spec.out[1].dtype
+                                                 : DType::f32](const KernelCall& call) {
+    with_type(param, [&](auto t) {
+      float* master = data<float>(call.out, 0);
+      launch_flat<kN>(context, "lamb", master, n,
+                      Lamb<decltype(t)>{call.state, a, data<const double>(call.in, 1),
+                                        sums / (2 * a.parameters), data<const float>(call.in, 0),
+                                        master, data<decltype(t)>(call.out, 1)});
+    });
+  });
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -47,7 +47,8 @@ struct Lion {
 
 std::unique_ptr<Kernel> make_lion(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of(
-      [context, n = elements(spec.in[0]), a = attrs_as<LionAttrs>(spec.attrs), grad = spec.in[0].dtype,
+      [context, n = elements(spec.in[0]), a = attrs_as<LionAttrs>(spec.attrs),
+       grad = spec.in[0].dtype,
        param = present(spec.out, 2) ? spec.out[2].dtype : DType::f32](const KernelCall& call) {
         with_type(grad, [&](auto g) {
           with_type(param, [&](auto t) {
@@ -55,8 +56,7 @@ std::unique_ptr<Kernel> make_lion(const KernelSpec& spec, const LaunchContext& c
             float* master = data<float>(call.out, 0);
             launch_flat<kN>(context, "lion", master, n,
                             Body{call.state, a.weight_decay, data<const decltype(g)>(call.in, 0),
-                                 master, data<float>(call.out, 1),
-                                 data<decltype(t)>(call.out, 2)});
+                                 master, data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
           });
         });
       });

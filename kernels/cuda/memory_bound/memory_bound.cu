@@ -25,6 +25,10 @@ constexpr Maker kOps[] = {
     {OpKind::round_wire, make_round_wire},
     {OpKind::sum_squares, make_sum_squares, sum_squares_workspace},
     {OpKind::adam, make_adam},
+    {OpKind::adagrad, make_adagrad},
+    {OpKind::lion, make_lion},
+    {OpKind::lamb_direction, make_lamb_direction},
+    {OpKind::lamb, make_lamb},
     {OpKind::sgd, make_sgd},
 };
 

@@ -4,7 +4,7 @@
 // Invariant: results depend neither on the grid of a launch nor on the alignment of an operand.
 //
 // Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/simd give
-// its bits: embed and its gradients, add, relu, dropout, cast, accumulate, round_wire, sum_squares, adam, sgd.
+// its bits: embed and its gradients, add, relu, dropout, cast, accumulate, round_wire, sum_squares and the optimizers.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -40,6 +40,10 @@ std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec, const LaunchCont
 std::unique_ptr<Kernel> make_round_wire(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_adagrad(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_lion(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec, const LaunchContext& context);
 
 // Bytes of scratch memory, for the kernels that need it.

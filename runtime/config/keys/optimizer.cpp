@@ -14,9 +14,9 @@ struct OptimizerType {
   OptimizerKind kind;
 };
 constexpr OptimizerType kOptimizerTypes[] = {
-    {"adam", OptimizerKind::adam},
-    {"adamw", OptimizerKind::adam},
-    {"sgd", OptimizerKind::sgd},
+    {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adam},
+    {"sgd", OptimizerKind::sgd},   {"adagrad", OptimizerKind::adagrad},
+    {"lion", OptimizerKind::lion}, {"lamb", OptimizerKind::lamb},
 };
 
 }  // namespace
@@ -32,7 +32,7 @@ std::optional<OptimizerKind> optimizer_kind(std::string_view type) {
 namespace keys {
 namespace {
 
-constexpr std::string_view kLater = "lamb|onebitadam|onebitlamb|zerooneadam|lion|muon|adagrad";
+constexpr std::string_view kLater = "onebitadam|onebitlamb|zerooneadam|muon";
 constexpr std::string_view kMup = "muadam|muadamw|musgd";
 constexpr std::string_view kTorch =
     "Adadelta|Adamax|ASGD|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam|Adafactor";
@@ -62,7 +62,7 @@ constexpr Rule kType{
                           near.empty() ? ": use AdamW, Adam or SGD"
                                        : fmt::format(" (did you mean \"{}\"?)", near))};
     },
-    "Adam, AdamW (any case), SGD: honoured; Adagrad, Lamb, Lion, Muon, OneBitAdam, OneBitLamb, "
+    "Adagrad, Adam, AdamW, Lamb, Lion (any case), SGD: honoured; Muon, OneBitAdam, OneBitLamb, "
     "ZeroOneAdam: not_yet; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
 
 constexpr Rule kAmsgrad{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
@@ -170,13 +170,13 @@ std::vector<KeySpec> optimizer() {
        .fallback = "1e-10",
        .rule = &kShared,
        .min = 0,
-       .only = "muon"},
+       .only = "adagrad|muon"},
       {.key = "optimizer.params.eps",
        .type = Type::real,
        .fallback = "1e-8",
        .rule = &kShared,
        .min = 0,
-       .only = "adam|adamw|lamb|adagrad|onebitadam|onebitlamb|zerooneadam"},
+       .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
       {.key = "optimizer.params.bias_correction",
        .fallback = "true",
        .rule = &kShared,
@@ -214,16 +214,18 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.max_coeff",
        .type = Type::real,
        .fallback = "10",
-       .rule = &kOfType,
+       .rule = &kShared,
+       .min = 0,
        .only = "lamb|onebitlamb"},
       {.key = "optimizer.params.min_coeff",
        .type = Type::real,
        .fallback = "0.01",
-       .rule = &kOfType,
+       .rule = &kShared,
+       .min = 0,
        .only = "lamb|onebitlamb"},
       {.key = "optimizer.params.eps_inside_sqrt",
        .fallback = "false",
-       .rule = &kOfType,
+       .rule = &kShared,
        .only = "lamb|onebitadam|onebitlamb|zerooneadam"},
       {.key = "optimizer.params.freeze_step",
        .type = Type::integer,

@@ -89,6 +89,13 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   real("momentum", o.momentum);
   real("dampening", o.dampening);
   flag("nesterov", o.nesterov);
+  real("max_coeff", o.max_coeff);
+  real("min_coeff", o.min_coeff);
+  flag("eps_inside_sqrt", o.eps_inside_sqrt);
+  if (o.min_coeff > o.max_coeff)
+    diagnostics.error(
+        "optimizer.params.min_coeff",
+        fmt::format("{} is above max_coeff {}", json_text(o.min_coeff), json_text(o.max_coeff)));
   if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
     diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0");
 }

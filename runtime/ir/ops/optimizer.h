@@ -1,4 +1,4 @@
-// The optimizers. Both update a flat range of a unit in place: master weights, their state, and the
+// The optimizers. They update a flat range of a unit in place: master weights, their state, and the
 // 16-bit parameters of a 16-bit run.
 #pragma once
 
@@ -25,6 +25,57 @@ inline constexpr OpRule adam{
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 3); },
 };
 
+inline constexpr OpRule adagrad{
+    .kind = OpKind::adagrad,
+    .name = "adagrad",
+    .attrs = kAttrs<AdagradAttrs>,
+    .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
+};
+
+inline constexpr OpRule lion{
+    .kind = OpKind::lion,
+    .name = "lion",
+    .attrs = kAttrs<LionAttrs>,
+    .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
+};
+
+inline constexpr OpRule lamb_direction{
+    .kind = OpKind::lamb_direction,
+    .name = "lamb_direction",
+    .attrs = kAttrs<LambDirectionAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 3, 3);
+          const int64_t n = o.in(0).shape.elements();
+          expect_sum(o, o.in(0));
+          o.expect(o.in(1), n, DType::f32);
+          for (size_t i = 0; i < 3; ++i) o.expect(o.out(i), n, DType::f32);
+          o.no_alias();
+        },
+};
+
+inline constexpr OpRule lamb{
+    .kind = OpKind::lamb,
+    .name = "lamb",
+    .attrs = kAttrs<LambAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 2);
+          const int64_t n = o.in(0).shape.elements();
+          const auto attrs = attrs_as<LambAttrs>(op.attrs);
+          o.expect(o.in(0), n, DType::f32);
+          o.expect(attrs.parameter >= 0 && attrs.parameter < attrs.parameters &&
+                       o.in(1).dtype == DType::f64 &&
+                       o.in(1).shape.elements() % (2 * attrs.parameters) == 0,
+                   "the square sums are not f64 pairs of the unit's parameters");
+          o.expect(o.out(0), n, DType::f32);
+          if (o.has_out(1)) o.expect(o.out(1), n, p.dtype);
+          o.no_alias();
+        },
+};
+
 inline constexpr OpRule sgd{
     .kind = OpKind::sgd,
     .name = "sgd",
@@ -32,6 +83,6 @@ inline constexpr OpRule sgd{
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 
-inline constexpr std::array kOptimizerRules{adam, sgd};
+inline constexpr std::array kOptimizerRules{adam, adagrad, lion, lamb_direction, lamb, sgd};
 
 }  // namespace dstrain::ops

@@ -49,7 +49,7 @@ std::string gathers_text(const Plan& plan) {
   int64_t kept = 0, kept_elements = 0, gathers = 0, elements = 0;
   std::set<BufferId> sources;
   for (const Instruction& op : p.instructions) {
-    if (op.op != OpKind::all_gather) continue;
+    if (op.op != OpKind::all_gather || op.when == When::step_end) continue;
     const Buffer& gathered = p.at(p.root(op.writes[0]));
     if (gathered.lifetime == Lifetime::persistent) continue;
     sources.insert(op.reads[0]);

@@ -56,16 +56,48 @@ TEST_CASE("training: optimizers and their parameters") {
   CHECK_FALSE(sgd.decoupled_decay);
 }
 
+TEST_CASE("training: Adagrad, Lion and Lamb have DeepSpeed's defaults, in any case") {
+  const auto defaults = [](const char* type) { return ask(optimizer(type, "")).job().optimizer; };
+  const OptimizerConfig adagrad = defaults("Adagrad");
+  CHECK(adagrad.kind == OptimizerKind::adagrad);
+  CHECK(adagrad.lr == 0.01);
+  CHECK(adagrad.eps == 1e-10);
+  const OptimizerConfig lion = defaults("lion");
+  CHECK(lion.kind == OptimizerKind::lion);
+  CHECK(lion.lr == 0.001);
+  CHECK(lion.beta1 == 0.9);
+  CHECK(lion.beta2 == 0.999);
+  const OptimizerConfig lamb = defaults("LAMB");
+  CHECK(lamb.kind == OptimizerKind::lamb);
+  CHECK(lamb.eps == 1e-8);
+  CHECK(lamb.bias_correction);
+  CHECK(lamb.max_coeff == 10);
+  CHECK(lamb.min_coeff == 0.01);
+  CHECK_FALSE(lamb.eps_inside_sqrt);
+  const OptimizerConfig own =
+      ask(optimizer("Lamb", R"("max_coeff": 2, "min_coeff": 0.5, "eps_inside_sqrt": true)"))
+          .job()
+          .optimizer;
+  CHECK(own.max_coeff == 2);
+  CHECK(own.min_coeff == 0.5);
+  CHECK(own.eps_inside_sqrt);
+}
+
 TEST_CASE("training: what is said of optimizers that cannot be used") {
   const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
-      {optimizer("Lamb", ""), "optimizer.type",
-       "not_yet: Lamb is not available yet: use AdamW, Adam or SGD"},
+      {optimizer("Muon", ""), "optimizer.type",
+       "not_yet: Muon is not available yet: use AdamW, Adam or SGD"},
       {optimizer("OnebitAdam", R"("freeze_step": 400)"), "optimizer.params.freeze_step",
        "not_yet: belongs to onebitadam, which is not available yet"},
       {optimizer("Muon", R"("momentum": 0.9)"), "optimizer.params.momentum",
        "not_yet: belongs to muon, which is not available yet"},
-      {optimizer("Lion", R"("lr": 1e-4)"), "optimizer.params.lr",
-       "not_yet: belongs to lion, which is not available yet"},
+      {optimizer("Muon", R"("lr": 1e-4)"), "optimizer.params.lr",
+       "not_yet: belongs to muon, which is not available yet"},
+      {optimizer("Lion", R"("eps": 1e-8)"), "optimizer.params.eps",
+       "error: belongs to adagrad, muon, adam, adamw, lamb, onebitadam, onebitlamb, zerooneadam, "
+       "not to lion"},
+      {optimizer("Lamb", R"("min_coeff": 0.5, "max_coeff": 0.25)"), "optimizer.params.min_coeff",
+       "error: 0.5 is above max_coeff 0.25"},
       {optimizer("RMSprop", ""), "optimizer.type",
        "refused: RMSprop is not part of dstrain: use AdamW, Adam or SGD"},
       {optimizer("MuAdam", ""), "optimizer.type",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 
 using namespace dstrain;
@@ -67,6 +68,23 @@ TEST_CASE("a pipeline with recompute, any number of micro-batches and any partit
         compare(expected, job, data, *world);
       }
     }
+}
+
+TEST_CASE("a pipeline changes no bit with any optimizer") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  for (const OptimizerConfig& optimizer : other_optimizers(0.1))
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int stages : stages_on(*world)) {
+        Job job = pipeline_job(dtype, world->size() / stages, stages, 3);
+        job.optimizer = optimizer;
+        const RunResult expected = without_pipeline(job, data, *world);
+        for (const int zero_stage : {0, 1, 3}) {
+          if (job.data_ranks() == 1 && zero_stage > 0) continue;
+          job.zero_stage = zero_stage;
+          compare(expected, job, data, *world);
+        }
+      }
 }
 
 TEST_CASE("a pipeline of the benchmark model") {

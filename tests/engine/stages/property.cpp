@@ -78,6 +78,9 @@ Job random_job(Dice& dice, int ranks) {
     job.optimizer.kind = OptimizerKind::sgd;
     job.optimizer.momentum = dice.coin() ? 0.9 : 0;
     job.optimizer.decoupled_decay = false;
+  } else if (dice.between(0, 3) == 0) {
+    job.optimizer.kind =
+        dice.one_of({OptimizerKind::adagrad, OptimizerKind::lion, OptimizerKind::lamb});
   }
   if (dice.coin()) job.weight_decay_exclude = {"*.bias", "*ln*"};
   job.seed = static_cast<uint64_t>(dice.between(0, 1000));

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "launcher/implementations.h"
+#include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/sample.h"
@@ -115,6 +116,52 @@ TEST_CASE("a single micro-batch is rounded once, to the wire or to what holds it
       INFO(describe(job));
       CHECK(difference(expected, run_steps(job, data, *comm, 4), *comm) == "");
     }
+}
+
+TEST_CASE("every optimizer has the same bits at every stage") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  Communicator& world = *comm;
+  for (const OptimizerConfig& optimizer : other_optimizers(0.1))
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      Job job = small_job(world.size(), dtype, 2, ReduceMode::boundary);
+      job.optimizer = optimizer;
+      const RunResult expected = run_steps(job, data, world, 10);
+      if (dtype == DType::f32 && world.rank() == 0)
+        CHECK(expected.loss.back() < expected.loss.front());
+      keep_nothing(job);
+      for (const int stage : {1, 2, 3})
+        for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+          if (dtype != DType::f32 && reduce == ReduceMode::micro_batch)
+            continue;  // rounds more often
+          job.zero_stage = stage;
+          job.reduce = reduce;
+          job.overlap_comm = stage % 2 == 1;
+          INFO(describe(job));
+          const RunResult result = run_steps(job, data, world, 10);
+          CHECK(difference(expected, result, world) == "");
+          CHECK(result.sent_per_step == result.planned_to_send);
+        }
+    }
+}
+
+TEST_CASE("with every optimizer the ranks agree with one rank alone") {
+  const RandomDataset data(13);
+  const auto comm = make_communicator();
+  SelfComm alone;
+  for (const OptimizerConfig& optimizer : other_optimizers(0.1)) {
+    Job job = small_job(comm->size(), DType::f32, 2, ReduceMode::boundary);
+    job.optimizer = optimizer;
+    job.zero_stage = 2;
+    Job one = job;
+    one.ranks = 1;
+    one.batch.accumulation *= job.ranks;
+    const RunResult expected = run_steps(one, data, alone, 5);
+    const RunResult result = run_steps(job, data, *comm, 5);
+    INFO(describe(job));
+    for (size_t i = 0; i < expected.loss.size(); ++i)
+      CHECK(result.loss[i] == Approx(expected.loss[i]).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("recompute changes no bit at any stage") {

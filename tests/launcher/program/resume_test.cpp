@@ -126,6 +126,7 @@ TEST_CASE(
       {"--set dstrain.data.order=sequential", "dstrain.data.order was random and is sequential"},
       {"--set optimizer.type=Adam --set optimizer.params.adam_w_mode=false",
        "optimizer.type was AdamW and is Adam"},
+      {"--set optimizer.type=Lamb", "optimizer.type was AdamW and is Lamb"},
       {"--set bf16.enabled=true", "dtype was "},
       {"--data other.txt", "vocabulary was 28 characters, checksum "},
   }));
@@ -140,6 +141,17 @@ TEST_CASE(
   CHECK(checkpoints_of(folder, "out") == Names{"step_2"});
   CHECK(has(run(folder, options + " --resume_with_changes"),
             "accepted by --resume_with_changes, these are no longer the numbers of one run\n"));
+}
+
+TEST_CASE("the state of every optimizer is resumed, at another ZeRO stage too") {
+  const RunFolder folder;
+  const std::string type =
+      GENERATE("Adagrad", "Lion", "Lamb", "SGD --set optimizer.params.momentum=0.9");
+  const std::string options = "--num_gpus 2 --set optimizer.type=" + type + " ";
+  run(folder, options + "--steps 6 --output straight");
+  run(folder, options + "--steps 3 --save_interval 3 --output out");
+  run(folder, options + "--resume out --steps 6 --set zero_optimization.stage=2");
+  CHECK(folder.read("out/model.safetensors") == folder.read("straight/model.safetensors"));
 }
 
 TEST_CASE("what a user may mean to change goes on, with a line that says what follows") {

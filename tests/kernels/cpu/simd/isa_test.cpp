@@ -73,6 +73,14 @@ std::vector<std::string> results() {
     const Operand moment{Shape{c}, DType::f32, uniform_values(c, 6, 0, 1)};
     call.op = OpKind::adam;
     add(call, {moment}, {moment, moment, moment, {Shape{c}, dtype}});
+    for (const OpKind op : {OpKind::adagrad, OpKind::lion}) {
+      call.op = op;
+      add(call, {moment}, {moment, moment, {Shape{c}, dtype}});
+    }
+    call.op = OpKind::lamb_direction;
+    add(call, {moment, moment}, {moment, moment, {Shape{c}, DType::f32}});
+    call.op = OpKind::lamb;
+    add(call, {moment, {Shape{2}, DType::f64, {3, 2}}}, {moment, {Shape{c}, dtype}});
   }
   const Guarded fresh(Shape{1000}, DType::f32);
   fill_normal(static_cast<float*>(fresh.data()), 77, 1000, 1, {1, 2}, 1);

@@ -126,6 +126,17 @@ TEST_CASE("updates have the processor's bits") {
                 .weight_decay = 0.1f, .momentum = 0.9f, .dampening = 0.1f, .nesterov = nesterov});
         require_processor_bits(call, {o.flat(grad, 1)}, {master, m, param});
       }
+      const Operand sum = o.flat(DType::f32, 5);
+      require_processor_bits(o.with(OpKind::adagrad, AdagradAttrs{.weight_decay = 0.1f}),
+                             {o.flat(grad, 1)}, {master, sum, param});
+      require_processor_bits(o.with(OpKind::lion, LionAttrs{.weight_decay = 0.1f}),
+                             {o.flat(grad, 1)}, {master, m, param});
+      require_processor_bits(
+          o.with(OpKind::lamb_direction, LambDirectionAttrs{.eps = 1e-5f, .weight_decay = 0.1f}),
+          {o.flat(grad, 1), master}, {m, o.flat(DType::f32, 4), {master.shape, DType::f32}});
+      require_processor_bits(o.with(OpKind::lamb, LambAttrs{.parameters = 2}),
+                             {m, {Shape{8}, DType::f64, {1, 2, 3, 4, 5, 6, 7, 8}}},
+                             {master, param});
     }
 }
 

@@ -1,0 +1,24 @@
+// Lion (Chen et al., 2023): the sign of a blend of momentum and gradient, with decoupled weight decay.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "runtime/optim/optimizer_rule.h"
+
+namespace dstrain::optimizers {
+
+inline constexpr OptimizerRule lion{
+    .kind = OptimizerKind::lion,
+    .name = [](const OptimizerConfig&) -> std::string_view { return "Lion"; },
+    .slots = {"exp_avg"},
+    .op = OpKind::lion,
+    .attrs = [](const OptimizerConfig&, float weight_decay) -> OpAttrs {
+      return LionAttrs{.weight_decay = weight_decay};
+    },
+    .has_betas = true,
+    .params = [](const OptimizerConfig& o) -> OptimizerParams {
+      return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)}};
+    },
+};
+
+}  // namespace dstrain::optimizers

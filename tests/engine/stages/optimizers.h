@@ -1,0 +1,25 @@
+// The optimizers that runs on several ranks are compared with.
+#pragma once
+
+#include <vector>
+
+#include "runtime/config/job.h"
+
+namespace dstrain {
+
+// Returns every optimizer but AdamW, which the other tests use, with weight decay where `decay` is not 0.
+inline std::vector<OptimizerConfig> other_optimizers(double decay) {
+  OptimizerConfig adam{.weight_decay = decay, .decoupled_decay = false};
+  OptimizerConfig sgd = adam, adagrad = adam, lion = adam, lamb = adam;
+  sgd.kind = OptimizerKind::sgd;
+  sgd.momentum = 0.9;
+  adagrad.kind = OptimizerKind::adagrad;
+  adagrad.lr = 1e-2;
+  adagrad.eps = 1e-10;
+  lion.kind = OptimizerKind::lion;
+  lion.lr = 1e-4;
+  lamb.kind = OptimizerKind::lamb;
+  return {adam, sgd, adagrad, lion, lamb};
+}
+
+}  // namespace dstrain

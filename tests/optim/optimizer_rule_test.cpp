@@ -1,0 +1,56 @@
+#include "runtime/optim/optimizer_rule.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+
+namespace dstrain {
+namespace {
+
+using Names = std::vector<std::string_view>;
+
+OptimizerConfig of(OptimizerKind kind) {
+  OptimizerConfig config;
+  config.kind = kind;
+  return config;
+}
+
+TEST_CASE("the state that an optimizer keeps") {
+  CHECK(state_slots(of(OptimizerKind::adam)) == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(state_slots(of(OptimizerKind::adagrad)) == Names{"sum"});
+  CHECK(state_slots(of(OptimizerKind::lion)) == Names{"exp_avg"});
+  CHECK(state_slots(of(OptimizerKind::lamb)) == Names{"exp_avg", "exp_avg_sq"});
+  OptimizerConfig sgd = of(OptimizerKind::sgd);
+  CHECK(state_slots(sgd).empty());
+  sgd.momentum = 0.9;
+  CHECK(state_slots(sgd) == Names{"momentum"});
+  CHECK(all_state_slots() == Names{"exp_avg", "exp_avg_sq", "momentum", "sum"});
+}
+
+TEST_CASE("an optimizer's op takes its attributes, and only Lamb's step is scaled by norms") {
+  for (size_t i = 0; i < kOptimizerKinds; ++i) {
+    const OptimizerConfig config = of(static_cast<OptimizerKind>(i));
+    const OptimizerRule& rule = optimizer_rule(config.kind);
+    CHECK_FALSE(rule.name(config).empty());
+    CHECK(rule.attrs(config, 0.5f).index() != 0);
+    CHECK((rule.scaled_attrs != nullptr) == (config.kind == OptimizerKind::lamb));
+  }
+  const auto lamb = std::get<LambAttrs>(
+      optimizer_rule(OptimizerKind::lamb).scaled_attrs(of(OptimizerKind::lamb), 2, 5));
+  CHECK(lamb == LambAttrs{.min_coeff = 0.01f, .max_coeff = 10, .parameter = 2, .parameters = 5});
+}
+
+TEST_CASE("the parameters that a resumed run compares") {
+  const auto params = [](OptimizerKind kind) {
+    const OptimizerConfig config = of(kind);
+    const OptimizerParams list = optimizer_rule(kind).params(config);
+    return std::map<std::string_view, std::string>(list.begin(), list.end());
+  };
+  CHECK(params(OptimizerKind::adam) ==
+        std::map<std::string_view, std::string>{
+            {"betas", "[0.9, 0.999]"}, {"bias_correction", "true"}, {"eps", "1e-08"}});
+  CHECK(params(OptimizerKind::lion).count("eps") == 0);
+  CHECK(params(OptimizerKind::lamb).at("max_coeff") == "10");
+}
+
+}  // namespace
+}  // namespace dstrain
