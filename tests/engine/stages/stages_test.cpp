@@ -2,6 +2,7 @@
 // ranks.
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <set>
 
 #include "launcher/implementations.h"
 #include "tests/engine/stages/optimizers.h"
@@ -122,26 +123,26 @@ TEST_CASE("every optimizer has the same bits at every stage") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
   Communicator& world = *comm;
+  std::set<double> losses;
   for (const OptimizerConfig& optimizer : other_optimizers(0.1))
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      Job job = small_job(world.size(), dtype, 2, ReduceMode::boundary);
+    for (const auto& [dtype, reduce] : {std::pair{DType::f32, ReduceMode::boundary},
+                                        {DType::f32, ReduceMode::micro_batch},
+                                        {DType::bf16, ReduceMode::boundary},
+                                        {DType::f16, ReduceMode::micro_batch}}) {
+      Job job = small_job(world.size(), dtype, 2, reduce);
       job.optimizer = optimizer;
       const RunResult expected = run_steps(job, data, world, 10);
-      if (dtype == DType::f32 && world.rank() == 0)
-        CHECK(expected.loss.back() < expected.loss.front());
+      if (dtype == DType::f32 && reduce == ReduceMode::boundary)
+        CHECK(losses.insert(expected.loss.back()).second);
       keep_nothing(job);
-      for (const int stage : {1, 2, 3})
-        for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
-          if (dtype != DType::f32 && reduce == ReduceMode::micro_batch)
-            continue;  // rounds more often
-          job.zero_stage = stage;
-          job.reduce = reduce;
-          job.overlap_comm = stage % 2 == 1;
-          INFO(describe(job));
-          const RunResult result = run_steps(job, data, world, 10);
-          CHECK(difference(expected, result, world) == "");
-          CHECK(result.sent_per_step == result.planned_to_send);
-        }
+      for (const int stage : {1, 2, 3}) {
+        job.zero_stage = stage;
+        job.overlap_comm = stage % 2 == 1;
+        INFO(describe(job));
+        const RunResult result = run_steps(job, data, world, 10);
+        CHECK(difference(expected, result, world) == "");
+        CHECK(result.sent_per_step == result.planned_to_send);
+      }
     }
 }
 
