@@ -20,7 +20,9 @@ std::vector<Stay> find_stays(const Plan& plan) {
   std::unordered_map<BufferId, size_t> last_use;
   for (size_t i = plan.order.size(); i-- > 0;) {
     const Instruction& op = program.instructions[static_cast<size_t>(plan.order[i].instruction)];
-    if (op.op == OpKind::all_gather) {
+    // What the end of a step gathers is whole parameters or sums of the optimizer, which a rank that owns padding alone
+    // does not read.
+    if (op.op == OpKind::all_gather && op.when != When::step_end) {
       const BufferId gathered = program.root(op.writes[0]);
       if (program.at(gathered).lifetime == Lifetime::persistent) continue;
       const auto use = last_use.find(gathered);

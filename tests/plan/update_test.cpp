@@ -76,3 +76,20 @@ TEST_CASE("Lamb moves every element of a parameter once, by norms of the slices 
     }
   }
 }
+
+TEST_CASE("Lamb's sums are gathered by a rank too that owns nothing but padding") {
+  Job job = sharded_job(2, 3);
+  job.optimizer.kind = OptimizerKind::lamb;
+  job.model = {
+      .kind = ModelKind::benchmark, .n_layer = 2, .in_size = 1, .hidden_size = 1, .out_size = 2};
+  for (int rank = 0; rank < 3; ++rank) {
+    const Plan plan = plan_of(job, rank).train;
+    int64_t sums = 0, steps = 0;
+    for (const Instruction& op : plan.program.instructions) {
+      sums += op.op == OpKind::all_gather && plan.program.at(op.writes[0]).dtype == DType::f64;
+      steps += op.op == OpKind::lamb && group_of(plan, op) == plan.program.units.front().name;
+    }
+    CHECK(sums == static_cast<int64_t>(plan.program.units.size()));
+    CHECK((steps == 0) == (rank == 2));
+  }
+}
