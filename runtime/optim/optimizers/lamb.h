@@ -1,5 +1,5 @@
-// Lamb (You et al., 2020) with DeepSpeed's limits of the trust ratio: Adam's direction, scaled for each parameter by the
-// norm of its weights over that of the direction. As in DeepSpeed the bias corrections scale the whole direction.
+// Lamb (You et al., 2020) with DeepSpeed's limits of the trust ratio: Adam's direction, scaled for each parameter by
+// the norm of its weights over that of the direction. As in DeepSpeed the bias corrections scale the whole direction.
 #pragma once
 
 #include <fmt/format.h>
