@@ -23,8 +23,9 @@ void split_backward(Program& program) {
     for (const BufferId id : op.reads)
       if (id != kNone) read_later.insert(id);
   }
-  std::ranges::stable_partition(
-      program.instructions, [](const Instruction& op) { return op.phase != Phase::weight_grad; });
+  // Not that of std::ranges, which clang 14 does not compile with the library of GCC 12.
+  std::stable_partition(program.instructions.begin(), program.instructions.end(),
+                        [](const Instruction& op) { return op.phase != Phase::weight_grad; });
 }
 
 }  // namespace dstrain
