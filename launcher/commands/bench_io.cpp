@@ -20,7 +20,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kGiga = 1e9;
-// Of each parameter: fp32 master weight and Adam's two moments.
+// The bytes of each parameter on disk: the fp32 master weight and Adam's two moments.
 constexpr double kAdamBytes = 12;
 
 // Returns the settings of section aio in a configuration. What else may be wrong with the file does not matter.

@@ -35,9 +35,9 @@ struct OptimizerRule {
   OpAttrs (*attrs)(const OptimizerConfig& config, float weight_decay) = nullptr;
   // Where it is set, scaled_op then moves each parameter along its direction: it reads the direction and the square
   // sums of the whole parameter's weights and direction; it writes the master weights and the 16-bit weights.
+  // `parameter` is the parameter's number among the `parameters` of its unit.
   OpAttrs (*scaled_attrs)(const OptimizerConfig& config, int64_t parameter,
-                          int64_t parameters) =
-      nullptr;  // its number in the unit, and how many there are
+                          int64_t parameters) = nullptr;
   OpKind scaled_op{};
   bool has_betas = false;      // it reads the step state's betas, which a schedule may move
   bool corrects_bias = false;  // it reads the step state's bias corrections

@@ -33,8 +33,8 @@ struct StepContext {
 
 class Executor {
  public:
-  // Collective. The caller must keep all arguments alive. `mesh` works on the memory of the backend's device. `slot` may be
-  // null; `first_name` is the index in the slot of the first instruction's name.
+  // Collective. The caller must keep all arguments alive. `mesh` works on the memory of the backend's device. `slot`
+  // may be null; `first_name` is the index in the slot of the first instruction's name.
   // Throws UserError if the job demands a graph and the step cannot be one.
   Executor(const Plan& plan, const Arenas& arenas, const Backend& backend, const Job& job,
            MeshComm& mesh, RankSlot* slot, int64_t first_name = 0);

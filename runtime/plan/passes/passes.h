@@ -28,8 +28,8 @@ void fuse(Program& program, const KernelLibrary& library, int threads);
 void recompute(Program& program, const Job& job);
 
 // Gives the last stage of a pipeline copies of the parameters that it shares with the first: the value comes from
-// there at the beginning of a step. Its gradient is summed over the step's micro-batches by itself, and added to that of
-// the first stage in the last micro-batch, before ranks add theirs. Throws InternalError if other stages share one.
+// there at the beginning of a step. Its gradient is summed over the step's micro-batches by itself, and added to that
+// of the first stage in the last micro-batch, before ranks add theirs. Throws InternalError if other stages share one.
 void tie_stages(Program& program, const std::vector<int64_t>& first_layers,
                 const PipelineConfig& pipeline);
 

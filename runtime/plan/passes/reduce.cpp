@@ -20,6 +20,13 @@ bool has_micro_buffer(const Job& job) {
 }
 
 // The instructions that reduce one unit, in order.
+// The layer and the slot of an instruction.
+struct Position {
+  int32_t group = 0;
+  Phase phase = Phase::backward;
+  int32_t chunk = 0;
+};
+
 class UnitReduction {
  public:
   UnitReduction(Program& program, const Job& job, Place place, const Residency& residency,
@@ -40,8 +47,8 @@ class UnitReduction {
     return micro_;
   }
 
-  // Returns what precedes the first write of a micro-batch, `first`: zeros for the padding between parameters.
-  std::vector<Instruction> before(const Instruction& first) {
+  // Returns what precedes the first write of a micro-batch: zeros for the padding between parameters.
+  std::vector<Instruction> before(const Position& first) {
     std::vector<Instruction> list;
     if (!has_micro_buffer(job_)) return list;
     int64_t at = 0;
@@ -63,17 +70,17 @@ class UnitReduction {
     return list;
   }
 
-  // Returns what follows the last write, `last`: this rank's contribution is sent.
-  std::vector<Instruction> send(const Instruction& last) {
-    last_ = {
-        .when = When::every_micro, .group = last.group, .phase = last.phase, .chunk = last.chunk};
+  // Returns what follows the last write: this rank's contribution is sent.
+  std::vector<Instruction> send(const Position& last) {
+    last_ = last;
+    when_ = When::every_micro;
     const bool every = each_micro(job_);
     if (!every && has_micro_buffer(job_))
       add({.op = OpKind::accumulate,
            .accumulate = Accumulate::after_first_micro,
            .reads = {micro_gradients()},
            .writes = {gradients_}});
-    if (!every) last_.when = When::last_micro;
+    if (!every) when_ = When::last_micro;
     sent_ = every ? micro_gradients() : gradients_;
     const DType held = program_.at(sent_).dtype;
     const bool alone = place_.ranks == 1;
@@ -120,7 +127,7 @@ class UnitReduction {
     return program_.view(id, slice.begin - held.begin, slice.size());
   }
   void add(Instruction op) {
-    op.when = last_.when;
+    op.when = when_;
     op.group = last_.group;
     op.phase = last_.phase;
     op.chunk = last_.chunk;
@@ -136,7 +143,8 @@ class UnitReduction {
   const Residency& residency_;
   const Unit& unit_;
   BufferId gradients_ = kNone, micro_ = kNone, sent_ = kNone;
-  Instruction last_;  // when, where and in which phase the instructions are issued
+  When when_ = When::every_micro;
+  Position last_;  // of the last write
   std::vector<Instruction> list_;
 };
 
@@ -215,19 +223,20 @@ void reduce(Program& program, const Job& job, Place place, const Residency& resi
   std::vector<Instruction> list;
   int32_t chunk = 0;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction here = program.instructions[i];
+    const Instruction& op = program.instructions[i];
+    const Position here{op.group, op.phase, op.chunk};
     const int unit = writes_unit[i];
     // Sums are added in the slot that sent them: the next one works on another chunk or micro-batch.
     if (std::exchange(chunk, here.chunk) != here.chunk) sent.finish(list);
     if (unit >= 0 && first[static_cast<size_t>(unit)] == i) {
       UnitReduction& reduction = units[static_cast<size_t>(unit)];
-      for (Instruction& op : reduction.before(here)) list.push_back(std::move(op));
+      for (Instruction& zero : reduction.before(here)) list.push_back(std::move(zero));
     }
     list.push_back(std::move(program.instructions[i]));
     if (unit < 0 || last[static_cast<size_t>(unit)] != i) continue;
     UnitReduction& reduction = units[static_cast<size_t>(unit)];
     sent.make_room(reduction.elements(), list);
-    for (Instruction& op : reduction.send(here)) list.push_back(std::move(op));
+    for (Instruction& sending : reduction.send(here)) list.push_back(std::move(sending));
     sent.add(reduction, list);
   }
   sent.finish(list);

@@ -60,9 +60,9 @@ struct AioTuning {
 };
 
 // Tries all pairs of block size and queue depth, then with the best pair the numbers of threads, then the other ways
-// to submit. The fastest few and `given` are measured again in turn, and the medians of that count. Of settings within 2 % of
-// the fastest the one is best that has the fewest bytes in flight. `measure` is asked for each, `keep_on` before each;
-// returns nothing if that says no.
+// to submit. The fastest few and `given` are measured again in turn, and the medians of that count. Of settings within
+// 2 % of the fastest the one is best that has the fewest bytes in flight. `measure` is asked for each, `keep_on` before
+// each; returns nothing if that says no.
 std::optional<AioTuning> tune_aio(const AioChoices& choices, const AioConfig& given,
                                   const std::function<DiskSpeed(const AioConfig&)>& measure,
                                   const std::function<bool()>& keep_on);
