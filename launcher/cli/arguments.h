@@ -105,8 +105,8 @@ using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, Es
                                HostAgentArguments, HostWatchArguments, RelayArguments,
                                RankStarterArguments, PrintArguments>;
 
-// Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong, what
-// was expected, and for an unknown option or command the known name that is most like it.
+// Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong,
+// what was expected, and for an unknown option or command the known name that is most like it.
 Arguments parse_arguments(const std::vector<std::string>& words);
 
 }  // namespace dstrain

@@ -1,5 +1,5 @@
-// CommandLine: the options of one command. Wraps CLI11 and gives all error messages the same form. Invariant: each value
-// of an option is passed to its reader once, as text.
+// CommandLine: the options of one command. Wraps CLI11 and gives all error messages the same form. Invariant: each
+// value of an option is passed to its reader once, as text.
 #pragma once
 
 #include <functional>

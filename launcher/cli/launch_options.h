@@ -51,8 +51,8 @@ void add_host_options(CommandLine& line, HostOptions& options);
 // Adds all options of LaunchOptions without --num_gpus. `options` must outlive `line`.
 void add_launch_options(CommandLine& line, LaunchOptions& options);
 
-// Returns the port at which node 0 of hosts that were started by hand listens: --master_port, or 29500, the usual default
-// of PyTorch and DeepSpeed.
+// Returns the port at which node 0 of hosts that were started by hand listens: --master_port, or 29500, the usual
+// default of PyTorch and DeepSpeed.
 inline int meeting_port(const LaunchOptions& options) {
   return static_cast<int>(options.master_port.value_or(29500));
 }

@@ -1,5 +1,5 @@
-// The commands of dstrain, each in the source file of its name. Each returns the exit status, and throws the errors that
-// run() reports.
+// The commands of dstrain, each in the source file of its name. Each returns the exit status, and throws the errors
+// that run() reports.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// dstrain host_agent: the agent on a host of a run. The launching process starts it and speaks with it over its standard
-// input and output.
+// dstrain host_agent: the agent on a host of a run. The launching process starts it and speaks with it over its
+// standard input and output.
 #include <unistd.h>
 
 #include <cerrno>

@@ -6,8 +6,9 @@
 
 namespace dstrain {
 
-// Runs the command that `words`, the command line without the program's name, ask for. Reports errors on standard error.
-// Returns the exit status: 0 done; 1 wrong input or configuration; 2 a failure while running; 128+n ended by signal n.
+// Runs the command that `words`, the command line without the program's name, ask for. Reports errors on standard
+// error. Returns the exit status: 0 done; 1 wrong input or configuration; 2 a failure while running; 128+n ended by
+// signal n.
 int run(const std::vector<std::string>& words) noexcept;
 
 }  // namespace dstrain

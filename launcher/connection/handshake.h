@@ -1,5 +1,5 @@
-// How processes of a run on several hosts identify each other on TCP connections: the first message on a connection says
-// who has connected, and holds the run's token.
+// How processes of a run on several hosts identify each other on TCP connections: the first message on a connection
+// says who has connected, and holds the run's token.
 #pragma once
 
 #include <functional>

@@ -10,8 +10,8 @@
 
 namespace dstrain {
 
-// Returns whether this front runs the placement: it has several hosts, its host is another machine, or the options ask for
-// it. Throws UserError if the options ask for this machine only and there are several hosts.
+// Returns whether this front runs the placement: it has several hosts, its host is another machine, or the options ask
+// for it. Throws UserError if the options ask for this machine only and there are several hosts.
 bool on_hosts(const Placement& placement, const LaunchOptions& options);
 
 // Starts the ranks with the command line `words` on the hosts of the placement and supervises them. Returns the exit

@@ -1,5 +1,5 @@
-// What every rank does, whoever started it: binds its cores, connects to the other ranks, and trains. Nothing here depends
-// on the number of hosts.
+// What every rank does, whoever started it: binds its cores, connects to the other ranks, and trains. Nothing here
+// depends on the number of hosts.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace dstrain {
 
-// Binds this rank to the cores that the options name, else to its share of the host's cores, with OMP_NUM_THREADS threads
-// if that is set, as the launching process does. Returns the number of threads. Throws UserError.
+// Binds this rank to the cores that the options name, else to its share of the host's cores, with OMP_NUM_THREADS
+// threads if that is set, as the launching process does. Returns the number of threads. Throws UserError.
 int bind_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host);
 
 // Returns the log file of a rank without a launching process, if the options ask for one, else null.

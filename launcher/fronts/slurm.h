@@ -39,8 +39,8 @@ std::optional<SlurmJob> slurm_job(const Variables& variable);
 // Returns the tasks of each node from Slurm's text: 2,2,2,1 for "2(x3),1". Throws UserError, which names the variable.
 std::vector<int> slurm_counts(const std::string& variable, const std::string& text);
 
-// Sets the environment variables in which mpirun tells a rank its place. Must be called before other threads exist. Throws
-// UserError if srun was started without PMIx.
+// Sets the environment variables in which mpirun tells a rank its place. Must be called before other threads exist.
+// Throws UserError if srun was started without PMIx.
 void export_task_place(const SlurmTask& task);
 
 // Returns the srun command that starts `ranks` copies of `program` on the job's nodes.

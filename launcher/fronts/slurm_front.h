@@ -21,12 +21,12 @@ bool is_rank_of_srun(const SlurmJob& job);
 // options ask for it.
 bool needs_srun(const SlurmJob& job, const LaunchOptions& options);
 
-// If the job was requeued and has saved the newest checkpoint of the output directory, makes `request` resume from there,
-// whatever it started from at first. Returns a line for the log; empty if the job was not requeued.
+// If the job was requeued and has saved the newest checkpoint of the output directory, makes `request` resume from
+// there, whatever it started from at first. Returns a line for the log; empty if the job was not requeued.
 std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request);
 
-// Sets the number of ranks: --num_gpus times the nodes, else the tasks of the job. Leaves it open if the job has one task,
-// which may use all devices of its node.
+// Sets the number of ranks: --num_gpus times the nodes, else the tasks of the job. Leaves it open if the job has one
+// task, which may use all devices of its node.
 void settle_ranks(const SlurmJob& job, ConfigRequest& request);
 
 // Replaces this process by the srun that starts `ranks` ranks with these words. Throws UserError.

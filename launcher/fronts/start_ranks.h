@@ -19,7 +19,8 @@ int start_with_restarts(const Job& job, const LaunchOptions& options, const Star
 // Returns the command line without --dry_run.
 std::vector<std::string> without_dry_run(std::vector<std::string> words);
 
-// Prints where ranks would run, as comments for a shell, and the command that would start them. Returns the exit status.
+// Prints where ranks would run, as comments for a shell, and the command that would start them. Returns the exit
+// status.
 int print_dry_run(const Placement& placement, const RankCommand& command);
 
 }  // namespace dstrain

@@ -1,5 +1,5 @@
-// A rank that the user's mpirun or srun started. There is no launching process: rank 0 checks and reports the input, and
-// the rank that fails first reports the failure.
+// A rank that the user's mpirun or srun started. There is no launching process: rank 0 checks and reports the input,
+// and the rank that fails first reports the failure.
 #pragma once
 
 #include <optional>

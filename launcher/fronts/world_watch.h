@@ -16,8 +16,8 @@ namespace dstrain {
 
 class WorldWatch {
  public:
-  // Starts to watch this rank. `job` has the timeouts. From now on the communicator, which must outlive this object, writes
-  // to the board for which rank it waits. Collective.
+  // Starts to watch this rank. `job` has the timeouts. From now on the communicator, which must outlive this object,
+  // writes to the board for which rank it waits. Collective.
   WorldWatch(Communicator& comm, const Job& job);
   WorldWatch(const WorldWatch&) = delete;
   WorldWatch& operator=(const WorldWatch&) = delete;

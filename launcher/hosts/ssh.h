@@ -1,5 +1,5 @@
-// The words of an ssh command. Pure except for finding ssh on PATH. No shell on this host reads them; the shell on the other
-// host gets its words quoted.
+// The words of an ssh command. Pure except for finding ssh on PATH. No shell on this host reads them; the shell on the
+// other host gets its words quoted.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // InputFacts: what all ranks of a run must have in common: the program, everything that the run's numbers depend on
-// (runtime/engine/run/run_facts.h), and the files it starts from. Paths of files are not compared: they may differ between
-// hosts.
+// (runtime/engine/run/run_facts.h), and the files it starts from. Paths of files are not compared: they may differ
+// between hosts.
 #pragma once
 
 #include <cstdint>

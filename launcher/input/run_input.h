@@ -1,5 +1,5 @@
-// RunInput: the input of a run, read and checked: configuration, data, weights, and the paths that it writes to. Invariant:
-// in what read_input() returns the device is chosen and the vocabulary's size known.
+// RunInput: the input of a run, read and checked: configuration, data, weights, and the paths that it writes to.
+// Invariant: in what read_input() returns the device is chosen and the vocabulary's size known.
 #pragma once
 
 #include <memory>
@@ -29,9 +29,9 @@ void settle_ranks(ConfigRequest& request);
 // Sets the vocabulary's size from the data if the configuration does not. Throws UserError if there is no data either.
 void settle_vocabulary(Job& job);
 
-// Sets the micro-batch if the file names no batch size: that of the run that is resumed, else the default, halved until a
-// rank fits into `offered` bytes. Without `offered`, and on GPUs, memory is not checked. Adds the value to `request` too,
-// so that reading it again gives the same. The vocabulary's size must be known.
+// Sets the micro-batch if the file names no batch size: that of the run that is resumed, else the default, halved until
+// a rank fits into `offered` bytes. Without `offered`, and on GPUs, memory is not checked. Adds the value to `request`
+// too, so that reading it again gives the same. The vocabulary's size must be known.
 void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<int64_t> offered);
 
 // Returns the bytes of memory that this machine has for each of `ranks_here` ranks.
@@ -43,25 +43,29 @@ void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::str
 // Returns a line about the batch that the run uses if the file at `path` names none, else an empty text.
 std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 
-// Throws UserError if a pattern of dstrain.weight_decay_exclude matches no weight. The vocabulary's size may be unknown.
+// Throws UserError if a pattern of dstrain.weight_decay_exclude matches no weight. The vocabulary's size may be
+// unknown.
 void check_exclusions(const Job& job);
 
 // Reads the input that every rank needs. request.ranks must be set. Throws UserError.
 RunInput read_input(const ConfigRequest& request);
 
-// Checks, in the launching process and before anything is started or allocated: the initial weights, or the checkpoint and
-// what has changed since it; that no other run uses the output directory, and no checkpoints there would be removed; the
-// memory for `ranks_here` ranks on this machine, unless it is 0; the output directory; the trace file. Throws UserError.
+// Checks, in the launching process and before anything is started or allocated: the initial weights, or the checkpoint
+// and what has changed since it; that no other run uses the output directory, and no checkpoints there would be
+// removed; the memory for `ranks_here` ranks on this machine, unless it is 0; the output directory; the trace file.
+// Throws UserError.
 void check_surroundings(const RunInput& input, int ranks_here);
 
 // Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here);
 
-// Returns a lower bound of the bytes that the largest rank of the job needs. Makes no plan, so it is fast for any model.
+// Returns a lower bound of the bytes that the largest rank of the job needs. Makes no plan, so it is fast for any
+// model.
 double least_bytes(const Job& job);
 
-// Compares `needed` bytes for each of `ranks_here` ranks with `offered` bytes for all. `lower_bound`: `needed` is less than
-// the run really needs. Throws UserError with both numbers and what to do: `advice`, or a general text if it is empty.
+// Compares `needed` bytes for each of `ranks_here` ranks with `offered` bytes for all. `lower_bound`: `needed` is less
+// than the run really needs. Throws UserError with both numbers and what to do: `advice`, or a general text if it is
+// empty.
 void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,
                   bool lower_bound = false, const std::string& advice = "");
 

@@ -9,9 +9,9 @@
 
 namespace dstrain {
 
-// Collective: the first operation of a run. Returns the same text on every rank: empty if all ranks have equal facts, else
-// a line for each group of ranks whose facts differ from rank 0's, with the ranks, their hosts and both values. Takes one
-// small gather if all are equal.
+// Collective: the first operation of a run. Returns the same text on every rank: empty if all ranks have equal facts,
+// else a line for each group of ranks whose facts differ from rank 0's, with the ranks, their hosts and both values.
+// Takes one small gather if all are equal.
 std::string difference_of_input(Communicator& comm, const InputFacts& facts);
 
 }  // namespace dstrain

@@ -1,5 +1,6 @@
-// The addresses of nodes, which are hosts that were started by hand (--no_ssh). Node 0 runs programs on another node through
-// `dstrain relay`, which the node admits by a token that it told node 0 only. Invariant: tokens are in no command line.
+// The addresses of nodes, which are hosts that were started by hand (--no_ssh). Node 0 runs programs on another node
+// through `dstrain relay`, which the node admits by a token that it told node 0 only. Invariant: tokens are in no
+// command line.
 #pragma once
 
 #include <nlohmann/json.hpp>

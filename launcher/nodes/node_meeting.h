@@ -1,5 +1,5 @@
-// NodeMeeting: node 0 of hosts that were started by hand (--no_ssh). It listens at --master_port until all other nodes have
-// connected, and tells them at the end how the run ended.
+// NodeMeeting: node 0 of hosts that were started by hand (--no_ssh). It listens at --master_port until all other nodes
+// have connected, and tells them at the end how the run ended.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace dstrain {
 
 class NodeMeeting {
  public:
-  // Waits for all nodes, and publishes their addresses (node_address.h). `slots`: the ranks of this node. Throws UserError
-  // if the port cannot be used, or after ten minutes, naming the nodes that have not connected.
+  // Waits for all nodes, and publishes their addresses (node_address.h). `slots`: the ranks of this node. Throws
+  // UserError if the port cannot be used, or after ten minutes, naming the nodes that have not connected.
   NodeMeeting(const LaunchOptions& options, int slots);
   NodeMeeting(const NodeMeeting&) = delete;
   NodeMeeting& operator=(const NodeMeeting&) = delete;

@@ -1,5 +1,5 @@
-// `dstrain relay HOST WORDS...`: takes the place of ssh for hosts that were started by hand. A shell on the node runs the
-// words, with this process's standard input and output. Standard error stays on the node.
+// `dstrain relay HOST WORDS...`: takes the place of ssh for hosts that were started by hand. A shell on the node runs
+// the words, with this process's standard input and output. Standard error stays on the node.
 #pragma once
 
 #include <string>

@@ -31,8 +31,8 @@ constexpr int kServeTickMs = 20;
 constexpr int64_t kBetweenAttempts = 500'000'000;
 constexpr int64_t kNodeZeroTimeout = 600'000'000'000;
 
-// Starts a shell that runs `command` with the socket as standard input and output, in a process group of its own. Returns
-// its process id.
+// Starts a shell that runs `command` with the socket as standard input and output, in a process group of its own.
+// Returns its process id.
 pid_t run_command(const std::string& command, int socket) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;

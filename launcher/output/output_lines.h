@@ -1,9 +1,9 @@
-// OutputLines: merges what the ranks of a run write into one text. It cuts each rank's bytes into lines, marks each line
-// with its rank, and joins equal lines that several ranks write at about the same time:
+// OutputLines: merges what the ranks of a run write into one text. It cuts each rank's bytes into lines, marks each
+// line with its rank, and joins equal lines that several ranks write at about the same time:
 //   [rank 3 node2] warning: ...      [ranks 1-3 node1 node2] warning: ...
 // Rank 0's lines are written at once and unmarked; its progress bar (runtime/core/log/progress_bar.h) stays below all
-// lines. Pure: the caller does input and output and passes the time. Invariant: the lines that a rank writes to one stream
-// keep their order, and every byte is written.
+// lines. Pure: the caller does input and output and passes the time. Invariant: the lines that a rank writes to one
+// stream keep their order, and every byte is written.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // RankLog: --enable_each_rank_log. Everything that a rank writes goes to a file of its own instead of the launching
-// process's output. As in DeepSpeed the file is DIR/<time>_rank<r>.log, where <time> is the start of the ranks, which the
-// launching process passes to them in an environment variable.
+// process's output. As in DeepSpeed the file is DIR/<time>_rank<r>.log, where <time> is the start of the ranks, which
+// the launching process passes to them in an environment variable.
 #pragma once
 
 #include <memory>

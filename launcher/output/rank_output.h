@@ -1,6 +1,6 @@
-// RankOutput: forwards what ranks write to the launching process's standard output and standard error. Each rank on this
-// machine has a pipe for each of the two. Invariants: neither ranks nor the supervisor wait for the reader of the output;
-// after finish() everything that ranks wrote is queued for writing.
+// RankOutput: forwards what ranks write to the launching process's standard output and standard error. Each rank on
+// this machine has a pipe for each of the two. Invariants: neither ranks nor the supervisor wait for the reader of the
+// output; after finish() everything that ranks wrote is queued for writing.
 #pragma once
 
 #include <string>
@@ -30,8 +30,8 @@ struct RankPipes {
 // RankPipes::text(), which is empty if the rank runs on another host.
 std::string output_address(const std::vector<std::string>& pipes);
 
-// Directs standard output and error of this process to the pipes of `rank` at `address`. Throws RunError if they cannot be
-// opened.
+// Directs standard output and error of this process to the pipes of `rank` at `address`. Throws RunError if they cannot
+// be opened.
 void open_rank_output(const std::string& address, int rank);
 
 // Returns the variables with which rank 0 draws a progress bar for a launching process whose standard error is the

@@ -1,6 +1,6 @@
 // CoreBinding: the cores of each rank of a host, if --bind_cores_to_rank or --bind_core_list asks for it. Shares are
-// equal and contiguous, as in DeepSpeed, and the remaining cores stay free. Invariant: no two ranks of a host get the same
-// core.
+// equal and contiguous, as in DeepSpeed, and the remaining cores stay free. Invariant: no two ranks of a host get the
+// same core.
 #pragma once
 
 #include <vector>

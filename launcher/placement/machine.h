@@ -1,5 +1,5 @@
-// This machine: its names, its available memory, and how often the kernel killed a process because memory ran out. Reads
-// /proc and the cgroup files (versions 1 and 2) below `root`, which tests replace.
+// This machine: its names, its available memory, and how often the kernel killed a process because memory ran out.
+// Reads /proc and the cgroup files (versions 1 and 2) below `root`, which tests replace.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct MemoryOffer {
   std::string source;  // for messages: "MemAvailable in /proc/meminfo"
 };
 
-// Returns the memory that processes of this user can still allocate: what the kernel calls available, or what a cgroup of
-// this process leaves, whichever is less. Throws RunError if /proc/meminfo cannot be read.
+// Returns the memory that processes of this user can still allocate: what the kernel calls available, or what a cgroup
+// of this process leaves, whichever is less. Throws RunError if /proc/meminfo cannot be read.
 MemoryOffer available_memory(const std::filesystem::path& root = "/");
 
 // Returns the host name of this machine.

@@ -1,6 +1,6 @@
-// Resources: chooses the hosts and slots of a run and numbers its ranks. Pure except for reading the hostfile. Invariant:
-// hosts are in the hostfile's order, slots ascend, ranks are numbered in that order without a gap, and every host has at
-// least one rank.
+// Resources: chooses the hosts and slots of a run and numbers its ranks. Pure except for reading the hostfile.
+// Invariant: hosts are in the hostfile's order, slots ascend, ranks are numbered in that order without a gap, and every
+// host has at least one rank.
 #pragma once
 
 #include <string>
@@ -40,9 +40,9 @@ struct Placement {
 };
 
 // Returns the hosts and slots that `options` choose from `pool`; ignores options.hostfile. --include and --exclude name
-// them, --num_nodes takes the first hosts, --num_gpus takes slots 0 to N-1 of each. Without these options all are chosen.
-// Throws UserError for an unknown host or slot, for options that exclude each other, if nothing is left, and if there
-// are more ranks than a run can have.
+// them, --num_nodes takes the first hosts, --num_gpus takes slots 0 to N-1 of each. Without these options all are
+// chosen. Throws UserError for an unknown host or slot, for options that exclude each other, if nothing is left, and if
+// there are more ranks than a run can have.
 std::vector<HostRanks> choose_hosts(const Hostfile& pool, const HostOptions& options);
 
 // Returns where the ranks run: on the hosts of --hostfile, else of `default_hostfile` if it exists (DeepSpeed's path),

@@ -44,8 +44,8 @@ bool is_young(const fs::path& path) {
   return !none && fs::file_time_type::clock::now() - changed < kYouth;
 }
 
-// Returns whether the agent that published `addresses` lives. Kills it if it is stopped and its starter, which is the parent
-// of its guard process (hosts/agent/agent.cpp), has ended.
+// Returns whether the agent that published `addresses` lives. Kills it if it is stopped and its starter, which is the
+// parent of its guard process (hosts/agent/agent.cpp), has ended.
 bool agent_lives(const fs::path& addresses) {
   std::ifstream file(addresses);
   std::string board, output;

@@ -28,20 +28,20 @@ struct RankEnvironment {
   std::vector<std::string> warnings;  // about values that look as if they were meant for a shell
 };
 
-// Returns the variables that `sources` give. Pure. Throws UserError for a malformed line of a file (with file and line) and
-// for an exported name without a value.
+// Returns the variables that `sources` give. Pure. Throws UserError for a malformed line of a file (with file and line)
+// and for an exported name without a value.
 RankEnvironment rank_environment(const EnvironmentSources& sources);
 
-// Checks Open MPI's settings (OMPI_MCA_*) and the further words for mpirun, which mpirun puts unquoted into the commands
-// that it gives to ssh. Throws UserError for one that a shell would change.
+// Checks Open MPI's settings (OMPI_MCA_*) and the further words for mpirun, which mpirun puts unquoted into the
+// commands that it gives to ssh. Throws UserError for one that a shell would change.
 void check_for_ssh(const Environment& variables, const std::vector<std::string>& mpirun_words);
 
 // Returns this process's variables, its .deepspeed_env files ($DS_ENV_FILE replaces their name, or is a path), and
 // `exports`. Throws UserError if a file cannot be read.
 EnvironmentSources environment_sources(std::vector<std::string> exports);
 
-// Makes sure that this process has `variables`: if one differs, executes this program again in this process, with `words`,
-// because libraries read some variables only when a program starts. Throws RunError if that fails.
+// Makes sure that this process has `variables`: if one differs, executes this program again in this process, with
+// `words`, because libraries read some variables only when a program starts. Throws RunError if that fails.
 void ensure_environment(const Environment& variables, const std::vector<std::string>& words);
 
 // Returns OpenMP's settings for a rank with `threads` threads.

@@ -1,6 +1,6 @@
-// RunDirectory: the private directory of a run on one host, in which the ranks there find the board and the output pipes of
-// the host's agent. A run's name is a path that begins the names of all its files on every host; its processes have it
-// in their environment or command line.
+// RunDirectory: the private directory of a run on one host, in which the ranks there find the board and the output
+// pipes of the host's agent. A run's name is a path that begins the names of all its files on every host; its processes
+// have it in their environment or command line.
 #pragma once
 
 #include <filesystem>

@@ -11,7 +11,8 @@ namespace dstrain {
 class BoardView final : public HostView {
  public:
   // Watches the slots of `ranks`. Ranks that have not joined are found by `mark` in their environment (find_ranks.h),
-  // unless it is empty. `name`: of the host, for messages; empty if it is the only one. `board` must outlive this object.
+  // unless it is empty. `name`: of the host, for messages; empty if it is the only one. `board` must outlive this
+  // object.
   BoardView(const RankBoard& board, std::span<const int> ranks, std::string mark,
             std::string name = "");
 

@@ -1,5 +1,6 @@
-// HostView: one host of a run, as the supervising process sees it: its ranks, and whether it still answers. The reports come
-// from a rank board of this machine, an agent or a watcher. All times are monotonic_ns() of the supervising process.
+// HostView: one host of a run, as the supervising process sees it: its ranks, and whether it still answers. The reports
+// come from a rank board of this machine, an agent or a watcher. All times are monotonic_ns() of the supervising
+// process.
 #pragma once
 
 #include <cstdint>

@@ -19,8 +19,8 @@ class RankReporter {
   // `view` must outlive this object.
   explicit RankReporter(BoardView& view) : view_(view) {}
 
-  // Updates the view and sends a message "ranks" if it is time. If the other end does not receive (`listens`), only changes
-  // are sent.
+  // Updates the view and sends a message "ranks" if it is time. If the other end does not receive (`listens`), only
+  // changes are sent.
   void report(LineChannel& channel, bool listens = true, const ReportAddition& addition = {});
 
  private:

@@ -1,5 +1,5 @@
-// RankWatch: watches the ranks of a run on all its hosts and finds the root cause of a failure. Invariant: the root cause,
-// once chosen, does not change; ranks that end because they are being stopped are never the root cause.
+// RankWatch: watches the ranks of a run on all its hosts and finds the root cause of a failure. Invariant: the root
+// cause, once chosen, does not change; ranks that end because they are being stopped are never the root cause.
 #pragma once
 
 #include <memory>
@@ -50,8 +50,8 @@ class RankWatch {
   std::vector<std::string> lost_hosts() const;
   // Returns the exit status that follows from the root cause.
   int exit_status() const;
-  // Describes the root cause, and adds whether its host ran out of memory. `ending`: how a vanished rank ended if its wait
-  // status is unknown. A root cause must have been chosen.
+  // Describes the root cause, and adds whether its host ran out of memory. `ending`: how a vanished rank ended if its
+  // wait status is unknown. A root cause must have been chosen.
   std::string report(const std::string& ending) const;
 
  private:

@@ -31,13 +31,13 @@ using StartRanks = std::function<StartOutcome(const std::string& resume)>;
 using Pause = std::function<int(double seconds)>;
 int pause_unless_stopped(double seconds);
 
-// Starts the ranks until they are done or may not be restarted. Logs each restart with its cause, and prints the error of the
-// last start. Returns the exit status.
+// Starts the ranks until they are done or may not be restarted. Logs each restart with its cause, and prints the error
+// of the last start. Returns the exit status.
 int run_with_restarts(const RestartOptions& options, const StartRanks& start,
                       const Pause& pause = pause_unless_stopped);
 
-// Returns the command line `words` with --resume `checkpoint` in place of any other --resume; unchanged if `checkpoint` is
-// empty.
+// Returns the command line `words` with --resume `checkpoint` in place of any other --resume; unchanged if `checkpoint`
+// is empty.
 std::vector<std::string> words_resuming(const std::vector<std::string>& words,
                                         const std::string& checkpoint);
 

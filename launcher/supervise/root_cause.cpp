@@ -88,8 +88,8 @@ std::vector<Candidate> secondary_faults(std::span<const HostReport> hosts, const
   return found;
 }
 
-// By how much the times in reports of different hosts may be out of order. Less than the second after which mpirun kills
-// the other ranks when one has failed.
+// By how much the times in reports of different hosts may be out of order. Less than the second after which mpirun
+// kills the other ranks when one has failed.
 constexpr int64_t kDisorder = 500'000'000;
 
 const Candidate& earliest(const std::vector<Candidate>& all) {
@@ -98,8 +98,8 @@ const Candidate& earliest(const std::vector<Candidate>& all) {
   });
 }
 
-// Returns whether `failed` may have failed because `gone` vanished, whatever its error says. The opposite is impossible: a
-// rank that fails because of another one does not vanish.
+// Returns whether `failed` may have failed because `gone` vanished, whatever its error says. The opposite is
+// impossible: a rank that fails because of another one does not vanish.
 bool may_follow_from(const Candidate& failed, const Candidate& gone) {
   return failed.kind == Kind::failed && gone.kind == Kind::vanished &&
          gone.since - failed.since <= kDisorder;

@@ -1,9 +1,9 @@
 // Finds the root cause of a failure of the run from the reports of all hosts. Pure.
 //
-// A rank that ended, stopped or failed for a reason of its own is a primary fault; one that failed because of another rank
-// (peer failure) or has not moved for too long is a secondary one. The root cause is the earliest primary fault, or the
-// one that its rank waited for; among faults at the same moment, a rank that vanished. If there are only secondary faults
-// it is the rank at the end of the chain of waits.
+// A rank that ended, stopped or failed for a reason of its own is a primary fault; one that failed because of another
+// rank (peer failure) or has not moved for too long is a secondary one. The root cause is the earliest primary fault,
+// or the one that its rank waited for; among faults at the same moment, a rank that vanished. If there are only
+// secondary faults it is the rank at the end of the chain of waits.
 #pragma once
 
 #include <optional>
@@ -67,8 +67,8 @@ std::string name_of(const RankReport& rank, const std::string& host);
 // Describes a status of waitpid(): "was killed by signal 9 (Killed)", "ended by itself with exit status 3".
 std::string ending_text(int wait_status);
 
-// Returns one line: which rank, where, why, and which ranks waited for it in which instruction. `ending`: ending_text() of
-// a rank that vanished. An error in the user's input is returned as it is.
+// Returns one line: which rank, where, why, and which ranks waited for it in which instruction. `ending`: ending_text()
+// of a rank that vanished. An error in the user's input is returned as it is.
 std::string describe(const RootCause& root_cause, const std::string& ending);
 
 }  // namespace dstrain

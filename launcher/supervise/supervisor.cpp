@@ -51,8 +51,8 @@ void drain(int descriptor, Use use) {
     use(std::string_view(buffer.data(), static_cast<size_t>(n)));
 }
 
-// Returns the first line that tells what is wrong. In Open MPI's messages, lines that begin with '[' name the place in its
-// sources, and lines of dashes are frames.
+// Returns the first line that tells what is wrong. In Open MPI's messages, lines that begin with '[' name the place in
+// its sources, and lines of dashes are frames.
 std::string telling_line(std::string_view text) {
   std::string first;
   while (!text.empty()) {
@@ -258,8 +258,8 @@ class Watch {
         file.flush() ? fmt::format(" (its whole output is in {})", starter_log_) : "");
   }
 
-  // Returns what the command says about a rank that ended before it had joined; empty if it says nothing like it. Ranks that
-  // vanish after that do so because the command stops them.
+  // Returns what the command says about a rank that ended before it had joined; empty if it says nothing like it. Ranks
+  // that vanish after that do so because the command stops them.
   std::string ended_unseen() const {
     // "process rank 3 with PID 4711 on node n2 exited on signal 9 (Killed)", as Open MPI says it.
     constexpr std::string_view kBegin = "process rank ";
@@ -274,9 +274,9 @@ class Watch {
     return fmt::format("{} before it had begun", said.substr(std::strlen("process ")));
   }
 
-  // Returns how the rank that vanished ended, as far as the command tells. The command's status is that of the first rank
-  // that failed. If this may be one that the supervisor killed, the status counts only if the command's text names the
-  // rank.
+  // Returns how the rank that vanished ended, as far as the command tells. The command's status is that of the first
+  // rank that failed. If this may be one that the supervisor killed, the status counts only if the command's text names
+  // the rank.
   std::string ending(int status) const {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     const bool is_certain =

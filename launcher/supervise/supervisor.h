@@ -1,6 +1,6 @@
-// Supervisor: starts the ranks of a run with one command and watches them, on all hosts, until all have ended. It forwards
-// what they write, turns stop signals into stop requests on the board, and when a rank fails or vanishes, ends all ranks
-// and reports the root cause. Invariant: when run() returns, no process that it started is alive.
+// Supervisor: starts the ranks of a run with one command and watches them, on all hosts, until all have ended. It
+// forwards what they write, turns stop signals into stop requests on the board, and when a rank fails or vanishes, ends
+// all ranks and reports the root cause. Invariant: when run() returns, no process that it started is alive.
 #pragma once
 
 #include <functional>
@@ -44,8 +44,8 @@ class Supervisor {
  public:
   explicit Supervisor(SupervisedRun run) : run_(std::move(run)) {}
 
-  // Must be called once. Handles stop signals meanwhile: the first asks the ranks to stop after their step, a second one
-  // stops them at once. Throws RunError if the command cannot be started.
+  // Must be called once. Handles stop signals meanwhile: the first asks the ranks to stop after their step, a second
+  // one stops them at once. Throws RunError if the command cannot be started.
   RunReport run();
 
  private:

@@ -86,6 +86,10 @@ struct DataConfig {
 
 // When ranks add their gradients: once per step, or after every micro-batch.
 enum class ReduceMode { boundary, micro_batch };
+// Returns the mode of a ZeRO stage where the configuration has none.
+inline ReduceMode usual_reduce(int zero_stage) {
+  return zero_stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
+}
 
 // Limits of gathered parameters at stage 3, in elements (keys zero_optimization.stage3_*).
 struct GatherLimits {

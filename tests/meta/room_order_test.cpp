@@ -1,5 +1,5 @@
-// The folders of the launcher depend one way: no chain of includes leads from a folder back to it. A file of the top folder
-// counts as a folder of its own.
+// The folders of the launcher depend one way: no chain of includes leads from a folder back to it. A file of the top
+// folder counts as a folder of its own.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -169,7 +169,8 @@ class Agent {
       if (!open || launcher_is_lost()) return;
       answer_late();
       const bool listens = silence_.ns() <= most_silence_ns_;
-      // Sent even if the launching process does not receive: its kernel acknowledges it, which launcher_is_lost() checks.
+      // Sent even if the launching process does not receive: its kernel acknowledges it, which launcher_is_lost()
+      // checks.
       if ((!ranks_ || !listens) && monotonic_ns() - last_alive_ns_ >= kHeartbeat) {
         last_alive_ns_ = monotonic_ns();
         channel_.send({{"say", "alive"}});
@@ -305,9 +306,9 @@ class Agent {
   bool ended_ = false;
 };
 
-// Forks this process, the guard of the agent, and waits for the fork, which is the agent. Returns nothing in the fork. In
-// this process returns the fork's exit status, or 128 + n if signal n ended it, because ssh does not pass on which signal
-// ended a program.
+// Forks this process, the guard of the agent, and waits for the fork, which is the agent. Returns nothing in the fork.
+// In this process returns the fork's exit status, or 128 + n if signal n ended it, because ssh does not pass on which
+// signal ended a program.
 std::optional<int> wait_for_fork() {
   const pid_t fork = ::fork();
   if (fork < 0) fail_run("cannot start the agent: {}", std::strerror(errno));

@@ -1,7 +1,7 @@
 // The agent: `dstrain host_agent`, which the launching process starts on each host of a run. It answers the preflight
-// questions, then holds the rank board and the output pipes of the host's ranks, and reports what they do. Its messages are
-// listed in hosts/agent_view.h. Invariant: when it ends, because it was told to, its connection ended, or the launching
-// process's machine does not answer, no process of the run is left on its host.
+// questions, then holds the rank board and the output pipes of the host's ranks, and reports what they do. Its messages
+// are listed in hosts/agent_view.h. Invariant: when it ends, because it was told to, its connection ended, or the
+// launching process's machine does not answer, no process of the run is left on its host.
 #pragma once
 
 #include <functional>
@@ -26,8 +26,8 @@ struct AgentHooks {
   std::function<nlohmann::json(const AgentInput& input)> read_input;
 };
 
-// Serves the launching process over standard input and output until the end of the run. `here`: the launching process is
-// on this machine. Returns the exit status.
+// Serves the launching process over standard input and output until the end of the run. `here`: the launching process
+// is on this machine. Returns the exit status.
 int run_agent(const AgentHooks& hooks, bool here);
 
 }  // namespace dstrain

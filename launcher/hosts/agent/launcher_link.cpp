@@ -7,8 +7,8 @@
 namespace dstrain {
 namespace {
 
-// Data that was sent again so often without an acknowledgement counts as unanswered, which takes two seconds if an answer
-// takes 20 ms. A link that loses frames rarely loses the same one so often.
+// Data that was sent again so often without an acknowledgement counts as unanswered, which takes two seconds if an
+// answer takes 20 ms. A link that loses frames rarely loses the same one so often.
 constexpr int64_t kVainRetries = 3;
 
 }  // namespace

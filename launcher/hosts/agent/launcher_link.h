@@ -18,8 +18,8 @@ struct SshConnection {
 // Parses sshd's variable SSH_CONNECTION: "ADDRESS PORT ADDRESS PORT" of the client and of this host.
 std::optional<SshConnection> parse_ssh_connection(const std::string& text);
 
-// Returns whether the client's machine acknowledges what is sent to it. Returns false if the connection is not among the
-// sockets. Pure.
+// Returns whether the client's machine acknowledges what is sent to it. Returns false if the connection is not among
+// the sockets. Pure.
 bool client_answers(const SshConnection& connection, const std::vector<TcpSocket>& sockets);
 
 class LauncherLink {

@@ -14,8 +14,8 @@ class StarterWatch {
  public:
   explicit StarterWatch(std::string run) : run_(std::move(run)) {}
 
-  // Updates the report. `ranks`: the reports about this host's ranks. Until all of them run, searches for the daemon, and
-  // for connections that are not established, once a second.
+  // Updates the report. `ranks`: the reports about this host's ranks. Until all of them run, searches for the daemon,
+  // and for connections that are not established, once a second.
   void update(std::span<const RankReport> ranks);
   const StarterReport& report() const { return report_; }
 

@@ -27,8 +27,8 @@ std::vector<TcpSocket> parse_tcp_table(std::string_view text);
 // Returns the sockets of this process's network namespace.
 std::vector<TcpSocket> tcp_sockets();
 
-// Returns the peer to which one of these processes is still connecting, for example "10.77.0.3 port 41515"; empty if there
-// is none.
+// Returns the peer to which one of these processes is still connecting, for example "10.77.0.3 port 41515"; empty if
+// there is none.
 std::string awaited_peer(const std::vector<pid_t>& processes);
 
 }  // namespace dstrain

@@ -1,5 +1,5 @@
-// OutputProbe: a file in the output directory by which hosts check that they share the directory. Invariant: the file, and
-// the directories that were made for it, are removed with the object.
+// OutputProbe: a file in the output directory by which hosts check that they share the directory. Invariant: the file,
+// and the directories that were made for it, are removed with the object.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +24,8 @@ class OutputProbe {
   std::vector<std::filesystem::path> made_;  // directories, innermost first
 };
 
-// Returns whether this host sees the probe of another one. Waits a few seconds for it, because a network file system may
-// show it late.
+// Returns whether this host sees the probe of another one. Waits a few seconds for it, because a network file system
+// may show it late.
 bool sees_probe(const std::string& directory, const std::string& run);
 
 }  // namespace dstrain

@@ -1,5 +1,5 @@
-// PairCheck: checks that all pairs of hosts can connect over TCP. Each agent listens, connects to every other host at all
-// of its addresses, and expects an answer. Never blocks. Invariant: all sockets are closed with the object.
+// PairCheck: checks that all pairs of hosts can connect over TCP. Each agent listens, connects to every other host at
+// all of its addresses, and expects an answer. Never blocks. Invariant: all sockets are closed with the object.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -37,8 +37,8 @@ class PairCheck {
 
   // Starts to connect to all peers.
   void meet(const std::vector<PeerAddress>& peers);
-  // Answers other hosts and continues this one's connections; must be called repeatedly. Returns the peers that were not
-  // reached, once, when all connections have succeeded or failed. Other hosts are answered after that too.
+  // Answers other hosts and continues this one's connections; must be called repeatedly. Returns the peers that were
+  // not reached, once, when all connections have succeeded or failed. Other hosts are answered after that too.
   std::optional<std::vector<Unreached>> serve();
 
  private:

@@ -24,7 +24,8 @@ using Hosts = std::span<const std::unique_ptr<AgentView>>;
 constexpr double kClockTolerance = 2;  // seconds
 constexpr const char* kLaunchingHost = ", where the command was given,";
 
-// Returns by how much a clock is ahead that showed `time` at some moment between `asked` and `now`; 0 if it may be right.
+// Returns by how much a clock is ahead that showed `time` at some moment between `asked` and `now`; 0 if it may be
+// right.
 double clock_ahead(double time, double asked, double now) {
   return time - std::clamp(time, asked, now);
 }
@@ -310,7 +311,8 @@ class PreflightRun {
     return listener;
   }
 
-  // Checks the connections between all pairs of the hosts that have passed so far, and from each of them to this machine.
+  // Checks the connections between all pairs of the hosts that have passed so far, and from each of them to this
+  // machine.
   void connect_pairs() {
     const auto listening = ask_all(hosts_, "listening", questions_.seconds, [this](size_t i) {
       if (failed_.contains(i)) return json();

@@ -18,8 +18,8 @@ inline constexpr int kLongContact = 60;
 // Returns how the options reach other hosts.
 SshOptions ssh_options(const LaunchOptions& options);
 
-// Returns the command that starts the agent on `host`: directly if that is this machine, else by ssh. `program`: the path
-// of dstrain.
+// Returns the command that starts the agent on `host`: directly if that is this machine, else by ssh. `program`: the
+// path of dstrain.
 std::vector<std::string> agent_command(const std::string& host, const SshOptions& ssh,
                                        const std::string& program);
 

@@ -63,8 +63,8 @@ RankCommand mpirun_on_hosts(const std::vector<HostRanks>& hosts, const MpirunOpt
     set("btl_tcp_if_include", options.network);
   }
   if (options.ports.first != 0) {
-    // One port, because mpirun listens at all that it is given. Static, because a dynamic one cannot be reused for a while
-    // after a run has ended.
+    // One port, because mpirun listens at all that it is given. Static, because a dynamic one cannot be reused for a
+    // while after a run has ended.
     set("oob_tcp_static_ipv4_ports", std::to_string(options.ports.first));
     set("btl_tcp_port_min_v4", std::to_string(options.ports.first + 1));
     set("btl_tcp_port_range_v4", std::to_string(options.ports.count - 1));

@@ -1,5 +1,5 @@
-// The command that starts the ranks of several hosts: Open MPI's mpirun, which reaches the hosts by the same ssh command
-// as the agents. Pure except for finding programs on PATH.
+// The command that starts the ranks of several hosts: Open MPI's mpirun, which reaches the hosts by the same ssh
+// command as the agents. Pure except for finding programs on PATH.
 #pragma once
 
 #include <string>
@@ -24,9 +24,9 @@ struct MpirunOptions {
   PortRange ports;                         // at which the run listens; none: at any
 };
 
-// Returns the mpirun command that starts `program` on every slot of `hosts`, with ranks in their order on whichever host
-// mpirun runs. Throws UserError if there is no mpirun or no ssh, or if a word of the ssh command has a blank, which mpirun
-// cannot pass on.
+// Returns the mpirun command that starts `program` on every slot of `hosts`, with ranks in their order on whichever
+// host mpirun runs. Throws UserError if there is no mpirun or no ssh, or if a word of the ssh command has a blank,
+// which mpirun cannot pass on.
 RankCommand mpirun_on_hosts(const std::vector<HostRanks>& hosts, const MpirunOptions& options,
                             const std::vector<std::string>& program);
 

@@ -27,8 +27,8 @@ namespace {
 
 constexpr int kWatchTickMs = 20;
 constexpr int64_t kMillisecond = 1'000'000;
-// Between the first fault and the choice of the root cause, while further faults of the same cause are reported. Less than
-// a second, after which mpirun, which notices the end of a rank too, ends everything and closes the output.
+// Between the first fault and the choice of the root cause, while further faults of the same cause are reported. Less
+// than a second, after which mpirun, which notices the end of a rank too, ends everything and closes the output.
 constexpr int64_t kWatchSettleOneHost = 150 * kMillisecond;
 constexpr int64_t kWatchSettleSeveralHosts = 500 * kMillisecond;
 constexpr int64_t kWatchSettlePeerFailures = 3000 * kMillisecond;

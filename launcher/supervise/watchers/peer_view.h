@@ -12,8 +12,8 @@ namespace dstrain {
 
 class PeerView final : public HostView {
  public:
-  // `name`: for messages. `silence_s`: seconds without a message after which the host counts as lost. Until connect() the
-  // host has no reports and no faults.
+  // `name`: for messages. `silence_s`: seconds without a message after which the host counts as lost. Until connect()
+  // the host has no reports and no faults.
   PeerView(std::string name, std::vector<int> ranks, int64_t silence_s);
 
   // Uses this connection to the watcher from now on.

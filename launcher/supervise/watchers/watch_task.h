@@ -15,16 +15,16 @@ struct WatchTask {
   std::string board;                    // RankBoard::address() of the own host's board
   int64_t timeout_s = 600;              // after which a rank without progress counts as hung
   int64_t silence_s = 5;                // after which a silent host counts as lost
-  // With several hosts: how the watchers connect to the leader, the watcher on host 0: the descriptor at which it listens
-  // (on host 0; else -1), its addresses, its port, and the token by which it knows the run's watchers.
+  // With several hosts: how the watchers connect to the leader, the watcher on host 0: the descriptor at which it
+  // listens (on host 0; else -1), its addresses, its port, and the token by which it knows the run's watchers.
   int listener = -1;
   std::vector<std::string> addresses;
   int port = 0;
   std::string token;
 };
 
-// Starts the watcher of this host in a POSIX session of its own. Of this process's descriptors it has standard error and the
-// listener only. Returns once it watches, so that it notices the end of any rank from then on. Throws RunError.
+// Starts the watcher of this host in a POSIX session of its own. Of this process's descriptors it has standard error
+// and the listener only. Returns once it watches, so that it notices the end of any rank from then on. Throws RunError.
 void start_watcher(const WatchTask& task);
 
 // Returns the task of this process. Throws UserError if start_watcher() did not start it.

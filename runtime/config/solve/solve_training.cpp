@@ -246,8 +246,9 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   job.gradient_clipping = values.real("gradient_clipping");
   job.steps_per_print = values.integer("steps_per_print");
   solve_zero(job, values);
+  const bool at_boundary = usual_reduce(job.zero_stage) == ReduceMode::boundary;
   const std::string reduce =
-      values.text("dstrain.reduce", job.zero_stage < 2 ? "boundary" : "micro_batch",
+      values.text("dstrain.reduce", at_boundary ? "boundary" : "micro_batch",
                   fmt::format("stage {}", job.zero_stage));
   job.reduce = reduce == "boundary" ? ReduceMode::boundary : ReduceMode::micro_batch;
   solve_precision(job, values, diagnostics, facts);

@@ -83,6 +83,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       model_(plans_.train, arenas_, mesh_.data(), ctx.threads),
       train_(plans_.train, arenas_, backend_, job, mesh_, ctx.slot,
              add_names(ctx.slot, plans_.train, "")) {
+  if (device_comm_) device_comm_->set_deadline(static_cast<double>(job.timeout_s));
   if (job.eval_interval > 0)
     validate_.emplace(plans_.validate, arenas_, backend_, job, mesh_, ctx.slot,
                       add_names(ctx.slot, plans_.validate, "validation's "));

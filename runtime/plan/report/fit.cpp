@@ -19,10 +19,6 @@ struct Change {
 };
 using Axis = std::vector<Change>;
 
-ReduceMode usual_reduce(int stage) {
-  return stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
-}
-
 Axis stages(const Job& job) {
   Axis axis;
   for (int stage = job.zero_stage + 1; stage <= 3 && job.data_ranks() > 1; ++stage)

@@ -1,5 +1,5 @@
-// A program in place of dstrain for the tests of the supervisor. As the launching process it supervises copies of itself. As
-// a rank it behaves as a script says.
+// A program in place of dstrain for the tests of the supervisor. As the launching process it supervises copies of
+// itself. As a rank it behaves as a script says.
 //   launcher_scripted_rank TOKEN RANKS SCRIPT RANK forks|program
 // TOKEN is ignored; the test finds its processes by it. RANK follows the script, the other ranks wait for it. The rank
 // starter is a fork of the launching process or a program of its own.

@@ -24,8 +24,8 @@ class RunningProgram {
   const std::string& text();
   bool wrote(const std::string& part);
   pid_t pid() const { return child_.pid(); }
-  // Waits for its end. Returns the exit status, or 128 + n if signal n ended it; -1 after `seconds`, which only a program
-  // that never ends reaches.
+  // Waits for its end. Returns the exit status, or 128 + n if signal n ended it; -1 after `seconds`, which only a
+  // program that never ends reaches.
   int wait(double seconds = kForever);
 
  private:
