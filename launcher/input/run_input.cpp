@@ -154,11 +154,6 @@ void settle_device(Job& job, bool run) {
   if (job.device == "auto") job.device = cuda_device_count() > 0 ? "cuda" : "cpu";
   if (run && job.device == "cpu" && job.graph == GraphMode::on)
     fail_user("dstrain.cuda_graph is \"on\", and the CPU has no graphs: use \"auto\"");
-  if (run && job.device != "cpu" && job.pipeline.stages > 1)
-    fail_user(
-        "a pipeline of {} stages runs on the CPU only so far, not on {}: add --device cpu, or "
-        "use one stage",
-        job.pipeline.stages, job.device);
   if (job.device != "cuda" || cuda_device_count() > 0 || (has_cuda_backend() && !run)) return;
   throw UserError(why_no_cuda());
 }

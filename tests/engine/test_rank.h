@@ -52,7 +52,7 @@ class TestRank {
             make_rank_plan(job, {0, 1}, {implementations().build_model, backend.library, threads})),
         arenas(plans.memory, *backend.device, comm, threads),
         model(plans.train, arenas, comm, threads),
-        mesh(comm, {}),
+        mesh(comm, comm, {}),
         executor(plans.train, arenas, backend, job, mesh, nullptr) {
     state.seed = job.seed;
     model.initialize(job.seed, implementations());

@@ -76,6 +76,22 @@ class NcclComm final : public Communicator, public StreamCollectives {
     settle(::ncclCommInitRankConfig(&comm_, size(), id, rank(), &config), "connecting the GPUs");
     check_cuda(::cudaEventCreateWithFlags(&newest_, cudaEventDisableTiming), "making an event");
     watcher_ = std::thread([this] { watch(); });
+    if (size() == 2) connect_messages();
+  }
+  // Sends a message each way. NCCL connects two GPUs at their first message, and the host waits for that: later, when
+  // a rank posts what it receives before it sends, neither would be there for the other.
+  void connect_messages() {
+    const Memory memory = device_.allocate(sizeof(int32_t), "the first message");
+    const Tensor word{memory.data(), {1}, DType::i32};
+    for (const int sender : {0, 1}) {
+      start(Collective::message, 0, *stream_, [&] {
+        return rank() == sender
+                   ? ::ncclSend(word.data, 1, ncclInt32, 1 - rank(), comm_, stream_of(*stream_))
+                   : ::ncclRecv(word.data, 1, ncclInt32, 1 - rank(), comm_, stream_of(*stream_));
+      });
+    }
+    stream_->synchronize();
+    check_failure();
   }
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;

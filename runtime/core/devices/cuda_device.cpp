@@ -3,6 +3,7 @@
 #include "runtime/core/devices/cuda_device.h"
 
 #include <cuda_runtime.h>
+#include <stdlib.h>
 
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
@@ -164,6 +165,9 @@ bool has_cuda_backend() {
 }
 
 int cuda_device_count() {
+  // The driver reads this when it starts. Streams beyond the number of connections share one, where work that waits
+  // for a peer holds up another stream's; the channels of a pipeline are more than the default of 8.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int count = 0;
   if (::cudaGetDeviceCount(&count) == cudaSuccess) return count;
   ::cudaGetLastError();

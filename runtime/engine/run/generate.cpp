@@ -30,7 +30,7 @@ class Decoder {
         plans_(make_decode_plan(job, seq_len,
                                 {implementations.build_model, backend_.library, request.threads})),
         arenas_(plans_.memory, *backend_.device, comm(), request.threads),
-        mesh_(comm(), {}),
+        mesh_(comm(), self_, {}),
         executor_(plans_.validate, arenas_, backend_, job, mesh_, nullptr),
         ids_(static_cast<size_t>(seq_len)) {
     load(job, request);

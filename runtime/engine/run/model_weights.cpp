@@ -27,7 +27,7 @@ void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take) const {
     const bool sends = place.stage == stage && place.rank == 0;
     std::vector<int> pair{mesh.world().rank()};
     if (root || sends) pair = {0, world_rank(place, stage, 0)};
-    const std::unique_ptr<Communicator> link = mesh.world().split(pair);
+    const std::unique_ptr<Communicator> link = mesh.host().split(pair);
     if (root) receive_stage(*link, take);
     if (place.stage == stage) send_stage(sends ? link.get() : nullptr);
   }

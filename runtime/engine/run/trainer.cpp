@@ -77,7 +77,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       device_comm_(make_device_communicator(*ctx.comm, *backend_.device)),
       comm_(device_comm_ ? *device_comm_ : *ctx.comm),
       place_(place_of(job, ctx.comm->rank())),
-      mesh_(comm_, place_, job.pipeline.schedule),
+      mesh_(comm_, *ctx.comm, place_, job.pipeline.schedule),
       plans_(plan_that_fits(job, backend_, ctx)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
       model_(plans_.train, arenas_, mesh_.data(), ctx.threads),

@@ -38,8 +38,7 @@ class CommQueue {
 
 // The caller must keep the channels and backend alive, and must not use a channel itself while collectives run.
 // `most`: number of collectives of a step, by channel. `own_thread`: use a thread, one for all channels, unless
-// the communicators work on streams. Such communicators can have one channel only: the order of several on one
-// stream would have to be the same on every rank. Throws InternalError if they have more.
+// the communicators work on streams. Each of those has a stream of its own.
 std::unique_ptr<CommQueue> make_comm_queue(std::span<Communicator* const> channels,
                                            const Backend& backend, std::span<const size_t> most,
                                            bool own_thread);

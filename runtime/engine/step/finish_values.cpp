@@ -31,7 +31,7 @@ void FinishValues::find_order(const std::vector<Unit>& units) {
   for (const Unit& unit : units) mine.push_back(static_cast<double>(unit.layer));
   mine.resize(most_units_);
   const auto width = static_cast<int64_t>(most_units_);
-  mesh_.world()
+  mesh_.host()
       .all_gather({mine.data(), {width}, DType::f64},
                   {all.data(), {static_cast<int64_t>(all.size())}, DType::f64})
       .wait();
@@ -60,7 +60,7 @@ void FinishValues::exchange_stages(StepState& state, std::span<const double> squ
   mine_[kStop] = state.stop;
   std::ranges::copy(square_sums, mine_.begin() + kSums);
   const auto width = static_cast<int64_t>(mine_.size());
-  mesh_.world()
+  mesh_.host()
       .all_gather({mine_.data(), {width}, DType::f64},
                   {all_.data(), {width * mesh_.world().size()}, DType::f64})
       .wait();

@@ -4,8 +4,8 @@
 
 namespace dstrain {
 
-MeshComm::MeshComm(Communicator& world, Place place, PipelineSchedule schedule)
-    : world_(world), place_(place), schedule_(schedule) {
+MeshComm::MeshComm(Communicator& world, Communicator& host, Place place, PipelineSchedule schedule)
+    : world_(world), host_(host), place_(place), schedule_(schedule) {
   channels_.fill(&world);
   if (place.stages == 1) return;
   std::vector<int> group;

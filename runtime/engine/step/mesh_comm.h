@@ -14,11 +14,14 @@ namespace dstrain {
 
 class MeshComm {
  public:
-  // Collective. `world` outlives this object.
-  MeshComm(Communicator& world, Place place,
+  // Collective. `world` works on the memory of the ranks' devices, `host` on host memory; they may be one
+  // communicator. Both outlive this object.
+  MeshComm(Communicator& world, Communicator& host, Place place,
            PipelineSchedule schedule = PipelineSchedule::one_f_one_b);
 
   Communicator& world() { return world_; }
+  // All ranks, for tensors in host memory. The caller must have waited for the operations of world().
+  Communicator& host() { return host_; }
   // The ranks that have the same part of the model.
   Communicator& data() { return *channels_[data_group]; }
   // The channels of a plan, by index. A channel that the stage does not use is its group's communicator.
@@ -33,6 +36,7 @@ class MeshComm {
   std::unique_ptr<Communicator> pair(int stage, int other);
 
   Communicator& world_;
+  Communicator& host_;
   Place place_;
   PipelineSchedule schedule_;
   std::array<Communicator*, kChannels> channels_{};
