@@ -43,7 +43,7 @@ class StreamCollectives {
   virtual void abandon() = 0;
 };
 
-// What a wait that is made of steps (Work::wait_step) remembers from one step to the next.
+// The state of a wait that is made of steps (Work::wait_step), from one step to the next.
 struct WaitState {
   bool idle = false;  // the step before made no progress
   std::chrono::steady_clock::time_point idle_since{}, last_check{};
@@ -164,7 +164,7 @@ inline bool Work::wait_step(WaitState& state, std::chrono::microseconds longest)
   return comm_ == nullptr || comm_->wait_step_for(sequence_, state, longest);
 }
 
-// How a communicator is made.
+// The settings of a new communicator: its deadline, its threads, and the slot that it reports to.
 struct CommOptions {
   double deadline_seconds = 600;  // that a wait may last without progress
   int threads = 1;                // OpenMP threads that add and copy

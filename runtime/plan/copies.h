@@ -8,7 +8,7 @@
 
 namespace dstrain {
 
-// How a buffer exists in memory: copy i belongs to micro-batches i, i + count, i + 2 * count, ...
+// The copies of a buffer in memory: copy i belongs to micro-batches i, i + count, i + 2 * count, ...
 struct Copies {
   int64_t count = 1;
   // Nothing of another micro-batch runs between the buffer's first and last use, so its memory is free outside

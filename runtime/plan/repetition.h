@@ -11,7 +11,7 @@
 
 namespace dstrain {
 
-// Some slots, after which the same ones come for micro-batches whose numbers are larger by `micros`.
+// A run of slots that repeats: the same slots follow it, for micro-batches whose numbers are larger by `micros`.
 struct Period {
   size_t slots = 0;
   int32_t micros = 0;

@@ -15,6 +15,7 @@ inline constexpr int64_t kNobody = -1;
 // The owner that last wrote each byte of a region.
 class ByteOwners {
  public:
+  // Neighbouring bytes with one owner, which end at `end`.
   struct Span {
     int64_t end;
     int64_t owner;
@@ -69,7 +70,8 @@ struct UnderWay {
   bool operator==(const UnderWay&) const = default;
 };
 
-// An owner is a buffer of a micro-batch or of the step, or the workspace of an instruction.
+// ReplayState: what each byte of memory holds, and what is under way, at one moment of a replayed step. An owner is a
+// buffer of a micro-batch or of the step, or the workspace of an instruction.
 struct ReplayState {
   std::array<ByteOwners, kRegions> regions{};
   std::vector<UnderWay> under_way{};

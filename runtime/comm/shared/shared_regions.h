@@ -42,7 +42,7 @@ class SharedRegions {
   std::vector<Region> regions_;
 };
 
-// The ranks of a group find their tensors in the regions of the world.
+// RegionView: the regions of the world as the ranks of one group see them; finds a peer's tensor in them.
 class RegionView {
  public:
   RegionView() = default;

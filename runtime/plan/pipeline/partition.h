@@ -9,7 +9,7 @@
 
 namespace dstrain {
 
-// What a division weighs of a layer.
+// The weight of one layer when layers are divided into parts.
 struct LayerSize {
   std::string name;
   int64_t parameters = 0;

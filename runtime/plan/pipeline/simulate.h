@@ -27,7 +27,7 @@ PipelineOrders pipeline_orders(PipelineSchedule schedule, int stages, int virtua
 // How long the phases of a part take for one micro-batch, by phase, in any unit.
 using PhaseTimes = std::array<double, kPhases>;
 
-// When a stage does a slot.
+// The times at which a stage begins and ends a slot.
 struct SlotTime {
   double begin = 0, end = 0;
   bool operator==(const SlotTime&) const = default;

@@ -12,7 +12,7 @@
 
 namespace dstrain {
 
-// Bytes per second.
+// The speed of drives in bytes per second.
 struct DiskSpeed {
   double read = 0, write = 0;
   // Returns the speed of tensors that are read once and written once, as an optimizer's state is in a step.
@@ -46,13 +46,13 @@ struct AioChoices {
   std::vector<int64_t> threads{1, 2, 4};
 };
 
-// Settings and their speed.
+// One measurement: settings of section aio, and the speed that the drives reached with them.
 struct AioMeasurement {
   AioConfig config;
   DiskSpeed speed;
 };
 
-// What was measured, in order, and what follows.
+// The result of tune_aio(): all measurements in their order, and the best settings.
 struct AioTuning {
   std::vector<AioMeasurement> measured;  // one after another
   AioMeasurement best;

@@ -17,12 +17,12 @@
 
 namespace dstrain {
 
-// Thread-safe. Operations begin in the order of their requests and end in any order: a read of what a write changes
+// The tensors of one rank on its drives. Thread-safe. Operations begin in the order of their requests and end in any order: a read of what a write changes
 // must be requested when the write is over. Memory at a multiple of kDiskBlock (Memory's is) is read and written in
 // place; other memory, and the last odd bytes of a tensor, are copied.
 class DiskStore {
  public:
-  // An operation that goes on. It must not outlive its store; its memory must stay until it is over, also if wait()
+  // A read or write that has been requested. It must not outlive its store; its memory must stay until it is over, also if wait()
   // throws because the drive does not answer.
   class Ticket {
    public:
