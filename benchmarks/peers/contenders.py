@@ -128,11 +128,15 @@ def torch_contender(python, model, batch, dtype, threads, environment):
     )
 
 
-def deepspeed_contender(python, model, batch, dtype, stage, ranks, environment):
-    """Starts one process per rank, each on its own core, over gloo, as DeepSpeed's launcher would."""
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def deepspeed_contender(python, model, batch, dtype, stage, ranks, environment):
+    """Starts one process per rank, each on its own core, over gloo, as DeepSpeed's launcher would."""
+    port = free_port()
     command = [python, str(ROOT / "benchmarks/peers/deepspeed_steps.py")]
     settings = {"model": model["type"], "batch": batch, "dtype": dtype, "stage": stage, "threads": 1}
     settings |= {k: v for k, v in model.items() if k != "type"}
@@ -162,7 +166,9 @@ class Dstrain:
             "dstrain": {"model": model, "steps": 1000000},
         }
         for section, values in (settings or {}).items():
-            config[section] = {**config.get(section, {}), **values}
+            if isinstance(values, dict):
+                values = {**config.get(section, {}), **values}
+            config[section] = values
         if dtype == "bf16":
             config["bf16"] = {"enabled": True}
         if model["type"] == "gptlite":
