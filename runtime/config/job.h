@@ -135,6 +135,15 @@ struct AioConfig {
   bool operator==(const AioConfig&) const = default;
 };
 
+// The table of communication (section comms_logger).
+struct CommsLoggerConfig {
+  bool enabled = false;
+  bool verbose = false;  // a line for every operation of the steps that are printed
+  bool all_ops = true;
+  std::vector<std::string> ops{};  // without all_ops: the names of those that count
+  bool operator==(const CommsLoggerConfig&) const = default;
+};
+
 // Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
@@ -170,6 +179,7 @@ struct Job {
   int64_t keep_every = 0;          // checkpoints of multiples of this step are kept too; 0: none
   int64_t max_skipped_steps = 50;  // in a row, until the run fails
   int64_t steps_per_print = 10;
+  CommsLoggerConfig comms_logger;
   int64_t timeout_s = 600;  // limit of one instruction, and of a wait for another rank
   int64_t silence_s = 5;    // without a message from a host, until it counts as lost
   std::vector<std::string> weight_decay_exclude;

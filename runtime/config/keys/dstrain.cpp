@@ -28,6 +28,16 @@ constexpr Rule kSharding{
     },
     "NO_SHARD, SHARD_GRAD_OP, FULL_SHARD: honoured; others: not_yet"};
 
+constexpr std::string_view kHooks = "noop, fp16_compress or bf16_compress";
+
+constexpr Rule kHook{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (value.text == "noop") return {State::no_effect, "gradients travel as they are"};
+      if (value.text.ends_with("_compress")) return {};
+      return {State::not_yet, fmt::format("{} is not available yet: use {}", value.text, kHooks)};
+    },
+    "noop: no_effect; fp16_compress, bf16_compress: honoured; others: not_yet"};
+
 }  // namespace
 
 std::vector<KeySpec> dstrain() {
@@ -145,6 +155,13 @@ std::vector<KeySpec> dstrain() {
                "host's; on: an "
                "error on the CPU",
        .choices = "auto|on|off"},
+      {.key = "dstrain.comm_hook", .type = Type::section},
+      {.key = "dstrain.comm_hook.type",
+       .type = Type::choice,
+       .fallback = "\"noop\"",
+       .note = "PyTorch's communication hook: the compressing ones are communication_data_type",
+       .rule = &kHook,
+       .choices = "noop|fp16_compress|bf16_compress|powerSGD|batched_powerSGD|post_localSGD"},
       {.key = "dstrain.sharding",
        .type = Type::choice,
        .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP 2, FULL_SHARD 3",

@@ -7,6 +7,7 @@ std::vector<KeySpec> monitoring() {
   constexpr std::string_view breakdown = "metrics.jsonl has step_ms";
   constexpr std::string_view timers = "samples_per_second is always measured";
   const Rule* gated = &rules::kWatchIfEnabled;
+  const Rule* logged = &rules::kIfEnabled;
   const auto section = [gated](std::string_view key) {
     return KeySpec{.key = key, .type = Type::section, .rule = gated};
   };
@@ -61,12 +62,25 @@ std::vector<KeySpec> monitoring() {
       text("comet.experiment_key"),
       {.key = "comet.online", .rule = gated},
       text("comet.mode"),
-      section("comms_logger"),
-      flag("comms_logger.enabled"),
-      flag("comms_logger.prof_all", "true"),
-      {.key = "comms_logger.prof_ops", .type = Type::strings, .fallback = "[]", .rule = gated},
-      flag("comms_logger.verbose"),
-      flag("comms_logger.debug"),
+      {.key = "comms_logger", .type = Type::section, .rule = logged},
+      {.key = "comms_logger.enabled",
+       .fallback = "false",
+       .note = "a table of all collectives at the end of the run",
+       .rule = logged},
+      {.key = "comms_logger.prof_all", .fallback = "true", .rule = logged},
+      {.key = "comms_logger.prof_ops",
+       .type = Type::strings,
+       .fallback = "[]",
+       .note = "without prof_all: the operations that count, \"all_reduce\"",
+       .rule = logged},
+      {.key = "comms_logger.verbose",
+       .fallback = "false",
+       .note = "a line for every collective of each step that is printed",
+       .rule = logged},
+      {.key = "comms_logger.debug",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "the lines of verbose always name the layer"},
       section("flops_profiler"),
       flag("flops_profiler.enabled"),
       {.key = "flops_profiler.recompute_fwd_factor",

@@ -58,6 +58,13 @@ constinit const Rule kWatchIfEnabled{
     },
     "no_effect; section on: with a warning, as it is not available yet"};
 
+constinit const Rule kIfEnabled{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      if (enabled(facts, spec)) return {};
+      return if_enabled(facts, spec, State::honoured, "");
+    },
+    "section off: no_effect; on: honoured"};
+
 constinit const Rule kRefusedIfEnabled{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
       const KeySpec* section = find_key(facts, spec.key.substr(0, spec.key.find('.')));

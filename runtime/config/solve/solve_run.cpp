@@ -107,6 +107,19 @@ AioConfig solve_aio(Values& v) {
           .overlap_events = v.flag("aio.overlap_events")};
 }
 
+CommsLoggerConfig solve_comms_logger(Values& v) {
+  CommsLoggerConfig config;
+  config.enabled = v.flag("comms_logger.enabled");
+  if (!config.enabled) return config;
+  config.verbose = v.flag("comms_logger.verbose");
+  config.all_ops = v.flag("comms_logger.prof_all");
+  if (const Member* ops = v.given("comms_logger.prof_ops")) {
+    for (const Node& name : ops->value.items) config.ops.push_back(name.text);
+    v.record("comms_logger.prof_ops", json_text(ops->value), v.origin_of("comms_logger.prof_ops"));
+  }
+  return config;
+}
+
 }  // namespace
 
 void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
@@ -120,6 +133,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   solve_data(job, values, diagnostics, need_data);
   job.recompute = solve_recompute(values, diagnostics);
   job.aio = solve_aio(values);
+  job.comms_logger = solve_comms_logger(values);
   const std::string graph = values.text("dstrain.cuda_graph");
   job.graph = graph == "on"    ? GraphMode::on
               : graph == "off" ? GraphMode::off

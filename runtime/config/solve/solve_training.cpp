@@ -31,6 +31,15 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   job.dtype = facts.bf16 ? DType::bf16 : facts.fp16 ? DType::f16 : DType::f32;
   const std::string run_type(deepspeed_name(job.dtype));
   job.wire_dtype = dtype_of(v.text("communication_data_type", run_type, "the run's type"));
+  if (const std::string hook = v.text("dstrain.comm_hook.type"); hook.ends_with("_compress")) {
+    const DType asked = dtype_of(hook.substr(0, hook.find('_')));
+    if (v.given("communication_data_type") && job.wire_dtype != asked)
+      diagnostics.error("dstrain.comm_hook.type",
+                        fmt::format("{} sends gradients as {}, communication_data_type says {}: "
+                                    "keep one of the two",
+                                    hook, deepspeed_name(asked), deepspeed_name(job.wire_dtype)));
+    job.wire_dtype = asked;
+  }
   job.grad_dtype = dtype_of(v.text("data_types.grad_accum_dtype"));
   if (const Member* m = v.given("data_types.param_dtype");
       m && dtype_of(lower_case(m->value.text)) != job.dtype)
@@ -247,9 +256,8 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   job.steps_per_print = values.integer("steps_per_print");
   solve_zero(job, values);
   const bool at_boundary = usual_reduce(job.zero_stage) == ReduceMode::boundary;
-  const std::string reduce =
-      values.text("dstrain.reduce", at_boundary ? "boundary" : "micro_batch",
-                  fmt::format("stage {}", job.zero_stage));
+  const std::string reduce = values.text("dstrain.reduce", at_boundary ? "boundary" : "micro_batch",
+                                         fmt::format("stage {}", job.zero_stage));
   job.reduce = reduce == "boundary" ? ReduceMode::boundary : ReduceMode::micro_batch;
   solve_precision(job, values, diagnostics, facts);
   judge_bucket(job, values, diagnostics);

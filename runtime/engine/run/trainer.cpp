@@ -82,7 +82,8 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
       model_(plans_.train, arenas_, mesh_.data(), ctx.threads),
       train_(plans_.train, arenas_, backend_, job, mesh_, ctx.slot,
-             add_names(ctx.slot, plans_.train, "")) {
+             add_names(ctx.slot, plans_.train, "")),
+      comm_log_(job.comms_logger) {
   if (device_comm_) device_comm_->set_deadline(static_cast<double>(job.timeout_s));
   if (job.eval_interval > 0)
     validate_.emplace(plans_.validate, arenas_, backend_, job, mesh_, ctx.slot,
@@ -186,6 +187,10 @@ void Trainer::step() {
     traces_.back().prepare(plans_.train);
     context.trace = &traces_.back();
   }
+  if (job_.comms_logger.enabled && root())
+    context.on_collective = [this](const CommRecord& record, const Instruction& op) {
+      log_collective(record, op);
+    };
   train_.run(context);
   if (ctx_.slot) ctx_.slot->leave_instruction();
   if (!state_.skip) ++state_.applied_steps;
@@ -225,8 +230,17 @@ RunOutcome Trainer::run() {
   return {.steps = state_.step, .stop_signal = stop_signal_};
 }
 
+void Trainer::log_collective(const CommRecord& record, const Instruction& op) {
+  comm_log_.add(record);
+  if (job_.comms_logger.verbose && state_.step % job_.steps_per_print == 0 &&
+      comm_log_.counts(record.op))
+    log::info("{}", comm_line(record, plans_.train.program.groups[static_cast<size_t>(op.group)]));
+}
+
 void Trainer::log_end(int64_t first_step, double seconds) const {
   if (!root()) return;
+  if (const std::string table = comm_log_.table(); !table.empty())
+    log::info("collectives of rank 0, in {} steps:\n{}", state_.step - first_step, table);
   log::info("{}", last_line(job_, {.first_step = first_step,
                                    .steps = state_.step - first_step,
                                    .stopped = stop_signal_ != 0,

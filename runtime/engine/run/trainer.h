@@ -45,6 +45,7 @@ class Trainer {
   void prepare_state();
   void record(double seconds, int64_t comm_bytes);
   void log_end(int64_t first_step, double seconds) const;
+  void log_collective(const CommRecord& record, const Instruction& op);
   void validate();
   void save_checkpoint();
   void write_weights();
@@ -80,6 +81,7 @@ class Trainer {
   std::optional<CheckpointInfo> resumed_;  // the checkpoint that the run resumed from
   Lineage lineage_;                        // on rank 0: of this run's checkpoints
   RunFacts facts_;                         // on rank 0: empty until facts() is called
+  CommLog comm_log_;                       // on rank 0
   std::vector<StepTrace> traces_;          // of the first steps, if the job asks for a trace
   int64_t peak_bytes_ = 0;                 // of the largest rank
   int stop_signal_ = 0;

@@ -171,6 +171,7 @@ void Executor::run(StepContext& context) {
   if (context.trace) context.trace->waits[plan_.order.size()] = {before, monotonic_ns()};
   device_state_.download(*context.state);
   if (context.trace) record(*context.trace, begin);
+  if (context.on_collective) report_collectives(context);
   queue_->restart();
   warm_ = true;
   if (finish_) check_finish(*context.state);
@@ -217,6 +218,24 @@ void Executor::record(StepTrace& trace, int64_t begin_ns) const {
     if (!is_collective(op_of(plan_.order[i]))) continue;
     const int channel = instruction_of(plan_.order[i]).channel;
     trace.issues[i] = queue_->times(channel, next[static_cast<size_t>(channel)]++);
+  }
+}
+
+void Executor::report_collectives(const StepContext& context) const {
+  std::vector<size_t> next(collectives_.size());
+  for (const Issue& issue : plan_.order) {
+    const Instruction& op = instruction_of(issue);
+    if (!is_collective(op.op)) continue;
+    const auto channel = static_cast<size_t>(op.channel);
+    const TimeSpan time = queue_->times(op.channel, next[channel]++);
+    int64_t bytes = 0;
+    for (const std::vector<BufferId>* operands : {&op.reads, &op.writes})
+      for (const BufferId id : *operands) bytes = std::max(bytes, plan_.program.at(id).bytes());
+    context.on_collective({.op = op.op,
+                           .bytes = bytes,
+                           .ranks = mesh_.channels()[channel]->size(),
+                           .seconds = static_cast<double>(time.size()) * 1e-9},
+                          op);
   }
 }
 

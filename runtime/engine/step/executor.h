@@ -5,6 +5,7 @@
 // device may replay the body as one graph.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "runtime/config/job.h"
 #include "runtime/core/rank_board.h"
 #include "runtime/engine/step/batch_feed.h"
+#include "runtime/engine/step/comm_log.h"
 #include "runtime/engine/step/comm_queue.h"
 #include "runtime/engine/step/device_state.h"
 #include "runtime/engine/step/finish_values.h"
@@ -29,6 +31,8 @@ struct StepContext {
   // If not empty: one element per instruction of the program, to which the step adds seconds.
   std::span<double> seconds{};
   StepTrace* trace = nullptr;  // if not null: filled; must have been prepared for the plan
+  // If set: called with every collective of the step and its instruction, in the order of issue, after the step.
+  std::function<void(const CommRecord&, const Instruction&)> on_collective{};
 };
 
 class Executor {
@@ -78,6 +82,7 @@ class Executor {
   void load_batch(StepContext& context);
   void reduce_counts(StepContext& context);
   void record(StepTrace& trace, int64_t begin_ns) const;
+  void report_collectives(const StepContext& context) const;
   void finish_gradients(const Bound& bound, StepContext& context);
   void check_finish(const StepState& state);
   int64_t skipped_in_a_row_ = 0;

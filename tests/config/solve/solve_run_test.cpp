@@ -28,6 +28,16 @@ TEST_CASE("run: the section dstrain has its published defaults") {
   CHECK(job.weight_decay_exclude.empty());
 }
 
+TEST_CASE("run: the section comms_logger reaches the job if it is on") {
+  CHECK_FALSE(ask(trains_with("")).job().comms_logger.enabled);
+  CHECK(ask(trains_with(R"("comms_logger": {"verbose": true})")).job().comms_logger ==
+        CommsLoggerConfig{});
+  CHECK(ask(trains_with(R"("comms_logger": {"enabled": true, "verbose": true, "prof_all": false,
+                                            "prof_ops": ["send", "recv"]})"))
+            .job()
+            .comms_logger == CommsLoggerConfig{true, true, false, {"send", "recv"}});
+}
+
 TEST_CASE("run: every key of the section dstrain reaches the job") {
   const Job job =
       ask(ours(R"("model": {"n_layer": 2, "n_embd": 96, "n_head": 3, "block_size": 64, "dropout": 0,

@@ -294,6 +294,24 @@ TEST_CASE("training: gradients travel in the run's type unless told otherwise") 
   CHECK(ask(trains_with(R"("communication_data_type": "half")")).job().wire_dtype == DType::f16);
 }
 
+TEST_CASE("training: PyTorch's compressing hooks are a type in which gradients travel") {
+  const auto hook = [](const std::string& type, const std::string& more = "") {
+    return ask(trains_with(more + R"("dstrain": {"comm_hook": {"type": ")" + type + "\"}}"));
+  };
+  CHECK(hook("noop").job().wire_dtype == DType::f32);
+  CHECK(hook("fp16_compress").job().wire_dtype == DType::f16);
+  CHECK(hook("bf16_compress").job().wire_dtype == DType::bf16);
+  CHECK(hook("bf16_compress", R"("fp16": {"enabled": true}, )").job().wire_dtype == DType::bf16);
+  CHECK(hook("bf16_compress", R"("communication_data_type": "bf16", )").job().wire_dtype ==
+        DType::bf16);
+  CHECK(hook("bf16_compress", R"("communication_data_type": "fp16", )")
+            .error()
+            .find("bf16_compress sends gradients as bf16, communication_data_type says fp16") !=
+        std::string::npos);
+  CHECK(verdict(hook("powerSGD").check(), "dstrain.comm_hook.type") ==
+        "not_yet: powerSGD is not available yet: use noop, fp16_compress or bf16_compress");
+}
+
 TEST_CASE("training: gradients are held in fp32 unless told otherwise") {
   const std::string bf16 = R"("bf16": {"enabled": true})";
   CHECK(ask(trains_with(bf16)).job().grad_dtype == DType::f32);

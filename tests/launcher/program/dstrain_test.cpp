@@ -38,6 +38,19 @@ TEST_CASE("a run writes what the contract names, on one rank and on two") {
   CHECK(folder.nothing_left());
 }
 
+TEST_CASE("section comms_logger prints a line for each collective and a table at the end") {
+  const RunFolder folder;
+  RunningProgram program = folder.train(
+      "--num_gpus 2 --set comms_logger.enabled=true --set comms_logger.verbose=true "
+      "--set steps_per_print=4 --set zero_optimization.stage=1");
+  CHECK(program.wait() == 0);
+  CAPTURE(program.text());
+  CHECK(program.wrote("comm op: reduce_scatter | layer: head | time (ms): "));
+  CHECK(program.wrote("collectives of rank 0, in 4 steps:"));
+  CHECK(
+      std::regex_search(program.text(), std::regex("\nall_gather +[0-9.]+ k?B +[0-9]+ +[0-9.]+ ")));
+}
+
 TEST_CASE("without --output a run is found by its configuration's name") {
   const RunFolder folder;
   RunningProgram program =
