@@ -1,5 +1,5 @@
 // How a kernel library finds the kernel of an op: the family that the op belongs to, and for the ops that are
-// neither products nor attention a table of functions that make their kernels.
+// none of these a table of functions that make their kernels.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace dstrain {
 
 // The groups of ops whose kernels come from different parts of a kernel library.
-enum class OpFamily { product, attention, other };
+enum class OpFamily { product, attention, newton_schulz, other };
 
 constexpr OpFamily family_of(OpKind op) {
   switch (op) {
@@ -24,6 +24,8 @@ constexpr OpFamily family_of(OpKind op) {
     case OpKind::attention:
     case OpKind::attention_grad:
       return OpFamily::attention;
+    case OpKind::orthogonalize:
+      return OpFamily::newton_schulz;
     default:
       return OpFamily::other;
   }

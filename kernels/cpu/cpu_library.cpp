@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu_library.h"
 
 #include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/orthogonalize.h"
 #include "kernels/cpu/products/products.h"
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/op_table.h"
@@ -19,6 +20,8 @@ class CpuLibrary final : public KernelLibrary {
         return product_workspace_bytes(spec);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
+      case OpFamily::newton_schulz:
+        return orthogonalize_workspace_bytes(spec);
       case OpFamily::other:
         return simd_workspace_bytes(spec);
     }
@@ -37,6 +40,9 @@ class CpuLibrary final : public KernelLibrary {
         break;
       case OpFamily::attention:
         kernel = make_attention(spec);
+        break;
+      case OpFamily::newton_schulz:
+        kernel = make_orthogonalize(spec);
         break;
       case OpFamily::other:
         kernel = make_simd(spec);

@@ -2,6 +2,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library.h"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/orthogonalize.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/step/finish.cuh"
 #include "kernels/cuda/unfused.cuh"
@@ -21,6 +22,8 @@ class Library final : public KernelLibrary {
         return product_workspace_bytes(spec);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
+      case OpFamily::newton_schulz:
+        return orthogonalize_workspace_bytes(spec);
       default:
         return memory_bound_workspace_bytes(spec);
     }
@@ -40,6 +43,9 @@ class Library final : public KernelLibrary {
         break;
       case OpFamily::attention:
         kernel = make_attention(spec, context_);
+        break;
+      case OpFamily::newton_schulz:
+        kernel = make_orthogonalize(spec, context_);
         break;
       default:
         kernel = make_memory_bound(spec, context_);

@@ -23,8 +23,8 @@ struct BatchConfig {
 };
 
 // The update rule; Adam stands for AdamW too.
-enum class OptimizerKind { adam, sgd, adagrad, lion, lamb };
-inline constexpr size_t kOptimizerKinds = 5;
+enum class OptimizerKind { adam, sgd, adagrad, lion, lamb, muon };
+inline constexpr size_t kOptimizerKinds = 6;
 // The optimizer and its constants. Adam and AdamW differ in decoupled_decay alone.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adam;
@@ -33,10 +33,12 @@ struct OptimizerConfig {
   double weight_decay = 0;
   bool decoupled_decay = true;
   bool bias_correction = true;
-  double momentum = 0, dampening = 0;  // sgd
+  double momentum = 0, dampening = 0;  // sgd; the momentum also of muon
   bool nesterov = false;
   double max_coeff = 10, min_coeff = 0.01;  // lamb: limits of the trust ratio
   bool eps_inside_sqrt = false;
+  double adam_lr = 3e-4;  // muon: of the parameters that it leaves to Adam, as betas and eps are
+  bool gram = true;       // muon: it may iterate on the Gram matrix
   bool operator==(const OptimizerConfig&) const = default;
 };
 

@@ -14,6 +14,7 @@ struct StepState {
   int64_t applied_steps = 0;  // updates before this step: skipped steps do not count
   int64_t first_sample = 0;   // place of the step's first sample in the order of all samples
   float lr = 0;
+  float adam_lr = 0;   // with Muon: of the parameters that it leaves to Adam
   double beta1 = 0.9;  // double, because kernels compute 1 - beta: 1 - 0.9999f is off by 1.7e-4
   double beta2 = 0.999;
   float bias_correction1 = 1;  // 1 - beta1^t, or 1 where the optimizer has none

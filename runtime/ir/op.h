@@ -51,6 +51,9 @@ enum class OpKind : uint8_t {
   lamb_direction,  // grad f32 or run (n), master f32 (n) -> m, v f32 (n) in place, direction f32 (n)
   lamb,  // direction f32 (n), square sums f64 -> master f32 (n), param? 16-bit (n); in place
   sgd,   // grad f32 or run (n) -> master, momentum? f32 (n), param? 16-bit (n); in place
+  muon_momentum,  // grad f32 or run (n) -> m f32 (n) in place, direction f32 (n)
+  orthogonalize,  // x f32 (N,K) -> y f32 (N,K), may be x
+  muon,           // direction f32 (n) -> master f32 (n), param? 16-bit (n); in place
   // done by the executor or the communicator (no kernel)
   load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
   zero,              // -> x = 0
@@ -118,6 +121,7 @@ struct AdamAttrs {
   float eps = 1e-8f;
   float weight_decay = 0;
   bool decoupled_decay = true;  // AdamW (true) or L2 (false)
+  bool beside_muon = false;     // the learning rate is the step state's adam_lr
   bool operator==(const AdamAttrs&) const = default;
 };
 // The attributes of adagrad.
@@ -152,9 +156,26 @@ struct SgdAttrs {
   bool nesterov = false;
   bool operator==(const SgdAttrs&) const = default;
 };
+// The attributes of muon_momentum.
+struct MuonMomentumAttrs {
+  double momentum = 0.95;
+  bool operator==(const MuonMomentumAttrs&) const = default;
+};
+// The attributes of orthogonalize (runtime/ir/newton_schulz.h).
+struct OrthogonalizeAttrs {
+  bool gram = true;  // on the Gram matrix where that takes fewer FLOPs
+  bool operator==(const OrthogonalizeAttrs&) const = default;
+};
+// The attributes of muon.
+struct MuonAttrs {
+  float weight_decay = 0;
+  float scale = 1;  // of the direction
+  bool operator==(const MuonAttrs&) const = default;
+};
 using OpAttrs = std::variant<std::monostate, EmbedAttrs, LayerNormAttrs, ActivationAttrs,
                              AttentionAttrs, DropoutAttrs, PackAttrs, WireAttrs, AdamAttrs,
-                             AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs>;
+                             AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
+                             MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,6 +32,19 @@ enum class MemoryClass : uint8_t {
 inline constexpr int kMemoryClasses = 7;
 std::string_view name_of(MemoryClass memory);
 
+// Elements [begin, end) of a unit.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// Optimizer state that parameters updated as whole matrices (Parameter::as_matrix) do not have: the ranges of the unit
+// that its buffer holds, one after the other.
+struct PartialState {
+  Range within;  // what it would hold if all parameters had it
+  std::vector<Range> ranges;
+};
+
 // How long the content of a buffer is needed, and so when its memory can be used for another buffer.
 enum class Lifetime : uint8_t {
   persistent,  // for the whole run; every plan of the run finds it by name
@@ -51,6 +65,7 @@ struct Buffer {
   bool per_micro = false;  // one copy for every micro-batch of the step (inputs)
   int parameter = -1;      // index of the parameter whose value this is
   bool shared = false;     // peers read it, so it is in memory registered with the communicator
+  std::optional<PartialState> partial{};  // set for state that some parameters do not have
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
 };
@@ -96,7 +111,8 @@ struct Parameter {
   int index = 0;  // in the whole model
   Shape shape{};
   Init init = Init::zeros;
-  float init_scale = 0;  // normal: standard deviation; uniform: bound
+  float init_scale = 0;    // normal: standard deviation; uniform: bound
+  bool as_matrix = false;  // the optimizer updates it as a whole matrix (Muon)
   int unit = 0;
   int64_t offset = 0;  // elements from the start of the unit (set by the layout)
   BufferId value = kNone;

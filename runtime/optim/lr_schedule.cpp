@@ -74,7 +74,7 @@ double cycle_height(const ScheduleConfig& s, int64_t i) {
 Rate one_cycle(const ScheduleConfig& s, const OptimizerConfig& o, int64_t i) {
   const bool momentum = s.cycle_momentum && optimizer_rule(o.kind).has_betas;
   const auto rate = [&](double lr, double mom) {
-    return momentum ? Rate{lr, mom, 0.99} : Rate{lr, o.beta1, o.beta2};
+    return momentum ? Rate{lr, mom, 0.99, lr} : Rate{lr, o.beta1, o.beta2, lr};
   };
   if (i < 0) return rate(s.cycle_min_lr, s.cycle_min_mom);
   const int64_t total = s.cycle_first_step_size + s.cycle_second_step_size;
@@ -95,26 +95,26 @@ Rate one_cycle(const ScheduleConfig& s, const OptimizerConfig& o, int64_t i) {
 Rate rate_at(const ScheduleConfig& schedule, const OptimizerConfig& optimizer,
              int64_t applied_steps) {
   const int64_t i = applied_steps - 1;
-  Rate rate{optimizer.lr, optimizer.beta1, optimizer.beta2};
+  const auto both = [&](double lr) { return Rate{lr, optimizer.beta1, optimizer.beta2, lr}; };
+  const double other = optimizer.kind == OptimizerKind::muon ? optimizer.adam_lr : optimizer.lr;
+  const auto own = [&](double factor) {
+    return Rate{optimizer.lr * factor, optimizer.beta1, optimizer.beta2, other * factor};
+  };
   switch (schedule.kind) {
     case ScheduleKind::constant:
       break;
     case ScheduleKind::lr_range_test:
-      rate.lr = lr_range_test(schedule, i);
-      break;
+      return both(lr_range_test(schedule, i));
     case ScheduleKind::one_cycle:
       return one_cycle(schedule, optimizer, i);
     case ScheduleKind::warmup:
-      rate.lr = warmup(schedule, i);
-      break;
+      return both(warmup(schedule, i));
     case ScheduleKind::warmup_decay:
-      rate.lr = warmup_decay(schedule, i);
-      break;
+      return both(warmup_decay(schedule, i));
     case ScheduleKind::warmup_cosine:
-      rate.lr = optimizer.lr * warmup_cosine(schedule, i);
-      break;
+      return own(warmup_cosine(schedule, i));
   }
-  return rate;
+  return own(1);
 }
 
 }  // namespace dstrain

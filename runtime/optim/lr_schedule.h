@@ -8,12 +8,13 @@
 
 namespace dstrain {
 
-// The learning rate and the betas of one optimizer step. The betas are the optimizer's own, except with
+// The learning rates and the betas of one optimizer step. The betas are the optimizer's own, except with
 // OneCycle and cycle_momentum, which changes beta1 and sets beta2 to 0.99.
 struct Rate {
   double lr = 0;
   double beta1 = 0;
   double beta2 = 0;
+  double adam_lr = 0;  // with Muon: of the parameters that it leaves to Adam; else lr
 };
 
 // Returns the rate of optimizer step number applied_steps + 1. As in DeepSpeed, the schedule advances after an

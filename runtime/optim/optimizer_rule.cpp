@@ -6,13 +6,14 @@
 #include "runtime/optim/optimizers/adam.h"
 #include "runtime/optim/optimizers/lamb.h"
 #include "runtime/optim/optimizers/lion.h"
+#include "runtime/optim/optimizers/muon.h"
 #include "runtime/optim/optimizers/sgd.h"
 
 namespace dstrain {
 namespace {
 
-constexpr std::array kRules{optimizers::adam, optimizers::sgd, optimizers::adagrad,
-                            optimizers::lion, optimizers::lamb};
+constexpr std::array kRules{optimizers::adam, optimizers::sgd,  optimizers::adagrad,
+                            optimizers::lion, optimizers::lamb, optimizers::muon};
 
 constexpr bool ordered_by_kind() {
   for (size_t i = 0; i < kRules.size(); ++i)

@@ -10,12 +10,29 @@
 #include <vector>
 
 #include "runtime/config/job.h"
+#include "runtime/core/tensor.h"
 #include "runtime/ir/op.h"
 
 namespace dstrain {
 
 // Names of keys in optimizer.params and their values as text.
 using OptimizerParams = std::vector<std::pair<std::string_view, std::string>>;
+
+// How an optimizer updates whole matrices. They keep the first of its slots alone; in its place they have:
+struct MatrixRule {
+  // Returns whether a parameter is updated as a whole matrix.
+  bool (*takes)(std::string_view name, const Shape& shape) = nullptr;
+  // Updates the slot and writes a direction: reads the gradient, writes the slot and the direction.
+  OpKind direction_op{};
+  OpAttrs (*direction_attrs)(const OptimizerConfig& config) = nullptr;
+  // Transforms the direction of the whole matrix in place.
+  OpKind whole_op{};
+  OpAttrs (*whole_attrs)(const OptimizerConfig& config) = nullptr;
+  // Moves a range along the direction: reads the direction, writes the master weights and the 16-bit weights.
+  OpKind step_op{};
+  OpAttrs (*step_attrs)(const OptimizerConfig& config, float weight_decay,
+                        const Shape& shape) = nullptr;
+};
 
 // One optimizer.
 struct OptimizerRule {
@@ -39,7 +56,9 @@ struct OptimizerRule {
   OpAttrs (*scaled_attrs)(const OptimizerConfig& config, int64_t parameter,
                           int64_t parameters) = nullptr;
   OpKind scaled_op{};
-  bool has_betas = false;      // it reads the step state's betas, which a schedule may move
+  // Where it is set, some parameters are updated as whole matrices, and `op` updates the others.
+  const MatrixRule* matrices = nullptr;
+  bool has_betas = false;      // a schedule may move the step state's betas, which it reads
   bool corrects_bias = false;  // it reads the step state's bias corrections
   // Returns its parameters besides lr and weight_decay.
   OptimizerParams (*params)(const OptimizerConfig& config) = nullptr;

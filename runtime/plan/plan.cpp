@@ -83,6 +83,7 @@ WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
     inputs.build_model(builder, job.model);
   };
   build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
+  mark_matrices(whole.train, job.optimizer);
   backward(whole.train);
   fuse(whole.train, *inputs.library, inputs.threads);
   if (job.pipeline.stages > 1) whole.first_layers = divide_layers(whole.train, job);

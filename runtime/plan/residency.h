@@ -27,12 +27,6 @@ struct Residency {
 // ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage.
 Residency residency_of(const Job& job, Place place);
 
-// Elements [begin, end) of a unit.
-struct Range {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-};
-
 // Returns the slice of `unit` that the rank owns, at every stage: the rank-th of equal parts.
 Range owned_slice(const Unit& unit, Place place);
 
@@ -41,7 +35,17 @@ Range owned_slice(const Unit& unit, Place place);
 // where it is sent.
 int64_t most_in_flight(const Program& program);
 
-// Returns which elements of `unit` the flat buffer `buffer` holds: all of them or the owned slice.
+// Returns the elements that are in both; a range of negative size if there are none.
+Range common(Range a, Range b);
+
+// Returns the elements of its unit that a parameter is.
+Range elements_of(const Parameter& parameter);
+
+// Returns which elements of `unit` the flat buffer `buffer` holds: all of them or the owned slice. For partial state:
+// what it would hold if all parameters had it.
 Range range_of(const Buffer& buffer, const Unit& unit, Place place);
+
+// Returns where in `buffer` an element of `unit` lies. Throws InternalError if it is not there.
+int64_t position_of(const Buffer& buffer, const Unit& unit, Place place, int64_t element);
 
 }  // namespace dstrain

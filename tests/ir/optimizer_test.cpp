@@ -71,6 +71,31 @@ TEST_CASE("lamb_direction reads the weights, lamb the square sums of its paramet
   CHECK_THAT(t.refusal(op), Contains("square sums"));
 }
 
+TEST_CASE("Muon's ops: a momentum, a whole matrix, a step") {
+  OneOp t(DType::bf16);
+  const Instruction momentum{.op = OpKind::muon_momentum,
+                             .reads = {t.run({12})},
+                             .writes = {t.buffer({12}), t.buffer({12})}};
+  CHECK(t.refusal(momentum) == "");
+  CHECK_THAT(t.refusal(with_read(momentum, 0, t.buffer({12}, DType::f16))),
+             Contains("a sum is f32"));
+  CHECK_THAT(t.refusal(with_write(momentum, 1, t.buffer({11}))), Contains("12 elements of f32"));
+  const BufferId matrix = t.buffer({3, 4});
+  const Instruction whole{
+      .op = OpKind::orthogonalize, .reads = {matrix}, .writes = {t.buffer({3, 4})}};
+  CHECK(t.refusal(whole) == "");
+  CHECK(t.refusal(with_write(whole, 0, matrix)) == "");
+  CHECK(cost_of(t.program, whole).flops == 5 * (4 * 9 * 4 + 2 * 27));
+  CHECK_THAT(t.refusal(with_read(whole, 0, t.buffer({12}))), Contains("a matrix"));
+  CHECK_THAT(t.refusal(with_write(whole, 0, t.buffer({4, 3}))), Contains("x's shape"));
+  const Instruction step{
+      .op = OpKind::muon, .reads = {t.buffer({12})}, .writes = {t.buffer({12}), t.run({12})}};
+  CHECK(t.refusal(step) == "");
+  CHECK(t.refusal(with_write(step, 1, kNone)) == "");
+  CHECK_THAT(t.refusal(with_read(step, 0, t.run({12}))), Contains("12 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(step, 1, t.buffer({12}))), Contains("12 elements of bf16"));
+}
+
 TEST_CASE("an optimizer takes no attributes of the other one") {
   OneOp t;
   const Instruction op{.op = OpKind::adam,

@@ -235,5 +235,31 @@ TEST_CASE("OneCycle leaves the betas alone without cycle_momentum, and always un
   CHECK(rate_at(s, sgd, 3).beta2 == 0.999);
 }
 
+TEST_CASE("Muon has a second learning rate, which a schedule scales or overrules as the first") {
+  OptimizerConfig o;
+  o.kind = OptimizerKind::muon;
+  o.lr = 0.02;
+  o.adam_lr = 3e-4;
+  const Rate constant = rate_at({}, o, 5);
+  CHECK(constant.lr == 0.02);
+  CHECK(constant.adam_lr == 3e-4);
+  ScheduleConfig cosine;
+  cosine.kind = ScheduleKind::warmup_cosine;
+  cosine.warmup_num_steps = 4;
+  cosine.total_num_steps = 20;
+  const Rate scaled = rate_at(cosine, o, 12);
+  CHECK(scaled.lr < 0.02);
+  CHECK(scaled.adam_lr / scaled.lr == close(3e-4 / 0.02));
+  ScheduleConfig warmup;
+  warmup.kind = ScheduleKind::warmup;
+  warmup.warmup_max_lr = 0.5;
+  CHECK(rate_at(warmup, o, 5000).lr == 0.5);
+  CHECK(rate_at(warmup, o, 5000).adam_lr == 0.5);
+  CHECK(rate_at(cycle(), o, 3).adam_lr == rate_at(cycle(), o, 3).lr);
+  CHECK(rate_at(cycle(), o, 3).beta1 == o.beta1);
+  o.kind = OptimizerKind::adam;
+  CHECK(rate_at({}, o, 5).adam_lr == 0.02);
+}
+
 }  // namespace
 }  // namespace dstrain

@@ -19,6 +19,7 @@ TEST_CASE("the state that an optimizer keeps") {
   CHECK(state_slots(of(OptimizerKind::adagrad)) == Names{"sum"});
   CHECK(state_slots(of(OptimizerKind::lion)) == Names{"exp_avg"});
   CHECK(state_slots(of(OptimizerKind::lamb)) == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(state_slots(of(OptimizerKind::muon)) == Names{"exp_avg", "exp_avg_sq"});
   OptimizerConfig sgd = of(OptimizerKind::sgd);
   CHECK(state_slots(sgd).empty());
   sgd.momentum = 0.9;
@@ -39,6 +40,24 @@ TEST_CASE("an optimizer's op takes its attributes, and only Lamb's step is scale
   CHECK(lamb == LambAttrs{.min_coeff = 0.01f, .max_coeff = 10, .parameter = 2, .parameters = 5});
 }
 
+TEST_CASE("Muon takes hidden matrices, and scales those with more rows than columns") {
+  const MatrixRule& rule = *optimizer_rule(OptimizerKind::muon).matrices;
+  CHECK(rule.takes("blocks.0.attn.qkv.weight", Shape{12, 4}));
+  CHECK(rule.takes("layers.0.weight", Shape{1, 1}));
+  CHECK_FALSE(rule.takes("blocks.0.mlp.fc.bias", Shape{12}));
+  CHECK_FALSE(rule.takes("token_embedding_table.weight", Shape{9, 4}));
+  CHECK_FALSE(rule.takes("Position_Embedding", Shape{9, 4}));
+  CHECK_FALSE(rule.takes("lm_head.weight", Shape{9, 4}));
+  const auto scale = [&](const Shape& shape) {
+    return std::get<MuonAttrs>(rule.step_attrs(of(OptimizerKind::muon), 0, shape)).scale;
+  };
+  CHECK(scale(Shape{16, 4}) == 2);
+  CHECK(scale(Shape{4, 16}) == 1);
+  for (size_t i = 0; i < kOptimizerKinds; ++i)
+    CHECK((optimizer_rule(static_cast<OptimizerKind>(i)).matrices != nullptr) ==
+          (static_cast<OptimizerKind>(i) == OptimizerKind::muon));
+}
+
 TEST_CASE("the parameters that a resumed run compares") {
   const auto params = [](OptimizerKind kind) {
     const OptimizerConfig config = of(kind);
@@ -50,6 +69,7 @@ TEST_CASE("the parameters that a resumed run compares") {
             {"betas", "[0.9, 0.999]"}, {"bias_correction", "true"}, {"eps", "1e-08"}});
   CHECK(params(OptimizerKind::lion).count("eps") == 0);
   CHECK(params(OptimizerKind::lamb).at("max_coeff") == "10");
+  CHECK(params(OptimizerKind::muon).at("ns_method") == "gram");
 }
 
 }  // namespace

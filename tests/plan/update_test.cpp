@@ -77,6 +77,81 @@ TEST_CASE("Lamb moves every element of a parameter once, by norms of the slices 
   }
 }
 
+TEST_CASE(
+    "Muon: a rank transforms the matrices of which it updates a part, Adam updates the rest") {
+  for (const int stage : {0, 1, 2, 3})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Job job = sharded_job(stage);
+      job.dtype = job.wire_dtype = dtype;
+      job.optimizer.kind = OptimizerKind::muon;
+      const Plan plan = plan_of(job).train;
+      const Program& program = plan.program;
+      std::map<std::string, int64_t> moved, directions, by_adam, gathers;
+      std::map<std::string, std::set<std::string>> transformed;
+      for (const Instruction& op : program.instructions) {
+        if (op.when != When::step_end) continue;
+        const std::string unit = group_of(plan, op);
+        const int64_t n = op.writes.empty() ? 0 : program.at(op.writes[0]).shape.elements();
+        if (op.op == OpKind::muon) moved[unit] += n;
+        if (op.op == OpKind::muon_momentum) directions[unit] += n;
+        if (op.op == OpKind::adam) by_adam[unit] += n;
+        if (op.op == OpKind::orthogonalize)
+          CHECK(transformed[unit].insert(program.at(op.writes[0]).name).second);
+        if (op.op == OpKind::all_gather && op.writes[0] == program.find("direction:" + unit))
+          ++gathers[unit];
+      }
+      for (const Unit& unit : program.units) {
+        const Range updated = stage == 0 ? Range{0, unit.elements} : owned_slice(unit, plan.place);
+        int64_t matrices = 0, others = 0;
+        size_t parts = 0;
+        bool any = false;
+        for (const int index : unit.parameters) {
+          const Parameter& p = program.parameters[static_cast<size_t>(index)];
+          const int64_t n = std::max<int64_t>(0, common(updated, elements_of(p)).size());
+          (p.as_matrix ? matrices : others) += n;
+          parts += p.as_matrix && n > 0;
+          any = any || p.as_matrix;
+        }
+        CHECK(any == (unit.name.find("block") != std::string::npos));
+        CHECK(moved[unit.name] == matrices);
+        CHECK(directions[unit.name] == matrices);
+        CHECK(by_adam[unit.name] >= others);  // with padding
+        CHECK(transformed[unit.name].size() == parts);
+        CHECK(gathers[unit.name] == (any && stage > 0));
+        // Matrices have one state, the others two.
+        CHECK(program.at(program.find("exp_avg:" + unit.name)).shape.elements() == updated.size());
+        CHECK(program.at(program.find("exp_avg_sq:" + unit.name)).shape.elements() ==
+              by_adam[unit.name]);
+      }
+    }
+}
+
+TEST_CASE("Muon's directions travel while those of the layer before are transformed") {
+  Job job = sharded_job(2);
+  job.optimizer.kind = OptimizerKind::muon;
+  for (const bool overlap : {false, true}) {
+    job.overlap_comm = overlap;
+    const Plan plan = plan_of(job).train;
+    size_t gathers = 0, largest = 0;
+    for (const size_t i : issues_of(plan, OpKind::all_gather)) {
+      const Instruction& op = op_at(plan, i);
+      if (plan.program.at(op.writes[0]).name.rfind("direction:", 0) != 0) continue;
+      ++gathers;
+      // The transforms of other layers between the gather and the first use of what it brings.
+      size_t between = 0;
+      for (size_t j = i + 1; j < plan.order.size(); ++j) {
+        const Instruction& next = op_at(plan, j);
+        if (next.op != OpKind::orthogonalize) continue;
+        if (next.group == op.group) break;
+        ++between;
+      }
+      largest = std::max(largest, between);
+    }
+    CHECK(gathers == 4);
+    CHECK((largest > 0) == overlap);
+  }
+}
+
 TEST_CASE("Lamb's sums are gathered by a rank too that owns nothing but padding") {
   Job job = sharded_job(2, 3);
   job.optimizer.kind = OptimizerKind::lamb;

@@ -30,6 +30,8 @@ std::unique_ptr<Kernel> make_lion(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_muon(const KernelSpec& spec);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t cross_entropy_workspace(const KernelSpec& spec);

@@ -33,6 +33,8 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::lamb_direction, simd::make_lamb_direction},
     {OpKind::lamb, simd::make_lamb},
     {OpKind::sgd, simd::make_sgd},
+    {OpKind::muon_momentum, simd::make_muon_momentum},
+    {OpKind::muon, simd::make_muon},
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ template <class G, class T>
 struct Adam {
   const StepState* state;
   float eps, l2, decay;  // l2 is added to the gradient, decay to the update
+  bool beside_muon;
   const G* grad;
   float *master, *m, *v;
   T* copy;  // may be null
@@ -26,6 +27,7 @@ struct Adam {
     if (s.skip) return;
     const auto rest1 = static_cast<float>(1.0 - s.beta1);
     const auto rest2 = static_cast<float>(1.0 - s.beta2);
+    const float lr = beside_muon ? s.adam_lr : s.lr;
     const float mend1 = 1.0f / s.bias_correction1, mend2 = 1.0f / s.bias_correction2;
     float g[kN], p[kN], first[kN], second[kN];
     load(grad, at, n, g);
@@ -38,7 +40,7 @@ struct Adam {
       first[k] = fmaf(rest1, slope - first[k], first[k]);
       second[k] = fmaf(rest2, slope * slope - second[k], second[k]);
       const float step = (first[k] * mend1) / (sqrtf(second[k] * mend2) + eps);
-      p[k] = fmaf(-s.lr, fmaf(decay, p[k], step), p[k]);
+      p[k] = fmaf(-lr, fmaf(decay, p[k], step), p[k]);
     }
     store(first, m, at, n);
     store(second, v, at, n);
@@ -50,7 +52,8 @@ struct Adam {
 }  // namespace
 
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of([context, n = elements(spec.in[0]), a = attrs_as<AdamAttrs>(spec.attrs), grad = spec.in[0].dtype,
+  return kernel_of([context, n = elements(spec.in[0]), a = attrs_as<AdamAttrs>(spec.attrs),
+                    grad = spec.in[0].dtype,
                     param = present(spec.out, 3) ? spec.out[3].dtype
                                                  : DType::f32](const KernelCall& call) {
     with_type(grad, [&](auto g) {
@@ -59,7 +62,7 @@ std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& c
         float* master = data<float>(call.out, 0);
         launch_flat<kN>(context, "adam", master, n,
                         Body{call.state, a.eps, a.decoupled_decay ? 0.0f : a.weight_decay,
-                             a.decoupled_decay ? a.weight_decay : 0.0f,
+                             a.decoupled_decay ? a.weight_decay : 0.0f, a.beside_muon,
                              data<const decltype(g)>(call.in, 0), master, data<float>(call.out, 1),
                              data<float>(call.out, 2), data<decltype(t)>(call.out, 3)});
       });

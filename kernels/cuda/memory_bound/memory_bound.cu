@@ -30,6 +30,8 @@ constexpr Maker kOps[] = {
     {OpKind::lamb_direction, make_lamb_direction},
     {OpKind::lamb, make_lamb},
     {OpKind::sgd, make_sgd},
+    {OpKind::muon_momentum, make_muon_momentum},
+    {OpKind::muon, make_muon},
 };
 
 }  // namespace

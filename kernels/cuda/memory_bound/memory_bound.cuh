@@ -45,6 +45,8 @@ std::unique_ptr<Kernel> make_lion(const KernelSpec& spec, const LaunchContext& c
 std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_muon(const KernelSpec& spec, const LaunchContext& context);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t embed_token_grad_workspace(const KernelSpec& spec);

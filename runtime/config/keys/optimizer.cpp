@@ -17,6 +17,7 @@ constexpr OptimizerType kOptimizerTypes[] = {
     {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adam},
     {"sgd", OptimizerKind::sgd},   {"adagrad", OptimizerKind::adagrad},
     {"lion", OptimizerKind::lion}, {"lamb", OptimizerKind::lamb},
+    {"muon", OptimizerKind::muon},
 };
 
 }  // namespace
@@ -32,12 +33,12 @@ std::optional<OptimizerKind> optimizer_kind(std::string_view type) {
 namespace keys {
 namespace {
 
-constexpr std::string_view kLater = "onebitadam|onebitlamb|zerooneadam|muon";
+constexpr std::string_view kLater = "onebitadam|onebitlamb|zerooneadam";
 constexpr std::string_view kMup = "muadam|muadamw|musgd";
 constexpr std::string_view kTorch =
     "Adadelta|Adamax|ASGD|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam|Adafactor";
 constexpr std::string_view kAdam = "adam|adamw";
-constexpr std::string_view kOneBit = "onebitadam|onebitlamb|zerooneadam";
+constexpr std::string_view kOneBit = kLater;
 constexpr std::string_view kOneBitLamb = "onebitlamb";
 constexpr std::string_view kZeroOne = "zerooneadam";
 
@@ -48,10 +49,10 @@ constexpr Rule kType{
       if (optimizer_kind(name)) return {};
       if (one_of(kLater, lower))
         return {State::not_yet,
-                fmt::format("{} is not available yet: use AdamW, Adam or SGD", name)};
+                fmt::format("{} is not available yet: use {}", name, kOptimizerNames)};
       if (one_of(kMup, lower) || one_of(kTorch, name))
         return {State::refused,
-                fmt::format("{} is not part of dstrain: use AdamW, Adam or SGD", name)};
+                fmt::format("{} is not part of dstrain: use {}", name, kOptimizerNames)};
       if (lower == "none")
         return {State::error, "no optimizer is called \"None\": remove the section for AdamW"};
       const std::string near =
@@ -59,10 +60,10 @@ constexpr Rule kType{
                          "OneBitLamb", "ZeroOneAdam"});
       return {State::error,
               fmt::format("unknown optimizer \"{}\"{}", printable(name),
-                          near.empty() ? ": use AdamW, Adam or SGD"
+                          near.empty() ? fmt::format(": use {}", kOptimizerNames)
                                        : fmt::format(" (did you mean \"{}\"?)", near))};
     },
-    "Adagrad, Adam, AdamW, Lamb, Lion (any case), SGD: honoured; Muon, OneBitAdam, OneBitLamb, "
+    "Adagrad, Adam, AdamW, Lamb, Lion, Muon (any case), SGD: honoured; OneBitAdam, OneBitLamb, "
     "ZeroOneAdam: not_yet; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
 
 constexpr Rule kAmsgrad{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
@@ -133,6 +134,7 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.lr",
        .type = Type::real,
        .fallback = "0.02",
+       .note = "of hidden matrices; where it is given, also of the other parameters",
        .rule = &kLr,
        .min = 0,
        .only = "muon"},
@@ -289,25 +291,27 @@ std::vector<KeySpec> optimizer() {
        .only = kZeroOne},
       {.key = "optimizer.params.muon_lr",
        .type = Type::real,
-       .rule = &kOfType,
+       .note = "overrules lr for hidden matrices: those whose names hold neither embed nor lm_head",
        .min = 0,
        .only = "muon"},
       {.key = "optimizer.params.adam_lr",
        .type = Type::real,
        .fallback = "0.0003",
-       .rule = &kOfType,
+       .note = "overrules lr for the other parameters, which AdamW updates",
        .min = 0,
        .only = "muon"},
       {.key = "optimizer.params.momentum",
        .type = Type::real,
        .fallback = "0.95",
-       .rule = &kOfType,
+       .note = "of hidden matrices, with Nesterov's step",
        .min = 0,
+       .max = 1,
+       .open = true,
        .only = "muon"},
       {.key = "optimizer.params.ns_method",
        .type = Type::choice,
        .fallback = "\"gram\"",
-       .rule = &kOfType,
+       .note = "gram: on the Gram matrix where that takes fewer FLOPs",
        .choices = "gram|standard",
        .only = "muon"},
   };

@@ -8,6 +8,9 @@
 
 namespace dstrain {
 
+// The types that can be used, for messages.
+inline constexpr std::string_view kOptimizerNames = "AdamW, Adam, SGD, Adagrad, Lion, Lamb or Muon";
+
 // Returns the kind of optimizer that optimizer.type names; nothing where it names none that is available. SGD is
 // written as torch.optim has it, the others in any case.
 std::optional<OptimizerKind> optimizer_kind(std::string_view type);

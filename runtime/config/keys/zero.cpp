@@ -145,7 +145,7 @@ std::vector<KeySpec> zero() {
       fixed("zero_optimization.log_trace_cache_warnings", "false", "there is no trace to cache"),
       fixed("zero_optimization.enable_sanity_checks", "false", "plans are always verified"),
       fixed("zero_optimization.save_muon_momentum_buffer_in_memory", "false",
-            "Muon is not available yet"),
+            "the momentum is part of the optimizer's state"),
       {.key = "zero_optimization.legacy_stage1",
        .fallback = "false",
        .note = "DeepSpeed refuses it too: use false",

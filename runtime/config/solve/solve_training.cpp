@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/optimizer_types.h"
 #include "runtime/config/text.h"
 
@@ -66,11 +67,23 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
                                   json_text(scale.minimum), json_text(scale.initial)));
 }
 
+// `o` has the plain lr and what the other optimizers have.
+void solve_muon(OptimizerConfig& o, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view lr = "optimizer.params.lr", of_matrices = "optimizer.params.muon_lr",
+                             of_others = "optimizer.params.adam_lr";
+  if (v.given(lr) && v.given(of_matrices) && v.given(of_others))
+    diagnostics.no_effect(lr, "muon_lr and adam_lr overrule it");
+  o.adam_lr = v.given(lr) ? v.real(of_others, o.lr, lr) : v.real(of_others);
+  o.lr = v.real(of_matrices, o.lr, lr);
+  o.gram = v.text("optimizer.params.ns_method") == "gram";
+}
+
 void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
   OptimizerConfig& o = job.optimizer;
   if (const Member* section = find(*facts.root, "optimizer");
       section && section->value.is(Node::Kind::object) && !section->value.member("type"))
-    diagnostics.error("optimizer.type", "missing: use AdamW, Adam or SGD, or remove the section");
+    diagnostics.error("optimizer.type",
+                      fmt::format("missing: use {}, or remove the section", kOptimizerNames));
   const std::string type = v.text("optimizer.type", "AdamW", "no optimizer section");
   const std::optional<OptimizerKind> kind = optimizer_kind(type);
   if (!kind) return;  // reported by its verdict
@@ -101,6 +114,7 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   real("max_coeff", o.max_coeff);
   real("min_coeff", o.min_coeff);
   flag("eps_inside_sqrt", o.eps_inside_sqrt);
+  if (o.kind == OptimizerKind::muon) solve_muon(o, v, diagnostics);
   if (o.min_coeff > o.max_coeff)
     diagnostics.error(
         "optimizer.params.min_coeff",
@@ -109,15 +123,23 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
     diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0");
 }
 
-// Reports that the optimizer's learning rate has no effect if it differs from that of the schedule, in `key`.
+// Reports that the optimizer's learning rates have no effect where they differ from that of the schedule, in `key`.
 void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, std::string_view key,
                  double rate) {
-  if (!v.given("optimizer.params.lr") || rate == job.optimizer.lr) return;
-  const std::string message =
-      fmt::format("the scheduler overrules it: {} is {}", key, json_text(rate));
-  diagnostics.no_effect("optimizer.params.lr", message);
-  diagnostics.warning("optimizer.params.lr",
-                      fmt::format("{} has no effect, {}", json_text(job.optimizer.lr), message));
+  const auto overrule = [&](std::string_view own, double value) {
+    if (!v.given(own) || rate == value) return;
+    const std::string message =
+        fmt::format("the scheduler overrules it: {} is {}", key, json_text(rate));
+    diagnostics.no_effect(own, message);
+    diagnostics.warning(own, fmt::format("{} has no effect, {}", json_text(value), message));
+  };
+  const OptimizerConfig& o = job.optimizer;
+  if (o.kind == OptimizerKind::muon) {
+    overrule("optimizer.params.muon_lr", o.lr);
+    overrule("optimizer.params.adam_lr", o.adam_lr);
+  }
+  if (const Member* lr = v.given("optimizer.params.lr"))
+    overrule("optimizer.params.lr", to_real(lr->value).value_or(o.lr));
 }
 
 void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
@@ -137,9 +159,11 @@ void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   s.decay_step_size = v.integer("scheduler.params.decay_step_size");
   s.cycle_momentum = v.flag("scheduler.params.cycle_momentum");
   const Member* type = v.given("optimizer.type");
+  const bool muon = job.optimizer.kind == OptimizerKind::muon;
   if (s.cycle_momentum && type && optimizer_kind(type->value.text) &&
-      !find_key(facts, "optimizer.params.betas")) {
-    const std::string why = type->value.text + " has no betas to move";
+      (muon || !find_key(facts, "optimizer.params.betas"))) {
+    const std::string why = muon ? "as in DeepSpeed, Muon's momentum and betas do not move"
+                                 : type->value.text + " has no betas to move";
     s.cycle_momentum = false;
     diagnostics.no_effect("scheduler.params.cycle_momentum", why);
     diagnostics.warning("scheduler.params.cycle_momentum", "has no effect: " + why);

@@ -53,12 +53,12 @@ ModelState::Piece ModelState::piece(std::string_view unit_buffer, const Paramete
   const Unit& unit = program.units[static_cast<size_t>(p.unit)];
   const BufferId id = program.find(fmt::format("{}:{}", unit_buffer, unit.name));
   if (id == kNone) return {};
-  const Range held = range_of(program.at(id), unit, plan_.place);
-  const int64_t begin = std::max(held.begin, p.offset);
-  const int64_t end = std::min(held.end, p.offset + p.shape.elements());
+  const Buffer& buffer = program.at(id);
+  const auto [begin, end] = common(range_of(buffer, unit, plan_.place), elements_of(p));
   if (begin >= end) return {};
   Tensor t = arenas_.tensor(plan_, id);
-  t.data = static_cast<std::byte*>(t.data) + (begin - held.begin) * size_of(t.dtype);
+  t.data = static_cast<std::byte*>(t.data) +
+           position_of(buffer, unit, plan_.place, begin) * size_of(t.dtype);
   t.shape = {end - begin};
   return {begin - p.offset, t};
 }
@@ -131,9 +131,16 @@ void ModelState::publish(const Unit& unit) const {
 void ModelState::append(std::string_view unit_buffer, std::string_view slot,
                         StateRegister& list) const {
   const Program& program = plan_.program;
-  if (program.find(fmt::format("{}:{}", unit_buffer, program.units.front().name)) == kNone) return;
+  const BufferId first =
+      program.find(fmt::format("{}:{}", unit_buffer, program.units.front().name));
+  if (first == kNone) return;
+  const bool partial = program.at(first).partial.has_value();
   auto mine = program.parameters.begin();
   for (const Parameter& any : program.model_parameters()) {
+    if (partial && any.as_matrix) {
+      if (mine != program.parameters.end() && mine->index == any.index) ++mine;
+      continue;
+    }
     if (mine == program.parameters.end() || mine->index != any.index) {  // another stage's
       list.push_back({.name = any.name,
                       .slot = std::string(slot),
@@ -145,7 +152,7 @@ void ModelState::append(std::string_view unit_buffer, std::string_view slot,
     const Parameter& p = *mine++;
     const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
     const BufferId id = plan_.program.find(fmt::format("{}:{}", unit_buffer, unit.name));
-    const bool whole = plan_.program.at(id).shape.elements() == unit.elements;
+    const bool whole = range_of(program.at(id), unit, plan_.place).size() == unit.elements;
     const auto [begin, values] = piece(unit_buffer, p);
     list.push_back({.name = p.name,
                     .slot = std::string(slot),

@@ -170,6 +170,7 @@ void Trainer::prepare_state() {
   s.stop = ctx_.stop_signal && ctx_.stop_signal() != 0 ? 1 : 0;
   const Rate rate = rate_at(job_.schedule, job_.optimizer, s.applied_steps);
   s.lr = static_cast<float>(rate.lr);
+  s.adam_lr = static_cast<float>(rate.adam_lr);
   s.beta1 = rate.beta1;
   s.beta2 = rate.beta2;
   const AdamCorrections corrections = adam_corrections(job_.optimizer, rate, s.applied_steps);

@@ -2,6 +2,7 @@
 // 16-bit parameters of a 16-bit run.
 #pragma once
 
+#include "runtime/ir/newton_schulz.h"
 #include "runtime/ir/ops/boundary.h"
 #include "runtime/ir/ops/operands.h"
 
@@ -83,6 +84,59 @@ inline constexpr OpRule sgd{
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 
-inline constexpr std::array kOptimizerRules{adam, adagrad, lion, lamb_direction, lamb, sgd};
+inline constexpr OpRule muon_momentum{
+    .kind = OpKind::muon_momentum,
+    .name = "muon_momentum",
+    .attrs = kAttrs<MuonMomentumAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 2, 2);
+          const int64_t n = o.in(0).shape.elements();
+          expect_sum(o, o.in(0));
+          for (size_t i = 0; i < 2; ++i) o.expect(o.out(i), n, DType::f32);
+          o.no_alias();
+        },
+};
+
+inline constexpr OpRule orthogonalize{
+    .kind = OpKind::orthogonalize,
+    .name = "orthogonalize",
+    .attrs = kAttrs<OrthogonalizeAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(o.in(0).shape.rank == 2, "x is a matrix");
+          o.expect(o.in(0), rows(o.in(0)) * columns(o.in(0)), DType::f32);
+          o.expect(o.out(0).shape == o.in(0).shape && o.out(0).dtype == DType::f32,
+                   "y has x's shape and is f32");
+          o.no_alias(0, 0);
+        },
+    .flops =
+        [](const Program& p, const Instruction& op) {
+          const Buffer& x = p.at(op.reads[0]);
+          return newton_schulz_flops(attrs_as<OrthogonalizeAttrs>(op.attrs), rows(x), columns(x));
+        },
+};
+
+inline constexpr OpRule muon{
+    .kind = OpKind::muon,
+    .name = "muon",
+    .attrs = kAttrs<MuonAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 2);
+          const int64_t n = o.in(0).shape.elements();
+          o.expect(o.in(0), n, DType::f32);
+          o.expect(o.out(0), n, DType::f32);
+          if (o.has_out(1)) o.expect(o.out(1), n, p.dtype);
+          o.no_alias();
+        },
+};
+
+inline constexpr std::array kOptimizerRules{
+    adam, adagrad, lion, lamb_direction, lamb, sgd, muon_momentum, orthogonalize, muon};
 
 }  // namespace dstrain::ops

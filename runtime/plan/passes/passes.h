@@ -1,5 +1,5 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward -> layout -> reduce -> update
+//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward -> layout -> reduce -> update
 //   -> gather -> pack -> place -> verify.
 #pragma once
 
@@ -57,9 +57,13 @@ void layout(Program& program, Place place, const Residency& residency);
 // sum.
 void reduce(Program& program, const Job& job, Place place, const Residency& residency);
 
+// Marks the parameters that the optimizer updates as whole matrices (Parameter::as_matrix).
+void mark_matrices(Program& program, const OptimizerConfig& optimizer);
+
 // Adds the end of the step: the norm over owned slices, finish_gradients, and an optimizer instruction for
-// each run of parameters with the same weight decay; and the optimizer's state: "master:U" (16-bit runs),
-// "exp_avg:U", ... If the optimizer is sharded and parameters are not, the updated slices are gathered.
+// each run of parameters with the same weight decay, or the instructions of each matrix that is updated as a
+// whole; and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ... If the optimizer is sharded and
+// parameters are not, the updated slices are gathered.
 void update(Program& program, const Job& job, Place place, const Residency& residency);
 
 // Gathers each unit of sharded parameters before it is used, ahead of time if the job's limits allow it, and

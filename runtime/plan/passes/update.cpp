@@ -2,6 +2,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rule.h"
@@ -24,20 +25,23 @@ bool decays(const Parameter& p, const std::vector<std::string>& exclude) {
 }
 
 struct Segment {
-  int64_t begin, end;
+  Range range;
   bool decay;
+  const Parameter* matrix;  // that is updated as a whole, or null
 };
 
-// Returns runs of parameters with the same weight decay. Padding belongs to the parameter before it.
+// Returns runs of parameters with the same weight decay, and whole matrices. Padding belongs to the run before it, and
+// to none after a matrix.
 std::vector<Segment> segments(const Program& program, const Unit& unit,
                               const std::vector<std::string>& exclude) {
   std::vector<Segment> list;
   for (int index : unit.parameters) {
     const Parameter& p = program.parameters[static_cast<size_t>(index)];
-    const bool decay = decays(p, exclude);
-    if (!list.empty() && list.back().decay == decay) continue;
-    if (!list.empty()) list.back().end = p.offset;
-    list.push_back({p.offset, unit.elements, decay});
+    const bool decay = decays(p, exclude), joins = !list.empty() && !list.back().matrix;
+    if (joins && !p.as_matrix && list.back().decay == decay) continue;
+    if (joins) list.back().range.end = p.offset;
+    const int64_t end = p.as_matrix ? p.offset + p.shape.elements() : unit.elements;
+    list.push_back({{p.offset, end}, decay, p.as_matrix ? &p : nullptr});
   }
   return list;
 }
@@ -53,42 +57,83 @@ class UnitUpdate {
         place_(place),
         unit_(unit),
         updated_(updated),
-        group_(group) {
+        group_(group),
+        segments_(segments(program, unit, job.weight_decay_exclude)) {
     const bool narrow = program.dtype != DType::f32;
     grads_ = program.find("grads:" + unit.name);
     const BufferId params = program.find("params:" + unit.name);
     master_ = narrow ? state(program, "master:" + unit.name, updated.size()) : params;
     copy_ = narrow ? params : kNone;
-    for (const std::string_view slot : state_slots(job.optimizer))
-      slots_.push_back(state(program, fmt::format("{}:{}", slot, unit.name), updated.size()));
+    for (const std::string_view slot : state_slots(job.optimizer)) {
+      const std::string name = fmt::format("{}:{}", slot, unit.name);
+      const bool partial = rule_.matrices && !slots_.empty();
+      slots_.push_back(partial ? partial_state(name) : state(program, name, updated.size()));
+    }
     // The op has an operand for every slot of its optimizer: absent where the optimizer keeps no state.
     while (slots_.size() < rule_.slots.size() && !rule_.slots[slots_.size()].empty())
       slots_.push_back(kNone);
   }
 
-  void append() {
-    if (rule_.scaled_attrs)
-      direction_ = program_.add_buffer({.name = "direction:" + unit_.name,
-                                        .shape = {updated_.size()},
-                                        .memory = MemoryClass::optimizer,
-                                        .lifetime = Lifetime::step});
-    for (const Segment& s : segments(program_, unit_, job_.weight_decay_exclude)) {
-      const Range range = common(updated_, {s.begin, s.end});
-      if (range.size() > 0) update_segment(range, s.decay);
+  int32_t group() const { return group_; }
+
+  // Returns whether parameters of the unit are updated as whole matrices.
+  bool has_matrices() const {
+    return std::ranges::any_of(segments_, [](const Segment& s) { return s.matrix != nullptr; });
+  }
+
+  // Appends what reads the gradients, and for whole matrices the gather of their directions.
+  void begin() {
+    if (rule_.scaled_attrs) direction_ = direction(updated_.size());
+    if (has_matrices()) direction_ = direction(unit_.elements);
+    for (const Segment& s : segments_) {
+      const Range range = common(updated_, s.range);
+      if (range.size() <= 0) continue;
+      if (s.matrix)
+        matrix_direction(range);
+      else
+        update_segment(range, s);
     }
+    if (has_matrices() && sharded()) gather_directions();
+  }
+
+  // Appends the rest.
+  void finish() {
     if (rule_.scaled_attrs) scaled_update(square_sums());
+    for (const Segment& s : segments_)
+      if (s.matrix && common(updated_, s.range).size() > 0) update_matrix(s);
   }
 
  private:
-  static Range common(Range a, Range b) {
-    return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+  bool sharded() const { return updated_.size() < unit_.elements; }
+
+  BufferId direction(int64_t elements) {
+    return program_.add_buffer({.name = "direction:" + unit_.name,
+                                .shape = {elements},
+                                .memory = MemoryClass::optimizer,
+                                .lifetime = Lifetime::step,
+                                .shared = has_matrices() && sharded()});
+  }
+
+  // Returns state that matrices do not have.
+  BufferId partial_state(const std::string& name) {
+    PartialState held{updated_, {}};
+    int64_t elements = 0;
+    for (const Segment& s : segments_) {
+      const Range range = common(updated_, s.range);
+      if (s.matrix || range.size() <= 0) continue;
+      held.ranges.push_back(range);
+      elements += range.size();
+    }
+    const BufferId id = state(program_, name, elements);
+    program_.at(id).partial = std::move(held);
+    return id;
   }
 
   // Returns the view of these elements of the unit in a flat buffer of the unit.
   BufferId part(BufferId buffer, Range range) {
     if (buffer == kNone) return kNone;
-    const int64_t held = range_of(program_.at(buffer), unit_, place_).begin;
-    return program_.view(buffer, range.begin - held, range.size());
+    const int64_t at = position_of(program_.at(buffer), unit_, place_, range.begin);
+    return program_.view(buffer, at, range.size());
   }
 
   Instruction& emit(OpKind op, OpAttrs attrs = {}) {
@@ -97,8 +142,11 @@ class UnitUpdate {
     return program_.instructions.back();
   }
 
-  void update_segment(Range range, bool decay) {
-    const OptimizerConfig& o = job_.optimizer;
+  float decay_of(const Segment& s) const {
+    return s.decay ? static_cast<float>(job_.optimizer.weight_decay) : 0;
+  }
+
+  void update_segment(Range range, const Segment& s) {
     std::vector<BufferId> reads{part(grads_, range)}, writes;
     if (rule_.scaled_attrs)
       reads.push_back(part(master_, range));
@@ -106,15 +154,66 @@ class UnitUpdate {
       writes.push_back(part(master_, range));
     for (const BufferId slot : slots_) writes.push_back(part(slot, range));
     writes.push_back(part(rule_.scaled_attrs ? direction_ : copy_, range));
+    Instruction& op = emit(rule_.op, rule_.attrs(job_.optimizer, decay_of(s)));
+    op.reads = std::move(reads);
+    op.writes = std::move(writes);
+  }
+
+  // Appends the direction of the elements of a matrix that this rank updates.
+  void matrix_direction(Range range) {
+    std::vector<BufferId> reads{part(grads_, range)};
+    std::vector<BufferId> writes{part(slots_[0], range), part(direction_, range)};
     Instruction& op =
-        emit(rule_.op, rule_.attrs(o, decay ? static_cast<float>(o.weight_decay) : 0));
+        emit(rule_.matrices->direction_op, rule_.matrices->direction_attrs(job_.optimizer));
+    op.reads = std::move(reads);
+    op.writes = std::move(writes);
+  }
+
+  // Every rank gets the directions of the unit from the owners of its slices; between the matrices they are 0.
+  void gather_directions() {
+    const BufferId mine = part(direction_, updated_);
+    int64_t at = updated_.begin;
+    const auto zero_until = [&](int64_t end) {
+      if (at >= end) return;
+      const BufferId gap = part(direction_, {at, end});
+      emit(OpKind::zero).writes = {gap};
+    };
+    for (const Segment& s : segments_) {
+      const Range range = common(updated_, s.range);
+      if (!s.matrix || range.size() <= 0) continue;
+      zero_until(range.begin);
+      at = range.end;
+    }
+    zero_until(updated_.end);
+    Instruction& op = emit(OpKind::all_gather);
+    op.reads = {mine};
+    op.writes = {direction_};
+  }
+
+  // Each rank that updates a part of a matrix transforms the whole direction: no result has to be sent.
+  void update_matrix(const Segment& s) {
+    const Parameter& p = *s.matrix;
+    const BufferId whole = program_.add_buffer({.name = "direction:" + p.name,
+                                                .shape = p.shape,
+                                                .memory = MemoryClass::optimizer,
+                                                .lifetime = Lifetime::step,
+                                                .parent = direction_,
+                                                .parent_offset = p.offset,
+                                                .shared = sharded()});
+    Instruction& transform =
+        emit(rule_.matrices->whole_op, rule_.matrices->whole_attrs(job_.optimizer));
+    transform.reads = transform.writes = {whole};
+    const Range range = common(updated_, s.range);
+    std::vector<BufferId> reads{part(direction_, range)};
+    std::vector<BufferId> writes{part(master_, range), part(copy_, range)};
+    Instruction& op = emit(rule_.matrices->step_op,
+                           rule_.matrices->step_attrs(job_.optimizer, decay_of(s), p.shape));
     op.reads = std::move(reads);
     op.writes = std::move(writes);
   }
 
   Range elements_of(int index) const {
-    const Parameter& p = program_.parameters[static_cast<size_t>(index)];
-    return {p.offset, p.offset + p.shape.elements()};
+    return dstrain::elements_of(program_.parameters[static_cast<size_t>(index)]);
   }
 
   // Appends the square sums of the weights and of the direction of every parameter. As for the gradient's norm each
@@ -170,6 +269,7 @@ class UnitUpdate {
   const Unit& unit_;
   const Range updated_;
   const int32_t group_;
+  const std::vector<Segment> segments_;
   BufferId grads_ = kNone, master_ = kNone, copy_ = kNone, direction_ = kNone;
   std::vector<BufferId> slots_;
 };
@@ -197,20 +297,36 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
                                   .when = When::step_end,
                                   .reads = {norms, program.loss},
                                   .group = group});
-  for (size_t u = 0; u < program.units.size(); ++u) {
+  std::vector<UnitUpdate> updates;
+  const auto finish = [&](size_t u) {
     const Unit& unit = program.units[u];
-    const int32_t layer = program.add_group(unit.name);
+    updates[u].finish();
+    if (!residency.optimizer || residency.parameters) return;
     const Range owned = owned_slice(unit, place);
-    const Range updated = residency.optimizer ? owned : Range{0, unit.elements};
-    UnitUpdate(program, job, place, unit, updated, layer).append();
-    if (!residency.optimizer || residency.parameters) continue;
     const BufferId params = program.find("params:" + unit.name);
     program.instructions.push_back({.op = OpKind::all_gather,
                                     .when = When::step_end,
                                     .reads = {program.view(params, owned.begin, owned.size())},
                                     .writes = {params},
-                                    .group = layer});
+                                    .group = updates[u].group()});
+  };
+  // The directions of a unit's matrices travel while those of the unit before it are transformed.
+  bool waiting = false;
+  for (size_t u = 0; u < program.units.size(); ++u) {
+    const Unit& unit = program.units[u];
+    const Range updated = residency.optimizer ? owned_slice(unit, place) : Range{0, unit.elements};
+    updates.emplace_back(program, job, place, unit, updated, program.add_group(unit.name));
+    updates[u].begin();
+    if (std::exchange(waiting, false)) finish(u - 1);
+    waiting = job.overlap_comm && residency.optimizer && updates[u].has_matrices();
+    if (!waiting) finish(u);
   }
+  if (waiting) finish(program.units.size() - 1);
+}
+
+void mark_matrices(Program& program, const OptimizerConfig& optimizer) {
+  const MatrixRule* rule = optimizer_rule(optimizer.kind).matrices;
+  for (Parameter& p : program.parameters) p.as_matrix = rule && rule->takes(p.name, p.shape);
 }
 
 void begin_step(Program& program) {

@@ -85,31 +85,38 @@ TEST_CASE("training: Adagrad, Lion and Lamb have DeepSpeed's defaults, in any ca
 
 TEST_CASE("training: what is said of optimizers that cannot be used") {
   const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
-      {optimizer("Muon", ""), "optimizer.type",
-       "not_yet: Muon is not available yet: use AdamW, Adam or SGD"},
+      {optimizer("OnebitAdam", ""), "optimizer.type",
+       "not_yet: OnebitAdam is not available yet: use AdamW, Adam, SGD, Adagrad, Lion, Lamb or "
+       "Muon"},
       {optimizer("OnebitAdam", R"("freeze_step": 400)"), "optimizer.params.freeze_step",
        "not_yet: belongs to onebitadam, which is not available yet"},
-      {optimizer("Muon", R"("momentum": 0.9)"), "optimizer.params.momentum",
-       "not_yet: belongs to muon, which is not available yet"},
-      {optimizer("Muon", R"("lr": 1e-4)"), "optimizer.params.lr",
-       "not_yet: belongs to muon, which is not available yet"},
+      {optimizer("OnebitLamb", R"("lr": 1e-4)"), "optimizer.params.lr",
+       "not_yet: belongs to onebitlamb, which is not available yet"},
+      {optimizer("Muon", R"("momentum": 1)"), "optimizer.params.momentum",
+       "error: expected a number from 0 to below 1, found 1"},
+      {optimizer("Muon", R"("ns_method": "svd")"), "optimizer.params.ns_method",
+       "error: expected one of \"gram\", \"standard\", found \"svd\""},
+      {optimizer("Muon", R"("lr": 1, "muon_lr": 1, "adam_lr": 1)"), "optimizer.params.lr",
+       "no_effect: muon_lr and adam_lr overrule it"},
       {optimizer("Lion", R"("eps": 1e-8)"), "optimizer.params.eps",
        "error: belongs to adagrad, muon, adam, adamw, lamb, onebitadam, onebitlamb, zerooneadam, "
        "not to lion"},
       {optimizer("Lamb", R"("min_coeff": 0.5, "max_coeff": 0.25)"), "optimizer.params.min_coeff",
        "error: 0.5 is above max_coeff 0.25"},
       {optimizer("RMSprop", ""), "optimizer.type",
-       "refused: RMSprop is not part of dstrain: use AdamW, Adam or SGD"},
+       "refused: RMSprop is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb or "
+       "Muon"},
       {optimizer("MuAdam", ""), "optimizer.type",
-       "refused: MuAdam is not part of dstrain: use AdamW, Adam or SGD"},
+       "refused: MuAdam is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb or Muon"},
       {optimizer("sgd", ""), "optimizer.type",
        "error: unknown optimizer \"sgd\" (did you mean \"SGD\"?)"},
       {optimizer("DeepSpeed_Adam", ""), "optimizer.type",
-       "error: unknown optimizer \"DeepSpeed_Adam\": use AdamW, Adam or SGD"},
+       "error: unknown optimizer \"DeepSpeed_Adam\": use AdamW, Adam, SGD, Adagrad, Lion, Lamb or "
+       "Muon"},
       {optimizer("None", ""), "optimizer.type",
        "error: no optimizer is called \"None\": remove the section for AdamW"},
       {trains_with(R"("optimizer": {"params": {"lr": 1}})"), "optimizer.type",
-       "error: missing: use AdamW, Adam or SGD, or remove the section"},
+       "error: missing: use AdamW, Adam, SGD, Adagrad, Lion, Lamb or Muon, or remove the section"},
       {optimizer("Adam", R"("max_grad_norm": 1.0)"), "optimizer.params.max_grad_norm",
        "refused: DeepSpeed refuses it too: use gradient_clipping at the top level"},
       {optimizer("Adam", R"("amsgrad": true)"), "optimizer.params.amsgrad",
@@ -126,18 +133,6 @@ TEST_CASE("training: what is said of optimizers that cannot be used") {
   }));
   INFO(text);
   CHECK(verdict(ask(text).check(), key) == expected);
-}
-
-TEST_CASE("training: Muon has betas and an eps of its own") {
-  const Node root = read_config(R"({"optimizer": {"type": "Muon"}})", Source::file);
-  const Facts facts = find_facts(root);
-  CHECK(find_key(facts, "optimizer.params.betas")->fallback == "[0.9, 0.95]");
-  CHECK(find_key(facts, "optimizer.params.eps")->fallback == "1e-10");
-  CHECK(find_key(facts, "optimizer.params.lr")->fallback == "0.02");
-  CHECK(find_key(facts, "optimizer.params.adam_lr")->fallback == "0.0003");
-  CHECK(find_key(facts, "optimizer.params.weight_decay")->fallback == "0");
-  const Node adam = read_config(R"({"optimizer": {"type": "Adam"}})", Source::file);
-  CHECK(find_key(find_facts(adam), "optimizer.params.betas")->fallback == "[0.9, 0.999]");
 }
 
 TEST_CASE("training: the five schedules") {

@@ -10,7 +10,7 @@ namespace dstrain {
 // Returns every optimizer but AdamW, which the other tests use, with weight decay where `decay` is not 0.
 inline std::vector<OptimizerConfig> other_optimizers(double decay) {
   OptimizerConfig adam{.weight_decay = decay, .decoupled_decay = false};
-  OptimizerConfig sgd = adam, adagrad = adam, lion = adam, lamb = adam;
+  OptimizerConfig sgd = adam, adagrad = adam, lion = adam, lamb = adam, muon = adam;
   sgd.kind = OptimizerKind::sgd;
   sgd.momentum = 0.9;
   adagrad.kind = OptimizerKind::adagrad;
@@ -19,7 +19,12 @@ inline std::vector<OptimizerConfig> other_optimizers(double decay) {
   lion.kind = OptimizerKind::lion;
   lion.lr = 1e-4;
   lamb.kind = OptimizerKind::lamb;
-  return {adam, sgd, adagrad, lion, lamb};
+  muon.kind = OptimizerKind::muon;
+  muon.lr = 2e-3;
+  muon.momentum = 0.95;
+  muon.beta2 = 0.95;
+  muon.eps = 1e-10;
+  return {adam, sgd, adagrad, lion, lamb, muon};
 }
 
 }  // namespace dstrain

@@ -81,6 +81,10 @@ Job random_job(Dice& dice, int ranks) {
   } else if (dice.between(0, 3) == 0) {
     job.optimizer.kind =
         dice.one_of({OptimizerKind::adagrad, OptimizerKind::lion, OptimizerKind::lamb});
+  } else if (dice.between(0, 2) == 0) {
+    job.optimizer.kind = OptimizerKind::muon;
+    job.optimizer.momentum = 0.95;
+    job.optimizer.gram = dice.coin();
   }
   if (dice.coin()) job.weight_decay_exclude = {"*.bias", "*ln*"};
   job.seed = static_cast<uint64_t>(dice.between(0, 1000));
@@ -104,9 +108,9 @@ Job moved(Job job, Dice& dice) {
   return job;
 }
 
-bool close(const RunResult& a, const RunResult& b) {
+bool close(const RunResult& a, const RunResult& b, double relative) {
   for (size_t i = 0; i < a.loss.size(); ++i)
-    if (!(std::abs(a.loss[i] - b.loss[i]) <= 1e-6 * std::abs(b.loss[i]) + 1e-12)) return false;
+    if (!(std::abs(a.loss[i] - b.loss[i]) <= relative * std::abs(b.loss[i]) + 1e-12)) return false;
   return true;
 }
 
@@ -131,7 +135,10 @@ std::string try_case(uint64_t seed, Communicator& comm) {
     Job one = job;
     one.ranks = 1;
     one.batch.accumulation *= job.ranks;
-    if (!close(expected, run_steps(one, data, alone, kSteps))) wrong = "one rank alone differs";
+    // Muon enlarges the small singular values of a direction, and with them the rounding of sums over ranks.
+    const double relative = job.optimizer.kind == OptimizerKind::muon ? 1e-3 : 1e-6;
+    if (!close(expected, run_steps(one, data, alone, kSteps), relative))
+      wrong = "one rank alone differs";
   }
   if (wrong.empty()) return {};
   return fmt::format("{}\n  {}\n  against {}", wrong, describe(other), describe(job));

@@ -160,8 +160,10 @@ TEST_CASE("with every optimizer the ranks agree with one rank alone") {
     const RunResult expected = run_steps(one, data, alone, 5);
     const RunResult result = run_steps(job, data, *comm, 5);
     INFO(describe(job));
+    // Muon enlarges the small singular values of a direction, and with them the rounding of sums over ranks.
+    const double epsilon = optimizer.kind == OptimizerKind::muon ? 1e-4 : 1e-6;
     for (size_t i = 0; i < expected.loss.size(); ++i)
-      CHECK(result.loss[i] == Approx(expected.loss[i]).epsilon(1e-6));
+      CHECK(result.loss[i] == Approx(expected.loss[i]).epsilon(epsilon));
   }
 }
 

@@ -146,7 +146,7 @@ TEST_CASE(
 TEST_CASE("the state of every optimizer is resumed, at another ZeRO stage too") {
   const RunFolder folder;
   const std::string type =
-      GENERATE("Adagrad", "Lion", "Lamb", "SGD --set optimizer.params.momentum=0.9");
+      GENERATE("Adagrad", "Lion", "Lamb", "Muon", "SGD --set optimizer.params.momentum=0.9");
   const std::string options = "--num_gpus 2 --set optimizer.type=" + type + " ";
   run(folder, options + "--steps 6 --output straight");
   run(folder, options + "--steps 3 --save_interval 3 --output out");

@@ -81,6 +81,10 @@ std::vector<std::string> results() {
     add(call, {moment, moment}, {moment, moment, {Shape{c}, DType::f32}});
     call.op = OpKind::lamb;
     add(call, {moment, {Shape{2}, DType::f64, {3, 2}}}, {moment, {Shape{c}, dtype}});
+    call.op = OpKind::muon_momentum;
+    add(call, {moment}, {moment, {Shape{c}, DType::f32}});
+    call.op = OpKind::muon;
+    add(call, {moment}, {moment, {Shape{c}, dtype}});
   }
   const Guarded fresh(Shape{1000}, DType::f32);
   fill_normal(static_cast<float*>(fresh.data()), 77, 1000, 1, {1, 2}, 1);

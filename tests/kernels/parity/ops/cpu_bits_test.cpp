@@ -137,6 +137,10 @@ TEST_CASE("updates have the processor's bits") {
       require_processor_bits(o.with(OpKind::lamb, LambAttrs{.parameters = 2}),
                              {m, {Shape{8}, DType::f64, {1, 2, 3, 4, 5, 6, 7, 8}}},
                              {master, param});
+      require_processor_bits(o.with(OpKind::muon_momentum), {o.flat(grad, 1)},
+                             {m, {master.shape, DType::f32}});
+      require_processor_bits(o.with(OpKind::muon, MuonAttrs{.weight_decay = 0.1f, .scale = 2.5f}),
+                             {m}, {master, param});
     }
 }
 

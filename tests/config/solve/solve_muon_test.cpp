@@ -1,0 +1,60 @@
+// Muon's keys: two learning rates, and the AdamW beside it.
+#include <catch2/catch.hpp>
+
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/read/reader.h"
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+namespace {
+OptimizerConfig muon(const std::string& params) {
+  return ask(trains_with(R"("optimizer": {"type": "muon", "params": {)" + params + "}}"))
+      .job()
+      .optimizer;
+}
+}  // namespace
+
+TEST_CASE("training: Muon has betas and an eps of its own") {
+  const Node root = read_config(R"({"optimizer": {"type": "Muon"}})", Source::file);
+  const Facts facts = find_facts(root);
+  CHECK(find_key(facts, "optimizer.params.betas")->fallback == "[0.9, 0.95]");
+  CHECK(find_key(facts, "optimizer.params.eps")->fallback == "1e-10");
+  CHECK(find_key(facts, "optimizer.params.lr")->fallback == "0.02");
+  CHECK(find_key(facts, "optimizer.params.adam_lr")->fallback == "0.0003");
+  CHECK(find_key(facts, "optimizer.params.weight_decay")->fallback == "0");
+  const OptimizerConfig none = muon("");
+  CHECK(none.kind == OptimizerKind::muon);
+  CHECK(none.lr == 0.02);
+  CHECK(none.adam_lr == 3e-4);
+  CHECK(none.beta1 == 0.9);
+  CHECK(none.beta2 == 0.95);
+  CHECK(none.eps == 1e-10);
+  CHECK(none.momentum == 0.95);
+  CHECK(none.gram);
+  const OptimizerConfig one = muon(R"("lr": 0.5, "ns_method": "standard", "momentum": 0.5)");
+  CHECK(one.lr == 0.5);
+  CHECK(one.adam_lr == 0.5);
+  CHECK(one.momentum == 0.5);
+  CHECK_FALSE(one.gram);
+  const OptimizerConfig own = muon(R"("lr": 0.5, "muon_lr": 0.25)");
+  CHECK(own.lr == 0.25);
+  CHECK(own.adam_lr == 0.5);
+  CHECK(muon(R"("adam_lr": 0.125)").lr == 0.02);
+  CHECK(muon(R"("adam_lr": 0.125)").adam_lr == 0.125);
+  const Node adam = read_config(R"({"optimizer": {"type": "Adam"}})", Source::file);
+  CHECK(find_key(find_facts(adam), "optimizer.params.betas")->fallback == "[0.9, 0.999]");
+}
+
+TEST_CASE("training: a schedule overrules both rates of Muon, and leaves its betas") {
+  const LoadedConfig loaded =
+      ask(trains_with(
+              R"("optimizer": {"type": "Muon", "params": {"muon_lr": 0.5, "adam_lr": 0.25}},
+    "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.25}})"))
+          .load();
+  CHECK(verdict(loaded, "optimizer.params.muon_lr") ==
+        "no_effect: the scheduler overrules it: scheduler.params.cycle_max_lr is 0.25");
+  CHECK(verdict(loaded, "optimizer.params.adam_lr") == "honoured");
+  CHECK_FALSE(loaded.job.schedule.cycle_momentum);
+}
