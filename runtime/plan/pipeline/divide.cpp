@@ -21,11 +21,11 @@ double work_of(const Program& program, const Instruction& op) {
   return std::max(cost.flops, cost.bytes);
 }
 
-// The bytes of model state that a rank holds for one parameter.
-double state_bytes(const Job& job) {
+// The bytes of model state that a rank holds for one element of a parameter.
+double state_bytes(const Job& job, bool of_matrix) {
   const Residency held = residency_of(job, place_of(job, 0));
   const double ranks = job.data_ranks(), value = static_cast<double>(size_of(job.dtype));
-  const double moments = 4 * static_cast<double>(state_slots(job.optimizer).size());
+  const double moments = of_matrix ? 4 : 4 * static_cast<double>(state_slots(job.optimizer).size());
   const double master = is_16bit(job.dtype) ? 4 : 0;
   return value / (held.parameters ? ranks : 1) +
          static_cast<double>(size_of(job.grad_dtype)) / (held.gradients ? ranks : 1) +
@@ -143,15 +143,19 @@ std::vector<int64_t> divide_layers(const Program& fused, const Job& job) {
   for (const Instruction& op : program.instructions)
     layers[static_cast<size_t>(op.layer)].work += work_of(program, op);
   const Activations activations = activations_of(program);
-  const double state = state_bytes(job);
+  std::vector<int64_t> matrices(layers.size());  // elements that are updated as whole matrices
+  for (const Parameter& p : program.parameters)
+    if (p.as_matrix) matrices[static_cast<size_t>(p.unit)] += p.shape.elements();
+  const double state = state_bytes(job, false), of_matrix = state_bytes(job, true);
   const int parts = pipeline.stages * chunks_of(pipeline);
   const std::vector<int> held =
       pipeline.partition == "memory" ? parts_in_flight(job) : std::vector<int>{};
   const auto copy = static_cast<double>(size_of(job.dtype) + size_of(DType::f32));
   std::vector<double> states{0}, kept{0};  // sums over the layers before one
   for (size_t layer = 0; layer < layers.size(); ++layer) {
-    const int64_t own = layers[layer].parameters - copied[layer];
-    states.push_back(states.back() + state * static_cast<double>(own) +
+    const int64_t others = layers[layer].parameters - copied[layer] - matrices[layer];
+    states.push_back(states.back() + state * static_cast<double>(others) +
+                     of_matrix * static_cast<double>(matrices[layer]) +
                      copy * static_cast<double>(copied[layer]));
     kept.push_back(kept.back() + static_cast<double>(activations.kept[layer]));
   }
