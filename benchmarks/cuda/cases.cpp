@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "runtime/ir/newton_schulz.h"
+
 namespace dstrain::bench {
 namespace {
 
@@ -82,6 +84,15 @@ class List {
     product(r, c, 4 * c);
     product(r, 4 * c, c);
     gelu_products(r, c, 4 * c);
+    orthogonalize(c, c);
+    orthogonalize(4 * c, c);
+  }
+
+  // In fp32, so that tensor cores' rate is a floor that it stays far from.
+  void orthogonalize(int64_t rows, int64_t columns) {
+    const Operand x = f32({rows, columns});
+    add(fmt::format("orthogonalize {}x{}", rows, columns), OpKind::orthogonalize,
+        OrthogonalizeAttrs{}, {x}, {in_place(x, 0)}, newton_schulz_flops({}, rows, columns));
   }
 
   void product(int64_t r, int64_t k, int64_t n) {
@@ -157,6 +168,8 @@ class List {
         {updated(wide), updated(wide), wide});
     add("lamb and bf16 copy", OpKind::lamb, LambAttrs{}, {wide, {.spec = {Shape{2}, DType::f64}}},
         {updated(wide), narrow});
+    add("muon_momentum", OpKind::muon_momentum, MuonMomentumAttrs{}, {wide}, {updated(wide), wide});
+    add("muon and bf16 copy", OpKind::muon, MuonAttrs{}, {wide}, {updated(wide), narrow});
     add("sgd momentum and bf16 copy", OpKind::sgd, SgdAttrs{.momentum = 0.9f}, {wide},
         {updated(wide), updated(wide), narrow});
     add("cast f32 to bf16", OpKind::cast, {}, {wide}, {narrow});

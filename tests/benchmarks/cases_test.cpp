@@ -38,7 +38,7 @@ TEST_CASE("every case has a name of its own, a floor, and operands that its kern
 TEST_CASE("every op that has a kernel on a GPU is measured") {
   std::set<OpKind> measured;
   for (const Case& c : cases_of(gpt2_shapes())) measured.insert(c.op);
-  for (int op = 0; op <= static_cast<int>(OpKind::sgd); ++op) {
+  for (int op = 0; op <= static_cast<int>(OpKind::muon); ++op) {
     if (static_cast<OpKind>(op) == OpKind::pack_weight) continue;  // GPUs take a weight as it is
     CAPTURE(name_of(static_cast<OpKind>(op)));
     CHECK(measured.contains(static_cast<OpKind>(op)));
@@ -62,6 +62,8 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("lion and bf16 copy") == 22 * n);
   CHECK(bytes("lamb_direction") == 28 * n);
   CHECK(bytes("lamb and bf16 copy") == 14 * n + 16);
+  CHECK(bytes("muon_momentum") == 16 * n);
+  CHECK(bytes("muon and bf16 copy") == 14 * n);
   CHECK(bytes("sgd momentum and bf16 copy") == 22 * n);
   CHECK(bytes("round_wire bf16") == 8 * n);
   CHECK(bytes("sum_squares f32") == 4 * n + 8);
@@ -75,6 +77,7 @@ TEST_CASE("floors of products and attention") {
   CHECK(flops("linear K=768 N=3072") == 2 * rows * c * 4 * c);
   CHECK(flops("linear_weight_grad K=3072 N=768") == 2 * rows * c * 4 * c);
   CHECK(flops("linear_input_grad K=768 N=50304") == 2 * rows * c * 50304);
+  CHECK(flops("orthogonalize 3072x768") == 60 * c * c * c);
   // 12 heads of 64: the causal half of 2 x 2 T^2 D, of every head of 16 samples.
   CHECK(flops("attention C=768 D=64") == 0.5 * 16 * 12 * 2 * 2 * 1024.0 * 1024 * 64);
   CHECK(flops("attention_grad C=768 D=128") == 0.5 * 16 * 6 * 5 * 2 * 1024.0 * 1024 * 128);

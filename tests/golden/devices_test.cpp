@@ -69,6 +69,19 @@ TEST_CASE("the emulated device trains as the CPU does, at every stage") {
   }
 }
 
+TEST_CASE("the emulated device trains with Muon as the CPU does") {
+  const Case golden("gptlite");
+  const int stage = GENERATE(0, 3);
+  const ScratchFolder scratch;
+  json config = config_of(golden, stage, 2);
+  config["optimizer"] = {{"type", "Muon"}, {"params", {{"muon_lr", 0.01}, {"adam_lr", 0.002}}}};
+  config.erase("scheduler");
+  const Run cpu = train(golden, config, scratch, "cpu", on("cpu", 2));
+  const Run emulated = train(golden, config, scratch, "emulated", on("emulated", 2));
+  check_close(emulated, cpu, "loss");
+  check_close(emulated, cpu, "grad_norm");
+}
+
 TEST_CASE("a checkpoint goes on on another device, stage and number of ranks") {
   const Case golden("gptlite");
   const auto [from, to] = GENERATE(table<std::string, std::string>(
