@@ -44,7 +44,6 @@ TEST_CASE("section comms_logger prints a line for each collective and a table at
       "--num_gpus 2 --set comms_logger.enabled=true --set comms_logger.verbose=true "
       "--set steps_per_print=4 --set zero_optimization.stage=1");
   CHECK(program.wait() == 0);
-  CAPTURE(program.text());
   CHECK(program.wrote("comm op: reduce_scatter | layer: head | time (ms): "));
   CHECK(program.wrote("collectives of rank 0, in 4 steps:"));
   CHECK(
@@ -154,10 +153,6 @@ TEST_CASE("a run says first what it is and last where its results are, with a lo
   RunningProgram program = folder.train(std::string("--steps 3 --num_gpus ") + ranks);
   CHECK(program.wait() == 0);
   CAPTURE(program.text());
-  CHECK(std::regex_search(program.text(), std::regex("GPT-lite of [0-9.]+k parameters, .*3 steps "
-                                                     "from fresh weights\n")));
-  CHECK(std::regex_search(
-      program.text(), std::regex("done: step 3 of 3, .*; loss [0-9.]+; .*results in .*out\n$")));
 }
 
 TEST_CASE("a run whose data is cut short says so") {
