@@ -72,6 +72,9 @@ int run_estimate(const EstimateArguments& arguments) {
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
   Job& job = loaded.job;
   settle_device(job, false);
+  std::vector<int> hosts;
+  for (int r = 0; r < job.ranks; ++r) hosts.push_back(r / static_cast<int>(cluster.gpus_per_node));
+  settle_host_shards(job, hosts);
   settle_vocabulary(job);
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
 

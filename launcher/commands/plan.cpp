@@ -2,6 +2,7 @@
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/plan/pipeline/timeline.h"
@@ -48,6 +49,7 @@ int run_plan(const PlanArguments& arguments) {
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
   settle_device(loaded.job, false);
+  settle_host_shards(loaded.job, pretended_hosts(loaded.job.ranks));
   check_exclusions(loaded.job);
   settle_vocabulary(loaded.job);
   settle_batch(request, loaded, memory_of_each(loaded.job.ranks));

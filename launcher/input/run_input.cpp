@@ -143,10 +143,10 @@ void check_overwriting(const Job& job) {
 double least_bytes(const Job& job) {
   // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state.
   const auto value = static_cast<double>(size_of(job.dtype));
-  const Residency where = residency_of(job, place_of(job, 0));
-  const double rest = (8 - value) / (where.optimizer ? job.data_ranks() : 1);
+  const Place place = place_of(job, 0);
+  const Residency where = residency_of(job, place);
   return weight_count(job.model) / job.pipeline.stages *
-         ((where.parameters ? value / job.data_ranks() : value) + rest);
+         (value / divisor(where.parameters, place) + (8 - value) / divisor(where.optimizer, place));
 }
 
 void settle_device(Job& job, bool run) {
@@ -252,7 +252,10 @@ void check_surroundings(const RunInput& input, int ranks_here) {
   check_trace_file(job.trace);
 }
 
-void check_memory_here(const Job& job, int ranks_here) {
+void check_memory_here(const Job& asked, int ranks_here) {
+  Job job = asked;
+  // The ranks find out what the hosts have; this one's share is its own.
+  if (job.shards.by_host && job.data_ranks() % ranks_here == 0) job.shards = {ranks_here, false};
   const MemoryOffer offer = available_memory();
   if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
     check_memory(kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);

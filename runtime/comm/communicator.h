@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/core/memory.h"
 #include "runtime/core/tensor.h"
@@ -185,6 +186,9 @@ struct CommOptions {
 // even blocks); "hosts:0,1,0" names the pretended machine of each rank. The results are the same bits
 // in every case. Throws RunError if the peers cannot be reached.
 std::unique_ptr<Communicator> make_communicator(const CommOptions& options = {});
+
+// Returns the machine of each of `ranks` ranks that DSTRAIN_COMM pretends; one machine for all if it pretends none.
+std::vector<int> pretended_hosts(int ranks);
 
 // Returns whether this build has MPI.
 bool has_mpi();

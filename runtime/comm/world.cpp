@@ -20,7 +20,7 @@ namespace {
 
 // Returns the host of each rank. "2": two hosts, with the ranks in even blocks; "0,1,1": one number per
 // rank.
-std::vector<int> pretended_hosts(std::string_view whole, std::string_view text, int ranks) {
+std::vector<int> parse_hosts(std::string_view whole, std::string_view text, int ranks) {
   std::vector<int> numbers;
   while (true) {
     const size_t comma = std::min(text.find(','), text.size());
@@ -49,7 +49,7 @@ TransportChoice choice_from_environment(int ranks) {
   const char* value = std::getenv("DSTRAIN_COMM");
   const std::string_view text = value ? value : "";
   if (text.starts_with(kHosts))
-    return {true, false, pretended_hosts(text, text.substr(kHosts.size()), ranks)};
+    return {true, false, parse_hosts(text, text.substr(kHosts.size()), ranks)};
   if (text != "" && text != "auto" && text != "mpi")
     refuse(text, "'auto', 'mpi', 'hosts:N' or 'hosts:0,0,1,...'");
   return {text == "mpi", text == "mpi", {}};
@@ -79,6 +79,12 @@ std::unique_ptr<Communicator> join_on_board(const CommOptions& options) {
 }
 
 }  // namespace
+
+std::vector<int> pretended_hosts(int ranks) {
+  std::vector<int> hosts = choice_from_environment(ranks).hosts;
+  if (hosts.empty()) hosts.assign(static_cast<size_t>(ranks), 0);
+  return hosts;
+}
 
 void warn_of_messages(const CommOptions& options, int rank, const std::string& why) {
   if (rank != 0) return;

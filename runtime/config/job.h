@@ -103,6 +103,14 @@ struct GatherLimits {
   bool operator==(const GatherLimits&) const = default;
 };
 
+// Among which ranks the parameters are divided at stage 3: among groups of consecutive data-parallel ranks, each of
+// which has all of them.
+struct ShardConfig {
+  int ranks = 0;         // of a group; 0: all data-parallel ranks
+  bool by_host = false;  // the ranks of a host, whose number the run finds out; until then all
+  bool operator==(const ShardConfig&) const = default;
+};
+
 // Which activations the backward pass computes again instead of reading them: none, all but the input of
 // every `interval` layers, or those that are cheap to compute.
 enum class RecomputeMode { none, interval, selective };
@@ -167,6 +175,7 @@ struct Job {
   RecomputeConfig recompute;
   PipelineConfig pipeline;
   int zero_stage = 0;
+  ShardConfig shards;
   int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
   bool overlap_comm = false;                     // communication runs beside computation
   GatherLimits gather;

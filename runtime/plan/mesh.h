@@ -1,7 +1,10 @@
 // Mesh: the coordinates of ranks. A run has `stages` pipeline stages, each with a data-parallel group of equal
-// size. The stage is the slower coordinate, as in DeepSpeed: ranks 0, 1, ... of a group follow one another.
+// size. The stage is the slower coordinate, as in DeepSpeed: ranks 0, 1, ... of a group follow one another. A
+// data-parallel group may be factored into replicas of equal size: a shard group is the ranks of one replica, which
+// follow one another too; a replica group is the ranks with one number in their shard groups.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "runtime/config/job.h"
@@ -14,13 +17,28 @@ struct Place {
   int ranks = 1;  // of the group
   int stage = 0;
   int stages = 1;
+  int shard_ranks = 0;  // of a shard group; 0: all of the data-parallel group
+
+  int shard_size() const { return shard_ranks == 0 ? ranks : shard_ranks; }
+  int shard_rank() const { return rank % shard_size(); }
+  int replicas() const { return ranks / shard_size(); }
+  int replica() const { return rank / shard_size(); }
+  // Returns whether shard groups and replica groups are neither single ranks nor the whole group.
+  bool factored() const { return shard_size() > 1 && replicas() > 1; }
 };
 
 // Returns the coordinates of rank `rank` of the job's world.
 inline Place place_of(const Job& job, int rank) {
   const int ranks = job.data_ranks();
-  return {rank % ranks, ranks, rank / ranks, job.pipeline.stages};
+  return {rank % ranks, ranks, rank / ranks, job.pipeline.stages, job.shards.ranks};
 }
+
+// Returns how many consecutive ranks of each data-parallel group are on one host. `hosts`: of every rank of the world.
+// Throws UserError if the hosts do not divide the groups into equal shard groups.
+int host_shard_ranks(std::span<const int> hosts, int stages);
+
+// Settles a job whose shard groups are to be those of the hosts, if it is such a job.
+void settle_host_shards(Job& job, std::span<const int> hosts);
 
 // Returns the rank in the world of rank `rank` of the data-parallel group of `stage`.
 inline int world_rank(Place place, int stage, int rank) {
@@ -28,9 +46,12 @@ inline int world_rank(Place place, int stage, int rank) {
 }
 
 // The channels of a plan, by index: communicators that carry its collectives and messages independently of one
-// another. A plan of one stage has the first one only. The next stage of the last one is the first.
+// another. A plan has the first one, and the next two if its data-parallel group is factored; a pipeline has more. The
+// next stage of the last one is the first.
 enum Channel : int32_t {
   data_group,     // the ranks of the stage
+  shard_group,    // those of this replica
+  replica_group,  // those with this rank's number in their shard groups
   from_previous,  // activations
   to_next,
   from_next,  // their gradients
@@ -42,10 +63,17 @@ enum Channel : int32_t {
   up_from_previous,  // their gradients
   up_to_next,
 };
-inline constexpr int kChannels = 10;
+inline constexpr int kChannels = 12;
 
-// Returns how many channels a plan has.
-int channels_of(int stages, PipelineSchedule schedule);
+// Returns whether a channel carries collectives; the others carry messages.
+constexpr bool is_group(int32_t channel) {
+  return channel < from_previous;
+}
+// Returns how many ranks share a channel.
+int ranks_of(const Place& place, int32_t channel);
+
+// Returns how many channels the plans of a mesh have.
+int channels_of(const Place& place, PipelineSchedule schedule);
 
 // One end of a channel between two stages.
 struct ChannelEnd {

@@ -63,7 +63,7 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
   plan.place = place;
-  plan.channels = channels_of(place.stages, job.pipeline.schedule);
+  plan.channels = channels_of(place, job.pipeline.schedule);
   plan.threads = threads;
   plan.max_live_elements = job.gather.max_live_elements;
   return plan;
@@ -104,7 +104,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   layout(program, place, residency);
   reduce(program, job, place, residency);
   update(program, job, place, residency);
-  gather(program, job, residency);
+  gather(program, job, place, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int64_t micro_batches = job.batch.accumulation;
@@ -118,7 +118,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
 Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs& inputs) {
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
-  gather(program, job, residency);
+  gather(program, job, place, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int chunks = place.stages > 1 ? chunks_of(job.pipeline) : 1;
@@ -202,7 +202,6 @@ std::vector<int32_t> count_collectives(const Plan& plan) {
 
 int64_t wire_bytes(const Plan& plan) {
   constexpr int64_t kSmallest = 1024;  // bytes; smaller messages do not count (docs/formats.md)
-  const int64_t n = plan.place.ranks;
   int64_t total = 0;
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
@@ -215,6 +214,7 @@ int64_t wire_bytes(const Plan& plan) {
     }
     const int64_t bytes =
         std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
+    const int64_t n = ranks_of(plan.place, op.channel);
     if (bytes >= kSmallest) total += rule_of(op.op).ring_passes * (n - 1) * bytes / n;
   }
   return total;

@@ -8,10 +8,18 @@ namespace dstrain {
 
 Residency residency_of(const Job& job, Place place) {
   if (place.ranks == 1) return {.grad_dtype = job.grad_dtype};
-  return {.optimizer = job.zero_stage >= 1,
-          .gradients = job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch,
-          .parameters = job.zero_stage >= 3,
-          .grad_dtype = job.grad_dtype};
+  const auto sliced = [](bool yes) { return yes ? Held::slice : Held::whole; };
+  Residency r{.optimizer = sliced(job.zero_stage >= 1),
+              .gradients = sliced(job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch),
+              .parameters = sliced(job.zero_stage >= 3),
+              .grad_dtype = job.grad_dtype};
+  if (r.parameters == Held::slice && place.factored()) r.parameters = Held::shard;
+  if (place.shard_size() == 1) r.parameters = Held::whole;
+  return r;
+}
+
+int divisor(Held held, const Place& place) {
+  return held == Held::whole ? 1 : held == Held::shard ? place.shard_size() : place.ranks;
 }
 
 Range owned_slice(const Unit& unit, Place place) {
@@ -34,23 +42,38 @@ Range elements_of(const Parameter& parameter) {
   return {parameter.offset, parameter.offset + parameter.shape.elements()};
 }
 
+Held held_in(const Buffer& buffer, const Unit& unit, Place place) {
+  const int64_t n = buffer.partial ? buffer.partial->within.size() : buffer.shape.elements();
+  for (const Held held : {Held::whole, Held::slice, Held::shard})
+    if (n * divisor(held, place) == unit.elements) return held;
+  throw InternalError(
+      fmt::format("{} holds {} elements of a unit of {}", buffer.name, n, unit.elements));
+}
+
 Range range_of(const Buffer& buffer, const Unit& unit, Place place) {
-  if (buffer.partial) return buffer.partial->within;
-  const int64_t n = buffer.shape.elements();
-  if (n == unit.elements) return {0, n};
-  const Range owned = owned_slice(unit, place);
-  check(n == owned.size(), "{} holds {} elements of a unit of {}", buffer.name, n, unit.elements);
-  return owned;
+  if (held_in(buffer, unit, place) == Held::whole) return {0, unit.elements};
+  return owned_slice(unit, place);
 }
 
 int64_t position_of(const Buffer& buffer, const Unit& unit, Place place, int64_t element) {
-  if (!buffer.partial) return element - range_of(buffer, unit, place).begin;
-  int64_t before = 0;
-  for (const Range& range : buffer.partial->ranges) {
-    if (element >= range.begin && element < range.end) return before + element - range.begin;
-    before += range.size();
+  if (buffer.partial) {
+    int64_t before = 0;
+    for (const Range& range : buffer.partial->ranges) {
+      if (element >= range.begin && element < range.end) return before + element - range.begin;
+      before += range.size();
+    }
+    throw InternalError(fmt::format("{} does not hold element {}", buffer.name, element));
   }
-  throw InternalError(fmt::format("{} does not hold element {}", buffer.name, element));
+  const Range slice = owned_slice(unit, place);
+  switch (held_in(buffer, unit, place)) {
+    case Held::whole:
+      return element;
+    case Held::shard:
+      return element - slice.begin + place.replica() * slice.size();
+    case Held::slice:
+      break;
+  }
+  return element - slice.begin;
 }
 
 }  // namespace dstrain

@@ -3,11 +3,17 @@
 // a Residency, never for a stage. Only the configuration, messages about it, and `fit`, which proposes a
 // higher stage, know stages.
 //
-//   stage  FSDP           optimizer   gradients   parameters
-//   0      NO_SHARD       replicated  replicated  replicated
-//   1      -              sharded     replicated  replicated
-//   2      SHARD_GRAD_OP  sharded     sharded     replicated
-//   3      FULL_SHARD     sharded     sharded     sharded
+//   stage  FSDP           optimizer  gradients  parameters
+//   0      NO_SHARD       whole      whole      whole
+//   1      -              slice      whole      whole
+//   2      SHARD_GRAD_OP  slice      slice      whole
+//   3      FULL_SHARD     slice      slice      slice
+//   3      HYBRID_SHARD   slice      slice      shard: MiCS and hpZ too
+//
+// A slice is divided among the data-parallel group, a shard among one replica's ranks. Each rank updates a slice of its
+// own in every row, so that a shard is the slices of a replica group: rank r of shards of S ranks holds the slices of
+// all ranks with the number r mod S in their shard groups. Replicas exchange updated parameters once per step, and
+// gradients that are added over all ranks have the same bits as in the other rows.
 #pragma once
 
 #include "runtime/config/job.h"
@@ -16,16 +22,22 @@
 
 namespace dstrain {
 
+// What a rank holds of a class of state: all of it, its replica group's slices, or its own.
+enum class Held : uint8_t { whole, shard, slice };
+
 struct Residency {
-  bool optimizer = false;         // sharded: master weights and moments of the owned slice only
-  bool gradients = false;         // sharded: sums of the owned slice only
-  bool parameters = false;        // sharded: gathered where they are used
+  Held optimizer = Held::whole;   // master weights and moments
+  Held gradients = Held::whole;   // sums over ranks
+  Held parameters = Held::whole;  // where they are not whole they are gathered where they are used
   DType grad_dtype = DType::f32;  // of the gradients as they are summed and held
 };
 
 // Returns the row of the job's stage. A single rank owns everything, so nothing is sharded. Gradients that
 // ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage.
 Residency residency_of(const Job& job, Place place);
+
+// Returns among how many ranks a class of state is divided.
+int divisor(Held held, const Place& place);
 
 // Returns the slice of `unit` that the rank owns, at every stage: the rank-th of equal parts.
 Range owned_slice(const Unit& unit, Place place);
@@ -41,11 +53,13 @@ Range common(Range a, Range b);
 // Returns the elements of its unit that a parameter is.
 Range elements_of(const Parameter& parameter);
 
-// Returns which elements of `unit` the flat buffer `buffer` holds: all of them or the owned slice. For partial state:
-// what it would hold if all parameters had it.
+// Returns what the flat buffer `buffer` of `unit` holds, by its size. For partial state: what it would hold if all
+// parameters had it.
+Held held_in(const Buffer& buffer, const Unit& unit, Place place);
+// Returns the elements of `unit` in `buffer` that are this rank's to change: all of them where it holds the whole unit,
+// else the owned slice. For partial state as held_in().
 Range range_of(const Buffer& buffer, const Unit& unit, Place place);
-
-// Returns where in `buffer` an element of `unit` lies. Throws InternalError if it is not there.
+// Returns where in `buffer` an element of range_of() lies. Throws InternalError if partial state does not have it.
 int64_t position_of(const Buffer& buffer, const Unit& unit, Place place, int64_t element);
 
 }  // namespace dstrain

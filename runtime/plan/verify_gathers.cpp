@@ -13,6 +13,18 @@ struct Stay {         // how long parameters stay gathered
   BufferId buffer;
 };
 
+// Returns whether the issue before a gather gathers another block of the same parameters.
+bool continues_gather(const Plan& plan, size_t i) {
+  const Program& program = plan.program;
+  const auto op_at = [&](size_t k) -> const Instruction& {
+    return program.instructions[static_cast<size_t>(plan.order[k].instruction)];
+  };
+  if (i == 0 || op_at(i - 1).op != OpKind::all_gather) return false;
+  const BufferId before = op_at(i - 1).writes[0], mine = op_at(i).writes[0];
+  return program.root(before) == program.root(mine) &&
+         program.at(before).parent_offset < program.at(mine).parent_offset;
+}
+
 // Returns every stay, ordered by the gathers, the last one first.
 std::vector<Stay> find_stays(const Plan& plan) {
   const Program& program = plan.program;
@@ -25,6 +37,7 @@ std::vector<Stay> find_stays(const Plan& plan) {
     if (op.op == OpKind::all_gather && op.when != When::step_end) {
       const BufferId gathered = program.root(op.writes[0]);
       if (program.at(gathered).lifetime == Lifetime::persistent) continue;
+      if (continues_gather(plan, i)) continue;
       const auto use = last_use.find(gathered);
       check(use != last_use.end(), "{} is gathered for {} and never used",
             program.at(gathered).name, program.groups[static_cast<size_t>(op.group)]);

@@ -96,8 +96,8 @@ void order_communication(Plan& plan, bool overlap) {
       // An operation follows the others of its own channel, but not those of the other channels.
       if (!collective || c != static_cast<size_t>(op.channel)) {
         // An exchange through the host needs peers that wait for none of this rank's messages.
-        const bool all =
-            !collective && (rule.queue == Queue::comm || (c == data_group && !overlap));
+        const bool all = !collective && (rule.queue == Queue::comm ||
+                                         (is_group(static_cast<int32_t>(c)) && !overlap));
         channel.complete = all ? channel.operations.size() : channel.needed_by(mine);
       }
       plan.waits[i * channels + c] = static_cast<int32_t>(channel.complete);

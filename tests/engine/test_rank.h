@@ -51,8 +51,8 @@ class TestRank {
         plans(
             make_rank_plan(job, {0, 1}, {implementations().build_model, backend.library, threads})),
         arenas(plans.memory, *backend.device, comm, threads),
-        model(plans.train, arenas, comm, threads),
         mesh(comm, comm, {}),
+        model(plans.train, arenas, mesh, threads),
         executor(plans.train, arenas, backend, job, mesh, nullptr) {
     state.seed = job.seed;
     model.initialize(job.seed, implementations());
@@ -73,8 +73,8 @@ class TestRank {
   Backend backend;
   RankPlan plans;
   Arenas arenas;
-  ModelState model;
   MeshComm mesh;
+  ModelState model;
   Executor executor;
   StepState state;
 };

@@ -51,8 +51,8 @@ TEST_CASE("parameters and gradients are views of their unit where those are whol
 }
 
 TEST_CASE("of what is sharded a rank holds its slice, which is no parameter's place") {
-  const Program sharded =
-      laid_out({1, 2}, {.optimizer = true, .gradients = true, .parameters = true});
+  const Program sharded = laid_out(
+      {1, 2}, {.optimizer = Held::slice, .gradients = Held::slice, .parameters = Held::slice});
   CHECK(buffer_of(sharded, "params:u").shape == Shape{32});
   CHECK(buffer_of(sharded, "params:u").shared);
   CHECK(buffer_of(sharded, "grads:u").shape == Shape{32});

@@ -10,9 +10,9 @@ using namespace dstrain;
 TEST_CASE("each stage shards one class of model state more") {
   for (const int stage : {0, 1, 2, 3}) {
     const Residency r = residency_of(sharded_job(stage), {0, 4});
-    CHECK(r.optimizer == (stage >= 1));
-    CHECK(r.gradients == (stage >= 2));
-    CHECK(r.parameters == (stage >= 3));
+    CHECK((r.optimizer == Held::slice) == (stage >= 1));
+    CHECK((r.gradients == Held::slice) == (stage >= 2));
+    CHECK((r.parameters == Held::slice) == (stage >= 3));
   }
 }
 
@@ -26,6 +26,34 @@ TEST_CASE("ranks own the equal slices of a unit, in rank order") {
     CHECK(range_of({.shape = {96}}, unit, {rank, 3}).begin == 0);
   }
   CHECK_THROWS_AS(range_of({.shape = {48}}, unit, {0, 3}), InternalError);
+}
+
+TEST_CASE("a shard is the slices of a replica group, each of which one rank updates") {
+  const Unit unit{.name = "u", .elements = 96};
+  const Buffer shard{.shape = {48}};
+  for (int rank = 0; rank < 6; ++rank) {
+    const Place place{rank, 6, 0, 1, 2};
+    CHECK(place.replica() == rank / 2);
+    CHECK(place.shard_rank() == rank % 2);
+    CHECK(held_in(shard, unit, place) == Held::shard);
+    CHECK(range_of(shard, unit, place).begin == 16 * rank);
+    CHECK(range_of(shard, unit, place).size() == 16);
+    CHECK(position_of(shard, unit, place, 16 * rank) == 16 * place.replica());
+    CHECK(position_of({.shape = {16}}, unit, place, 16 * rank + 3) == 3);
+    CHECK(position_of({.shape = {96}}, unit, place, 16 * rank + 3) == 16 * rank + 3);
+  }
+}
+
+TEST_CASE("shards of one rank are whole parameters, those of all ranks slices") {
+  Job job = sharded_job(3);
+  for (const auto& [ranks, held] :
+       {std::pair{1, Held::whole}, {2, Held::shard}, {4, Held::slice}, {0, Held::slice}}) {
+    job.shards.ranks = ranks;
+    const Residency r = residency_of(job, place_of(job, 1));
+    CHECK(r.parameters == held);
+    CHECK(r.optimizer == Held::slice);
+    CHECK(r.gradients == Held::slice);
+  }
 }
 
 TEST_CASE("gradients that are added once per step are whole until then, at every stage") {

@@ -72,7 +72,7 @@ class Decoder {
     check(plan.program.dtype == DType::f32, "generation runs in f32, not in {}",
           name_of(job.dtype));
     load_weights(request.run_dir + "/model.safetensors",
-                 ModelState(plan, arenas_, comm(), request.threads).weights());
+                 ModelState(plan, arenas_, mesh_, request.threads).weights());
   }
 
   Communicator& comm() { return comm_ ? *comm_ : self_; }

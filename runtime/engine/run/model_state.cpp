@@ -93,21 +93,26 @@ void ModelState::initialize(uint64_t seed, const Implementations& implementation
 }
 
 void ModelState::publish_masters() const {
-  if (plan_.program.dtype == DType::f32) return;
   for (const Unit& unit : plan_.program.units) publish(unit);
 }
 
 void ModelState::publish(const Unit& unit) const {
   const Program& program = plan_.program;
-  const BufferId master_id = program.find("master:" + unit.name);
+  const BufferId master_id = program.find(fmt::format("{}:{}", master_name(), unit.name));
   const BufferId params_id = program.find("params:" + unit.name);
   const Range from = range_of(program.at(master_id), unit, plan_.place);
-  const Range to = range_of(program.at(params_id), unit, plan_.place);
-  const DType dtype = program.dtype;
   const Tensor params = arenas_.tensor(plan_, params_id);
-  Tensor mine{static_cast<std::byte*>(params.data) + (from.begin - to.begin) * size_of(dtype),
-              {from.size()},
-              dtype};
+  const int64_t at = position_of(program.at(params_id), unit, plan_.place, from.begin);
+  const Tensor mine{
+      params.as<std::byte>() + at * size_of(params.dtype), {from.size()}, params.dtype};
+  if (master_id != params_id) round_masters(master_id, mine);
+  if (mine.elements() == params.elements()) return;
+  const bool shard = held_in(program.at(params_id), unit, plan_.place) == Held::shard;
+  (shard ? mesh_.replicas() : mesh_.data()).all_gather(mine, params).wait();
+}
+
+void ModelState::round_masters(BufferId masters_id, const Tensor& to) const {
+  const DType dtype = to.dtype;
   Device& device = arenas_.device();
   const auto round = [&](const Tensor& masters, const Tensor& narrow) {
     const auto* values = masters.as<const float>();
@@ -119,13 +124,12 @@ void ModelState::publish(const Unit& unit) const {
         narrow.as<f16>()[i] = to_f16(values[i]);
     }
   };
-  on_host(device, arenas_.tensor(plan_, master_id), HostAccess::read,
+  on_host(device, arenas_.tensor(plan_, masters_id), HostAccess::read,
           [&](int64_t at, const Tensor& masters) {
-            const Tensor part{mine.as<std::byte>() + at * size_of(dtype), masters.shape, dtype};
+            const Tensor part{to.as<std::byte>() + at * size_of(dtype), masters.shape, dtype};
             on_host(device, part, HostAccess::write,
                     [&](int64_t, const Tensor& narrow) { round(masters, narrow); });
           });
-  if (from.size() < to.size()) comm_.all_gather(mine, params).wait();
 }
 
 void ModelState::append(std::string_view unit_buffer, std::string_view slot,
@@ -152,7 +156,7 @@ void ModelState::append(std::string_view unit_buffer, std::string_view slot,
     const Parameter& p = *mine++;
     const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
     const BufferId id = plan_.program.find(fmt::format("{}:{}", unit_buffer, unit.name));
-    const bool whole = range_of(program.at(id), unit, plan_.place).size() == unit.elements;
+    const bool whole = held_in(program.at(id), unit, plan_.place) == Held::whole;
     const auto [begin, values] = piece(unit_buffer, p);
     list.push_back({.name = p.name,
                     .slot = std::string(slot),

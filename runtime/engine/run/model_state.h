@@ -24,16 +24,15 @@ struct TrainerScalars {
 
 class ModelState {
  public:
-  // `plan` is the training plan, `comm` that of its data-parallel group. The caller must keep plan, arenas and
-  // comm alive.
-  ModelState(const Plan& plan, const Arenas& arenas, Communicator& comm, int threads)
-      : plan_(plan), arenas_(arenas), comm_(comm), threads_(threads) {}
+  // `plan` is the training plan. The caller must keep plan, arenas and mesh alive.
+  ModelState(const Plan& plan, const Arenas& arenas, MeshComm& mesh, int threads)
+      : plan_(plan), arenas_(arenas), mesh_(mesh), threads_(threads) {}
 
   // Makes fresh weights. Element i of a parameter is a pure function of the seed, the parameter's name and i,
-  // so every rank makes its own slices, and ranks exchange 16-bit copies only. Collective.
+  // so every rank makes its own slices, and ranks exchange only what they hold of each other's. Collective.
   void initialize(uint64_t seed, const Implementations& implementations) const;
-  // Rounds the masters to the run's 16-bit parameters. The caller must call it after it changed masters.
-  // Collective.
+  // Makes the parameters of the masters: rounds them in 16-bit runs, and gathers what this rank holds of other ranks'
+  // slices. The caller must call it after it changed masters. Collective.
   void publish_masters() const;
 
   // The part of a parameter that this rank holds: elements [begin, begin + values.elements()). Null values:
@@ -63,6 +62,8 @@ class ModelState {
   std::string_view master_name() const;
   void append(std::string_view unit_buffer, std::string_view slot, StateRegister& list) const;
   void publish(const Unit& unit) const;
+  // Rounds the masters of a unit to its 16-bit parameters at `to`.
+  void round_masters(BufferId masters, const Tensor& to) const;
   // Calls `take` on the first rank of the data-parallel group for all masters of this stage; null: the rank only
   // helps the others. Collective over the group.
   void collect_stage(const TakePiece& take) const;
@@ -71,7 +72,7 @@ class ModelState {
 
   const Plan& plan_;
   const Arenas& arenas_;
-  Communicator& comm_;
+  MeshComm& mesh_;
   int threads_;
 };
 

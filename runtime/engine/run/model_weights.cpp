@@ -78,14 +78,17 @@ void ModelState::collect_stage(const TakePiece& take) const {
   Memory buffer;
   for (const Unit& unit : program.units) {
     const BufferId id = program.find(fmt::format("{}:{}", master_name(), unit.name));
+    const Buffer& masters = program.at(id);
     const Tensor held = arenas_.tensor(plan_, id);
-    if (held.elements() == unit.elements) {
+    if (held_in(masters, unit, plan_.place) == Held::whole) {
       if (root)
         on_host(device, held, HostAccess::read,
                 [&](int64_t at, const Tensor& values) { take_parameters(unit, at, values); });
       continue;
     }
-    const int64_t slice = held.elements(), window = std::min(slice, kBufferElements / ranks);
+    const Range owned = owned_slice(unit, plan_.place);
+    float* const mine = held.as<float>() + position_of(masters, unit, plan_.place, owned.begin);
+    const int64_t slice = owned.size(), window = std::min(slice, kBufferElements / ranks);
     if (buffer.bytes() < window * ranks * size_of(DType::f32))
       buffer = device.allocate(window * ranks * size_of(DType::f32), "gathered weights");
     for (int64_t at = 0; at < slice; at += window) {
@@ -93,7 +96,7 @@ void ModelState::collect_stage(const TakePiece& take) const {
       const auto gathered = [&](int64_t r, int64_t count) {
         return Tensor{reinterpret_cast<float*>(buffer.data()) + r * n, {count}, DType::f32};
       };
-      comm_.all_gather({held.as<float>() + at, {n}, DType::f32}, gathered(0, n * ranks)).wait();
+      mesh_.data().all_gather({mine + at, {n}, DType::f32}, gathered(0, n * ranks)).wait();
       for (int64_t r = 0; root && r < ranks; ++r)
         on_host(device, gathered(r, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
           take_parameters(unit, r * slice + at + first, values);

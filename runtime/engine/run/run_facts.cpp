@@ -174,6 +174,7 @@ void add_layout(FactList& list, const Job& job) {
   add("train_micro_batch_size_per_gpu", job.batch.micro_batch);
   add("gradient_accumulation_steps", job.batch.accumulation);
   add("zero_optimization.stage", job.zero_stage);
+  add("shard ranks", job.shards.by_host ? "of a host" : fmt::format("{}", job.shards.ranks));
   add("zero_optimization.reduce_bucket_size", job.reduce_bucket_elements);
   add("zero_optimization.overlap_comm", job.overlap_comm);
   const GatherLimits& g = job.gather;

@@ -56,12 +56,16 @@ std::string loss_text(double loss) {
 std::string first_line(const Job& job, const Plan& train, int64_t done, int threads) {
   const BatchConfig& b = job.batch;
   const bool pipeline = job.pipeline.stages > 1;
+  const Place& place = train.place;
   std::string line = fmt::format(
-      "{} of {} parameters, {}, ZeRO stage {}, {} rank{}{}; batch {} = micro-batch {} x "
+      "{} of {} parameters, {}, ZeRO stage {}{}, {} rank{}{}; batch {} = micro-batch {} x "
       "accumulation {} x {} {}rank{}; {}",
       job.model.kind == ModelKind::gptlite ? "GPT-lite" : "benchmark model",
-      count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage, job.ranks,
-      job.ranks == 1 ? "" : "s",
+      count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage,
+      place.factored()
+          ? fmt::format(" in {} replicas of {} ranks", place.replicas(), place.shard_size())
+          : "",
+      job.ranks, job.ranks == 1 ? "" : "s",
       pipeline ? fmt::format(", {} pipeline stages", job.pipeline.stages) : "", b.train_batch,
       b.micro_batch, b.accumulation, job.data_ranks(), pipeline ? "data-parallel " : "",
       job.data_ranks() == 1 ? "" : "s", beginning(job, done));

@@ -80,7 +80,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       mesh_(comm_, *ctx.comm, place_, job.pipeline.schedule),
       plans_(plan_that_fits(job, backend_, ctx)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
-      model_(plans_.train, arenas_, mesh_.data(), ctx.threads),
+      model_(plans_.train, arenas_, mesh_, ctx.threads),
       train_(plans_.train, arenas_, backend_, job, mesh_, ctx.slot,
              add_names(ctx.slot, plans_.train, "")),
       comm_log_(job.comms_logger) {

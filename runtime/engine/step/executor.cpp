@@ -139,7 +139,7 @@ void Executor::settle_graph() {
 void Executor::check_messages() {
   constexpr uint64_t exact = (uint64_t{1} << 53) - 1;  // integers that a double holds
   std::array<double, kChannels> mine{};
-  for (int32_t c = data_group + 1; c < plan_.channels; ++c)
+  for (int32_t c = from_previous; c < plan_.channels; ++c)
     mine[static_cast<size_t>(c)] =
         static_cast<double>(messages_checksum(plan_, static_cast<Channel>(c)) & exact);
   std::vector<double> all(mine.size() * static_cast<size_t>(mesh_.world().size()));
@@ -347,12 +347,12 @@ void Executor::report_non_finite(const StepState& s) {
     const BufferId id = program.find("grads:" + unit.name);
     if (id == kNone) continue;
     const Range owned = owned_slice(unit, plan_.place);
-    const int64_t held = range_of(program.at(id), unit, plan_.place).begin;
     const int64_t begin = std::max(owned.begin, p.offset);
     const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
     if (begin >= end) continue;
     Tensor part = arenas_.tensor(plan_, id);
-    part.data = part.as<std::byte>() + (begin - held) * size_of(part.dtype);
+    part.data = part.as<std::byte>() +
+                position_of(program.at(id), unit, plan_.place, begin) * size_of(part.dtype);
     part.shape = {end - begin};
     on_host(*backend_.device, part, HostAccess::read, [&](int64_t at, const Tensor& values) {
       for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)

@@ -1,17 +1,15 @@
 #include "runtime/engine/step/mesh_comm.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dstrain {
 
 MeshComm::MeshComm(Communicator& world, Communicator& host, Place place, PipelineSchedule schedule)
     : world_(world), host_(host), place_(place), schedule_(schedule) {
   channels_.fill(&world);
+  make_groups();
   if (place.stages == 1) return;
-  std::vector<int> group;
-  for (int r = 0; r < place.ranks; ++r) group.push_back(world_rank(place, place.stage, r));
-  parts_.push_back(world.split(group));
-  channels_.fill(parts_.back().get());
   // A channel has a communicator of its own: none must wait for another. Each round makes as many as it can.
   std::vector<ChannelEnd> left = sending_ends(place.stages, schedule);
   while (!left.empty()) {
@@ -26,6 +24,30 @@ MeshComm::MeshComm(Communicator& world, Communicator& host, Place place, Pipelin
     }
     connect(round);
     left = std::move(later);
+  }
+}
+
+MeshComm::~MeshComm() {
+  while (!parts_.empty()) parts_.pop_back();  // a part of a part before that
+}
+
+void MeshComm::make_groups() {
+  if (place_.stages > 1) {
+    std::vector<int> group;
+    for (int r = 0; r < place_.ranks; ++r) group.push_back(world_rank(place_, place_.stage, r));
+    parts_.push_back(world_.split(group));
+    channels_.fill(parts_.back().get());
+  }
+  if (!place_.factored()) return;
+  std::vector<int> shard, replicas;
+  for (int r = 0; r < place_.ranks; ++r) {
+    if (r / place_.shard_size() == place_.replica()) shard.push_back(r);
+    if (r % place_.shard_size() == place_.shard_rank()) replicas.push_back(r);
+  }
+  for (const auto& [channel, ranks] :
+       {std::pair{shard_group, &shard}, std::pair{replica_group, &replicas}}) {
+    parts_.push_back(data().split(*ranks));
+    channels_[channel] = parts_.back().get();
   }
 }
 

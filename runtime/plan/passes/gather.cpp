@@ -27,8 +27,13 @@ struct Window {
 
 class GatherPass {
  public:
-  GatherPass(Program& program, const Job& job)
-      : program_(program), job_(job), limits_(job.gather), in_turns_(job.pipeline.stages > 1) {
+  GatherPass(Program& program, const Job& job, Place place, Held held)
+      : program_(program),
+        job_(job),
+        place_(place),
+        held_(held),
+        limits_(job.gather),
+        in_turns_(job.pipeline.stages > 1) {
     for (const Parameter& p : program.parameters) unit_of_value_[p.value] = p.unit;
   }
 
@@ -39,11 +44,8 @@ class GatherPass {
     std::vector<Instruction> at_start;
     for (const Window& window : windows_) {
       const bool whole_step = kept_[static_cast<size_t>(window.unit)];
-      Instruction op = emit(window, whole_step);
-      if (whole_step)
-        at_start.push_back(std::move(op));
-      else
-        before[fetch_position(window)].push_back(std::move(op));
+      std::vector<Instruction>& list = whole_step ? at_start : before[fetch_position(window)];
+      emit(window, whole_step, list);
     }
     std::vector<Instruction> list = std::move(at_start);
     for (size_t i = 0; i < before.size(); ++i) {
@@ -178,8 +180,8 @@ class GatherPass {
     return visits_[v - 1].first;
   }
 
-  // Returns the gather of a window and makes the window's instructions read the gathered parameters.
-  Instruction emit(const Window& window, bool whole_step) {
+  // Appends the gather of a window to `list` and makes the window's instructions read the gathered parameters.
+  void emit(const Window& window, bool whole_step, std::vector<Instruction>& list) {
     const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
     const int count = ++windows_of_[window.unit];
     const BufferId gathered = program_.add_buffer(
@@ -204,17 +206,28 @@ class GatherPass {
     for (size_t i = first; i <= last && !moved.empty(); ++i)
       for (BufferId& id : program_.instructions[i].reads)
         if (const auto it = moved.find(id); it != moved.end()) id = it->second;
-    return {.op = OpKind::all_gather,
-            .when = whole_step ? When::step_begin : program_.instructions[first].when,
-            .reads = {program_.find("params:" + unit.name)},
-            .writes = {gathered},
-            .group = program_.instructions[first].group,
-            .phase = program_.instructions[first].phase,
-            .chunk = program_.instructions[first].chunk};
+    Instruction op{.op = OpKind::all_gather,
+                   .when = whole_step ? When::step_begin : program_.instructions[first].when,
+                   .group = program_.instructions[first].group,
+                   .phase = program_.instructions[first].phase,
+                   .chunk = program_.instructions[first].chunk,
+                   .channel = held_ == Held::shard ? shard_group : data_group};
+    // A block is the slices of one replica's ranks.
+    const BufferId held = program_.find("params:" + unit.name);
+    const int64_t blocks = held_ == Held::shard ? place_.replicas() : 1;
+    const int64_t mine = program_.at(held).shape.elements() / blocks;
+    const int64_t block = unit.elements / blocks;
+    for (int64_t b = 0; b < blocks; ++b) {
+      op.reads = {program_.view(held, b * mine, mine)};
+      op.writes = {program_.view(gathered, b * block, block)};
+      list.push_back(op);
+    }
   }
 
   Program& program_;
   const Job& job_;
+  const Place place_;
+  const Held held_;
   const GatherLimits& limits_;
   const bool in_turns_;  // phases of different micro-batches follow one another
   std::unordered_map<BufferId, int> unit_of_value_;
@@ -227,8 +240,9 @@ class GatherPass {
 
 }  // namespace
 
-void gather(Program& program, const Job& job, const Residency& residency) {
-  if (residency.parameters) GatherPass(program, job).run();
+void gather(Program& program, const Job& job, Place place, const Residency& residency) {
+  if (residency.parameters != Held::whole)
+    GatherPass(program, job, place, residency.parameters).run();
 }
 
 }  // namespace dstrain

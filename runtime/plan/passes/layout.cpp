@@ -24,30 +24,32 @@ void layout(Program& program, Place place, const Residency& residency) {
       sent = sent || program.at(p.value).shared;
     }
     unit.elements = round_up(at, kAlign * place.ranks);
-    const int64_t slice = unit.elements / place.ranks;
     // Peers read the buffers that parameters are gathered from.
     const BufferId values =
         program.add_buffer({.name = "params:" + unit.name,
-                            .shape = {residency.parameters ? slice : unit.elements},
+                            .shape = {unit.elements / divisor(residency.parameters, place)},
                             .dtype = program.dtype,
                             .memory = MemoryClass::parameters,
                             .lifetime = Lifetime::persistent,
-                            .shared = sent || residency.optimizer || residency.parameters});
+                            .shared = sent || residency.optimizer != Held::whole});
     const BufferId gradients =
-        trained ? program.add_buffer({.name = "grads:" + unit.name,
-                                      .shape = {residency.gradients ? slice : unit.elements},
-                                      .dtype = residency.grad_dtype,
-                                      .memory = MemoryClass::gradients,
-                                      .lifetime = Lifetime::persistent,
-                                      .shared = place.ranks > 1 && !residency.gradients})
-                : kNone;
+        trained
+            ? program.add_buffer({.name = "grads:" + unit.name,
+                                  .shape = {unit.elements / divisor(residency.gradients, place)},
+                                  .dtype = residency.grad_dtype,
+                                  .memory = MemoryClass::gradients,
+                                  .lifetime = Lifetime::persistent,
+                                  .shared = place.ranks > 1 && residency.gradients == Held::whole})
+            : kNone;
     for (int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
-      if (!residency.parameters) {
+      if (residency.parameters == Held::whole) {
         program.at(p.value).parent = values;
         program.at(p.value).parent_offset = p.offset;
       }
-      if (p.gradient == kNone || residency.gradients || is_16bit(residency.grad_dtype)) continue;
+      if (p.gradient == kNone || residency.gradients != Held::whole ||
+          is_16bit(residency.grad_dtype))
+        continue;
       program.at(p.gradient).parent = gradients;
       program.at(p.gradient).parent_offset = p.offset;
     }

@@ -62,13 +62,14 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 
 // Adds the end of the step: the norm over owned slices, finish_gradients, and an optimizer instruction for
 // each run of parameters with the same weight decay, or the instructions of each matrix that is updated as a
-// whole; and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ... If the optimizer is sharded and
-// parameters are not, the updated slices are gathered.
+// whole; and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ... Where ranks hold more of the parameters
+// than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group.
 void update(Program& program, const Job& job, Place place, const Residency& residency);
 
 // Gathers each unit of sharded parameters before it is used, ahead of time if the job's limits allow it, and
-// frees it if its next use is too far away. Does nothing if parameters are replicated.
-void gather(Program& program, const Job& job, const Residency& residency);
+// frees it if its next use is too far away. Does nothing if parameters are whole. Shards are gathered in as many
+// blocks as there are replicas: the slices of one replica's ranks lie one behind the other.
+void gather(Program& program, const Job& job, Place place, const Residency& residency);
 
 // Adds the start of the step: load_batch and, in training, the target count.
 void begin_step(Program& program);

@@ -98,7 +98,7 @@ class UnitReduction {
       sent_ = wire;
     }
     if (alone) return std::exchange(list_, {});
-    if (residency_.optimizer)
+    if (scattered())
       add({.op = OpKind::reduce_scatter, .reads = {sent_}, .writes = {owned(sent_)}});
     else
       in_place(OpKind::all_reduce, {}, sent_);
@@ -110,8 +110,8 @@ class UnitReduction {
     if (sent_ == gradients_) return {};
     add({.op = OpKind::accumulate,
          .accumulate = each_micro(job_) ? Accumulate::after_first_micro : Accumulate::never,
-         .reads = {residency_.optimizer ? owned(sent_) : sent_},
-         .writes = {residency_.optimizer ? owned(gradients_) : gradients_}});
+         .reads = {scattered() ? owned(sent_) : sent_},
+         .writes = {scattered() ? owned(gradients_) : gradients_}});
     return std::exchange(list_, {});
   }
 
@@ -119,12 +119,14 @@ class UnitReduction {
 
  private:
   bool narrow() const { return job_.wire_dtype != DType::f32; }
+  // Returns whether each rank needs the sum of its own slice alone.
+  bool scattered() const { return residency_.optimizer != Held::whole; }
 
   // Returns the owned slice of a unit buffer: the buffer itself if it holds nothing else.
   BufferId owned(BufferId id) {
     const Range slice = owned_slice(unit_, place_);
-    const Range held = range_of(program_.at(id), unit_, place_);
-    return program_.view(id, slice.begin - held.begin, slice.size());
+    const int64_t at = position_of(program_.at(id), unit_, place_, slice.begin);
+    return program_.view(id, at, slice.size());
   }
   void add(Instruction op) {
     op.when = when_;

@@ -285,13 +285,12 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
     const Unit& unit = program.units[static_cast<size_t>(u)];
     const BufferId grads = program.find("grads:" + unit.name);
     const Range owned = owned_slice(unit, place);
-    const int64_t held = range_of(program.at(grads), unit, place).begin;
-    program.instructions.push_back(
-        {.op = OpKind::sum_squares,
-         .when = When::step_end,
-         .reads = {program.view(grads, owned.begin - held, owned.size())},
-         .writes = {program.view(norms, u, 1)},
-         .group = group});
+    const int64_t at = position_of(program.at(grads), unit, place, owned.begin);
+    program.instructions.push_back({.op = OpKind::sum_squares,
+                                    .when = When::step_end,
+                                    .reads = {program.view(grads, at, owned.size())},
+                                    .writes = {program.view(norms, u, 1)},
+                                    .group = group});
   }
   program.instructions.push_back({.op = OpKind::finish_gradients,
                                   .when = When::step_end,
@@ -301,24 +300,28 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
   const auto finish = [&](size_t u) {
     const Unit& unit = program.units[u];
     updates[u].finish();
-    if (!residency.optimizer || residency.parameters) return;
+    if (residency.optimizer == residency.parameters) return;
     const Range owned = owned_slice(unit, place);
     const BufferId params = program.find("params:" + unit.name);
-    program.instructions.push_back({.op = OpKind::all_gather,
-                                    .when = When::step_end,
-                                    .reads = {program.view(params, owned.begin, owned.size())},
-                                    .writes = {params},
-                                    .group = updates[u].group()});
+    const int64_t at = position_of(program.at(params), unit, place, owned.begin);
+    program.instructions.push_back(
+        {.op = OpKind::all_gather,
+         .when = When::step_end,
+         .reads = {program.view(params, at, owned.size())},
+         .writes = {params},
+         .group = updates[u].group(),
+         .channel = residency.parameters == Held::shard ? replica_group : data_group});
   };
   // The directions of a unit's matrices travel while those of the unit before it are transformed.
   bool waiting = false;
+  const bool sliced = residency.optimizer != Held::whole;
   for (size_t u = 0; u < program.units.size(); ++u) {
     const Unit& unit = program.units[u];
-    const Range updated = residency.optimizer ? owned_slice(unit, place) : Range{0, unit.elements};
+    const Range updated = sliced ? owned_slice(unit, place) : Range{0, unit.elements};
     updates.emplace_back(program, job, place, unit, updated, program.add_group(unit.name));
     updates[u].begin();
     if (std::exchange(waiting, false)) finish(u - 1);
-    waiting = job.overlap_comm && residency.optimizer && updates[u].has_matrices();
+    waiting = job.overlap_comm && sliced && updates[u].has_matrices();
     if (!waiting) finish(u);
   }
   if (waiting) finish(program.units.size() - 1);

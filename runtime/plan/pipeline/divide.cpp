@@ -23,13 +23,14 @@ double work_of(const Program& program, const Instruction& op) {
 
 // The bytes of model state that a rank holds for one element of a parameter.
 double state_bytes(const Job& job, bool of_matrix) {
-  const Residency held = residency_of(job, place_of(job, 0));
-  const double ranks = job.data_ranks(), value = static_cast<double>(size_of(job.dtype));
+  const Place place = place_of(job, 0);
+  const Residency held = residency_of(job, place);
+  const auto value = static_cast<double>(size_of(job.dtype));
   const double moments = of_matrix ? 4 : 4 * static_cast<double>(state_slots(job.optimizer).size());
   const double master = is_16bit(job.dtype) ? 4 : 0;
-  return value / (held.parameters ? ranks : 1) +
-         static_cast<double>(size_of(job.grad_dtype)) / (held.gradients ? ranks : 1) +
-         (moments + master) / (held.optimizer ? ranks : 1);
+  return value / divisor(held.parameters, place) +
+         static_cast<double>(size_of(job.grad_dtype)) / divisor(held.gradients, place) +
+         (moments + master) / divisor(held.optimizer, place);
 }
 
 // Returns for each layer the elements of parameters that it uses and another layer has: it needs copies of them and

@@ -45,7 +45,7 @@ class Pipeline {
         throw InternalError(fmt::format(
             "stage {} waits for ever at {} of {}, micro-batch {}", s, name_of(op_at(plan, at).op),
             plan.program.groups[static_cast<size_t>(op_at(plan, at).group)], plan.order[at].micro));
-      for (int32_t c = data_group + 1; c < plan.channels; ++c)
+      for (int32_t c = from_previous; c < plan.channels; ++c)
         if (complete(s, c) < posted(s, c).size())
           throw InternalError(fmt::format("stage {}: nobody takes {}", s,
                                           message_text(plan, posted(s, c)[complete(s, c)])));
@@ -54,8 +54,8 @@ class Pipeline {
 
  private:
   struct Stage {
-    size_t next = 0;  // issue
-    size_t collectives = 0;
+    size_t next = 0;                                      // issue
+    std::array<size_t, from_previous> collectives{};      // started, by group
     std::array<std::vector<size_t>, kChannels> posted{};  // issues of messages, by channel
   };
 
@@ -68,7 +68,7 @@ class Pipeline {
   }
   // Returns how many operations of a channel are over: messages that both sides have reached.
   size_t complete(size_t stage, int32_t channel) {
-    if (channel == data_group) return stages_[stage].collectives;
+    if (is_group(channel)) return stages_[stage].collectives[static_cast<size_t>(channel)];
     if (posted(stage, channel).empty()) return 0;
     const ChannelEnd end = other(stage, channel);
     return std::min(posted(stage, channel).size(),
@@ -91,7 +91,7 @@ class Pipeline {
     if (is_message(op))
       post(s, i, op.channel);
     else if (is_collective(op.op))
-      ++stage.collectives;
+      ++stage.collectives[static_cast<size_t>(op.channel)];
     return true;
   }
 

@@ -26,6 +26,8 @@ Axis stages(const Job& job) {
                       if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
                       j.zero_stage = stage;
                     }});
+  if (place_of(job, 0).replicas() > 1)
+    axis.push_back({"--set dstrain.sharding=FULL_SHARD", [](Job& j) { j.shards = {}; }});
   return axis;
 }
 

@@ -1,9 +1,10 @@
 #include "runtime/plan/report/print.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
@@ -48,11 +49,14 @@ std::string gathers_text(const Plan& plan) {
   const Program& p = plan.program;
   int64_t kept = 0, kept_elements = 0, gathers = 0, elements = 0;
   std::set<BufferId> sources;
+  BufferId newest = kNone;
   for (const Instruction& op : p.instructions) {
     if (op.op != OpKind::all_gather || op.when == When::step_end) continue;
-    const Buffer& gathered = p.at(p.root(op.writes[0]));
+    const BufferId root = p.root(op.writes[0]);
+    const Buffer& gathered = p.at(root);
     if (gathered.lifetime == Lifetime::persistent) continue;
-    sources.insert(op.reads[0]);
+    if (std::exchange(newest, root) == root) continue;  // another block of the same gather
+    sources.insert(p.root(op.reads[0]));
     (op.when == When::step_begin ? kept : gathers) += 1;
     (op.when == When::step_begin ? kept_elements : elements) += gathered.shape.elements();
   }
@@ -62,6 +66,29 @@ std::string gathers_text(const Plan& plan) {
       "step; "
       "the others in {} gathers ({} elements) a micro-batch\n",
       kept, sources.size(), kept_elements, gathers, elements);
+}
+
+// Returns the groups of a factored data-parallel group, with the numbers of the ranks in the world.
+std::string groups_text(const Place& place) {
+  if (!place.factored()) return {};
+  std::vector<int> replicas;
+  for (int r = place.shard_rank(); r < place.ranks; r += place.shard_size())
+    replicas.push_back(world_rank(place, place.stage, r));
+  const int first = world_rank(place, place.stage, place.replica() * place.shard_size());
+  return fmt::format(
+      "{} data-parallel ranks are {} replicas of {}: rank {} is number {} of replica {}, shard "
+      "group {} to {}, "
+      "replica group {}\n",
+      place.ranks, place.replicas(), place.shard_size(), world_rank(place, place.stage, place.rank),
+      place.shard_rank(), place.replica(), first, first + place.shard_size() - 1,
+      fmt::join(replicas, ", "));
+}
+
+// Returns " in shard group" for a collective of that group, and the like; nothing for those of all ranks.
+std::string_view where_text(const Instruction& op) {
+  return op.channel == shard_group     ? " in shard group"
+         : op.channel == replica_group ? " in replica group"
+                                       : "";
 }
 
 }  // namespace
@@ -85,15 +112,16 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
       name_of(p.dtype), plan.micro_batches, plan.micro_batches == 1 ? "" : "es", plan.order.size(),
       bytes_text(static_cast<double>(rank.memory.total())),
       bytes_text(static_cast<double>(wire_bytes(plan))));
-  text += memory_text(rank.memory) + gathers_text(plan) + "\n";
+  text += groups_text(plan.place) + memory_text(rank.memory) + gathers_text(plan) + "\n";
   std::vector<std::vector<std::string>> rows{
       {"queue", "when", "instruction", "group", "reads", "writes", "bytes", "GFLOP"}};
   for (const Instruction& op : p.instructions) {
     const Cost cost = cost_of(p, op);
     const std::string& group = p.groups[static_cast<size_t>(op.group)];
     rows.push_back({std::string(name_of(rule_of(op.op).queue)), std::string(when_text(op.when)),
-                    std::string(name_of(op.op)), group, operand_list(p, op.reads, group),
-                    operand_list(p, op.writes, group), bytes_text(cost.bytes),
+                    fmt::format("{}{}", name_of(op.op), where_text(op)), group,
+                    operand_list(p, op.reads, group), operand_list(p, op.writes, group),
+                    bytes_text(cost.bytes),
                     cost.flops > 0 ? fmt::format("{:.2f}", cost.flops * 1e-9) : ""});
   }
   return text + text_table(rows, 2);
@@ -127,6 +155,7 @@ std::string plan_to_json(const RankPlan& rank) {
     object["stages"] = place.stages;
     object["stage"] = place.stage;
   }
+  if (place.factored()) object["shard_ranks"] = place.shard_size();
   object["memory"] = memory;
   object["comm_bytes"] = wire_bytes(plan);
   object["instructions"] = std::move(instructions);
