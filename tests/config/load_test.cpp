@@ -152,7 +152,7 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
   const std::string text = R"({
   "train_batch_size": 33, "train_micro_batch_size_per_gpu": 2,
   "optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-3, "freeze_step": 1}},
-  "zero_optimization": {"stage": 2, "mics_shard_size": 4, "stage3_max_reuse_distance": 1},
+  "zero_optimization": {"stage": 2, "legacy_stage1": true, "stage3_max_reuse_distance": 1},
   "tensorboard": {"enabled": true, "job_name": "x"},
   "gradient_cliping": 1.0,
   "compression_training": {"x": {"y": 1}},
@@ -167,9 +167,7 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
         "gradient_accumulation_steps 8 x 2 ranks\n"
         "c.json:3:17: optimizer.type: OneBitAdam is not available yet: use AdamW, Adam, SGD, "
         "Adagrad, Lion, Lamb or Muon\n"
-        "c.json:4:37: zero_optimization.mics_shard_size: MiCS was removed from DeepSpeed (0.19.8), "
-        "and "
-        "is not part of dstrain: use -1\n"
+        "c.json:4:37: zero_optimization.legacy_stage1: DeepSpeed refuses it too: use false\n"
         "c.json:6:3: gradient_cliping: unknown key (did you mean gradient_clipping?)\n"
         "c.json:7:3: compression_training: removed from DeepSpeed (0.19.8), and compression is not "
         "part "
@@ -193,10 +191,10 @@ TEST_CASE("load: what only watches a run is missed with one warning, and stops n
 
 TEST_CASE("load: an ignored key counts as not written, with one line") {
   const std::string text = trains_with(R"("amp": {"enabled": true, "opt_level": "O2"},
- "seed": 3, "gradient_clipping": -1, "zero_optimization": {"stage": 1, "mics_shard_size": 4})");
+ "seed": 3, "gradient_clipping": -1, "zero_optimization": {"stage": 1, "legacy_stage1": true})");
   CHECK(ask(text).error() != "no error");
   Ask a = ask(text);
-  a.request.ignored = {"amp", "seed", "gradient_clipping", "zero_optimization.mics_shard_size"};
+  a.request.ignored = {"amp", "seed", "gradient_clipping", "zero_optimization.legacy_stage1"};
   const LoadedConfig loaded = a.load();
   CHECK(loaded.job.gradient_clipping == 1);
   CHECK(loaded.job.zero_stage == 1);
@@ -207,7 +205,7 @@ TEST_CASE("load: an ignored key counts as not written, with one line") {
 
   a.request.ignored = {};
   a.request.sets = {
-      R"(dstrain.ignore=["amp", "seed", "gradient_clipping", "zero_optimization.mics_shard_size"])"};
+      R"(dstrain.ignore=["amp", "seed", "gradient_clipping", "zero_optimization.legacy_stage1"])"};
   CHECK(a.job() == loaded.job);
   CHECK(a.load().warnings[1] == "c.json:2:2: seed: ignored, as dstrain.ignore says");
 

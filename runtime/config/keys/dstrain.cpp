@@ -6,8 +6,6 @@
 namespace dstrain::keys {
 namespace {
 
-constexpr std::string_view kShardingRows = "NO_SHARD, SHARD_GRAD_OP or FULL_SHARD";
-
 constexpr Rule kTextData{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                            if (facts.model == "benchmark")
                              return {State::no_effect, "the benchmark model makes its own samples"};
@@ -18,15 +16,18 @@ constexpr Rule kTextData{[](const Facts& facts, const KeySpec&, const Node&) -> 
 constexpr Rule kSharding{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       const std::optional<int64_t> stage = stage_of_sharding(value.text);
-      if (!stage)
-        return {State::not_yet,
-                fmt::format("{} is not available yet: use {}", value.text, kShardingRows)};
-      if (facts.stage != *stage)
+      if (stage && facts.stage != *stage)
         return {State::error, fmt::format("is stage {}, zero_optimization.stage says {}: keep one",
                                           *stage, facts.stage)};
-      return {State::honoured, fmt::format("ZeRO stage {}", *stage)};
+      std::string text = fmt::format("ZeRO stage {}", facts.stage);
+      if (value.text == "HYBRID_SHARD")
+        text += facts.integer("zero_optimization.mics_shard_size") > 0 ||
+                        facts.integer("zero_optimization.zero_hpz_partition_size") > 1
+                    ? " within groups of ranks"
+                    : " within each host";
+      return {State::honoured, text};
     },
-    "NO_SHARD, SHARD_GRAD_OP, FULL_SHARD: honoured; others: not_yet"};
+    "honoured; another stage in zero_optimization.stage: error"};
 
 constexpr std::string_view kHooks = "noop, fp16_compress or bf16_compress";
 
@@ -164,7 +165,10 @@ std::vector<KeySpec> dstrain() {
        .choices = "noop|fp16_compress|bf16_compress|powerSGD|batched_powerSGD|post_localSGD"},
       {.key = "dstrain.sharding",
        .type = Type::choice,
-       .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP 2, FULL_SHARD 3",
+       .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP and _HYBRID_SHARD_ZERO2 2, "
+               "FULL_SHARD 3; "
+               "HYBRID_SHARD 3 with parameters divided among the ranks of a host, or "
+               "mics_shard_size ranks",
        .rule = &kSharding,
        .choices = "NO_SHARD|SHARD_GRAD_OP|FULL_SHARD|HYBRID_SHARD|_HYBRID_SHARD_ZERO2"},
       {.key = "dstrain.recompute",

@@ -32,8 +32,8 @@ std::string_view selected(const Facts& facts, std::string_view key) {
 
 std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
   if (strategy == "NO_SHARD") return 0;
-  if (strategy == "SHARD_GRAD_OP") return 2;
-  if (strategy == "FULL_SHARD") return 3;
+  if (strategy == "SHARD_GRAD_OP" || strategy == "_HYBRID_SHARD_ZERO2") return 2;
+  if (strategy == "FULL_SHARD" || strategy == "HYBRID_SHARD") return 3;
   return std::nullopt;
 }
 

@@ -70,7 +70,7 @@ bool is_comment(std::string_view name);
 // Returns " (did you mean ...?)" for an unknown `key`, or an empty string where no known key is near.
 std::string suggestion(const Facts& facts, std::string_view key);
 
-// Returns the ZeRO stage of one of FSDP's sharding strategies; nothing for the hybrid ones.
+// Returns the ZeRO stage of one of FSDP's sharding strategies; nothing for another text.
 std::optional<int64_t> stage_of_sharding(std::string_view strategy);
 
 }  // namespace dstrain

@@ -23,11 +23,20 @@ constexpr Rule kEven{
     },
     "no_effect; odd at stages 1, 2: error"};
 
-constexpr Rule kShards{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
-                         if (to_integer(value).value_or(-1) <= 0) return {State::no_effect, "off"};
-                         return {State::refused, std::string(spec.note)};
-                       },
-                       "up to 0: no_effect; more: refused"};
+// How many ranks a shard has. hpZ is off with 1 rank, MiCS below 1.
+constexpr Rule kShards{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      const int64_t ranks = to_integer(value).value_or(0);
+      if (ranks < (spec.min < 0 ? 1 : 2)) return {State::no_effect, "off"};
+      if (facts.stage != 3)
+        return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
+      if (facts.text("dstrain.sharding") == "FULL_SHARD")
+        return {State::no_effect, "dstrain.sharding is FULL_SHARD: all ranks"};
+      return {State::honoured,
+              ranks == 1 ? "every rank has all parameters"
+                         : fmt::format("parameters are divided among {} ranks in a row", ranks)};
+    },
+    "off, or not stage 3: no_effect; else honoured"};
 
 constexpr Rule kLegacy{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
@@ -51,6 +60,8 @@ constexpr Rule kOffloadFlag{
       return {State::not_yet, "offload to the CPU is not available yet: use false"};
     },
     "false: no_effect; true: not_yet"};
+
+constexpr double kMostShardRanks = 1 << 20;
 
 KeySpec fixed(std::string_view key, std::string_view fallback, std::string_view why) {
   return {.key = key, .fallback = fallback, .state = State::no_effect, .note = why};
@@ -215,9 +226,12 @@ std::vector<KeySpec> zero() {
       {.key = "zero_optimization.zero_hpz_partition_size",
        .type = Type::integer,
        .fallback = "1",
-       .note = "ZeRO++ is not available yet: use 1",
-       .rule = &rules::kAboveOne,
-       .min = 0},
+       .note = "consecutive ranks among which parameters are divided, those of a host: gathers "
+               "stay within them; as "
+               "mics_shard_size",
+       .rule = &kShards,
+       .min = 0,
+       .max = kMostShardRanks},
       later("zero_optimization.zero_quantized_weights", zeropp),
       later("zero_optimization.zero_quantized_nontrainable_weights", zeropp),
       later("zero_optimization.zero_quantized_gradients", zeropp),
@@ -239,13 +253,15 @@ std::vector<KeySpec> zero() {
       {.key = "zero_optimization.mics_shard_size",
        .type = Type::integer,
        .fallback = "-1",
-       .note = "MiCS was removed from DeepSpeed (0.19.8), and is not part of dstrain: use -1",
+       .note = "consecutive ranks among which parameters are divided; -1: all",
        .rule = &kShards,
-       .min = -1},
+       .min = -1,
+       .max = kMostShardRanks},
       {.key = "zero_optimization.mics_hierarchical_params_gather",
        .fallback = "false",
-       .note = "MiCS was removed from DeepSpeed (0.19.8), and is not part of dstrain: use false",
-       .rule = &kLegacy},
+       .state = State::no_effect,
+       .note =
+           "a gather over several hosts brings each byte to each host once, with or without it"},
 
       {.key = "zero_optimization.leaf_module",
        .type = Type::section,

@@ -92,6 +92,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   solve_training(job, values, diagnostics, facts);
   check_sizes(job, diagnostics);
   check_pipeline(job, diagnostics);
+  if (data_ranks) check_shards(job, values, diagnostics, *data_ranks, request.ranks_origin);
   if (job.graph == GraphMode::on && job.device == "cpu")
     diagnostics.error("dstrain.cuda_graph", "the CPU has no graphs: use \"auto\" or --device cuda");
   else if (job.graph == GraphMode::on)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/optimizer_types.h"
@@ -13,6 +14,9 @@
 
 namespace dstrain {
 namespace {
+
+constexpr std::string_view kMicsShardSize = "zero_optimization.mics_shard_size",
+                           kHpzPartitionSize = "zero_optimization.zero_hpz_partition_size";
 
 DType dtype_of(const std::string& name) {
   if (one_of("fp16|float16|half", name)) return DType::f16;
@@ -236,9 +240,22 @@ void solve_schedule(Job& job, Values& v, Diagnostics& diagnostics, const Facts& 
   overrule_lr(job, v, diagnostics, top, s.warmup_max_lr);
 }
 
-void solve_zero(Job& job, Values& v) {
+void solve_shards(Job& job, Values& v, Diagnostics& diagnostics, const std::string& sharding) {
+  if (sharding == "FULL_SHARD") return;
+  const int64_t mics = v.integer(kMicsShardSize), hpz = v.integer(kHpzPartitionSize);
+  if (mics > 0 && hpz > 1 && mics != hpz)
+    diagnostics.error(kHpzPartitionSize,
+                      fmt::format("{}, and mics_shard_size is {}: both say among how many ranks "
+                                  "parameters are divided, keep one",
+                                  hpz, mics));
+  job.shards.ranks = static_cast<int>(mics > 0 ? mics : hpz > 1 ? hpz : 0);
+  job.shards.by_host = job.shards.ranks == 0 && sharding == "HYBRID_SHARD";
+}
+
+void solve_zero(Job& job, Values& v, Diagnostics& diagnostics) {
   job.zero_stage = static_cast<int>(v.integer("zero_optimization.stage"));
-  if (v.given("dstrain.sharding")) v.text("dstrain.sharding", "", "");
+  std::string sharding;
+  if (v.given("dstrain.sharding")) sharding = v.text("dstrain.sharding", "", "");
   // For "auto", Hugging Face computes the value from the model's width.
   const int64_t width =
       job.model.kind == ModelKind::gptlite ? job.model.n_embd : job.model.hidden_size;
@@ -249,6 +266,7 @@ void solve_zero(Job& job, Values& v) {
       elements("zero_optimization.reduce_bucket_size", width * width, "hidden size squared");
   job.overlap_comm = v.flag("zero_optimization.overlap_comm", true, "every stage");
   if (job.zero_stage < 3) return;
+  solve_shards(job, v, diagnostics, sharding);
   GatherLimits& g = job.gather;
   g.prefetch_elements = elements("zero_optimization.stage3_prefetch_bucket_size",
                                  width * width * 9 / 10, "0.9 x hidden size squared");
@@ -278,7 +296,7 @@ void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
 void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts) {
   job.gradient_clipping = values.real("gradient_clipping");
   job.steps_per_print = values.integer("steps_per_print");
-  solve_zero(job, values);
+  solve_zero(job, values, diagnostics);
   const bool at_boundary = usual_reduce(job.zero_stage) == ReduceMode::boundary;
   const std::string reduce = values.text("dstrain.reduce", at_boundary ? "boundary" : "micro_batch",
                                          fmt::format("stage {}", job.zero_stage));
@@ -287,6 +305,18 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   judge_bucket(job, values, diagnostics);
   solve_optimizer(job, values, diagnostics, facts);
   solve_schedule(job, values, diagnostics, facts);
+}
+
+void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics,
+                  int64_t data_ranks, const std::string& ranks_origin) {
+  const int ranks = job.shards.ranks;
+  if (ranks == 0 || data_ranks % ranks == 0) return;
+  const Member* member = values.given(kMicsShardSize);
+  const bool mics = member != nullptr && to_integer(member->value) == ranks;
+  diagnostics.error(
+      mics ? kMicsShardSize : kHpzPartitionSize,
+      fmt::format("{} does not divide the {} {}ranks ({}): expected a divisor", ranks, data_ranks,
+                  job.pipeline.stages > 1 ? "data-parallel " : "", ranks_origin));
 }
 
 }  // namespace dstrain

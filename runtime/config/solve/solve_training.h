@@ -1,12 +1,19 @@
 // How a run trains: precision, loss scale, optimizer, learning-rate schedule, ZeRO and reduction.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "runtime/config/job.h"
 #include "runtime/config/keys/facts.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/values.h"
 
 namespace dstrain {
+
+// Reports shards that do not divide the data-parallel ranks evenly.
+void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics,
+                  int64_t data_ranks, const std::string& ranks_origin);
 
 // Fills these parts of `job`. The caller must have set `job.model` and `job.steps`.
 void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts);

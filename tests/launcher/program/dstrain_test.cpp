@@ -353,11 +353,11 @@ TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
       folder.start(std::string(DSTRAIN_PROGRAM) +
                    " estimate --config c.json --num_gpus 2 --set "
                    "zero_optimization.stage=2 --set zero_optimization.zenflow={} "
-                   "--set zero_optimization.zero_hpz_partition_size=2");
+                   "--set zero_optimization.zero_quantized_weights=true");
   CHECK(estimate.wait() == 0);
   CAPTURE(estimate.text());
   CHECK(estimate.wrote(
-      "ZeRO stage 2 without zenflow, zero_hpz_partition_size, not available yet, f32"));
+      "ZeRO stage 2 without zenflow, zero_quantized_weights, not available yet, f32"));
   RunningProgram wrong =
       folder.start(std::string(DSTRAIN_PROGRAM) +
                    " estimate --config c.json --num_gpus 2 --set "
