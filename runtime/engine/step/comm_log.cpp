@@ -48,9 +48,8 @@ bool CommLog::counts(OpKind op) const {
 
 void CommLog::add(const CommRecord& record) {
   if (!counts(record.op)) return;
-  Sum& sum = sums_[{record.op, record.bytes}];
+  Sum& sum = sums_[{record.op, record.bytes, record.ranks}];
   ++sum.count;
-  sum.ranks = record.ranks;
   sum.seconds += record.seconds;
   sum.largest = std::max(sum.largest, record.seconds);
 }
@@ -62,8 +61,9 @@ std::string CommLog::table() const {
                                               "busbw Gbit/s"}};
   for (const auto& [key, sum] : sums_) {
     const double average = sum.seconds / static_cast<double>(sum.count);
-    const Bandwidth bandwidth = bandwidth_of({key.first, key.second, sum.ranks, average});
-    rows.push_back({std::string(name_of(key.first)), bytes_text(static_cast<double>(key.second)),
+    const auto& [op, bytes, ranks] = key;
+    const Bandwidth bandwidth = bandwidth_of({op, bytes, ranks, average});
+    rows.push_back({std::string(name_of(op)), bytes_text(static_cast<double>(bytes)),
                     fmt::format("{}", sum.count), milliseconds(sum.seconds), milliseconds(average),
                     milliseconds(sum.largest), gigabits(bandwidth.algorithm),
                     gigabits(bandwidth.bus)});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "runtime/config/job.h"
@@ -35,17 +36,17 @@ class CommLog {
   // Returns whether the configuration counts the operation. Names of DeepSpeed that begin with ours are meant, too:
   // "all_gather_into_tensor".
   bool counts(OpKind op) const;
-  // Returns the table: operation, size, count, latencies and bandwidths, by operation and size. Empty without rows.
+  // Returns the table: operation, size, count, latencies and bandwidths, by operation, size and number of ranks. Empty
+  // without rows.
   std::string table() const;
 
  private:
   struct Sum {
     int64_t count = 0;
-    int ranks = 1;
     double seconds = 0, largest = 0;
   };
   const CommsLoggerConfig config_;
-  std::map<std::pair<OpKind, int64_t>, Sum> sums_;
+  std::map<std::tuple<OpKind, int64_t, int>, Sum> sums_;  // by operation, bytes and ranks
 };
 
 // Returns a line about one collective; `group` is the layer that it belongs to.

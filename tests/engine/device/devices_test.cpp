@@ -53,6 +53,26 @@ TEST_CASE("a device of its own changes no bit, at any stage") {
       }
 }
 
+TEST_CASE("a device of its own changes no bit with shards of any size") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (int size = 1; size < comm->size(); ++size) {
+      if (comm->size() % size != 0) continue;
+      Job job = small_job(comm->size(), dtype, 2);
+      job.zero_stage = 3;
+      job.reduce = ReduceMode::micro_batch;
+      job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+      const RunResult expected = run_steps(job, data, *comm, 4);
+      job.shards.ranks = size;
+      job.overlap_comm = true;
+      INFO(describe(job));
+      const RunResult result = run_steps(job, data, *comm, 4, 1, submitted_backend());
+      CHECK(difference(expected, result, *comm) == "");
+      CHECK(result.sent_per_step == result.planned_to_send);
+    }
+}
+
 TEST_CASE("a step ends the same on the host and on the device, replayed as a graph or not") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();

@@ -105,6 +105,8 @@ Job moved(Job job, Dice& dice) {
                 .model_persistence = limit(),
                 .max_live_elements = limit(),
                 .max_reuse_distance = limit()};
+  job.shards.ranks = static_cast<int>(dice.between(1, job.ranks));
+  while (job.ranks % job.shards.ranks != 0) --job.shards.ranks;
   return job;
 }
 

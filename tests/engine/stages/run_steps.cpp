@@ -85,11 +85,12 @@ std::string describe(const Job& job) {
           : fmt::format("benchmark L{} {}-{}-{}", m.n_layer, m.in_size, m.hidden_size, m.out_size);
   const GatherLimits& g = job.gather;
   return fmt::format(
-      "{}, {} wire {} sums {}, batch {}x{}x{}, stage {} {}, bucket {}, overlap {}, prefetch {} "
+      "{}, {} wire {} sums {}, batch {}x{}x{}, stage {} shards {} {}, bucket {}, overlap {}, "
+      "prefetch {} "
       "persist {} "
       "live {} reuse {}, recompute {} {}, clip {}, {} decay exclude {}",
       model, name_of(job.dtype), name_of(job.wire_dtype), name_of(job.grad_dtype),
-      job.batch.micro_batch, job.batch.accumulation, job.ranks, job.zero_stage,
+      job.batch.micro_batch, job.batch.accumulation, job.ranks, job.zero_stage, job.shards.ranks,
       job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch", job.reduce_bucket_elements,
       job.overlap_comm, g.prefetch_elements, g.param_persistence, g.max_live_elements,
       g.max_reuse_distance, static_cast<int>(job.recompute.mode), job.recompute.interval,

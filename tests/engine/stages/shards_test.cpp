@@ -39,7 +39,7 @@ double elements_of(const Plan& plan, bool blocks_alone) {
 
 void expect_same(const RunResult& expected, const Job& job, const Dataset& data,
                  Communicator& world, int threads = 1) {
-  INFO(describe(job) << ", shards of " << job.shards.ranks);
+  INFO(describe(job));
   const RunResult result = run_steps(job, data, world, kSteps, threads);
   CHECK(difference(expected, result, world) == "");
   CHECK(result.sent_per_step == result.planned_to_send);
@@ -120,7 +120,7 @@ TEST_CASE("the bytes of shards are the formula's, and the plan's") {
           job.model.vocab_size = 128;  // no block is too small to count
           job.shards.ranks = size;
           const RunResult result = run_steps(job, data, *world, 2);
-          INFO(describe(job) << ", shards of " << size);
+          INFO(describe(job));
           CHECK(result.sent_per_step == result.planned_to_send);
           const PlanInputs inputs{implementations().build_model,
                                   make_planning_library(implementations(), "cpu"), 1};
