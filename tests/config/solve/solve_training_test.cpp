@@ -386,26 +386,3 @@ TEST_CASE("training: FSDP's names stand for stages") {
   CHECK(stage("HYBRID_SHARD") == 3);
   CHECK(stage("FULL_SHARD") == 3);
 }
-
-TEST_CASE("training: FSDP's, MiCS's and hpZ's keys divide parameters among groups of ranks") {
-  const auto shards = [](const std::vector<std::string>& sets) {
-    return ask(trains_with(""), sets, 8).job().shards;
-  };
-  const std::string mics = "zero_optimization.mics_shard_size=",
-                    hpz = "zero_optimization.zero_hpz_partition_size=",
-                    stage3 = "zero_optimization.stage=3", hybrid = "dstrain.sharding=HYBRID_SHARD";
-  CHECK(shards({stage3}) == ShardConfig{});
-  CHECK(shards({hybrid}) == ShardConfig{0, true});
-  CHECK(shards({hybrid, mics + "4"}) == ShardConfig{4, false});
-  CHECK(shards({stage3, mics + "2"}) == ShardConfig{2, false});
-  CHECK(shards({stage3, hpz + "2"}) == ShardConfig{2, false});
-  CHECK(shards({stage3, hpz + "1", mics + "-1"}) == ShardConfig{});
-  CHECK(shards({"zero_optimization.stage=2", hpz + "2"}) == ShardConfig{});
-  CHECK(shards({"dstrain.sharding=FULL_SHARD", mics + "2"}) == ShardConfig{});
-  CHECK_THAT(ask(trains_with(""), {stage3, hpz + "3"}, 8).error(),
-             Catch::EndsWith("zero_optimization.zero_hpz_partition_size: 3 does not divide the 8 "
-                             "ranks (--num_gpus): expected a divisor"));
-  CHECK_THAT(ask(trains_with(""), {stage3, mics + "16"}, 8).error(),
-             Catch::EndsWith("zero_optimization.mics_shard_size: 16 does not divide the 8 ranks "
-                             "(--num_gpus): expected a divisor"));
-}
