@@ -8,7 +8,6 @@
 
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
-#include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/optimizer_types.h"
 #include "runtime/config/text.h"
 
