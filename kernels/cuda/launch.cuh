@@ -10,6 +10,9 @@
 //   allow_shared(name, kernel, bytes)     call once before launches with more than 48 KiB of shared memory
 //   dynamic_shared<T>()     a block's dynamic shared memory, 16-byte aligned
 //   store_whole(to, value)  *to = value in 16-byte accesses, for an aligned struct
+//   load_words(from, present)     16 aligned bytes, or zeros unless `present`; all such loads are issued in order
+//   load_words(from)        the same, always present
+//   exp2_of(x)              2^x with a relative error of 2^-22; 0 for -infinity and where the result is denormal
 //   widen(x), narrow<T>(x)  conversion of float, bf16 or f16 to float and back, rounded to nearest even
 #pragma once
 

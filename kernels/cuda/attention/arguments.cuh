@@ -2,9 +2,9 @@
 // to step, are read from the step state on the device.
 #pragma once
 
+#include "kernels/attention_shape.h"
 #include "kernels/cuda/attention/dropout.cuh"
 #include "kernels/cuda/attention/tiles.cuh"
-#include "kernels/attention_shape.h"
 #include "runtime/core/step_state.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
@@ -42,12 +42,12 @@ struct HeadOfBlock {
   template <class T>
   __device__ HeadRows<T> part(T* qkv, int part) const {
     return {qkv + sample * a.seq * 3 * channels() + part * channels() + head * a.head_size,
-            3 * channels(), a.seq, a.head_size, a.vector};
+            3 * a.heads * a.head_size, static_cast<int>(a.seq), a.head_size};
   }
   template <class T>
   __device__ HeadRows<T> rows(T* y) const {
-    return {y + sample * a.seq * channels() + head * a.head_size, channels(), a.seq, a.head_size,
-            a.vector};
+    return {y + sample * a.seq * channels() + head * a.head_size, a.heads * a.head_size,
+            static_cast<int>(a.seq), a.head_size};
   }
   // Returns the offset of row 0 in lse and delta.
   __device__ int64_t statistics() const { return (sample * a.heads + head) * a.seq; }

@@ -3,6 +3,7 @@
 #include "kernels/attention_shape.h"
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/kernels.cuh"
+#include "runtime/core/error.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -26,7 +27,11 @@ class AttentionKernel : public Kernel {
   AttentionKernel(const KernelSpec& spec, const LaunchContext& context)
       : shape_(attention::shape_of(spec)),
         site_(attrs_as<AttentionAttrs>(spec.attrs).site),
-        context_(context) {}
+        context_(context) {
+    // Kernels count rows in 32 bits.
+    check(shape_.seq <= INT32_MAX - 256,
+          "attention of {} positions; there can be at most 2^31 - 257", shape_.seq);
+  }
 
  protected:
   AttentionArguments arguments(const KernelCall& call) const {

@@ -49,8 +49,10 @@ struct RunningSoftmax {
   }
 };
 
-template <class T, int kWidth, int kRowTiles, int kColumns>
-__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionArguments a) {
+// SASS <*, 64, 2, 64, true, *>: threads 128, blocks 2, shared 32768
+// SASS <*, 128, 1, 64, true, *>: threads 128, blocks 2, shared 49152
+template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout>
+__global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep;
   T* const query_tile = dynamic_shared<T>();
   T* const key_tile = query_tile + kRows * kWidth;
@@ -59,63 +61,70 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionArguments a)
   const HeadOfBlock head(a);
   const T* const qkv = static_cast<const T*>(a.qkv);
   const HeadRows<const T> keys = head.part(qkv, 1), values = head.part(qkv, 2);
-  const DropoutSource dropout = head.dropout();
+  const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kWarpRows;
   // The last rows see the most keys, so they start first.
-  const int64_t first_row = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * kRows;
-  const int64_t end = first_row + kRows < a.seq ? first_row + kRows : a.seq;
+  const int first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int seq = static_cast<int>(a.seq), end = min(first_row + kRows, seq);
 
   RunningSoftmax softmax[kRowTiles];
   float sums[kRowTiles][kWidth / 8][4] = {};
 
-  load_tile<kRows, kWidth>(query_tile, head.part(qkv, 0), first_row);
-  load_tile<kColumns, kWidth>(key_tile, keys, 0);
-  for (int64_t column = 0; column < end; column += kColumns) {
+  // Adds kColumns keys from `column` on. kOffset: column - first_row, or kBefore if every row sees all keys.
+  const auto add_keys = [&](int column, auto offset) {
+    constexpr int kOffset = decltype(offset)::value;
+    constexpr int kBegin = kOffset / kRowStep;  // row tiles before it see none of the keys
     wait_copies();
     __syncthreads();
-    load_tile<kColumns, kWidth>(value_tile, values, column);
+    load_tile<kColumns, kWidth, kVector, 1>(value_tile, values, column);
 
-    uint32_t active = 0;  // row tiles of this warp that see any of these keys
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r)
-      active |= (column <= first_row + r * kRowStep + warp_row ? 1u : 0u) << r;
     float scores[kRowTiles][kColumns / 8][4] = {};
-    add_scores<kRowTiles, kColumns, kWidth>(scores, query_tile, warp_row, key_tile, active);
+    add_scores<kBegin, kRowTiles, kRowTiles, kColumns, kWidth>(scores, query_tile, warp_row,
+                                                               key_tile);
 
     uint32_t weights[kRowTiles][kColumns / 16][4];
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      if ((active >> r & 1u) == 0) continue;
-      const int64_t row = first_row + r * kRowStep + warp_row;
-      if (column + kColumns > row) hide_future_keys(scores[r], row, column, lane);
+    for (int r = kBegin; r < kRowTiles; ++r) {
+      const int row = first_row + r * kRowStep + warp_row;
+      if (kOffset + kColumns > r * kRowStep && kOffset != kBefore)
+        hide_future_keys(scores[r], row, column, lane);
       softmax[r].step(scores[r], sums[r], a.exponent_scale);
-      if (dropout.threshold != 0) {
+      if constexpr (kDropout)
         clear_dropped(scores[r], KeptKeys<kColumns>(dropout, row, column, lane), lane);
-      }
       pack_weights<T>(weights[r], scores[r]);
     }
 
     wait_copies();
     __syncthreads();
-    if (column + kColumns < end) load_tile<kColumns, kWidth>(key_tile, keys, column + kColumns);
-    add_product<kRowTiles, kColumns, kWidth>(sums, weights, value_tile, active);
-  }
+    if (column + kColumns < end)
+      load_tile<kColumns, kWidth, kVector, 1>(key_tile, keys, column + kColumns);
+    add_product<kBegin, kRowTiles, kRowTiles, kColumns, kWidth>(sums, weights, value_tile);
+  };
+  load_tile<kRows, kWidth, kVector, 1>(query_tile, head.part(qkv, 0), first_row);
+  load_tile<kColumns, kWidth, kVector, 1>(key_tile, keys, 0);
+#pragma unroll 1
+  for (int column = 0; column < first_row; column += kColumns)
+    add_keys(column, std::integral_constant<int, kBefore>());
+  on_diagonal<kRows, kColumns>([&](auto offset) {
+    const int column = first_row + decltype(offset)::value;
+    if (column < end) add_keys(column, offset);
+  });
 
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
-    const int64_t row = first_row + r * kRowStep + warp_row;
+    const int row = first_row + r * kRowStep + warp_row;
     float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float total = quad_sum(softmax[r].total[half]);
-      const int64_t at = row + lane.g + half * 8;
+      const int at = row + lane.g + half * 8;
       factor[half] = a.drop_scale / total;
-      if (lane.q == 0 && at < a.seq)
+      if (lane.q == 0 && at < seq)
         a.lse[head.statistics() + at] = (softmax[r].max[half] + log2f(total)) * kLn2;
     }
-    store_fragments<kWidth>(sums[r], factor[0], factor[1], query_tile, r * kRowStep + warp_row,
-                            head.rows(static_cast<T*>(a.y)), row);
+    store_fragments<kWidth, kVector>(sums[r], factor[0], factor[1], query_tile,
+                                     r * kRowStep + warp_row, head.rows(static_cast<T*>(a.y)), row);
   }
 }
 
@@ -123,9 +132,12 @@ template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared = sizeof(T) * kWidth * (kRows + 2 * kColumns);
-  const auto kernel = forward_kernel<T, kWidth, kRowTiles, kColumns>;
-  allow_shared("attention", kernel, kShared);
-  launch(context.stream, "attention", grid_of<kRows>(a, samples, kShared), kernel, a);
+  with_variant(a, [&](auto vector, auto dropout) {
+    const auto kernel = forward_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
+                                       decltype(dropout)::value>;
+    allow_shared("attention", kernel, kShared);
+    launch(context.stream, "attention", grid_of<kRows>(a, samples, kShared), kernel, a);
+  });
 }
 
 }  // namespace

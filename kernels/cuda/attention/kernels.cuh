@@ -16,6 +16,18 @@ Grid grid_of(const AttentionArguments& a, int64_t samples, size_t shared = 0) {
           dim3(kThreads), shared};
 }
 
+// Calls f(vector, dropout) with constants, for kernels that are compiled for both: whether rows are read and written
+// 16 bytes at a time, and whether masks are computed. Rows of other sizes, which few models have, always compute masks.
+template <class F>
+void with_variant(const AttentionArguments& a, const F& f) {
+  if (!a.vector)
+    f(std::false_type(), std::true_type());
+  else if (a.drop_threshold != 0)
+    f(std::true_type(), std::true_type());
+  else
+    f(std::true_type(), std::false_type());
+}
+
 template <class T>
 void launch_forward(const AttentionArguments& a, int64_t samples, const LaunchContext& context);
 

@@ -21,8 +21,10 @@ __device__ __forceinline__ void score_gradients(float (&d_weights)[kTiles][4],
       d_weights[n][i] = weights[n][i] * (d_weights[n][i] - delta[lane.column(n, i)]);
 }
 
-template <class T, int kWidth, int kRowTiles, int kColumns, int kPart>
-__global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArguments a) {
+// SASS <*, 64, 2, 64, true, *>: threads 128, blocks 2, shared 66560
+// SASS <*, 128, 1, 32, true, *>: threads 128, blocks 2, shared 66048
+template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout>
+__global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
   T* const key_tile = dynamic_shared<T>();
   T* const value_tile = key_tile + kRows * kWidth;
@@ -34,34 +36,44 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
   const T* const qkv = static_cast<const T*>(a.qkv);
   const HeadRows<const T> queries = head.part(qkv, 0),
                           d_y = head.rows(static_cast<const T*>(a.d_y));
-  const DropoutSource dropout = head.dropout();
+  const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();
   const Lane lane;
   const int thread = static_cast<int>(threadIdx.x), warp_row = thread / 32 * kWarpRows;
-  const int64_t first_row =
-      static_cast<int64_t>(blockIdx.x) * kRows;  // the first keys are seen by the most queries
+  const int seq = static_cast<int>(a.seq),
+            first_row = static_cast<int>(blockIdx.x) *
+                        kRows;  // the first keys are seen by the most queries
 
   float d_keys[kRowTiles][kWidth / 8][4] = {}, d_values[kRowTiles][kWidth / 8][4] = {};
 
   // lse in units of log2, and delta, of kColumns queries: [2][kColumns].
-  const auto load_stage = [&](int stage, int64_t column) {
+  const auto load_stage = [&](int stage, int column) {
     T* const to = stages + stage * kStage;
-    load_tile<kColumns, kWidth>(to, queries, column);
-    load_tile<kColumns, kWidth>(to + kColumns * kWidth, d_y, column);
+    load_tile<kColumns, kWidth, kVector, 1>(to, queries, column);
+    load_tile<kColumns, kWidth, kVector, 1>(to + kColumns * kWidth, d_y, column);
     if (thread >= kColumns) return;
-    const int64_t query = column + thread, at = head.statistics() + query;
+    const int query = column + thread;
+    const int64_t at = head.statistics() + query;
     float* const pair = statistics + stage * 2 * kColumns;
     // Queries past the end get weights of 2^-infinity = 0.
-    pair[thread] = query < a.seq ? a.lse[at] * kLog2e : INFINITY;
-    pair[kColumns + thread] = query < a.seq ? a.delta[at] : 0;
+    pair[thread] = query < seq ? a.lse[at] * kLog2e : INFINITY;
+    pair[kColumns + thread] = query < seq ? a.delta[at] : 0;
   };
-  load_tile<kRows, kWidth>(key_tile, head.part(qkv, 1), first_row);
-  load_tile<kRows, kWidth>(value_tile, head.part(qkv, 2), first_row);
+  load_tile<kRows, kWidth, kVector, 1>(key_tile, head.part(qkv, 1), first_row);
+  load_tile<kRows, kWidth, kVector, 1>(value_tile, head.part(qkv, 2), first_row);
   load_stage(0, first_row);
   int now = 0;
-  for (int64_t column = first_row; column < a.seq; column += kColumns, now ^= 1) {
+  // Adds kColumns queries from `column` on. kOffset: column - first_row, or kBefore if they see all keys of the block.
+  // Warps whose keys are seen by none of the queries compute zeros: they would wait for the others.
+  const auto add_queries = [&](int column, auto offset) {
+    constexpr int kOffset = decltype(offset)::value;
+    // Queries whose fragments fit in registers beside the sums.
+    constexpr int kPart = kRowTiles == 1 ? 32 : 16;
+    // Row tiles from kEnd on are seen by none of the queries.
+    constexpr int kNear = (kOffset + kColumns + kRowStep - 1) / kRowStep;
+    constexpr int kEnd = kOffset == kBefore || kNear > kRowTiles ? kRowTiles : kNear;
     wait_copies();
     __syncthreads();
-    if (column + kColumns < a.seq) load_stage(now ^ 1, column + kColumns);
+    if (column + kColumns < seq) load_stage(now ^ 1, column + kColumns);
       // Computed in parts, so that the fragments of a part fit in registers beside both sums.
 #pragma unroll 1
     for (int part = 0; part < kColumns; part += kPart) {
@@ -69,22 +81,18 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
       const T* const d_y_tile = query_tile + kColumns * kWidth;
       const float* const shift = statistics + now * 2 * kColumns + part;
       const float* const delta = shift + kColumns;
-      const int64_t query = column + part;
+      const int query = column + part;
 
-      uint32_t active = 0;  // bit r: whether any of these queries sees row tile r
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r)
-        active |= (query + kPart > first_row + r * kRowStep + warp_row ? 1u : 0u) << r;
       float weights[kRowTiles][kPart / 8][4] = {}, d_weights[kRowTiles][kPart / 8][4] = {};
-      add_scores<kRowTiles, kPart, kWidth>(weights, key_tile, warp_row, query_tile, active);
-      add_scores<kRowTiles, kPart, kWidth>(d_weights, value_tile, warp_row, d_y_tile, active);
+      add_scores<0, kEnd, kRowTiles, kPart, kWidth>(weights, key_tile, warp_row, query_tile);
+      add_scores<0, kEnd, kRowTiles, kPart, kWidth>(d_weights, value_tile, warp_row, d_y_tile);
 
       uint32_t rounded[kRowTiles][kPart / 16][4], d_scores[kRowTiles][kPart / 16][4];
 #pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        if ((active >> r & 1u) == 0) continue;
-        const int64_t row = first_row + r * kRowStep + warp_row;
-        if (query < row + kWarpRows) hide_past_queries(weights[r], row, query, lane);
+      for (int r = 0; r < kEnd; ++r) {
+        const int row = first_row + r * kRowStep + warp_row;
+        if (kOffset < (r + 1) * kRowStep && kOffset != kBefore)
+          hide_past_queries(weights[r], row, query, lane);
 #pragma unroll
         for (int n = 0; n < kPart / 8; ++n) {
 #pragma unroll
@@ -92,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
             weights[r][n][i] =
                 exp2_of(fmaf(weights[r][n][i], a.exponent_scale, -shift[lane.column(n, i)]));
         }
-        if (dropout.threshold != 0) {
+        if constexpr (kDropout) {
           const KeptQueries<kPart> kept(dropout, row, query, lane);
           clear_dropped(d_weights[r], kept, lane);
           score_gradients(d_weights[r], weights[r], delta, lane);
@@ -103,10 +111,18 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
         pack_weights<T>(rounded[r], weights[r]);
         pack_weights<T>(d_scores[r], d_weights[r]);
       }
-      add_product<kRowTiles, kPart, kWidth>(d_values, rounded, d_y_tile, active);
-      add_product<kRowTiles, kPart, kWidth>(d_keys, d_scores, query_tile, active);
+      add_product<0, kEnd, kRowTiles, kPart, kWidth>(d_values, rounded, d_y_tile);
+      add_product<0, kEnd, kRowTiles, kPart, kWidth>(d_keys, d_scores, query_tile);
     }
-  }
+    now ^= 1;
+  };
+  on_diagonal<kRows, kColumns>([&](auto offset) {
+    const int column = first_row + decltype(offset)::value;
+    if (column < seq) add_queries(column, offset);
+  });
+#pragma unroll 1
+  for (int column = first_row + kRows; column < seq; column += kColumns)
+    add_queries(column, std::integral_constant<int, kBefore>());
 
   __syncthreads();
   const float factor = a.drop_scale * a.score_scale;
@@ -114,21 +130,24 @@ __global__ void __launch_bounds__(kThreads) key_gradients_kernel(AttentionArgume
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
     const int row = r * kRowStep + warp_row;
-    store_fragments<kWidth>(d_keys[r], factor, factor, key_tile, row, head.part(d_qkv, 1),
-                            first_row + row);
-    store_fragments<kWidth>(d_values[r], a.drop_scale, a.drop_scale, value_tile, row,
-                            head.part(d_qkv, 2), first_row + row);
+    store_fragments<kWidth, kVector>(d_keys[r], factor, factor, key_tile, row, head.part(d_qkv, 1),
+                                     first_row + row);
+    store_fragments<kWidth, kVector>(d_values[r], a.drop_scale, a.drop_scale, value_tile, row,
+                                     head.part(d_qkv, 2), first_row + row);
   }
 }
 
-template <class T, int kWidth, int kRowTiles, int kColumns, int kPart>
+template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared =
       sizeof(T) * kWidth * (2 * kRows + 4 * kColumns) + sizeof(float) * 4 * kColumns;
-  const auto kernel = key_gradients_kernel<T, kWidth, kRowTiles, kColumns, kPart>;
-  allow_shared("attention d_k, d_v", kernel, kShared);
-  launch(context.stream, "attention d_k, d_v", grid_of<kRows>(a, samples, kShared), kernel, a);
+  with_variant(a, [&](auto vector, auto dropout) {
+    const auto kernel = key_gradients_kernel<T, kWidth, kRowTiles, kColumns,
+                                             decltype(vector)::value, decltype(dropout)::value>;
+    allow_shared("attention d_k, d_v", kernel, kShared);
+    launch(context.stream, "attention d_k, d_v", grid_of<kRows>(a, samples, kShared), kernel, a);
+  });
 }
 
 }  // namespace
@@ -136,8 +155,8 @@ void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchCont
 template <class T>
 void launch_key_gradients(const AttentionArguments& a, int64_t samples,
                           const LaunchContext& context) {
-  if (a.head_size <= 64) return launch_tiles<T, 64, 2, 64, 16>(a, samples, context);
-  launch_tiles<T, 128, 1, 32, 32>(a, samples, context);
+  if (a.head_size <= 64) return launch_tiles<T, 64, 2, 64>(a, samples, context);
+  launch_tiles<T, 128, 1, 32>(a, samples, context);
 }
 template void launch_key_gradients<bf16>(const AttentionArguments&, int64_t, const LaunchContext&);
 template void launch_key_gradients<f16>(const AttentionArguments&, int64_t, const LaunchContext&);

@@ -1,5 +1,5 @@
-// The special instructions of attention, one function each: mma.sync m16n8k16 with f32 sums, ldmatrix, cp.async and
-// ex2. The rest of attention is ordinary C++. The emulated device uses kernels/cuda/emulation/mma.h instead, with
+// The special instructions of attention, one function each: mma.sync m16n8k16 with f32 sums, ldmatrix, cp.async.
+// The rest of attention is ordinary C++. The emulated device uses kernels/cuda/emulation/mma.h instead, with
 // the same names and the same layout of fragments.
 //
 // Fragments, as the PTX ISA lays them out; lane = 4 g + q:
@@ -66,13 +66,6 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, bool pres
 // Returns when all copies of this thread are done.
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_all;\n" ::: "memory");
-}
-
-// 2^x, relative error 2^-22; 0 for -infinity.
-__device__ __forceinline__ float exp2_of(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
-  return y;
 }
 
 // Rounds two floats to nearest even and packs them, `low` in the low half.

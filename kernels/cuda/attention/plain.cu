@@ -11,7 +11,8 @@
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-inline constexpr int kLaneSums = 4;  // elements that a lane sums in one loop over the rows: 128 per warp
+inline constexpr int kLaneSums =
+    4;  // elements that a lane sums in one loop over the rows: 128 per warp
 
 // The 32 weights of a step, shared among the lanes of a warp.
 struct StepWeights {
@@ -153,28 +154,7 @@ __global__ void __launch_bounds__(kThreads) plain_gradient_kernel(AttentionArgum
   }
 }
 
-// delta = sum(d_y y) / drop_scale; one warp per row of a head.
-template <class T>
-__global__ void __launch_bounds__(kThreads) delta_kernel(AttentionArguments a) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
-  if (row >= a.seq) return;
-  const HeadOfBlock head(a);
-  const HeadRows<const T> d_y = head.rows(static_cast<const T*>(a.d_y));
-  const HeadRows<const T> y = head.rows(static_cast<const T*>(a.y));
-  float sum = 0;
-  for (int d = lane; d < a.head_size; d += 32)
-    sum += widen(d_y.at[row * d_y.stride + d]) * widen(y.at[row * y.stride + d]);
-  sum = warp_sum(sum);
-  if (lane == 0) a.delta[head.statistics() + row] = sum / a.drop_scale;
-}
-
 }  // namespace
-
-template <class T>
-void launch_delta(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
-  launch(context.stream, "attention delta", grid_of<kWarps>(a, samples), delta_kernel<T>, a);
-}
 
 template <class T>
 void launch_plain_forward(const AttentionArguments& a, int64_t samples,
@@ -192,7 +172,6 @@ void launch_plain_gradients(const AttentionArguments& a, int64_t samples,
 }
 
 #define DSTRAIN_ATTENTION_OF(T)                                                                    \
-  template void launch_delta<T>(const AttentionArguments&, int64_t, const LaunchContext&);         \
   template void launch_plain_forward<T>(const AttentionArguments&, int64_t, const LaunchContext&); \
   template void launch_plain_gradients<T>(const AttentionArguments&, int64_t, const LaunchContext&);
 DSTRAIN_ATTENTION_OF(float)

@@ -12,8 +12,10 @@
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-template <class T, int kWidth, int kRowTiles, int kColumns>
-__global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionArguments a) {
+// SASS <*, 64, 2, 32, true, *>: threads 128, blocks 2, shared 49152
+// SASS <*, 128, 1, 32, true, *>: threads 128, blocks 2, shared 65536
+template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout>
+__global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
   T* const query_tile = dynamic_shared<T>();
   T* const d_y_tile = query_tile + kRows * kWidth;
@@ -22,55 +24,57 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionArgum
   const HeadOfBlock head(a);
   const T* const qkv = static_cast<const T*>(a.qkv);
   const HeadRows<const T> keys = head.part(qkv, 1), values = head.part(qkv, 2);
-  const DropoutSource dropout = head.dropout();
+  const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kWarpRows;
-  const int64_t first_row = static_cast<int64_t>(gridDim.x - 1 - blockIdx.x) * kRows;
-  const int64_t end = first_row + kRows < a.seq ? first_row + kRows : a.seq;
+  const int first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
+  const int seq = static_cast<int>(a.seq), end = min(first_row + kRows, seq);
 
   float shift[kRowTiles][2], delta[kRowTiles][2];
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int64_t row = first_row + r * kRowStep + warp_row + lane.g + half * 8;
+      const int row = first_row + r * kRowStep + warp_row + lane.g + half * 8;
       // Queries past the end get weights of 2^-infinity = 0.
-      shift[r][half] = row < a.seq ? a.lse[head.statistics() + row] * kLog2e : INFINITY;
-      delta[r][half] = row < a.seq ? a.delta[head.statistics() + row] : 0;
+      shift[r][half] = row < seq ? a.lse[head.statistics() + row] * kLog2e : INFINITY;
+      delta[r][half] = row < seq ? a.delta[head.statistics() + row] : 0;
     }
   }
   float sums[kRowTiles][kWidth / 8][4] = {};
 
-  const auto load_stage = [&](T* stage, int64_t column) {
-    load_tile<kColumns, kWidth>(stage, keys, column);
-    load_tile<kColumns, kWidth>(stage + kColumns * kWidth, values, column);
+  const auto load_stage = [&](T* stage, int column) {
+    load_tile<kColumns, kWidth, kVector>(stage, keys, column);
+    load_tile<kColumns, kWidth, kVector>(stage + kColumns * kWidth, values, column);
   };
-  load_tile<kRows, kWidth>(query_tile, head.part(qkv, 0), first_row);
-  load_tile<kRows, kWidth>(d_y_tile, head.rows(static_cast<const T*>(a.d_y)), first_row);
+  load_tile<kRows, kWidth, kVector>(query_tile, head.part(qkv, 0), first_row);
+  load_tile<kRows, kWidth, kVector>(d_y_tile, head.rows(static_cast<const T*>(a.d_y)), first_row);
   load_stage(stages, 0);
   int now = 0;
-  for (int64_t column = 0; column < end; column += kColumns, now ^= 1) {
+  // Adds kColumns keys from `column` on, with the offset as in forward.cu. Warps whose rows see none of the keys
+  // compute zeros: they would wait for the others.
+  const auto add_keys = [&](int column, auto offset) {
+    constexpr int kOffset = decltype(offset)::value;
+    constexpr int kBegin = kOffset / kRowStep;
     wait_copies();
     __syncthreads();
     if (column + kColumns < end) load_stage(stages + (now ^ 1) * kStage, column + kColumns);
     const T* const key_tile = stages + now * kStage;
     const T* const value_tile = key_tile + kColumns * kWidth;
 
-    uint32_t active = 0;
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r)
-      active |= (column <= first_row + r * kRowStep + warp_row ? 1u : 0u) << r;
     float scores[kRowTiles][kColumns / 8][4] = {}, d_weights[kRowTiles][kColumns / 8][4] = {};
-    add_scores<kRowTiles, kColumns, kWidth>(scores, query_tile, warp_row, key_tile, active);
-    add_scores<kRowTiles, kColumns, kWidth>(d_weights, d_y_tile, warp_row, value_tile, active);
+    add_scores<kBegin, kRowTiles, kRowTiles, kColumns, kWidth>(scores, query_tile, warp_row,
+                                                               key_tile);
+    add_scores<kBegin, kRowTiles, kRowTiles, kColumns, kWidth>(d_weights, d_y_tile, warp_row,
+                                                               value_tile);
 
     uint32_t d_scores[kRowTiles][kColumns / 16][4];
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      if ((active >> r & 1u) == 0) continue;
-      const int64_t row = first_row + r * kRowStep + warp_row;
-      if (column + kColumns > row) hide_future_keys(scores[r], row, column, lane);
-      if (dropout.threshold != 0)
+    for (int r = kBegin; r < kRowTiles; ++r) {
+      const int row = first_row + r * kRowStep + warp_row;
+      if (kOffset + kColumns > r * kRowStep && kOffset != kBefore)
+        hide_future_keys(scores[r], row, column, lane);
+      if constexpr (kDropout)
         clear_dropped(d_weights[r], KeptKeys<kColumns>(dropout, row, column, lane), lane);
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n) {
@@ -81,15 +85,23 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionArgum
       }
       pack_weights<T>(d_scores[r], d_weights[r]);
     }
-    add_product<kRowTiles, kColumns, kWidth>(sums, d_scores, key_tile, active);
-  }
+    add_product<kBegin, kRowTiles, kRowTiles, kColumns, kWidth>(sums, d_scores, key_tile);
+    now ^= 1;
+  };
+#pragma unroll 1
+  for (int column = 0; column < first_row; column += kColumns)
+    add_keys(column, std::integral_constant<int, kBefore>());
+  on_diagonal<kRows, kColumns>([&](auto offset) {
+    const int column = first_row + decltype(offset)::value;
+    if (column < end) add_keys(column, offset);
+  });
 
   const float factor = a.drop_scale * a.score_scale;
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
     const int row = r * kRowStep + warp_row;
-    store_fragments<kWidth>(sums[r], factor, factor, query_tile, row,
-                            head.part(static_cast<T*>(a.d_qkv), 0), first_row + row);
+    store_fragments<kWidth, kVector>(sums[r], factor, factor, query_tile, row,
+                                     head.part(static_cast<T*>(a.d_qkv), 0), first_row + row);
   }
 }
 
@@ -97,9 +109,12 @@ template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared = sizeof(T) * kWidth * (2 * kRows + 4 * kColumns);
-  const auto kernel = query_gradient_kernel<T, kWidth, kRowTiles, kColumns>;
-  allow_shared("attention d_q", kernel, kShared);
-  launch(context.stream, "attention d_q", grid_of<kRows>(a, samples, kShared), kernel, a);
+  with_variant(a, [&](auto vector, auto dropout) {
+    const auto kernel = query_gradient_kernel<T, kWidth, kRowTiles, kColumns,
+                                              decltype(vector)::value, decltype(dropout)::value>;
+    allow_shared("attention d_q", kernel, kShared);
+    launch(context.stream, "attention d_q", grid_of<kRows>(a, samples, kShared), kernel, a);
+  });
 }
 
 }  // namespace

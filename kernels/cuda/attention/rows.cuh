@@ -29,6 +29,17 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
+// A block's rows lie around the diagonal of the scores in the steps whose columns begin 0, kColumns, ... after its
+// first row. Calls f with these offsets as constants, so that no other step tests which keys a query sees.
+template <int kRows, int kColumns, int kOffset = 0, class F>
+__device__ __forceinline__ void on_diagonal(const F& f) {
+  if constexpr (kOffset < kRows) {
+    f(std::integral_constant<int, kOffset>());
+    on_diagonal<kRows, kColumns, kOffset + kColumns>(f);
+  }
+}
+inline constexpr int kBefore = -1;  // instead of an offset: a step off the diagonal
+
 // Hides future keys: sets scores of fragment rows (queries from `row` on) and columns (keys from `column` on) to
 // -infinity where the key is after the query.
 template <int kTiles>
@@ -109,7 +120,8 @@ class KeptQueries {
   }
 
  private:
-  uint32_t words_[kColumns / 8];  // for every 8 queries: 16 keys of query 2q, then 16 of query 2q + 1
+  uint32_t
+      words_[kColumns / 8];  // for every 8 queries: 16 keys of query 2q, then 16 of query 2q + 1
 };
 
 template <class Kept, int kTiles>

@@ -57,6 +57,34 @@ __device__ __forceinline__ void store_whole(P* to, const P& value) {
     __stwb(reinterpret_cast<Word*>(to) + i, words[i]);
 }
 
+// The loads stay in the order of the program and before what follows them: left to itself, the compiler often moves
+// each load to the first use of its value, and a thread then waits for one load after the other.
+__device__ __forceinline__ uint4 load_words(const void* from, bool present) {
+  uint4 words;
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n"
+      "mov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+      "@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}\n"
+      : "=&r"(words.x), "=&r"(words.y), "=&r"(words.z), "=&r"(words.w)
+      : "l"(__cvta_generic_to_global(from)), "r"(static_cast<unsigned>(present))
+      : "memory");
+  return words;
+}
+__device__ __forceinline__ uint4 load_words(const void* from) {
+  uint4 words;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "l"(__cvta_generic_to_global(from))
+               : "memory");
+  return words;
+}
+
+__device__ __forceinline__ float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+}
+
 template <class T>
 __device__ __forceinline__ T narrow(float x) {
   if constexpr (std::is_same_v<T, bf16>)

@@ -46,6 +46,18 @@ void store_whole(P* to, const P& value) {
   *to = value;
 }
 
+inline uint4 load_words(const void* from, bool present = true) {
+  check(reinterpret_cast<uintptr_t>(from) % 16 == 0 || !present,
+        "a load of 16 bytes from an address that is not a multiple of 16");
+  uint4 words{};
+  if (present) std::memcpy(&words, from, sizeof(words));
+  return words;
+}
+
+inline float exp2_of(float x) {
+  return x < -126 ? 0 : std::exp2(x);
+}
+
 template <class T>
 T narrow(float x) {
   return from_float<T>(x);

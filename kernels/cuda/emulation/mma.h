@@ -105,10 +105,6 @@ inline void copy_async(void* to, const void* from, bool present) {
 }
 inline void wait_copies() {}
 
-inline float exp2_of(float x) {
-  return x < -126 ? 0 : std::exp2(x);
-}
-
 template <class T>
 uint32_t pack(float low, float high) {
   return from_float<T>(low).bits | static_cast<uint32_t>(from_float<T>(high).bits) << 16;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
 
@@ -84,6 +85,94 @@ __device__ __forceinline__ void store(const float (&v)[N], T* p, int64_t at, int
 #pragma unroll
   for (int k = 0; k < N; ++k)
     if (at + k >= 0 && at + k < n) p[at + k] = narrow<T>(v[k]);
+}
+
+// Widens the elements in 16-byte words.
+template <class T, int N>
+__device__ __forceinline__ void widen_words(const uint4* words, float (&v)[N]) {
+#pragma unroll
+  for (int i = 0; i < N * static_cast<int>(sizeof(T)) / 16; ++i) {
+    const unsigned word[4] = {words[i].x, words[i].y, words[i].z, words[i].w};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if constexpr (sizeof(T) == 4) {
+        v[4 * i + k] = __uint_as_float(word[k]);
+      } else {
+        v[8 * i + 2 * k] = widen(T{static_cast<uint16_t>(word[k])});
+        v[8 * i + 2 * k + 1] = widen(T{static_cast<uint16_t>(word[k] >> 16)});
+      }
+    }
+  }
+}
+
+// A pack of N elements in the registers of a thread, loaded first and widened later, so that a thread has several
+// loads in flight. kAligned: packs are whole and aligned, as `whole_packs` finds; else they may be neither.
+template <bool kAligned, class T, int N>
+class PackOf {
+ public:
+  // Loads elements [at, at + N) of the constant p; those outside [0, n) are 0.
+  __device__ __forceinline__ void load(const T* p, int64_t at, int64_t n) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) words_[i] = load_words(p + at + i * kOfWords, at < n);
+  }
+  // Loads elements [at, at + N), all of which there are.
+  __device__ __forceinline__ void load(const T* p, int64_t at) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) words_[i] = load_words(p + at + i * kOfWords);
+  }
+  __device__ __forceinline__ void widen_to(float (&v)[N]) const {
+    widen_words<T>(words_, v);
+  }
+
+ private:
+  static constexpr int kOfWords = 16 / sizeof(T), kWords = N / kOfWords;
+  static_assert(N % kOfWords == 0);
+  uint4 words_[kWords];
+};
+
+template <class T, int N>
+class PackOf<false, T, N> {
+ public:
+  __device__ __forceinline__ void load(const T* p, int64_t at, int64_t n) {
+    load_constant(p, at, n, v_);
+  }
+  __device__ __forceinline__ void widen_to(float (&v)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = v_[k];
+  }
+
+ private:
+  float v_[N];
+};
+
+// p[at + k] = v[k], rounded, if that is inside [0, n), for packs as those of PackOf.
+template <bool kAligned, int N, class T>
+__device__ __forceinline__ void store_pack(const float (&v)[N], T* p, int64_t at, int64_t n) {
+  if constexpr (kAligned) {
+    if (at >= n) return;
+    Packed<T, N> pack;
+#pragma unroll
+    for (int k = 0; k < N; ++k) pack.v[k] = narrow<T>(v[k]);
+    store_whole(reinterpret_cast<Packed<T, N>*>(p + at), pack);
+  } else {
+    store(v, p, at, n);
+  }
+}
+
+// Returns whether rows of c elements consist of whole aligned packs, in all operands (null: absent).
+template <int N, class... T>
+bool whole_packs(int64_t c, const T*... operands) {
+  return c % N == 0 &&
+         ((reinterpret_cast<uintptr_t>(operands) % alignof(Packed<T, N>) == 0) && ...);
+}
+
+// Calls f(std::true_type()) or f(std::false_type()).
+template <class F>
+void with_flag(bool flag, const F& f) {
+  if (flag)
+    f(std::true_type());
+  else
+    f(std::false_type());
 }
 
 // Returns the index (0 or less) at which the packs of a range that starts at p begin, so that all packs but the

@@ -1,10 +1,11 @@
 // Sums over rows: layer_norm_weight_grad (of d_y * xhat and of d_y) and sum_rows (of d_y). First a thread block
 // sums a block of rows (kernels/row_blocks.h) in 32 packs of columns; each of its eight warps adds every eighth
-// row. Then the blocks' sums are added in order.
+// row. Then the blocks' sums are loaded in parallel and added in order.
 // Minimum memory traffic in bytes: layer_norm_weight_grad 2 s R C, sum_rows s R N.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/row_blocks.h"
+#include "runtime/core/error.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -19,29 +20,55 @@ struct SumsIn {
 };
 
 // partial[b][0][column] = the block's sum of d_y, partial[b][1][column] = its sum of d_y * xhat.
-template <class T, bool kNorm>
-__global__ void __launch_bounds__(32 * kWarps) sum_block(SumsIn<T> in, float* partial) {
+// SASS <?*16, false, true>: threads 256, blocks 3, loads 8
+// SASS <?*16, true, true>: threads 256, blocks 3, loads 8
+template <class T, bool kNorm, bool kAligned>
+__global__ void __launch_bounds__(32 * kWarps, 3) sum_block(SumsIn<T> in, float* partial) {
   constexpr int kN = pack_of(sizeof(T));
+  constexpr int kAhead = kAligned ? (kNorm ? 4 : 8) : 2;  // rows that a thread loads at a time
   __shared__ float of_warp[kNorm ? 2 : 1][kWarps][kN][32];
   const int64_t c = in.c, first = static_cast<int64_t>(blockIdx.x) * 32 * kN;
   const int64_t at = first + kN * static_cast<int64_t>(threadIdx.x);
   const int64_t begin = blockIdx.y * in.block, end = min(in.rows, begin + in.block);
   float plain[kN] = {}, normal[kN] = {};
-  if (at < c) {
-#pragma unroll 4
-    for (int64_t r = begin + threadIdx.y; r < end; r += kWarps) {
+  const auto add_rows = [&](int64_t from, auto count) {
+    constexpr int kRows = decltype(count)::value;
+    PackOf<kAligned, T, kN> d_y[kRows];
+    [[maybe_unused]] PackOf<kAligned, T, kN> x[kRows];
+    [[maybe_unused]] float mean[kRows], rstd[kRows];
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+      const int64_t r = from + j * kWarps;
+      d_y[j].load(in.d_y + r * c, at, c);
+      if constexpr (kNorm) x[j].load(in.x + r * c, at, c);
+    }
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+      if constexpr (!kNorm) break;
+      mean[j] = in.mean[from + j * kWarps];
+      rstd[j] = in.rstd[from + j * kWarps];
+    }
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
       float g[kN];
-      load_constant(in.d_y + r * c, at, c, g);
+      d_y[j].widen_to(g);
 #pragma unroll
       for (int k = 0; k < kN; ++k) plain[k] += g[k];
-      if (kNorm) {
-        float x[kN];
-        load_constant(in.x + r * c, at, c, x);
-        const float mean = in.mean[r], rstd = in.rstd[r];
+      if constexpr (kNorm) {
+        float v[kN];
+        x[j].widen_to(v);
 #pragma unroll
-        for (int k = 0; k < kN; ++k) normal[k] = fmaf(g[k], (x[k] - mean) * rstd, normal[k]);
+        for (int k = 0; k < kN; ++k) normal[k] = fmaf(g[k], (v[k] - mean[j]) * rstd[j], normal[k]);
       }
     }
+  };
+  if (at < c) {
+    int64_t r = begin + threadIdx.y;
+#pragma unroll 1
+    for (; r + (kAhead - 1) * kWarps < end; r += kAhead * kWarps)
+      add_rows(r, std::integral_constant<int, kAhead>());
+#pragma unroll 1
+    for (; r < end; r += kWarps) add_rows(r, std::integral_constant<int, 1>());
   }
 #pragma unroll
   for (int k = 0; k < kN; ++k) {
@@ -57,39 +84,76 @@ __global__ void __launch_bounds__(32 * kWarps) sum_block(SumsIn<T> in, float* pa
   }
 }
 
-// out[i] (+)= the sum over blocks of partial[block * stride + i].
-struct AddBlocks {
+// The second stage: out[kind][column] (+)= the sum over blocks of partial[block][kind][column], blocks in order. A
+// thread block loads kTileColumns columns of all blocks at once.
+constexpr int kMostBlocks = 256;  // of RowBlocks
+constexpr int kTileColumns = 32, kSumThreads = 256;
+
+struct BlockSums {
   const float* partial;
-  int64_t blocks, stride;
-  float* out;
+  int64_t blocks, c;
+  float *plain, *normal;  // results of kind 0 and 1
   bool add;
-  __device__ void operator()(int64_t at, int64_t n) const {
-    float total[4] = {};
-#pragma unroll 8
-    for (int64_t b = 0; b < blocks; ++b) {
-      float v[4];
-      load(partial + b * stride, at, n, v);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) total[k] += v[k];
-    }
-    if (add) {
-      float before[4];
-      load(out, at, n, before);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) total[k] = before[k] + total[k];
-    }
-    store(total, out, at, n);
-  }
 };
+
+// SASS <true>: threads 256, blocks 4, loads 8
+template <bool kAligned>
+__global__ void __launch_bounds__(kSumThreads, 4) add_blocks(BlockSums sums) {
+  constexpr int kN = 4, kLanes = kTileColumns / kN, kRows = kSumThreads / kLanes;
+  constexpr int kPacks = kMostBlocks / kRows;
+  __shared__ float tile[kMostBlocks][kTileColumns];
+  const int64_t c = sums.c, stride = static_cast<int64_t>(gridDim.y) * c;
+  const float* partial = sums.partial + blockIdx.y * c;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kTileColumns;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes,
+            row = static_cast<int>(threadIdx.x) / kLanes;
+  PackOf<kAligned, float, kN> packs[kPacks];
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int64_t b = row + j * kRows;
+    packs[j].load(partial + b * stride, first + kN * lane, b < sums.blocks ? c : 0);
+  }
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    float v[kN];
+    packs[j].widen_to(v);
+#pragma unroll
+    for (int k = 0; k < kN; ++k) tile[row + j * kRows][kN * lane + k] = v[k];
+  }
+  __syncthreads();
+  const int64_t column = first + threadIdx.x;
+  if (threadIdx.x >= kTileColumns || column >= c) return;
+  float total = 0;
+#pragma unroll 16
+  for (int64_t b = 0; b < sums.blocks; ++b) total += tile[b][threadIdx.x];
+  float* out = (blockIdx.y == 0 ? sums.plain : sums.normal) + column;
+  *out = sums.add ? *out + total : total;
+}
 
 template <class T, bool kNorm>
 void launch_sums(const LaunchContext& context, const char* name, const SumsIn<T>& in,
                  int64_t blocks, float* partial) {
-  constexpr int64_t kColumns = 32 * pack_of(sizeof(T));
+  constexpr int kN = pack_of(sizeof(T));
   const Grid grid{
-      dim3(static_cast<unsigned>((in.c + kColumns - 1) / kColumns), static_cast<unsigned>(blocks)),
+      dim3(static_cast<unsigned>((in.c + 32 * kN - 1) / (32 * kN)), static_cast<unsigned>(blocks)),
       dim3(32, kWarps)};
-  if (in.rows > 0 && in.c > 0) launch(context.stream, name, grid, sum_block<T, kNorm>, in, partial);
+  if (in.rows == 0 || in.c == 0) return;
+  with_flag(whole_packs<kN>(in.c, in.d_y, in.x), [&](auto aligned) {
+    launch(context.stream, name, grid, sum_block<T, kNorm, decltype(aligned)::value>, in, partial);
+  });
+}
+
+void launch_second(const LaunchContext& context, const char* name, int kinds,
+                   const BlockSums& sums) {
+  check(sums.blocks <= kMostBlocks, "{}: {} blocks of rows; there are at most {}", name,
+        sums.blocks, kMostBlocks);
+  if (sums.c == 0) return;
+  const Grid grid{dim3(static_cast<unsigned>((sums.c + kTileColumns - 1) / kTileColumns),
+                       static_cast<unsigned>(kinds)),
+                  kSumThreads};
+  with_flag(whole_packs<4>(sums.c, sums.partial), [&](auto aligned) {
+    launch(context.stream, name, grid, add_blocks<decltype(aligned)::value>, sums);
+  });
 }
 
 }  // namespace
@@ -113,8 +177,8 @@ std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec, const LaunchContex
           data<const T>(call.in, 0), nullptr, nullptr, nullptr, blocks.rows, c, blocks.block};
       launch_sums<T, false>(context, "sum_rows", in, blocks.count, partial);
     });
-    launch_flat<4>(context, "sum_rows (blocks in order)", partial, c,
-                   AddBlocks{partial, blocks.count, c, out, call.accumulate});
+    launch_second(context, "sum_rows (blocks in order)", 1,
+                  BlockSums{partial, blocks.count, c, out, nullptr, call.accumulate});
   });
 }
 
@@ -134,10 +198,9 @@ std::unique_ptr<Kernel> make_layer_norm_weight_grad(const KernelSpec& spec,
                          blocks.block};
       launch_sums<T, true>(context, "layer_norm_weight_grad", in, blocks.count, partial);
     });
-    for (int64_t k = 0; k < 2; ++k)  // d_weight, then d_bias
-      launch_flat<4>(context, "layer_norm_weight_grad (blocks in order)", partial + (1 - k) * c, c,
-                     AddBlocks{partial + (1 - k) * c, blocks.count, 2 * c,
-                               data<float>(call.out, static_cast<size_t>(k)), call.accumulate});
+    float *d_weight = data<float>(call.out, 0), *d_bias = data<float>(call.out, 1);
+    launch_second(context, "layer_norm_weight_grad (blocks in order)", 2,
+                  BlockSums{partial, blocks.count, c, d_bias, d_weight, call.accumulate});
   });
 }
 

@@ -9,56 +9,83 @@ namespace {
 constexpr int kRowsOfBlock = 8;  // one warp per row
 
 // x = token[ids] + position; position may be null.
-template <class T>
-__global__ void __launch_bounds__(32 * kRowsOfBlock)
+// SASS <?*16, true>: threads 256, blocks 4, loads 8
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(32 * kRowsOfBlock, 4)
     embed_kernel(const int32_t* ids, const T* token, const T* position, T* x, int64_t rows,
                  int64_t seq_len, int64_t c) {
   constexpr int kN = pack_of(sizeof(T));
+  constexpr int kAhead = kAligned ? 4 : 1;  // packs that a lane loads at a time
   const int64_t r = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.y;
   if (r >= rows) return;
   const T* from = token + ids[r] * c;
   const T* beside = position ? position + r % seq_len * c : nullptr;
   T* to = x + r * c;
-  for (int64_t at = pack_start<kN>(to) + kN * static_cast<int64_t>(threadIdx.x); at < c;
-       at += kN * 32) {
-    float v[kN];
-    load_constant(from, at, c, v);
-    if (beside) {
-      float p[kN];
-      load_constant(beside, at, c, p);
+  const int64_t begin = kAligned ? 0 : pack_start<kN>(to);
+  for (int64_t first = begin + kN * static_cast<int64_t>(threadIdx.x); first < c;
+       first += kAhead * kN * 32) {
+    PackOf<kAligned, T, kN> words[kAhead], places[kAhead];
 #pragma unroll
-      for (int k = 0; k < kN; ++k) v[k] += p[k];
+    for (int j = 0; j < kAhead; ++j) words[j].load(from, first + j * kN * 32, c);
+    if (beside) {
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) places[j].load(beside, first + j * kN * 32, c);
     }
-    store(v, to, at, c);
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      float v[kN];
+      words[j].widen_to(v);
+      if (beside) {
+        float p[kN];
+        places[j].widen_to(p);
+#pragma unroll
+        for (int k = 0; k < kN; ++k) v[k] += p[k];
+      }
+      store_pack<kAligned>(v, to, first + j * kN * 32, c);
+    }
   }
 }
 
-// The sum over the samples in order, added once.
-template <class T>
-struct PositionGrad {
-  static constexpr int kN = 4;
-  const T* d_x;
-  float* d_position;
-  int64_t samples;
-  bool add;
-  __device__ void operator()(int64_t at, int64_t n) const {
-    float total[kN] = {};
-#pragma unroll 4
-    for (int64_t b = 0; b < samples; ++b) {
-      float v[kN];
-      load_constant(d_x + b * n, at, n, v);
+// total += rows [from, from + kSamples) of packs at `at`, in order.
+template <bool kAligned, int kSamples, int kN, class T>
+__device__ __forceinline__ void add_samples(float (&total)[kN], const T* d_x, int64_t from,
+                                            int64_t at, int64_t n) {
+  PackOf<kAligned, T, kN> packs[kSamples];
 #pragma unroll
-      for (int k = 0; k < kN; ++k) total[k] += v[k];
-    }
-    if (add) {
-      float before[kN];
-      load(d_position, at, n, before);
+  for (int j = 0; j < kSamples; ++j) packs[j].load(d_x + (from + j) * n, at, n);
 #pragma unroll
-      for (int k = 0; k < kN; ++k) total[k] = before[k] + total[k];
-    }
-    store(total, d_position, at, n);
+  for (int j = 0; j < kSamples; ++j) {
+    float v[kN];
+    packs[j].widen_to(v);
+#pragma unroll
+    for (int k = 0; k < kN; ++k) total[k] += v[k];
   }
-};
+}
+
+// d_position[0, n) (+)= the sum over the samples in order. Packs start at `first` <= 0.
+// SASS <?*16, true>: threads 256, blocks 3, loads 8
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(kFlatThreads, 3)
+    position_grad_kernel(const T* d_x, float* d_position, int64_t samples, int64_t first, int64_t n,
+                         bool add) {
+  constexpr int kN = kAligned ? pack_of(sizeof(T)) : 4;
+  constexpr int kAhead = kAligned ? 8 : 2;  // samples that a thread loads at a time
+  const int64_t at = first + kN * (static_cast<int64_t>(blockIdx.x) * kFlatThreads + threadIdx.x);
+  if (at >= n) return;
+  float total[kN] = {};
+  int64_t b = 0;
+#pragma unroll 1
+  for (; b + kAhead <= samples; b += kAhead) add_samples<kAligned, kAhead>(total, d_x, b, at, n);
+#pragma unroll 1
+  for (; b < samples; ++b) add_samples<kAligned, 1>(total, d_x, b, at, n);
+  if (add) {
+    float before[kN];
+    load(d_position, at, n, before);
+#pragma unroll
+    for (int k = 0; k < kN; ++k) total[k] = before[k] + total[k];
+  }
+  store_pack<kAligned>(total, d_position, at, n);
+}
 
 }  // namespace
 
@@ -69,11 +96,15 @@ std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& 
     if (r == 0) return;
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
-      launch(context.stream, "embed",
-             Grid{static_cast<unsigned>((r + kRowsOfBlock - 1) / kRowsOfBlock),
-                  dim3(32, kRowsOfBlock)},
-             embed_kernel<T>, data<const int32_t>(call.in, 0), data<const T>(call.in, 1),
-             data<const T>(call.in, 2), data<T>(call.out, 0), r, seq_len, c);
+      const T *token = data<const T>(call.in, 1), *position = data<const T>(call.in, 2);
+      T* x = data<T>(call.out, 0);
+      with_flag(whole_packs<pack_of(sizeof(T))>(c, token, position, x), [&](auto aligned) {
+        launch(context.stream, "embed",
+               Grid{static_cast<unsigned>((r + kRowsOfBlock - 1) / kRowsOfBlock),
+                    dim3(32, kRowsOfBlock)},
+               embed_kernel<T, decltype(aligned)::value>, data<const int32_t>(call.in, 0), token,
+               position, x, r, seq_len, c);
+      });
     });
   });
 }
@@ -86,9 +117,19 @@ std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec,
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       float* d_position = data<float>(call.out, 0);
-      launch_flat<PositionGrad<T>::kN>(
-          context, "embed_position_grad", d_position, n,
-          PositionGrad<T>{data<const T>(call.in, 0), d_position, in / n, call.accumulate});
+      const T* d_x = data<const T>(call.in, 0);
+      constexpr int kN = pack_of(sizeof(T));
+      const bool whole = whole_packs<kN>(n, d_x) && whole_packs<kN>(n, d_position);
+      with_flag(whole, [&](auto aligned) {
+        constexpr bool kAligned = decltype(aligned)::value;
+        constexpr int kOfThread = kAligned ? kN : 4;
+        const int64_t first = kAligned ? 0 : pack_start<kOfThread>(d_position);
+        const int64_t packs = (n - first + kOfThread - 1) / kOfThread;
+        const Grid grid{static_cast<unsigned>((packs + kFlatThreads - 1) / kFlatThreads),
+                        kFlatThreads};
+        launch(context.stream, "embed_position_grad", grid, position_grad_kernel<T, kAligned>, d_x,
+               d_position, in / n, first, n, call.accumulate);
+      });
     });
   });
 }

@@ -7,40 +7,60 @@
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-template <class T, int kHeld>
-__global__ void __launch_bounds__(kRowThreads)
+// Whether all operands of a row are loaded before the first is used: 16-bit ones fit in registers.
+template <class T, int kHeld, bool kAligned>
+constexpr bool kEarly = kAligned&& kHeld > 0 && sizeof(T) == 2;
+
+// SASS <?*16, 4, true>: threads 128, blocks 6, loads 8
+template <class T, int kHeld, bool kAligned>
+__global__ void __launch_bounds__(kRowThreads, 1)
     layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y, float* mean, float* rstd,
                       int64_t rows, int64_t c, float eps) {
   const int64_t r = row_of_group();
   if (r >= rows) return;
   const T* row = x + r * c;
   const float inverse = 1.0f / static_cast<float>(c);
-  float held[kHeld > 0 ? kHeld : 1][kRowPack];
+  constexpr int kPacks = kHeld > 0 ? kHeld : 1;
+  RowPack<kAligned, T> held[kPacks], w[kPacks], b[kPacks];
+  load_row<kHeld>(held, row, c);
+  if constexpr (kEarly<T, kHeld, kAligned>) {
+    load_row<kHeld>(w, weight, c);
+    load_row<kHeld>(b, bias, c);
+  }
   float sum = 0;
   for_row_packs<kHeld>(c, [&](int k, int64_t at) {
-    load_constant(row, at, c, held[k]);
+    float v[kRowPack];
+    if (kHeld == 0) held[k].load(row, at, c);
+    held[k].widen_to(v);
 #pragma unroll
-    for (int e = 0; e < kRowPack; ++e) sum += held[k][e];
+    for (int e = 0; e < kRowPack; ++e) sum += v[e];
   });
   const float centre = group_sum(sum) * inverse;
   float square = 0;
   for_row_packs<kHeld>(c, [&](int k, int64_t at) {
-    if (kHeld == 0) load_constant(row, at, c, held[k]);
+    float v[kRowPack];
+    if (kHeld == 0) held[k].load(row, at, c);
+    held[k].widen_to(v);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) {
-      const float d = held[k][e] - centre;
-      if (at + e < c) square = fmaf(d, d, square);
+      const float d = v[e] - centre;
+      if (kAligned || at + e < c) square = fmaf(d, d, square);
     }
   });
   const float scale = 1.0f / sqrtf(group_sum(square) * inverse + eps);
   for_row_packs<kHeld>(c, [&](int k, int64_t at) {
-    if (kHeld == 0) load_constant(row, at, c, held[k]);
-    float w[kRowPack], b[kRowPack];
-    load_constant(weight, at, c, w);
-    load_constant(bias, at, c, b);
+    float v[kRowPack], scales[kRowPack], shifts[kRowPack];
+    if (kHeld == 0) held[k].load(row, at, c);
+    if constexpr (!kEarly<T, kHeld, kAligned>) {
+      w[k].load(weight, at, c);
+      b[k].load(bias, at, c);
+    }
+    held[k].widen_to(v);
+    w[k].widen_to(scales);
+    b[k].widen_to(shifts);
 #pragma unroll
-    for (int e = 0; e < kRowPack; ++e) b[e] = fmaf((held[k][e] - centre) * scale, w[e], b[e]);
-    store(b, y + r * c, at, c);
+    for (int e = 0; e < kRowPack; ++e) v[e] = fmaf((v[e] - centre) * scale, scales[e], shifts[e]);
+    store_pack<kAligned>(v, y + r * c, at, c);
   });
   if (threadIdx.x == 0) {
     mean[r] = centre;
@@ -55,48 +75,67 @@ struct NormGrad {
 };
 
 // d_x = rstd * (g - mean(g) - xhat * mean(g * xhat)) + add, with g = d_y * weight.
-template <class T, int kHeld>
-__global__ void __launch_bounds__(kRowThreads)
+// SASS <?*16, 4, true>: threads 128, blocks 4, loads 12
+template <class T, int kHeld, bool kAligned>
+__global__ void __launch_bounds__(kRowThreads, 1)
     input_grad_kernel(NormGrad o, int64_t rows, int64_t c) {
   const int64_t r = row_of_group();
   if (r >= rows) return;
   const T *d_y = static_cast<const T*>(o.d_y) + r * c, *x = static_cast<const T*>(o.x) + r * c;
-  const T* add = o.add ? static_cast<const T*>(o.add) + r * c : nullptr;
+  const T *weight = static_cast<const T*>(o.weight),
+          *add = o.add ? static_cast<const T*>(o.add) + r * c : nullptr;
+  constexpr int kPacks = kHeld > 0 ? kHeld : 1;
+  RowPack<kAligned, T> d_ys[kPacks], xs[kPacks], w[kPacks], before[kPacks];
+  load_row<kHeld>(d_ys, d_y, c);
+  load_row<kHeld>(xs, x, c);
+  if constexpr (kEarly<T, kHeld, kAligned>) {
+    load_row<kHeld>(w, weight, c);
+    if (add) load_row<kHeld>(before, add, c);
+  }
   const float centre = o.mean[r], scale = o.rstd[r], inverse = 1.0f / static_cast<float>(c);
-  float g[kHeld > 0 ? kHeld : 1][kRowPack], normal[kHeld > 0 ? kHeld : 1][kRowPack];
-  const auto read = [&](int k, int64_t at) {
-    float w[kRowPack];
-    load_constant(d_y, at, c, g[k]);
-    load_constant(x, at, c, normal[k]);
-    load_constant(static_cast<const T*>(o.weight), at, c, w);
+  // g and xhat of a pack; both are computed twice, which costs less than registers for them.
+  const auto read = [&](int k, int64_t at, float(&g)[kRowPack], float(&normal)[kRowPack]) {
+    if (kHeld == 0) {
+      d_ys[k].load(d_y, at, c);
+      xs[k].load(x, at, c);
+    }
+    if constexpr (!kEarly<T, kHeld, kAligned>) w[k].load(weight, at, c);
+    float scales[kRowPack];
+    d_ys[k].widen_to(g);
+    xs[k].widen_to(normal);
+    w[k].widen_to(scales);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) {
-      g[k][e] *= w[e];  // zero past the row's end, so the product below is too
-      normal[k][e] = (normal[k][e] - centre) * scale;
+      g[e] *= scales[e];  // zero past the row's end, so the product below is too
+      normal[e] = (normal[e] - centre) * scale;
     }
   };
   float g_sum = 0, h_sum = 0;
   for_row_packs<kHeld>(c, [&](int k, int64_t at) {
-    read(k, at);
+    float g[kRowPack], normal[kRowPack];
+    read(k, at, g, normal);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) {
-      g_sum += g[k][e];
-      h_sum = fmaf(g[k][e], normal[k][e], h_sum);
+      g_sum += g[e];
+      h_sum = fmaf(g[e], normal[e], h_sum);
     }
   });
   const float g_mean = group_sum(g_sum) * inverse, h_mean = group_sum(h_sum) * inverse;
   for_row_packs<kHeld>(c, [&](int k, int64_t at) {
-    if (kHeld == 0) read(k, at);
-    float v[kRowPack];
+    float g[kRowPack], normal[kRowPack];
+    read(k, at, g, normal);
 #pragma unroll
-    for (int e = 0; e < kRowPack; ++e) v[e] = fmaf(-normal[k][e], h_mean, g[k][e] - g_mean) * scale;
+    for (int e = 0; e < kRowPack; ++e) g[e] = fmaf(-normal[e], h_mean, g[e] - g_mean) * scale;
     if (add) {
-      float before[kRowPack];
-      load(add, at, c, before);
+      float residual[kRowPack];
+      if constexpr (kEarly<T, kHeld, kAligned>)
+        before[k].widen_to(residual);
+      else
+        load(add, at, c, residual);
 #pragma unroll
-      for (int e = 0; e < kRowPack; ++e) v[e] += before[e];
+      for (int e = 0; e < kRowPack; ++e) g[e] += residual[e];
     }
-    store(v, static_cast<T*>(o.d_x) + r * c, at, c);
+    store_pack<kAligned>(g, static_cast<T*>(o.d_x) + r * c, at, c);
   });
 }
 
@@ -104,15 +143,22 @@ __global__ void __launch_bounds__(kRowThreads)
 
 std::unique_ptr<Kernel> make_layer_norm(const KernelSpec& spec, const LaunchContext& context) {
   const int64_t r = rows(spec.in[0]), c = columns(spec.in[0]);
-  return kernel_of([context, r, c, shape = RowShape(r, c), eps = attrs_as<LayerNormAttrs>(spec.attrs).eps,
+  return kernel_of([context, r, c, shape = RowShape(r, c),
+                    eps = attrs_as<LayerNormAttrs>(spec.attrs).eps,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     if (r == 0) return;
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
-      launch(context.stream, "layer_norm", shape.grid,
-             shape.held ? layer_norm_kernel<T, kHeldPacks> : layer_norm_kernel<T, 0>,
-             data<const T>(call.in, 0), data<const T>(call.in, 1), data<const T>(call.in, 2),
-             data<T>(call.out, 0), data<float>(call.out, 1), data<float>(call.out, 2), r, c, eps);
+      const T *x = data<const T>(call.in, 0), *weight = data<const T>(call.in, 1),
+              *bias = data<const T>(call.in, 2);
+      T* y = data<T>(call.out, 0);
+      with_flag(whole_packs<kRowPack>(c, x, weight, bias, y), [&](auto aligned) {
+        constexpr bool kAligned = decltype(aligned)::value;
+        launch(context.stream, "layer_norm", shape.grid,
+               shape.held ? layer_norm_kernel<T, kHeldPacks, kAligned>
+                          : layer_norm_kernel<T, 0, kAligned>,
+               x, weight, bias, y, data<float>(call.out, 1), data<float>(call.out, 2), r, c, eps);
+      });
     });
   });
 }
@@ -128,8 +174,17 @@ std::unique_ptr<Kernel> make_layer_norm_input_grad(const KernelSpec& spec,
                          data(call.out, 0)};
         with_type(dtype, [&](auto t) {
           using T = decltype(t);
-          launch(context.stream, "layer_norm_input_grad", shape.grid,
-                 shape.held ? input_grad_kernel<T, kHeldPacks> : input_grad_kernel<T, 0>, o, r, c);
+          const bool whole =
+              whole_packs<kRowPack>(c, static_cast<const T*>(o.d_y), static_cast<const T*>(o.x),
+                                    static_cast<const T*>(o.weight), static_cast<const T*>(o.add),
+                                    static_cast<const T*>(o.d_x));
+          with_flag(whole, [&](auto aligned) {
+            constexpr bool kAligned = decltype(aligned)::value;
+            launch(context.stream, "layer_norm_input_grad", shape.grid,
+                   shape.held ? input_grad_kernel<T, kHeldPacks, kAligned>
+                              : input_grad_kernel<T, 0, kAligned>,
+                   o, r, c);
+          });
         });
       });
 }

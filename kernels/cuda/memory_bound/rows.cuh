@@ -63,4 +63,16 @@ __device__ __forceinline__ void for_row_packs(int64_t c, const F& f) {
   }
 }
 
+template <bool kAligned, class T>
+using RowPack = PackOf<kAligned, T, kRowPack>;
+
+// Issues the loads of all of this thread's packs of a row that is held.
+template <int kHeld, class Pack, class T>
+__device__ __forceinline__ void load_row(Pack* packs, const T* row, int64_t c) {
+  const int64_t begin = kRowPack * static_cast<int64_t>(threadIdx.x);
+  const int64_t step = kRowPack * static_cast<int64_t>(blockDim.x);
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) packs[k].load(row, begin + k * step, c);
+}
+
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -6,7 +6,8 @@ namespace {
 struct EmbedSizes {
   int64_t samples, seq_len, columns, vocabulary;
 };
-const EmbedSizes kEmbedSizes[] = {{1, 1, 1, 1}, {2, 3, 97, 5}, {1, 7, 16, 65}, {3, 64, 160, 11}};
+const EmbedSizes kEmbedSizes[] = {{1, 1, 1, 1},     {2, 3, 97, 5},  {1, 7, 16, 65},
+                                  {3, 64, 160, 11}, {19, 2, 24, 7}, {1, 3, 1160, 5}};
 
 TEST_CASE("embed adds the token's row and the position's row") {
   for (DType dtype : kRunTypes)
