@@ -3,6 +3,7 @@
 //   bench_cuda                       prints a table; with --json FILE also writes it
 //   bench_cuda --serve               writes the device and the names of the cases, then answers each line of
 //                                    standard input (a case or "probes") with a line of JSON
+//   bench_cuda --predict H200        what a step of GPT-2 should take on that machine; needs no GPU, measures nothing
 //   bench_cuda --device emulated     small sizes on the emulated device, to test this program
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <regex>
 
 #include "benchmarks/cuda/bench.h"
+#include "benchmarks/cuda/predict.h"
 #include "runtime/core/error.h"
 
 namespace dstrain::bench {
@@ -23,6 +25,7 @@ struct Options {
   std::string device = "cuda";
   std::string cases;
   std::string file;
+  std::string predict;
   bool serve = false;
 };
 
@@ -78,6 +81,10 @@ json table(Bench& bench, const Shapes& shapes, const std::vector<Case>& cases) {
 }
 
 int run(const Options& options) {
+  if (!options.predict.empty()) {
+    fmt::print("{}", prediction_text(machine_named(options.predict)));
+    return 0;
+  }
   const bool emulated = options.device == "emulated";
   const Shapes shapes = emulated ? tiny_shapes() : gpt2_shapes();
   Bench bench(emulated, emulated ? Effort{2, 0} : Effort{});
@@ -107,6 +114,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"cuda", "emulated"}));
   app.add_option("--cases", options.cases, "only cases whose name matches this expression");
   app.add_option("--json", options.file, "also write the table to this file");
+  app.add_option("--predict", options.predict,
+                 "predict the step of GPT-2 on this machine: H100, H200");
   app.add_flag("--serve", options.serve, "measure what standard input names");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -1,0 +1,181 @@
+#include "benchmarks/cuda/predict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "benchmarks/cuda/cases.h"
+#include "runtime/core/error.h"
+
+namespace dstrain::bench {
+namespace {
+
+constexpr int64_t kVocabulary = 50304;
+// Of a multiprocessor and clock: exponentials, and f32 or integer instructions of lanes (CUDA C++ Programming Guide).
+constexpr double kExponentials = 16, kLaneInstructions = 128;
+// Instructions of a lane for each score in attention beside the products, counted in the machine code.
+constexpr double kForwardInstructions = 8, kBackwardInstructions = 10;
+
+// How a kernel of our own asks for memory: warps on a multiprocessor, loads of 16 bytes in flight in each lane. The
+// lines `// SASS` of the kernels state both.
+struct Occupancy {
+  double warps, loads;
+  double bytes() const { return warps * 32 * loads * 16; }
+};
+constexpr Occupancy kLayerNorm{24, 4}, kNormGrad{16, 8}, kSums{24, 8}, kCrossEntropy{32, 4},
+    kFlat{64, 2}, kEmbed{32, 8}, kAdam{40, 4};
+
+class Step {
+ public:
+  Step(const PredictedModel& model, const Machine& machine) : model_(model), machine_(machine) {
+    const Width width{model.channels, model.heads, model.batch};
+    Shapes shapes{.vocabularies = {kVocabulary}, .widths = {width}, .heads = {width}};
+    shapes.parameters = model.parameters;
+    for (const Case& c : cases_of(shapes)) floors_[c.name] = c.floor;
+  }
+
+  std::vector<PredictedRow> rows() {
+    const int64_t c = model_.channels;
+    const auto n = static_cast<double>(model_.layers);
+    const std::string at = fmt::format(" C={}", c);
+    memory("layer_norm" + at, 2 * n + 1, 1, kLayerNorm);
+    memory("layer_norm_input_grad" + at, 2 * n + 1, 1, kNormGrad);
+    memory("layer_norm_weight_grad" + at, 2 * n + 1, 2, kSums);
+    memory("add" + at, 2 * n, 1, kFlat);
+    // sum_rows at C=... has 4 C columns; the biases of a layer have 9 C.
+    memory("sum_rows" + at, 9.0 / 4 * n, 2, kSums);
+    products(c, 3 * c, n);
+    products(c, 3 * c, n / 3);  // the projection has C columns
+    products(c, 4 * c, n);
+    products(4 * c, c, n);
+    products(c, kVocabulary, 1);
+    attention(n);
+    const std::string v = fmt::format(" V={}", kVocabulary);
+    memory("cross_entropy" + v, 1, 2, kCrossEntropy);
+    memory("embed" + v, 1, 1, kEmbed);
+    memory("embed_token_grad" + v, 1, 8, kEmbed);
+    memory("embed_position_grad", 1, 1, kEmbed);
+    memory("sum_squares f32", 1, 2 * (n + 2), kFlat);
+    memory("adam f32 and bf16 copy", 1, n + 2, kAdam);
+    std::stable_sort(rows_.begin(), rows_.end(), [](const PredictedRow& a, const PredictedRow& b) {
+      return a.seconds > b.seconds;
+    });
+    return std::move(rows_);
+  }
+
+ private:
+  const Floor& floor(const std::string& name) const {
+    const auto found = floors_.find(name);
+    check(found != floors_.end(), "no case '{}' to predict", name);
+    return found->second;
+  }
+
+  void add(const std::string& name, double count, double launches, const Floor& work,
+           double in_flight, double seconds) {
+    rows_.push_back({name, count, work.bytes, work.flops, launches, in_flight,
+                     count * (seconds + launches * machine_.launch)});
+  }
+
+  // A multiprocessor gets at most what it asks for within the latency of memory.
+  void memory(const std::string& name, double count, double launches, const Occupancy& occupancy) {
+    const double asked = machine_.processors * occupancy.bytes() / machine_.latency;
+    const double rate = std::min(machine_.copy_fraction * machine_.bytes_per_second, asked);
+    add(name, count, launches, floor(name), occupancy.bytes(), floor(name).bytes / rate);
+  }
+
+  void products(int64_t k, int64_t n, double count) {
+    for (const char* kind : {"linear", "linear_input_grad", "linear_weight_grad"}) {
+      const std::string name = fmt::format("{} K={} N={}", kind, k, n);
+      const Floor& work = floor(name);
+      const double seconds =
+          std::max(work.flops / (machine_.product_fraction * machine_.flops_per_second),
+                   work.bytes / (machine_.copy_fraction * machine_.bytes_per_second));
+      add(name, count, 1, work, 0, seconds);
+    }
+  }
+
+  // Products and exponentials of a warp are taken to follow each other, which two blocks hide in part.
+  void attention(double count) {
+    const auto rows = static_cast<double>(model_.batch) * 1024;
+    const double scores = rows * static_cast<double>(model_.heads) * 512;
+    const double size = static_cast<double>(model_.channels) / static_cast<double>(model_.heads);
+    const auto seconds = [&](double flops, double passes, double instructions) {
+      const double clocks = passes * (1 / kExponentials + instructions / kLaneInstructions);
+      return flops / (machine_.mma_fraction * machine_.flops_per_second) +
+             scores * clocks / (machine_.processors * machine_.clock);
+    };
+    const std::string at = fmt::format(" C={} D={}", model_.channels, size);
+    Floor forward = floor("attention" + at), backward = floor("attention_grad" + at);
+    backward.flops *= 7.0 / 5;  // scores and their gradients are computed twice
+    add("attention" + at, count, 1, forward, 0, seconds(forward.flops, 1, kForwardInstructions));
+    add("attention_grad" + at, count, 3, backward, 0,
+        seconds(backward.flops, 2, kBackwardInstructions) +
+            2 * floor("attention" + at).bytes /
+                (machine_.copy_fraction * machine_.bytes_per_second));
+  }
+
+  const PredictedModel& model_;
+  const Machine& machine_;
+  std::map<std::string, Floor> floors_;
+  std::vector<PredictedRow> rows_;
+};
+
+}  // namespace
+
+std::vector<Assumption> Machine::assumptions() const {
+  return {
+      {"memory", bytes_per_second * 1e-12, "TB/s", "published"},
+      {"bf16 products, dense", flops_per_second * 1e-12, "TFLOP/s", "published"},
+      {"multiprocessors", processors, "", "published"},
+      {"clock", clock * 1e-9, "GHz", "of the published rate of products"},
+      {"exponentials", kExponentials, "per clock", "published"},
+      {"lane instructions", kLaneInstructions, "per clock", "published"},
+      {"products of the library", product_fraction, "of the rate", "assumed"},
+      {"mma.sync", mma_fraction, "of the rate", "assumed"},
+      {"memory-bound kernels", copy_fraction, "of memory", "assumed, with enough loads in flight"},
+      {"latency of memory", latency * 1e9, "ns", "assumed"},
+      {"launch in a graph", launch * 1e6, "us", "assumed"}};
+}
+
+Machine machine_named(const std::string& name) {
+  Machine machine{name, 4.8e12, 989.4e12, 132, 1.83e9, 0.70, 0.85, 0.60, 800e-9, 2e-6};
+  if (name == "H200") return machine;
+  if (name == "H100") {
+    machine.bytes_per_second = 3.35e12;
+    return machine;
+  }
+  fail_user("--predict: no machine is called '{}'; there are H100 and H200", name);
+}
+
+std::vector<PredictedModel> predicted_models() {
+  return {{"GPT-2 124M", 768, 12, 12, 32, 124439808}, {"GPT-2 1.5B", 1600, 48, 25, 16, 1557611200}};
+}
+
+std::vector<PredictedRow> predict(const PredictedModel& model, const Machine& machine) {
+  return Step(model, machine).rows();
+}
+
+std::string prediction_text(const Machine& machine) {
+  std::string text = fmt::format("predicted for {}, not measured; assumptions:\n", machine.name);
+  for (const Assumption& a : machine.assumptions())
+    text += fmt::format("  {:<26} {:>8g} {:<12} {}\n", a.name, a.value, a.unit, a.source);
+  for (const PredictedModel& model : predicted_models()) {
+    text += fmt::format(
+        "\n{}, B={}, T=1024, bf16, vocabulary {}\n{:<36} {:>6} {:>9} {:>9} {:>9} {:>9} {:>8}\n",
+        model.name, model.batch, kVocabulary, "", "runs", "MB", "GFLOP", "launches", "KB/SM", "ms");
+    double total = 0, launches = 0;
+    for (const PredictedRow& row : predict(model, machine)) {
+      text += fmt::format("{:<36} {:>6.4g} {:>9.1f} {:>9.1f} {:>9g} {:>9.0f} {:>8.3f}\n", row.name,
+                          row.count, row.bytes * 1e-6, row.flops * 1e-9, row.launches,
+                          row.in_flight / 1024, row.seconds * 1e3);
+      total += row.seconds;
+      launches += row.count * row.launches;
+    }
+    text += fmt::format("{:<36} {:>6} {:>9} {:>9} {:>9.0f} {:>9} {:>8.2f}\n", "step", "", "", "",
+                        launches, "", total * 1e3);
+  }
+  return text;
+}
+
+}  // namespace dstrain::bench

@@ -1,0 +1,51 @@
+#include "benchmarks/cuda/predict.h"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "runtime/core/error.h"
+
+namespace dstrain::bench {
+namespace {
+
+double total(const std::vector<PredictedRow>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), 0.0,
+                         [](double sum, const PredictedRow& row) { return sum + row.seconds; });
+}
+
+TEST_CASE("a predicted step is longer than its floor and follows the machine") {
+  const Machine h200 = machine_named("H200");
+  for (const PredictedModel& model : predicted_models()) {
+    CAPTURE(model.name);
+    const std::vector<PredictedRow> rows = predict(model, h200);
+    double bytes = 0, flops = 0;
+    for (const PredictedRow& row : rows)
+      bytes += row.count * row.bytes, flops += row.count * row.flops;
+    // 6 FLOPs for each parameter and token, and attention's products.
+    const double tokens = static_cast<double>(model.batch) * 1024;
+    CHECK(flops > 6 * static_cast<double>(model.parameters) * tokens * 0.98);
+    CHECK(flops < 8 * static_cast<double>(model.parameters) * tokens);
+    CHECK(total(rows) > flops / h200.flops_per_second);
+    CHECK(total(rows) > bytes / h200.bytes_per_second);
+    CHECK(total(predict(model, machine_named("H100"))) > total(rows));
+    Machine slow = h200;
+    slow.latency *= 100;  // the loads in flight are then too few
+    CHECK(total(predict(model, slow)) > 2 * total(rows));
+    Machine late = h200;
+    late.launch += 1e-3;
+    double launches = 0;
+    for (const PredictedRow& row : rows) launches += row.count * row.launches;
+    CHECK(total(predict(model, late)) == Approx(total(rows) + launches * 1e-3));
+  }
+}
+
+TEST_CASE("a prediction names its assumptions and says that it is no measurement") {
+  const std::string text = prediction_text(machine_named("H200"));
+  CHECK(text.find("not measured") != std::string::npos);
+  for (const Assumption& a : machine_named("H200").assumptions())
+    CHECK(text.find(a.name) != std::string::npos);
+  CHECK_THROWS_AS(machine_named("H300"), UserError);
+}
+
+}  // namespace
+}  // namespace dstrain::bench
