@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
   T* const key_tile = query_tile + kRows * kWidth;
   T* const value_tile = key_tile + kColumns * kWidth;
 
-  const HeadOfBlock head(a);
+  const HeadOfBlock head{a};
   const T* const qkv = static_cast<const T*>(a.qkv);
   const HeadRows<const T> keys = head.part(qkv, 1), values = head.part(qkv, 2);
   const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
       value_tile + kRows * kWidth;  // two stages of queries and d_y, then two of their statistics
   float* const statistics = reinterpret_cast<float*>(stages + 2 * kStage);
 
-  const HeadOfBlock head(a);
+  const HeadOfBlock head{a};
   const T* const qkv = static_cast<const T*>(a.qkv);
   const HeadRows<const T> queries = head.part(qkv, 0),
                           d_y = head.rows(static_cast<const T*>(a.d_y));

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
   if (row >= a.seq) return;
-  const HeadOfBlock head(a);
+  const HeadOfBlock head{a};
   const T* const qkv = static_cast<const T*>(a.qkv);
   const HeadRows<const T> queries = head.part(qkv, 0), keys = head.part(qkv, 1),
                           values = head.part(qkv, 2);
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) plain_gradient_kernel(AttentionArgum
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
   if (row >= a.seq) return;
-  const HeadOfBlock head(a);
+  const HeadOfBlock head{a};
   const T* const qkv = static_cast<const T*>(a.qkv);
   const HeadRows<const T> queries = head.part(qkv, 0), keys = head.part(qkv, 1),
                           values = head.part(qkv, 2), d_y = head.rows(static_cast<const T*>(a.d_y));

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
   T* const d_y_tile = query_tile + kRows * kWidth;
   T* const stages = d_y_tile + kRows * kWidth;  // two stages of keys and values
 
-  const HeadOfBlock head(a);
+  const HeadOfBlock head{a};
   const T* const qkv = static_cast<const T*>(a.qkv);
   const HeadRows<const T> keys = head.part(qkv, 1), values = head.part(qkv, 2);
   const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();
