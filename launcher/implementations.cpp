@@ -17,7 +17,8 @@ const Implementations& implementations() {
 
 PlanInputs plan_inputs(const Job& job, int ranks_on_host) {
   return {implementations().build_model, make_planning_library(implementations(), job.device),
-          threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks)};
+          threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks),
+          make_planning_library(implementations(), "cpu")};
 }
 
 }  // namespace dstrain

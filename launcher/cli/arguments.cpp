@@ -66,6 +66,11 @@ void add_run(CommandLine& line, ConfigRequest& request) {
                                      "an integer from 0 up, or selective");
                 request.recompute = value;
               });
+  line.option("--device_memory", "BYTES",
+              "memory of each rank's device that the plan may use, such as 2GB (all that is free)",
+              [&request](const std::string& option, const std::string& value) {
+                request.device_memory = bytes_of(option, value);
+              });
   line.option("--pipeline_num_stages", "S", "parts of the model, each on its own ranks",
               integer(request.pipeline_stages, 1));
   line.option("--pipeline_schedule", "NAME", "gpipe, 1f1b, interleaved, zb-h1 or zb-v",

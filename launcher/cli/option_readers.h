@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <limits>
@@ -10,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "launcher/cli/command_line.h"
@@ -70,22 +68,11 @@ std::vector<Number> numbers_of(const std::string& option, const std::string& lis
 
 // Returns the bytes that a text such as "1GB", "512MiB" or "1000000" names. GB is 10^9 bytes, GiB 2^30.
 inline int64_t bytes_of(const std::string& option, const std::string& text) {
-  constexpr std::array<std::pair<std::string_view, double>, 9> units{{{"KiB", 0x1p10},
-                                                                      {"MiB", 0x1p20},
-                                                                      {"GiB", 0x1p30},
-                                                                      {"TiB", 0x1p40},
-                                                                      {"kB", 1e3},
-                                                                      {"KB", 1e3},
-                                                                      {"MB", 1e6},
-                                                                      {"GB", 1e9},
-                                                                      {"TB", 1e12}}};
   constexpr const char* expected = "a number of bytes such as 1GB, 512MiB or 1048576";
-  for (const auto& [unit, factor] : units)
-    if (text.ends_with(unit))
-      return static_cast<int64_t>(
-          factor *
-          number_of<double>(option, text.substr(0, text.size() - unit.size()), 0, 1e6, expected));
-  return number_of<int64_t>(option, text, 0, kAnyInteger, expected);
+  const auto [number, unit] = split_bytes(text);
+  if (unit == 0) return number_of<int64_t>(option, text, 0, kAnyInteger, expected);
+  return static_cast<int64_t>(
+      unit * number_of<double>(option, std::string(number), 0, kMostUnits, expected));
 }
 
 // Reads a text that must not be empty.

@@ -58,6 +58,8 @@ int run_plan(const PlanArguments& arguments) {
   const PlanInputs inputs = plan_inputs(loaded.job);
   const std::vector<RankPlan> stages = make_stage_plans(loaded.job, rank, inputs);
   const RankPlan& plan = stages[static_cast<size_t>(place_of(loaded.job, rank).stage)];
+  if (const std::string lack = lack_of_device_memory(loaded.job, inputs); !lack.empty())
+    log::warn("{}", lack);
   if (arguments.json) {
     print_result(plan_to_json(plan));
   } else {

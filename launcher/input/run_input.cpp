@@ -2,12 +2,14 @@
 
 #include <fnmatch.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <system_error>
 
@@ -26,6 +28,7 @@
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
+#include "runtime/storage/free_space.h"
 #include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights.h"
 
@@ -87,8 +90,12 @@ void set_micro_batch(Job& job, int64_t micro_batch) {
 void halve_to_fit(Job& job, int64_t offered) {
   if (least_bytes(job) > static_cast<double>(offered)) return;
   const PlanInputs inputs = plan_inputs(job);
-  while (job.batch.micro_batch > 1 && planned_bytes(job, inputs) + kProcessOverheadBytes > offered)
-    set_micro_batch(job, job.batch.micro_batch / 2);
+  const auto fits = [&] {
+    const PlannedMemory needed = planned_memory(job, inputs);
+    return needed.device + needed.host + kProcessOverheadBytes <= offered &&
+           (job.device_memory == 0 || needed.device <= job.device_memory);
+  };
+  while (job.batch.micro_batch > 1 && !fits()) set_micro_batch(job, job.batch.micro_batch / 2);
 }
 
 // Returns the micro-batch of the run to resume. `resume` is its folder or one of its checkpoints. 0 if it is unknown.
@@ -248,6 +255,7 @@ void check_surroundings(const RunInput& input, int ranks_here) {
   }
   check_overwriting(job);
   if (ranks_here > 0) check_memory_here(job, ranks_here);
+  if (ranks_here > 0) check_disks_here(job, ranks_here);
   check_output_directory(job.output);
   check_trace_file(job.trace);
 }
@@ -258,7 +266,9 @@ void check_memory_here(const Job& asked, int ranks_here) {
   if (job.shards.by_host && job.data_ranks() % ranks_here == 0) job.shards = {ranks_here, false};
   const MemoryOffer offer = available_memory();
   if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
-    check_memory(kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
+    const bool offloads = job.offload.optimizer != OffloadTo::none;
+    const int64_t host = offloads ? planned_memory(job, plan_inputs(job, ranks_here)).host : 0;
+    check_memory(host + kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
   } else {
     // Planning a model that is far too large would take long.
     const double least = least_bytes(job);
@@ -266,10 +276,36 @@ void check_memory_here(const Job& asked, int ranks_here) {
       check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes,
                    offer.source, true);
     const PlanInputs inputs = plan_inputs(job, ranks_here);
+    if (const std::string lack = lack_of_device_memory(job, inputs); !lack.empty())
+      fail_user("{}", lack);
     const int64_t needed = planned_bytes(job, inputs) + kProcessOverheadBytes;
     const int64_t each = offer.bytes / ranks_here;
+    Job whole = job;
+    whole.device_memory = 0;
     check_memory(needed, ranks_here, offer.bytes, offer.source, false,
-                 needed > each ? advice_to_fit(job, each - kProcessOverheadBytes, inputs) : "");
+                 needed > each ? advice_to_fit(whole, each - kProcessOverheadBytes, inputs) : "");
+  }
+}
+
+void check_disks_here(const Job& job, int ranks_here) {
+  namespace fs = std::filesystem;
+  const std::vector<std::string>& paths = job.offload.nvme_paths;
+  if (job.offload.optimizer != OffloadTo::nvme) return;
+  const int64_t bytes = planned_memory(job, plan_inputs(job, ranks_here)).disk * ranks_here;
+  std::map<dev_t, int64_t> needed;  // of each file system
+  for (const std::string& path : paths) {
+    fs::path there = fs::absolute(path);  // or the directory in which it will be made
+    while (!fs::exists(there) && there.has_relative_path()) there = there.parent_path();
+    struct stat status {};
+    if (::stat(there.c_str(), &status) != 0) continue;  // the disk store says why
+    const int64_t all = needed[status.st_dev] += bytes / static_cast<int64_t>(paths.size());
+    const std::string lack =
+        lack_of_space("the offloaded optimizer", all, free_bytes(there.string()), path);
+    if (!lack.empty())
+      fail_user(
+          "{}: free space there, or name a larger drive in "
+          "zero_optimization.offload_optimizer.nvme_path",
+          lack);
   }
 }
 

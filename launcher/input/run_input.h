@@ -58,6 +58,8 @@ void check_surroundings(const RunInput& input, int ranks_here);
 
 // Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here);
+// Throws UserError if a drive that tensors are offloaded to lacks the space for the ranks of this machine.
+void check_disks_here(const Job& job, int ranks_here);
 
 // Returns a lower bound of the bytes that the largest rank of the job needs. Makes no plan, so it is fast for any
 // model.

@@ -154,6 +154,20 @@ struct CommsLoggerConfig {
   bool operator==(const CommsLoggerConfig&) const = default;
 };
 
+// Where tensors are kept that are not on the device.
+enum class OffloadTo { none, cpu, nvme };
+// Who updates weights whose optimizer state is offloaded: the host, beside the state, or the device, which the state
+// passes layer by layer.
+enum class UpdateOn { automatic, host, device };
+// What is offloaded (sections zero_optimization.offload_* and dstrain.offload).
+struct OffloadConfig {
+  OffloadTo optimizer = OffloadTo::none;
+  UpdateOn optimizer_on = UpdateOn::automatic;
+  bool pin_memory = true;
+  std::vector<std::string> nvme_paths{};  // directories, one for each drive
+  bool operator==(const OffloadConfig&) const = default;
+};
+
 // Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
@@ -180,6 +194,8 @@ struct Job {
   bool overlap_comm = false;                     // communication runs beside computation
   GatherLimits gather;
   AioConfig aio;
+  OffloadConfig offload;
+  int64_t device_memory = 0;  // bytes of each rank's device that the run may use; 0: all
   ModelConfig model;
   DataConfig data;
   int64_t steps = 1000;

@@ -30,6 +30,7 @@ struct ConfigRequest {
   std::string ranks_origin = "--num_gpus";  // how messages name the source of `ranks`
   std::optional<std::string> device, model, data, output, init_weights, resume;
   std::optional<int64_t> steps, seed, save_interval;
+  std::optional<int64_t> device_memory;  // bytes
   std::optional<std::string> recompute;  // "selective" or an interval
   std::optional<int64_t> pipeline_stages;
   std::optional<std::string> pipeline_schedule;

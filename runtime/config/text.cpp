@@ -3,7 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <numeric>
+#include <system_error>
+#include <utility>
 
 namespace dstrain {
 namespace {
@@ -157,6 +161,33 @@ std::vector<std::string> split_words(std::string_view list) {
     if (bar == std::string_view::npos) return words;
     list.remove_prefix(bar + 1);
   }
+}
+
+ByteText split_bytes(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, double>, 9> units{{{"KiB", 0x1p10},
+                                                                      {"MiB", 0x1p20},
+                                                                      {"GiB", 0x1p30},
+                                                                      {"TiB", 0x1p40},
+                                                                      {"kB", 1e3},
+                                                                      {"KB", 1e3},
+                                                                      {"MB", 1e6},
+                                                                      {"GB", 1e9},
+                                                                      {"TB", 1e12}}};
+  for (const auto& [unit, bytes] : units)
+    if (text.ends_with(unit)) return {text.substr(0, text.size() - unit.size()), bytes};
+  return {text, 0};
+}
+
+std::optional<int64_t> parse_bytes(std::string_view text) {
+  const auto [number, unit] = split_bytes(text);
+  const char* const end = number.data() + number.size();
+  double scaled = 0;
+  int64_t bytes = 0;
+  const auto [stop, status] = unit > 0 ? std::from_chars(number.data(), end, scaled)
+                                       : std::from_chars(number.data(), end, bytes);
+  if (status != std::errc() || stop != end || bytes < 0 || !(scaled >= 0 && scaled <= kMostUnits))
+    return std::nullopt;
+  return unit > 0 ? static_cast<int64_t>(unit * scaled) : bytes;
 }
 
 }  // namespace dstrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,5 +37,16 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 bool one_of(std::string_view list, std::string_view word);
 // Returns the words of `list`.
 std::vector<std::string> split_words(std::string_view list);
+
+// A text such as "1.5GB": its number, and the bytes of its unit; 0 if it has none. GB is 10^9 bytes, GiB 2^30.
+struct ByteText {
+  std::string_view number;
+  double unit = 0;
+};
+ByteText split_bytes(std::string_view text);
+inline constexpr double kMostUnits = 1e6;  // that a text may name, so that bytes fit into int64_t
+
+// Returns the bytes that a text such as "1GB", "512MiB" or "1000000" names; nothing if it names none.
+std::optional<int64_t> parse_bytes(std::string_view text);
 
 }  // namespace dstrain

@@ -42,6 +42,18 @@ Memory Memory::anonymous(int64_t bytes, const std::string& what) {
   return m;
 }
 
+Memory Memory::addresses(int64_t bytes, const std::string& what) {
+  Memory m;
+  if (bytes <= 0) return m;
+  m.bytes_ = round_to_page(bytes);
+  void* p = ::mmap(nullptr, static_cast<size_t>(m.bytes_), PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED)
+    fail_run("cannot reserve {} addresses for {}: {}", bytes, what, std::strerror(errno));
+  m.data_ = static_cast<std::byte*>(p);
+  return m;
+}
+
 Memory Memory::shared(int64_t bytes, const std::string& what) {
   Memory m;
   if (bytes <= 0) return m;

@@ -16,6 +16,8 @@ class Memory {
   Memory() = default;
   // Reserves private zero pages, `bytes` rounded up to a page. Throws RunError, which names `what`.
   static Memory anonymous(int64_t bytes, const std::string& what);
+  // Reserves addresses without memory, that name places elsewhere. Nothing can be read or written there.
+  static Memory addresses(int64_t bytes, const std::string& what);
   // Creates a memfd that other processes can map with open_peer. Throws RunError, which names `what`.
   static Memory shared(int64_t bytes, const std::string& what);
   // Maps the first `bytes` of the memfd `fd` of process `pid`, which must be of the same user. Throws

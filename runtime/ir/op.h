@@ -63,6 +63,9 @@ enum class OpKind : uint8_t {
   all_gather,        // x (n / ranks) -> y (n): all ranks' slices; x may be this rank's part of y
   send,              // x (n): to the other rank of its channel; writes nothing
   recv,              // -> x (n): from the other rank of its channel
+  swap_in,           // x (n) on disk, any dtype -> y (n) of the same dtype, on the host
+  swap_out,          // x (n) on the host, any dtype -> y (n) of the same dtype, on disk
+  copy,              // x (n), any dtype -> y (n) of the same dtype, in another space
   finish_gradients,  // sums norms and losses over ranks; sets norm, clip, skip, loss scale
 };
 

@@ -11,6 +11,11 @@ std::string_view name_of(MemoryClass memory) {
   return names[static_cast<int>(memory)];
 }
 
+std::string_view name_of(Space space) {
+  constexpr std::string_view names[kSpaces] = {"device", "host", "disk"};
+  return names[static_cast<int>(space)];
+}
+
 BufferId Program::add_buffer(Buffer buffer) {
   const auto id = static_cast<BufferId>(buffers.size());
   by_name_.try_emplace(buffer.name, id);

@@ -45,6 +45,15 @@ struct PartialState {
   std::vector<Range> ranges;
 };
 
+// Where the memory of a buffer is. Where the device is the CPU, the host's memory is an arena of its own all the same.
+enum class Space : uint8_t {
+  device,
+  host,  // pinned, where the device has memory of its own
+  disk,
+};
+inline constexpr int kSpaces = 3;
+std::string_view name_of(Space space);
+
 // How long the content of a buffer is needed, and so when its memory can be used for another buffer.
 enum class Lifetime : uint8_t {
   persistent,  // for the whole run; every plan of the run finds it by name
@@ -65,6 +74,7 @@ struct Buffer {
   bool per_micro = false;  // one copy for every micro-batch of the step (inputs)
   int parameter = -1;      // index of the parameter whose value this is
   bool shared = false;     // peers read it, so it is in memory registered with the communicator
+  Space space = Space::device;            // of a view: its root's counts
   std::optional<PartialState> partial{};  // set for state that some parameters do not have
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
@@ -99,6 +109,8 @@ struct Instruction {
   // The communicator that carries a collective: an index into the channels of the plan. Channel 0 is the
   // data-parallel group's.
   int32_t channel = 0;
+  // Not done in a step that is skipped, as it carries what an optimizer has written.
+  bool unless_skipped = false;
 };
 
 // The distribution of the initial values of a parameter: constant, N(0, init_scale), or uniform on
@@ -151,6 +163,7 @@ struct Program {
   int32_t add_group(const std::string& name);
   BufferId find(const std::string& name) const;  // kNone if no buffer has the name
   BufferId root(BufferId id) const;              // the buffer that a view is a part of
+  Space space_of(BufferId id) const { return at(root(id)).space; }
   // Returns elements [begin, begin + count) of `whole` as a flat buffer; `whole` itself if that is all of it.
   BufferId view(BufferId whole, int64_t begin, int64_t count);
 

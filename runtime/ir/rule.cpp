@@ -10,6 +10,7 @@
 #include "runtime/ir/ops/linear.h"
 #include "runtime/ir/ops/optimizer.h"
 #include "runtime/ir/ops/step.h"
+#include "runtime/ir/ops/transfer.h"
 
 namespace dstrain {
 namespace {
@@ -33,7 +34,7 @@ constexpr std::array<OpRule, kOpKinds> by_kind(const std::array<OpRule, N>&... f
 constexpr std::array<OpRule, kOpKinds> kRules =
     by_kind(ops::kAttentionRules, ops::kBoundaryRules, ops::kCollectiveRules,
             ops::kCrossEntropyRules, ops::kElementwiseRules, ops::kEmbedRules, ops::kLayerNormRules,
-            ops::kLinearRules, ops::kOptimizerRules, ops::kStepRules);
+            ops::kLinearRules, ops::kOptimizerRules, ops::kStepRules, ops::kTransferRules);
 
 }  // namespace
 
@@ -42,7 +43,7 @@ const OpRule& rule_of(OpKind op) {
 }
 
 std::string_view name_of(Queue queue) {
-  constexpr std::string_view names[] = {"compute", "comm", "host"};
+  constexpr std::string_view names[kQueues] = {"compute", "comm", "host", "copy", "io"};
   return names[static_cast<int>(queue)];
 }
 
@@ -50,10 +51,44 @@ std::string_view name_of(OpKind op) {
   return rule_of(op).name;
 }
 
+namespace {
+
+// Calls `take` for every operand's space.
+template <class Take>
+void for_spaces(const Program& program, const Instruction& op, const Take& take) {
+  for (const auto* list : {&op.reads, &op.writes})
+    for (const BufferId id : *list)
+      if (id != kNone) take(program.space_of(id));
+}
+
+// Throws InternalError unless the op can reach all of its operands where they are.
+void check_spaces(const Program& program, const Instruction& op, const OpRule& rule) {
+  if (rule.done_by == DoneBy::copies || rule.done_by == DoneBy::drives) return;
+  const bool host = runs_on_host(program, op);
+  for_spaces(program, op, [&](Space space) {
+    check(space == (host ? Space::host : Space::device), "{} of {} has an operand in {} memory",
+          rule.name, program.groups[static_cast<size_t>(op.group)], name_of(space));
+  });
+}
+
+}  // namespace
+
+bool runs_on_host(const Program& program, const Instruction& op) {
+  bool host = false;
+  if (has_kernel(op.op) || op.op == OpKind::zero)
+    for_spaces(program, op, [&](Space space) { host = host || space == Space::host; });
+  return host;
+}
+
+Queue queue_of(const Program& program, const Instruction& op) {
+  return runs_on_host(program, op) ? Queue::host : rule_of(op.op).queue;
+}
+
 void check_op(const Program& program, const Instruction& op) {
   const OpRule& rule = rule_of(op.op);
   check(op.attrs.index() == 0 || op.attrs.index() == rule.attrs,
         "{} came with the attributes of another op", rule.name);
+  check_spaces(program, op, rule);
   if (rule.check) rule.check(program, op);
 }
 

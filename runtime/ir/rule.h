@@ -15,14 +15,17 @@ struct Cost {
 };
 
 // The queue that an instruction is printed and traced under.
-enum class Queue : uint8_t { compute, comm, host };
+enum class Queue : uint8_t { compute, comm, host, copy, io };
+inline constexpr int kQueues = 5;
 std::string_view name_of(Queue queue);
 
-// The part of the runtime that carries out an op.
+// The part of the runtime that carries out an op: at once, or from `collective` on beside what follows.
 enum class DoneBy : uint8_t {
   kernel,      // a KernelLibrary makes it
   executor,    // the executor's own work
   collective,  // the communicator, beside computation; the other ops of the comm queue are awaited
+  copies,      // a stream of copies, beside computation
+  drives,      // the disk store, beside computation
 };
 
 // The index of a type of attributes in OpAttrs.
@@ -56,6 +59,19 @@ inline bool has_kernel(OpKind op) {
 inline bool is_collective(OpKind op) {
   return rule_of(op).done_by == DoneBy::collective;
 }
+// Returns whether the op is posted to a channel and runs beside what follows it.
+inline bool is_posted(OpKind op) {
+  return rule_of(op).done_by >= DoneBy::collective;
+}
+// Returns whether the channel of a posted op carries out its operations in the order in which they are posted. A
+// drive works on several at a time.
+inline bool keeps_order(OpKind op) {
+  return rule_of(op).done_by != DoneBy::drives;
+}
+// Returns whether the host carries the instruction out: a kernel of the CPU, as its operands are the host's.
+bool runs_on_host(const Program& program, const Instruction& op);
+// Returns the queue that the instruction is printed and traced under.
+Queue queue_of(const Program& program, const Instruction& op);
 // Throws InternalError naming the instruction if its attributes or operands are not legal for its op.
 void check_op(const Program& program, const Instruction& op);
 Cost cost_of(const Program& program, const Instruction& op);

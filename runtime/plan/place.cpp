@@ -1,6 +1,7 @@
 #include "runtime/plan/place.h"
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <map>
 #include <numeric>
@@ -15,9 +16,12 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kAlignBytes = 64;
+constexpr int64_t kDriveBlock =
+    4096;  // drives read and write whole blocks, and memory in place at multiples of them
 
-int64_t align(int64_t n) {
-  return (n + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+int64_t align(int64_t n, Space space = Space::device) {
+  const int64_t to = space == Space::device ? kAlignBytes : kDriveBlock;
+  return (n + to - 1) / to * to;
 }
 
 // A lifetime in positions of the instruction list, both ends included.
@@ -54,7 +58,8 @@ int64_t pack_items(std::vector<Item*> items, int64_t base) {
 // The lifetimes of a plan's transient buffers and workspaces.
 class Lives {
  public:
-  Lives(Plan& plan, const KernelLibrary& library) : plan_(plan), copies_(copies_of(plan)) {
+  Lives(Plan& plan, const PlanInputs& inputs)
+      : plan_(plan), inputs_(inputs), copies_(copies_of(plan)) {
     const Program& p = plan.program;
     items_.resize(p.buffers.size() + p.instructions.size());
     int body_begin = INT_MAX, body_end = -1;
@@ -67,13 +72,14 @@ class Lives {
       for (const auto* list : {&op.reads, &op.writes})
         for (BufferId id : *list)
           if (id != kNone) touch(p.root(id), i);
-      workspace(i, library);
+      workspace(i);
     }
+    keep_copied();
     for (size_t b = 0; b < p.buffers.size(); ++b) {
       Item& item = items_[b];
       const Buffer& buffer = p.buffers[b];
       item.memory = buffer.memory;
-      item.bytes = align(buffer.bytes()) * copies_[b].count;
+      item.bytes = align(buffer.bytes(), buffer.space) * copies_[b].count;
       // A buffer that is used between phases of other micro-batches is live in the whole body, because the body
       // is repeated.
       const bool whole = buffer.lifetime == Lifetime::step || !copies_[b].by_position;
@@ -88,14 +94,17 @@ class Lives {
     }
   }
 
-  std::vector<Item*> transient(bool shared) {
+  // Returns what is transient in a region.
+  std::vector<Item*> transient(Region region) {
     std::vector<Item*> list;
     const Program& p = plan_.program;
     for (size_t i = 0; i < items_.size(); ++i) {
       if (items_[i].end < 0) continue;
       const bool is_buffer = i < p.buffers.size();
       if (is_buffer && p.buffers[i].lifetime == Lifetime::persistent) continue;
-      if ((is_buffer && p.buffers[i].shared) == shared) list.push_back(&items_[i]);
+      const Region mine =
+          is_buffer ? region_of(p.buffers[i]) : workspace_region(i - p.buffers.size());
+      if (mine == region) list.push_back(&items_[i]);
     }
     return list;
   }
@@ -105,11 +114,11 @@ class Lives {
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       const Buffer& b = p.buffers[i];
       if (b.lifetime == Lifetime::persistent || b.parent != kNone) continue;
-      plan_.address[i] = {b.shared ? Region::registered : Region::transient, items_[i].offset,
-                          copies_[i].count, align(b.bytes())};
+      plan_.address[i] = {region_of(b), items_[i].offset, copies_[i].count,
+                          align(b.bytes(), b.space)};
     }
     for (size_t i = 0; i < p.instructions.size(); ++i)
-      plan_.workspace[i] = {Region::transient, items_[p.buffers.size() + i].offset};
+      plan_.workspace[i] = {workspace_region(i), items_[p.buffers.size() + i].offset};
   }
 
  private:
@@ -119,18 +128,44 @@ class Lives {
     item.end = std::max(item.end, position);
   }
 
-  void workspace(int i, const KernelLibrary& library) {
+  // What a transfer reads stays until the next one to the same space is posted, so that the work between them, which
+  // runs beside the first one, need not wait for it.
+  void keep_copied() {
+    const Program& p = plan_.program;
+    std::array<int, kSpaces> next;
+    next.fill(-1);
+    for (int i = static_cast<int>(p.instructions.size()); i-- > 0;) {
+      const Instruction& op = p.instructions[static_cast<size_t>(i)];
+      const DoneBy done_by = rule_of(op.op).done_by;
+      if (done_by != DoneBy::copies && done_by != DoneBy::drives) continue;
+      int& following = next[static_cast<size_t>(p.space_of(op.writes[0]))];
+      if (following >= 0) touch(p.root(op.reads[0]), following);
+      following = i;
+    }
+  }
+
+  Region workspace_region(size_t instruction) const {
+    const Program& p = plan_.program;
+    return runs_on_host(p, p.instructions[instruction]) ? Region::host : Region::transient;
+  }
+
+  void workspace(int i) {
     const Instruction& op = plan_.program.instructions[static_cast<size_t>(i)];
     if (!has_kernel(op.op)) return;
+    const bool host = inputs_.host_library && runs_on_host(plan_.program, op);
+    const KernelLibrary& library = host ? *inputs_.host_library : *inputs_.library;
     const int64_t bytes =
         library.workspace_bytes(SpecStorage(plan_.program, op, plan_.threads).get());
     plan_.workspace_bytes[static_cast<size_t>(i)] = bytes;
     if (bytes == 0) return;
     Item& item = items_[plan_.program.buffers.size() + static_cast<size_t>(i)];
-    item = {.bytes = align(bytes), .begin = i, .end = i};
+    item = {.bytes = align(bytes, runs_on_host(plan_.program, op) ? Space::host : Space::device),
+            .begin = i,
+            .end = i};
   }
 
   Plan& plan_;
+  const PlanInputs& inputs_;
   std::vector<Copies> copies_;  // of every buffer
   std::vector<Item> items_;
 };
@@ -169,7 +204,14 @@ void add_peak(const std::vector<Item*>& items, int64_t base, int64_t top, ClassB
 
 }  // namespace
 
-MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& library) {
+Region region_of(const Buffer& buffer) {
+  if (buffer.space == Space::host) return Region::host;
+  if (buffer.space == Space::disk) return Region::disk;
+  if (buffer.shared) return Region::registered;
+  return buffer.lifetime == Lifetime::persistent ? Region::persistent : Region::transient;
+}
+
+MemoryTable place_memory(const std::vector<Plan*>& plans, const PlanInputs& inputs) {
   MemoryTable table;
   std::map<std::string, Address> persistent;
   for (Plan* plan : plans) {
@@ -182,11 +224,11 @@ MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& l
       if (b.lifetime != Lifetime::persistent || b.parent != kNone) continue;
       const auto [it, fresh] = persistent.try_emplace(b.name);
       if (fresh) {
-        const Region region = b.shared ? Region::registered : Region::persistent;
+        const Region region = region_of(b);
         int64_t& end = table.region_bytes[static_cast<size_t>(region)];
         it->second = {region, end};
-        end += align(b.bytes());
-        table.at_peak[static_cast<size_t>(b.memory)] += align(b.bytes());
+        end += align(b.bytes(), b.space);
+        table.peak_of(b.space)[static_cast<size_t>(b.memory)] += align(b.bytes(), b.space);
       }
       plan->address[i] = it->second;
     }
@@ -194,21 +236,21 @@ MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& l
 
   // The transient memory of a region is as large as the plan that needs most.
   std::vector<Lives> lives;
-  for (Plan* plan : plans) lives.emplace_back(*plan, library);
-  for (const bool shared : {false, true}) {
-    int64_t& end =
-        table.region_bytes[static_cast<size_t>(shared ? Region::registered : Region::transient)];
+  for (Plan* plan : plans) lives.emplace_back(*plan, inputs);
+  for (const Region region : {Region::transient, Region::registered, Region::host}) {
+    int64_t& end = table.region_bytes[static_cast<size_t>(region)];
     const int64_t base = end;
     ClassBytes peak{};
     for (Lives& plan_lives : lives) {
-      const std::vector<Item*> items = plan_lives.transient(shared);
+      const std::vector<Item*> items = plan_lives.transient(region);
       const int64_t top = pack_items(items, base);
       if (top <= end) continue;
       end = top;
       peak = {};
       add_peak(items, base, top, peak);
     }
-    for (size_t c = 0; c < peak.size(); ++c) table.at_peak[c] += peak[c];
+    ClassBytes& at_peak = table.peak_of(region == Region::host ? Space::host : Space::device);
+    for (size_t c = 0; c < peak.size(); ++c) at_peak[c] += peak[c];
   }
   for (const Lives& plan_lives : lives) plan_lives.store();
 

@@ -11,6 +11,6 @@ namespace dstrain {
 
 // Gives every buffer of `plans` an address. A persistent buffer has the same address in every plan that
 // has a buffer of its name.
-MemoryTable place_memory(const std::vector<Plan*>& plans, const KernelLibrary& library);
+MemoryTable place_memory(const std::vector<Plan*>& plans, const PlanInputs& inputs);
 
 }  // namespace dstrain

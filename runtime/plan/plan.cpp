@@ -63,7 +63,16 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
   plan.place = place;
-  plan.channels = channels_of(place, job.pipeline.schedule);
+  plan.comm_channels = plan.channels = channels_of(place, job.pipeline.schedule);
+  const auto add_channel = [&plan](DoneBy done_by, int32_t& channel) {
+    for (Instruction& op : plan.program.instructions) {
+      if (rule_of(op.op).done_by != done_by) continue;
+      if (channel < 0) channel = plan.channels++;
+      op.channel = channel;
+    }
+  };
+  add_channel(DoneBy::copies, plan.copy_channel);
+  add_channel(DoneBy::drives, plan.io_channel);
   plan.threads = threads;
   plan.max_live_elements = job.gather.max_live_elements;
   return plan;
@@ -104,6 +113,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   layout(program, place, residency);
   reduce(program, job, place, residency);
   update(program, job, place, residency);
+  offload_optimizer(program, job, place, residency);
   gather(program, job, place, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
@@ -137,7 +147,7 @@ RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanI
     rank.validate = forward_plan(std::move(program), job, place, inputs);
     plans.push_back(&rank.validate);
   }
-  rank.memory = place_memory(plans, *inputs.library);
+  rank.memory = place_memory(plans, inputs);
   return rank;
 }
 
@@ -185,18 +195,24 @@ RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inp
   fuse(program, *inputs.library, inputs.threads);
   RankPlan rank;
   rank.validate = forward_plan(std::move(program), job, {}, inputs);
-  rank.memory = place_memory({&rank.validate}, *inputs.library);
+  rank.memory = place_memory({&rank.validate}, inputs);
   order_communication(rank.validate, false);
   verify(rank.validate);
   return rank;
 }
 
-std::vector<int32_t> count_collectives(const Plan& plan) {
+std::vector<int32_t> count_posted(const Plan& plan) {
   std::vector<int32_t> counts(static_cast<size_t>(plan.channels));
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (is_collective(op.op)) ++counts[static_cast<size_t>(op.channel)];
+    if (is_posted(op.op)) ++counts[static_cast<size_t>(op.channel)];
   }
+  return counts;
+}
+
+std::vector<int32_t> count_collectives(const Plan& plan) {
+  std::vector<int32_t> counts = count_posted(plan);
+  counts.resize(static_cast<size_t>(plan.comm_channels));
   return counts;
 }
 

@@ -22,9 +22,12 @@ struct Issue {
   int32_t micro;
 };
 
-// The memory regions of a rank. Peers read `registered` memory directly.
-enum class Region : uint8_t { persistent, registered, transient };
-inline constexpr int kRegions = 3;
+// The memory regions of a rank. Peers read `registered` memory directly. The first three are on the device.
+enum class Region : uint8_t { persistent, registered, transient, host, disk };
+inline constexpr int kRegions = 5;
+
+// Returns the region of a buffer without a parent.
+Region region_of(const Buffer& buffer);
 
 // The place of a buffer in the memory of a rank: a region, and an offset in it.
 struct Address {
@@ -39,11 +42,25 @@ struct Address {
 
 using ClassBytes = std::array<int64_t, kMemoryClasses>;
 
-// The memory of a rank: the bytes reserved, and the classes that use them when most is in use.
+// The memory of a rank: the bytes reserved in each space, and the classes that use them when most is in use.
 struct MemoryTable {
   std::array<int64_t, kRegions> region_bytes{};
-  ClassBytes at_peak{};  // adds up to total()
-  int64_t total() const { return region_bytes[0] + region_bytes[1] + region_bytes[2]; }
+  ClassBytes at_peak{};  // of the device: adds up to total()
+  ClassBytes host_at_peak{}, disk_at_peak{};
+
+  const ClassBytes& peak_of(Space space) const {
+    return space == Space::device ? at_peak : space == Space::host ? host_at_peak : disk_at_peak;
+  }
+  ClassBytes& peak_of(Space space) {
+    return space == Space::device ? at_peak : space == Space::host ? host_at_peak : disk_at_peak;
+  }
+  int64_t bytes_of(Region region) const { return region_bytes[static_cast<size_t>(region)]; }
+  // Returns the bytes reserved in a space.
+  int64_t total(Space space = Space::device) const {
+    if (space == Space::host) return bytes_of(Region::host);
+    if (space == Space::disk) return bytes_of(Region::disk);
+    return region_bytes[0] + region_bytes[1] + region_bytes[2];
+  }
 };
 
 struct Plan {
@@ -53,10 +70,12 @@ struct Plan {
   std::vector<Address> address;    // of every buffer, views included
   std::vector<Address> workspace;  // of every instruction
   std::vector<int64_t> workspace_bytes;
-  // For every issue and channel: how many of the channel's collectives of the step must be complete before the
+  // For every issue and channel: how many of the channel's operations of the step must be complete before the
   // issue starts. Issue i has elements [i * channels, (i + 1) * channels).
   std::vector<int32_t> waits;
-  int channels = 1;
+  int comm_channels = 1;  // those of communicators (mesh.h)
+  int channels = 1;       // with those of copies and of drives after them, where the step has any
+  int32_t copy_channel = -1, io_channel = -1;
   int64_t micro_batches = 1;  // of a step
   Place place;
   int threads = 1;
@@ -76,6 +95,8 @@ struct PlanInputs {
   Implementations::BuildModel build_model;
   std::shared_ptr<const KernelLibrary> library;  // asked for sizes only
   int threads = 1;                               // OpenMP threads of a rank
+  // The CPU's kernels, for what runs on the host; null: `library` has them.
+  std::shared_ptr<const KernelLibrary> host_library{};
 };
 
 // Builds, places and verifies the plans of the rank with these coordinates. Pure.
@@ -89,8 +110,10 @@ std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInpu
 // Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits.
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
 
-// Returns how many collectives and messages a step starts, by channel.
+// Returns how many collectives and messages a step starts, by channel of a communicator.
 std::vector<int32_t> count_collectives(const Plan& plan);
+// Returns how many operations a step posts, by channel: those and copies.
+std::vector<int32_t> count_posted(const Plan& plan);
 // Returns the bytes that a rank sends in a step if every collective runs on a ring (docs/formats.md).
 int64_t wire_bytes(const Plan& plan);
 

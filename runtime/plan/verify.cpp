@@ -29,7 +29,7 @@ class Replay {
       if (i == plan_.order.size()) break;
       const Issue& issue = plan_.order[i];
       const Instruction& op = op_of(issue);
-      if (is_collective(op.op)) ++state_.started[static_cast<size_t>(op.channel)];
+      if (is_posted(op.op)) ++state_.started[static_cast<size_t>(op.channel)];
       beside_collectives(issue, waits(i));
       step(issue);
     }
@@ -148,7 +148,7 @@ class Replay {
   void beside_collectives(const Issue& issue, std::span<const int32_t> complete) {
     const auto index = static_cast<size_t>(issue.instruction);
     const Instruction& op = program_.instructions[index];
-    const bool collective = is_collective(op.op);
+    const bool collective = is_posted(op.op);
     for (size_t c = 0; c < complete.size(); ++c) {
       const bool mine = collective && c == static_cast<size_t>(op.channel);
       check(complete[c] <= state_.started[c] - (mine ? 1 : 0),
@@ -162,8 +162,8 @@ class Replay {
     const auto touch = [&](Region region, int64_t begin, int64_t end, bool written,
                            std::string_view name) {
       for (const UnderWay& u : state_.under_way)
-        check((collective && u.channel == op.channel) || u.region != region || u.end <= begin ||
-                  end <= u.begin || (!u.written && !written),
+        check((collective && u.channel == op.channel && keeps_order(op.op)) || u.region != region ||
+                  u.end <= begin || end <= u.begin || (!u.written && !written),
               "{} of {}, micro-batch {}, {} {} while collective {} of the step may be {} it",
               name_of(op.op), program_.groups[static_cast<size_t>(op.group)], issue.micro,
               written ? "writes" : "reads", name, u.number, u.written ? "writing" : "reading");
@@ -202,9 +202,9 @@ class Replay {
       for (int m = 0; m < copies; ++m) require(id, copies > 1 ? m : issue.micro, where);
     }
     if (plan_.workspace_bytes[index] > 0) {
-      const int64_t begin = plan_.workspace[index].offset;
-      state_.regions[static_cast<size_t>(Region::transient)].claim(
-          begin, begin + plan_.workspace_bytes[index], owner_of_workspace(index));
+      const Address& work = plan_.workspace[index];
+      state_.regions[static_cast<size_t>(work.region)].claim(
+          work.offset, work.offset + plan_.workspace_bytes[index], owner_of_workspace(index));
     }
     for (size_t i = 0; i < op.writes.size(); ++i) {
       const BufferId id = op.writes[i];

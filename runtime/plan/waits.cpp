@@ -89,20 +89,22 @@ void order_communication(Plan& plan, bool overlap) {
     const Issue& issue = plan.order[i];
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
     const OpRule& rule = rule_of(op.op);
-    const bool collective = rule.done_by == DoneBy::collective;
+    const bool collective = rule.done_by == DoneBy::collective, posted = is_posted(op.op);
     const Touched mine(plan, issue);
     for (size_t c = 0; c < channels; ++c) {
       Started& channel = started[c];
       // An operation follows the others of its own channel, but not those of the other channels.
-      if (!collective || c != static_cast<size_t>(op.channel)) {
+      if (!posted || c != static_cast<size_t>(op.channel) || !keeps_order(op.op)) {
         // An exchange through the host needs peers that wait for none of this rank's messages.
-        const bool all = !collective && (rule.queue == Queue::comm ||
-                                         (is_group(static_cast<int32_t>(c)) && !overlap));
+        const auto channel_index = static_cast<int32_t>(c);
+        const bool of_peers = channel_index < plan.comm_channels;
+        const bool all = !collective && of_peers &&
+                         (rule.queue == Queue::comm || (is_group(channel_index) && !overlap));
         channel.complete = all ? channel.operations.size() : channel.needed_by(mine);
       }
       plan.waits[i * channels + c] = static_cast<int32_t>(channel.complete);
     }
-    if (collective) started[static_cast<size_t>(op.channel)].operations.push_back(mine);
+    if (posted) started[static_cast<size_t>(op.channel)].operations.push_back(mine);
   }
 }
 

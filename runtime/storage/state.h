@@ -19,9 +19,9 @@ struct StateEntry {
   Shape global_shape = {};
   DType dtype = DType::f32;
   int64_t begin = 0;
-  Tensor local = {};         // one-dimensional view of the live bytes
-  bool owner = true;         // this rank writes the slice to files; false for replicas
-  Device* device = nullptr;  // that has the memory of `local`; null: the host
+  Tensor local = {};               // one-dimensional view of the live bytes
+  bool owner = true;               // this rank writes the slice to files; false for replicas
+  RemoteMemory* device = nullptr;  // that has the memory of `local`; null: the host
 };
 
 using StateRegister = std::vector<StateEntry>;

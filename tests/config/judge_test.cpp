@@ -136,7 +136,9 @@ TEST_CASE("verdicts: old and bare names stand for today's") {
       {zero(R"("cpu_offload": false)"), "zero_optimization.cpu_offload",
        "no_effect: another name of zero_optimization.offload_optimizer; offload is off"},
       {zero(R"("cpu_offload": true)"), "zero_optimization.cpu_offload",
-       "not_yet: another name of zero_optimization.offload_optimizer; offload to the CPU is not "
+       "honoured: another name of zero_optimization.offload_optimizer"},
+      {zero(R"("cpu_offload_param": true)"), "zero_optimization.cpu_offload_param",
+       "not_yet: another name of zero_optimization.offload_param; offload to the CPU is not "
        "available yet: use false"},
       {zero(R"("cpu_offload": true, "offload_optimizer": {})"), "zero_optimization.cpu_offload",
        "error: is given together with zero_optimization.offload_optimizer, its other name: keep "
@@ -148,45 +150,6 @@ TEST_CASE("verdicts: old and bare names stand for today's") {
        "error: is given together with bf16: keep one"},
   });
   CHECK(ask(trains_with(R"("bfloat16": {"enabled": true})")).job().dtype == DType::bf16);
-}
-
-TEST_CASE("verdicts: offload") {
-  check_all({
-      {zero(R"("offload_param": {"device": "none", "pin_memory": true})"),
-       "zero_optimization.offload_param", "no_effect"},
-      {zero(R"("offload_param": {"device": "none", "pin_memory": true})"),
-       "zero_optimization.offload_param.pin_memory", "no_effect: offload is off"},
-      {zero(R"("offload_param": {"device": "cpu", "pin_memory": true})"),
-       "zero_optimization.offload_param.device",
-       "not_yet: offload to cpu is not available yet: use \"none\""},
-      {zero(R"("offload_optimizer": {"device": "nvme", "pin_memory": true})"),
-       "zero_optimization.offload_optimizer.pin_memory", "not_yet: offload is not available yet"},
-      {zero(R"("offload_optimizer": {"device": "gpu"})"),
-       "zero_optimization.offload_optimizer.device",
-       "error: expected one of \"none\", \"cpu\", \"nvme\", found \"gpu\" (did you mean \"cpu\"?)"},
-      {zero(R"("offload_optimizer": null)"), "zero_optimization.offload_optimizer",
-       "no_effect: unset"},
-      {zero(R"("offload_optimizer": {"device": "auto"})"),
-       "zero_optimization.offload_optimizer.device", "no_effect: offload is off"},
-      {zero(R"("offload_optimizer": {"device": "none", "nvme_path": null})"),
-       "zero_optimization.offload_optimizer.nvme_path", "no_effect: unset"},
-      {R"("aio": {"block_size": 1})", "aio.block_size", "no_effect: nothing is offloaded to nvme"},
-      {R"("aio": {"use_gds": true})", "aio.use_gds", "no_effect: nothing is offloaded to nvme"},
-      {zero(R"("offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": true})",
-       "aio.use_gds",
-       "refused: GPUDirect Storage is not used: files go through host memory; use false"},
-      {zero(R"("offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": false})",
-       "aio.use_gds", "not_yet: offload to nvme is not available yet"},
-      {R"("aio": {"queue_depth": 65537})", "aio.queue_depth",
-       "error: expected an integer from 1 to 65536, found 65537"},
-      {zero(R"("offload_param": {"device": "none", "nvme_path": ["/a", "/b"]})"),
-       "zero_optimization.offload_param.nvme_path", "no_effect: offload is off"},
-      {zero(R"("offload_param": {"device": "none", "nvme_path": []})"),
-       "zero_optimization.offload_param.nvme_path",
-       "error: expected a string or a list of strings, found []"},
-      {R"("aio": {"thread_count": 1})", "aio.thread_count",
-       "no_effect: DeepSpeed ignores it: the key is intra_op_parallelism"},
-  });
 }
 
 TEST_CASE("verdicts: sections that have a switch") {

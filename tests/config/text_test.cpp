@@ -56,3 +56,12 @@ TEST_CASE("text: lists of words") {
   CHECK_FALSE(one_of("", "a"));
   CHECK(split_words("a|bc") == std::vector<std::string>{"a", "bc"});
 }
+
+TEST_CASE("a number of bytes has a unit or is an integer") {
+  CHECK(parse_bytes("1048576") == 1048576);
+  CHECK(parse_bytes("1.5GB") == 1'500'000'000);
+  CHECK(parse_bytes("2GiB") == int64_t{2} << 30);
+  for (const char* text :
+       {"", "GB", "-1", "-1MB", "1.5", "2 GB", "1e9GB", "nanGB", "99999999999999999999"})
+    CHECK_FALSE(parse_bytes(text));
+}

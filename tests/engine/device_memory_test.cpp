@@ -6,6 +6,7 @@
 #include "runtime/comm/self_comm.h"
 #include "runtime/core/devices/cpu_device.h"
 #include "runtime/core/error.h"
+#include "runtime/plan/report/fit.h"
 
 using namespace dstrain;
 
@@ -57,4 +58,28 @@ TEST_CASE("a device without the memory is refused before anything is reserved") 
   CHECK_THROWS_AS(check_device_memory(job, memory, SmallDevice(int64_t{4} << 30), 2, self, inputs),
                   UserError);
   check_device_memory(job, memory, *make_cpu_device(), 1, self, inputs);
+}
+
+TEST_CASE("a capacity limits every device, the CPU too, and offload is among the advice") {
+  Job job = some_job();
+  job.ranks = 1;
+  job.batch = {8, 8, 1};
+  SelfComm self;
+  const PlanInputs inputs = plan_inputs(job);
+  const MemoryTable memory = make_rank_plan(job, {}, inputs).memory;
+  job.device_memory = memory.total();
+  check_device_memory(job, memory, *make_cpu_device(), 1, self, inputs);
+  CHECK(lack_of_device_memory(job, inputs) == "");
+  job.device_memory = memory.total() - 1;
+  CHECK_THROWS_WITH(check_device_memory(job, memory, *make_cpu_device(), 1, self, inputs),
+                    Catch::Contains("of its device, and --device_memory allows"));
+  CHECK_THROWS_AS(check_device_memory(job, memory, SmallDevice(int64_t{8} << 30), 1, self, inputs),
+                  UserError);
+  CHECK_THAT(lack_of_device_memory(job, inputs),
+             Catch::Contains("--set zero_optimization.offload_optimizer.device=cpu"));
+  job.offload.optimizer = OffloadTo::cpu;
+  CHECK(lack_of_device_memory(job, inputs) == "");
+  const RankPlan offloaded = make_rank_plan(job, {}, inputs);
+  check_device_memory(job, offloaded.memory, *make_cpu_device(), 1, self, inputs);
+  CHECK(planned_memory(job, inputs).host == offloaded.memory.total(Space::host));
 }

@@ -81,6 +81,21 @@ TEST_CASE("the kernel holds what the plan says, class by class, and nothing more
   }
 }
 
+TEST_CASE("the host holds what the plan says of offloaded state") {
+  Job job = job_of(DType::bf16);
+  job.offload.optimizer = OffloadTo::cpu;
+  const RandomDataset data(65);
+  TestRank test_rank(job, data);
+  test_rank.step(1e-3f);
+  const MemoryTable& memory = test_rank.plans.memory;
+  const int64_t host = memory.total(Space::host);
+  CHECK(host > memory.host_at_peak[static_cast<size_t>(MemoryClass::optimizer)]);
+  CHECK(resident(test_rank.arenas.at({Region::host, 0, 0}), host) == host);
+  const int64_t reserved = test_rank.arenas.reserved_bytes() - memory.total() - host;
+  CHECK(reserved >= 0);
+  CHECK(reserved < kRegions * (int64_t{2} << 20));
+}
+
 TEST_CASE("a process needs no more than its plan and a known constant") {
   const Job job = job_of(DType::bf16);
   const RandomDataset data(65);

@@ -51,6 +51,15 @@ StepMetrics example() {
           .comm_bytes = 4096};
 }
 
+TEST_CASE("bytes of the host and of disks are in the file where there are any") {
+  StepMetrics metrics;
+  CHECK(to_json(metrics).find("host_bytes") == std::string::npos);
+  metrics.host_bytes = 12;
+  CHECK(to_json(metrics).ends_with(",\"comm_bytes\":0,\"host_bytes\":12}\n"));
+  metrics.disk_bytes = 34;
+  CHECK(to_json(metrics).ends_with(",\"host_bytes\":12,\"disk_bytes\":34}\n"));
+}
+
 TEST_CASE("a number that is none has no sign in the log") {
   StepMetrics metrics;
   metrics.loss = -std::numeric_limits<double>::quiet_NaN();

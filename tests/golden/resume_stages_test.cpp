@@ -1,5 +1,5 @@
-// A checkpoint holds whole tensors, so a run can resume at another stage and on another number of ranks. The bits
-// must be those of a run that never changed its stage.
+// A checkpoint holds whole tensors, so a run can resume at another stage, on another number of ranks and with or without
+// offload. The bits must be those of a run that never changed its stage.
 #include <fmt/core.h>
 
 #include <catch2/catch.hpp>
@@ -31,6 +31,8 @@ json config_of(const Case& golden, Point p, int steps) {
   config["zero_optimization"] = {{"stage", p.stage},
                                  {"stage3_max_reuse_distance", 0},
                                  {"stage3_param_persistence_threshold", 0}};
+  if (p.stage > 0 && (p.stage + p.ranks) % 2 == 0)
+    config["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}};
   config["dstrain"]["reduce"] = "boundary";
   config["dstrain"]["steps"] = steps;
   return config;

@@ -25,7 +25,8 @@ std::string found(const Node& node) {
 }
 
 std::string number_text(const KeySpec& spec, double value) {
-  return spec.type == Type::integer || spec.type == Type::count_or_choice
+  return spec.type == Type::integer || spec.type == Type::count_or_choice ||
+                 spec.type == Type::bytes
              ? fmt::format("{:.0f}", value)
              : json_text(value);
 }
@@ -88,6 +89,10 @@ bool fits(const KeySpec& spec, const Node& node) {
       return is_choice(spec, node);
     case Type::count_or_choice:
       return is_choice(spec, node) || number_fits(spec, node);
+    case Type::bytes: {
+      const auto bytes = to_bytes(node);
+      return bytes && in_range(spec, static_cast<double>(*bytes));
+    }
     case Type::strings:
       return all_are(node, Kind::string);
     case Type::integers:
@@ -158,6 +163,11 @@ std::optional<double> to_real(const Node& node, bool quoted) {
   return std::nullopt;
 }
 
+std::optional<int64_t> to_bytes(const Node& node) {
+  if (node.is(Kind::string)) return parse_bytes(node.text);
+  return to_integer(node, false);
+}
+
 bool takes_quoted(std::string_view key) {
   return one_of(
       "zero_optimization|fp16|bf16|bfloat16|tensorboard|wandb|csv_monitor|comet|comms_logger|"
@@ -183,6 +193,8 @@ std::string expectation(const KeySpec& spec, bool whole) {
     case Type::count_or_choice:
       return fmt::format("\"{}\" or an integer{}", fmt::join(split_words(spec.choices), "\", \""),
                          range_text(spec, whole));
+    case Type::bytes:
+      return fmt::format("a number of bytes{} or a text such as \"2GB\"", range_text(spec, whole));
     case Type::strings:
       return "a list of strings";
     case Type::integers:

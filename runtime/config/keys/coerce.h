@@ -18,6 +18,7 @@ namespace dstrain {
 std::optional<bool> to_boolean(const Node& node, bool quoted = true);
 std::optional<int64_t> to_integer(const Node& node, bool quoted = true);
 std::optional<double> to_real(const Node& node, bool quoted = true);
+std::optional<int64_t> to_bytes(const Node& node);
 
 // Returns whether DeepSpeed validates the section of `key`, so that quoted values are legal in it.
 bool takes_quoted(std::string_view key);

@@ -39,6 +39,14 @@ constexpr Rule kHook{
     },
     "noop: no_effect; fp16_compress, bf16_compress: honoured; others: not_yet"};
 
+constexpr Rule kOptimizerOn{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (facts.text("zero_optimization.offload_optimizer.device") == "none")
+        return {State::no_effect, "the optimizer is not offloaded"};
+      return {};
+    },
+    "offload_optimizer.device none: no_effect; else honoured"};
+
 }  // namespace
 
 std::vector<KeySpec> dstrain() {
@@ -163,6 +171,20 @@ std::vector<KeySpec> dstrain() {
        .note = "PyTorch's communication hook: the compressing ones are communication_data_type",
        .rule = &kHook,
        .choices = "noop|fp16_compress|bf16_compress|powerSGD|batched_powerSGD|post_localSGD"},
+
+      {.key = "dstrain.device_memory",
+       .type = Type::bytes,
+       .fallback = "0",
+       .note = "bytes of each rank's device that the plan may use; 0: all that is free",
+       .min = 0},
+      {.key = "dstrain.offload", .type = Type::section},
+      {.key = "dstrain.offload.optimizer_on",
+       .type = Type::choice,
+       .fallback = "\"auto\"",
+       .note = "who updates with offloaded state: host, beside the state; device, which the state "
+               "passes layer by layer; auto: host",
+       .rule = &kOptimizerOn,
+       .choices = "auto|host|device"},
       {.key = "dstrain.sharding",
        .type = Type::choice,
        .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP and _HYBRID_SHARD_ZERO2 2, "

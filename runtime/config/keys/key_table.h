@@ -30,6 +30,7 @@ enum class Type : uint8_t {
   string_or_integers,
   string_or_strings,
   count_or_choice,  // an integer, or one of `choices`
+  bytes,            // an integer, or text with a unit: "2GB"
   section,          // object whose keys are in the table
   opaque,           // object whose members are not checked
 };

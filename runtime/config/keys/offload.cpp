@@ -4,6 +4,7 @@
 #include "runtime/config/job.h"
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/read/tree.h"
 
 namespace dstrain::keys {
 namespace {
@@ -16,6 +17,60 @@ constexpr Rule kDevice{
     },
     "none: no_effect; cpu, nvme: not_yet"};
 
+constexpr Rule kOptimizerDevice{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      if (value.text == "none") return {State::no_effect, "offload is off"};
+      if (value.text == "cpu")
+        return {State::honoured, "master weights and optimizer state are in the host's memory"};
+      const Member* path = find(*facts.root, "zero_optimization.offload_optimizer.nvme_path");
+      if (!path || path->value.is(Node::Kind::null))
+        return {State::error, "nvme needs nvme_path: a directory on the drive, or one for each"};
+      if (facts.text("dstrain.offload.optimizer_on") == "device")
+        return {State::refused,
+                "state on disk is updated by the host: remove dstrain.offload.optimizer_on"};
+      return {State::honoured, "master weights and optimizer state are on disk"};
+    },
+    "none: no_effect; cpu, nvme: honoured"};
+
+std::string device_of(const Facts& facts, const KeySpec& spec) {
+  return facts.text(std::string(spec.key.substr(0, spec.key.rfind('.'))) + ".device");
+}
+
+// A key of offload_optimizer that dstrain does without; its note says why.
+constexpr Rule kNotNeeded{[](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+                            if (device_of(facts, spec) == "none")
+                              return {State::no_effect, "offload is off"};
+                            return {State::no_effect, std::string(spec.note)};
+                          },
+                          "no_effect"};
+
+constexpr Rule kIfOffloaded{[](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+                              if (device_of(facts, spec) == "none")
+                                return {State::no_effect, "offload is off"};
+                              return {};
+                            },
+                            "device none: no_effect; else honoured"};
+
+constexpr Rule kOptimizerPath{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      const std::string device = device_of(facts, spec);
+      if (device == "none") return {State::no_effect, "offload is off"};
+      if (device == "cpu") return {State::no_effect, "nothing is offloaded to nvme"};
+      return {};
+    },
+    "device none, cpu: no_effect; nvme: honoured"};
+
+// A key whose default is what dstrain does; other values are not available yet.
+constexpr Rule kDefaultOnly{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (device_of(facts, spec) == "none") return {State::no_effect, "offload is off"};
+      const bool is_default = spec.type == Type::real ? to_real(value).value_or(1) == 1
+                                                      : !to_boolean(value).value_or(false);
+      if (is_default) return {State::no_effect, "off"};
+      return {State::not_yet, std::string(spec.note)};
+    },
+    "device none, and the default: no_effect; else not_yet"};
+
 constexpr Rule kWithDevice{[](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
                              const std::string section(spec.key.substr(0, spec.key.rfind('.')));
                              if (facts.text(section + ".device") == "none")
@@ -26,18 +81,22 @@ constexpr Rule kWithDevice{[](const Facts& facts, const KeySpec& spec, const Nod
 
 constexpr Rule kFiles{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                         if (!facts.nvme) return {State::no_effect, "nothing is offloaded to nvme"};
+                        if (facts.text("zero_optimization.offload_optimizer.device") == "nvme")
+                          return {};
                         return {State::not_yet, "offload to nvme is not available yet", true};
                       },
-                      "no offload to nvme: no_effect; else not_yet"};
+                      "no offload to nvme: no_effect; of the optimizer: honoured; else not_yet"};
 
 constexpr Rule kGds{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
       if (facts.nvme && to_boolean(value).value_or(false))
         return {State::refused,
                 "GPUDirect Storage is not used: files go through host memory; use false"};
-      return kFiles.judge(facts, spec, value);
+      Judgement judgement = kFiles.judge(facts, spec, value);
+      if (judgement.state == State::honoured) judgement = {State::no_effect, "off"};
+      return judgement;
     },
-    "no offload to nvme: no_effect; true: refused; else not_yet"};
+    "true with offload to nvme: refused; else no_effect"};
 
 }  // namespace
 
@@ -75,41 +134,50 @@ std::vector<KeySpec> offload() {
       {.key = "zero_optimization.offload_optimizer.device",
        .type = Type::choice,
        .fallback = "\"none\"",
-       .rule = &kDevice,
+       .rule = &kOptimizerDevice,
        .choices = "none|cpu|nvme"},
       {.key = "zero_optimization.offload_optimizer.nvme_path",
        .type = Type::string_or_strings,
-       .rule = &kWithDevice},
+       .note = "a directory on the drive, or one for each of several drives",
+       .rule = &kOptimizerPath},
       {.key = "zero_optimization.offload_optimizer.buffer_count",
        .type = Type::integer,
        .fallback = "4",
-       .rule = &kWithDevice,
+       .note = "the plan has the buffers that copies need",
+       .rule = &kNotNeeded,
        .min = 0},
       {.key = "zero_optimization.offload_optimizer.pin_memory",
        .fallback = "true",
-       .rule = &kWithDevice},
+       .note = "for the copies of GPUs",
+       .rule = &kIfOffloaded},
       {.key = "zero_optimization.offload_optimizer.pipeline_read",
        .fallback = "false",
-       .rule = &kWithDevice},
+       .note = "transfers always run beside the update",
+       .rule = &kNotNeeded},
       {.key = "zero_optimization.offload_optimizer.pipeline_write",
        .fallback = "false",
-       .rule = &kWithDevice},
+       .note = "transfers always run beside the update",
+       .rule = &kNotNeeded},
       {.key = "zero_optimization.offload_optimizer.fast_init",
        .fallback = "false",
-       .rule = &kWithDevice},
+       .note = "memory and files begin as zeros",
+       .rule = &kNotNeeded},
       {.key = "zero_optimization.offload_optimizer.ratio",
        .type = Type::real,
        .fallback = "1.0",
-       .rule = &kWithDevice,
+       .note = "an update by the host and the device together is not available yet: use 1.0",
+       .rule = &kDefaultOnly,
        .min = 0,
        .max = 1},
       {.key = "zero_optimization.offload_optimizer.super_offload",
        .fallback = "false",
-       .rule = &kWithDevice},
+       .note = "SuperOffload is not available yet: use false",
+       .rule = &kDefaultOnly},
       {.key = "zero_optimization.offload_optimizer.cpuadam_cores_perc",
        .type = Type::real,
        .fallback = "0.8",
-       .rule = &kWithDevice,
+       .note = "the host updates with all threads of the rank",
+       .rule = &kNotNeeded,
        .min = 0,
        .max = 1},
       {.key = "aio", .type = Type::section},

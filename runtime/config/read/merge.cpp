@@ -168,6 +168,9 @@ Merged merge(const ConfigRequest& request) {
   if (request.save_interval)
     put_or_fail(root, "--save_interval", "dstrain.save_interval",
                 integer_node(*request.save_interval, kCommandLine));
+  if (request.device_memory)
+    put_or_fail(root, "--device_memory", "dstrain.device_memory",
+                integer_node(*request.device_memory, kCommandLine));
   if (request.recompute) apply_recompute(root, *request.recompute);
   if (request.pipeline_stages)
     put_or_fail(root, "--pipeline_num_stages", "pipeline.stages",

@@ -120,6 +120,23 @@ CommsLoggerConfig solve_comms_logger(Values& v) {
   return config;
 }
 
+OffloadConfig solve_offload(Values& v) {
+  OffloadConfig offload;
+  const std::string section = "zero_optimization.offload_optimizer";
+  const std::string to = v.text(section + ".device");
+  offload.optimizer = to == "cpu"    ? OffloadTo::cpu
+                      : to == "nvme" ? OffloadTo::nvme
+                                     : OffloadTo::none;
+  if (offload.optimizer == OffloadTo::none) return offload;
+  offload.pin_memory = v.flag(section + ".pin_memory");
+  if (offload.optimizer == OffloadTo::nvme) offload.nvme_paths = v.texts(section + ".nvme_path");
+  const std::string on = v.text("dstrain.offload.optimizer_on");
+  offload.optimizer_on = on == "host"     ? UpdateOn::host
+                         : on == "device" ? UpdateOn::device
+                                          : UpdateOn::automatic;
+  return offload;
+}
+
 }  // namespace
 
 void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
@@ -134,6 +151,8 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.recompute = solve_recompute(values, diagnostics);
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
+  job.offload = solve_offload(values);
+  job.device_memory = values.integer("dstrain.device_memory");
   const std::string graph = values.text("dstrain.cuda_graph");
   job.graph = graph == "on"    ? GraphMode::on
               : graph == "off" ? GraphMode::off

@@ -83,6 +83,8 @@ Node Values::resolve(std::string_view key, const Node& derived, const std::strin
       node.kind = Node::Kind::boolean;
     } else if (spec->type == Type::integer) {
       node = node_of(*to_integer(node));
+    } else if (spec->type == Type::bytes) {
+      node = node_of(*to_bytes(node));
     } else if (spec->type == Type::rate && node.is(Node::Kind::array)) {
       node = Node(node.items[0]);
     } else if (spec->type == Type::choice && lower_case(spec->choices) == spec->choices) {
@@ -118,6 +120,16 @@ std::string Values::text(std::string_view key) {
 std::array<double, 2> Values::betas(std::string_view key) {
   const Node node = resolve(key, by_default(key), "");
   return {*to_real(node.items[0]), *to_real(node.items[1])};
+}
+
+std::vector<std::string> Values::texts(std::string_view key) {
+  std::vector<std::string> list;
+  const Member* member = given(key);
+  if (!member) return list;
+  if (member->value.is(Node::Kind::string)) list.push_back(member->value.text);
+  for (const Node& item : member->value.items) list.push_back(item.text);
+  record(key, json_text(member->value), origin_of(key));
+  return list;
 }
 
 double Values::real(std::string_view key, double derived, std::string_view why) {

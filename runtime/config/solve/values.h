@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/config/keys/facts.h"
 #include "runtime/config/load.h"
@@ -31,6 +32,8 @@ class Values {
   bool flag(std::string_view key);
   std::string text(std::string_view key);
   std::array<double, 2> betas(std::string_view key);
+  // Returns the texts of a key that takes one or several; none if it is not given.
+  std::vector<std::string> texts(std::string_view key);
 
   // The same with `derived` instead of the table's default; `why` names its source in the origin.
   double real(std::string_view key, double derived, std::string_view why);

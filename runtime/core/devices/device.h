@@ -59,10 +59,18 @@ struct DeviceBytes {
   int64_t total = 0, free = 0;
 };
 
-// A device of this process.
-class Device {
+// Memory that the host reaches by copies alone.
+class RemoteMemory {
  public:
-  virtual ~Device() = default;
+  virtual ~RemoteMemory() = default;
+  // Blocking copies of any host memory. The caller must have waited for what uses the other side.
+  virtual void download(void* host, const void* from, int64_t bytes) = 0;
+  virtual void upload(void* to, const void* host, int64_t bytes) = 0;
+};
+
+// A device of this process.
+class Device : public RemoteMemory {
+ public:
   virtual DeviceKind kind() const = 0;
   virtual std::string name() const = 0;  // "NVIDIA H100 80GB HBM3"; "cpu"
   // Returns the size of the device's own memory, and how much of it is free; 0 if it uses the host's.
@@ -76,11 +84,6 @@ class Device {
   virtual std::shared_ptr<void> pin(std::byte* data, int64_t bytes) = 0;
   // Makes the pages of `memory` present now, with `threads` threads (Memory::populate).
   virtual void populate(const Memory& memory, int threads) const = 0;
-
-  // Blocking copies of any host memory. The caller must have synchronized the streams that use the device's
-  // side.
-  virtual void download(void* host, const void* from, int64_t bytes) = 0;
-  virtual void upload(void* to, const void* host, int64_t bytes) = 0;
 
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;

@@ -20,9 +20,12 @@ void check_device_memory(const Job& job, const MemoryTable& memory, const Device
   const DeviceBytes has = device.memory();
   const int64_t reserve = device.kind() == DeviceKind::cuda ? kCudaReserveBytes : 0;
   const int64_t needed = memory.total() + reserve;
-  const std::array<double, 1> lacks{has.total > 0 && needed > has.free / sharing ? 1.0 : 0};
+  const bool over = job.device_memory > 0 && memory.total() > job.device_memory;
+  const std::array<double, 1> lacks{over || (has.total > 0 && needed > has.free / sharing) ? 1.0
+                                                                                           : 0};
   std::vector<double> all(static_cast<size_t>(host.size()));
   host.gather_values(lacks, all);
+  if (over) fail_user("{}", lack_of_device_memory(job, inputs));
   if (lacks[0] != 0)
     fail_user(
         "the run needs {} on each GPU ({} rank{} x {}), and {} are free of {}'s {}: {}; "
@@ -33,7 +36,7 @@ void check_device_memory(const Job& job, const MemoryTable& memory, const Device
         advice_to_fit(job, has.free / sharing - reserve, inputs));
   for (size_t r = 0; r < all.size(); ++r)
     if (all[r] != 0)
-      fail_user("rank {}'s GPU has too little free memory; see the message of that rank", r);
+      fail_user("rank {}'s device has too little free memory; see the message of that rank", r);
 }
 
 }  // namespace dstrain

@@ -8,9 +8,9 @@
 namespace dstrain {
 
 // Throws UserError, on every rank, if the free memory of any rank's device is less than `memory` for each of
-// the ranks that share the device; the message advises settings, planned with `inputs`. Collective over
-// `host`. `sharing`: number of ranks that use this rank's device. Checks nothing on a device whose memory is
-// the host's.
+// the ranks that share the device, or if `memory` is more than job.device_memory; the message advises settings, planned
+// with `inputs`. Collective over `host`. `sharing`: number of ranks that use this rank's device. Compares only with
+// job.device_memory on a device whose memory is the host's.
 void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
                          int sharing, Communicator& host, const PlanInputs& inputs);
 

@@ -51,12 +51,16 @@ std::string memory_text(int64_t bytes) {
 }  // namespace
 
 std::string to_json(const StepMetrics& m) {
+  const auto unless_zero = [](std::string_view name, int64_t bytes) {
+    return bytes == 0 ? "" : fmt::format(R"(,"{}":{})", name, bytes);
+  };
   return fmt::format(
       R"({{"step":{},"loss":{},"lr":{},"grad_norm":{},"loss_scale":{},"skipped":{},"tokens":{},)"
-      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}}})"
+      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}{}{}}})"
       "\n",
       m.step, number(m.loss), number(m.lr), number(m.grad_norm), number(m.loss_scale), m.skipped,
-      m.tokens, number(m.samples_per_second), number(m.step_ms), m.peak_bytes, m.comm_bytes);
+      m.tokens, number(m.samples_per_second), number(m.step_ms), m.peak_bytes, m.comm_bytes,
+      unless_zero("host_bytes", m.host_bytes), unless_zero("disk_bytes", m.disk_bytes));
 }
 
 std::string validation_json(int64_t step, double val_loss) {

@@ -27,6 +27,8 @@ struct StepMetrics {
   double step_ms = 0;
   int64_t peak_bytes = 0;
   int64_t comm_bytes = 0;
+  int64_t host_bytes = 0,
+          disk_bytes = 0;  // like peak_bytes, of offloaded tensors; 0: not in the file
 };
 
 // Return one line of metrics.jsonl with its line break. Numbers have their shortest round-trip form;

@@ -45,7 +45,8 @@ void TrainerScalars::add_to(StateRegister& registered) {
 }
 
 std::string_view ModelState::master_name() const {
-  return plan_.program.dtype == DType::f32 ? "params" : "master";
+  const Program& program = plan_.program;
+  return program.find("master:" + program.units.front().name) == kNone ? "params" : "master";
 }
 
 ModelState::Piece ModelState::piece(std::string_view unit_buffer, const Parameter& p) const {
@@ -60,7 +61,7 @@ ModelState::Piece ModelState::piece(std::string_view unit_buffer, const Paramete
   t.data = static_cast<std::byte*>(t.data) +
            position_of(buffer, unit, plan_.place, begin) * size_of(t.dtype);
   t.shape = {end - begin};
-  return {begin - p.offset, t};
+  return {begin - p.offset, t, arenas_.owner_of(plan_, id)};
 }
 
 void ModelState::initialize(uint64_t seed, const Implementations& implementations) const {
@@ -70,7 +71,7 @@ void ModelState::initialize(uint64_t seed, const Implementations& implementation
     const Tensor& t = held.values;
     if (!t) continue;
     const PhiloxKey key = stream_key(seed, hash_name(p.name));
-    on_host(arenas_.device(), t, HostAccess::write, [&](int64_t at, const Tensor& values) {
+    on_host(held.owner, t, HostAccess::write, [&](int64_t at, const Tensor& values) {
       auto* const v = values.as<float>();
       const int64_t n = values.elements();
       switch (p.init) {
@@ -120,11 +121,13 @@ void ModelState::round_masters(BufferId masters_id, const Tensor& to) const {
     for (int64_t i = 0; i < masters.elements(); ++i) {
       if (dtype == DType::bf16)
         narrow.as<bf16>()[i] = to_bf16(values[i]);
-      else
+      else if (dtype == DType::f16)
         narrow.as<f16>()[i] = to_f16(values[i]);
+      else
+        narrow.as<float>()[i] = values[i];
     }
   };
-  on_host(device, arenas_.tensor(plan_, masters_id), HostAccess::read,
+  on_host(arenas_.owner_of(plan_, masters_id), arenas_.tensor(plan_, masters_id), HostAccess::read,
           [&](int64_t at, const Tensor& masters) {
             const Tensor part{to.as<std::byte>() + at * size_of(dtype), masters.shape, dtype};
             on_host(device, part, HostAccess::write,
@@ -157,14 +160,14 @@ void ModelState::append(std::string_view unit_buffer, std::string_view slot,
     const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
     const BufferId id = plan_.program.find(fmt::format("{}:{}", unit_buffer, unit.name));
     const bool whole = held_in(program.at(id), unit, plan_.place) == Held::whole;
-    const auto [begin, values] = piece(unit_buffer, p);
+    const auto [begin, values, owner] = piece(unit_buffer, p);
     list.push_back({.name = p.name,
                     .slot = std::string(slot),
                     .global_shape = p.shape,
                     .begin = begin,
                     .local = values ? values : Tensor{nullptr, {0}, DType::f32},
                     .owner = !whole || plan_.place.rank == 0,
-                    .device = arenas_.device().is_host() ? nullptr : &arenas_.device()});
+                    .device = owner});
   }
 }
 

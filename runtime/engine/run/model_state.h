@@ -31,8 +31,9 @@ class ModelState {
   // Makes fresh weights. Element i of a parameter is a pure function of the seed, the parameter's name and i,
   // so every rank makes its own slices, and ranks exchange only what they hold of each other's. Collective.
   void initialize(uint64_t seed, const Implementations& implementations) const;
-  // Makes the parameters of the masters: rounds them in 16-bit runs, and gathers what this rank holds of other ranks'
-  // slices. The caller must call it after it changed masters. Collective.
+  // Makes the parameters that kernels read of the masters: rounds them to the run's dtype where they are not the same
+  // buffers, and gathers what this rank holds of other ranks' slices. The caller must call it after it changed masters.
+  // Collective.
   void publish_masters() const;
 
   // The part of a parameter that this rank holds: elements [begin, begin + values.elements()). Null values:
@@ -40,6 +41,7 @@ class ModelState {
   struct Piece {
     int64_t begin = 0;
     Tensor values;
+    RemoteMemory* owner = nullptr;  // of their memory; null: the host
   };
   // Returns the masters of `p` that this rank holds.
   Piece master(const Parameter& p) const { return piece(master_name(), p); }

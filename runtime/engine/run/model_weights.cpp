@@ -82,7 +82,7 @@ void ModelState::collect_stage(const TakePiece& take) const {
     const Tensor held = arenas_.tensor(plan_, id);
     if (held_in(masters, unit, plan_.place) == Held::whole) {
       if (root)
-        on_host(device, held, HostAccess::read,
+        on_host(arenas_.owner_of(plan_, id), held, HostAccess::read,
                 [&](int64_t at, const Tensor& values) { take_parameters(unit, at, values); });
       continue;
     }
@@ -96,7 +96,16 @@ void ModelState::collect_stage(const TakePiece& take) const {
       const auto gathered = [&](int64_t r, int64_t count) {
         return Tensor{reinterpret_cast<float*>(buffer.data()) + r * n, {count}, DType::f32};
       };
-      mesh_.data().all_gather({mine + at, {n}, DType::f32}, gathered(0, n * ranks)).wait();
+      Tensor part{mine + at, {n}, DType::f32};
+      if (program.space_of(id) != Space::device) {  // collectives work on the device's memory
+        const Tensor place = gathered(plan_.place.rank, n);
+        on_host(arenas_.owner_of(plan_, id), part, HostAccess::read,
+                [&](int64_t first, const Tensor& values) {
+                  device.upload(place.as<float>() + first, values.data, values.bytes());
+                });
+        part = place;
+      }
+      mesh_.data().all_gather(part, gathered(0, n * ranks)).wait();
       for (int64_t r = 0; root && r < ranks; ++r)
         on_host(device, gathered(r, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
           take_parameters(unit, r * slice + at + first, values);

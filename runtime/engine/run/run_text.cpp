@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "runtime/core/text.h"
 #include "runtime/engine/run/metrics.h"
 #include "runtime/ir/rule.h"
 
@@ -75,6 +76,17 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
   if (seconds > kLongStep)
     line += fmt::format("; a step is {} operations a rank, very roughly {}", count_text(operations),
                         duration_text(seconds));
+  return line;
+}
+
+std::string memory_line(const MemoryTable& memory) {
+  const auto bytes = [&](Space space) {
+    return bytes_text(static_cast<double>(memory.total(space)));
+  };
+  std::string line = bytes(Space::device);
+  if (memory.total(Space::host) > 0)
+    line += fmt::format(" and {} of the host's memory", bytes(Space::host));
+  if (memory.total(Space::disk) > 0) line += fmt::format(" and {} on disk", bytes(Space::disk));
   return line;
 }
 

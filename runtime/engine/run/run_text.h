@@ -13,6 +13,9 @@ namespace dstrain {
 // time of a step if it is long. `done`: steps done before, on resume. `threads`: of a rank.
 std::string first_line(const Job& job, const Plan& train, int64_t done, int threads);
 
+// Returns the bytes that a rank reserves in each space: "1.2 GB and 3.4 GB of the host's memory".
+std::string memory_line(const MemoryTable& memory);
+
 // The values that the last log line of a run reports.
 struct RunEnd {
   int64_t first_step = 0, steps = 0;  // steps done before this run, and by it

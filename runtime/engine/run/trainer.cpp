@@ -55,7 +55,8 @@ std::string device_text(const Backend& backend) {
 }
 
 RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext& ctx) {
-  const PlanInputs inputs{ctx.implementations.build_model, backend.library, ctx.threads};
+  const PlanInputs inputs{ctx.implementations.build_model, backend.library, ctx.threads,
+                          backend.host_library};
   Communicator& host = *ctx.comm;
   RankPlan plans = make_rank_plan(job, place_of(job, host.rank()), inputs);
   const int gpus = std::max(cuda_device_count(), 1);
@@ -79,7 +80,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       place_(place_of(job, ctx.comm->rank())),
       mesh_(comm_, *ctx.comm, place_, job.pipeline.schedule),
       plans_(plan_that_fits(job, backend_, ctx)),
-      arenas_(plans_.memory, *backend_.device, comm_, ctx.threads),
+      arenas_(plans_.memory, *backend_.device, comm_, ctx.threads, job.offload.pin_memory),
       model_(plans_.train, arenas_, mesh_, ctx.threads),
       train_(plans_.train, arenas_, backend_, job, mesh_, ctx.slot,
              add_names(ctx.slot, plans_.train, "")),
@@ -88,13 +89,15 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
   if (job.eval_interval > 0)
     validate_.emplace(plans_.validate, arenas_, backend_, job, mesh_, ctx.slot,
                       add_names(ctx.slot, plans_.validate, "validation's "));
+  arenas_.open_disk(plans_.train, job);
   if (root())
     log::info("{}, {} rank{} of {} thread{}, {} a rank", device_text(backend_), job.ranks,
               job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",
-              bytes_text(static_cast<double>(plans_.memory.total())));
+              memory_line(plans_.memory));
   log_stages();
-  peak_bytes_ =
-      static_cast<int64_t>(max_over_ranks(*ctx.comm, static_cast<double>(plans_.memory.total())));
+  for (const Space space : {Space::device, Space::host, Space::disk})
+    peak_bytes_[static_cast<size_t>(space)] = static_cast<int64_t>(
+        max_over_ranks(*ctx.comm, static_cast<double>(plans_.memory.total(space))));
   state_.seed = job.seed;
   init_loss_scale(state_, job.loss_scale);
 }
@@ -263,8 +266,10 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
                   .tokens = s.targets,
                   .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
                   .step_ms = seconds * 1e3,
-                  .peak_bytes = peak_bytes_,
-                  .comm_bytes = comm_bytes});
+                  .peak_bytes = peak_bytes_[static_cast<size_t>(Space::device)],
+                  .comm_bytes = comm_bytes,
+                  .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
+                  .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)]});
 }
 
 void Trainer::validate() {

@@ -2,6 +2,7 @@
 // and weights. It sets the step state and reports results; the plan alone decides what a step does.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 
@@ -77,13 +78,13 @@ class Trainer {
   std::optional<Executor> validate_;
   std::optional<MetricsWriter> metrics_;  // on rank 0, once the output directory is open
   StepState state_;
-  int64_t next_sample_ = 0;                // first sample of the next step
-  std::optional<CheckpointInfo> resumed_;  // the checkpoint that the run resumed from
-  Lineage lineage_;                        // on rank 0: of this run's checkpoints
-  RunFacts facts_;                         // on rank 0: empty until facts() is called
-  CommLog comm_log_;                       // on rank 0
-  std::vector<StepTrace> traces_;          // of the first steps, if the job asks for a trace
-  int64_t peak_bytes_ = 0;                 // of the largest rank
+  int64_t next_sample_ = 0;                    // first sample of the next step
+  std::optional<CheckpointInfo> resumed_;      // the checkpoint that the run resumed from
+  Lineage lineage_;                            // on rank 0: of this run's checkpoints
+  RunFacts facts_;                             // on rank 0: empty until facts() is called
+  CommLog comm_log_;                           // on rank 0
+  std::vector<StepTrace> traces_;              // of the first steps, if the job asks for a trace
+  std::array<int64_t, kSpaces> peak_bytes_{};  // of the largest rank, by space
   int stop_signal_ = 0;
   std::optional<double> loss_, validation_loss_;  // on rank 0: the newest
 };

@@ -2,7 +2,7 @@
 
 namespace dstrain {
 
-Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads)
+Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads, bool pin)
     : device_(device) {
   const auto& bytes = table.region_bytes;
   regions_[static_cast<size_t>(Region::persistent)] =
@@ -12,6 +12,18 @@ Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int
   regions_[static_cast<size_t>(Region::registered)] =
       comm.allocate(bytes[static_cast<size_t>(Region::registered)], "gradients that peers read");
   for (const Memory& region : regions_) device.populate(region, threads);
+  const int64_t host_bytes = table.total(Space::host);
+  Memory& host = regions_[static_cast<size_t>(Region::host)];
+  host = Memory::anonymous(host_bytes, "offloaded tensors");
+  host.populate(threads, "offloaded tensors");
+  regions_[static_cast<size_t>(Region::disk)] =
+      Memory::addresses(table.total(Space::disk), "tensors on disk");
+  if (pin) pinned_ = device.pin(host.data(), host_bytes);
+}
+
+void Arenas::open_disk(const Plan& plan, const Job& job) {
+  const Memory& addresses = regions_[static_cast<size_t>(Region::disk)];
+  if (addresses.bytes() > 0) disk_ = std::make_unique<DiskArena>(plan, job, addresses.data());
 }
 
 Tensor Arenas::tensor(const Plan& plan, BufferId id, int micro) const {
@@ -24,7 +36,7 @@ Tensor Arenas::tensor(const Plan& plan, BufferId id, int micro) const {
 int64_t Arenas::reserved_bytes() const {
   int64_t total = 0;
   for (const Memory& m : regions_) total += m.bytes();
-  return total;
+  return total - regions_[static_cast<size_t>(Region::disk)].bytes();
 }
 
 }  // namespace dstrain

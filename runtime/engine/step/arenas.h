@@ -1,11 +1,12 @@
-// Arenas: a rank's memory on its device, allocated once before the first step. It has the three regions in
-// which plans place buffers, and turns a plan's addresses into pointers.
+// Arenas: a rank's memory on its device and the host, allocated once before the first step. It has the regions in which
+// plans place buffers, and turns a plan's addresses into pointers.
 #pragma once
 
 #include <array>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/core/devices/device.h"
+#include "runtime/engine/disk/disk_arena.h"
 #include "runtime/plan/plan.h"
 
 namespace dstrain {
@@ -13,34 +14,50 @@ namespace dstrain {
 class Arenas {
  public:
   // Allocates the regions of `table` on `device` and touches their pages with `threads` threads. Collective
-  // over `comm`, which owns the registered region. Throws RunError if the device has too little memory.
-  Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads);
+  // over `comm`, which owns the registered region. `pin`: whether the host's region is pinned for the device's copies.
+  // Throws RunError if there is too little memory.
+  Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads,
+         bool pin = true);
 
   // Returns the tensor of a buffer of `plan`; of a buffer with a copy per micro-batch, copy `micro`.
   Tensor tensor(const Plan& plan, BufferId id, int micro = 0) const;
   std::byte* at(const Address& address) const {
     return regions_[static_cast<size_t>(address.region)].data() + address.offset;
   }
+  // Returns the bytes of memory that are reserved.
   int64_t reserved_bytes() const;
   Device& device() const { return device_; }
+
+  // Creates the files of the tensors on disk, if `plan` has any. Throws UserError if it cannot.
+  void open_disk(const Plan& plan, const Job& job);
+  DiskArena& disk() const { return *disk_; }
+
+  // Returns the owner of a buffer's memory, by which the host reaches it; null: it is the host's.
+  RemoteMemory* owner_of(const Plan& plan, BufferId id) const {
+    const Space space = plan.program.space_of(id);
+    if (space == Space::disk) return disk_.get();
+    return device_.is_host() || space == Space::host ? nullptr : &device_;
+  }
 
  private:
   Device& device_;
   std::array<Memory, kRegions> regions_;
+  std::shared_ptr<void> pinned_;  // the host's region
+  std::unique_ptr<DiskArena> disk_;
 };
 
 // What the host does with the values of a tensor: it reads them, overwrites all of them, or reads and changes
 // them.
 enum class HostAccess { read, write, read_write };
 
-// Gives the host access to a tensor of a device: calls `take(first element, values)` for one piece after the
+// Gives the host access to a tensor in the memory of `owner` (null: the host's): calls `take(first element, values)` for one piece after the
 // other, copied through a buffer of bounded size; once and without a copy if the device's memory is the
 // host's. `access`: what `take` does with the values. The caller must have synchronized the streams that use
 // the tensor.
 template <class Take>
-void on_host(Device& device, const Tensor& t, HostAccess access, Take&& take) {
+void on_host(RemoteMemory* owner, const Tensor& t, HostAccess access, Take&& take) {
   constexpr int64_t kPieceBytes = int64_t{8} << 20;
-  if (device.is_host()) return take(int64_t{0}, t);
+  if (owner == nullptr) return take(int64_t{0}, t);
   const int64_t element = size_of(t.dtype), n = t.elements();
   const int64_t piece = std::min(n, kPieceBytes / element);
   const auto buffer =
@@ -48,10 +65,14 @@ void on_host(Device& device, const Tensor& t, HostAccess access, Take&& take) {
   for (int64_t first = 0; first < n; first += piece) {
     const int64_t count = std::min(piece, n - first);
     auto* const there = t.as<std::byte>() + first * element;
-    if (access != HostAccess::write) device.download(buffer.get(), there, count * element);
+    if (access != HostAccess::write) owner->download(buffer.get(), there, count * element);
     take(first, Tensor{buffer.get(), {count}, t.dtype});
-    if (access != HostAccess::read) device.upload(there, buffer.get(), count * element);
+    if (access != HostAccess::read) owner->upload(there, buffer.get(), count * element);
   }
+}
+template <class Take>
+void on_host(Device& device, const Tensor& t, HostAccess access, Take&& take) {
+  on_host(device.is_host() ? nullptr : &device, t, access, std::forward<Take>(take));
 }
 
 // Returns the first element of a tensor of a device.

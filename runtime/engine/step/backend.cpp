@@ -11,6 +11,9 @@ Backend make_backend(const Implementations& implementations, const std::string& 
   backend.compute = backend.device->make_stream();
   backend.copies = backend.device->make_stream();
   backend.library = implementations.make_library(backend.device->kind(), backend.compute->native());
+  backend.host_library = backend.device->is_host()
+                             ? backend.library
+                             : implementations.make_library(DeviceKind::cpu, nullptr);
   return backend;
 }
 

@@ -15,6 +15,7 @@ struct Backend {
   std::unique_ptr<Stream> compute;  // runs the kernels, in the order of the plan
   std::unique_ptr<Stream> copies;   // copies batches to the device
   std::shared_ptr<const KernelLibrary> library;
+  std::shared_ptr<const KernelLibrary> host_library;  // the CPU's kernels, on any device
 };
 
 // Returns the backend of a settled device (cpu, cuda, emulated). `index`: which of this process's GPUs.

@@ -2,26 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cstring>
 #include <exception>
 
 #include "runtime/core/error.h"
-#include "runtime/core/text.h"
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
-#include "runtime/optim/loss_scaler.h"
 #include "runtime/plan/pipeline/verify_messages.h"
 
 namespace dstrain {
 namespace {
 
 constexpr size_t kMostOperands = 8;
-
-float value_at(const Tensor& t, int64_t i) {
-  if (t.dtype == DType::bf16) return to_float(t.as<const bf16>()[i]);
-  if (t.dtype == DType::f16) return to_float(t.as<const f16>()[i]);
-  return t.as<const float>()[i];
-}
 
 }  // namespace
 
@@ -46,19 +38,27 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   while (body_ < plan.order.size() && begins_step(body_)) ++body_;
   for (size_t i = body_; i < plan.order.size(); ++i)
     check(!begins_step(i), "{} is not at the beginning of the step", name_of(op_of(plan.order[i])));
-  collectives_ = count_collectives(plan);
-  posted_.resize(collectives_.size());
+  posts_ = count_posted(plan);
+  posted_.resize(posts_.size());
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (is_collective(op.op)) posted_[static_cast<size_t>(op.channel)].push_back(issue.instruction);
+    if (is_posted(op.op)) posted_[static_cast<size_t>(op.channel)].push_back(issue.instruction);
   }
-  const bool any = std::ranges::any_of(collectives_, [](int32_t n) { return n > 0; });
+  const auto channels = static_cast<std::ptrdiff_t>(plan.comm_channels);
+  const std::vector<size_t> most(posts_.begin(), posts_.begin() + channels);
+  const bool any = std::ranges::any_of(most, [](size_t n) { return n > 0; });
   const bool own_thread = job.overlap_comm && mesh.world().size() > 1 && any &&
                           (plan.threads > 1 || !backend.device->is_host());
   if (own_thread) mesh.world().set_threads(1);
-  const std::vector<size_t> most(collectives_.begin(), collectives_.end());
   queue_ = make_comm_queue(mesh.channels(), backend, most, own_thread);
-  if (!pipeline && (comm.size() == 1 || comm.on_stream()))
+  const auto posts_on = [this](int32_t channel) {
+    return static_cast<size_t>(posts_[static_cast<size_t>(channel)]);
+  };
+  if (plan.copy_channel >= 0)
+    copies_ = std::make_unique<CopyQueue>(backend, posts_on(plan.copy_channel));
+  if (plan.io_channel >= 0) drives_.emplace(posts_on(plan.io_channel));
+  const bool host_updates = std::ranges::any_of(bound_, &Bound::on_host);
+  if (!pipeline && !host_updates && (comm.size() == 1 || comm.on_stream()))
     finish_ =
         backend.library->make_finish({.clip = job.gradient_clipping, .loss_scale = job.loss_scale});
   if (finish_) {
@@ -85,16 +85,23 @@ Executor::~Executor() {
   }
 }
 
-void Executor::wait_for(std::span<const int32_t> counts) const {
-  for (size_t c = 0; c < counts.size(); ++c) wait_in(static_cast<int>(c), counts[c]);
+void Executor::wait_for(std::span<const int32_t> counts, bool on_host) {
+  for (size_t c = 0; c < counts.size(); ++c) wait_in(static_cast<int>(c), counts[c], on_host);
 }
 
-void Executor::wait_in(int channel, int32_t count) const {
+void Executor::wait_in(int channel, int32_t count, bool on_host) {
   if (slot_ && count > 0)
     slot_->awaited.store(
         first_name_ + posted_[static_cast<size_t>(channel)][static_cast<size_t>(count - 1)],
         std::memory_order_relaxed);
-  queue_->wait(channel, count);
+  if (channel < plan_.comm_channels)
+    queue_->wait(channel, count);
+  else if (channel == plan_.io_channel)
+    drives_->wait(count);
+  else if (on_host)
+    copies_->synchronize(count);
+  else
+    copies_->wait(count);
   if (slot_) slot_->awaited.store(-1, std::memory_order_relaxed);
 }
 
@@ -111,8 +118,10 @@ void Executor::bind(const Instruction& op, size_t index) {
                                       : Operand{arenas_.tensor(plan_, id),
                                                 plan_.address[static_cast<size_t>(id)].copies,
                                                 plan_.address[static_cast<size_t>(id)].stride});
+  bound.on_host = runs_on_host(plan_.program, op) || rule_of(op.op).done_by == DoneBy::drives;
   if (has_kernel(op.op)) {
-    bound.kernel = backend_.library->make(SpecStorage(plan_.program, op, plan_.threads).get());
+    const KernelLibrary& library = bound.on_host ? *backend_.host_library : *backend_.library;
+    bound.kernel = library.make(SpecStorage(plan_.program, op, plan_.threads).get());
     if (plan_.workspace_bytes[index] > 0)
       bound.workspace = {
           arenas_.at(plan_.workspace[index]), {plan_.workspace_bytes[index]}, DType::u8};
@@ -128,6 +137,8 @@ void Executor::settle_graph() {
   else if (mesh_.world().size() > 1 && !mesh_.data().on_stream())
     reason =
         "gradients travel through the host: it needs one rank, or a GPU for each rank and NCCL";
+  else if (copies_)
+    reason = "offloaded state moves between the GPU and the host";
   else if (!finish_)
     reason = fmt::format("{} ends a step on the host", backend_.library->description());
   use_graph_ = reason.empty();
@@ -139,7 +150,7 @@ void Executor::settle_graph() {
 void Executor::check_messages() {
   constexpr uint64_t exact = (uint64_t{1} << 53) - 1;  // integers that a double holds
   std::array<double, kChannels> mine{};
-  for (int32_t c = from_previous; c < plan_.channels; ++c)
+  for (int32_t c = from_previous; c < plan_.comm_channels; ++c)
     mine[static_cast<size_t>(c)] =
         static_cast<double>(messages_checksum(plan_, static_cast<Channel>(c)) & exact);
   std::vector<double> all(mine.size() * static_cast<size_t>(mesh_.world().size()));
@@ -167,12 +178,14 @@ void Executor::run(StepContext& context) {
     run_body(context);
   if (context.next.dataset) feed_.read_ahead(context.next);
   const int64_t before = context.trace ? monotonic_ns() : 0;
-  wait_for(collectives_);
+  wait_for(posts_, false);
   if (context.trace) context.trace->waits[plan_.order.size()] = {before, monotonic_ns()};
   device_state_.download(*context.state);
   if (context.trace) record(*context.trace, begin);
   if (context.on_collective) report_collectives(context);
   queue_->restart();
+  if (copies_) copies_->restart();
+  if (drives_) drives_->restart();
   warm_ = true;
   if (finish_) check_finish(*context.state);
 }
@@ -185,7 +198,8 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
     if (slot_) slot_->publish(first_name_ + issue.instruction);
     queue_->poll();
     const int64_t start = context.trace ? monotonic_ns() : 0;
-    wait_for(std::span(plan_.waits).subspan(i * collectives_.size(), collectives_.size()));
+    wait_for(std::span(plan_.waits).subspan(i * posts_.size(), posts_.size()),
+             bound_[index].on_host);
     const int64_t before = timed ? monotonic_ns() : 0;
     if (context.trace) context.trace->waits[i] = {start, before};
     run_one(bound_[index], issue, context);
@@ -203,7 +217,7 @@ void Executor::run_body(StepContext& context) {
   if (!graph_) {
     check(backend_.compute->begin_capture(), "{} has no graphs", backend_.device->name());
     run_issues(body_, plan_.order.size(), context);
-    wait_for(collectives_);
+    wait_for(posts_, false);
     graph_ = backend_.compute->end_capture();
   }
   if (slot_ && body_ < plan_.order.size())
@@ -213,16 +227,19 @@ void Executor::run_body(StepContext& context) {
 
 void Executor::record(StepTrace& trace, int64_t begin_ns) const {
   trace.whole = {begin_ns, monotonic_ns()};
-  std::vector<size_t> next(collectives_.size());
+  std::vector<size_t> next(posts_.size());
   for (size_t i = 0; i < plan_.order.size(); ++i) {
-    if (!is_collective(op_of(plan_.order[i]))) continue;
+    if (!is_posted(op_of(plan_.order[i]))) continue;
     const int channel = instruction_of(plan_.order[i]).channel;
-    trace.issues[i] = queue_->times(channel, next[static_cast<size_t>(channel)]++);
+    const size_t number = next[static_cast<size_t>(channel)]++;
+    trace.issues[i] = channel < plan_.comm_channels   ? queue_->times(channel, number)
+                      : channel == plan_.copy_channel ? copies_->times(number)
+                                                      : drives_->times(number);
   }
 }
 
 void Executor::report_collectives(const StepContext& context) const {
-  std::vector<size_t> next(collectives_.size());
+  std::vector<size_t> next(posts_.size());
   for (const Issue& issue : plan_.order) {
     const Instruction& op = instruction_of(issue);
     if (!is_collective(op.op)) continue;
@@ -245,8 +262,16 @@ void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& cont
       return load_batch(context);
     case OpKind::zero: {
       const Tensor t = operand(bound, 0, issue.micro);
+      if (bound.on_host)
+        return static_cast<void>(std::memset(t.data, 0, static_cast<size_t>(t.bytes())));
       return backend_.compute->zero(t.data, t.bytes());
     }
+    case OpKind::copy:
+      return post_copy(bound, issue, context);
+    case OpKind::swap_in:
+    case OpKind::swap_out:
+      return drives_->post(arenas_.disk(), op_of(issue), operand(bound, 0, 0),
+                           operand(bound, 1, 0));
     case OpKind::reduce_counts:
       return reduce_counts(context);
     case OpKind::all_reduce:
@@ -285,10 +310,16 @@ void Executor::run_kernel(const Bound& bound, const Issue& issue,
       {.in = {in.data(), bound.reads},
        .out = {out.data(), bound.writes},
        .workspace = bound.workspace,
-       .state = device_state_.address(context.state),
+       .state = bound.on_host ? context.state : device_state_.address(context.state),
        .sample_offset = place * job_.batch.micro_batch,
        .accumulate = op.accumulate == Accumulate::always ||
                      (op.accumulate == Accumulate::after_first_micro && issue.micro > 0)});
+}
+
+// The host knows whether the step is skipped: where it updates, it has done finish_gradients.
+void Executor::post_copy(const Bound& bound, const Issue& issue, const StepContext& context) {
+  if (instruction_of(issue).unless_skipped && context.state->skip) return copies_->pass();
+  copies_->post(operand(bound, 0, issue.micro), operand(bound, 1, issue.micro));
 }
 
 void Executor::load_batch(StepContext& context) {
@@ -326,57 +357,6 @@ void Executor::finish_gradients(const Bound& bound, StepContext& context) {
   finish_step(s, {.clip = job_.gradient_clipping, .loss_scale = job_.loss_scale});
   check_finish(s);
   device_state_.upload(s);
-}
-
-void Executor::check_finish(const StepState& s) {
-  // A dynamic loss scale skips steps on purpose; check_loss_scale() fails at the smallest scale.
-  skipped_in_a_row_ = s.skip && !job_.loss_scale.dynamic ? skipped_in_a_row_ + 1 : 0;
-  if (s.skip && (!job_.skip_on_overflow || skipped_in_a_row_ >= job_.max_skipped_steps))
-    report_non_finite(s);
-  check_loss_scale(s, job_.loss_scale);
-}
-
-void Executor::report_non_finite(const StepState& s) {
-  const Program& program = plan_.program;
-  // Find the first parameter with a non-finite gradient on any rank: its index, the element and the value.
-  const auto count = static_cast<double>(program.model_parameters().size());
-  std::array<double, 3> mine{count, 0, 0};
-  for (size_t i = 0; i < program.parameters.size() && mine[0] == count; ++i) {
-    const Parameter& p = program.parameters[i];
-    const Unit& unit = program.units[static_cast<size_t>(p.unit)];
-    const BufferId id = program.find("grads:" + unit.name);
-    if (id == kNone) continue;
-    const Range owned = owned_slice(unit, plan_.place);
-    const int64_t begin = std::max(owned.begin, p.offset);
-    const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
-    if (begin >= end) continue;
-    Tensor part = arenas_.tensor(plan_, id);
-    part.data = part.as<std::byte>() +
-                position_of(program.at(id), unit, plan_.place, begin) * size_of(part.dtype);
-    part.shape = {end - begin};
-    on_host(*backend_.device, part, HostAccess::read, [&](int64_t at, const Tensor& values) {
-      for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)
-        if (const float v = value_at(values, e); !std::isfinite(v))
-          mine = {static_cast<double>(p.index), static_cast<double>(begin + at + e - p.offset), v};
-    });
-  }
-  mesh_.world().gather_values(mine, gathered_);
-  size_t first = 0;
-  for (size_t r = 3; r < gathered_.size(); r += 3)
-    if (gathered_[r] < gathered_[first]) first = r;
-  const std::string what = fmt::format(
-      "step {}: loss {}, gradient norm {}{}", s.step,
-      number_text(s.loss_sum / static_cast<double>(s.targets)), number_text(s.grad_norm),
-      skipped_in_a_row_ > 1 ? fmt::format(", {} steps in a row were skipped "
-                                          "(dstrain.max_skipped_steps)",
-                                          skipped_in_a_row_)
-                            : "");
-  if (gathered_[first] == count) fail_run("{}: not finite, although every gradient is", what);
-  fail_run(
-      "{}; the first gradient with a non-finite value is {} "
-      "(element {} is {}); lower the learning rate, or check the data of this step",
-      what, program.model_parameters()[static_cast<size_t>(gathered_[first])].name,
-      static_cast<int64_t>(gathered_[first + 1]), number_text(gathered_[first + 2]));
 }
 
 }  // namespace dstrain

@@ -15,7 +15,9 @@
 #include "runtime/engine/step/batch_feed.h"
 #include "runtime/engine/step/comm_log.h"
 #include "runtime/engine/step/comm_queue.h"
+#include "runtime/engine/step/copy_queue.h"
 #include "runtime/engine/step/device_state.h"
+#include "runtime/engine/step/drive_queue.h"
 #include "runtime/engine/step/finish_values.h"
 #include "runtime/engine/step/mesh_comm.h"
 #include "runtime/ir/kernel.h"
@@ -52,10 +54,10 @@ class Executor {
   void run(StepContext& context);
 
  private:
-  // Waits for the first `counts[c]` operations of each channel of the step and publishes the awaited one in the
-  // slot.
-  void wait_for(std::span<const int32_t> counts) const;
-  void wait_in(int channel, int32_t count) const;
+  // Lets an instruction wait for the first `counts[c]` operations of each channel of the step and publishes the awaited
+  // one in the slot. `on_host`: the host itself waits for copies, else later work of the compute stream.
+  void wait_for(std::span<const int32_t> counts, bool on_host);
+  void wait_in(int channel, int32_t count, bool on_host);
   struct Operand {
     Tensor tensor;  // the first copy
     int64_t copies = 1;
@@ -63,7 +65,8 @@ class Executor {
   };
   struct Bound {
     std::unique_ptr<Kernel> kernel;  // null: the executor does the op itself
-    size_t first = 0;                // index of the first operand; reads come before writes
+    bool on_host = false;  // the host carries it out, or a drive does with the host's memory
+    size_t first = 0;      // index of the first operand; reads come before writes
     size_t reads = 0, writes = 0;
     Tensor workspace;
   };
@@ -85,6 +88,7 @@ class Executor {
   void report_collectives(const StepContext& context) const;
   void finish_gradients(const Bound& bound, StepContext& context);
   void check_finish(const StepState& state);
+  void post_copy(const Bound& bound, const Issue& issue, const StepContext& context);
   int64_t skipped_in_a_row_ = 0;
   [[noreturn]] void report_non_finite(const StepState& state);
   Tensor operand(const Bound& bound, size_t i, int micro) const;
@@ -100,9 +104,11 @@ class Executor {
       posted_;  // by channel: instructions of a step, in the order of posting
   std::vector<Bound> bound_;
   std::vector<Operand> operands_;
-  size_t body_ = 0;                   // index in the order of the first issue of the body
-  std::vector<int32_t> collectives_;  // of a step, by channel
+  size_t body_ = 0;             // index in the order of the first issue of the body
+  std::vector<int32_t> posts_;  // operations of a step, by channel
   std::unique_ptr<CommQueue> queue_;
+  std::unique_ptr<CopyQueue> copies_;  // null: the step has none
+  std::optional<DriveQueue> drives_;   // absent: the step has none
   BatchFeed feed_;
   DeviceState device_state_;
   std::unique_ptr<FinishKernels> finish_;  // null: the host does finish_gradients

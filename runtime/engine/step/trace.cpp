@@ -13,7 +13,7 @@
 namespace dstrain {
 namespace {
 
-constexpr int kStepTrack = 0, kWaitTrack = 4;  // the tracks of queues are between them
+constexpr int kStepTrack = 0, kWaitTrack = 1 + kQueues;  // the tracks of queues are between them
 
 int track_of(Queue queue) {
   return 1 + static_cast<int>(queue);
@@ -28,7 +28,7 @@ class EventList {
   explicit EventList(int rank) : rank_(rank) {
     name("process_name", kStepTrack, fmt::format("rank {}", rank));
     name("thread_name", kStepTrack, "step");
-    for (const Queue queue : {Queue::compute, Queue::comm, Queue::host})
+    for (const Queue queue : {Queue::compute, Queue::comm, Queue::host, Queue::copy, Queue::io})
       name("thread_name", track_of(queue), std::string(name_of(queue)));
     name("thread_name", kWaitTrack, "waiting");
   }
@@ -66,7 +66,7 @@ std::string events_of(const Plan& plan, const std::vector<StepTrace>& steps, int
     for (size_t i = 0; i < step.issues.size(); ++i) {
       const Instruction& op = instruction_of(plan, i);
       events.add(
-          track_of(rule_of(op.op).queue),
+          track_of(queue_of(plan.program, op)),
           fmt::format("{} {}", name_of(op.op), plan.program.groups[static_cast<size_t>(op.group)]),
           step.issues[i], fmt::format(R"("micro_batch":{})", plan.order[i].micro));
     }
@@ -101,7 +101,7 @@ StepSplit split_of(const Plan& plan, const StepTrace& trace) {
   StepSplit split;
   for (size_t i = 0; i < trace.issues.size(); ++i) {
     const Instruction& op = instruction_of(plan, i);
-    if (is_collective(op.op)) continue;
+    if (is_posted(op.op)) continue;
     const double seconds = static_cast<double>(trace.issues[i].size()) * 1e-9;
     (rule_of(op.op).queue == Queue::comm ? split.exposed_comm : split.compute) += seconds;
   }

@@ -23,7 +23,8 @@ struct StepTrace {
   TimeSpan whole;
   std::vector<TimeSpan>
       issues;  // of every issue of the plan; of a collective from start to completion
-  std::vector<TimeSpan> waits;  // for collectives: before every issue, and at the end of the step
+  std::vector<TimeSpan>
+      waits;  // for collectives and copies: before every issue, and at the end of the step
 
   void prepare(const Plan& plan);
 };

@@ -1,6 +1,6 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward -> layout -> reduce -> update
-//   -> gather -> pack -> place -> verify.
+//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward -> layout
+//   -> reduce -> update -> offload -> gather -> pack -> place -> verify.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,12 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 // whole; and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ... Where ranks hold more of the parameters
 // than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group.
 void update(Program& program, const Job& job, Place place, const Residency& residency);
+
+// Moves masters and optimizer state to the host's memory or to disk (job.offload), after update(). Either the host updates: gradients
+// come to it and new parameters go back; then masters of f32 runs have buffers of their own too ("master:U"). Or the
+// device updates, and the state passes it. What a unit needs is copied beside the unit before. The numbers of a step
+// do not change.
+void offload_optimizer(Program& program, const Job& job, Place place, const Residency& residency);
 
 // Gathers each unit of sharded parameters before it is used, ahead of time if the job's limits allow it, and
 // frees it if its next use is too far away. Does nothing if parameters are whole. Shards are gathered in as many

@@ -312,16 +312,18 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
          .group = updates[u].group(),
          .channel = residency.parameters == Held::shard ? replica_group : data_group});
   };
-  // The directions of a unit's matrices travel while those of the unit before it are transformed.
+  // The directions of a unit's matrices travel while those of the unit before it are transformed; not where the state
+  // is offloaded, which is brought and stored once for all of a unit's instructions.
   bool waiting = false;
   const bool sliced = residency.optimizer != Held::whole;
+  const bool ahead = job.overlap_comm && sliced && job.offload.optimizer == OffloadTo::none;
   for (size_t u = 0; u < program.units.size(); ++u) {
     const Unit& unit = program.units[u];
     const Range updated = sliced ? owned_slice(unit, place) : Range{0, unit.elements};
     updates.emplace_back(program, job, place, unit, updated, program.add_group(unit.name));
     updates[u].begin();
     if (std::exchange(waiting, false)) finish(u - 1);
-    waiting = job.overlap_comm && sliced && updates[u].has_matrices();
+    waiting = ahead && updates[u].has_matrices();
     if (!waiting) finish(u);
   }
   if (waiting) finish(program.units.size() - 1);

@@ -45,7 +45,7 @@ class Pipeline {
         throw InternalError(fmt::format(
             "stage {} waits for ever at {} of {}, micro-batch {}", s, name_of(op_at(plan, at).op),
             plan.program.groups[static_cast<size_t>(op_at(plan, at).group)], plan.order[at].micro));
-      for (int32_t c = from_previous; c < plan.channels; ++c)
+      for (int32_t c = from_previous; c < plan.comm_channels; ++c)
         if (complete(s, c) < posted(s, c).size())
           throw InternalError(fmt::format("stage {}: nobody takes {}", s,
                                           message_text(plan, posted(s, c)[complete(s, c)])));
@@ -81,7 +81,8 @@ class Pipeline {
     Stage& stage = stages_[s];
     if (stage.next == plan.order.size()) return false;
     const size_t i = stage.next;
-    for (int32_t c = 0; c < plan.channels; ++c)
+    // What has no part in other ranks, copies and transfers of drives, is complete sooner or later.
+    for (int32_t c = 0; c < plan.comm_channels; ++c)
       if (static_cast<size_t>(
               plan.waits[i * static_cast<size_t>(plan.channels) + static_cast<size_t>(c)]) >
           complete(s, c))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "runtime/core/text.h"
 #include "runtime/plan/report/step_time.h"
@@ -57,6 +58,18 @@ Axis micro_batches(const Job& job) {
   return axis;
 }
 
+Axis offloads(const Job& job) {
+  Axis axis;
+  if (limits_device(job) && job.offload.optimizer == OffloadTo::none)
+    axis.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
+                    [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
+  return axis;
+}
+
+int64_t limited_bytes(const Job& job, const MemoryTable& memory) {
+  return memory.total() + (limits_device(job) ? 0 : memory.total(Space::host));
+}
+
 class Planner {
  public:
   Planner(const Job& job, const PlanInputs& inputs)
@@ -81,7 +94,7 @@ class Planner {
   Planned plan(const Job& job) const {
     Planned largest{0, 0};
     for (const RankPlan& stage : draft_stage_plans(job, 0, inputs_)) {
-      largest.bytes = std::max(largest.bytes, stage.memory.total());
+      largest.bytes = std::max(largest.bytes, limited_bytes(job, stage.memory));
       largest.seconds = std::max(largest.seconds, step_seconds(stage.train, job.device));
     }
     return largest;
@@ -108,7 +121,17 @@ std::vector<std::vector<const Change*>> combinations(const std::vector<Axis>& ax
 }
 
 std::vector<Axis> axes_of(const Job& job) {
-  return {stages(job), recomputes(job), micro_batches(job)};
+  return {stages(job), recomputes(job), micro_batches(job), offloads(job)};
+}
+
+// Returns which axes the changes are of.
+std::vector<size_t> axes_of(const std::vector<const Change*>& changes,
+                            const std::vector<Axis>& axes) {
+  std::vector<size_t> list;
+  for (size_t i = 0; i < axes.size(); ++i)
+    for (const Change* change : changes)
+      if (change >= axes[i].data() && change < axes[i].data() + axes[i].size()) list.push_back(i);
+  return list;
 }
 
 void cheapest_first(std::vector<Variant>& variants) {
@@ -119,11 +142,23 @@ void cheapest_first(std::vector<Variant>& variants) {
 
 }  // namespace
 
-int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
-  int64_t most = 0;
-  for (const RankPlan& stage : draft_stage_plans(job, 0, inputs))
-    most = std::max(most, stage.memory.total());
+PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs) {
+  PlannedMemory most;
+  for (const RankPlan& stage : draft_stage_plans(job, 0, inputs)) {
+    most.device = std::max(most.device, stage.memory.total());
+    most.host = std::max(most.host, stage.memory.total(Space::host));
+    most.disk = std::max(most.disk, stage.memory.total(Space::disk));
+  }
   return most;
+}
+
+int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
+  const PlannedMemory memory = planned_memory(job, inputs);
+  return memory.device + memory.host;
+}
+
+bool limits_device(const Job& job) {
+  return job.device == "cuda" || job.device_memory > 0;
 }
 
 std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs) {
@@ -141,11 +176,15 @@ std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInpu
   const std::vector<Axis> axes = axes_of(job);
   std::vector<Variant> fitting;
   for (size_t count = 1; count <= axes.size() && fitting.size() < most; ++count) {
-    std::vector<Variant> more;
-    for (const auto& choice : combinations(axes, count)) more.push_back(planner.variant(choice));
-    std::erase_if(more, [offered](const Variant& v) { return v.bytes > offered; });
-    cheapest_first(more);
-    fitting.insert(fitting.end(), more.begin(), more.end());
+    std::map<std::vector<size_t>, std::vector<Variant>> by_axes;
+    for (const auto& choice : combinations(axes, count)) {
+      const Variant variant = planner.variant(choice);
+      if (variant.bytes <= offered) by_axes[axes_of(choice, axes)].push_back(variant);
+    }
+    for (auto& [changed, variants] : by_axes) {
+      cheapest_first(variants);
+      fitting.push_back(variants.front());
+    }
   }
   cheapest_first(fitting);
   fitting.resize(std::min(fitting.size(), most));
@@ -154,12 +193,25 @@ std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInpu
 
 std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs) {
   std::vector<std::string> ways;
-  for (const Variant& v : ways_to_fit(job, offered, inputs))
+  const size_t most = limits_device(job) ? 4 : 3;  // with offload
+  for (const Variant& v : ways_to_fit(job, offered, inputs, most))
     ways.push_back(fmt::format("{} ({})", v.settings, bytes_text(static_cast<double>(v.bytes))));
   if (ways.empty())
-    return "no ZeRO stage, recompute or smaller micro-batch makes it fit: use a smaller model or "
-           "block_size, or more machines";
+    return fmt::format(
+        "no ZeRO stage, recompute{} or smaller micro-batch makes it fit: use a smaller model or "
+        "block_size, or more machines",
+        limits_device(job) ? ", offload of the optimizer" : "");
   return fmt::format("to fit, add {}", fmt::join(ways, ", or "));
+}
+
+std::string lack_of_device_memory(const Job& job, const PlanInputs& inputs) {
+  if (job.device_memory == 0) return {};
+  const int64_t needed = planned_memory(job, inputs).device;
+  if (needed <= job.device_memory) return {};
+  return fmt::format("a rank needs {} of its device, and --device_memory allows {}: {}",
+                     bytes_text(static_cast<double>(needed)),
+                     bytes_text(static_cast<double>(job.device_memory)),
+                     advice_to_fit(job, job.device_memory, inputs));
 }
 
 std::string changes_text(const Job& job, const PlanInputs& inputs) {

@@ -1,5 +1,6 @@
 // Fit: the memory of a job as it is and with other settings, found by planning them: a higher ZeRO stage,
-// recompute, a smaller micro-batch with more accumulation. None of them changes what the model learns. Pure.
+// recompute, a smaller micro-batch with more accumulation, offload where the device's memory is what is short. None of
+// them changes what the model learns. Pure.
 #pragma once
 
 #include <string>
@@ -12,26 +13,39 @@ namespace dstrain {
 // Memory that a rank's process needs besides its plan: code, libraries and their buffers, MPI.
 inline constexpr int64_t kProcessOverheadBytes = int64_t{160} << 20;
 
-// Returns the bytes that the plan of one rank reserves; all ranks reserve the same.
+// The bytes that the plan of one rank reserves; all ranks reserve the same.
+struct PlannedMemory {
+  int64_t device = 0, host = 0, disk = 0;
+};
+PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs);
+// Returns the sum of device and host.
 int64_t planned_bytes(const Job& job, const PlanInputs& inputs);
+
+// Returns whether the device's memory alone limits a run: that of a GPU, or a configured capacity. Elsewhere what is
+// offloaded takes the same memory as the rest.
+bool limits_device(const Job& job);
 
 // A change of settings that can reduce the memory of a job, with its effect on memory and speed.
 struct Variant {
   std::string settings;  // command-line options: "--set dstrain.recompute=1"
-  int64_t bytes = 0;     // of a rank
-  double slowdown = 1;   // step time relative to the job's, estimated from operations and traffic
+  int64_t bytes = 0;    // of a rank: of its device, if that limits the run, else of device and host
+  double slowdown = 1;  // step time relative to the job's, estimated from operations and traffic
 };
 
 // Returns the job with one setting changed, for each change that could reduce memory; fastest first.
 std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs);
 
 // Returns at most `most` variants whose rank needs at most `offered` bytes, fastest first: variants with one
-// change; if there are fewer than `most`, also with two, then with three.
+// change; if there are fewer than `most`, also with two, then with more. Of those that change the same things only the
+// fastest is among them.
 std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs,
                                  size_t most = 3);
 
 // Returns ways_to_fit() as text: "to fit, add --set ... (1.2 GB), or ..."; other advice if there are none.
 std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs);
+
+// Returns what is wrong, with advice, if the plan of one rank needs more of its device than job.device_memory; else "".
+std::string lack_of_device_memory(const Job& job, const PlanInputs& inputs);
 
 // Returns single_changes() as a table.
 std::string changes_text(const Job& job, const PlanInputs& inputs);

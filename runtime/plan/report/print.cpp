@@ -94,14 +94,21 @@ std::string_view where_text(const Instruction& op) {
 }  // namespace
 
 std::string memory_text(const MemoryTable& memory) {
-  std::string text = "memory at the peak\n";
-  for (int c = 0; c < kMemoryClasses; ++c) {
-    const int64_t bytes = memory.at_peak[static_cast<size_t>(c)];
-    text += fmt::format("  {:<14}{:>16} bytes {:>10}\n", name_of(static_cast<MemoryClass>(c)),
-                        bytes, bytes_text(static_cast<double>(bytes)));
+  std::string text;
+  for (const Space space : {Space::device, Space::host, Space::disk}) {
+    if (space != Space::device && memory.total(space) == 0) continue;
+    text += space == Space::device ? "memory at the peak\n"
+            : space == Space::host ? "of the host's memory, besides\n"
+                                   : "on disk, besides\n";
+    const auto row = [&text](std::string_view name, int64_t bytes) {
+      text += fmt::format("  {:<14}{:>16} bytes {:>10}\n", name, bytes,
+                          bytes_text(static_cast<double>(bytes)));
+    };
+    for (int c = 0; c < kMemoryClasses; ++c)
+      row(name_of(static_cast<MemoryClass>(c)), memory.peak_of(space)[static_cast<size_t>(c)]);
+    row("total", memory.total(space));
   }
-  return text + fmt::format("  {:<14}{:>16} bytes {:>10}\n", "total", memory.total(),
-                            bytes_text(static_cast<double>(memory.total())));
+  return text;
 }
 
 std::string plan_to_text(const RankPlan& rank, const std::string& title) {
@@ -118,7 +125,7 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
   for (const Instruction& op : p.instructions) {
     const Cost cost = cost_of(p, op);
     const std::string& group = p.groups[static_cast<size_t>(op.group)];
-    rows.push_back({std::string(name_of(rule_of(op.op).queue)), std::string(when_text(op.when)),
+    rows.push_back({std::string(name_of(queue_of(p, op))), std::string(when_text(op.when)),
                     fmt::format("{}{}", name_of(op.op), where_text(op)), group,
                     operand_list(p, op.reads, group), operand_list(p, op.writes, group),
                     bytes_text(cost.bytes),
@@ -129,18 +136,20 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
 
 std::string plan_to_json(const RankPlan& rank) {
   const Plan& plan = rank.train;
-  nlohmann::ordered_json memory;
-  for (int c = 0; c < kMemoryClasses; ++c)
-    memory[std::string(name_of(static_cast<MemoryClass>(c)))] =
-        rank.memory.at_peak[static_cast<size_t>(c)];
-  memory["total"] = rank.memory.total();
-
+  const auto memory_of = [&rank](Space space) {
+    nlohmann::ordered_json memory;
+    for (int c = 0; c < kMemoryClasses; ++c)
+      memory[std::string(name_of(static_cast<MemoryClass>(c)))] =
+          rank.memory.peak_of(space)[static_cast<size_t>(c)];
+    memory["total"] = rank.memory.total(space);
+    return memory;
+  };
   std::vector<nlohmann::ordered_json> rows;
   for (const Instruction& op : plan.program.instructions) {
     const Cost cost = cost_of(plan.program, op);
     rows.push_back({{"op", name_of(op.op)},
                     {"group", plan.program.groups[static_cast<size_t>(op.group)]},
-                    {"queue", name_of(rule_of(op.op).queue)},
+                    {"queue", name_of(queue_of(plan.program, op))},
                     {"bytes", static_cast<int64_t>(cost.bytes)},
                     {"flops", cost.flops}});
   }
@@ -156,7 +165,9 @@ std::string plan_to_json(const RankPlan& rank) {
     object["stage"] = place.stage;
   }
   if (place.factored()) object["shard_ranks"] = place.shard_size();
-  object["memory"] = memory;
+  object["memory"] = memory_of(Space::device);
+  object["host"] = memory_of(Space::host);
+  object["disk"] = memory_of(Space::disk);
   object["comm_bytes"] = wire_bytes(plan);
   object["instructions"] = std::move(instructions);
   return object.dump(1) + "\n";

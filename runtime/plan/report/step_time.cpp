@@ -16,6 +16,8 @@ struct Rates {
   double wire = 0;     // bytes sent to another rank
 };
 
+constexpr double kHostLink = 2e10;  // bytes per second between a GPU and its host
+
 Rates rates_of(const std::string& device, DType dtype) {
   const int slower = dtype == DType::f32 ? 2 : 1;
   if (device == "cuda") return {3e14 / slower, 2e12, 1e11};
@@ -27,8 +29,9 @@ Rates rates_of(const std::string& device, DType dtype) {
 double instruction_seconds(const Program& program, const Instruction& op,
                            const std::string& device) {
   if (is_collective(op.op)) return 0;
-  const Rates rates = rates_of(device, program.dtype);
   const Cost cost = cost_of(program, op);
+  if (op.op == OpKind::copy && device == "cuda") return cost.bytes / 2 / kHostLink;
+  const Rates rates = rates_of(runs_on_host(program, op) ? "cpu" : device, program.dtype);
   return std::max(cost.flops / rates.flops, cost.bytes / rates.traffic);
 }
 

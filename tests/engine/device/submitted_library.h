@@ -89,6 +89,7 @@ inline Backend submitted_backend(bool finish_on_device = true) {
   backend.copies = backend.device->make_stream();
   backend.library = std::make_unique<SubmittedLibrary>(
       *static_cast<EmulatedStream*>(backend.compute->native()), finish_on_device);
+  backend.host_library = make_cpu_library();
   return backend;
 }
 

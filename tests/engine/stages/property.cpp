@@ -107,6 +107,8 @@ Job moved(Job job, Dice& dice) {
                 .max_reuse_distance = limit()};
   job.shards.ranks = static_cast<int>(dice.between(1, job.ranks));
   while (job.ranks % job.shards.ranks != 0) --job.shards.ranks;
+  job.offload.optimizer = dice.coin() ? OffloadTo::cpu : OffloadTo::none;
+  job.offload.optimizer_on = dice.one_of({UpdateOn::host, UpdateOn::device});
   return job;
 }
 

@@ -38,6 +38,8 @@ RunResult run_steps(const Job& job, const Dataset& data, Communicator& comm, int
   trainer.load();
   RunResult result;
   result.planned_bytes = trainer.memory().total();
+  result.planned_host_bytes = trainer.memory().total(Space::host);
+  result.planned_disk_bytes = trainer.memory().total(Space::disk);
   result.planned_to_send = wire_bytes(trainer.plan());
   for (int i = 0; i < steps; ++i) {
     const int64_t before = trainer.communicator().wire_bytes();
@@ -88,14 +90,15 @@ std::string describe(const Job& job) {
       "{}, {} wire {} sums {}, batch {}x{}x{}, stage {} shards {} {}, bucket {}, overlap {}, "
       "prefetch {} "
       "persist {} "
-      "live {} reuse {}, recompute {} {}, clip {}, {} decay exclude {}",
+      "live {} reuse {}, recompute {} {}, clip {}, {} decay exclude {}, offload {} {}",
       model, name_of(job.dtype), name_of(job.wire_dtype), name_of(job.grad_dtype),
       job.batch.micro_batch, job.batch.accumulation, job.ranks, job.zero_stage, job.shards.ranks,
       job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch", job.reduce_bucket_elements,
       job.overlap_comm, g.prefetch_elements, g.param_persistence, g.max_live_elements,
       g.max_reuse_distance, static_cast<int>(job.recompute.mode), job.recompute.interval,
       job.gradient_clipping, optimizer_rule(job.optimizer.kind).name(job.optimizer),
-      job.weight_decay_exclude.size());
+      job.weight_decay_exclude.size(), static_cast<int>(job.offload.optimizer),
+      static_cast<int>(job.offload.optimizer_on));
 }
 
 }  // namespace dstrain

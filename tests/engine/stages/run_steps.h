@@ -12,12 +12,14 @@ namespace dstrain {
 
 // The results of a short run on one rank, for comparison with another run.
 struct RunResult {
-  std::vector<double> loss;     // per step, summed over the targets
-  std::vector<float> norm;      // of the gradient, per step
-  std::vector<int> skipped;     // per step
-  std::vector<float> scale;     // loss scale, per step
-  std::vector<float> weights;   // all masters; on rank 0 only
-  int64_t planned_bytes = 0;    // of this rank
+  std::vector<double> loss;        // per step, summed over the targets
+  std::vector<float> norm;         // of the gradient, per step
+  std::vector<int> skipped;        // per step
+  std::vector<float> scale;        // loss scale, per step
+  std::vector<float> weights;      // all masters; on rank 0 only
+  int64_t planned_bytes = 0;       // of this rank's device
+  int64_t planned_host_bytes = 0;  // of the host, besides
+  int64_t planned_disk_bytes = 0;
   int64_t sent_per_step = 0;    // counted by the communicator, in the newest step
   int64_t planned_to_send = 0;  // the same by the plan
 };

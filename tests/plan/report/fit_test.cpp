@@ -43,6 +43,26 @@ TEST_CASE("every setting that could help is planned, cheapest first") {
     CHECK(v.settings.find("stage") == std::string::npos);
 }
 
+TEST_CASE("offload is a way to fit where the device's memory is what is short") {
+  Job job = some_job();
+  const std::string offload = "--set zero_optimization.offload_optimizer.device=cpu";
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), offload));
+  job.device_memory = 1 << 20;
+  const std::vector<Variant> limited = single_changes(job, plan_inputs(job));
+  CHECK(limited.size() == 9);
+  CHECK(offers(limited, offload));
+  const PlannedMemory before = planned_memory(job, plan_inputs(job));
+  CHECK(before.host == 0);
+  for (const Variant& v : limited)
+    if (v.settings == offload) CHECK(v.bytes < before.device);
+  job.offload.optimizer = OffloadTo::cpu;
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), offload));
+  const PlannedMemory after = planned_memory(job, plan_inputs(job));
+  CHECK(after.device < before.device);
+  CHECK(after.host > 0);
+  CHECK(planned_bytes(job, plan_inputs(job)) == after.device + after.host);
+}
+
 TEST_CASE("what is offered is never exceeded, and changes are combined where one is too few") {
   const Job job = some_job();
   const PlanInputs inputs = plan_inputs(job);

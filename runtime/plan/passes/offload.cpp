@@ -1,0 +1,316 @@
+// Offload of the optimizer. The state lives in the host's memory; the instructions that need it have operands in two
+// spaces then, and this pass gives them copies of those that are in the other one.
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+#include "runtime/plan/passes/passes.h"
+
+namespace dstrain {
+namespace {
+
+// Elements of a buffer that is no view.
+struct Part {
+  BufferId root = kNone;
+  Range range{};
+};
+
+Part part_of(const Program& program, BufferId id) {
+  Part part{id, {0, program.at(id).shape.elements()}};
+  for (; program.at(part.root).parent != kNone; part.root = program.at(part.root).parent) {
+    part.range.begin += program.at(part.root).parent_offset;
+    part.range.end += program.at(part.root).parent_offset;
+  }
+  return part;
+}
+
+bool is_kernel(const Instruction& op) {
+  return has_kernel(op.op) || op.op == OpKind::zero;
+}
+
+// The consecutive instructions of one unit's update.
+struct UnitStep {
+  std::vector<Instruction> loads{};  // copies of what the instructions read
+  std::vector<Instruction> body{};
+};
+
+// What a unit's update uses of a buffer in the other space.
+struct Staged {
+  Range range{};
+  bool loaded = false;           // its old content is needed
+  std::vector<Range> written{};  // in the order of the instructions
+  size_t last_write = 0;         // index of the instruction
+  BufferId copy = kNone;         // a buffer of these elements in the space of the update
+
+  void use(Range r) {
+    if (range.size() == 0) range = r;
+    range = {std::min(range.begin, r.begin), std::max(range.end, r.end)};
+  }
+};
+
+class OffloadPass {
+ public:
+  OffloadPass(Program& program, const Job& job, Place place, const Residency& residency)
+      : program_(program),
+        place_(place),
+        residency_(residency),
+        state_in_(job.offload.optimizer == OffloadTo::nvme ? Space::disk : Space::host),
+        updates_in_(job.offload.optimizer_on == UpdateOn::device ? Space::device : Space::host) {}
+
+  void run() {
+    std::vector<Instruction>& list = program_.instructions;
+    const auto finish = std::ranges::find(list, OpKind::finish_gradients, &Instruction::op);
+    check(finish != list.end(), "offload: the step has no end");
+    update_.assign(std::make_move_iterator(finish + 1), std::make_move_iterator(list.end()));
+    list.erase(finish + 1, list.end());
+    if (updates_in_ == Space::host && program_.dtype == DType::f32) separate_masters();
+    move_state();
+    std::vector<UnitStep> steps = unit_steps();
+    if (steps.empty()) return;
+    // The first unit's operands are copied while the norm is found, those of the others while the one before is
+    // updated.
+    Instruction last = std::move(list.back());
+    list.pop_back();
+    append(list, steps.front().loads);
+    list.push_back(std::move(last));
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (i + 1 < steps.size()) append(list, steps[i + 1].loads);
+      append(list, steps[i].body);
+    }
+  }
+
+ private:
+  static void append(std::vector<Instruction>& list, std::vector<Instruction>& more) {
+    std::ranges::move(more, std::back_inserter(list));
+  }
+
+  // Gives the masters of an f32 run, which are the parameters themselves, a buffer of their own.
+  void separate_masters() {
+    std::map<BufferId, std::pair<BufferId, int64_t>> master_of;  // and its first element there
+    for (const Unit& unit : program_.units) {
+      const BufferId params = program_.find("params:" + unit.name);
+      const Range updated =
+          residency_.optimizer == Held::whole ? Range{0, unit.elements} : owned_slice(unit, place_);
+      const int64_t begin = position_of(program_.at(params), unit, place_, updated.begin);
+      const BufferId master = program_.add_buffer({.name = "master:" + unit.name,
+                                                   .shape = {updated.size()},
+                                                   .memory = MemoryClass::optimizer,
+                                                   .lifetime = Lifetime::persistent});
+      master_of[params] = {master, begin};
+      published_[master] = {params, {begin, begin + updated.size()}};
+    }
+    for (Instruction& op : update_) {
+      if (!is_kernel(op)) continue;
+      for (auto* list : {&op.reads, &op.writes})
+        for (BufferId& id : *list) {
+          if (id == kNone) continue;
+          const Part part = part_of(program_, id);
+          const auto found = master_of.find(part.root);
+          if (found == master_of.end()) continue;
+          const auto [master, begin] = found->second;
+          id = program_.view(master, part.range.begin - begin, part.range.size());
+        }
+    }
+  }
+
+  void move_state() {
+    for (Buffer& b : program_.buffers) {
+      if (b.memory != MemoryClass::optimizer || b.parent != kNone) continue;
+      const bool state = b.lifetime == Lifetime::persistent;
+      if (!state && updates_in_ == Space::device) continue;
+      b.space = state ? state_in_ : Space::host;
+      b.shared = false;
+    }
+  }
+
+  // Returns the instructions of every unit with their copies.
+  std::vector<UnitStep> unit_steps() {
+    std::vector<UnitStep> steps;
+    for (size_t begin = 0; begin < update_.size();) {
+      size_t end = begin;
+      while (end < update_.size() && update_[end].group == update_[begin].group) ++end;
+      steps.push_back(unit_step(begin, end));
+      begin = end;
+    }
+    return steps;
+  }
+
+  UnitStep unit_step(size_t begin, size_t end) {
+    std::map<BufferId, Staged> staged;
+    for (size_t i = begin; i < end; ++i) find_staged(i, staged);
+    UnitStep step;
+    const int32_t group = update_[begin].group;
+    for (auto& [root, s] : staged) {
+      const Buffer& whole = program_.at(root);
+      s.copy = program_.add_buffer({.name = "staged:" + whole.name,
+                                    .shape = {s.range.size()},
+                                    .dtype = whole.dtype,
+                                    .memory = MemoryClass::communication,
+                                    .space = updates_in_});
+      if (!s.loaded) continue;
+      const BufferId from = program_.view(root, s.range.begin, s.range.size());
+      step.loads.push_back(copy(from, s.copy, group));
+    }
+    for (size_t i = begin; i < end; ++i) {
+      Instruction& op = update_[i];
+      if (!is_kernel(op)) {
+        add_collective(std::move(op), step.body);
+        continue;
+      }
+      const std::vector<BufferId> written = op.writes;
+      for (auto* list : {&op.reads, &op.writes})
+        for (BufferId& id : *list) id = here(id, staged);
+      step.body.push_back(std::move(op));
+      add_stores(i, staged, group, step.body);
+      publish_master(i, written, staged, group, step.body);
+    }
+    return step;
+  }
+
+  // Adds the operands of instruction `i` that are not in the space where it runs.
+  void find_staged(size_t i, std::map<BufferId, Staged>& staged) const {
+    const Instruction& op = update_[i];
+    if (!is_kernel(op)) return;
+    const auto away = [&](BufferId id) { return program_.space_of(id) != updates_in_; };
+    for (const BufferId id : op.reads) {
+      if (id == kNone || !away(id)) continue;
+      const Part part = part_of(program_, id);
+      Staged& s = staged[part.root];
+      s.use(part.range);
+      s.loaded = true;
+    }
+    for (const BufferId id : op.writes) {
+      if (id == kNone || !away(id)) continue;
+      const Part part = part_of(program_, id);
+      Staged& s = staged[part.root];
+      s.use(part.range);
+      s.written.push_back(part.range);
+      s.last_write = i;
+      // Optimizers work in place, except for the 16-bit parameters, which they overwrite.
+      s.loaded = s.loaded || program_.at(part.root).memory != MemoryClass::parameters;
+    }
+  }
+
+  // Returns the operand `id` in the space of the update.
+  BufferId here(BufferId id, const std::map<BufferId, Staged>& staged) {
+    if (id == kNone) return kNone;
+    const Part part = part_of(program_, id);
+    const auto found = staged.find(part.root);
+    if (found == staged.end()) return id;
+    return program_.view(found->second.copy, part.range.begin - found->second.range.begin,
+                         part.range.size());
+  }
+
+  // Adds the copies of what is complete after instruction `i`.
+  void add_stores(size_t i, const std::map<BufferId, Staged>& staged, int32_t group,
+                  std::vector<Instruction>& body) {
+    for (const auto& [root, s] : staged) {
+      if (s.written.empty() || s.last_write != i) continue;
+      for (const Range r : s.loaded ? std::vector{s.range} : joined(s.written)) {
+        const BufferId to = program_.view(root, r.begin, r.size());
+        Instruction op = copy(program_.view(s.copy, r.begin - s.range.begin, r.size()), to, group);
+        // An update that is skipped leaves the 16-bit parameters alone.
+        op.unless_skipped = !s.loaded;
+        body.push_back(std::move(op));
+      }
+    }
+  }
+
+  // Adds the copy of f32 masters to the parameters after the last instruction that writes them. `written`: what
+  // instruction `i` writes.
+  void publish_master(size_t i, const std::vector<BufferId>& written,
+                      const std::map<BufferId, Staged>& staged, int32_t group,
+                      std::vector<Instruction>& body) {
+    for (const BufferId id : written) {
+      const auto found = id == kNone ? published_.end() : published_.find(program_.root(id));
+      if (found == published_.end() || writes_later(i, found->first)) continue;
+      const auto& [master, part] = *found;
+      const auto there = staged.find(master);
+      check(there == staged.end() || there->second.range.size() == part.range.size(),
+            "{} is updated in part", program_.at(master).name);
+      const BufferId from = there == staged.end() ? master : there->second.copy;
+      const BufferId to = program_.view(part.root, part.range.begin, part.range.size());
+      Instruction op = copy(from, to, group);
+      op.unless_skipped = true;
+      body.push_back(std::move(op));
+      return;
+    }
+  }
+
+  bool writes_later(size_t i, BufferId root) const {
+    for (size_t k = i + 1; k < update_.size() && update_[k].group == update_[i].group; ++k)
+      for (const BufferId id : update_[k].writes)
+        if (id != kNone && program_.root(id) == root) return true;
+    return false;
+  }
+
+  // Returns the ranges with neighbours joined.
+  static std::vector<Range> joined(std::vector<Range> ranges) {
+    std::ranges::sort(ranges, {}, &Range::begin);
+    std::vector<Range> list;
+    for (const Range r : ranges)
+      if (!list.empty() && list.back().end >= r.begin)
+        list.back().end = std::max(list.back().end, r.end);
+      else
+        list.push_back(r);
+    return list;
+  }
+
+  // Adds a collective. It works on the device: what it gathers on the host takes a way round.
+  void add_collective(Instruction op, std::vector<Instruction>& body) {
+    const int32_t group = op.group;
+    std::map<BufferId, BufferId> there;
+    const auto on_device = [&](BufferId id) {
+      const Part part = part_of(program_, id);
+      BufferId& buffer = there.try_emplace(part.root, kNone).first->second;
+      if (buffer == kNone) {
+        Buffer twin = program_.at(part.root);
+        twin.name = "staged:" + twin.name;
+        twin.memory = MemoryClass::communication;
+        twin.space = Space::device;
+        twin.shared = place_.ranks > 1;
+        buffer = program_.add_buffer(std::move(twin));
+      }
+      return program_.view(buffer, part.range.begin, part.range.size());
+    };
+    std::vector<Instruction> after;
+    for (BufferId& id : op.reads) {
+      if (id == kNone || program_.space_of(id) == Space::device) continue;
+      body.push_back(copy(id, on_device(id), group));
+      id = body.back().writes[0];
+    }
+    for (BufferId& id : op.writes) {
+      if (id == kNone || program_.space_of(id) == Space::device) continue;
+      after.push_back(copy(on_device(id), id, group));
+      id = after.back().reads[0];
+    }
+    body.push_back(std::move(op));
+    append(body, after);
+  }
+
+  // Returns the transfer of a buffer to another space.
+  Instruction copy(BufferId from, BufferId to, int32_t group) const {
+    const OpKind kind = program_.space_of(from) == Space::disk ? OpKind::swap_in
+                        : program_.space_of(to) == Space::disk ? OpKind::swap_out
+                                                               : OpKind::copy;
+    return {.op = kind, .when = When::step_end, .reads = {from}, .writes = {to}, .group = group};
+  }
+
+  Program& program_;
+  Place place_;
+  const Residency& residency_;
+  Space state_in_, updates_in_;
+  std::vector<Instruction> update_;     // what follows finish_gradients
+  std::map<BufferId, Part> published_;  // f32 masters, and their parameters
+};
+
+}  // namespace
+
+void offload_optimizer(Program& program, const Job& job, Place place, const Residency& residency) {
+  if (job.offload.optimizer != OffloadTo::none) OffloadPass(program, job, place, residency).run();
+}
+
+}  // namespace dstrain

@@ -1,0 +1,132 @@
+// The verdicts on offload and on the device's memory.
+#include <catch2/catch.hpp>
+
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+namespace {
+
+struct Case {
+  std::string members, key, verdict;
+};
+
+void check_all(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    INFO(c.members);
+    CHECK(verdict(ask(trains_with(c.members)).check(), c.key) == c.verdict);
+  }
+}
+
+std::string zero(const std::string& members) {
+  return "\"zero_optimization\": {" + members + "}";
+}
+
+}  // namespace
+
+TEST_CASE("verdicts: offload") {
+  check_all({
+      {zero(R"("offload_param": {"device": "none", "pin_memory": true})"),
+       "zero_optimization.offload_param", "no_effect"},
+      {zero(R"("offload_param": {"device": "none", "pin_memory": true})"),
+       "zero_optimization.offload_param.pin_memory", "no_effect: offload is off"},
+      {zero(R"("offload_param": {"device": "cpu", "pin_memory": true})"),
+       "zero_optimization.offload_param.device",
+       "not_yet: offload to cpu is not available yet: use \"none\""},
+      {zero(R"("offload_optimizer": {"device": "nvme", "pin_memory": true})"),
+       "zero_optimization.offload_optimizer.pin_memory", "honoured"},
+      {zero(R"("offload_optimizer": {"device": "nvme"})"),
+       "zero_optimization.offload_optimizer.device",
+       "error: nvme needs nvme_path: a directory on the drive, or one for each"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a"})"),
+       "zero_optimization.offload_optimizer.device",
+       "honoured: master weights and optimizer state are on disk"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a"})"),
+       "zero_optimization.offload_optimizer.nvme_path", "honoured"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a"})") +
+           R"(, "dstrain": {"offload": {"optimizer_on": "device"}})",
+       "zero_optimization.offload_optimizer.device",
+       "refused: state on disk is updated by the host: remove dstrain.offload.optimizer_on"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a"})") +
+           R"(, "aio": {"queue_depth": 3})",
+       "aio.queue_depth", "honoured"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a"})") +
+           R"(, "aio": {"use_gds": false})",
+       "aio.use_gds", "no_effect: off"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a", "pipeline_read": true})"),
+       "zero_optimization.offload_optimizer.pipeline_read",
+       "no_effect: transfers always run beside the update"},
+      {zero(R"("offload_optimizer": {"device": "cpu"})"),
+       "zero_optimization.offload_optimizer.device",
+       "honoured: master weights and optimizer state are in the host's memory"},
+      {zero(R"("offload_optimizer": {"device": "cpu", "pin_memory": false})"),
+       "zero_optimization.offload_optimizer.pin_memory", "honoured"},
+      {zero(R"("offload_optimizer": {"device": "cpu", "buffer_count": 5})"),
+       "zero_optimization.offload_optimizer.buffer_count",
+       "no_effect: the plan has the buffers that copies need"},
+      {zero(R"("offload_optimizer": {"device": "cpu", "ratio": 1})"),
+       "zero_optimization.offload_optimizer.ratio", "no_effect: off"},
+      {zero(R"("offload_optimizer": {"device": "cpu", "ratio": 0.5})"),
+       "zero_optimization.offload_optimizer.ratio",
+       "not_yet: an update by the host and the device together is not available yet: use 1.0"},
+      {zero(R"("offload_optimizer": {"device": "cpu", "super_offload": true})"),
+       "zero_optimization.offload_optimizer.super_offload",
+       "not_yet: SuperOffload is not available yet: use false"},
+      {zero(R"("offload_optimizer": {"device": "none", "ratio": 0.5})"),
+       "zero_optimization.offload_optimizer.ratio", "no_effect: offload is off"},
+      {zero(R"("offload_optimizer": {"device": "gpu"})"),
+       "zero_optimization.offload_optimizer.device",
+       "error: expected one of \"none\", \"cpu\", \"nvme\", found \"gpu\" (did you mean \"cpu\"?)"},
+      {zero(R"("offload_optimizer": null)"), "zero_optimization.offload_optimizer",
+       "no_effect: unset"},
+      {zero(R"("offload_optimizer": {"device": "auto"})"),
+       "zero_optimization.offload_optimizer.device", "no_effect: offload is off"},
+      {zero(R"("offload_optimizer": {"device": "none", "nvme_path": null})"),
+       "zero_optimization.offload_optimizer.nvme_path", "no_effect: unset"},
+      {R"("aio": {"block_size": 1})", "aio.block_size", "no_effect: nothing is offloaded to nvme"},
+      {R"("aio": {"use_gds": true})", "aio.use_gds", "no_effect: nothing is offloaded to nvme"},
+      {zero(R"("offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": true})",
+       "aio.use_gds",
+       "refused: GPUDirect Storage is not used: files go through host memory; use false"},
+      {zero(R"("offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": false})",
+       "aio.use_gds", "not_yet: offload to nvme is not available yet"},
+      {R"("aio": {"queue_depth": 65537})", "aio.queue_depth",
+       "error: expected an integer from 1 to 65536, found 65537"},
+      {zero(R"("offload_param": {"device": "none", "nvme_path": ["/a", "/b"]})"),
+       "zero_optimization.offload_param.nvme_path", "no_effect: offload is off"},
+      {zero(R"("offload_param": {"device": "none", "nvme_path": []})"),
+       "zero_optimization.offload_param.nvme_path",
+       "error: expected a string or a list of strings, found []"},
+      {R"("aio": {"thread_count": 1})", "aio.thread_count",
+       "no_effect: DeepSpeed ignores it: the key is intra_op_parallelism"},
+  });
+}
+
+TEST_CASE("offload of the optimizer and the device's memory reach the job") {
+  const Job job = ask(trains_with(R"("zero_optimization": {"stage": 2,
+      "offload_optimizer": {"device": "cpu", "pin_memory": false}},
+      "dstrain": {"data": {"path": "x"}, "device_memory": "1.5GiB",
+                  "offload": {"optimizer_on": "device"}})"))
+                      .job();
+  CHECK(job.offload == OffloadConfig{OffloadTo::cpu, UpdateOn::device, /*pin_memory=*/false});
+  CHECK(job.device_memory == int64_t{3} << 29);
+  CHECK(ask(trains_with(R"("zero_optimization": {"cpu_offload": true})")).job().offload.optimizer ==
+        OffloadTo::cpu);
+  CHECK(ask(trains_with("")).job().offload == OffloadConfig{});
+  CHECK(ask(trains_with(R"("zero_optimization": {"offload_optimizer":
+            {"device": "nvme", "nvme_path": ["/a", "/b"]}})"))
+            .job()
+            .offload.nvme_paths == std::vector<std::string>{"/a", "/b"});
+}
+
+TEST_CASE("verdicts: a number of bytes") {
+  check_all({
+      {R"("dstrain": {"device_memory": 1000})", "dstrain.device_memory", "honoured"},
+      {R"("dstrain": {"device_memory": "2 apples"})", "dstrain.device_memory",
+       "error: expected a number of bytes of at least 0 or a text such as \"2GB\", found \"2 "
+       "apples\""},
+      {R"("dstrain": {"offload": {"optimizer_on": "host"}})", "dstrain.offload.optimizer_on",
+       "no_effect: the optimizer is not offloaded"},
+  });
+}

@@ -1,0 +1,173 @@
+// Offload must not change the numbers of a run. mpirun starts this program on 1 to 4 ranks.
+#include <catch2/catch.hpp>
+
+#include "tests/engine/device/submitted_library.h"
+#include "tests/engine/stages/optimizers.h"
+#include "tests/engine/stages/pipeline_jobs.h"
+#include "tests/support/sample.h"
+#include "tests/support/temp_dir.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job offload_job(int ranks, DType dtype, int stage, int64_t accumulation) {
+  Job job = pipeline_job(dtype, ranks, 1, accumulation);
+  job.zero_stage = stage;
+  job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
+  job.overlap_comm = (stage + static_cast<int>(dtype)) % 2 == 0;
+  job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+  return job;
+}
+
+Job offloaded(Job job, UpdateOn where = UpdateOn::automatic) {
+  job.offload.optimizer = OffloadTo::cpu;
+  job.offload.optimizer_on = where;
+  return job;
+}
+
+Job on_disk(Job job, const std::vector<std::string>& paths) {
+  job.offload.optimizer = OffloadTo::nvme;
+  job.offload.nvme_paths = paths;
+  return job;
+}
+
+// Checks that the offloaded job gives the expected results.
+void compare_offloaded(const RunResult& expected, const Job& job, const Dataset& data,
+                       Communicator& world) {
+  INFO(describe(job) << ", updated on "
+                     << (job.offload.optimizer_on == UpdateOn::device ? "the device" : "the host"));
+  const RunResult result = run_steps(job, data, world, kSteps);
+  CHECK(difference(expected, result, world) == "");
+  CHECK(result.sent_per_step == expected.sent_per_step);
+  CHECK(result.planned_host_bytes > 0);
+  CHECK((result.planned_disk_bytes > 0) == (job.offload.optimizer == OffloadTo::nvme));
+}
+
+}  // namespace
+
+TEST_CASE("state in the host's memory changes no bit, whoever updates") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  Sample sample(3);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 4})
+      for (const int stage : {0, 1, 2, 3})
+        for (const double clipping : {0.0, 0.05}) {
+          if (!sample.takes()) continue;
+          Job job = offload_job(world->size(), dtype, stage, accumulation);
+          job.gradient_clipping = clipping;
+          const RunResult expected = run_steps(job, data, *world, kSteps);
+          if (dtype == DType::f16) {
+            REQUIRE(expected.skipped.front() == 1);
+            REQUIRE(expected.skipped.back() == 0);
+          }
+          CHECK(expected.planned_host_bytes == 0);
+          for (const UpdateOn where : {UpdateOn::host, UpdateOn::device})
+            compare_offloaded(expected, offloaded(job, where), data, *world);
+        }
+}
+
+TEST_CASE("state on disk changes no bit") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir one, two;
+  Sample sample(3);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 4})
+      for (const int stage : {0, 1, 2, 3})
+        for (const double clipping : {0.0, 0.05}) {
+          if (!sample.takes()) continue;
+          Job job = offload_job(world->size(), dtype, stage, accumulation);
+          job.gradient_clipping = clipping;
+          const RunResult expected = run_steps(job, data, *world, kSteps);
+          job.aio.block_size = stage % 2 == 0 ? 4096 : 1 << 20;
+          job.aio.intra_op_parallelism = stage + 1;
+          const std::vector<std::string> paths =
+              stage < 2 ? std::vector{one.path()} : std::vector{one.path(), two.path()};
+          compare_offloaded(expected, on_disk(job, paths), data, *world);
+        }
+}
+
+TEST_CASE("every optimizer can be offloaded") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir drive;
+  Sample sample(2);
+  for (const OptimizerConfig& optimizer : other_optimizers(0.1))
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const int stage : {0, 1, 3}) {
+        if (!sample.takes()) continue;
+        Job job = offload_job(world->size(), dtype, stage, 2);
+        job.optimizer = optimizer;
+        const RunResult expected = run_steps(job, data, *world, kSteps);
+        for (const UpdateOn where : {UpdateOn::host, UpdateOn::device})
+          compare_offloaded(expected, offloaded(job, where), data, *world);
+        compare_offloaded(expected, on_disk(job, {drive.path()}), data, *world);
+      }
+}
+
+TEST_CASE("gradients that are held in 16 bits, and a rank that has threads") {
+  const RandomDataset data(13);
+  const auto world = make_communicator();
+  for (const int stage : {1, 3}) {
+    Job job = offload_job(world->size(), DType::bf16, stage, 3);
+    job.grad_dtype = DType::bf16;
+    const RunResult expected = run_steps(job, data, *world, 4);
+    CHECK(difference(expected, run_steps(offloaded(job), data, *world, 4, 2), *world) == "");
+  }
+}
+
+TEST_CASE("the stages of a pipeline offload their optimizers") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  if (world->size() % 2 != 0) return;
+  const TempDir drive;
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const PipelineSchedule schedule :
+         {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_v}) {
+      Job job = pipeline_job(dtype, world->size() / 2, 2, 3);
+      job.zero_stage = 1;
+      job.pipeline.schedule = schedule;
+      if (schedule == PipelineSchedule::zb_v) job.pipeline.virtual_stages = 2;
+      const RunResult expected = run_steps(job, data, *world, kSteps);
+      compare_offloaded(expected, offloaded(job), data, *world);
+      compare_offloaded(expected, on_disk(job, {drive.path()}), data, *world);
+    }
+}
+
+TEST_CASE("a device of its own changes no bit, with copies beside computation") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir drive;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int stage : {0, 2, 3}) {
+      const Job job = offload_job(world->size(), dtype, stage, 2);
+      const RunResult expected = run_steps(job, data, *world, kSteps);
+      for (const UpdateOn where : {UpdateOn::host, UpdateOn::device}) {
+        INFO(describe(job));
+        const Job moved = offloaded(job, where);
+        const RunResult result = run_steps(moved, data, *world, kSteps, 1, submitted_backend());
+        CHECK(difference(expected, result, *world) == "");
+      }
+      const RunResult result =
+          run_steps(on_disk(job, {drive.path()}), data, *world, kSteps, 1, submitted_backend());
+      CHECK(difference(expected, result, *world) == "");
+    }
+}
+
+TEST_CASE("the emulated device gives its own bits when the host updates") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  if (world->size() > 2) return;
+  for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::lamb, OptimizerKind::sgd,
+                                   OptimizerKind::lion, OptimizerKind::adagrad})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Job job = offload_job(world->size(), dtype, world->size() > 1 ? 3 : 1, 1);
+      job.device = "emulated";
+      job.optimizer.kind = kind;
+      const RunResult expected = run_steps(job, data, *world, 2);
+      INFO(describe(job));
+      CHECK(difference(expected, run_steps(offloaded(job), data, *world, 2), *world) == "");
+    }
+}

@@ -1,0 +1,85 @@
+// Offload and the capacity of a device, from the shell's side.
+#include <fmt/core.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/launcher/support/run_folder.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+
+TEST_CASE("a capacity of the device is kept: refused with advice, and offload fits") {
+  const RunFolder folder;
+  const std::string without = "--set zero_optimization.offload_optimizer.device=none ";
+  const auto memory = [&](const std::string& options) {
+    RunningProgram plan = folder.start(std::string(DSTRAIN_PROGRAM) +
+                                       " plan --config c.json --json " + options + "> plan.json");
+    CHECK(plan.wait() == 0);
+    return json::parse(folder.read("plan.json"));
+  };
+  const json resident = memory(without);
+  const json moved = memory("--set zero_optimization.offload_optimizer.device=cpu ");
+  CHECK(resident["host"]["total"] == 0);
+  CHECK(moved["host"]["optimizer"] >= resident["memory"]["optimizer"]);
+  CHECK(moved["disk"]["total"] == 0);
+  const int64_t limit = resident["memory"]["total"].get<int64_t>() - 1;
+  REQUIRE(moved["memory"]["total"] < limit);
+  const std::string capacity = fmt::format("--device_memory {} ", limit);
+  RunningProgram refused = folder.train(capacity + without);
+  CHECK(refused.wait() == 1);
+  CAPTURE(refused.text());
+  CHECK(refused.wrote("--device_memory allows"));
+  CHECK(refused.wrote("--set zero_optimization.offload_optimizer.device=cpu"));
+  RunningProgram fits =
+      folder.train(capacity + "--set zero_optimization.offload_optimizer.device=cpu ");
+  CHECK(fits.wait() == 0);
+  const std::string steps = folder.read("out/metrics.jsonl");
+  const json step = json::parse(steps.substr(0, steps.find('\n')));
+  CHECK(step["peak_bytes"] <= limit);
+  CHECK(step["host_bytes"] == moved["host"]["total"]);
+}
+
+TEST_CASE(
+    "state on disk: the same weights, nothing left, and checkpoints that do not depend on it") {
+  const RunFolder folder;
+  const std::string disk =
+      "--set zero_optimization.offload_optimizer.device=nvme "
+      "--set zero_optimization.offload_optimizer.nvme_path=drive --num_gpus 2 ";
+  REQUIRE(folder.train("--num_gpus 2 --save_interval 2").wait() == 0);
+  const std::string expected = folder.read("out/model.safetensors");
+  REQUIRE(!expected.empty());
+  RunningProgram run = folder.train(disk + "--save_interval 2 --overwrite");
+  CHECK(run.wait() == 0);
+  CAPTURE(run.text());
+  CHECK(folder.read("out/model.safetensors") == expected);
+  const std::string steps = folder.read("out/metrics.jsonl");
+  CHECK(json::parse(steps.substr(0, steps.find('\n')))["disk_bytes"] > 0);
+  CHECK(std::filesystem::is_empty(folder.root / "drive"));
+  std::filesystem::remove_all(folder.root / "out/checkpoints/step_4");
+  CHECK(folder.train("--resume out --num_gpus 2").wait() == 0);
+  CHECK(folder.read("out/model.safetensors") == expected);
+  std::filesystem::remove_all(folder.root / "out/checkpoints/step_4");
+  CHECK(folder.train(disk + "--resume out").wait() == 0);
+  CHECK(folder.read("out/model.safetensors") == expected);
+  CHECK(folder.nothing_left());
+}
+
+TEST_CASE("a drive that cannot be used is one error, and nothing of the user's is touched") {
+  const RunFolder folder;
+  folder.write("file", "mine");
+  RunningProgram run = folder.train(
+      "--set zero_optimization.offload_optimizer.device=nvme --num_gpus 2 "
+      "--set zero_optimization.offload_optimizer.nvme_path=file");
+  CHECK(run.wait() != 0);
+  CAPTURE(run.text());
+  CHECK(run.wrote("cannot make the directory file"));
+  CHECK(folder.read("file") == "mine");
+  CHECK(folder.nothing_left());
+}
+
+}  // namespace
+}  // namespace dstrain
