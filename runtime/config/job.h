@@ -165,6 +165,7 @@ struct OffloadConfig {
   UpdateOn optimizer_on = UpdateOn::automatic;
   bool pin_memory = true;
   std::vector<std::string> nvme_paths{};  // directories, one for each drive
+  bool parameters = false;                // they are in the host's memory, at stage 3
   bool operator==(const OffloadConfig&) const = default;
 };
 

@@ -111,6 +111,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   if (place.stages > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
+  offload_parameters(program, job);
   reduce(program, job, place, residency);
   update(program, job, place, residency);
   offload_optimizer(program, job, place, residency);
@@ -128,6 +129,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
 Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs& inputs) {
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
+  offload_parameters(program, job);
   gather(program, job, place, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);

@@ -138,8 +138,7 @@ TEST_CASE("verdicts: old and bare names stand for today's") {
       {zero(R"("cpu_offload": true)"), "zero_optimization.cpu_offload",
        "honoured: another name of zero_optimization.offload_optimizer"},
       {zero(R"("cpu_offload_param": true)"), "zero_optimization.cpu_offload_param",
-       "not_yet: another name of zero_optimization.offload_param; offload to the CPU is not "
-       "available yet: use false"},
+       "honoured: another name of zero_optimization.offload_param"},
       {zero(R"("cpu_offload": true, "offload_optimizer": {})"), "zero_optimization.cpu_offload",
        "error: is given together with zero_optimization.offload_optimizer, its other name: keep "
        "one"},

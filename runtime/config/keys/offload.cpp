@@ -9,13 +9,23 @@
 namespace dstrain::keys {
 namespace {
 
-constexpr Rule kDevice{
-    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+// Where parameters are offloaded to at stage 3. Replicas of shards would exchange them in the host's memory.
+constexpr Rule kParameterDevice{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (value.text == "none") return {State::no_effect, "offload is off"};
-      return {State::not_yet,
-              fmt::format("offload to {} is not available yet: use \"none\"", value.text)};
+      if (facts.stage != 3)
+        return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
+      if (value.text == "nvme")
+        return {State::not_yet, "parameters on nvme are not available yet: use \"cpu\""};
+      if (facts.text("dstrain.sharding") == "HYBRID_SHARD" ||
+          facts.integer("zero_optimization.mics_shard_size") > 0 ||
+          facts.integer("zero_optimization.zero_hpz_partition_size") > 1)
+        return {State::not_yet,
+                "parameters that groups of ranks divide cannot be offloaded yet: use \"none\", or "
+                "divide them among all ranks"};
+      return {State::honoured, "parameters are in the host's memory, and gathered from there"};
     },
-    "none: no_effect; cpu, nvme: not_yet"};
+    "none, or not stage 3: no_effect; cpu: honoured; nvme, and with shards: not_yet"};
 
 constexpr Rule kOptimizerDevice{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
@@ -71,13 +81,15 @@ constexpr Rule kDefaultOnly{
     },
     "device none, and the default: no_effect; else not_yet"};
 
-constexpr Rule kWithDevice{[](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
-                             const std::string section(spec.key.substr(0, spec.key.rfind('.')));
-                             if (facts.text(section + ".device") == "none")
-                               return {State::no_effect, "offload is off"};
-                             return {State::not_yet, "offload is not available yet", true};
-                           },
-                           "device none: no_effect; else not_yet"};
+constexpr Rule kParameterPath{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      const std::string device = device_of(facts, spec);
+      if (device == "none") return {State::no_effect, "offload is off"};
+      if (device == "cpu" || facts.stage != 3)
+        return {State::no_effect, "nothing is offloaded to nvme"};
+      return {State::not_yet, "parameters on nvme are not available yet", true};
+    },
+    "device none, cpu: no_effect; nvme: not_yet"};
 
 constexpr Rule kFiles{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                         if (!facts.nvme) return {State::no_effect, "nothing is offloaded to nvme"};
@@ -107,29 +119,33 @@ std::vector<KeySpec> offload() {
       {.key = "zero_optimization.offload_param.device",
        .type = Type::choice,
        .fallback = "\"none\"",
-       .rule = &kDevice,
+       .rule = &kParameterDevice,
        .choices = "none|cpu|nvme"},
       {.key = "zero_optimization.offload_param.nvme_path",
        .type = Type::string_or_strings,
-       .rule = &kWithDevice},
+       .rule = &kParameterPath},
       {.key = "zero_optimization.offload_param.buffer_count",
        .type = Type::integer,
        .fallback = "5",
-       .rule = &kWithDevice,
+       .note = "the plan has the buffers that copies need",
+       .rule = &kNotNeeded,
        .min = 0},
       {.key = "zero_optimization.offload_param.buffer_size",
        .type = Type::integer,
        .fallback = "100000000",
-       .rule = &kWithDevice,
+       .note = "buffers are as large as the layers",
+       .rule = &kNotNeeded,
        .min = 0},
       {.key = "zero_optimization.offload_param.max_in_cpu",
        .type = Type::integer,
        .fallback = "1000000000",
-       .rule = &kWithDevice,
+       .note = "for nvme",
+       .rule = &kNotNeeded,
        .min = 0},
       {.key = "zero_optimization.offload_param.pin_memory",
        .fallback = "true",
-       .rule = &kWithDevice},
+       .note = "for the copies of GPUs",
+       .rule = &kIfOffloaded},
       {.key = "zero_optimization.offload_optimizer", .type = Type::section, .nullable = true},
       {.key = "zero_optimization.offload_optimizer.device",
        .type = Type::choice,

@@ -54,19 +54,12 @@ constexpr Rule kRemoved{[](const Facts&, const KeySpec& spec, const Node&) -> Ju
                         },
                         "null: no_effect; else refused"};
 
-constexpr Rule kOffloadFlag{
-    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-      if (!to_boolean(value).value_or(false)) return {State::no_effect, "offload is off"};
-      return {State::not_yet, "offload to the CPU is not available yet: use false"};
-    },
-    "false: no_effect; true: not_yet"};
-
-constexpr Rule kOptimizerFlag{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-                                if (!to_boolean(value).value_or(false))
-                                  return {State::no_effect, "offload is off"};
-                                return {};
-                              },
-                              "false: no_effect; true: honoured"};
+constexpr Rule kOffloadFlag{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+                              if (!to_boolean(value).value_or(false))
+                                return {State::no_effect, "offload is off"};
+                              return {};
+                            },
+                            "false: no_effect; true: honoured"};
 constexpr double kMostShardRanks = 1 << 20;
 
 KeySpec fixed(std::string_view key, std::string_view fallback, std::string_view why) {
@@ -220,7 +213,7 @@ std::vector<KeySpec> zero() {
               "zero_optimization.stage3_allgather_sequential", Type::boolean),
 
       {.key = "zero_optimization.cpu_offload",
-       .rule = &kOptimizerFlag,
+       .rule = &kOffloadFlag,
        .alias = "zero_optimization.offload_optimizer"},
       {.key = "zero_optimization.cpu_offload_param",
        .rule = &kOffloadFlag,

@@ -120,15 +120,19 @@ CommsLoggerConfig solve_comms_logger(Values& v) {
   return config;
 }
 
-OffloadConfig solve_offload(Values& v) {
+OffloadConfig solve_offload(Values& v, const Facts& facts) {
   OffloadConfig offload;
+  const std::string of_parameters = "zero_optimization.offload_param";
+  offload.parameters = v.text(of_parameters + ".device") == "cpu" && facts.stage == 3;
+  if (offload.parameters) offload.pin_memory = v.flag(of_parameters + ".pin_memory");
   const std::string section = "zero_optimization.offload_optimizer";
   const std::string to = v.text(section + ".device");
   offload.optimizer = to == "cpu"    ? OffloadTo::cpu
                       : to == "nvme" ? OffloadTo::nvme
                                      : OffloadTo::none;
   if (offload.optimizer == OffloadTo::none) return offload;
-  offload.pin_memory = v.flag(section + ".pin_memory");
+  offload.pin_memory =
+      v.flag(section + ".pin_memory") || (offload.parameters && offload.pin_memory);
   if (offload.optimizer == OffloadTo::nvme) offload.nvme_paths = v.texts(section + ".nvme_path");
   const std::string on = v.text("dstrain.offload.optimizer_on");
   offload.optimizer_on = on == "host"     ? UpdateOn::host
@@ -151,7 +155,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.recompute = solve_recompute(values, diagnostics);
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
-  job.offload = solve_offload(values);
+  job.offload = solve_offload(values, facts);
   job.device_memory = values.integer("dstrain.device_memory");
   const std::string graph = values.text("dstrain.cuda_graph");
   job.graph = graph == "on"    ? GraphMode::on

@@ -106,15 +106,14 @@ void ModelState::publish(const Unit& unit) const {
   const int64_t at = position_of(program.at(params_id), unit, plan_.place, from.begin);
   const Tensor mine{
       params.as<std::byte>() + at * size_of(params.dtype), {from.size()}, params.dtype};
-  if (master_id != params_id) round_masters(master_id, mine);
+  if (master_id != params_id) round_masters(master_id, mine, arenas_.owner_of(plan_, params_id));
   if (mine.elements() == params.elements()) return;
   const bool shard = held_in(program.at(params_id), unit, plan_.place) == Held::shard;
   (shard ? mesh_.replicas() : mesh_.data()).all_gather(mine, params).wait();
 }
 
-void ModelState::round_masters(BufferId masters_id, const Tensor& to) const {
+void ModelState::round_masters(BufferId masters_id, const Tensor& to, RemoteMemory* owner) const {
   const DType dtype = to.dtype;
-  Device& device = arenas_.device();
   const auto round = [&](const Tensor& masters, const Tensor& narrow) {
     const auto* values = masters.as<const float>();
 #pragma omp parallel for num_threads(threads_) schedule(static)
@@ -130,7 +129,7 @@ void ModelState::round_masters(BufferId masters_id, const Tensor& to) const {
   on_host(arenas_.owner_of(plan_, masters_id), arenas_.tensor(plan_, masters_id), HostAccess::read,
           [&](int64_t at, const Tensor& masters) {
             const Tensor part{to.as<std::byte>() + at * size_of(dtype), masters.shape, dtype};
-            on_host(device, part, HostAccess::write,
+            on_host(owner, part, HostAccess::write,
                     [&](int64_t, const Tensor& narrow) { round(masters, narrow); });
           });
 }

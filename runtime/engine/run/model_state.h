@@ -64,8 +64,8 @@ class ModelState {
   std::string_view master_name() const;
   void append(std::string_view unit_buffer, std::string_view slot, StateRegister& list) const;
   void publish(const Unit& unit) const;
-  // Rounds the masters of a unit to its 16-bit parameters at `to`.
-  void round_masters(BufferId masters, const Tensor& to) const;
+  // Rounds the masters of a unit to its 16-bit parameters at `to`, in the memory of `owner` (null: the host's).
+  void round_masters(BufferId masters, const Tensor& to, RemoteMemory* owner) const;
   // Calls `take` on the first rank of the data-parallel group for all masters of this stage; null: the rank only
   // helps the others. Collective over the group.
   void collect_stage(const TakePiece& take) const;

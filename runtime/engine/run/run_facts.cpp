@@ -185,6 +185,7 @@ void add_layout(FactList& list, const Job& job) {
   add("dstrain.reduce", job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch");
   add("dstrain.recompute",
       fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
+  add("zero_optimization.offload_param", job.offload.parameters ? "cpu" : "none");
   add("zero_optimization.offload_optimizer", static_cast<int>(job.offload.optimizer));
   add("dstrain.offload.optimizer_on", static_cast<int>(job.offload.optimizer_on));
   add("dstrain.cuda_graph", static_cast<int>(job.graph));

@@ -213,7 +213,23 @@ class GatherPass {
                    .chunk = program_.instructions[first].chunk,
                    .channel = held_ == Held::shard ? shard_group : data_group};
     // A block is the slices of one replica's ranks.
-    const BufferId held = program_.find("params:" + unit.name);
+    BufferId held = program_.find("params:" + unit.name);
+    if (program_.at(held).space != Space::device) {
+      // What a rank holds alone is brought to where it is used, else to where its peers read it.
+      Buffer brought{.name = "brought:" + unit.name,
+                     .shape = program_.at(held).shape,
+                     .dtype = program_.dtype,
+                     .memory = MemoryClass::communication,
+                     .lifetime = whole_step ? Lifetime::step : Lifetime::micro,
+                     .shared = place_.ranks > 1};
+      Instruction copy = op;
+      copy.op = OpKind::copy;
+      copy.reads = {held};
+      held = held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought));
+      copy.writes = {held};
+      list.push_back(std::move(copy));
+      if (held_ == Held::whole) return;
+    }
     const int64_t blocks = held_ == Held::shard ? place_.replicas() : 1;
     const int64_t mine = program_.at(held).shape.elements() / blocks;
     const int64_t block = unit.elements / blocks;
@@ -241,7 +257,7 @@ class GatherPass {
 }  // namespace
 
 void gather(Program& program, const Job& job, Place place, const Residency& residency) {
-  if (residency.parameters != Held::whole)
+  if (residency.parameters != Held::whole || job.offload.parameters)
     GatherPass(program, job, place, residency.parameters).run();
 }
 

@@ -1,5 +1,5 @@
-// Offload of the optimizer. The state lives in the host's memory; the instructions that need it have operands in two
-// spaces then, and this pass gives them copies of those that are in the other one.
+// Offload of parameters and of the optimizer. What is offloaded lives in the host's memory or on disk; the instructions of
+// the update have operands in two spaces then, and this pass gives them copies of those that are in the other one.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -57,8 +57,14 @@ class OffloadPass {
       : program_(program),
         place_(place),
         residency_(residency),
-        state_in_(job.offload.optimizer == OffloadTo::nvme ? Space::disk : Space::host),
-        updates_in_(job.offload.optimizer_on == UpdateOn::device ? Space::device : Space::host) {}
+        state_in_(job.offload.optimizer == OffloadTo::none   ? Space::device
+                  : job.offload.optimizer == OffloadTo::nvme ? Space::disk
+                                                             : Space::host),
+        updates_in_(state_in_ == Space::device || job.offload.optimizer_on == UpdateOn::device
+                        ? Space::device
+                        : Space::host),
+        separate_masters_(updates_in_ == Space::host && !job.offload.parameters &&
+                          program.dtype == DType::f32) {}
 
   void run() {
     std::vector<Instruction>& list = program_.instructions;
@@ -66,8 +72,8 @@ class OffloadPass {
     check(finish != list.end(), "offload: the step has no end");
     update_.assign(std::make_move_iterator(finish + 1), std::make_move_iterator(list.end()));
     list.erase(finish + 1, list.end());
-    if (updates_in_ == Space::host && program_.dtype == DType::f32) separate_masters();
-    move_state();
+    if (separate_masters_) separate_masters();
+    if (state_in_ != Space::device) move_state();
     std::vector<UnitStep> steps = unit_steps();
     if (steps.empty()) return;
     // The first unit's operands are copied while the norm is found, those of the others while the one before is
@@ -190,7 +196,8 @@ class OffloadPass {
       s.written.push_back(part.range);
       s.last_write = i;
       // Optimizers work in place, except for the 16-bit parameters, which they overwrite.
-      s.loaded = s.loaded || program_.at(part.root).memory != MemoryClass::parameters;
+      s.loaded = s.loaded || program_.dtype == DType::f32 ||
+                 program_.at(part.root).memory != MemoryClass::parameters;
     }
   }
 
@@ -303,14 +310,25 @@ class OffloadPass {
   Place place_;
   const Residency& residency_;
   Space state_in_, updates_in_;
-  std::vector<Instruction> update_;     // what follows finish_gradients
+  bool separate_masters_;            // f32 masters are not the parameters, which stay on the device
+  std::vector<Instruction> update_;  // what follows finish_gradients
   std::map<BufferId, Part> published_;  // f32 masters, and their parameters
 };
 
 }  // namespace
 
+void offload_parameters(Program& program, const Job& job) {
+  if (!job.offload.parameters) return;
+  for (const Unit& unit : program.units) {
+    Buffer& params = program.at(program.find("params:" + unit.name));
+    params.space = Space::host;
+    params.shared = false;
+  }
+}
+
 void offload_optimizer(Program& program, const Job& job, Place place, const Residency& residency) {
-  if (job.offload.optimizer != OffloadTo::none) OffloadPass(program, job, place, residency).run();
+  if (job.offload.optimizer != OffloadTo::none || job.offload.parameters)
+    OffloadPass(program, job, place, residency).run();
 }
 
 }  // namespace dstrain

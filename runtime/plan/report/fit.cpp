@@ -63,6 +63,17 @@ Axis offloads(const Job& job) {
   if (limits_device(job) && job.offload.optimizer == OffloadTo::none)
     axis.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
                     [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
+  if (limits_device(job) && !job.offload.parameters && job.shards == ShardConfig{})
+    axis.push_back(
+        {"--set zero_optimization.stage=3 --set "
+         "zero_optimization.offload_optimizer.device=cpu --set "
+         "zero_optimization.offload_param.device=cpu",
+         [](Job& j) {
+           if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(3);
+           j.zero_stage = 3;
+           j.offload.optimizer = OffloadTo::cpu;
+           j.offload.parameters = true;
+         }});
   return axis;
 }
 

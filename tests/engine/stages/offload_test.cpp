@@ -89,6 +89,60 @@ TEST_CASE("state on disk changes no bit") {
         }
 }
 
+TEST_CASE("parameters in the host's memory change no bit, wherever the optimizer is") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir drive;
+  Sample sample(3);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 4})
+      for (const int64_t reuse : {0, 1000000})
+        for (const RecomputeMode recompute : {RecomputeMode::none, RecomputeMode::interval}) {
+          if (!sample.takes()) continue;
+          Job job = offload_job(world->size(), dtype, 3, accumulation);
+          job.gather.max_reuse_distance = reuse;
+          job.recompute = {recompute, recompute == RecomputeMode::interval ? 2 : 0};
+          const RunResult expected = run_steps(job, data, *world, kSteps);
+          job.offload.parameters = true;
+          compare_offloaded(expected, offloaded(job, UpdateOn::host), data, *world);
+          compare_offloaded(expected, offloaded(job, UpdateOn::device), data, *world);
+          compare_offloaded(expected, on_disk(job, {drive.path()}), data, *world);
+          compare_offloaded(expected, job, data, *world);
+          if (reuse == 0)
+            CHECK(run_steps(job, data, *world, 1).planned_bytes < expected.planned_bytes);
+        }
+}
+
+TEST_CASE("parameters in the host's memory with every optimizer, in pipelines, on other devices") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  std::vector<Job> jobs;
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const OptimizerConfig& optimizer : other_optimizers(0.1)) {
+      jobs.push_back(offload_job(world->size(), dtype, 3, 2));
+      jobs.back().optimizer = optimizer;
+    }
+    if (world->size() % 2 != 0) continue;
+    for (const PipelineSchedule schedule :
+         {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_v}) {
+      jobs.push_back(pipeline_job(dtype, world->size() / 2, 2, 3));
+      jobs.back().zero_stage = 3;
+      jobs.back().reduce = ReduceMode::micro_batch;
+      jobs.back().pipeline.schedule = schedule;
+      if (schedule == PipelineSchedule::zb_v) jobs.back().pipeline.virtual_stages = 2;
+    }
+  }
+  for (Job& job : jobs) {
+    const RunResult expected = run_steps(job, data, *world, kSteps);
+    job.offload.parameters = true;
+    compare_offloaded(expected, job, data, *world);
+    compare_offloaded(expected, offloaded(job), data, *world);
+    const RunResult result =
+        run_steps(offloaded(job), data, *world, kSteps, 1, submitted_backend());
+    CHECK(difference(expected, result, *world) == "");
+  }
+}
+
 TEST_CASE("every optimizer can be offloaded") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
