@@ -2,7 +2,7 @@
 //   g = grad * grad_scale (+ weight_decay * p where decay is not decoupled)
 //   m += (1 - beta1) (g - m),  v += (1 - beta2) (g^2 - v)
 //   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
-// Does nothing if state->skip is set. Gives the bits of kernels/cpu/simd/adam.cpp.
+// Does nothing if state->skip is set. Gives the bits of kernels/cpu/simd/optimizers/adam.cpp.
 // Minimum memory traffic: 28 bytes per parameter (reads g, p, m, v; writes p, m, v), 30 with the 16-bit copy; a
 // 16-bit gradient saves 2.
 #include "kernels/cuda/memory_bound/access.cuh"

@@ -5,12 +5,11 @@
 // muon: p -= lr (scale direction + weight_decay p), and the 16-bit copy of the weight. Does nothing if state->skip is
 // set. Minimum memory traffic: 12 bytes per parameter, 14 with the copy.
 #include "kernels/cpu/simd/kernels.h"
-#include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/simd/muon.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/muon.cpp"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/simd/pack-inl.h"
+#include "kernels/cpu/simd/optimizers/update-inl.h"
 
 #ifndef DSTRAIN_SIMD_MUON_ONCE
 #define DSTRAIN_SIMD_MUON_ONCE
@@ -18,11 +17,6 @@ namespace dstrain::simd {
 namespace {
 struct MuonStep {
   float lr, scale, decay;
-};
-struct MuonOperands {
-  const float* direction;
-  float* master;
-  void* param;  // may be null
 };
 }  // namespace
 }  // namespace dstrain::simd
@@ -47,16 +41,10 @@ void momentum_range(float grad_scale, float rest, DType dtype, const void* grad,
   });
 }
 
-void muon_range(const MuonStep& s, const MuonOperands& o, DType param, int64_t begin, int64_t end) {
+void muon_range(const MuonStep& s, const UpdateOperands& o, int64_t begin, int64_t end) {
   const Pack minus_lr = all(-s.lr), scale = all(s.scale), decay = all(s.decay);
-  with_type(param, [&](auto t) SIMD_INLINE {
-    auto* const copy = static_cast<decltype(t)*>(o.param);
-    for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
-      const Pack p = load(o.master + i, n);
-      const Pack next = fma(minus_lr, fma(decay, p, load(o.direction + i, n) * scale), p);
-      store(next, o.master + i, n);
-      if (copy) store(next, copy + i, n);
-    });
+  update_range_f32(o, begin, end, [=](int64_t, auto, Pack p, Pack direction) SIMD_INLINE {
+    return fma(minus_lr, fma(decay, p, direction * scale), p);
   });
 }
 
@@ -89,17 +77,13 @@ std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_muon(const KernelSpec& spec) {
-  return kernel_of(
-      [threads = spec.threads, n = elements(spec.in[0]), attrs = attrs_as<MuonAttrs>(spec.attrs),
-       param = present(spec.out, 1) ? spec.out[1].dtype : DType::f32](const KernelCall& call) {
-        const StepState& state = *call.state;
-        if (state.skip) return;
-        const MuonStep step{state.lr, attrs.scale, attrs.weight_decay};
-        const MuonOperands o{data<const float>(call.in, 0), data<float>(call.out, 0),
-                             data(call.out, 1)};
-        parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(muon_range)(step, o, param, begin, end);
-        });
+  return update_kernel(
+      spec, 1,
+      [attrs = attrs_as<MuonAttrs>(spec.attrs)](const KernelCall& call, const UpdateOperands& o) {
+        const MuonStep step{call.state->lr, attrs.scale, attrs.weight_decay};
+        return [o, step](int64_t begin, int64_t end) {
+          HWY_DYNAMIC_DISPATCH(muon_range)(step, o, begin, end);
+        };
       });
 }
 

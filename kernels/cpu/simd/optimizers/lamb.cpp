@@ -6,13 +6,12 @@
 // Minimum memory traffic: 12 bytes per parameter, 14 with the copy.
 // Both do nothing if state->skip is set, but that lamb_direction writes zeros to u.
 #include "kernels/cpu/simd/kernels.h"
-#include "kernels/cpu/simd/parallel.h"
 #include "kernels/lamb_rate.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/simd/lamb.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/lamb.cpp"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/simd/pack-inl.h"
+#include "kernels/cpu/simd/optimizers/update-inl.h"
 
 #ifndef DSTRAIN_SIMD_LAMB_ONCE
 #define DSTRAIN_SIMD_LAMB_ONCE
@@ -63,16 +62,10 @@ void direction_range(const LambStep& s, const LambOperands& o, DType grad, int64
   });
 }
 
-void lamb_range(float rate, const float* direction, float* master, DType param, void* copy,
-                int64_t begin, int64_t end) {
+void lamb_range(float rate, const UpdateOperands& o, int64_t begin, int64_t end) {
   const Pack minus_rate = all(-rate);
-  with_type(param, [&](auto t) SIMD_INLINE {
-    auto* const narrow = static_cast<decltype(t)*>(copy);
-    for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
-      const Pack next = fma(minus_rate, load(direction + i, n), load(master + i, n));
-      store(next, master + i, n);
-      if (narrow) store(next, narrow + i, n);
-    });
+  update_range_f32(o, begin, end, [=](int64_t, auto, Pack p, Pack direction) SIMD_INLINE {
+    return fma(minus_rate, direction, p);
   });
 }
 
@@ -110,20 +103,16 @@ std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec) {
-  return kernel_of(
-      [threads = spec.threads, n = elements(spec.in[0]), attrs = attrs_as<LambAttrs>(spec.attrs),
-       sums = elements(spec.in[1]),
-       param = present(spec.out, 1) ? spec.out[1].dtype : DType::f32](const KernelCall& call) {
-        const StepState& state = *call.state;
-        if (state.skip) return;
-        const float rate =
-            lamb_rate(state, attrs, data<const double>(call.in, 1), sums / (2 * attrs.parameters));
-        parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(lamb_range)
-          (rate, data<const float>(call.in, 0), data<float>(call.out, 0), param, data(call.out, 1),
-           begin, end);
-        });
-      });
+  return update_kernel(spec, 1,
+                       [attrs = attrs_as<LambAttrs>(spec.attrs), sums = elements(spec.in[1])](
+                           const KernelCall& call, const UpdateOperands& o) {
+                         const float rate =
+                             lamb_rate(*call.state, attrs, data<const double>(call.in, 1),
+                                       sums / (2 * attrs.parameters));
+                         return [o, rate](int64_t begin, int64_t end) {
+                           HWY_DYNAMIC_DISPATCH(lamb_range)(rate, o, begin, end);
+                         };
+                       });
 }
 
 }  // namespace dstrain::simd

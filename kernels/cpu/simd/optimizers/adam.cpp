@@ -1,0 +1,83 @@
+// adam: AdamW (decoupled decay) or Adam with L2 regularisation, and the 16-bit copy of the weight, in one pass.
+//   g = grad * grad_scale (+ weight_decay * p where decay is not decoupled)
+//   m += (1 - beta1) (g - m),  v += (1 - beta2) (g^2 - v)
+// This form rounds 1 - beta to f32, not beta, whose rounding error would be large relative to 1 - beta.
+//   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
+// Does nothing if state->skip is set. Minimum memory traffic: 28 bytes per parameter (reads g, p, m, v; writes p,
+// m, v), 30 with the 16-bit copy; a 16-bit gradient saves 2.
+#include "kernels/cpu/simd/kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/adam.cpp"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/optimizers/update-inl.h"
+
+#ifndef DSTRAIN_SIMD_ADAM_ONCE
+#define DSTRAIN_SIMD_ADAM_ONCE
+namespace dstrain::simd {
+namespace {
+struct AdamStep {
+  float grad_scale, rest1, rest2, inverse_correction1, inverse_correction2;
+  float lr, eps, l2, decay;  // l2 is added to the gradient, decay to the update
+
+  AdamStep(const StepState& s, const AdamAttrs& a)
+      : grad_scale(s.grad_scale),
+        rest1(static_cast<float>(1.0 - s.beta1)),
+        rest2(static_cast<float>(1.0 - s.beta2)),
+        inverse_correction1(static_cast<float>(1.0 / static_cast<double>(s.bias_correction1))),
+        inverse_correction2(static_cast<float>(1.0 / static_cast<double>(s.bias_correction2))),
+        lr(a.beside_muon ? s.adam_lr : s.lr),
+        eps(a.eps),
+        l2(a.decoupled_decay ? 0.0f : a.weight_decay),
+        decay(a.decoupled_decay ? a.weight_decay : 0.0f) {}
+};
+}  // namespace
+}  // namespace dstrain::simd
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+void adam_range(const AdamStep& s, const UpdateOperands& o, float* all_m, float* all_v,
+                int64_t begin, int64_t end) {
+  const Pack grad_scale = all(s.grad_scale), l2 = all(s.l2), decay = all(s.decay);
+  const Pack rest1 = all(s.rest1), rest2 = all(s.rest2), minus_lr = all(-s.lr), eps = all(s.eps);
+  const Pack correct1 = all(s.inverse_correction1), correct2 = all(s.inverse_correction2);
+  update_range(o, begin, end, [=](int64_t i, auto n, Pack p, Pack grad) SIMD_INLINE {
+    prefetch_changed(all_m + i);
+    prefetch_changed(all_v + i);
+    const Pack g = fma(l2, p, grad * grad_scale);
+    const Pack old_m = load(all_m + i, n), old_v = load(all_v + i, n);
+    const Pack m = fma(rest1, g - old_m, old_m);
+    const Pack v = fma(rest2, g * g - old_v, old_v);
+    const Pack step = (m * correct1) / (square_root(v * correct2) + eps);
+    store(m, all_m + i, n);
+    store(v, all_v + i, n);
+    return fma(minus_lr, fma(decay, p, step), p);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dstrain::simd {
+HWY_EXPORT(adam_range);
+
+std::unique_ptr<Kernel> make_adam(const KernelSpec& spec) {
+  return update_kernel(
+      spec, 3,
+      [attrs = attrs_as<AdamAttrs>(spec.attrs)](const KernelCall& call, const UpdateOperands& o) {
+        return [o, step = AdamStep(*call.state, attrs), m = data<float>(call.out, 1),
+                v = data<float>(call.out, 2)](int64_t begin, int64_t end) {
+          HWY_DYNAMIC_DISPATCH(adam_range)(step, o, m, v, begin, end);
+        };
+      });
+}
+
+}  // namespace dstrain::simd
+#endif
