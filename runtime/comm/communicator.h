@@ -36,6 +36,7 @@ class StreamCollectives {
   virtual void all_reduce(Tensor inout, Stream& stream) = 0;
   virtual void reduce_scatter(Tensor in, Tensor out, Stream& stream) = 0;
   virtual void all_gather(Tensor in, Tensor out, Stream& stream) = 0;
+  virtual void all_to_all(Tensor in, Tensor out, Stream& stream) = 0;
   virtual void send(Tensor in, Stream& stream) = 0;
   virtual void recv(Tensor out, Stream& stream) = 0;
   // Throws RunError if one of them was abandoned. The caller must have synchronized its stream.
@@ -106,6 +107,9 @@ class Communicator {
   virtual Work reduce_scatter(Tensor in, Tensor out) = 0;
   virtual Work all_gather(Tensor in, Tensor out) = 0;
   virtual Work broadcast(Tensor inout, int root) = 0;
+  // `in` and `out` are one equal slice per rank each: slice s of rank r's `in` becomes slice r of rank s's
+  // `out`. They must not overlap. Takes every dtype.
+  virtual Work all_to_all(Tensor in, Tensor out) = 0;
   virtual void barrier() = 0;
 
   // Messages between the two ranks of a communicator of exactly two: one of them sends, the other one

@@ -5,8 +5,9 @@
 namespace dstrain {
 
 std::string_view name_of(Collective kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",   "broadcast",
-                                        "message",    "barrier",        "gather_values"};
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                        "all_to_all", "broadcast",      "message",
+                                        "barrier",    "gather_values"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -25,6 +26,7 @@ int64_t ring_bytes(Collective kind, int64_t whole_bytes, int ranks) {
       return 2 * whole_bytes * (ranks - 1) / ranks;
     case Collective::reduce_scatter:
     case Collective::all_gather:
+    case Collective::all_to_all:
       return whole_bytes * (ranks - 1) / ranks;
     case Collective::broadcast:
     case Collective::message:

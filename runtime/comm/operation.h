@@ -16,6 +16,7 @@ enum class Collective : int32_t {
   all_reduce,
   reduce_scatter,
   all_gather,
+  all_to_all,
   broadcast,
   message,  // from the root to the other one of two ranks
   barrier,
@@ -35,14 +36,15 @@ inline bool is_copy(Collective kind) {
   return kind == Collective::broadcast || kind == Collective::message;
 }
 inline bool is_sliced(Collective kind) {
-  return kind == Collective::reduce_scatter || kind == Collective::all_gather;
+  return kind == Collective::reduce_scatter || kind == Collective::all_gather ||
+         kind == Collective::all_to_all;
 }
 // How many slices a rank's source and its result consist of.
 inline int source_slices(Collective kind, int ranks) {
-  return kind == Collective::reduce_scatter ? ranks : 1;
+  return kind == Collective::reduce_scatter || kind == Collective::all_to_all ? ranks : 1;
 }
 inline int result_slices(Collective kind, int ranks) {
-  return kind == Collective::all_gather ? ranks : 1;
+  return kind == Collective::all_gather || kind == Collective::all_to_all ? ranks : 1;
 }
 
 // Identifies an operation: its place in the order, its kind and its size. It must be the same on every rank.
@@ -60,7 +62,7 @@ struct OpKey {
 std::string to_string(const OpKey& key);
 
 // Payload bytes that one rank sends in a ring algorithm: 2(N-1)/N n for all_reduce, (N-1)/N n for
-// reduce_scatter and all_gather, n for broadcast and for the sender of a message, where n is the whole in
+// reduce_scatter, all_gather and all_to_all, n for broadcast and for the sender of a message, where n is the whole in
 // bytes; 0 where n is below 1 KiB.
 int64_t ring_bytes(Collective kind, int64_t whole_bytes, int ranks);
 

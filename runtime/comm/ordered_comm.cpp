@@ -89,17 +89,25 @@ Work OrderedComm::start_tensor(Collective kind, const Tensor& in, const Tensor& 
   const bool scatter = kind == Collective::reduce_scatter;
   const Tensor& slice = scatter ? out : in;
   const Tensor& whole = scatter ? in : out;
-  check(whole.elements() == slice.elements() * (is_sliced(kind) ? size_ : 1),
+  const bool exchange = kind == Collective::all_to_all;
+  const int64_t elements = exchange ? in.elements() / size_ : slice.elements();
+  check(whole.elements() == elements * (is_sliced(kind) ? size_ : 1) &&
+            (!exchange || in.elements() == out.elements()),
         "{} over {} ranks: a slice of {} elements does not fit a whole of {}", name_of(kind), size_,
-        slice.elements(), whole.elements());
-  if (is_sliced(kind)) {
+        elements, whole.elements());
+  if (exchange) {
+    const auto* from = static_cast<const std::byte*>(in.data);
+    const auto* to = static_cast<const std::byte*>(out.data);
+    check(from + in.bytes() <= to || to + out.bytes() <= from, "{}: its tensors overlap",
+          name_of(kind));
+  } else if (is_sliced(kind)) {
     const auto* s = static_cast<const std::byte*>(slice.data);
     const auto* w = static_cast<const std::byte*>(whole.data);
     check(s + slice.bytes() <= w || w + whole.bytes() <= s || s == w + rank_ * slice.bytes(),
           "{}: the slice overlaps the whole elsewhere than at this rank's place", name_of(kind));
   }
   Operation op;
-  op.key = {0, kind, in.dtype, root, slice.elements()};
+  op.key = {0, kind, in.dtype, root, elements};
   op.in = static_cast<std::byte*>(in.data);
   op.out = static_cast<std::byte*>(out.data);
   const Work work = start(op);
@@ -120,6 +128,10 @@ Work OrderedComm::reduce_scatter(Tensor in, Tensor out) {
 
 Work OrderedComm::all_gather(Tensor in, Tensor out) {
   return start_tensor(Collective::all_gather, in, out, 0);
+}
+
+Work OrderedComm::all_to_all(Tensor in, Tensor out) {
+  return start_tensor(Collective::all_to_all, in, out, 0);
 }
 
 Work OrderedComm::broadcast(Tensor inout, int root) {

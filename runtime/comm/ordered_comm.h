@@ -32,6 +32,7 @@ class OrderedComm : public Communicator {
   Work all_reduce(Tensor inout) final;
   Work reduce_scatter(Tensor in, Tensor out) final;
   Work all_gather(Tensor in, Tensor out) final;
+  Work all_to_all(Tensor in, Tensor out) final;
   Work broadcast(Tensor inout, int root) final;
   Work send(Tensor in) final;
   Work recv(Tensor out) final;

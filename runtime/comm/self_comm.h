@@ -19,6 +19,7 @@ class SelfComm final : public Communicator {
   Work all_reduce(Tensor inout) override;
   Work reduce_scatter(Tensor in, Tensor out) override;
   Work all_gather(Tensor in, Tensor out) override;
+  Work all_to_all(Tensor in, Tensor out) override;
   Work broadcast(Tensor inout, int root) override;
   void barrier() override;
   Work send(Tensor in) override;

@@ -72,7 +72,18 @@ void fail_by(const std::string& how, Communicator& comm) {
   const bool culprit = comm.rank() == comm.size() - 1;
   std::vector<float> data(4, 1.0f);
   for (int i = 0; i < 3; ++i) add_four(comm, data);
-  if (how == "killed") {
+  const auto exchange = [&] {
+    std::vector<float> result(6);
+    data.resize(6);
+    comm.all_to_all({data.data(), {6}, DType::f32}, {result.data(), {6}, DType::f32}).wait();
+  };
+  if (how == "exchange_killed") {
+    if (culprit) ::raise(SIGKILL);
+    exchange();
+  } else if (how == "exchange_kind") {
+    if (culprit) add_four(comm, data);
+    exchange();
+  } else if (how == "killed") {
     if (culprit) ::raise(SIGKILL);
     add_four(comm, data);
   } else if (how == "size") {

@@ -89,6 +89,20 @@ TEST_CASE("every rank names both sides where sizes or kinds differ") {
   for (int r : {0, 1, 2}) check_line(kind, r, first + "rank 2 at barrier #4");
 }
 
+TEST_CASE("an all-to-all names who died and who does something else") {
+  for (const FailedRun& failed : run_all("exchange_killed"))
+    for (int r : {0, 1})
+      check_line(failed, r,
+                 "(rank [01] stopped the run: )?rank 2 \\(pid \\d+\\) died while rank [01] "
+                 "waited for it in all_to_all #4 \\(8 bytes of f32\\)");
+  for (const FailedRun& failed : run_all("exchange_kind"))
+    for (int r : {0, 1, 2})
+      check_line(failed, r,
+                 "(rank \\d stopped the run: )?the ranks do not do the same: rank 0 is at "
+                 "all_to_all #4 \\(8 bytes of f32\\), rank 2 at all_reduce #4 \\(16 bytes of "
+                 "f32\\)");
+}
+
 TEST_CASE("an abort from another thread reaches every rank with its reason") {
   for (const FailedRun& failed : run_all("abort")) {
     for (int r : {0, 1, 2})

@@ -9,6 +9,7 @@ TEST_CASE("wire bytes are the ring's: 2(N-1)/N for all-reduce, (N-1)/N for scatt
   REQUIRE(ring_bytes(Collective::all_reduce, 4096, 4) == 6144);
   REQUIRE(ring_bytes(Collective::reduce_scatter, 4096, 4) == 3072);
   REQUIRE(ring_bytes(Collective::all_gather, 4096, 4) == 3072);
+  REQUIRE(ring_bytes(Collective::all_to_all, 4096, 4) == 3072);
   REQUIRE(ring_bytes(Collective::broadcast, 4096, 4) == 4096);
   REQUIRE(ring_bytes(Collective::all_reduce, 1024, 2) == 1024);
   REQUIRE(ring_bytes(Collective::all_reduce, 1023, 2) == 0);
@@ -21,6 +22,8 @@ TEST_CASE("an operation's name tells its number, bytes and dtype") {
           "all_reduce #12 (100 bytes of bf16)");
   REQUIRE(to_string(OpKey{3, Collective::broadcast, DType::u8, 2, 5}) ==
           "broadcast #3 (5 bytes of u8 from rank 2)");
+  REQUIRE(to_string(OpKey{3, Collective::all_to_all, DType::u8, 0, 5}) ==
+          "all_to_all #3 (5 bytes of u8)");
   REQUIRE(to_string(OpKey{4, Collective::barrier, DType::f64, 0, 0}) == "barrier #4");
 }
 

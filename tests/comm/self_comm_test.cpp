@@ -23,6 +23,9 @@ TEST_CASE("without mpirun the world is one rank whose collectives are copies") {
   in = {4, 5, 6};
   comm->all_gather(from, to).wait();
   REQUIRE(out == in);
+  in = {6, 7, 8};
+  comm->all_to_all(from, to).wait();
+  REQUIRE(out == in);
   comm->broadcast(from, 0).wait();
   comm->barrier();
   std::array<double, 2> mine{7, 8}, all{};

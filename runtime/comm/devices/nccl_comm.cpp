@@ -140,6 +140,12 @@ class NcclComm final : public Communicator, public StreamCollectives {
                              stream_of(stream));
     });
   }
+  void all_to_all(Tensor in, Tensor out, Stream& stream) override {
+    check(in.dtype == out.dtype && in.elements() == out.elements() && in.elements() % size() == 0,
+          "all_to_all of {} elements to {} on {} ranks", in.elements(), out.elements(), size());
+    start(Collective::all_to_all, in.bytes(), stream,
+          [&] { return exchange_slices(in, out, stream_of(stream)); });
+  }
   void send(Tensor in, Stream& stream) override {
     check(size() == 2, "a message in a communicator of {} ranks", size());
     start(Collective::message, in.bytes(), stream, [&] {
@@ -166,6 +172,10 @@ class NcclComm final : public Communicator, public StreamCollectives {
   }
   Work all_gather(Tensor in, Tensor out) override {
     all_gather(in, out, *stream_);
+    return complete();
+  }
+  Work all_to_all(Tensor in, Tensor out) override {
+    all_to_all(in, out, *stream_);
     return complete();
   }
   Work broadcast(Tensor inout, int root) override {
@@ -216,6 +226,22 @@ class NcclComm final : public Communicator, public StreamCollectives {
 
  private:
   static size_t count(const Tensor& t) { return static_cast<size_t>(t.elements()); }
+
+  // A message from each rank to each, as one operation.
+  ncclResult_t exchange_slices(const Tensor& in, const Tensor& out, cudaStream_t stream) {
+    const size_t n = count(in) / static_cast<size_t>(size());
+    const auto bytes = static_cast<int64_t>(n) * size_of(in.dtype);
+    ncclResult_t first = ::ncclGroupStart();
+    const auto note = [&](ncclResult_t code) {
+      if (first == ncclSuccess && code != ncclInProgress) first = code;
+    };
+    for (int r = 0; r < size(); ++r) {
+      note(::ncclSend(in.as<std::byte>() + r * bytes, n, type_of(in.dtype), r, comm_, stream));
+      note(::ncclRecv(out.as<std::byte>() + r * bytes, n, type_of(out.dtype), r, comm_, stream));
+    }
+    const ncclResult_t end = ::ncclGroupEnd();
+    return first == ncclSuccess ? end : first;
+  }
 
   template <class Call>
   void start(Collective kind, int64_t whole_bytes, Stream& stream, Call&& call) {

@@ -11,6 +11,11 @@ namespace {
 
 constexpr int64_t kHalfBytes = int64_t{4} << 20;
 
+// The bytes of a window; an all-to-all needs as many for what arrives.
+int64_t window_bytes(Collective kind) {
+  return kind == Collective::all_to_all ? kHalfBytes / 2 : kHalfBytes;
+}
+
 // Synchronizes a stream at the end of a scope, so that no copy that uses the caller's memory outlives it.
 class StreamGuard {
  public:
@@ -73,10 +78,10 @@ void StagedComm::deliver(const Tensor& tensor, int64_t n, Slices slices, const W
   const int64_t element = size_of(tensor.dtype);
   for (int64_t s = slices.first; s < slices.last; ++s)
     stream_->copy(tensor.as<std::byte>() + ((s - slices.first) * n + window.begin) * element,
-                  window.staging + s * window.count * element, window.count * element);
+                  window.result + s * window.count * element, window.count * element);
 }
 
-Work StagedComm::exchange(Collective kind, const Tensor& whole, int root) {
+Work StagedComm::exchange(Collective kind, const Tensor& whole, const Tensor& result, int root) {
   const int64_t n = whole.elements() / (is_sliced(kind) ? size() : 1);
   const Tensor mine{whole.as<std::byte>() + rank() * n * size_of(whole.dtype), {n}, whole.dtype};
   switch (kind) {
@@ -86,6 +91,8 @@ Work StagedComm::exchange(Collective kind, const Tensor& whole, int root) {
       return host_.reduce_scatter(whole, mine);
     case Collective::all_gather:
       return host_.all_gather(mine, whole);
+    case Collective::all_to_all:
+      return host_.all_to_all(whole, result);
     case Collective::broadcast:
       return host_.broadcast(whole, root);
     case Collective::message:
@@ -110,8 +117,8 @@ Work StagedComm::start(Collective kind, const Tensor& in, const Tensor& out, int
   t.fetched = kind == Collective::all_gather ? own : all;
   t.delivered = kind == Collective::reduce_scatter ? own : all;
   if (is_copy(kind)) (rank() == root ? t.delivered : t.fetched) = {};
-  t.most =
-      std::max(kHalfBytes / size_of(in.dtype) / t.slices / kCacheLine * kCacheLine, int64_t{1});
+  t.most = std::max(window_bytes(kind) / size_of(in.dtype) / t.slices / kCacheLine * kCacheLine,
+                    int64_t{1});
   t.windows = (t.elements + t.most - 1) / t.most;
   queue_.push_back(t);
   ++started_;
@@ -124,8 +131,9 @@ Work StagedComm::start(Collective kind, const Tensor& in, const Tensor& out, int
 }
 
 StagedComm::Window StagedComm::window(const Transfer& t, int64_t i) const {
-  return {i * t.most, std::min(t.most, t.elements - i * t.most),
-          staging_.data() + i % 2 * kHalfBytes};
+  std::byte* staging = staging_.data() + i % 2 * kHalfBytes;
+  return {i * t.most, std::min(t.most, t.elements - i * t.most), staging,
+          t.kind == Collective::all_to_all ? staging + window_bytes(t.kind) : staging};
 }
 
 void StagedComm::begin_fetch(const Transfer& t, int64_t i) {
@@ -141,7 +149,9 @@ bool StagedComm::advance_windows(Transfer& t) {
       // The stream has delivered window at - 1 before it fetches into the same half.
       if (t.at + 1 < t.windows) begin_fetch(t, t.at + 1);
       fetched_[static_cast<size_t>(t.at % 2)]->synchronize();
-      t.work = exchange(t.kind, {now.staging, {now.count * t.slices}, t.in.dtype}, t.root);
+      const int64_t n = now.count * t.slices;
+      t.work =
+          exchange(t.kind, {now.staging, {n}, t.in.dtype}, {now.result, {n}, t.in.dtype}, t.root);
       t.travels = true;
     }
     if (!t.work.poll()) return false;

@@ -34,6 +34,9 @@ class StagedComm final : public Communicator {
   Work all_gather(Tensor in, Tensor out) override {
     return start(Collective::all_gather, in, out, 0);
   }
+  Work all_to_all(Tensor in, Tensor out) override {
+    return start(Collective::all_to_all, in, out, 0);
+  }
   Work broadcast(Tensor inout, int root) override {
     return start(Collective::broadcast, inout, inout, root);
   }
@@ -57,6 +60,7 @@ class StagedComm final : public Communicator {
   struct Window {
     int64_t begin = 0, count = 0;
     std::byte* staging = nullptr;  // where its slices lie on the host, one after another
+    std::byte* result = nullptr;   // where its results do; `staging` but for an all-to-all
   };
   // Slices [first, last) of a window.
   struct Slices {
@@ -90,8 +94,8 @@ class StagedComm final : public Communicator {
   // slices, of `n` elements each.
   void fetch(const Tensor& tensor, int64_t n, Slices slices, const Window& window);
   void deliver(const Tensor& tensor, int64_t n, Slices slices, const Window& window);
-  // Starts the operation on the host; `whole`: all slices of a window.
-  Work exchange(Collective kind, const Tensor& whole, int root);
+  // Starts the operation on the host; `whole`: all slices of a window, `result`: those of its result.
+  Work exchange(Collective kind, const Tensor& whole, const Tensor& result, int root);
 
   StagedComm* parent_ = nullptr;
   std::unique_ptr<Communicator> own_host_;  // of a part

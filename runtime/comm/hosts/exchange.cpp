@@ -142,6 +142,8 @@ int64_t Exchange::oldest_number(int64_t otherwise) const {
 Leg Exchange::leg_of(int64_t window, int slice) const {
   if (key_.kind == Collective::all_gather)
     return leg_of_copy(*hosts_, host_, hosts_->host_of(slice));
+  if (key_.kind == Collective::all_to_all)
+    return leg_of_exchange(*hosts_, host_, hosts_->host_of(slice));
   if (is_copy(key_.kind)) return leg_of_copy(*hosts_, host_, hosts_->host_of(key_.root));
   const size_t wider = size_of(running_dtype(key_.dtype)) > size_of(key_.dtype) ? 1 : 0;
   if (key_.kind == Collective::reduce_scatter)
@@ -206,6 +208,11 @@ void Exchange::start_sums(Slot& slot) {
   const Leg& leg = slot.leg;
   if (is_sum(key_.kind)) {
     if (leg.finishes || leg.running_to >= 0) add_up(slot);
+  } else if (key_.kind == Collective::all_to_all) {
+    for (int i = 0; leg.finishes && i < hosts_->ranks_on(host_); ++i)
+      std::memcpy(exchanged(slot, hosts_->ranks_of(host_)[static_cast<size_t>(i)]),
+                  wholes_->address(i, slot.slice, slot.begin),
+                  static_cast<size_t>(slot.n * wholes_->element));
   } else if (leg.finishes) {
     slot.result = key_.kind == Collective::all_gather
                       ? slice_ + slot.begin * wholes_->element
@@ -226,7 +233,9 @@ void Exchange::start_results(Slot& slot) {
   const int64_t bytes = slot.n * wholes_->element;
   if (leg.result_to >= 0) send(slot, leg.result_to, kResult, slot.result, bytes);
   // add_up() has written a sum to all its places; a scattered one has no other place.
-  if ((is_sum(key_.kind) && leg.finishes) || key_.kind == Collective::reduce_scatter) return;
+  if ((is_sum(key_.kind) && leg.finishes) || key_.kind == Collective::reduce_scatter ||
+      key_.kind == Collective::all_to_all)
+    return;
   for (int i = 0; i < hosts_->ranks_on(host_); ++i) {
     std::byte* place = destination(slot, i);
     if (place != slot.result) std::memcpy(place, slot.result, static_cast<size_t>(bytes));
@@ -265,7 +274,13 @@ void Exchange::add_up(Slot& slot) {
   slot.result = places_.front();
 }
 
+// Returns where this rank wants what `rank` sends it of an all-to-all.
+std::byte* Exchange::exchanged(const Slot& slot, int rank) const {
+  return slice_ + (rank * key_.elements + slot.begin) * wholes_->element;
+}
+
 std::byte* Exchange::raw_buffer(const Slot& slot, int rank) const {
+  if (key_.kind == Collective::all_to_all) return exchanged(slot, rank);
   const std::span<const int> own = hosts_->ranks_of(host_);
   const auto before = std::lower_bound(own.begin(), own.end(), rank) - own.begin();
   return slot.raw + (rank - before) * window_bytes_;

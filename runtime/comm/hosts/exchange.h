@@ -76,6 +76,7 @@ class Exchange final : public Awaited {
   void add_up(Slot& slot);
   Leg leg_of(int64_t window, int slice) const;
   std::byte* raw_buffer(const Slot& slot, int rank) const;
+  std::byte* exchanged(const Slot& slot, int rank) const;
   std::byte* destination(const Slot& slot, int local) const;
   void send(Slot& slot, int host, int what, const std::byte* data, int64_t bytes);
   void receive(Slot& slot, int host, int what, std::byte* data, int64_t bytes);
@@ -98,7 +99,8 @@ class Exchange final : public Awaited {
   std::vector<std::byte*> places_;         // of its result
 
   OpKey key_;
-  std::byte* slice_ = nullptr;  // this rank's: the result of a scatter, the source of a gather
+  // This rank's own tensor: the result of a scatter, the source of a gather, the result of an all-to-all.
+  std::byte* slice_ = nullptr;
   const LocalTensors* wholes_ = nullptr;
   std::vector<int> slices_;   // that this rank's lanes carry; {0} if the kind is not sliced
   int64_t window_ = 0;        // elements of one

@@ -12,7 +12,7 @@
 namespace dstrain {
 namespace {
 
-// Where in a bounce buffer the leader writes a rank's slice of a small scattered sum. The rank's source lies
+// Where in a bounce buffer the leader writes a rank's result of a small scatter or all-to-all. The rank's source lies
 // before it.
 constexpr int64_t kResultOffset = SharedGroup::kBounceBytes / 2;
 static_assert(4 * Packets::kMostBytes <= kResultOffset);
@@ -152,7 +152,8 @@ void HostComm::post(const Operation& op) {
   Posting& posting = group_->posting(key.sequence);
   posting.key = key;
   posting.place = {};
-  // A scatter and a gather have two tensors; the slice is used by this rank alone.
+  // A scatter and a gather have two tensors; the slice is used by this rank alone, as is what an all-to-all
+  // writes.
   const std::byte* whole = key.kind == Collective::all_gather ? op.out : op.in;
   const int64_t bytes = key.elements * size_of(key.dtype) * (is_sliced(key.kind) ? size() : 1);
   if (has_tensor(key.kind) && bytes > 0) posting.place = memory_.place_of(whole, bytes);
@@ -229,12 +230,13 @@ void HostComm::find_tensors(const OpKey& key) {
 // A gather's slice and the tensors that a broadcast fills are not read through the bounce buffers.
 void HostComm::stage_in(const Operation& op) {
   const Collective kind = op.key.kind;
-  const bool reads = is_sum(kind) || (is_copy(kind) && op.key.root == rank());
+  const bool reads =
+      is_sum(kind) || kind == Collective::all_to_all || (is_copy(kind) && op.key.root == rank());
   if (reads && wholes_.staged(group_->index()))
     wholes_.stage_in(group_->index(), op.in, source_slices(kind, size()));
 }
 
-// A scatter's slice and a broadcast's source are not written through them.
+// A scatter's slice, an all-to-all's result and a broadcast's source are not written through them.
 void HostComm::stage_out(const Operation& op) {
   const Collective kind = op.key.kind;
   const bool writes = kind == Collective::all_reduce || kind == Collective::all_gather ||

@@ -16,6 +16,11 @@ bool gathers(Collective kind) {
   return kind == Collective::all_gather || kind == Collective::gather_values;
 }
 
+// Whether each rank gives a slice to each rank.
+bool scatters(Collective kind) {
+  return kind == Collective::reduce_scatter || kind == Collective::all_to_all;
+}
+
 }  // namespace
 
 Packets::Packets(const MpiSession& mpi, const HostMap& hosts, size_t header_bytes)
@@ -43,7 +48,7 @@ bool Packets::carry(const OpKey& key) const {
   int64_t sent = element_bytes(key) * (hosts_->hosts() - 1);
   if (sent > kMostBytes) return false;
   if (!is_copy(key.kind)) sent *= ranks;
-  if (key.kind == Collective::reduce_scatter) sent *= ranks;
+  if (scatters(key.kind)) sent *= ranks;
   return sent <= kMostBytes;
 }
 
@@ -55,6 +60,7 @@ int64_t Packets::bytes(const OpKey& key, int from, int to) const {
     case Collective::gather_values:
       return one * ranks;
     case Collective::reduce_scatter:
+    case Collective::all_to_all:
       return one * ranks * hosts_->ranks_on(to);
     case Collective::broadcast:
     case Collective::message:
@@ -73,7 +79,7 @@ void Packets::stage_in(const Operation& op, std::byte* whole) const {
   if (key.kind == Collective::gather_values)
     from = reinterpret_cast<const std::byte*>(op.values.data());
   std::byte* to = gathers(key.kind) ? slice(key, whole, rank_) : whole;
-  if (key.kind == Collective::reduce_scatter) count *= hosts_->ranks();
+  if (scatters(key.kind)) count *= hosts_->ranks();
   if (to != from) std::memcpy(to, from, static_cast<size_t>(count));
 }
 
@@ -82,11 +88,11 @@ void Packets::stage_out(const Operation& op, const std::byte* whole,
   const OpKey& key = op.key;
   int64_t count = element_bytes(key);
   if (count == 0 || key.kind == Collective::barrier) return;
-  const std::byte* from = key.kind == Collective::reduce_scatter ? scattered : whole;
+  const std::byte* from = scatters(key.kind) ? scattered : whole;
   std::byte* to = op.out;
   if (key.kind == Collective::gather_values)
     to = reinterpret_cast<std::byte*>(op.all_values.data());
-  if (gathers(key.kind)) count *= hosts_->ranks();
+  if (gathers(key.kind) || key.kind == Collective::all_to_all) count *= hosts_->ranks();
   if (to != from) std::memcpy(to, from, static_cast<size_t>(count));
 }
 
@@ -105,7 +111,7 @@ void Packets::pack(const OpKey& key, const Places& places, int to, std::byte* pa
   if (is_copy(key.kind)) {
     if (hosts_->host_of(key.root) == host_)
       put(places.wholes[static_cast<size_t>(hosts_->index_of(key.root))]);
-  } else if (key.kind == Collective::reduce_scatter) {
+  } else if (scatters(key.kind)) {
     for (const int part : hosts_->ranks_of(to))
       for (std::byte* whole : places.wholes) put(slice(key, whole, part));
   } else if (key.kind != Collective::barrier) {
@@ -136,12 +142,11 @@ const std::byte* Packets::source(const OpKey& key, const Places& places, int r, 
   if (host == host_) {
     std::byte* whole = places.wholes[static_cast<size_t>(index)];
     if (gathers(key.kind)) return slice(key, whole, r);
-    return key.kind == Collective::reduce_scatter ? slice(key, whole, part) : whole;
+    return scatters(key.kind) ? slice(key, whole, part) : whole;
   }
   const std::byte* packet = received_[static_cast<size_t>(host)].data() + header_bytes_;
   if (is_copy(key.kind)) return packet;
-  if (key.kind == Collective::reduce_scatter)
-    packet += hosts_->index_of(part) * hosts_->ranks_on(host) * n;
+  if (scatters(key.kind)) packet += hosts_->index_of(part) * hosts_->ranks_on(host) * n;
   return packet + index * n;
 }
 
@@ -163,6 +168,10 @@ void Packets::unpack(const OpKey& key, const Places& places) {
   };
   if (key.kind == Collective::all_reduce) {
     add(key, places, places.wholes, 0);
+  } else if (key.kind == Collective::all_to_all) {
+    for (size_t i = 0; i < own.size(); ++i)
+      for (int r = 0; r < hosts_->ranks(); ++r)
+        std::memcpy(slice(key, places.slices[i], r), source(key, places, r, own[i]), n);
   } else if (key.kind == Collective::reduce_scatter) {
     for (size_t i = 0; i < own.size(); ++i) add(key, places, {&places.slices[i], 1}, own[i]);
   } else if (is_copy(key.kind)) {

@@ -32,15 +32,15 @@ class Packets {
   size_t most_bytes() const;
 
   // The addresses of the tensors of this machine's ranks, by index in the host. Sources are read from `wholes`
-  // and results are written there; only the results of a scatter are written to `slices`. For a gather each
-  // rank's own slice is already at its place in the whole.
+  // and results are written there; only those of a scatter and of an all-to-all are written to `slices`. For a gather
+  // each rank's own slice is already at its place in the whole.
   struct Places {
     std::vector<std::byte*> wholes;
     std::vector<std::byte*> slices;
   };
   // Copies this rank's source to its whole tensor, where the leader reads it.
   void stage_in(const Operation& op, std::byte* whole) const;
-  // Copies this rank's result from where the leader has written it: the whole, or a scattered slice.
+  // Copies this rank's result from where the leader has written it: the whole, or what it has in `slices`.
   void stage_out(const Operation& op, const std::byte* whole, const std::byte* scattered) const;
 
   // The rest is for the leader of each host.
@@ -58,7 +58,7 @@ class Packets {
   int64_t bytes(const OpKey& key, int from, int to) const;
   void pack(const OpKey& key, const Places& places, int to, std::byte* packet) const;
   std::byte* slice(const OpKey& key, std::byte* whole, int rank) const;
-  // Where rank r's source lies on this host: of a scattered sum its slice `part`.
+  // Where rank r's source lies on this host: of a scatter or an all-to-all its slice `part`.
   const std::byte* source(const OpKey& key, const Places& places, int r, int part) const;
   void add(const OpKey& key, const Places& places, std::span<std::byte* const> results, int part);
 

@@ -23,6 +23,16 @@ Leg leg_of_copy(const HostMap& hosts, int host, int source) {
   return leg;
 }
 
+Leg leg_of_exchange(const HostMap& hosts, int host, int target) {
+  Leg leg;
+  leg.finishes = leg.keeps = host == target;
+  if (host == target)
+    leg.raw_end = hosts.hosts();
+  else
+    leg.raw_to = target;
+  return leg;
+}
+
 Routes::Routes(const HostMap& hosts, int running_ratio, bool scattered)
     : hosts_(&hosts), running_ratio_(running_ratio), scattered_(scattered) {
   bool best_chained = false;

@@ -78,4 +78,7 @@ class Routes {
 // Returns the part of `host` in a copy from host `source` to all hosts.
 Leg leg_of_copy(const HostMap& hosts, int host, int source);
 
+// Returns the part of `host` in bringing elements of all ranks to a rank of host `target`, each as it is.
+Leg leg_of_exchange(const HostMap& hosts, int host, int target);
+
 }  // namespace dstrain

@@ -129,6 +129,10 @@ void MpiComm::exchange_window(const Operation& op) {
         messages_.receive(r, kDataTag, out + r * slice, window);
         messages_.send(r, kDataTag, in, window);
         break;
+      case Collective::all_to_all:
+        messages_.receive(r, kDataTag, out + r * slice, window);
+        messages_.send(r, kDataTag, in + r * slice, window);
+        break;
       case Collective::broadcast:
       case Collective::message:
         if (rank() == key.root) messages_.send(r, kDataTag, in, window);
@@ -141,6 +145,8 @@ void MpiComm::exchange_window(const Operation& op) {
   }
   if (key.kind == Collective::all_gather && out + rank() * slice != in)
     std::copy_n(in, window, out + rank() * slice);
+  if (key.kind == Collective::all_to_all)
+    std::copy_n(in + rank() * slice, window, out + rank() * slice);
 }
 
 // Adds this rank's share of the window. All peers' elements have arrived.

@@ -152,6 +152,7 @@ bool SharedComm::work(const Operation& op, int64_t& position) {
       total = limit = chunk * element;
       break;
     case Collective::all_gather:  // one rank's slice after another
+    case Collective::all_to_all:
       total = chunk * element * size();
       if (total > 0) limit = (position / (chunk * element) + 1) * chunk * element;
       break;
@@ -201,12 +202,15 @@ void SharedComm::work_range(const Operation& op, int64_t from, int64_t to) {
                    scatter ? std::span<std::byte* const>(&slice, 1) : all, (to - from) / element);
       break;
     }
-    case Collective::all_gather: {
+    case Collective::all_gather:
+    case Collective::all_to_all: {
+      const int64_t slice = op.key.kind == Collective::all_to_all ? rank() : 0;
       const auto r = static_cast<int>(from / chunk_bytes);
       const int64_t offset = from - r * chunk_bytes;
       std::byte* to_place = op.out + (r * op.key.elements + sources_.begin) * element + offset;
       const std::byte* from_place =
-          r == rank() ? op.in + sources_.begin * element + offset : source(r, 0) + offset;
+          r == rank() ? op.in + (slice * op.key.elements + sources_.begin) * element + offset
+                      : source(r, slice) + offset;
       if (to_place != from_place) std::memcpy(to_place, from_place, bytes);
       break;
     }

@@ -28,6 +28,7 @@ class PartWorld final : public Communicator {
   Work all_reduce(Tensor inout) override { return part_->all_reduce(inout); }
   Work reduce_scatter(Tensor in, Tensor out) override { return part_->reduce_scatter(in, out); }
   Work all_gather(Tensor in, Tensor out) override { return part_->all_gather(in, out); }
+  Work all_to_all(Tensor in, Tensor out) override { return part_->all_to_all(in, out); }
   Work broadcast(Tensor inout, int root) override { return part_->broadcast(inout, root); }
   Work send(Tensor in) override { return part_->send(in); }
   Work recv(Tensor out) override { return part_->recv(out); }

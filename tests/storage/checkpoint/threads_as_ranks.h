@@ -65,6 +65,7 @@ class ThreadComm : public Communicator {
   Memory allocate(int64_t, const std::string&) override { return unused<Memory>(); }
   Work reduce_scatter(Tensor, Tensor) override { return unused<Work>(); }
   Work all_gather(Tensor, Tensor) override { return unused<Work>(); }
+  Work all_to_all(Tensor, Tensor) override { return unused<Work>(); }
   Work broadcast(Tensor, int) override { return unused<Work>(); }
   Work send(Tensor) override { return unused<Work>(); }
   Work recv(Tensor) override { return unused<Work>(); }
