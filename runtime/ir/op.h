@@ -54,6 +54,8 @@ enum class OpKind : uint8_t {
   muon_momentum,  // grad f32 or run (n) -> m f32 (n) in place, direction f32 (n)
   orthogonalize,  // x f32 (N,K) -> y f32 (N,K), may be x
   muon,           // direction f32 (n) -> master f32 (n), param? 16-bit (n); in place
+  quantize,       // x f32 or run (n) -> packed u8 (runtime/ir/quantized.h)
+  dequantize,     // packed u8 -> y f32 or run (n)
   // done by the executor or the communicator (no kernel)
   load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
   zero,              // -> x = 0

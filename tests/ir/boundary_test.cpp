@@ -1,3 +1,4 @@
+#include "runtime/ir/quantized.h"
 #include "tests/ir/one_op.h"
 
 using namespace dstrain;
@@ -51,4 +52,31 @@ TEST_CASE("sum_squares writes one f64") {
   CHECK(t.refusal(with_read(op, 0, t.run({12}))) == "");
   CHECK_THAT(t.refusal(with_read(op, 0, t.buffer({12}, DType::bf16))), Contains("a sum is f32"));
   CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({1}))), Contains("1 elements of f64"));
+}
+
+TEST_CASE(
+    "quantize packs a byte for each value and a scale for each block of 256, dequantize takes "
+    "them") {
+  CHECK(quantized_bytes(0) == 0);
+  CHECK(quantized_bytes(1) == 5);
+  CHECK(quantized_bytes(256) == 260);
+  CHECK(quantized_bytes(257) == 265);
+  OneOp t(DType::bf16);
+  const BufferId packed = t.buffer({265}, DType::u8), plain = t.run({257});
+  for (const OpKind kind : {OpKind::quantize, OpKind::dequantize}) {
+    const bool packs = kind == OpKind::quantize;
+    const Instruction op{
+        .op = kind, .reads = {packs ? plain : packed}, .writes = {packs ? packed : plain}};
+    const auto with_plain = [&](BufferId id) {
+      return packs ? with_read(op, 0, id) : with_write(op, 0, id);
+    };
+    const auto with_packed = [&](BufferId id) {
+      return packs ? with_write(op, 0, id) : with_read(op, 0, id);
+    };
+    CHECK(t.refusal(op) == "");
+    CHECK(t.refusal(with_plain(t.buffer({257}))) == "");
+    CHECK_THAT(t.refusal(with_plain(t.buffer({257}, DType::f16))), Contains("values are f32"));
+    CHECK_THAT(t.refusal(with_packed(t.buffer({264}, DType::u8))), Contains("265 elements of u8"));
+    CHECK_THAT(t.refusal(with_packed(t.buffer({265}))), Contains("265 elements of u8"));
+  }
 }

@@ -32,6 +32,8 @@ std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_muon(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t cross_entropy_workspace(const KernelSpec& spec);

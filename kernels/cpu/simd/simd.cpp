@@ -35,6 +35,8 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::sgd, simd::make_sgd},
     {OpKind::muon_momentum, simd::make_muon_momentum},
     {OpKind::muon, simd::make_muon},
+    {OpKind::quantize, simd::make_quantize},
+    {OpKind::dequantize, simd::make_dequantize},
 };
 
 }  // namespace

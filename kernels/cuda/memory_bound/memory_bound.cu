@@ -32,6 +32,8 @@ constexpr Maker kOps[] = {
     {OpKind::sgd, make_sgd},
     {OpKind::muon_momentum, make_muon_momentum},
     {OpKind::muon, make_muon},
+    {OpKind::quantize, make_quantize},
+    {OpKind::dequantize, make_dequantize},
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 // Invariant: results depend neither on the grid of a launch nor on the alignment of an operand.
 //
 // Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/simd give
-// its bits: embed and its gradients, add, relu, dropout, cast, accumulate, round_wire, sum_squares and the optimizers.
+// its bits: embed, its gradients, add, relu, dropout, cast, accumulate, round_wire, sum_squares, quantize, optimizers.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -47,6 +47,8 @@ std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec, const LaunchContext& c
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_muon(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec, const LaunchContext& context);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t embed_token_grad_workspace(const KernelSpec& spec);

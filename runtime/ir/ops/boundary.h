@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
+#include "runtime/ir/quantized.h"
 
 namespace dstrain::ops {
 
@@ -60,6 +61,36 @@ inline constexpr OpRule sum_squares{
         },
 };
 
-inline constexpr std::array kBoundaryRules{cast, accumulate, round_wire, sum_squares};
+// `packed` holds the values of `plain`, f32 or of the run's dtype.
+inline void expect_quantized(const Operands& o, const Buffer& plain, const Buffer& packed) {
+  o.count(1, 1, 1, 1);
+  o.expect(plain.dtype == DType::f32 || plain.dtype == o.run(),
+           "values are f32 or of the run's dtype");
+  o.expect(packed, quantized_bytes(plain.shape.elements()), DType::u8);
+  o.no_alias();
+}
+
+inline constexpr OpRule quantize{
+    .kind = OpKind::quantize,
+    .name = "quantize",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          expect_quantized(o, o.in(0), o.out(0));
+        },
+};
+
+inline constexpr OpRule dequantize{
+    .kind = OpKind::dequantize,
+    .name = "dequantize",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          expect_quantized(o, o.out(0), o.in(0));
+        },
+};
+
+inline constexpr std::array kBoundaryRules{cast,        accumulate, round_wire,
+                                           sum_squares, quantize,   dequantize};
 
 }  // namespace dstrain::ops

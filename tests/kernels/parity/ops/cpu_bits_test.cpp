@@ -1,5 +1,6 @@
 // The kernels that compute in the same order as the CPU's give the CPU's bits on every device.
 #include "kernels/cpu/simd/simd.h"
+#include "runtime/ir/quantized.h"
 #include "tests/kernels/parity/ops/run_op.h"
 
 namespace dstrain::parity {
@@ -102,6 +103,15 @@ TEST_CASE("what moves and sums flat ranges has the processor's bits") {
       require_processor_bits(call, {o.flat(DType::f32, 3)}, {in_place});
     }
   const int64_t n = 3 * 4096 + 100;
+  const Shape packed{quantized_bytes(n)};
+  for (DType dtype : kRunTypes) {
+    require_processor_bits(o.with(OpKind::quantize), {{Shape{n}, dtype, normal_values(n, 4, 10)}},
+                           {{packed, DType::u8}});
+    // Scales are bytes from 0 to 63, so that none is NaN.
+    require_processor_bits(o.with(OpKind::dequantize),
+                           {{packed, DType::u8, integer_values(quantized_bytes(n), 7, 0, 64)}},
+                           {{Shape{n}, dtype}});
+  }
   for (DType dtype : kRunTypes)
     require_processor_bits(o.with(OpKind::sum_squares),
                            {{Shape{n}, dtype, normal_values(n, 4, 10)}}, {{Shape{1}, DType::f64}});
