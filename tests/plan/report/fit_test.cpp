@@ -49,8 +49,12 @@ TEST_CASE("offload is a way to fit where the device's memory is what is short") 
   CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), offload));
   job.device_memory = 1 << 20;
   const std::vector<Variant> limited = single_changes(job, plan_inputs(job));
-  CHECK(limited.size() == 9);
+  CHECK(limited.size() == 10);  // with the two ways to offload
   CHECK(offers(limited, offload));
+  CHECK(offers(limited,
+               "--set zero_optimization.stage=3 --set "
+               "zero_optimization.offload_optimizer.device=cpu --set "
+               "zero_optimization.offload_param.device=cpu"));
   const PlannedMemory before = planned_memory(job, plan_inputs(job));
   CHECK(before.host == 0);
   for (const Variant& v : limited)
