@@ -29,7 +29,8 @@ struct Parts {
     const auto [n, m, transposed] = shape_of(spec);
     const TensorSpec wide{Shape{n, m}}, small{Shape{n, n}}, sum{Shape{1}, DType::f64};
     const auto part = [&](OpKind op, std::vector<TensorSpec> in, const TensorSpec& out) {
-      return of(KernelSpec{.op = op, .attrs = {}, .in = in, .out = {&out, 1}, .threads = spec.threads});
+      return of(
+          KernelSpec{.op = op, .attrs = {}, .in = in, .out = {&out, 1}, .threads = spec.threads});
     };
     norm = part(OpKind::sum_squares, {wide}, sum);
     gram = part(OpKind::linear, {wide, wide}, small);

@@ -1,5 +1,5 @@
-// A checkpoint holds whole tensors, so a run can resume at another stage, on another number of ranks and with or without
-// offload. The bits must be those of a run that never changed its stage.
+// A checkpoint holds whole tensors, so a run can resume at another stage, on another number of ranks and with or
+// without offload. The bits must be those of a run that never changed its stage.
 #include <fmt/core.h>
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
-// DiskArena: the tensors of a rank that are on disk, in files that live as long as this object. Addresses without memory
-// (Memory::addresses) name their bytes.
+// DiskArena: the tensors of a rank that are on disk, in files that live as long as this object. Addresses without
+// memory (Memory::addresses) name their bytes.
 #pragma once
 
 #include <cstddef>

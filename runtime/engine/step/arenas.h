@@ -50,10 +50,10 @@ class Arenas {
 // them.
 enum class HostAccess { read, write, read_write };
 
-// Gives the host access to a tensor in the memory of `owner` (null: the host's): calls `take(first element, values)` for one piece after the
-// other, copied through a buffer of bounded size; once and without a copy if the device's memory is the
-// host's. `access`: what `take` does with the values. The caller must have synchronized the streams that use
-// the tensor.
+// Gives the host access to a tensor in the memory of `owner` (null: the host's): calls `take(first element, values)`
+// for one piece after the other, copied through a buffer of bounded size; once and without a copy if the device's
+// memory is the host's. `access`: what `take` does with the values. The caller must have synchronized the streams that
+// use the tensor.
 template <class Take>
 void on_host(RemoteMemory* owner, const Tensor& t, HostAccess access, Take&& take) {
   constexpr int64_t kPieceBytes = int64_t{8} << 20;

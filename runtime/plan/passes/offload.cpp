@@ -1,5 +1,5 @@
-// Offload of parameters and of the optimizer. What is offloaded lives in the host's memory or on disk; the instructions of
-// the update have operands in two spaces then, and this pass gives them copies of those that are in the other one.
+// Offload of parameters and of the optimizer. What is offloaded lives in the host's memory or on disk; the instructions
+// of the update have operands in two spaces then, and this pass gives them copies of those that are in the other one.
 #include <algorithm>
 #include <iterator>
 #include <map>

@@ -66,14 +66,14 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 // than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group.
 void update(Program& program, const Job& job, Place place, const Residency& residency);
 
-// Moves the parameters to the host's memory, if the job offloads them. gather() brings them to the device where they are
-// used, also where a rank holds them whole.
+// Moves the parameters to the host's memory, if the job offloads them. gather() brings them to the device where they
+// are used, also where a rank holds them whole.
 void offload_parameters(Program& program, const Job& job);
 
-// Moves masters and optimizer state to the host's memory or to disk (job.offload), after update(). Either the host updates: gradients
-// come to it and new parameters go back; then masters of f32 runs have buffers of their own too ("master:U"). Or the
-// device updates, and the state passes it. What a unit needs is copied beside the unit before. The numbers of a step
-// do not change.
+// Moves masters and optimizer state to the host's memory or to disk (job.offload), after update(). Either the host
+// updates: gradients come to it and new parameters go back; then masters of f32 runs have buffers of their own too
+// ("master:U"). Or the device updates, and the state passes it. What a unit needs is copied beside the unit before. The
+// numbers of a step do not change.
 void offload_optimizer(Program& program, const Job& job, Place place, const Residency& residency);
 
 // Gathers each unit of sharded parameters before it is used, ahead of time if the job's limits allow it, and

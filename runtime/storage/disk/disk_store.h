@@ -17,13 +17,13 @@
 
 namespace dstrain {
 
-// The tensors of one rank on its drives. Thread-safe. Operations begin in the order of their requests and end in any order: a read of what a write changes
-// must be requested when the write is over. Memory at a multiple of kDiskBlock (Memory's is) is read and written in
-// place; other memory, and the last odd bytes of a tensor, are copied.
+// The tensors of one rank on its drives. Thread-safe. Operations begin in the order of their requests and end in any
+// order: a read of what a write changes must be requested when the write is over. Memory at a multiple of kDiskBlock
+// (Memory's is) is read and written in place; other memory, and the last odd bytes of a tensor, are copied.
 class DiskStore {
  public:
-  // A read or write that has been requested. It must not outlive its store; its memory must stay until it is over, also if wait()
-  // throws because the drive does not answer.
+  // A read or write that has been requested. It must not outlive its store; its memory must stay until it is over, also
+  // if wait() throws because the drive does not answer.
   class Ticket {
    public:
     // Returns whether the operation is over. Throws RunError if it failed, with file, offset and reason.

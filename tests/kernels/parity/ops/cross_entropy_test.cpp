@@ -40,7 +40,8 @@ TEST_CASE("cross_entropy returns the summed loss and its gradient, in place or b
   StepState state;
   state.d_loss = 0.37f;
   for (DType dtype : kRunTypes)
-    for (const Shapes& s : {Shapes{1, 1}, {5, 65}, {3, 97}, {4, 16}, {150, 300}, {2, 50257}, {2, 50304}}) {
+    for (const Shapes& s :
+         {Shapes{1, 1}, {5, 65}, {3, 97}, {4, 16}, {150, 300}, {2, 50257}, {2, 50304}}) {
       INFO(name_of(dtype) << " R " << s.r << " V " << s.v);
       const Values x = rounded(normal_values(s.r * s.v, 1, 3), dtype);
       const Operand logits{Shape{s.r, s.v}, dtype, x};
