@@ -60,7 +60,7 @@ void DiskArena::upload(void* to, const void* host, int64_t bytes) {
   // The drive writes whole blocks: those at the ends keep their other bytes.
   const auto blocks =
       std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(last - first));
-  const auto keep = [&](int64_t begin) {
+  const auto keep = [&, extent = extent](int64_t begin) {
     const int64_t length = std::min(kDiskBlock, last - begin);
     store_->read(extent, begin, blocks.get() + (begin - first), length).wait();
   };
