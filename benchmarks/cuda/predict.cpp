@@ -12,7 +12,8 @@ namespace dstrain::bench {
 namespace {
 
 constexpr int64_t kVocabulary = 50304;
-// Of a multiprocessor and clock: exponentials, and f32 or integer instructions of lanes (CUDA C++ Programming Guide).
+// What a multiprocessor does in one clock: exponentials, and f32 or integer instructions of lanes (CUDA C++ Programming
+// Guide).
 constexpr double kExponentials = 16, kLaneInstructions = 128;
 // Instructions of a lane for each score in attention beside the products, counted in the machine code.
 constexpr double kForwardInstructions = 8, kBackwardInstructions = 10;

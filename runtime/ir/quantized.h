@@ -1,8 +1,8 @@
 // The format of quantized values: int8 in blocks of 256, each with an f32 scale. n values are packed as the scales of
 // their blocks, one after another, and then n bytes, the codes (two's complement). A scale may have any address.
-//   scale = largest magnitude of the block / 127, code = value / scale rounded to nearest even: from -127 to 127, so the
-//   largest value does not clip. A value comes back within scale / 2, 1/254 of the block's largest magnitude, and is
-//   rounded once to its dtype.
+//   scale = largest magnitude of the block / 127, code = value / scale rounded to nearest even: from -127 to 127, so
+//   the largest value does not clip. A value comes back within scale / 2, 1/254 of the block's largest magnitude, and
+//   is rounded once to its dtype.
 //   A block whose scale would be below 2^-126 has scale 0 and comes back as zeros; a block with an inf or a NaN comes
 //   back as NaN. An f32 value within 1e-7 of the largest float may come back as inf.
 #pragma once

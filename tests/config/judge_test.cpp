@@ -2,29 +2,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/config/config_fixture.h"
+#include "tests/config/verdict_cases.h"
 
 using namespace dstrain;
 using namespace dstrain::test;
-
-namespace {
-
-struct Case {
-  std::string members, key, verdict;
-};
-
-void check_all(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
-    INFO(c.members);
-    CHECK(verdict(ask(trains_with(c.members)).check(), c.key) == c.verdict);
-  }
-}
-
-std::string zero(const std::string& members) {
-  return "\"zero_optimization\": {" + members + "}";
-}
-
-}  // namespace
 
 TEST_CASE("verdicts: the stages, and their other names") {
   check_all({

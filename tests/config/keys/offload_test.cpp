@@ -1,29 +1,10 @@
 // The verdicts on offload and on the device's memory.
 #include <catch2/catch.hpp>
 
-#include "tests/config/config_fixture.h"
+#include "tests/config/verdict_cases.h"
 
 using namespace dstrain;
 using namespace dstrain::test;
-
-namespace {
-
-struct Case {
-  std::string members, key, verdict;
-};
-
-void check_all(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
-    INFO(c.members);
-    CHECK(verdict(ask(trains_with(c.members)).check(), c.key) == c.verdict);
-  }
-}
-
-std::string zero(const std::string& members) {
-  return "\"zero_optimization\": {" + members + "}";
-}
-
-}  // namespace
 
 TEST_CASE("verdicts: offload") {
   check_all({
