@@ -32,7 +32,7 @@ STAGES = 2
 
 def model_of(options):
     return {
-        "type": "gptlite", "n_layer": 8, "n_embd": options.width, "n_head": 6,
+        "type": "gptlite", "n_layer": 8, "n_embd": options.width, "n_head": options.width // 64,
         "block_size": options.seq, "dropout": 0.0, "vocab_size": VOCABULARY,
     }  # fmt: skip
 
@@ -137,7 +137,7 @@ def main():
     p.add_argument("--micro_batches", type=int, default=8)
     p.add_argument("--batch", type=int, default=2, help="samples per micro-batch")
     p.add_argument("--seq", type=int, default=256)
-    p.add_argument("--width", type=int, default=384)
+    p.add_argument("--width", type=int, default=768)
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
     p.add_argument("--python", default=sys.executable, help="Python interpreter with torch installed")
     options = p.parse_args()
