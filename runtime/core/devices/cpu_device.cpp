@@ -12,6 +12,7 @@ class CpuEvent final : public Event {
  public:
   void record(Stream&) override {}
   void synchronize() override {}
+  bool reached() override { return true; }
 };
 
 class CpuStream final : public Stream {
@@ -25,6 +26,7 @@ class CpuStream final : public Stream {
   void* native() override { return nullptr; }
   bool begin_capture() override { return false; }
   std::unique_ptr<Graph> end_capture() override { throw InternalError("the CPU has no graphs"); }
+  bool capturing() override { return false; }
 };
 
 class CpuDevice final : public HostMemoryDevice {

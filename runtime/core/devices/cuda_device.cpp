@@ -32,6 +32,7 @@ class CudaEvent final : public Event {
     check_cuda(::cudaEventRecord(event_, stream_of(stream)), "recording an event");
   }
   void synchronize() override { check_cuda(::cudaEventSynchronize(event_), "a kernel"); }
+  bool reached() override { return ::cudaEventQuery(event_) != cudaErrorNotReady; }
   cudaEvent_t get() const { return event_; }
 
  private:
@@ -87,6 +88,11 @@ class CudaStream final : public Stream {
     cudaGraph_t graph = nullptr;
     check_cuda(::cudaStreamEndCapture(stream_, &graph), "capturing a step");
     return std::make_unique<CudaGraph>(graph);
+  }
+  bool capturing() override {
+    cudaStreamCaptureStatus status{};
+    check_cuda(::cudaStreamIsCapturing(stream_, &status), "asking about a stream");
+    return status != cudaStreamCaptureStatusNone;
   }
 
  private:

@@ -27,9 +27,11 @@ class Event {
   virtual void record(Stream& stream) = 0;
   // Waits until the point is reached.
   virtual void synchronize() = 0;
+  // Returns whether the point is reached, or the stream has failed before it.
+  virtual bool reached() = 0;
 };
 
-// The captured work of one stream, which can be replayed.
+// Captured work, which can be replayed.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -48,10 +50,15 @@ class Stream {
   virtual void synchronize() = 0;
   // Returns the cudaStream_t or EmulatedStream*; null on the CPU.
   virtual void* native() = 0;
-  // Between the two calls, submitted work is recorded instead of run. It may hold neither events nor copies
-  // of memory that is not pinned. begin_capture() returns false if the device has no graphs.
+  // Between the two calls, submitted work is recorded instead of run, and so is that of every stream that waits for
+  // an event recorded in the capture. Before the end this stream must have waited for the others' work. Nobody may
+  // wait in the capture for an event of before it, nor outside for an event that was last recorded in one; both are
+  // errors of the device. Copies of memory that is not pinned are no part of a capture. begin_capture() returns
+  // false if the device has no graphs.
   virtual bool begin_capture() = 0;
   virtual std::unique_ptr<Graph> end_capture() = 0;
+  // Returns whether submitted work is recorded now.
+  virtual bool capturing() = 0;
 };
 
 // Bytes of a device's memory.

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "runtime/core/devices/emulated_capture.h"
+#include "runtime/core/error.h"
+
 namespace dstrain {
 
 EmulatedStream::EmulatedStream() : thread_([this] { run(); }) {}
@@ -18,7 +21,7 @@ EmulatedStream::~EmulatedStream() {
 void EmulatedStream::submit(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
-    if (capturing_) return captured_.push_back(std::move(work));
+    if (capture_.capture) return capture_.capture->add(capture_.lane, std::move(work));
     queue_.push_back(std::move(work));
   }
   changed_.notify_all();
@@ -26,19 +29,20 @@ void EmulatedStream::submit(std::function<void()> work) {
 
 void EmulatedStream::synchronize() {
   std::unique_lock lock(mutex_);
+  if (capture_.capture)
+    fail_run("the host waits for a stream whose work is being captured (CUDA's error 900)");
   changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void EmulatedStream::begin_capture() {
+void EmulatedStream::set_capture(CaptureLane lane) {
   const std::lock_guard lock(mutex_);
-  capturing_ = true;
+  capture_ = std::move(lane);
 }
 
-std::vector<std::function<void()>> EmulatedStream::end_capture() {
+CaptureLane EmulatedStream::capture() const {
   const std::lock_guard lock(mutex_);
-  capturing_ = false;
-  return std::exchange(captured_, {});
+  return capture_;
 }
 
 void EmulatedStream::run() {

@@ -4,15 +4,24 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 namespace dstrain {
+
+class EmulatedCapture;
+
+// A stream that takes part in a capture, and the lane of the capture that its work becomes.
+struct CaptureLane {
+  std::shared_ptr<EmulatedCapture> capture;  // null: none
+  size_t lane = 0;
+};
 
 class EmulatedStream {
  public:
@@ -21,23 +30,22 @@ class EmulatedStream {
   EmulatedStream& operator=(const EmulatedStream&) = delete;
   ~EmulatedStream();  // runs the submitted work first
 
-  // Adds `work` after all work submitted before. Does not wait.
+  // Adds `work` after all work submitted before. Does not wait. In a capture it is recorded instead of run.
   void submit(std::function<void()> work);
-  // Waits until all submitted work is done. Throws what the first failing work threw.
+  // Waits until all submitted work is done. Throws what the first failing work threw; RunError in a capture.
   void synchronize();
 
-  // Between the two calls, submitted work is recorded instead of run. end_capture() returns it.
-  void begin_capture();
-  std::vector<std::function<void()>> end_capture();
+  // Lets the stream take part in a capture, or, without one, leave it (EmulatedCapture).
+  void set_capture(CaptureLane lane);
+  CaptureLane capture() const;
 
  private:
   void run();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
-  std::vector<std::function<void()>> captured_;
-  bool capturing_ = false;
+  CaptureLane capture_;
   bool busy_ = false;
   bool closing_ = false;
   std::exception_ptr failure_;
