@@ -39,6 +39,12 @@ class StreamCollectives {
   virtual void all_to_all(Tensor in, Tensor out, Stream& stream) = 0;
   virtual void send(Tensor in, Stream& stream) = 0;
   virtual void recv(Tensor out, Stream& stream) = 0;
+  // Collectives that are captured from a stream have not run yet. Returns the payload bytes (wire_bytes()) of those
+  // captured since the last call.
+  virtual int64_t take_captured_bytes() = 0;
+  // Must be called after each launch, in `stream`, of a graph with captured collectives of `bytes` in all: counts
+  // them, and watches that the graph ends within the deadline.
+  virtual void replayed(int64_t bytes, Stream& stream) = 0;
   // Throws RunError if one of them was abandoned. The caller must have synchronized its stream.
   virtual void check_failure() = 0;
   // Abandons those under way, so that their streams end. Called when this rank has failed.

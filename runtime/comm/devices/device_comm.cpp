@@ -2,8 +2,9 @@
 
 #include <vector>
 
-#include "runtime/comm/devices/nccl_comm.h"
+#include "runtime/comm/devices/nccl_transport.h"
 #include "runtime/comm/devices/staged_comm.h"
+#include "runtime/comm/devices/stream_comm.h"
 #include "runtime/core/devices/cuda_device.h"
 
 namespace dstrain {
@@ -21,10 +22,14 @@ bool gpu_for_each(Communicator& host) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_device_communicator(Communicator& host, Device& device) {
+std::unique_ptr<Communicator> make_device_communicator(Communicator& host, Device& device,
+                                                       const ConnectTransport& connect) {
   if (device.is_host()) return nullptr;
-  if (device.kind() == DeviceKind::cuda && host.size() > 1 && has_nccl() && gpu_for_each(host))
-    return make_nccl_communicator(host, device);
+  if (host.size() > 1) {
+    if (connect) return std::make_unique<StreamComm>(host, device, connect);
+    if (device.kind() == DeviceKind::cuda && has_nccl() && gpu_for_each(host))
+      return std::make_unique<StreamComm>(host, device, connect_nccl);
+  }
   return std::make_unique<StagedComm>(host, device);
 }
 

@@ -1,5 +1,5 @@
-// make_nccl_communicator() of a build without NCCL.
-#include "runtime/comm/devices/nccl_comm.h"
+// connect_nccl() of a build without NCCL.
+#include "runtime/comm/devices/nccl_transport.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -8,7 +8,7 @@ bool has_nccl() {
   return false;
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Device&) {
+std::unique_ptr<StreamTransport> connect_nccl(Communicator&, Device&, const std::atomic<double>&) {
   throw InternalError("this build has no NCCL");
 }
 
