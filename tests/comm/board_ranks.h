@@ -13,7 +13,7 @@
 
 namespace dstrain {
 
-// Runs `part` for each of `ranks` in a thread of its own; returns the text of the PeerError that it threw, by
+// Runs `part` for each of `ranks` in a thread of its own; returns the text of the RunError that it threw, by
 // rank.
 inline std::vector<std::string> run_ranks(int ranks, const std::function<void(int rank)>& part) {
   std::vector<std::string> errors(static_cast<size_t>(ranks));
@@ -22,7 +22,7 @@ inline std::vector<std::string> run_ranks(int ranks, const std::function<void(in
     threads.emplace_back([&, rank] {
       try {
         part(rank);
-      } catch (const PeerError& error) {
+      } catch (const RunError& error) {
         errors[static_cast<size_t>(rank)] = error.what();
       }
     });

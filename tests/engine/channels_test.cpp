@@ -7,27 +7,13 @@
 #include <vector>
 
 #include "launcher/implementations.h"
-#include "runtime/comm/shared/shared_comm.h"
-#include "runtime/engine/step/comm_queue.h"
-#include "tests/comm/board_ranks.h"
+#include "runtime/engine/step/queues/comm_queue.h"
+#include "tests/engine/shared_world.h"
 
 namespace dstrain {
 namespace {
 
 constexpr int64_t kElements = 30011;
-
-std::unique_ptr<Communicator> join(const RankBoard& board, int rank) {
-  auto ranks = std::make_unique<BoardRendezvous>(board, rank, 60);
-  Peers peers(*ranks, 0);
-  std::string why;
-  auto group = SharedGroup::open(*ranks, peers, SharedGroup::kBounceBytes, why);
-  if (!group) throw PeerError(why);
-  CommOptions options;
-  options.deadline_seconds = 60;
-  options.slot = &board.slot(rank);
-  return std::make_unique<SharedComm>(std::move(ranks), std::move(peers), std::move(group),
-                                      options);
-}
 
 Tensor channel_tensor(std::vector<float>& values) {
   return {values.data(), {static_cast<int64_t>(values.size())}, DType::f32};
@@ -52,7 +38,7 @@ TEST_CASE("two stages exchange messages in both directions, and a sum beside the
   const RankBoard board = board_of(2);
   std::array<int, 2> wrong{};
   const auto errors = run_ranks(2, [&](int rank) {
-    const auto world = join(board, rank);
+    const auto world = join_board(board, rank);
     const Channels parts(*world);
     const Backend backend = make_backend(implementations(), "cpu");
     const std::array<Communicator*, 3> channels{world.get(), parts.there.get(), parts.back.get()};
@@ -109,7 +95,7 @@ TEST_CASE("a wait among several channels ends at the deadline and names the rank
   std::atomic<bool> over{false};
   std::atomic<int> waited_for{-1};
   const auto errors = run_ranks(2, [&](int rank) {
-    const auto world = join(board, rank);
+    const auto world = join_board(board, rank);
     const Channels parts(*world);
     world->set_deadline(0.5);
     const Backend backend = make_backend(implementations(), "cpu");
@@ -144,7 +130,7 @@ TEST_CASE("an abort ends a wait among several channels") {
   const bool own_thread = GENERATE(false, true);
   const RankBoard board = board_of(2);
   const auto errors = run_ranks(2, [&](int rank) {
-    const auto world = join(board, rank);
+    const auto world = join_board(board, rank);
     const Channels parts(*world);
     const Backend backend = make_backend(implementations(), "cpu");
     if (rank == 1) {

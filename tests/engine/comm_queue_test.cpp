@@ -1,4 +1,4 @@
-#include "runtime/engine/step/comm_queue.h"
+#include "runtime/engine/step/queues/comm_queue.h"
 
 #include <array>
 #include <catch2/catch.hpp>

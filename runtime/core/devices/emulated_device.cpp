@@ -49,7 +49,8 @@ class EmulatedEvent final : public Event {
  private:
   void check_live() const {
     if (capture_)
-      fail_run("the host asks about an event that was last recorded in a capture (CUDA's error 907)");
+      fail_run(
+          "the host asks about an event that was last recorded in a capture (CUDA's error 907)");
   }
 
   std::shared_ptr<Mark> mark_;                // null: never recorded
@@ -61,7 +62,8 @@ class EmulatedEvent final : public Event {
 class EmulatedGraph final : public Graph {
  public:
   explicit EmulatedGraph(CapturedLanes lanes) : lanes_(std::move(lanes)) {
-    for (size_t i = 1; i < lanes_.size(); ++i) threads_.push_back(std::make_unique<EmulatedStream>());
+    for (size_t i = 1; i < lanes_.size(); ++i)
+      threads_.push_back(std::make_unique<EmulatedStream>());
     for (size_t lane = 0; lane < lanes_.size(); ++lane)
       for (const CapturedStep& step : lanes_[lane])
         if (!step.work && !step.awaited) {

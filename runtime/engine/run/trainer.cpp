@@ -75,7 +75,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       dataset_(dataset),
       ctx_(ctx),
       backend_(std::move(backend)),
-      device_comm_(make_device_communicator(*ctx.comm, *backend_.device)),
+      device_comm_(make_device_communicator(*ctx.comm, *backend_.device, backend_.connect)),
       comm_(device_comm_ ? *device_comm_ : *ctx.comm),
       place_(place_of(job, ctx.comm->rank())),
       mesh_(comm_, *ctx.comm, place_, job.pipeline.schedule),

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/comm/devices/stream_transport.h"
 #include "runtime/core/devices/device.h"
 #include "runtime/plan/implementations.h"
 
@@ -16,6 +17,8 @@ struct Backend {
   std::unique_ptr<Stream> copies;   // copies batches to the device
   std::shared_ptr<const KernelLibrary> library;
   std::shared_ptr<const KernelLibrary> host_library;  // the CPU's kernels, on any device
+  ConnectTransport
+      connect{};  // how tensors travel between devices; empty: make_device_communicator() chooses
 };
 
 // Returns the backend of a settled device (cpu, cuda, emulated). `index`: which of this process's GPUs.

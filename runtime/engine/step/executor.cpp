@@ -219,10 +219,12 @@ void Executor::run_body(StepContext& context) {
     run_issues(body_, plan_.order.size(), context);
     wait_for(posts_, false);
     graph_ = backend_.compute->end_capture();
+    queue_->captured();
   }
   if (slot_ && body_ < plan_.order.size())
     slot_->publish(first_name_ + plan_.order[body_].instruction);
   graph_->launch(*backend_.compute);
+  queue_->replayed();
 }
 
 void Executor::record(StepTrace& trace, int64_t begin_ns) const {

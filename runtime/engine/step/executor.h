@@ -14,12 +14,12 @@
 #include "runtime/core/rank_board.h"
 #include "runtime/engine/step/batch_feed.h"
 #include "runtime/engine/step/comm_log.h"
-#include "runtime/engine/step/comm_queue.h"
-#include "runtime/engine/step/copy_queue.h"
 #include "runtime/engine/step/device_state.h"
-#include "runtime/engine/step/drive_queue.h"
 #include "runtime/engine/step/finish_values.h"
 #include "runtime/engine/step/mesh_comm.h"
+#include "runtime/engine/step/queues/comm_queue.h"
+#include "runtime/engine/step/queues/copy_queue.h"
+#include "runtime/engine/step/queues/drive_queue.h"
 #include "runtime/ir/kernel.h"
 
 namespace dstrain {

@@ -94,7 +94,8 @@ TEST_CASE("an event that was last recorded in a capture is of no use outside") {
   CHECK(s.fork->reached());
 }
 
-TEST_CASE("a capture refuses events from outside, streams that are left behind and waits of the host") {
+TEST_CASE(
+    "a capture refuses events from outside, streams that are left behind and waits of the host") {
   TwoStreams s;
   s.join->record(*s.second);
   s.first->begin_capture();

@@ -6,6 +6,7 @@
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/emulated_transport.h"
 #include "tests/support/sample.h"
 
 using namespace dstrain;
@@ -88,6 +89,37 @@ TEST_CASE("a step ends the same on the host and on the device, replayed as a gra
         CHECK(difference(expected, result, *comm) == "");
       }
   }
+}
+
+TEST_CASE("collectives in streams change no bit, replayed as a graph or not") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  if (comm->size() == 1) return;
+  constexpr int kSteps = 4;
+  Sample sample(2);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int stage : {0, 1, 2, 3}) {
+      if (!sample.takes()) continue;
+      Job job = small_job(comm->size(), dtype, 2);
+      job.zero_stage = stage;
+      job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
+      job.overlap_comm = true;
+      job.graph = GraphMode::off;
+      const auto run = [&](bool finish_on_device) {
+        Backend backend = submitted_backend(finish_on_device);
+        backend.connect = connect_emulated;
+        return run_steps(job, data, *comm, kSteps, 1, std::move(backend));
+      };
+      const RunResult expected = run(false);
+      CHECK(expected.sent_per_step == expected.planned_to_send);
+      for (const GraphMode graph : {GraphMode::off, GraphMode::on}) {
+        job.graph = graph;
+        INFO(describe(job));
+        const RunResult result = run(true);
+        CHECK(difference(expected, result, *comm) == "");
+        CHECK(result.sent_per_step == result.planned_to_send);
+      }
+    }
 }
 
 TEST_CASE("a graph that cannot be is refused with the reason") {

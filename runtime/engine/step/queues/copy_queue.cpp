@@ -1,4 +1,4 @@
-#include "runtime/engine/step/copy_queue.h"
+#include "runtime/engine/step/queues/copy_queue.h"
 
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"

@@ -31,6 +31,11 @@ class CommQueue {
   virtual void poll() = 0;
   // Returns when the i-th collective of the step on a channel started and when it was found complete.
   virtual TimeSpan times(int channel, size_t i) const = 0;
+  // For steps that are graphs. captured(): called once, after a capture of the compute stream in which a whole step's
+  // collectives were posted and waited for. replayed(): called after each launch of that graph; all its collectives
+  // then count as posted and waited for. Only communicators that work on streams have collectives in graphs.
+  virtual void captured() {}
+  virtual void replayed() {}
   // Starts a new step. The caller must have waited for all collectives, and may then use the communicators
   // itself until the next post().
   virtual void restart() = 0;
