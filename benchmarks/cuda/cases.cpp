@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/ir/newton_schulz.h"
+#include "runtime/ir/quantized.h"
 
 namespace dstrain::bench {
 namespace {
@@ -176,6 +177,25 @@ class List {
     add("accumulate bf16 to f32", OpKind::accumulate, {}, {narrow}, {wide});
     add("round_wire bf16", OpKind::round_wire, WireAttrs{kRun}, {wide}, {in_place(wide, 0)});
     add("sum_squares f32", OpKind::sum_squares, {}, {wide}, {{.spec = {Shape{1}, DType::f64}}});
+    codecs();
+  }
+
+  // The gradients and parameters of a model whose parts belong to four ranks.
+  void codecs() {
+    constexpr int64_t ranks = 4;
+    const int64_t n = shapes_.parameters, part = n / ranks, int4 = int4_bytes(part);
+    const auto bytes = [](Shape shape) { return Operand{.spec = {shape, DType::u8}}; };
+    const Operand int8 = bytes({quantized_bytes(n)});
+    add("quantize bf16", OpKind::quantize, {}, {run({n})}, {int8});
+    add("dequantize bf16", OpKind::dequantize, {}, {int8}, {run({n})});
+    const Int4Attrs attrs{.part = part};
+    add("quantize_int4 f32, 4 parts", OpKind::quantize_int4, attrs, {f32({ranks * part})},
+        {bytes({ranks, int4})});
+    add("requantize_int4 of 4 ranks", OpKind::requantize_int4, attrs, {bytes({ranks, 1, int4})},
+        {bytes({1, int4})});
+    add("sum_int4 of 4 ranks", OpKind::sum_int4, attrs, {bytes({ranks, 1, int4})}, {f32({part})});
+    add("error_squares f32", OpKind::error_squares, {}, {f32({n}), f32({n})},
+        {{.spec = {Shape{2}, DType::f64}}});
   }
 
   const Shapes& shapes_;

@@ -13,6 +13,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/isa.h"
 #include "runtime/core/memory.h"
+#include "runtime/ir/quantized.h"
 
 namespace dstrain {
 namespace {
@@ -157,6 +158,30 @@ void bench_op(const std::string& label, OpKind op, const OpAttrs& attrs, std::ve
              t.kernel * 1e3, static_cast<double>(b.bytes) / t.kernel * 1e-9, t.ratio);
 }
 
+// Packed gradients and parameters, whose parts belong to four ranks. A copy of as many bytes takes as long as the memory.
+void bench_codecs(int threads, int64_t n) {
+  constexpr int64_t ranks = 4;
+  const int64_t part = n / ranks / kQuantizedBlock * kQuantizedBlock, int4 = int4_bytes(part);
+  const auto bytes = [](Shape shape) { return TensorSpec{shape, DType::u8}; };
+  const Int4Attrs attrs{.part = part};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const TensorSpec whole{Shape{ranks * part}, dtype}, own{Shape{part}, dtype};
+    const auto bench = [&](std::string_view name, OpKind op, const OpAttrs& with, TensorSpec in,
+                           TensorSpec out) {
+      bench_op(fmt::format("{} {}", name, name_of(dtype)), op, with, {in}, {out}, threads);
+    };
+    bench("quantize", OpKind::quantize, {}, own, bytes({quantized_bytes(part)}));
+    bench("dequantize", OpKind::dequantize, {}, bytes({ranks, quantized_bytes(part)}), whole);
+    bench("quantize_int4", OpKind::quantize_int4, attrs, whole, bytes({ranks, int4}));
+    bench("sum_int4 of 4", OpKind::sum_int4, attrs, bytes({ranks, 1, int4}), own);
+  }
+  bench_op("requantize_int4 of 4", OpKind::requantize_int4, attrs, {bytes({ranks, 1, int4})},
+           {bytes({1, int4})}, threads);
+  const TensorSpec wide{Shape{n}, DType::f32};
+  bench_op("error_squares", OpKind::error_squares, {}, {wide, wide}, {{Shape{2}, DType::f64}},
+           threads);
+}
+
 void bench_all(int threads, int64_t n) {
   fmt::print("{} threads, {}\n", threads, name_of(max_isa()));
   for (DType copy : {DType::f32, DType::bf16, DType::f16}) bench_adam(copy, n, threads);
@@ -190,6 +215,7 @@ void bench_all(int threads, int64_t n) {
     bench("embed_token_grad V 65", OpKind::embed_token_grad, {}, {x, ids}, {table});
     bench("accumulate", OpKind::accumulate, {}, {wide}, {{Shape{r, 4 * c}, DType::f32}});
   }
+  bench_codecs(threads, n);
   bench_op("sum_squares", OpKind::sum_squares, {}, {{Shape{n}, DType::f32}},
            {{Shape{1}, DType::f64}}, threads);
   const Memory weights = Memory::anonymous(n * 4, "weights");

@@ -55,19 +55,24 @@ enum class OpKind : uint8_t {
   orthogonalize,  // x f32 (N,K) -> y f32 (N,K), may be x
   muon,           // direction f32 (n) -> master f32 (n), param? 16-bit (n); in place
   quantize,       // x f32 or run (n) -> packed u8 (runtime/ir/quantized.h)
-  dequantize,     // packed u8 -> y f32 or run (n)
+  dequantize,  // packed u8 (of equal parts: parts, bytes of one) -> y f32 or run (n): the parts in order
+  quantize_int4,  // x f32 or run (n), equal parts -> packed u8 (parts, bytes of one), in another order
+  requantize_int4,  // packed u8 (K, M, bytes of a part) -> packed u8 (M, bytes): sums over K, packed again
+  sum_int4,  // packed u8 (K, M, bytes of a part) -> y f32 or run (n): sums over K; y = sums or y += sums
+  error_squares,  // x f32 or run (n), y f32 or run (n) -> s f64 (2): sums of squares of x - y and of x
   // done by the executor or the communicator (no kernel)
-  load_batch,        // -> inputs, targets i32 of all micro-batches; local target count
-  zero,              // -> x = 0
-  reduce_counts,     // sums the target count over ranks; sets d_loss
-  all_reduce,        // x (n): its sum over the data-parallel group, in rank order, in place
-  reduce_scatter,    // x (n) -> y (n / ranks): this rank's slice of the same sum
-  all_gather,        // x (n / ranks) -> y (n): all ranks' slices; x may be this rank's part of y
-  send,              // x (n): to the other rank of its channel; writes nothing
-  recv,              // -> x (n): from the other rank of its channel
-  swap_in,           // x (n) on disk, any dtype -> y (n) of the same dtype, on the host
-  swap_out,          // x (n) on the host, any dtype -> y (n) of the same dtype, on disk
-  copy,              // x (n), any dtype -> y (n) of the same dtype, in another space
+  load_batch,      // -> inputs, targets i32 of all micro-batches; local target count
+  zero,            // -> x = 0
+  reduce_counts,   // sums the target count over ranks; sets d_loss
+  all_reduce,      // x (n): its sum over the data-parallel group, in rank order, in place
+  reduce_scatter,  // x (n) -> y (n / ranks): this rank's slice of the same sum
+  all_gather,      // x (n / ranks) -> y (n): all ranks' slices; x may be this rank's part of y
+  all_to_all,  // x (n) -> y (n), equal slices: slice s of rank r's x becomes slice r of rank s's y
+  send,        // x (n): to the other rank of its channel; writes nothing
+  recv,        // -> x (n): from the other rank of its channel
+  swap_in,     // x (n) on disk, any dtype -> y (n) of the same dtype, on the host
+  swap_out,    // x (n) on the host, any dtype -> y (n) of the same dtype, on disk
+  copy,        // x (n), any dtype -> y (n) of the same dtype, in another space
   finish_gradients,  // sums norms and losses over ranks; sets norm, clip, skip, loss scale
 };
 
@@ -177,10 +182,19 @@ struct MuonAttrs {
   float scale = 1;  // of the direction
   bool operator==(const MuonAttrs&) const = default;
 };
+// The attributes of the ops of int4 values. A part is packed by itself.
+struct Int4Attrs {
+  int64_t part = 0;  // elements of a part
+  int64_t group =
+      1;  // quantize_int4: part p of P becomes packed part (p % group) * (P / group) + p / group
+  int64_t first =
+      0;  // sum_int4: the first of the M parts that is wanted; y has as many as it has room for
+  bool operator==(const Int4Attrs&) const = default;
+};
 using OpAttrs = std::variant<std::monostate, EmbedAttrs, LayerNormAttrs, ActivationAttrs,
                              AttentionAttrs, DropoutAttrs, PackAttrs, WireAttrs, AdamAttrs,
                              AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
-                             MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs>;
+                             MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

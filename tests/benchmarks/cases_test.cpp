@@ -38,7 +38,7 @@ TEST_CASE("every case has a name of its own, a floor, and operands that its kern
 TEST_CASE("every op that has a kernel on a GPU is measured") {
   std::set<OpKind> measured;
   for (const Case& c : cases_of(gpt2_shapes())) measured.insert(c.op);
-  for (int op = 0; op <= static_cast<int>(OpKind::muon); ++op) {
+  for (int op = 0; op <= static_cast<int>(OpKind::error_squares); ++op) {
     if (static_cast<OpKind>(op) == OpKind::pack_weight) continue;  // GPUs take a weight as it is
     CAPTURE(name_of(static_cast<OpKind>(op)));
     CHECK(measured.contains(static_cast<OpKind>(op)));
@@ -67,6 +67,13 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("sgd momentum and bf16 copy") == 22 * n);
   CHECK(bytes("round_wire bf16") == 8 * n);
   CHECK(bytes("sum_squares f32") == 4 * n + 8);
+  const double int8 = n + 4 * n / 256, int4 = n / 2 + 2 * n / 64;
+  CHECK(bytes("quantize bf16") == 2 * n + int8);
+  CHECK(bytes("dequantize bf16") == 2 * n + int8);
+  CHECK(bytes("quantize_int4 f32, 4 parts") == 4 * n + int4);
+  CHECK(bytes("requantize_int4 of 4 ranks") == int4 + int4 / 4);
+  CHECK(bytes("sum_int4 of 4 ranks") == int4 + 4 * n / 4);
+  CHECK(bytes("error_squares f32") == 8 * n + 16);
   CHECK(named(cases, "adam f32").floor.flops == 0);
 }
 

@@ -80,3 +80,69 @@ TEST_CASE(
     CHECK_THAT(t.refusal(with_packed(t.buffer({265}))), Contains("265 elements of u8"));
   }
 }
+
+TEST_CASE("dequantize takes equal parts, quantize packs one") {
+  OneOp t(DType::bf16);
+  const BufferId parts = t.buffer({3, quantized_bytes(100)}, DType::u8), plain = t.run({300});
+  const Instruction unpack{.op = OpKind::dequantize, .reads = {parts}, .writes = {plain}};
+  CHECK(t.refusal(unpack) == "");
+  CHECK_THAT(t.refusal(with_write(unpack, 0, t.run({301}))), Contains("the parts are not equal"));
+  CHECK_THAT(t.refusal(with_write(unpack, 0, t.run({303}))), Contains("elements of u8"));
+  const Instruction pack{.op = OpKind::quantize, .reads = {plain}, .writes = {parts}};
+  CHECK_THAT(t.refusal(pack), Contains("it packs one part"));
+}
+
+TEST_CASE("int4: two codes in a byte and a bf16 scale for each block of 64, in parts") {
+  CHECK(int4_bytes(0) == 0);
+  CHECK(int4_bytes(1) == 3);
+  CHECK(int4_bytes(64) == 34);
+  CHECK(int4_bytes(65) == 37);
+  OneOp t(DType::bf16);
+  const int64_t part = 65, bytes = int4_bytes(part);
+  const BufferId received = t.buffer({3, 2, bytes}, DType::u8),
+                 sums = t.buffer({2, bytes}, DType::u8);
+  const Instruction pack{.op = OpKind::quantize_int4,
+                         .attrs = Int4Attrs{.part = part, .group = 2},
+                         .reads = {t.run({4 * part})},
+                         .writes = {t.buffer({4, bytes}, DType::u8)}};
+  CHECK(t.refusal(pack) == "");
+  CHECK(t.refusal(with_read(pack, 0, t.buffer({4 * part}))) == "");
+  CHECK_THAT(t.refusal(with_read(pack, 0, t.run({3 * part}))),
+             Contains("does not divide the parts"));
+  CHECK_THAT(t.refusal(with_read(pack, 0, t.run({3 * part + 1}))), Contains("are not equal"));
+  CHECK_THAT(t.refusal(with_write(pack, 0, sums)), Contains("elements of u8"));
+
+  const Instruction repack{.op = OpKind::requantize_int4,
+                           .attrs = Int4Attrs{.part = part},
+                           .reads = {received},
+                           .writes = {sums}};
+  CHECK(t.refusal(repack) == "");
+  CHECK_THAT(t.refusal(with_write(repack, 0, t.buffer({3, bytes}, DType::u8))),
+             Contains("elements of u8"));
+  CHECK_THAT(t.refusal(with_read(repack, 0, t.buffer({6, bytes}, DType::u8))),
+             Contains("those of K senders"));
+
+  Instruction sum{.op = OpKind::sum_int4,
+                  .attrs = Int4Attrs{.part = part},
+                  .reads = {received},
+                  .writes = {t.buffer({2 * part})}};
+  CHECK(t.refusal(sum) == "");
+  CHECK(t.refusal(with_write(sum, 0, t.run({part}))) == "");
+  CHECK_THAT(t.refusal(with_write(sum, 0, t.buffer({part}, DType::f16))), Contains("a sum is f32"));
+  CHECK_THAT(t.refusal(with_write(sum, 0, t.buffer({3 * part}))), Contains("are not there"));
+  sum.attrs = Int4Attrs{.part = part, .first = 1};
+  CHECK_THAT(t.refusal(sum), Contains("are not there"));
+  sum.attrs = Int4Attrs{.part = part - 1};
+  CHECK_THAT(t.refusal(sum), Contains("the parts have another size"));
+}
+
+TEST_CASE("error_squares writes two f64, of operands of equally many elements") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::error_squares,
+                       .reads = {t.buffer({12}), t.run({12})},
+                       .writes = {t.buffer({2}, DType::f64)}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 1, t.run({11}))), Contains("element counts differ"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({1}, DType::f64))),
+             Contains("2 elements of f64"));
+}

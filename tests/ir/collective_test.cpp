@@ -25,9 +25,21 @@ TEST_CASE("the slices of reduce_scatter and all_gather divide their wholes") {
   CHECK_THAT(t.refusal(with_read(gather, 0, odd)), Contains("does not divide the whole"));
 }
 
+TEST_CASE("all_to_all takes as much as it gives, to another buffer") {
+  OneOp t(DType::bf16);
+  const BufferId x = t.buffer({12}, DType::u8);
+  const Instruction op{
+      .op = OpKind::all_to_all, .reads = {x}, .writes = {t.buffer({12}, DType::u8)}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({8}, DType::u8))), Contains("the same slices"));
+  CHECK_THAT(t.refusal(with_write(op, 0, x)), Contains("overlaps"));
+}
+
 TEST_CASE("collectives run beside computation; an all-reduce passes a ring twice") {
-  for (const auto& [op, passes] :
-       {std::pair{OpKind::all_reduce, 2}, {OpKind::reduce_scatter, 1}, {OpKind::all_gather, 1}}) {
+  for (const auto& [op, passes] : {std::pair{OpKind::all_reduce, 2},
+                                   {OpKind::reduce_scatter, 1},
+                                   {OpKind::all_gather, 1},
+                                   {OpKind::all_to_all, 1}}) {
     CHECK(is_collective(op));
     CHECK_FALSE(has_kernel(op));
     CHECK(rule_of(op).queue == Queue::comm);

@@ -34,12 +34,17 @@ std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_muon(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_quantize_int4(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_requantize_int4(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_error_squares(const KernelSpec& spec);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t cross_entropy_workspace(const KernelSpec& spec);
 int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);
 int64_t sum_squares_workspace(const KernelSpec& spec);
+int64_t error_squares_workspace(const KernelSpec& spec);
 
 // The second stage of a sum over rows (kernels/row_blocks.h): out[c] (+)= the sum over blocks b, in order, of
 // partial[b * stride + c], for c in [0, columns).

@@ -22,6 +22,18 @@ void parallel_ranges(int threads, int64_t n, int64_t grain, const Run& run) {
     run(pieces * t / used * grain, std::min(n, pieces * (t + 1) / used * grain));
 }
 
+// Calls run(part, begin, end) for ranges that cover [0, n) of each of `parts` parts, divided among threads as one range.
+template <class Run>
+void for_parts(int threads, int64_t parts, int64_t n, int64_t grain, const Run& run) {
+  parallel_ranges(threads, parts * n, grain, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t first = begin % n, here = std::min(n - first, end - begin);
+      run(begin / n, first, first + here);
+      begin += here;
+    }
+  });
+}
+
 // Returns the grain for rows of `row_bytes`: starting a thread costs about as much as moving 32 KiB.
 inline int64_t row_grain(int64_t row_bytes) {
   return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, row_bytes));

@@ -37,6 +37,10 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::muon, simd::make_muon},
     {OpKind::quantize, simd::make_quantize},
     {OpKind::dequantize, simd::make_dequantize},
+    {OpKind::quantize_int4, simd::make_quantize_int4},
+    {OpKind::requantize_int4, simd::make_requantize_int4},
+    {OpKind::sum_int4, simd::make_sum_int4},
+    {OpKind::error_squares, simd::make_error_squares, simd::error_squares_workspace},
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // sum_squares: the f64 sum of squares, first of blocks of 4096 elements, then of the blocks in order. Within a
 // block, element i is added to sum i mod 32 in order, and the 32 sums are added as a tree. The square of an f32
 // is exact in f64, so all instruction sets and numbers of threads give the same bits. Minimum memory traffic:
-// the elements, read once.
+// the elements, read once. error_squares: the same of the differences of two operands, which are rounded to f32, and of
+// the first one.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
@@ -68,6 +69,27 @@ double square_block(DType dtype, const void* values, int64_t begin, int64_t n) {
   return square_floats(wide, n);
 }
 
+// Writes the sums of squares of x - y and of x, elements [begin, begin + n), to out[0] and out[stride].
+void error_block(DType x_type, const void* x, DType y_type, const void* y, int64_t begin, int64_t n,
+                 double* out, int64_t stride) {
+  alignas(64) float wide[kBlock], error[kBlock];
+  const auto widen_to = [=](DType dtype, const void* values, float* to) SIMD_INLINE {
+    with_type(dtype, [&](auto t) SIMD_INLINE {
+      const auto* from = static_cast<const decltype(t)*>(values) + begin;
+      for_packs(0, n, [&](int64_t i, auto lanes) SIMD_INLINE {
+        store(load(from + i, lanes), to + i, lanes);
+      });
+    });
+  };
+  widen_to(x_type, x, wide);
+  widen_to(y_type, y, error);
+  for_packs(0, n, [&](int64_t i, auto lanes) SIMD_INLINE {
+    store(load(wide + i, lanes) - load(error + i, lanes), error + i, lanes);
+  });
+  out[0] = square_floats(error, n);
+  out[stride] = square_floats(wide, n);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
@@ -76,6 +98,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dstrain::simd {
 HWY_EXPORT(square_block);
+HWY_EXPORT(error_block);
 
 namespace {
 int64_t block_count(int64_t n) {
@@ -99,6 +122,28 @@ std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec) {
     double total = 0;
     for (int64_t b = 0; b < block_count(n); ++b) total += sums[b];
     *data<double>(call.out, 0) = total;
+  });
+}
+
+int64_t error_squares_workspace(const KernelSpec& spec) {
+  return 2 * sum_squares_workspace(spec);
+}
+
+std::unique_ptr<Kernel> make_error_squares(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, n = elements(spec.in[0]), x_type = spec.in[0].dtype,
+                    y_type = spec.in[1].dtype](const KernelCall& call) {
+    auto* sums = call.workspace.as<double>();
+    const int64_t blocks = block_count(n);
+    parallel_ranges(threads, blocks, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin; b < end; ++b) HWY_DYNAMIC_DISPATCH(error_block)
+      (x_type, data(call.in, 0), y_type, data(call.in, 1), b * kBlock,
+       std::min(kBlock, n - b * kBlock), sums + b, blocks);
+    });
+    for (int64_t k = 0; k < 2; ++k) {
+      double total = 0;
+      for (int64_t b = 0; b < blocks; ++b) total += sums[k * blocks + b];
+      data<double>(call.out, 0)[k] = total;
+    }
   });
 }
 

@@ -34,6 +34,10 @@ constexpr Maker kOps[] = {
     {OpKind::muon, make_muon},
     {OpKind::quantize, make_quantize},
     {OpKind::dequantize, make_dequantize},
+    {OpKind::quantize_int4, make_quantize_int4},
+    {OpKind::requantize_int4, make_requantize_int4},
+    {OpKind::sum_int4, make_sum_int4},
+    {OpKind::error_squares, make_error_squares, error_squares_workspace},
 };
 
 }  // namespace

@@ -49,6 +49,10 @@ std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec, const LaunchC
 std::unique_ptr<Kernel> make_muon(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_quantize_int4(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_requantize_int4(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_error_squares(const KernelSpec& spec, const LaunchContext& context);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t embed_token_grad_workspace(const KernelSpec& spec);
@@ -56,5 +60,6 @@ int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t cross_entropy_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);
 int64_t sum_squares_workspace(const KernelSpec& spec);
+int64_t error_squares_workspace(const KernelSpec& spec);
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -16,8 +16,8 @@ __host__ __device__ int64_t block_count(int64_t n) {
   return (n + kQuantizedBlock - 1) / kQuantizedBlock;
 }
 
-Grid grid_of(int64_t n) {
-  return Grid{static_cast<unsigned>((block_count(n) + kWarps - 1) / kWarps), dim3(32, kWarps)};
+Grid grid_of(int64_t blocks) {
+  return Grid{static_cast<unsigned>((blocks + kWarps - 1) / kWarps), dim3(32, kWarps)};
 }
 
 // A scale, at any address.
@@ -73,10 +73,12 @@ __global__ void __launch_bounds__(32 * kWarps)
 
 template <class T>
 __global__ void __launch_bounds__(32 * kWarps)
-    dequantize_blocks(const uint8_t* packed, int64_t n, T* y) {
-  const int64_t block = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y;
+    dequantize_blocks(const uint8_t* packed, int64_t parts, int64_t n, T* y) {
+  const int64_t all = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y;
+  const int64_t part = all / block_count(n), block = all % block_count(n);
   const int64_t at = block * kQuantizedBlock + threadIdx.x * kOfLane;
-  if (at >= n) return;
+  if (part >= parts || at >= n) return;
+  packed += part * quantized_bytes(n);
   const float scale = load_scale(packed + 4 * block);
   const uint8_t* from = packed + 4 * block_count(n) + at;
   Codes codes{};
@@ -91,7 +93,7 @@ __global__ void __launch_bounds__(32 * kWarps)
 #pragma unroll
   for (int k = 0; k < kOfLane; ++k)
     v[k] = static_cast<float>(static_cast<int8_t>(codes.v[k])) * scale;
-  store(v, y, at, n);
+  store(v, y + part * n, at, n);
 }
 
 }  // namespace
@@ -102,22 +104,23 @@ std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec, const LaunchContex
         if (n == 0) return;
         with_type(dtype, [&](auto t) {
           using T = decltype(t);
-          launch(context.stream, "quantize", grid_of(n), quantize_blocks<T>,
+          launch(context.stream, "quantize", grid_of(block_count(n)), quantize_blocks<T>,
                  data<const T>(call.in, 0), n, data<uint8_t>(call.out, 0));
         });
       });
 }
 
 std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of(
-      [context, n = elements(spec.out[0]), dtype = spec.out[0].dtype](const KernelCall& call) {
-        if (n == 0) return;
-        with_type(dtype, [&](auto t) {
-          using T = decltype(t);
-          launch(context.stream, "dequantize", grid_of(n), dequantize_blocks<T>,
-                 data<const uint8_t>(call.in, 0), n, data<T>(call.out, 0));
-        });
-      });
+  const int64_t parts = spec.in[0].shape.rank == 2 ? spec.in[0].shape[0] : 1;
+  return kernel_of([context, parts, n = elements(spec.out[0]) / parts,
+                    dtype = spec.out[0].dtype](const KernelCall& call) {
+    if (n == 0) return;
+    with_type(dtype, [&](auto t) {
+      using T = decltype(t);
+      launch(context.stream, "dequantize", grid_of(parts * block_count(n)), dequantize_blocks<T>,
+             data<const uint8_t>(call.in, 0), parts, n, data<T>(call.out, 0));
+    });
+  });
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -34,6 +34,7 @@ Bandwidth bandwidth_of(const CommRecord& record) {
       return {2 * rate, 2 * rate * others};
     case OpKind::reduce_scatter:
     case OpKind::all_gather:
+    case OpKind::all_to_all:
       return {rate, rate * others};
     default:
       return {rate, rate};

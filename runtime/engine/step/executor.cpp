@@ -279,6 +279,7 @@ void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& cont
     case OpKind::all_reduce:
     case OpKind::reduce_scatter:
     case OpKind::all_gather:
+    case OpKind::all_to_all:
       return queue_->post(instruction_of(issue).channel, op_of(issue),
                           operand(bound, 0, issue.micro), operand(bound, 1, issue.micro));
     case OpKind::send:

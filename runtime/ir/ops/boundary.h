@@ -61,12 +61,23 @@ inline constexpr OpRule sum_squares{
         },
 };
 
-// `packed` holds the values of `plain`, f32 or of the run's dtype.
-inline void expect_quantized(const Operands& o, const Buffer& plain, const Buffer& packed) {
-  o.count(1, 1, 1, 1);
+inline void expect_values(const Operands& o, const Buffer& plain) {
   o.expect(plain.dtype == DType::f32 || plain.dtype == o.run(),
            "values are f32 or of the run's dtype");
-  o.expect(packed, quantized_bytes(plain.shape.elements()), DType::u8);
+}
+
+// Returns how many equal parts `packed` has: a flat buffer is one part.
+inline int64_t parts_of(const Buffer& packed) {
+  return packed.shape.rank == 2 ? packed.shape[0] : 1;
+}
+
+// `packed` holds the values of `plain`, f32 or of the run's dtype, in equal parts.
+inline void expect_quantized(const Operands& o, const Buffer& plain, const Buffer& packed) {
+  o.count(1, 1, 1, 1);
+  expect_values(o, plain);
+  const int64_t parts = parts_of(packed), n = plain.shape.elements();
+  o.expect(parts > 0 && n % parts == 0, "the parts are not equal");
+  o.expect(packed, parts * quantized_bytes(n / parts), DType::u8);
   o.no_alias();
 }
 
@@ -77,6 +88,7 @@ inline constexpr OpRule quantize{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           expect_quantized(o, o.in(0), o.out(0));
+          o.expect(parts_of(o.out(0)) == 1, "it packs one part");
         },
 };
 
@@ -90,7 +102,87 @@ inline constexpr OpRule dequantize{
         },
 };
 
-inline constexpr std::array kBoundaryRules{cast,        accumulate, round_wire,
-                                           sum_squares, quantize,   dequantize};
+// `packed` has `parts` parts in int4.
+inline void expect_int4(const Operands& o, const Buffer& packed, int64_t parts, int64_t part) {
+  o.expect(part > 0 && packed.shape[-1] == int4_bytes(part), "the parts have another size");
+  o.expect(packed, parts * int4_bytes(part), DType::u8);
+}
+
+// Returns the sums that `packed`, (K, M, bytes of a part), has parts of.
+inline int64_t sums_of(const Operands& o, const Buffer& packed) {
+  o.expect(packed.shape.rank == 3, "the parts are those of K senders, M of each");
+  return packed.shape[1];
+}
+
+inline constexpr OpRule quantize_int4{
+    .kind = OpKind::quantize_int4,
+    .name = "quantize_int4",
+    .attrs = kAttrs<Int4Attrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          expect_values(o, o.in(0));
+          const auto attrs = attrs_as<Int4Attrs>(op.attrs);
+          const int64_t n = o.in(0).shape.elements();
+          o.expect(attrs.part > 0 && n % attrs.part == 0, "the parts are not equal");
+          const int64_t parts = n / attrs.part;
+          o.expect(attrs.group > 0 && parts % attrs.group == 0,
+                   "the group does not divide the parts");
+          expect_int4(o, o.out(0), parts, attrs.part);
+          o.no_alias();
+        },
+};
+
+inline constexpr OpRule requantize_int4{
+    .kind = OpKind::requantize_int4,
+    .name = "requantize_int4",
+    .attrs = kAttrs<Int4Attrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          const int64_t part = attrs_as<Int4Attrs>(op.attrs).part, sums = sums_of(o, o.in(0));
+          expect_int4(o, o.in(0), o.in(0).shape[0] * sums, part);
+          expect_int4(o, o.out(0), sums, part);
+          o.no_alias();
+        },
+};
+
+inline constexpr OpRule sum_int4{
+    .kind = OpKind::sum_int4,
+    .name = "sum_int4",
+    .attrs = kAttrs<Int4Attrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          const auto attrs = attrs_as<Int4Attrs>(op.attrs);
+          const int64_t sums = sums_of(o, o.in(0)), n = o.out(0).shape.elements();
+          expect_int4(o, o.in(0), o.in(0).shape[0] * sums, attrs.part);
+          expect_sum(o, o.out(0));
+          o.expect(n % attrs.part == 0 && attrs.first >= 0 && attrs.first + n / attrs.part <= sums,
+                   "the sums that are wanted are not there");
+          o.no_alias();
+        },
+};
+
+inline constexpr OpRule error_squares{
+    .kind = OpKind::error_squares,
+    .name = "error_squares",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          expect_values(o, o.in(0));
+          expect_values(o, o.in(1));
+          o.expect(o.in(0).shape.elements() == o.in(1).shape.elements(), "element counts differ");
+          o.expect(o.out(0), 2, DType::f64);
+        },
+};
+
+inline constexpr std::array kBoundaryRules{cast,     accumulate,   round_wire,    sum_squares,
+                                           quantize, dequantize,   quantize_int4, requantize_int4,
+                                           sum_int4, error_squares};
 
 }  // namespace dstrain::ops

@@ -48,6 +48,23 @@ inline constexpr OpRule all_gather{
     .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 1); },
 };
 
+inline constexpr OpRule all_to_all{
+    .kind = OpKind::all_to_all,
+    .name = "all_to_all",
+    .queue = Queue::comm,
+    .done_by = DoneBy::collective,
+    .ring_passes = 1,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(o.in(0).dtype == o.out(0).dtype &&
+                       o.in(0).shape.elements() == o.out(0).shape.elements(),
+                   "both sides have the same slices");
+          o.no_alias();
+        },
+};
+
 inline constexpr OpRule send{
     .kind = OpKind::send,
     .name = "send",
@@ -64,6 +81,7 @@ inline constexpr OpRule recv{
     .check = [](const Program& p, const Instruction& op) { Operands(p, op).count(0, 0, 1, 1); },
 };
 
-inline constexpr std::array kCollectiveRules{all_reduce, reduce_scatter, all_gather, send, recv};
+inline constexpr std::array kCollectiveRules{all_reduce, reduce_scatter, all_gather,
+                                             all_to_all, send,           recv};
 
 }  // namespace dstrain::ops

@@ -144,12 +144,16 @@ std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec) {
-  return kernel_of([threads = spec.threads, n = elements(spec.out[0]),
+  const int64_t parts = spec.in[0].shape.rank == 2 ? spec.in[0].shape[0] : 1;
+  return kernel_of([parts, threads = spec.threads, n = elements(spec.out[0]) / parts,
                     dtype = spec.out[0].dtype](const KernelCall& call) {
-    parallel_ranges(threads, block_count(n), kGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(dequantize_blocks)
-      (dtype, data<const std::byte>(call.in, 0), n, data(call.out, 0), begin, end);
-    });
+    const auto* packed = data<const std::byte>(call.in, 0);
+    auto* y = data<std::byte>(call.out, 0);
+    for_parts(
+        threads, parts, block_count(n), kGrain, [&](int64_t part, int64_t begin, int64_t end) {
+          HWY_DYNAMIC_DISPATCH(dequantize_blocks)
+          (dtype, packed + part * quantized_bytes(n), n, y + part * n * size_of(dtype), begin, end);
+        });
   });
 }
 

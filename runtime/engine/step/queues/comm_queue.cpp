@@ -23,6 +23,8 @@ Work start(Communicator& comm, OpKind op, Tensor in, Tensor out) {
       return comm.reduce_scatter(in, out);
     case OpKind::all_gather:
       return comm.all_gather(in, out);
+    case OpKind::all_to_all:
+      return comm.all_to_all(in, out);
     case OpKind::send:
       return comm.send(in);
     case OpKind::recv:

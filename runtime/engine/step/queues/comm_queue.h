@@ -21,7 +21,8 @@ class CommQueue {
  public:
   virtual ~CommQueue() = default;
 
-  // Enqueues an all_reduce (out is in), reduce_scatter, all_gather, send (of in) or recv (to out) and returns.
+  // Enqueues an all_reduce (out is in), reduce_scatter, all_gather, all_to_all, send (of in) or recv (to out) and
+  // returns.
   // Allocates nothing up to the number of collectives that the queue was made for.
   virtual void post(int channel, OpKind op, Tensor in, Tensor out) = 0;
   // Makes later work of the compute stream wait for the first `count` collectives that were posted on a

@@ -16,6 +16,8 @@ void start(StreamCollectives& comm, OpKind op, Tensor in, Tensor out, Stream& st
       return comm.reduce_scatter(in, out, stream);
     case OpKind::all_gather:
       return comm.all_gather(in, out, stream);
+    case OpKind::all_to_all:
+      return comm.all_to_all(in, out, stream);
     case OpKind::send:
       return comm.send(in, stream);
     case OpKind::recv:

@@ -112,6 +112,28 @@ TEST_CASE("what moves and sums flat ranges has the processor's bits") {
                            {{packed, DType::u8, integer_values(quantized_bytes(n), 7, 0, 64)}},
                            {{Shape{n}, dtype}});
   }
+  const int64_t senders = 3, sums = 2, part = 2 * 4096 + 51;
+  const auto parts = [&](int64_t count) { return Shape{count, int4_bytes(part)}; };
+  const Shape received{senders, sums, int4_bytes(part)};
+  // Bytes from 0 to 63 as above.
+  const Operand codes{received, DType::u8, integer_values(received.elements(), 7, 0, 64)};
+  for (DType dtype : kRunTypes) {
+    require_processor_bits(o.with(OpKind::quantize_int4, Int4Attrs{.part = part, .group = 3}),
+                           {{Shape{6 * part}, dtype, normal_values(6 * part, 4, 10)}},
+                           {{parts(6), DType::u8}});
+    for (const bool accumulate : {false, true}) {
+      Call call = o.with(OpKind::sum_int4, Int4Attrs{.part = part});
+      call.accumulate = accumulate;
+      require_processor_bits(call, {codes},
+                             {{Shape{sums * part}, dtype, normal_values(sums * part, 8)}});
+    }
+    require_processor_bits(
+        o.with(OpKind::error_squares),
+        {{Shape{n}, DType::f32, normal_values(n, 4)}, {Shape{n}, dtype, normal_values(n, 5)}},
+        {{Shape{2}, DType::f64}});
+  }
+  require_processor_bits(o.with(OpKind::requantize_int4, Int4Attrs{.part = part}), {codes},
+                         {{parts(sums), DType::u8}});
   for (DType dtype : kRunTypes)
     require_processor_bits(o.with(OpKind::sum_squares),
                            {{Shape{n}, dtype, normal_values(n, 4, 10)}}, {{Shape{1}, DType::f64}});

@@ -92,6 +92,24 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("dequantize unpacks parts that were packed one by one") {
+  for (const DType dtype : kRunTypes)
+    for (const int64_t part : {1, 255, 600}) {
+      const int64_t parts = 3;
+      const auto x = mixed_values(parts * part, dtype);
+      std::vector<double> packed, back;
+      for (int64_t k = 0; k < parts; ++k) {
+        const Quantized q = quantized(dtype, {x.begin() + k * part, x.begin() + (k + 1) * part});
+        packed.insert(packed.end(), q.packed.begin(), q.packed.end());
+        back.insert(back.end(), q.back.begin(), q.back.end());
+      }
+      const auto all = run_everywhere({OpKind::dequantize},
+                                      {{Shape{parts, quantized_bytes(part)}, DType::u8, packed}},
+                                      {{Shape{parts * part}, dtype}});
+      CHECK(all[0].values() == back);
+    }
+}
+
 TEST_CASE("the largest values of a block, of either sign, do not clip") {
   for (const DType dtype : kRunTypes) {
     const auto x = rounded({-3, 3, 1.5, 0.01, -0.0}, dtype);
