@@ -6,6 +6,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/plan/pipeline/timeline.h"
+#include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/print.h"
 #include "runtime/plan/report/step_time.h"
@@ -66,7 +67,12 @@ int run_plan(const PlanArguments& arguments) {
     std::string title = fmt::format("rank {} of {}", rank, loaded.job.ranks);
     if (const Place& place = plan.train.place; place.stages > 1)
       title += fmt::format(", stage {} of {}", place.stage, place.stages);
-    std::string text = plan_to_text(plan, title) + "\n" + changes_text(loaded.job, inputs);
+    std::string text = plan_to_text(plan, title) + "\n";
+    if (const std::string line =
+            codec_line(loaded.job, plan.train, pretended_hosts(loaded.job.ranks), inputs);
+        !line.empty())
+      text += line + "\n\n";
+    text += changes_text(loaded.job, inputs);
     if (arguments.timeline) text += "\n" + draw_timeline(loaded.job, stages, *arguments.timeline);
     print_result(text);
   }

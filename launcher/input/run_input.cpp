@@ -263,7 +263,10 @@ void check_surroundings(const RunInput& input, int ranks_here) {
 void check_memory_here(const Job& asked, int ranks_here) {
   Job job = asked;
   // The ranks find out what the hosts have; this one's share is its own.
-  if (job.shards.by_host && job.data_ranks() % ranks_here == 0) job.shards = {ranks_here, false};
+  if (job.shards.by_host && job.data_ranks() % ranks_here == 0) {
+    job.shards.ranks = ranks_here;
+    job.shards.by_host = false;
+  }
   const MemoryOffer offer = available_memory();
   if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
     const bool offloads = job.offload.optimizer != OffloadTo::none;

@@ -103,12 +103,20 @@ struct GatherLimits {
   bool operator==(const GatherLimits&) const = default;
 };
 
-// Among which ranks the parameters are divided at stage 3: among groups of consecutive data-parallel ranks, each of
-// which has all of them.
+// Groups of consecutive data-parallel ranks, at stage 3. Each has all parameters, divided among its ranks; or parameters
+// are divided among all ranks, and the groups only add gradients in two hops.
 struct ShardConfig {
-  int ranks = 0;         // of a group; 0: all data-parallel ranks
-  bool by_host = false;  // the ranks of a host, whose number the run finds out; until then all
+  int ranks = 0;           // of a group; 0: all data-parallel ranks
+  bool by_host = false;    // the ranks of a host, whose number the run finds out; until then all
+  bool parameters = true;  // each group has all parameters
   bool operator==(const ShardConfig&) const = default;
+};
+
+// What travels quantized at stage 3 (zero_optimization.zero_quantized_*).
+struct QuantizeConfig {
+  bool weights = false;    // gathered parameters: int8
+  bool gradients = false;  // gradients on their way to the sums: int4, once for each of two hops
+  bool operator==(const QuantizeConfig&) const = default;
 };
 
 // Which activations the backward pass computes again instead of reading them: none, all but the input of
@@ -191,6 +199,7 @@ struct Job {
   PipelineConfig pipeline;
   int zero_stage = 0;
   ShardConfig shards;
+  QuantizeConfig quantize;
   int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
   bool overlap_comm = false;                     // communication runs beside computation
   GatherLimits gather;

@@ -30,6 +30,21 @@ const Ends& ends_of(Channel channel) {
   return kEnds[static_cast<size_t>(channel - from_previous)];
 }
 
+// Returns how many consecutive ranks of each data-parallel group are on one host; 0 if hosts differ in that.
+int ranks_of_each_host(std::span<const int> hosts, int stages) {
+  const auto ranks = hosts.size() / static_cast<size_t>(stages);
+  const auto first = hosts.first(ranks);
+  const auto size = static_cast<size_t>(
+      std::ranges::find_if(first, [&](int h) { return h != first[0]; }) - first.begin());
+  if (ranks % size != 0) return 0;
+  for (size_t r = 0; r < hosts.size(); ++r) {
+    const size_t number = r % ranks;
+    const bool begins = number % size == 0;
+    if (number > 0 && begins == (hosts[r] == hosts[r - 1])) return 0;
+  }
+  return static_cast<int>(size);
+}
+
 int channels_of_pipeline(PipelineSchedule schedule) {
   return schedule == PipelineSchedule::zb_v ? kChannels : tied + 1;
 }
@@ -37,28 +52,21 @@ int channels_of_pipeline(PipelineSchedule schedule) {
 }  // namespace
 
 int host_shard_ranks(std::span<const int> hosts, int stages) {
-  const auto ranks = hosts.size() / static_cast<size_t>(stages);
-  const auto first = hosts.first(ranks);
-  const auto size = static_cast<size_t>(
-      std::ranges::find_if(first, [&](int h) { return h != first[0]; }) - first.begin());
-  for (size_t r = 0; r < hosts.size(); ++r) {
-    const size_t number = r % ranks;
-    const bool begins = number % size == 0;
-    if (ranks % size == 0 && (begins || hosts[r] == hosts[r - 1]) &&
-        (!begins || number == 0 || hosts[r] != hosts[r - 1]))
-      continue;
+  const int size = ranks_of_each_host(hosts, stages);
+  if (size == 0)
     fail_user(
         "HYBRID_SHARD divides parameters among the ranks of a host, and the {} data-parallel ranks "
         "do not have the "
         "same number on each host: give the number, zero_optimization.mics_shard_size",
-        ranks);
-  }
-  return static_cast<int>(size);
+        hosts.size() / static_cast<size_t>(stages));
+  return size;
 }
 
 void settle_host_shards(Job& job, std::span<const int> hosts) {
   if (!job.shards.by_host) return;
-  job.shards = {host_shard_ranks(hosts, job.pipeline.stages), false};
+  job.shards.by_host = false;
+  job.shards.ranks = job.shards.parameters ? host_shard_ranks(hosts, job.pipeline.stages)
+                                           : ranks_of_each_host(hosts, job.pipeline.stages);
 }
 
 int ranks_of(const Place& place, int32_t channel) {

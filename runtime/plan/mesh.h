@@ -18,6 +18,8 @@ struct Place {
   int stage = 0;
   int stages = 1;
   int shard_ranks = 0;  // of a shard group; 0: all of the data-parallel group
+  bool replicas_hold =
+      true;  // each shard group has all parameters; else all ranks together have them
 
   int shard_size() const { return shard_ranks == 0 ? ranks : shard_ranks; }
   int shard_rank() const { return rank % shard_size(); }
@@ -30,14 +32,16 @@ struct Place {
 // Returns the coordinates of rank `rank` of the job's world.
 inline Place place_of(const Job& job, int rank) {
   const int ranks = job.data_ranks();
-  return {rank % ranks, ranks, rank / ranks, job.pipeline.stages, job.shards.ranks};
+  return {rank % ranks,         ranks, rank / ranks, job.pipeline.stages, job.shards.ranks,
+          job.shards.parameters};
 }
 
 // Returns how many consecutive ranks of each data-parallel group are on one host. `hosts`: of every rank of the world.
 // Throws UserError if the hosts do not divide the groups into equal shard groups.
 int host_shard_ranks(std::span<const int> hosts, int stages);
 
-// Settles a job whose shard groups are to be those of the hosts, if it is such a job.
+// Settles a job whose shard groups are to be those of the hosts, if it is such a job. Where groups only add gradients
+// and the hosts do not divide the ranks evenly, all ranks are one group.
 void settle_host_shards(Job& job, std::span<const int> hosts);
 
 // Returns the rank in the world of rank `rank` of the data-parallel group of `stage`.

@@ -8,6 +8,7 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/divide.h"
 #include "runtime/plan/pipeline/verify_messages.h"
@@ -116,6 +117,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   update(program, job, place, residency);
   offload_optimizer(program, job, place, residency);
   gather(program, job, place, residency);
+  quantize_gathers(program, job, place, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int64_t micro_batches = job.batch.accumulation;
@@ -131,6 +133,7 @@ Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs
   layout(program, place, residency);
   offload_parameters(program, job);
   gather(program, job, place, residency);
+  quantize_gathers(program, job, place, residency);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int chunks = place.stages > 1 ? chunks_of(job.pipeline) : 1;

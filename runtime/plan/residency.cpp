@@ -13,7 +13,10 @@ Residency residency_of(const Job& job, Place place) {
               .gradients = sliced(job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch),
               .parameters = sliced(job.zero_stage >= 3),
               .grad_dtype = job.grad_dtype};
-  if (r.parameters == Held::slice && place.factored()) r.parameters = Held::shard;
+  if (!place.replicas_hold) return r;
+  // Quantized shards are made of the slices at the beginning of a step (quantize_gathers()).
+  if (r.parameters == Held::slice && place.factored() && !job.quantize.weights)
+    r.parameters = Held::shard;
   if (place.shard_size() == 1) r.parameters = Held::whole;
   return r;
 }

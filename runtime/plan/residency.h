@@ -8,7 +8,7 @@
 //   1      -              slice      whole      whole
 //   2      SHARD_GRAD_OP  slice      slice      whole
 //   3      FULL_SHARD     slice      slice      slice
-//   3      HYBRID_SHARD   slice      slice      shard: MiCS and hpZ too
+//   3      HYBRID_SHARD   slice      slice      shard: MiCS and hpZ too; slice, where weights travel quantized
 //
 // A slice is divided among the data-parallel group, a shard among one replica's ranks. Each rank updates a slice of its
 // own in every row, so that a shard is the slices of a replica group: rank r of shards of S ranks holds the slices of

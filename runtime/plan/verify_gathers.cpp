@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/plan/codecs/codecs.h"
+#include "runtime/plan/mesh.h"
 
 namespace dstrain {
 namespace {
@@ -25,17 +27,21 @@ bool continues_gather(const Plan& plan, size_t i) {
          program.at(before).parent_offset < program.at(mine).parent_offset;
 }
 
-// Returns every stay, ordered by the gathers, the last one first.
+// Returns every stay, ordered by the gathers, the last one first. What is gathered packed counts as what it is unpacked
+// to, from the gather on.
 std::vector<Stay> find_stays(const Plan& plan) {
   const Program& program = plan.program;
+  const std::unordered_map<BufferId, BufferId> unpacked = unpacked_gathers(program);
   std::vector<Stay> stays;
   std::unordered_map<BufferId, size_t> last_use;
   for (size_t i = plan.order.size(); i-- > 0;) {
     const Instruction& op = program.instructions[static_cast<size_t>(plan.order[i].instruction)];
     // What the end of a step gathers is whole parameters or sums of the optimizer, which a rank that owns padding alone
-    // does not read.
-    if (op.op == OpKind::all_gather && op.when != When::step_end) {
-      const BufferId gathered = program.root(op.writes[0]);
+    // does not read. What replicas exchange is gathered again within each of them.
+    if (op.op == OpKind::all_gather && op.when != When::step_end && op.channel != replica_group) {
+      const BufferId received = program.root(op.writes[0]);
+      const auto packed = unpacked.find(received);
+      const BufferId gathered = packed == unpacked.end() ? received : packed->second;
       if (program.at(gathered).lifetime == Lifetime::persistent) continue;
       if (continues_gather(plan, i)) continue;
       const auto use = last_use.find(gathered);

@@ -71,6 +71,7 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
       {"scheduler", [](Job& j) { j.schedule.kind = ScheduleKind::warmup; }},
       {"dtype", [](Job& j) { j.dtype = DType::bf16; }},
       {"communication_data_type", [](Job& j) { j.wire_dtype = DType::bf16; }},
+      {"zero_optimization.zero_quantized_weights", [](Job& j) { j.quantize.weights = true; }},
       {"zero_optimization.stage", [](Job& j) { j.zero_stage = 2; }},
       {"shard ranks", [](Job& j) { j.shards.ranks = 2; }},
       {"shard ranks", [](Job& j) { j.shards.by_host = true; }},

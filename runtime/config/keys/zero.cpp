@@ -38,6 +38,16 @@ constexpr Rule kShards{
     },
     "off, or not stage 3: no_effect; else honoured"};
 
+// ZeRO++'s quantized communication, which DeepSpeed has at stage 3 alone.
+constexpr Rule kQuantized{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
+      if (facts.stage != 3)
+        return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
+      return {State::honoured, std::string(spec.note)};
+    },
+    "false, or not stage 3: no_effect; else honoured"};
+
 constexpr Rule kLegacy{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
                          return {State::refused, std::string(spec.note)};
@@ -231,8 +241,12 @@ std::vector<KeySpec> zero() {
        .rule = &kShards,
        .min = 0,
        .max = kMostShardRanks},
-      later("zero_optimization.zero_quantized_weights", zeropp),
-      later("zero_optimization.zero_quantized_nontrainable_weights", zeropp),
+      {.key = "zero_optimization.zero_quantized_weights",
+       .fallback = "false",
+       .note = "parameters are gathered as int8 in blocks of 256: 0.51 of the bytes of 16 bits",
+       .rule = &kQuantized},
+      fixed("zero_optimization.zero_quantized_nontrainable_weights", "false",
+            "every parameter is trained"),
       later("zero_optimization.zero_quantized_gradients", zeropp),
       {.key = "zero_optimization.zeropp_loco_param",
        .type = Type::section,

@@ -266,6 +266,7 @@ void solve_zero(Job& job, Values& v, Diagnostics& diagnostics) {
   job.overlap_comm = v.flag("zero_optimization.overlap_comm", true, "every stage");
   if (job.zero_stage < 3) return;
   solve_shards(job, v, diagnostics, sharding);
+  job.quantize.weights = v.flag("zero_optimization.zero_quantized_weights");
   GatherLimits& g = job.gather;
   g.prefetch_elements = elements("zero_optimization.stage3_prefetch_bucket_size",
                                  width * width * 9 / 10, "0.9 x hidden size squared");

@@ -145,6 +145,7 @@ void add_precision(FactList& list, const Job& job) {
   list.add(FactChange::forbidden, "dtype", name_of(job.dtype));
   list.add(FactChange::allowed, "communication_data_type", name_of(job.wire_dtype));
   list.add(FactChange::allowed, "grad_accum_dtype", name_of(job.grad_dtype));
+  list.add(FactChange::allowed, "zero_optimization.zero_quantized_weights", job.quantize.weights);
   const LossScaleConfig& s = job.loss_scale;
   if (job.dtype == DType::f16)
     list.add(FactChange::allowed, "fp16",

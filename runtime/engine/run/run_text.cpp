@@ -63,7 +63,7 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
       "accumulation {} x {} {}rank{}; {}",
       job.model.kind == ModelKind::gptlite ? "GPT-lite" : "benchmark model",
       count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage,
-      place.factored()
+      place.factored() && place.replicas_hold
           ? fmt::format(" in {} replicas of {} ranks", place.replicas(), place.shard_size())
           : "",
       job.ranks, job.ranks == 1 ? "" : "s",

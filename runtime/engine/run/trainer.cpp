@@ -16,6 +16,7 @@
 #include "runtime/optim/adam_corrections.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/lr_schedule.h"
+#include "runtime/plan/report/codec_lines.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/weights.h"
 
@@ -54,9 +55,12 @@ std::string device_text(const Backend& backend) {
   return fmt::format("{} on {}", kernels, backend.device->name());
 }
 
+PlanInputs plan_inputs_of(const Backend& backend, const RunContext& ctx) {
+  return {ctx.implementations.build_model, backend.library, ctx.threads, backend.host_library};
+}
+
 RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext& ctx) {
-  const PlanInputs inputs{ctx.implementations.build_model, backend.library, ctx.threads,
-                          backend.host_library};
+  const PlanInputs inputs = plan_inputs_of(backend, ctx);
   Communicator& host = *ctx.comm;
   RankPlan plans = make_rank_plan(job, place_of(job, host.rank()), inputs);
   const int gpus = std::max(cuda_device_count(), 1);
@@ -95,6 +99,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
               job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",
               memory_line(plans_.memory));
   log_stages();
+  log_codecs();
   for (const Space space : {Space::device, Space::host, Space::disk})
     peak_bytes_[static_cast<size_t>(space)] = static_cast<int64_t>(
         max_over_ranks(*ctx.comm, static_cast<double>(plans_.memory.total(space))));
@@ -136,6 +141,14 @@ void Trainer::log_stages() const {
     log::info("stage {}: layers {}, {} parameters, {} a rank", s, fmt::join(layers, " and "),
               static_cast<int64_t>(stage[0]), bytes_text(stage[1]));
   }
+}
+
+void Trainer::log_codecs() const {
+  if (!root()) return;
+  std::vector<int> hosts;
+  for (int r = 0; r < job_.ranks; ++r) hosts.push_back(ctx_.comm->host_of(r));
+  const std::string line = codec_line(job_, plans_.train, hosts, plan_inputs_of(backend_, ctx_));
+  if (!line.empty()) log::info("{}", line);
 }
 
 void Trainer::load() {

@@ -53,6 +53,7 @@ class Trainer {
   void write_traces();
   bool root() const { return ctx_.comm->rank() == 0; }
   void log_stages() const;
+  void log_codecs() const;
   BatchRequest batch_at(int64_t first_sample) const {
     return {&dataset_, Split::train, first_sample};
   }

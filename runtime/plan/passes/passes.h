@@ -1,6 +1,6 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward -> layout
-//   -> reduce -> update -> offload -> gather -> pack -> place -> verify.
+//   -> reduce -> update -> offload -> gather -> codecs (codecs.h) -> pack -> place -> verify.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ Axis stages(const Job& job) {
                       if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
                       j.zero_stage = stage;
                     }});
-  if (place_of(job, 0).replicas() > 1)
+  if (const Place place = place_of(job, 0); place.replicas_hold && place.replicas() > 1)
     axis.push_back({"--set dstrain.sharding=FULL_SHARD", [](Job& j) { j.shards = {}; }});
   return axis;
 }
@@ -63,7 +63,8 @@ Axis offloads(const Job& job) {
   if (limits_device(job) && job.offload.optimizer == OffloadTo::none)
     axis.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
                     [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
-  if (limits_device(job) && !job.offload.parameters && job.shards == ShardConfig{})
+  const bool one_replica = !job.shards.parameters || job.shards == ShardConfig{};
+  if (limits_device(job) && !job.offload.parameters && one_replica)
     axis.push_back(
         {"--set zero_optimization.stage=3 --set "
          "zero_optimization.offload_optimizer.device=cpu --set "

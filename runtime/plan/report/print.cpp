@@ -8,6 +8,7 @@
 
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/report/text_table.h"
 
 namespace dstrain {
@@ -50,9 +51,13 @@ std::string gathers_text(const Plan& plan) {
   int64_t kept = 0, kept_elements = 0, gathers = 0, elements = 0;
   std::set<BufferId> sources;
   BufferId newest = kNone;
+  const std::unordered_map<BufferId, BufferId> unpacked = unpacked_gathers(p);
   for (const Instruction& op : p.instructions) {
-    if (op.op != OpKind::all_gather || op.when == When::step_end) continue;
-    const BufferId root = p.root(op.writes[0]);
+    if (op.op != OpKind::all_gather || op.when == When::step_end || op.channel == replica_group)
+      continue;
+    const BufferId received = p.root(op.writes[0]);
+    const auto packed = unpacked.find(received);
+    const BufferId root = packed == unpacked.end() ? received : packed->second;
     const Buffer& gathered = p.at(root);
     if (gathered.lifetime == Lifetime::persistent) continue;
     if (std::exchange(newest, root) == root) continue;  // another block of the same gather
@@ -76,12 +81,13 @@ std::string groups_text(const Place& place) {
     replicas.push_back(world_rank(place, place.stage, r));
   const int first = world_rank(place, place.stage, place.replica() * place.shard_size());
   return fmt::format(
-      "{} data-parallel ranks are {} replicas of {}: rank {} is number {} of replica {}, shard "
-      "group {} to {}, "
+      "{} data-parallel ranks are {} {} of {}: rank {} is number {} of {} {}, shard group {} to "
+      "{}, "
       "replica group {}\n",
-      place.ranks, place.replicas(), place.shard_size(), world_rank(place, place.stage, place.rank),
-      place.shard_rank(), place.replica(), first, first + place.shard_size() - 1,
-      fmt::join(replicas, ", "));
+      place.ranks, place.replicas(), place.replicas_hold ? "replicas" : "groups",
+      place.shard_size(), world_rank(place, place.stage, place.rank), place.shard_rank(),
+      place.replicas_hold ? "replica" : "group", place.replica(), first,
+      first + place.shard_size() - 1, fmt::join(replicas, ", "));
 }
 
 // Returns " in shard group" for a collective of that group, and the like; nothing for those of all ranks.

@@ -20,6 +20,12 @@ TEST_CASE("shards: FSDP's, MiCS's and hpZ's keys divide parameters among groups 
   CHECK(shards({stage3, hpz + "1", mics + "-1"}) == ShardConfig{});
   CHECK(shards({"zero_optimization.stage=2", hpz + "2"}) == ShardConfig{});
   CHECK(shards({"dstrain.sharding=FULL_SHARD", mics + "2"}) == ShardConfig{});
+  const auto quantizes = [](const std::vector<std::string>& sets) {
+    return ask(trains_with(""), sets, 8).job().quantize;
+  };
+  const std::string weights = "zero_optimization.zero_quantized_weights=true";
+  CHECK(quantizes({stage3, weights}) == QuantizeConfig{.weights = true});
+  CHECK(quantizes({"zero_optimization.stage=2", weights}) == QuantizeConfig{});
   CHECK_THAT(ask(trains_with(""), {stage3, hpz + "3"}, 8).error(),
              Catch::EndsWith("zero_optimization.zero_hpz_partition_size: 3 does not divide the 8 "
                              "ranks (--num_gpus): expected a divisor"));
