@@ -269,7 +269,7 @@ void check_memory_here(const Job& asked, int ranks_here) {
   }
   const MemoryOffer offer = available_memory();
   if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
-    const bool offloads = job.offload.optimizer != OffloadTo::none;
+    const bool offloads = job.offload != OffloadConfig{};
     const int64_t host = offloads ? planned_memory(job, plan_inputs(job, ranks_here)).host : 0;
     check_memory(host + kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
   } else {
@@ -293,7 +293,7 @@ void check_memory_here(const Job& asked, int ranks_here) {
 void check_disks_here(const Job& job, int ranks_here) {
   namespace fs = std::filesystem;
   const std::vector<std::string>& paths = job.offload.nvme_paths;
-  if (job.offload.optimizer != OffloadTo::nvme) return;
+  if (!job.offload.uses_disk()) return;
   const int64_t bytes = planned_memory(job, plan_inputs(job, ranks_here)).disk * ranks_here;
   std::map<dev_t, int64_t> needed;  // of each file system
   for (const std::string& path : paths) {
@@ -303,11 +303,10 @@ void check_disks_here(const Job& job, int ranks_here) {
     if (::stat(there.c_str(), &status) != 0) continue;  // the disk store says why
     const int64_t all = needed[status.st_dev] += bytes / static_cast<int64_t>(paths.size());
     const std::string lack =
-        lack_of_space("the offloaded optimizer", all, free_bytes(there.string()), path);
+        lack_of_space("what is offloaded to nvme", all, free_bytes(there.string()), path);
     if (!lack.empty())
       fail_user(
-          "{}: free space there, or name a larger drive in "
-          "zero_optimization.offload_optimizer.nvme_path",
+          "{}: free space there, or name a larger drive in nvme_path of the section that offloads",
           lack);
   }
 }

@@ -172,8 +172,16 @@ struct OffloadConfig {
   OffloadTo optimizer = OffloadTo::none;
   UpdateOn optimizer_on = UpdateOn::automatic;
   bool pin_memory = true;
-  std::vector<std::string> nvme_paths{};  // directories, one for each drive
-  bool parameters = false;                // they are in the host's memory, at stage 3
+  std::vector<std::string> nvme_paths{};   // directories, one for each drive
+  OffloadTo parameters = OffloadTo::none;  // at stage 3
+  int64_t max_in_cpu =
+      0;  // of parameters on nvme: elements of each rank that the host's memory has all the same
+  OffloadTo activations = OffloadTo::none;  // that are kept for the backward pass
+  // Returns whether any tensor is on disk.
+  bool uses_disk() const {
+    return optimizer == OffloadTo::nvme || parameters == OffloadTo::nvme ||
+           activations == OffloadTo::nvme;
+  }
   bool operator==(const OffloadConfig&) const = default;
 };
 

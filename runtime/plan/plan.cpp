@@ -191,7 +191,9 @@ std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInput
   return stages;
 }
 
-RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs) {
+RankPlan make_decode_plan(const Job& trained, int64_t seq_len, const PlanInputs& inputs) {
+  Job job = trained;
+  job.offload = {};
   Program program;
   Builder builder(
       program,

@@ -107,7 +107,8 @@ std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInput
 // Returns the same plans before their communication is ordered and anything is proved: for their memory and
 // estimates of their time, not to be run. Pure.
 std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs);
-// Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits.
+// Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits. Everything is on
+// the device, also where training offloads.
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
 
 // Returns how many collectives and messages a step starts, by channel of a communicator.

@@ -16,7 +16,7 @@ struct Facts {
   int64_t stage = 0;
   bool fp16 = false, bf16 = false;
   bool dynamic_scale = false;  // fp16 with dynamic loss scaling
-  bool nvme = false;           // either offload section swaps to files
+  bool nvme = false;           // a section of offload has tensors on disk
   std::string optimizer;       // lower case; "adamw" where the file names none
   std::string scheduler;       // as written; empty where the file names none
   std::string model;           // "gptlite" or "benchmark"

@@ -9,32 +9,42 @@
 namespace dstrain::keys {
 namespace {
 
+constexpr std::string_view kNoPath =
+    "nvme needs nvme_path: a directory on the drive, or one for each";
+
+// Returns whether a section that offloads to nvme does not say where.
+bool lacks_path(const Facts& facts, std::string_view section) {
+  const Member* path = find(*facts.root, fmt::format("{}.nvme_path", section));
+  return !path || path->value.is(Node::Kind::null);
+}
+
 // Where parameters are offloaded to at stage 3. Replicas of shards would exchange them in the host's memory.
 constexpr Rule kParameterDevice{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (value.text == "none") return {State::no_effect, "offload is off"};
       if (facts.stage != 3)
         return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
-      if (value.text == "nvme")
-        return {State::not_yet, "parameters on nvme are not available yet: use \"cpu\""};
       if (facts.text("dstrain.sharding") == "HYBRID_SHARD" ||
           facts.integer("zero_optimization.mics_shard_size") > 0 ||
           facts.integer("zero_optimization.zero_hpz_partition_size") > 1)
         return {State::not_yet,
                 "parameters that groups of ranks divide cannot be offloaded yet: use \"none\", or "
                 "divide them among all ranks"};
-      return {State::honoured, "parameters are in the host's memory, and gathered from there"};
+      if (value.text == "cpu")
+        return {State::honoured, "parameters are in the host's memory, and gathered from there"};
+      if (lacks_path(facts, "zero_optimization.offload_param"))
+        return {State::error, std::string(kNoPath)};
+      return {State::honoured, "parameters are on disk, but for the first max_in_cpu of a rank"};
     },
-    "none, or not stage 3: no_effect; cpu: honoured; nvme, and with shards: not_yet"};
+    "none, or not stage 3: no_effect; with shards: not_yet; else honoured"};
 
 constexpr Rule kOptimizerDevice{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (value.text == "none") return {State::no_effect, "offload is off"};
       if (value.text == "cpu")
         return {State::honoured, "master weights and optimizer state are in the host's memory"};
-      const Member* path = find(*facts.root, "zero_optimization.offload_optimizer.nvme_path");
-      if (!path || path->value.is(Node::Kind::null))
-        return {State::error, "nvme needs nvme_path: a directory on the drive, or one for each"};
+      if (lacks_path(facts, "zero_optimization.offload_optimizer"))
+        return {State::error, std::string(kNoPath)};
       if (facts.text("dstrain.offload.optimizer_on") == "device")
         return {State::refused,
                 "state on disk is updated by the host: remove dstrain.offload.optimizer_on"};
@@ -86,18 +96,16 @@ constexpr Rule kParameterPath{
       const std::string device = device_of(facts, spec);
       if (device == "none") return {State::no_effect, "offload is off"};
       if (device == "cpu" || facts.stage != 3)
-        return {State::no_effect, "nothing is offloaded to nvme"};
-      return {State::not_yet, "parameters on nvme are not available yet", true};
+        return {State::no_effect, "no parameters are offloaded to nvme"};
+      return {};
     },
-    "device none, cpu: no_effect; nvme: not_yet"};
+    "device none, cpu, or not stage 3: no_effect; nvme: honoured"};
 
 constexpr Rule kFiles{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                         if (!facts.nvme) return {State::no_effect, "nothing is offloaded to nvme"};
-                        if (facts.text("zero_optimization.offload_optimizer.device") == "nvme")
-                          return {};
-                        return {State::not_yet, "offload to nvme is not available yet", true};
+                        return {};
                       },
-                      "no offload to nvme: no_effect; of the optimizer: honoured; else not_yet"};
+                      "no offload to nvme: no_effect; else honoured"};
 
 constexpr Rule kGds{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
@@ -123,6 +131,7 @@ std::vector<KeySpec> offload() {
        .choices = "none|cpu|nvme"},
       {.key = "zero_optimization.offload_param.nvme_path",
        .type = Type::string_or_strings,
+       .note = "a directory on the drive, or one for each of several drives",
        .rule = &kParameterPath},
       {.key = "zero_optimization.offload_param.buffer_count",
        .type = Type::integer,
@@ -139,8 +148,8 @@ std::vector<KeySpec> offload() {
       {.key = "zero_optimization.offload_param.max_in_cpu",
        .type = Type::integer,
        .fallback = "1000000000",
-       .note = "for nvme",
-       .rule = &kNotNeeded,
+       .note = "of parameters on nvme: elements of each rank that stay in the host's memory",
+       .rule = &kParameterPath,
        .min = 0},
       {.key = "zero_optimization.offload_param.pin_memory",
        .fallback = "true",

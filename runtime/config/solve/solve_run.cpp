@@ -120,20 +120,33 @@ CommsLoggerConfig solve_comms_logger(Values& v) {
   return config;
 }
 
+OffloadTo offload_to(const std::string& device) {
+  return device == "cpu" ? OffloadTo::cpu : device == "nvme" ? OffloadTo::nvme : OffloadTo::none;
+}
+
+// Adds the directories of another section. Tensors are striped over all of them.
+void add_paths(const std::vector<std::string>& more, std::vector<std::string>& paths) {
+  for (const std::string& path : more)
+    if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
+}
+
 OffloadConfig solve_offload(Values& v, const Facts& facts) {
   OffloadConfig offload;
   const std::string of_parameters = "zero_optimization.offload_param";
-  offload.parameters = v.text(of_parameters + ".device") == "cpu" && facts.stage == 3;
-  if (offload.parameters) offload.pin_memory = v.flag(of_parameters + ".pin_memory");
+  const OffloadTo parameters = offload_to(v.text(of_parameters + ".device"));
+  if (facts.stage == 3) offload.parameters = parameters;
+  const bool any = offload.parameters != OffloadTo::none;
+  if (any) offload.pin_memory = v.flag(of_parameters + ".pin_memory");
+  if (offload.parameters == OffloadTo::nvme) {
+    offload.max_in_cpu = v.integer(of_parameters + ".max_in_cpu");
+    offload.nvme_paths = v.texts(of_parameters + ".nvme_path");
+  }
   const std::string section = "zero_optimization.offload_optimizer";
-  const std::string to = v.text(section + ".device");
-  offload.optimizer = to == "cpu"    ? OffloadTo::cpu
-                      : to == "nvme" ? OffloadTo::nvme
-                                     : OffloadTo::none;
+  offload.optimizer = offload_to(v.text(section + ".device"));
   if (offload.optimizer == OffloadTo::none) return offload;
-  offload.pin_memory =
-      v.flag(section + ".pin_memory") || (offload.parameters && offload.pin_memory);
-  if (offload.optimizer == OffloadTo::nvme) offload.nvme_paths = v.texts(section + ".nvme_path");
+  offload.pin_memory = v.flag(section + ".pin_memory") || (any && offload.pin_memory);
+  if (offload.optimizer == OffloadTo::nvme)
+    add_paths(v.texts(section + ".nvme_path"), offload.nvme_paths);
   const std::string on = v.text("dstrain.offload.optimizer_on");
   offload.optimizer_on = on == "host"     ? UpdateOn::host
                          : on == "device" ? UpdateOn::device

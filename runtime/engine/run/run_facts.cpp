@@ -186,7 +186,9 @@ void add_layout(FactList& list, const Job& job) {
   add("dstrain.reduce", job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch");
   add("dstrain.recompute",
       fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
-  add("zero_optimization.offload_param", job.offload.parameters ? "cpu" : "none");
+  add("zero_optimization.offload_param", static_cast<int>(job.offload.parameters));
+  add("zero_optimization.offload_param.max_in_cpu", job.offload.max_in_cpu);
+  add("dstrain.offload.activations", static_cast<int>(job.offload.activations));
   add("zero_optimization.offload_optimizer", static_cast<int>(job.offload.optimizer));
   add("dstrain.offload.optimizer_on", static_cast<int>(job.offload.optimizer_on));
   add("dstrain.cuda_graph", static_cast<int>(job.graph));

@@ -57,8 +57,11 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   if (plan.copy_channel >= 0)
     copies_ = std::make_unique<CopyQueue>(backend, posts_on(plan.copy_channel));
   if (plan.io_channel >= 0) drives_.emplace(posts_on(plan.io_channel));
-  const bool host_updates = std::ranges::any_of(bound_, &Bound::on_host);
-  if (!pipeline && !host_updates && (comm.size() == 1 || comm.on_stream()))
+  // The host ends the step where it updates, and where it posts transfers that depend on the end.
+  const bool host_ends =
+      std::ranges::any_of(bound_, &Bound::on_host) ||
+      std::ranges::any_of(plan.program.instructions, &Instruction::unless_skipped);
+  if (!pipeline && !host_ends && (comm.size() == 1 || comm.on_stream()))
     finish_ =
         backend.library->make_finish({.clip = job.gradient_clipping, .loss_scale = job.loss_scale});
   if (finish_) {
@@ -272,8 +275,7 @@ void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& cont
       return post_copy(bound, issue, context);
     case OpKind::swap_in:
     case OpKind::swap_out:
-      return drives_->post(arenas_.disk(), op_of(issue), operand(bound, 0, 0),
-                           operand(bound, 1, 0));
+      return post_swap(bound, issue, context);
     case OpKind::reduce_counts:
       return reduce_counts(context);
     case OpKind::all_reduce:
@@ -319,10 +321,16 @@ void Executor::run_kernel(const Bound& bound, const Issue& issue,
                      (op.accumulate == Accumulate::after_first_micro && issue.micro > 0)});
 }
 
-// The host knows whether the step is skipped: where it updates, it has done finish_gradients.
+// The host knows whether the step is skipped: where transfers depend on it, it has done finish_gradients.
 void Executor::post_copy(const Bound& bound, const Issue& issue, const StepContext& context) {
   if (instruction_of(issue).unless_skipped && context.state->skip) return copies_->pass();
   copies_->post(operand(bound, 0, issue.micro), operand(bound, 1, issue.micro));
+}
+
+void Executor::post_swap(const Bound& bound, const Issue& issue, const StepContext& context) {
+  if (instruction_of(issue).unless_skipped && context.state->skip) return drives_->pass();
+  drives_->post(arenas_.disk(), op_of(issue), operand(bound, 0, issue.micro),
+                operand(bound, 1, issue.micro));
 }
 
 void Executor::load_batch(StepContext& context) {

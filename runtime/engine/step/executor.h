@@ -89,6 +89,7 @@ class Executor {
   void finish_gradients(const Bound& bound, StepContext& context);
   void check_finish(const StepState& state);
   void post_copy(const Bound& bound, const Issue& issue, const StepContext& context);
+  void post_swap(const Bound& bound, const Issue& issue, const StepContext& context);
   int64_t skipped_in_a_row_ = 0;
   [[noreturn]] void report_non_finite(const StepState& state);
   Tensor operand(const Bound& bound, size_t i, int micro) const;

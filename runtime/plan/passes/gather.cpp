@@ -4,11 +4,14 @@
 // between two uses, the persistence thresholds what always stays, stage3_prefetch_bucket_size what is fetched
 // ahead.
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/passes/transfers.h"
 
 namespace dstrain {
 namespace {
@@ -44,8 +47,16 @@ class GatherPass {
     std::vector<Instruction> at_start;
     for (const Window& window : windows_) {
       const bool whole_step = kept_[static_cast<size_t>(window.unit)];
-      std::vector<Instruction>& list = whole_step ? at_start : before[fetch_position(window)];
-      emit(window, whole_step, list);
+      std::vector<std::vector<Instruction>> parts = emit(window, whole_step);
+      if (whole_step) {
+        for (auto& part : parts) append(part, at_start);
+        continue;
+      }
+      // What brings a rank's own part is posted earlier still, so that computation waits for none of it.
+      std::vector<size_t> visits(parts.size(), fetch_visit(window));
+      for (size_t i = parts.size() - 1; i-- > 0;)
+        visits[i] = visits[i + 1] - (can_precede(window, visits[i + 1]) ? 1 : 0);
+      for (size_t i = 0; i < parts.size(); ++i) append(parts[i], before[visits_[visits[i]].first]);
     }
     std::vector<Instruction> list = std::move(at_start);
     for (size_t i = 0; i < before.size(); ++i) {
@@ -56,6 +67,10 @@ class GatherPass {
   }
 
  private:
+  static void append(std::vector<Instruction>& more, std::vector<Instruction>& list) {
+    std::ranges::move(more, std::back_inserter(list));
+  }
+
   int64_t elements(int unit) const { return program_.units[static_cast<size_t>(unit)].elements; }
   // Returns whether nothing of another micro-batch runs between the two instructions.
   bool in_one_turn(const Instruction& a, const Instruction& b) const {
@@ -169,19 +184,24 @@ class GatherPass {
     return persistent;
   }
 
-  // Returns where the gather starts: at the visit before the one that needs it, or right before the use.
-  size_t fetch_position(const Window& window) {
-    const size_t v = window.first_visit;
+  // Returns whether a part of what brings a window's parameters may be posted at the visit before `visit`.
+  bool can_precede(const Window& window, size_t visit) const {
     const int64_t most = std::min(limits_.prefetch_elements, most_in_flight(program_));
-    if (!job_.overlap_comm || v == 0 || elements(window.unit) > most ||
-        !in_one_turn(visits_[v - 1], visits_[v]) || !fits(window.unit, v - 1, v))
-      return visits_[v].first;
-    keep(window.unit, v - 1, v);
-    return visits_[v - 1].first;
+    return job_.overlap_comm && visit > 0 && elements(window.unit) <= most &&
+           in_one_turn(visits_[visit - 1], visits_[visit]);
   }
 
-  // Appends the gather of a window to `list` and makes the window's instructions read the gathered parameters.
-  void emit(const Window& window, bool whole_step, std::vector<Instruction>& list) {
+  // Returns the visit at which the gather starts: the one before that which needs it, or that one.
+  size_t fetch_visit(const Window& window) {
+    const size_t v = window.first_visit;
+    if (!can_precede(window, v) || !fits(window.unit, v - 1, v)) return v;
+    keep(window.unit, v - 1, v);
+    return v - 1;
+  }
+
+  // Makes the window's instructions read gathered parameters. Returns what brings those: the transfers of the rank's
+  // own part from another space, one by one, and last the gather.
+  std::vector<std::vector<Instruction>> emit(const Window& window, bool whole_step) {
     const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
     const int count = ++windows_of_[window.unit];
     const BufferId gathered = program_.add_buffer(
@@ -212,6 +232,7 @@ class GatherPass {
                    .phase = program_.instructions[first].phase,
                    .chunk = program_.instructions[first].chunk,
                    .channel = held_ == Held::shard ? shard_group : data_group};
+    std::vector<std::vector<Instruction>> parts;
     // A block is the slices of one replica's ranks.
     BufferId held = program_.find("params:" + unit.name);
     if (program_.at(held).space != Space::device) {
@@ -222,22 +243,22 @@ class GatherPass {
                      .memory = MemoryClass::communication,
                      .lifetime = whole_step ? Lifetime::step : Lifetime::micro,
                      .shared = place_.ranks > 1};
-      Instruction copy = op;
-      copy.op = OpKind::copy;
-      copy.reads = {held};
-      held = held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought));
-      copy.writes = {held};
-      list.push_back(std::move(copy));
-      if (held_ == Held::whole) return;
+      const BufferId away = std::exchange(
+          held, held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought)));
+      for (Instruction& hop : transfer(program_, away, held, op)) parts.push_back({std::move(hop)});
+      if (held_ == Held::whole) return parts;
     }
+    std::vector<Instruction> gathers;
     const int64_t blocks = held_ == Held::shard ? place_.replicas() : 1;
     const int64_t mine = program_.at(held).shape.elements() / blocks;
     const int64_t block = unit.elements / blocks;
     for (int64_t b = 0; b < blocks; ++b) {
       op.reads = {program_.view(held, b * mine, mine)};
       op.writes = {program_.view(gathered, b * block, block)};
-      list.push_back(op);
+      gathers.push_back(op);
     }
+    parts.push_back(std::move(gathers));
+    return parts;
   }
 
   Program& program_;
@@ -257,7 +278,7 @@ class GatherPass {
 }  // namespace
 
 void gather(Program& program, const Job& job, Place place, const Residency& residency) {
-  if (residency.parameters != Held::whole || job.offload.parameters)
+  if (residency.parameters != Held::whole || job.offload.parameters != OffloadTo::none)
     GatherPass(program, job, place, residency.parameters).run();
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/passes/transfers.h"
 
 namespace dstrain {
 namespace {
@@ -31,10 +32,12 @@ bool is_kernel(const Instruction& op) {
   return has_kernel(op.op) || op.op == OpKind::zero;
 }
 
-// The consecutive instructions of one unit's update.
+// The consecutive instructions of one unit's update, and the transfers around them.
 struct UnitStep {
-  std::vector<Instruction> loads{};  // copies of what the instructions read
-  std::vector<Instruction> body{};
+  std::vector<Instruction> fetches{};  // two units before: first hops, where there are two
+  std::vector<Instruction> loads{};    // one unit before: they bring what the instructions read
+  std::vector<Instruction> body{};     // with the transfers of what they write
+  std::vector<Instruction> stores{};   // one unit later: second hops
 };
 
 // What a unit's update uses of a buffer in the other space.
@@ -63,7 +66,7 @@ class OffloadPass {
         updates_in_(state_in_ == Space::device || job.offload.optimizer_on == UpdateOn::device
                         ? Space::device
                         : Space::host),
-        separate_masters_(updates_in_ == Space::host && !job.offload.parameters &&
+        separate_masters_(updates_in_ == Space::host && job.offload.parameters == OffloadTo::none &&
                           program.dtype == DType::f32) {}
 
   void run() {
@@ -80,12 +83,17 @@ class OffloadPass {
     // updated.
     Instruction last = std::move(list.back());
     list.pop_back();
+    append(list, steps.front().fetches);
     append(list, steps.front().loads);
+    if (steps.size() > 1) append(list, steps[1].fetches);
     list.push_back(std::move(last));
     for (size_t i = 0; i < steps.size(); ++i) {
+      if (i + 2 < steps.size()) append(list, steps[i + 2].fetches);
       if (i + 1 < steps.size()) append(list, steps[i + 1].loads);
       append(list, steps[i].body);
+      if (i > 0) append(list, steps[i - 1].stores);
     }
+    append(list, steps.back().stores);
   }
 
  private:
@@ -149,8 +157,16 @@ class OffloadPass {
     for (size_t i = begin; i < end; ++i) find_staged(i, staged);
     UnitStep step;
     const int32_t group = update_[begin].group;
+    // A collective may read what this unit's instructions have stored.
+    second_hops_wait_ = std::all_of(update_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    update_.begin() + static_cast<std::ptrdiff_t>(end), is_kernel);
     for (auto& [root, s] : staged) {
-      const Buffer& whole = program_.at(root);
+      const Buffer whole = program_.at(root);
+      if (whole.space == Space::disk) {  // drives write whole blocks
+        s.range = {0, whole.shape.elements()};
+        const std::vector<Range> written = joined(s.written);
+        s.loaded = s.loaded || written.size() != 1 || written[0].size() != s.range.size();
+      }
       s.copy = program_.add_buffer({.name = "staged:" + whole.name,
                                     .shape = {s.range.size()},
                                     .dtype = whole.dtype,
@@ -158,7 +174,9 @@ class OffloadPass {
                                     .space = updates_in_});
       if (!s.loaded) continue;
       const BufferId from = program_.view(root, s.range.begin, s.range.size());
-      step.loads.push_back(copy(from, s.copy, group));
+      std::vector<Instruction> hops = transfer(program_, from, s.copy, of_step(group));
+      step.loads.push_back(std::move(hops.back()));
+      if (hops.size() > 1) step.fetches.push_back(std::move(hops.front()));
     }
     for (size_t i = begin; i < end; ++i) {
       Instruction& op = update_[i];
@@ -170,8 +188,8 @@ class OffloadPass {
       for (auto* list : {&op.reads, &op.writes})
         for (BufferId& id : *list) id = here(id, staged);
       step.body.push_back(std::move(op));
-      add_stores(i, staged, group, step.body);
-      publish_master(i, written, staged, group, step.body);
+      add_stores(i, staged, group, step);
+      publish_master(i, written, staged, group, step);
     }
     return step;
   }
@@ -213,15 +231,14 @@ class OffloadPass {
 
   // Adds the copies of what is complete after instruction `i`.
   void add_stores(size_t i, const std::map<BufferId, Staged>& staged, int32_t group,
-                  std::vector<Instruction>& body) {
+                  UnitStep& step) {
     for (const auto& [root, s] : staged) {
       if (s.written.empty() || s.last_write != i) continue;
       for (const Range r : s.loaded ? std::vector{s.range} : joined(s.written)) {
         const BufferId to = program_.view(root, r.begin, r.size());
-        Instruction op = copy(program_.view(s.copy, r.begin - s.range.begin, r.size()), to, group);
         // An update that is skipped leaves the 16-bit parameters alone.
-        op.unless_skipped = !s.loaded;
-        body.push_back(std::move(op));
+        store(program_.view(s.copy, r.begin - s.range.begin, r.size()), to,
+              of_step(group, !s.loaded), step);
       }
     }
   }
@@ -229,8 +246,7 @@ class OffloadPass {
   // Adds the copy of f32 masters to the parameters after the last instruction that writes them. `written`: what
   // instruction `i` writes.
   void publish_master(size_t i, const std::vector<BufferId>& written,
-                      const std::map<BufferId, Staged>& staged, int32_t group,
-                      std::vector<Instruction>& body) {
+                      const std::map<BufferId, Staged>& staged, int32_t group, UnitStep& step) {
     for (const BufferId id : written) {
       const auto found = id == kNone ? published_.end() : published_.find(program_.root(id));
       if (found == published_.end() || writes_later(i, found->first)) continue;
@@ -240,11 +256,17 @@ class OffloadPass {
             "{} is updated in part", program_.at(master).name);
       const BufferId from = there == staged.end() ? master : there->second.copy;
       const BufferId to = program_.view(part.root, part.range.begin, part.range.size());
-      Instruction op = copy(from, to, group);
-      op.unless_skipped = true;
-      body.push_back(std::move(op));
+      store(from, to, of_step(group, true), step);
       return;
     }
+  }
+
+  // Adds the transfer of a result.
+  void store(BufferId from, BufferId to, const Instruction& like, UnitStep& step) {
+    std::vector<Instruction> hops = transfer(program_, from, to, like);
+    step.body.push_back(std::move(hops.front()));
+    if (hops.size() > 1)
+      (second_hops_wait_ ? step.stores : step.body).push_back(std::move(hops.back()));
   }
 
   bool writes_later(size_t i, BufferId root) const {
@@ -286,30 +308,32 @@ class OffloadPass {
     std::vector<Instruction> after;
     for (BufferId& id : op.reads) {
       if (id == kNone || program_.space_of(id) == Space::device) continue;
-      body.push_back(copy(id, on_device(id), group));
-      id = body.back().writes[0];
+      const BufferId on_it = on_device(id);
+      std::vector<Instruction> hops = transfer(program_, id, on_it, of_step(group));
+      append(body, hops);
+      id = on_it;
     }
     for (BufferId& id : op.writes) {
       if (id == kNone || program_.space_of(id) == Space::device) continue;
-      after.push_back(copy(on_device(id), id, group));
-      id = after.back().reads[0];
+      const BufferId on_it = on_device(id);
+      std::vector<Instruction> hops = transfer(program_, on_it, id, of_step(group));
+      append(after, hops);
+      id = on_it;
     }
     body.push_back(std::move(op));
     append(body, after);
   }
 
-  // Returns the transfer of a buffer to another space.
-  Instruction copy(BufferId from, BufferId to, int32_t group) const {
-    const OpKind kind = program_.space_of(from) == Space::disk ? OpKind::swap_in
-                        : program_.space_of(to) == Space::disk ? OpKind::swap_out
-                                                               : OpKind::copy;
-    return {.op = kind, .when = When::step_end, .reads = {from}, .writes = {to}, .group = group};
+  // Returns what transfers of the update have in common.
+  static Instruction of_step(int32_t group, bool unless_skipped = false) {
+    return {.when = When::step_end, .group = group, .unless_skipped = unless_skipped};
   }
 
   Program& program_;
   Place place_;
   const Residency& residency_;
   Space state_in_, updates_in_;
+  bool second_hops_wait_ = false;    // of the unit at hand: until the next unit has been updated
   bool separate_masters_;            // f32 masters are not the parameters, which stay on the device
   std::vector<Instruction> update_;  // what follows finish_gradients
   std::map<BufferId, Part> published_;  // f32 masters, and their parameters
@@ -318,16 +342,21 @@ class OffloadPass {
 }  // namespace
 
 void offload_parameters(Program& program, const Job& job) {
-  if (!job.offload.parameters) return;
+  if (job.offload.parameters == OffloadTo::none) return;
+  int64_t in_cpu = 0;
   for (const Unit& unit : program.units) {
     Buffer& params = program.at(program.find("params:" + unit.name));
-    params.space = Space::host;
+    const int64_t elements = params.shape.elements();
+    const bool to_disk =
+        job.offload.parameters == OffloadTo::nvme && in_cpu + elements > job.offload.max_in_cpu;
+    if (!to_disk) in_cpu += elements;
+    params.space = to_disk ? Space::disk : Space::host;
     params.shared = false;
   }
 }
 
 void offload_optimizer(Program& program, const Job& job, Place place, const Residency& residency) {
-  if (job.offload.optimizer != OffloadTo::none || job.offload.parameters)
+  if (job.offload.optimizer != OffloadTo::none || job.offload.parameters != OffloadTo::none)
     OffloadPass(program, job, place, residency).run();
 }
 

@@ -64,7 +64,7 @@ Axis offloads(const Job& job) {
     axis.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
                     [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
   const bool one_replica = !job.shards.parameters || job.shards == ShardConfig{};
-  if (limits_device(job) && !job.offload.parameters && one_replica)
+  if (limits_device(job) && job.offload.parameters == OffloadTo::none && one_replica)
     axis.push_back(
         {"--set zero_optimization.stage=3 --set "
          "zero_optimization.offload_optimizer.device=cpu --set "
@@ -73,7 +73,7 @@ Axis offloads(const Job& job) {
            if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(3);
            j.zero_stage = 3;
            j.offload.optimizer = OffloadTo::cpu;
-           j.offload.parameters = true;
+           j.offload.parameters = OffloadTo::cpu;
          }});
   return axis;
 }

@@ -21,7 +21,27 @@ TEST_CASE("verdicts: offload") {
        "zero_optimization.offload_param.pin_memory", "honoured"},
       {zero(R"("stage": 3, "offload_param": {"device": "nvme"})"),
        "zero_optimization.offload_param.device",
-       "not_yet: parameters on nvme are not available yet: use \"cpu\""},
+       "error: nvme needs nvme_path: a directory on the drive, or one for each"},
+      {zero(R"("stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/a"})"),
+       "zero_optimization.offload_param.device",
+       "honoured: parameters are on disk, but for the first max_in_cpu of a rank"},
+      {zero(R"("stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/a"})"),
+       "zero_optimization.offload_param.nvme_path", "honoured"},
+      {zero(
+           R"("stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/a", "max_in_cpu": 9})"),
+       "zero_optimization.offload_param.max_in_cpu", "honoured"},
+      {zero(R"("stage": 3, "offload_param": {"device": "cpu", "max_in_cpu": 9})"),
+       "zero_optimization.offload_param.max_in_cpu",
+       "no_effect: no parameters are offloaded to nvme"},
+      {zero(R"("stage": 2, "offload_param": {"device": "nvme", "nvme_path": "/a"})"),
+       "zero_optimization.offload_param.nvme_path",
+       "no_effect: no parameters are offloaded to nvme"},
+      {zero(R"("stage": 3, "offload_param": {"device": "nvme", "buffer_count": 9})"),
+       "zero_optimization.offload_param.buffer_count",
+       "no_effect: the plan has the buffers that copies need"},
+      {zero(R"("stage": 3, "offload_param": {"device": "nvme", "buffer_size": 9})"),
+       "zero_optimization.offload_param.buffer_size",
+       "no_effect: buffers are as large as the layers"},
       {zero(R"("stage": 3, "mics_shard_size": 2, "offload_param": {"device": "cpu"})"),
        "zero_optimization.offload_param.device",
        "not_yet: parameters that groups of ranks divide cannot be offloaded yet: use \"none\", or "
@@ -79,10 +99,15 @@ TEST_CASE("verdicts: offload") {
       {R"("aio": {"block_size": 1})", "aio.block_size", "no_effect: nothing is offloaded to nvme"},
       {R"("aio": {"use_gds": true})", "aio.use_gds", "no_effect: nothing is offloaded to nvme"},
       {zero(R"("offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": true})",
+       "aio.use_gds", "no_effect: nothing is offloaded to nvme"},
+      {zero(R"("stage": 3, "offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": true})",
        "aio.use_gds",
        "refused: GPUDirect Storage is not used: files go through host memory; use false"},
-      {zero(R"("offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": false})",
-       "aio.use_gds", "not_yet: offload to nvme is not available yet"},
+      {zero(R"("stage": 3, "offload_param": {"device": "nvme"})") +
+           R"(, "aio": {"use_gds": false})",
+       "aio.use_gds", "no_effect: off"},
+      {zero(R"("stage": 3, "offload_param": {"device": "nvme"})") + R"(, "aio": {"block_size": 1})",
+       "aio.block_size", "honoured"},
       {R"("aio": {"queue_depth": 65537})", "aio.queue_depth",
        "error: expected an integer from 1 to 65536, found 65537"},
       {zero(R"("offload_param": {"device": "none", "nvme_path": ["/a", "/b"]})"),
@@ -110,6 +135,14 @@ TEST_CASE("offload of the optimizer and the device's memory reach the job") {
             {"device": "nvme", "nvme_path": ["/a", "/b"]}})"))
             .job()
             .offload.nvme_paths == std::vector<std::string>{"/a", "/b"});
+  const OffloadConfig both = ask(trains_with(R"("zero_optimization": {"stage": 3,
+      "offload_param": {"device": "nvme", "nvme_path": "/a", "max_in_cpu": 7},
+      "offload_optimizer": {"device": "nvme", "nvme_path": ["/b", "/a"]}})"))
+                                 .job()
+                                 .offload;
+  CHECK(both.parameters == OffloadTo::nvme);
+  CHECK(both.max_in_cpu == 7);
+  CHECK(both.nvme_paths == std::vector<std::string>{"/a", "/b"});
 }
 
 TEST_CASE("verdicts: a number of bytes") {

@@ -32,6 +32,12 @@ Job on_disk(Job job, const std::vector<std::string>& paths) {
   return job;
 }
 
+Job with_parameters(Job job, OffloadTo to, const std::vector<std::string>& paths) {
+  job.offload.parameters = to;
+  if (to == OffloadTo::nvme) job.offload.nvme_paths = paths;
+  return job;
+}
+
 // Checks that the offloaded job gives the expected results.
 void compare_offloaded(const RunResult& expected, const Job& job, const Dataset& data,
                        Communicator& world) {
@@ -41,7 +47,7 @@ void compare_offloaded(const RunResult& expected, const Job& job, const Dataset&
   CHECK(difference(expected, result, world) == "");
   CHECK(result.sent_per_step == expected.sent_per_step);
   CHECK(result.planned_host_bytes > 0);
-  CHECK((result.planned_disk_bytes > 0) == (job.offload.optimizer == OffloadTo::nvme));
+  CHECK((result.planned_disk_bytes > 0) == job.offload.uses_disk());
 }
 
 }  // namespace
@@ -89,33 +95,35 @@ TEST_CASE("state on disk changes no bit") {
         }
 }
 
-TEST_CASE("parameters in the host's memory change no bit, wherever the optimizer is") {
+TEST_CASE("parameters on the host or on disk change no bit, wherever the optimizer is") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
   const TempDir drive;
-  Sample sample(6);
+  Sample sample(12);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int64_t accumulation : {1, 4})
       for (const int64_t reuse : {0, 1000000})
-        for (const RecomputeMode recompute : {RecomputeMode::none, RecomputeMode::interval}) {
-          if (!sample.takes()) continue;
-          Job job = offload_job(world->size(), dtype, 3, accumulation);
-          job.gather.max_reuse_distance = reuse;
-          job.recompute = {recompute, recompute == RecomputeMode::interval ? 2 : 0};
-          const RunResult expected = run_steps(job, data, *world, kSteps);
-          job.offload.parameters = true;
-          compare_offloaded(expected, offloaded(job, UpdateOn::host), data, *world);
-          compare_offloaded(expected, offloaded(job, UpdateOn::device), data, *world);
-          compare_offloaded(expected, on_disk(job, {drive.path()}), data, *world);
-          compare_offloaded(expected, job, data, *world);
-          if (reuse == 0)
-            CHECK(run_steps(job, data, *world, 1).planned_bytes < expected.planned_bytes);
-        }
+        for (const RecomputeMode recompute : {RecomputeMode::none, RecomputeMode::interval})
+          for (const OffloadTo to : {OffloadTo::cpu, OffloadTo::nvme}) {
+            if (!sample.takes()) continue;
+            Job job = offload_job(world->size(), dtype, 3, accumulation);
+            job.gather.max_reuse_distance = reuse;
+            job.recompute = {recompute, recompute == RecomputeMode::interval ? 2 : 0};
+            const RunResult expected = run_steps(job, data, *world, kSteps);
+            job = with_parameters(job, to, {drive.path()});
+            compare_offloaded(expected, offloaded(job, UpdateOn::host), data, *world);
+            compare_offloaded(expected, offloaded(job, UpdateOn::device), data, *world);
+            compare_offloaded(expected, on_disk(job, {drive.path()}), data, *world);
+            compare_offloaded(expected, job, data, *world);
+            if (reuse == 0)
+              CHECK(run_steps(job, data, *world, 1).planned_bytes < expected.planned_bytes);
+          }
 }
 
-TEST_CASE("parameters in the host's memory with every optimizer, in pipelines, on other devices") {
+TEST_CASE("parameters off the device with every optimizer, in pipelines, on other devices") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
+  const TempDir drive;
   std::vector<Job> jobs;
   Sample sample(4);
   for (const DType dtype : {DType::f32, DType::f16}) {
@@ -133,10 +141,13 @@ TEST_CASE("parameters in the host's memory with every optimizer, in pipelines, o
       if (schedule == PipelineSchedule::zb_v) jobs.back().pipeline.virtual_stages = 2;
     }
   }
+  OffloadTo to = OffloadTo::cpu;
   for (Job& job : jobs) {
+    to = to == OffloadTo::cpu ? OffloadTo::nvme : OffloadTo::cpu;
     if (!sample.takes()) continue;
     const RunResult expected = run_steps(job, data, *world, kSteps);
-    job.offload.parameters = true;
+    job = with_parameters(job, to, {drive.path()});
+    job.offload.max_in_cpu = 2000;  // some of the units
     compare_offloaded(expected, job, data, *world);
     compare_offloaded(expected, offloaded(job), data, *world);
     const RunResult result =

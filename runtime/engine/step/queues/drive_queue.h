@@ -1,6 +1,7 @@
 // DriveQueue: what a step reads from disk and writes there, beside computation.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "runtime/engine/disk/disk_arena.h"
@@ -18,6 +19,8 @@ class DriveQueue {
 
   // Begins an operation of `disk`, swap_in or swap_out, and returns.
   void post(DiskArena& disk, OpKind op, const Tensor& from, const Tensor& to);
+  // Counts as an operation that was posted, and does nothing.
+  void pass();
   // Waits for the first `count` operations posted since restart(). Throws RunError if one failed.
   void wait(int32_t count);
   // Returns when the i-th operation of the step was posted, and when it was found complete.
@@ -26,7 +29,7 @@ class DriveQueue {
   void restart();
 
  private:
-  std::vector<DiskStore::Ticket> tickets_;  // of this step
+  std::vector<std::optional<DiskStore::Ticket>> tickets_;  // of this step; none: passed
   std::vector<TimeSpan> times_;
   size_t complete_ = 0;
 };
