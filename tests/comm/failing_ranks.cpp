@@ -174,8 +174,6 @@ int run(const std::string& how) {
     std::printf("rank %d: %s\n", rank, error.what());
   }
   std::fflush(stdout);
-  // Lets the peers print before mpirun learns of a failed rank and stops the rest.
-  pause_for(0.5);
   return 2;
 }
 

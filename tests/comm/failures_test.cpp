@@ -24,9 +24,10 @@ struct FailedRun {
   }
 };
 
+// With --enable-recovery mpirun lets the other ranks print after one has failed; else it kills them a second later.
 FailedRun run(const std::string& how, const std::string& transport) {
   const std::string command = fmt::format(
-      "DSTRAIN_COMM={} '{}' --oversubscribe --bind-to none -np "
+      "DSTRAIN_COMM={} '{}' --enable-recovery --oversubscribe --bind-to none -np "
       "3 '{}/bin/failing_ranks' {} 2>&1",
       transport, DSTRAIN_MPIEXEC, DSTRAIN_BINARY_DIR, how);
   FILE* pipe = ::popen(command.c_str(), "r");

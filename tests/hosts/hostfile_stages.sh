@@ -30,8 +30,8 @@ hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output stopped --ov
 for process in $(hosts_pids node2 "$dstrain"); do
   words=$(tr '\0' ' ' 2>/dev/null <"/proc/$process/cmdline") || continue
   case "$words" in
-    "$dstrain host_agent "*) expected=0 ;;
-    "$dstrain --hostfile"*) expected=5 ;;
+    "$dstrain host_agent "*) expected=$(nice) ;;
+    "$dstrain --hostfile"*) expected=$(($(nice) + 5)) ;;
     *) continue ;;
   esac
   niceness=$(ps -o ni= -p "$process") || continue

@@ -210,13 +210,13 @@ hosts_start() {
   hosts_sshd "$name" start
 }
 
-# hosts_wait_until WHAT COMMAND...: waits until the command succeeds; ends the script after 30 s.
+# hosts_wait_until WHAT COMMAND...: waits until the command succeeds; ends the script after two minutes.
 hosts_wait_until() {
-  local what=$1 end=$((SECONDS + 30))
+  local what=$1 end=$((SECONDS + 120))
   shift
   until "$@" 2>/dev/null; do
     if ((SECONDS >= end)); then
-      echo "hosts: waited 30 s in vain: $what" >&2
+      echo "hosts: waited 120 s in vain: $what" >&2
       cat "$HOSTS_DIR"/node*/sshd.log >&2 2>/dev/null || true
       exit 1
     fi

@@ -126,7 +126,7 @@ TEST_CASE(
   const auto world = make_communicator();
   Job job = codec_job(world->size(), DType::bf16);
   const RunResult expected = run_steps(job, data, *world, kSteps);
-  job.offload = {.optimizer = OffloadTo::cpu, .parameters = true};
+  job.offload = {.optimizer = OffloadTo::cpu, .parameters = OffloadTo::cpu};
   CHECK(difference(expected, run_steps(job, data, *world, kSteps), *world) == "");
   if (world->size() != 4) return;
   job = codec_job(2, DType::bf16, 4);
