@@ -67,7 +67,6 @@ TEST_CASE("the others name a rank that was killed, and do not wait for their dea
                  "(rank [01] stopped the run: )?rank 2 \\(pid \\d+\\) died while rank [01] "
                  "waited for it in all_reduce #4 \\(16 bytes of f32\\)");
     }
-    REQUIRE(failed.status != 0);
   }
 }
 
