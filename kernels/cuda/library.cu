@@ -58,6 +58,10 @@ class Library final : public KernelLibrary {
     return make_finish_kernels(rule, context_);
   }
 
+  std::unique_ptr<RankSum> make_rank_sum() const override {
+    return DSTRAIN_BACKEND::make_rank_sum();
+  }
+
   std::string description() const override { return kBackendName; }
 
  private:

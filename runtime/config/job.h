@@ -188,6 +188,10 @@ struct OffloadConfig {
 // Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
+// The largest number of data-parallel ranks whose GPUs add in rank order by default. Each of N ranks sends N - 1
+// messages for a sum, which is as fast as a ring among the GPUs of one machine; among more NCCL's own sum is faster.
+inline constexpr int kRankOrderRanks = 8;
+
 // A training run.
 struct Job {
   int ranks = 1;
@@ -210,6 +214,7 @@ struct Job {
   QuantizeConfig quantize;
   int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
   bool overlap_comm = false;                     // communication runs beside computation
+  bool rank_order_sums = true;  // GPUs add in rank order, in f32; false: as NCCL adds
   GatherLimits gather;
   AioConfig aio;
   OffloadConfig offload;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "runtime/core/devices/rank_sum.h"
 #include "runtime/core/step_rules.h"
 #include "runtime/core/tensor.h"
 #include "runtime/ir/op.h"
@@ -82,6 +83,8 @@ class KernelLibrary {
   virtual std::unique_ptr<Kernel> make(const KernelSpec& spec) const = 0;
   // Returns null if the host runs finish_gradients.
   virtual std::unique_ptr<FinishKernels> make_finish(const FinishRule&) const { return nullptr; }
+  // Returns null if the device's sums over ranks are the host's.
+  virtual std::unique_ptr<RankSum> make_rank_sum() const { return nullptr; }
   virtual std::string description() const = 0;  // "cpu with amx"
 };
 

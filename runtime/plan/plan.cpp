@@ -64,6 +64,7 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
   plan.place = place;
+  plan.rank_order_sums = job.rank_order_sums || job.device != "cuda";
   plan.comm_channels = plan.channels = channels_of(place, job.pipeline.schedule);
   const auto add_channel = [&plan](DoneBy done_by, int32_t& channel) {
     for (Instruction& op : plan.program.instructions) {

@@ -79,6 +79,7 @@ struct Plan {
   int64_t micro_batches = 1;  // of a step
   Place place;
   int threads = 1;
+  bool rank_order_sums = true;  // sums over ranks are in rank order, in f32, whatever the transport
   int64_t max_live_elements =
       INT64_MAX;  // limit on gathered parameters; one unit is always allowed
 };

@@ -33,7 +33,7 @@ class SmallDevice : public Device {
   void populate(const Memory&, int) const override {}
   void download(void*, const void*, int64_t) override {}
   void upload(void*, const void*, int64_t) override {}
-  std::unique_ptr<Stream> make_stream() override { return nullptr; }
+  std::unique_ptr<Stream> make_stream(StreamPriority) override { return nullptr; }
   std::unique_ptr<Event> make_event() override { return nullptr; }
   void attach_thread() override {}
 

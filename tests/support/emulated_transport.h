@@ -23,9 +23,12 @@ namespace dstrain {
 
 class EmulatedTransport final : public StreamTransport {
  public:
-  // Collective over `host`.
-  EmulatedTransport(Communicator& host, Device& device)
-      : host_(host.split(all_ranks(host))), last_(device.make_event()) {}
+  // Collective over `host`. `announced` counts the pieces of memory that are announced to the transport.
+  EmulatedTransport(Communicator& host, Device& device, std::shared_ptr<std::atomic<int>> announced)
+      : host_(host.split(all_ranks(host))),
+        device_(device),
+        announced_(std::move(announced)),
+        last_(device.make_event()) {}
 
   void all_reduce(Tensor inout, Stream& stream) override {
     give(stream, [this, inout] { ring_sums(inout, 0, size(), inout.as<std::byte>()); });
@@ -42,6 +45,13 @@ class EmulatedTransport final : public StreamTransport {
   void exchange(std::span<const Tensor> to, std::span<const Tensor> from, Stream& stream) override {
     give(stream, [this, to = std::vector<Tensor>(to.begin(), to.end()),
                   from = std::vector<Tensor>(from.begin(), from.end())] { messages(to, from); });
+  }
+  Memory allocate(int64_t bytes, const std::string& what) override {
+    return device_.allocate(bytes, what);
+  }
+  std::shared_ptr<void> register_memory(std::byte*, int64_t) override {
+    ++*announced_;
+    return {announced_.get(), [count = announced_](void*) { --*count; }};
   }
   std::string failure() override {
     const std::lock_guard lock(mutex_);
@@ -138,6 +148,8 @@ class EmulatedTransport final : public StreamTransport {
   }
 
   std::unique_ptr<Communicator> host_;
+  Device& device_;
+  std::shared_ptr<std::atomic<int>> announced_;
   std::unique_ptr<Event> last_;  // after the newest operation
   std::shared_ptr<EmulatedCapture> last_capture_;
   std::atomic<bool> stopped_{false};
@@ -148,7 +160,7 @@ class EmulatedTransport final : public StreamTransport {
 // A ConnectTransport.
 inline std::unique_ptr<StreamTransport> connect_emulated(Communicator& host, Device& device,
                                                          const std::atomic<double>&) {
-  return std::make_unique<EmulatedTransport>(host, device);
+  return std::make_unique<EmulatedTransport>(host, device, std::make_shared<std::atomic<int>>(0));
 }
 
 }  // namespace dstrain

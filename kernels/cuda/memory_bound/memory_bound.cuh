@@ -54,6 +54,8 @@ std::unique_ptr<Kernel> make_requantize_int4(const KernelSpec& spec, const Launc
 std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_error_squares(const KernelSpec& spec, const LaunchContext& context);
 
+std::unique_ptr<RankSum> make_rank_sum();
+
 // Bytes of scratch memory, for the kernels that need it.
 int64_t embed_token_grad_workspace(const KernelSpec& spec);
 int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);

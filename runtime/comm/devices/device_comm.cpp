@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/comm/devices/nccl_transport.h"
+#include "runtime/comm/devices/nccl_comm.h"
 #include "runtime/comm/devices/staged_comm.h"
 #include "runtime/comm/devices/stream_comm.h"
 #include "runtime/core/devices/cuda_device.h"
@@ -23,12 +23,13 @@ bool gpu_for_each(Communicator& host) {
 }  // namespace
 
 std::unique_ptr<Communicator> make_device_communicator(Communicator& host, Device& device,
-                                                       const ConnectTransport& connect) {
+                                                       const DeviceCommOptions& options) {
   if (device.is_host()) return nullptr;
   if (host.size() > 1) {
-    if (connect) return std::make_unique<StreamComm>(host, device, connect);
+    if (options.connect)
+      return std::make_unique<StreamComm>(host, device, options.connect, options.sum);
     if (device.kind() == DeviceKind::cuda && has_nccl() && gpu_for_each(host))
-      return std::make_unique<StreamComm>(host, device, connect_nccl);
+      return make_nccl_communicator(host, device, options.sum);
   }
   return std::make_unique<StagedComm>(host, device);
 }

@@ -4,14 +4,23 @@
 #include <memory>
 
 #include "runtime/comm/devices/stream_transport.h"
+#include "runtime/core/devices/rank_sum.h"
 
 namespace dstrain {
 
-// Collective. Returns a communicator of the memory of `device` for the ranks of `host`: over the transport that
-// `connect` connects; if it is empty over NCCL, if this build has it and every rank has a GPU of its own; else one that
-// stages tensors through the host, as one rank always has. Returns null if the host reads the device's memory itself;
+// How a device's tensors travel.
+struct DeviceCommOptions {
+  ConnectTransport connect{};  // the transport to use; empty: NCCL where it can be
+  // The kernel of sums in rank order; null: a transport of streams adds in an order of its own, and may round more than
+  // once.
+  std::shared_ptr<const RankSum> sum{};
+};
+
+// Collective. Returns a communicator of the memory of `device` for the ranks of `host`: over a
+// transport of streams if there are several ranks, and `options` has one or NCCL can be used (this build has it and every
+// rank has a GPU of its own); else one that stages tensors through the host. Returns null if the host reads the device's memory itself;
 // then `host` is the communicator to use. `host` and `device` must outlive the result.
 std::unique_ptr<Communicator> make_device_communicator(Communicator& host, Device& device,
-                                                       const ConnectTransport& connect = {});
+                                                       const DeviceCommOptions& options = {});
 
 }  // namespace dstrain

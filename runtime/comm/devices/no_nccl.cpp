@@ -1,5 +1,5 @@
-// connect_nccl() of a build without NCCL.
-#include "runtime/comm/devices/nccl_transport.h"
+// make_nccl_communicator() of a build without NCCL.
+#include "runtime/comm/devices/nccl_comm.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -8,7 +8,8 @@ bool has_nccl() {
   return false;
 }
 
-std::unique_ptr<StreamTransport> connect_nccl(Communicator&, Device&, const std::atomic<double>&) {
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Device&,
+                                                     std::shared_ptr<const RankSum>) {
   throw InternalError("this build has no NCCL");
 }
 

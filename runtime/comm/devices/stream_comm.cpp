@@ -12,11 +12,13 @@ constexpr std::chrono::milliseconds kWatchInterval{200};
 
 }  // namespace
 
-StreamComm::StreamComm(Communicator& host, Device& device, ConnectTransport connect)
+StreamComm::StreamComm(Communicator& host, Device& device, ConnectTransport connect,
+                       std::shared_ptr<const RankSum> sum)
     : host_(host),
       device_(device),
       connect_(std::move(connect)),
-      stream_(device.make_stream()),
+      sum_(std::move(sum)),
+      stream_(device.make_stream(StreamPriority::high)),
       newest_(device.make_event()) {
   connect_ranks();
 }
@@ -27,7 +29,8 @@ StreamComm::StreamComm(std::unique_ptr<Communicator> host, StreamComm& parent)
       host_(*own_host_),
       device_(parent.device_),
       connect_(parent.connect_),
-      stream_(device_.make_stream()),
+      sum_(parent.sum_),
+      stream_(device_.make_stream(StreamPriority::high)),
       newest_(device_.make_event()),
       deadline_seconds_(parent.deadline_seconds_.load()) {
   connect_ranks();
@@ -38,6 +41,7 @@ StreamComm::StreamComm(std::unique_ptr<Communicator> host, StreamComm& parent)
 
 void StreamComm::connect_ranks() {
   transport_ = connect_(host_, device_, deadline_seconds_);
+  if (sum_ && size() > 1) sums_.emplace(*transport_, device_, rank(), size(), sum_);
   to_.resize(static_cast<size_t>(size()));
   from_.resize(static_cast<size_t>(size()));
   watcher_ = std::thread([this] { watch(); });
@@ -82,6 +86,28 @@ void StreamComm::end_watch() {
 std::unique_ptr<Communicator> StreamComm::split(std::span<const int> ranks) {
   check_failure();
   return std::unique_ptr<StreamComm>(new StreamComm(host_.split(ranks), *this));
+}
+
+Memory StreamComm::allocate(int64_t bytes, const std::string& what) {
+  if (parent_ != nullptr) return device_.allocate(bytes, what);
+  // What was announced ends before the memory does.
+  struct Announced {
+    Memory memory;
+    std::vector<std::shared_ptr<void>> to;
+  };
+  const auto announced = std::make_shared<Announced>();
+  announced->memory = transport_->allocate(bytes, what);
+  std::byte* const data = announced->memory.data();
+  if (data == nullptr) return {};
+  const auto announce = [&](StreamComm& comm) {
+    const std::lock_guard lock(comm.mutex_);
+    if (comm.failure_.empty())
+      announced->to.push_back(comm.transport_->register_memory(data, bytes));
+  };
+  announce(*this);
+  const std::lock_guard lock(parts_mutex_);
+  for (StreamComm* part : parts_) announce(*part);
+  return Memory::adopt({announced, data}, bytes);
 }
 
 template <class Call>
@@ -129,13 +155,17 @@ void StreamComm::replayed(int64_t bytes, Stream& stream) {
 }
 
 void StreamComm::all_reduce(Tensor inout, Stream& stream) {
-  start(Collective::all_reduce, inout.bytes(), stream,
-        [&] { transport_->all_reduce(inout, stream); });
+  start(Collective::all_reduce, inout.bytes(), stream, [&] {
+    if (sums_ && RankOrderSums::adds(inout.dtype)) return sums_->all_reduce(inout, stream);
+    transport_->all_reduce(inout, stream);
+  });
 }
 
 void StreamComm::reduce_scatter(Tensor in, Tensor out, Stream& stream) {
-  start(Collective::reduce_scatter, in.bytes(), stream,
-        [&] { transport_->reduce_scatter(in, out, stream); });
+  start(Collective::reduce_scatter, in.bytes(), stream, [&] {
+    if (sums_ && RankOrderSums::adds(in.dtype)) return sums_->reduce_scatter(in, out, stream);
+    transport_->reduce_scatter(in, out, stream);
+  });
 }
 
 void StreamComm::all_gather(Tensor in, Tensor out, Stream& stream) {

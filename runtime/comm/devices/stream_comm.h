@@ -1,6 +1,7 @@
 // StreamComm: collectives between devices that are enqueued on streams and carried by a StreamTransport. The host
 // communicator of the same ranks carries small values and aborts. A thread watches the transport and stops it if it
 // reports an error or if a collective reaches the deadline, so that no stream hangs for ever.
+// With a RankSum the sums are in rank order (rank_order_sums.h), else the transport's own.
 // What is captured from a stream has not run: it is counted and watched when the graph is replayed. A replay is
 // watched as a whole.
 #pragma once
@@ -10,9 +11,11 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "runtime/comm/devices/rank_order_sums.h"
 #include "runtime/comm/devices/stream_transport.h"
 #include "runtime/comm/operation.h"
 
@@ -20,8 +23,10 @@ namespace dstrain {
 
 class StreamComm final : public Communicator, public StreamCollectives {
  public:
-  // Collective over `host`. Throws what `connect` throws. `host` and `device` must outlive this object.
-  StreamComm(Communicator& host, Device& device, ConnectTransport connect);
+  // Collective over `host`. Throws what `connect` throws. `host` and `device` must outlive this object. `sum`: the kernel
+  // of sums in rank order; null: sums are the transport's own.
+  StreamComm(Communicator& host, Device& device, ConnectTransport connect,
+             std::shared_ptr<const RankSum> sum = nullptr);
   StreamComm(const StreamComm&) = delete;
   StreamComm& operator=(const StreamComm&) = delete;
   ~StreamComm() override;
@@ -29,9 +34,8 @@ class StreamComm final : public Communicator, public StreamCollectives {
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
   std::unique_ptr<Communicator> split(std::span<const int> ranks) override;
-  Memory allocate(int64_t bytes, const std::string& what) override {
-    return device_.allocate(bytes, what);
-  }
+  // Memory of the world is announced to the transports of the world and of the parts that exist.
+  Memory allocate(int64_t bytes, const std::string& what) override;
   StreamCollectives* on_stream() override { return this; }
 
   void all_reduce(Tensor inout, Stream& stream) override;
@@ -94,9 +98,11 @@ class StreamComm final : public Communicator, public StreamCollectives {
   Communicator& host_;
   Device& device_;
   ConnectTransport connect_;
+  std::shared_ptr<const RankSum> sum_;
   std::unique_ptr<Stream> stream_;  // of collectives that the host waits for
   std::unique_ptr<StreamTransport> transport_;
-  std::unique_ptr<Event> newest_;  // after the newest collective, or the newest replay
+  std::optional<RankOrderSums> sums_;  // absent: sums are the transport's
+  std::unique_ptr<Event> newest_;      // after the newest collective, or the newest replay
   Clock::time_point under_way_since_;
   std::vector<Tensor> to_, from_;  // the messages of an exchange, by rank
   std::mutex mutex_;

@@ -30,6 +30,12 @@ class StreamTransport {
   virtual void exchange(std::span<const Tensor> to, std::span<const Tensor> from,
                         Stream& stream) = 0;
 
+  // Returns zero-filled memory of the device, from where operations are fastest.
+  virtual Memory allocate(int64_t bytes, const std::string& what) = 0;
+  // Announces memory from allocate() of any transport of this process, so that operations reach it without a copy, as
+  // long as the result lives. Returns null if that has no effect.
+  virtual std::shared_ptr<void> register_memory(std::byte* data, int64_t bytes) = 0;
+
   // Returns what has failed; empty: nothing.
   virtual std::string failure() = 0;
   // Ends what is under way, so that streams go on, with tensors that are not complete. No operation may follow.

@@ -164,6 +164,10 @@ std::vector<KeySpec> dstrain() {
                "host's; on: an "
                "error on the CPU",
        .choices = "auto|on|off"},
+      {.key = "dstrain.deterministic_collectives",
+       .note = "GPUs add gradients in rank order, in f32, rounded once, as CPUs always do; false: "
+               "by NCCL, in its "
+               "order, rounding as it does; unset: true up to 8 data-parallel ranks"},
       {.key = "dstrain.comm_hook", .type = Type::section},
       {.key = "dstrain.comm_hook.type",
        .type = Type::choice,

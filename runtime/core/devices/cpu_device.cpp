@@ -33,7 +33,9 @@ class CpuDevice final : public HostMemoryDevice {
  public:
   DeviceKind kind() const override { return DeviceKind::cpu; }
   std::string name() const override { return "cpu"; }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(); }
+  std::unique_ptr<Stream> make_stream(StreamPriority) override {
+    return std::make_unique<CpuStream>();
+  }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
 };
 

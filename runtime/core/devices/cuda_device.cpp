@@ -59,8 +59,12 @@ class CudaGraph final : public Graph {
 
 class CudaStream final : public Stream {
  public:
-  CudaStream() {
-    check_cuda(::cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  explicit CudaStream(StreamPriority priority) {
+    int lowest = 0, highest = 0;  // the lowest is CUDA's default
+    check_cuda(::cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking about priorities");
+    check_cuda(::cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                              priority == StreamPriority::high ? highest : lowest),
+               "making a stream");
   }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -155,7 +159,9 @@ class CudaDevice final : public Device {
                "a copy to the GPU");
     check_cuda(::cudaStreamSynchronize(nullptr), "a copy to the GPU");  // small ones return early
   }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(); }
+  std::unique_ptr<Stream> make_stream(StreamPriority priority) override {
+    return std::make_unique<CudaStream>(priority);
+  }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(); }
   void attach_thread() override { check_cuda(::cudaSetDevice(index_), "choosing the GPU"); }
 

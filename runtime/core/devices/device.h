@@ -38,6 +38,10 @@ class Graph {
   virtual void launch(Stream& stream) const = 0;
 };
 
+// Which of two streams' kernels a device runs first if it cannot run both. Communication is high, as other ranks wait
+// for it; everything else is normal.
+enum class StreamPriority : uint8_t { normal, high };
+
 // A queue of work on a device.
 class Stream {
  public:
@@ -92,7 +96,7 @@ class Device : public RemoteMemory {
   // Makes the pages of `memory` present now, with `threads` threads (Memory::populate).
   virtual void populate(const Memory& memory, int threads) const = 0;
 
-  virtual std::unique_ptr<Stream> make_stream() = 0;
+  virtual std::unique_ptr<Stream> make_stream(StreamPriority priority = StreamPriority::normal) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   // Every thread must call this before it uses the device's streams and kernels.
   virtual void attach_thread() = 0;

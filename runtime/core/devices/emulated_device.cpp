@@ -126,7 +126,9 @@ class EmulatedDevice final : public HostMemoryDevice {
  public:
   DeviceKind kind() const override { return DeviceKind::emulated; }
   std::string name() const override { return "emulated"; }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<ThreadStream>(); }
+  std::unique_ptr<Stream> make_stream(StreamPriority) override {
+    return std::make_unique<ThreadStream>();
+  }
   std::unique_ptr<Event> make_event() override { return std::make_unique<EmulatedEvent>(); }
 };
 

@@ -191,6 +191,7 @@ void add_layout(FactList& list, const Job& job) {
   add("dstrain.offload.activations", static_cast<int>(job.offload.activations));
   add("zero_optimization.offload_optimizer", static_cast<int>(job.offload.optimizer));
   add("dstrain.offload.optimizer_on", static_cast<int>(job.offload.optimizer_on));
+  add("dstrain.deterministic_collectives", job.rank_order_sums);
   add("dstrain.cuda_graph", static_cast<int>(job.graph));
   add("dstrain.eval_interval", job.eval_interval);
   add("dstrain.eval_samples", job.eval_samples);

@@ -79,7 +79,9 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       dataset_(dataset),
       ctx_(ctx),
       backend_(std::move(backend)),
-      device_comm_(make_device_communicator(*ctx.comm, *backend_.device, backend_.connect)),
+      device_comm_(make_device_communicator(
+          *ctx.comm, *backend_.device,
+          {backend_.connect, job.rank_order_sums ? backend_.library->make_rank_sum() : nullptr})),
       comm_(device_comm_ ? *device_comm_ : *ctx.comm),
       place_(place_of(job, ctx.comm->rank())),
       mesh_(comm_, *ctx.comm, place_, job.pipeline.schedule),

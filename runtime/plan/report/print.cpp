@@ -90,6 +90,14 @@ std::string groups_text(const Place& place) {
       first + place.shard_size() - 1, fmt::join(replicas, ", "));
 }
 
+// Returns which sum over ranks the run uses; empty for one rank.
+std::string sums_text(const Plan& plan) {
+  if (plan.place.ranks == 1) return {};
+  return plan.rank_order_sums ? "sums over ranks: in rank order in f32, rounded once\n"
+                              : "sums over ranks: NCCL's own, in its order and with its rounding, "
+                                "where every rank has a GPU\n";
+}
+
 // Returns " in shard group" for a collective of that group, and the like; nothing for those of all ranks.
 std::string_view where_text(const Instruction& op) {
   return op.channel == shard_group     ? " in shard group"
@@ -125,7 +133,8 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
       name_of(p.dtype), plan.micro_batches, plan.micro_batches == 1 ? "" : "es", plan.order.size(),
       bytes_text(static_cast<double>(rank.memory.total())),
       bytes_text(static_cast<double>(wire_bytes(plan))));
-  text += groups_text(plan.place) + memory_text(rank.memory) + gathers_text(plan) + "\n";
+  text += groups_text(plan.place) + sums_text(plan) + memory_text(rank.memory) +
+          gathers_text(plan) + "\n";
   std::vector<std::vector<std::string>> rows{
       {"queue", "when", "instruction", "group", "reads", "writes", "bytes", "GFLOP"}};
   for (const Instruction& op : p.instructions) {
@@ -174,6 +183,7 @@ std::string plan_to_json(const RankPlan& rank) {
   object["memory"] = memory_of(Space::device);
   object["host"] = memory_of(Space::host);
   object["disk"] = memory_of(Space::disk);
+  if (place.ranks > 1) object["sums"] = plan.rank_order_sums ? "rank_order" : "nccl";
   object["comm_bytes"] = wire_bytes(plan);
   object["instructions"] = std::move(instructions);
   return object.dump(1) + "\n";

@@ -175,6 +175,20 @@ TEST_CASE("run: the CPU replays no graph") {
         "error: the CPU has no graphs: use \"auto\" or --device cuda");
 }
 
+TEST_CASE("run: GPUs add in rank order unless they are many, or the file says something else") {
+  const auto on = [](int64_t ranks, const std::string& file) {
+    Ask a = ask(file);
+    a.request.ranks = ranks;
+    return a.job().rank_order_sums;
+  };
+  CHECK(on(1, trains_with("")));
+  CHECK(on(8, trains_with("")));
+  CHECK_FALSE(on(9, trains_with("")));
+  CHECK(on(16, ours(R"("deterministic_collectives": true)")));
+  CHECK_FALSE(on(2, ours(R"("deterministic_collectives": false)")));
+  CHECK_FALSE(on(16, ours(R"("deterministic_collectives": "auto")")));
+}
+
 TEST_CASE("run: recompute has two keys and an option, which has the last word") {
   constexpr RecomputeConfig none{}, two{RecomputeMode::interval, 2},
       selective{RecomputeMode::selective, 0};

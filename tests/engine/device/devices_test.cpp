@@ -29,6 +29,13 @@ Job small_job(int ranks, DType dtype, int64_t accumulation) {
   return job;
 }
 
+// A device whose collectives run in streams.
+Backend streaming_backend() {
+  Backend backend = submitted_backend();
+  backend.connect = connect_emulated;
+  return backend;
+}
+
 }  // namespace
 
 TEST_CASE("a device of its own changes no bit, at any stage") {
@@ -91,11 +98,11 @@ TEST_CASE("a step ends the same on the host and on the device, replayed as a gra
   }
 }
 
-TEST_CASE("collectives in streams change no bit, replayed as a graph or not") {
+TEST_CASE(
+    "collectives in streams have the host's bits where they add in rank order, replayed or not") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
   if (comm->size() == 1) return;
-  constexpr int kSteps = 4;
   Sample sample(2);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int stage : {0, 1, 2, 3}) {
@@ -104,22 +111,32 @@ TEST_CASE("collectives in streams change no bit, replayed as a graph or not") {
       job.zero_stage = stage;
       job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
       job.overlap_comm = true;
-      job.graph = GraphMode::off;
-      const auto run = [&](bool finish_on_device) {
-        Backend backend = submitted_backend(finish_on_device);
-        backend.connect = connect_emulated;
-        return run_steps(job, data, *comm, kSteps, 1, std::move(backend));
-      };
-      const RunResult expected = run(false);
-      CHECK(expected.sent_per_step == expected.planned_to_send);
+      const RunResult expected = run_steps(job, data, *comm, 4);
       for (const GraphMode graph : {GraphMode::off, GraphMode::on}) {
         job.graph = graph;
         INFO(describe(job));
-        const RunResult result = run(true);
+        const RunResult result = run_steps(job, data, *comm, 4, 1, streaming_backend());
         CHECK(difference(expected, result, *comm) == "");
         CHECK(result.sent_per_step == result.planned_to_send);
       }
     }
+}
+
+TEST_CASE("a transport's own sums give bits of their own, replayed or not") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  if (comm->size() < 3) return;
+  for (const int stage : {0, 2}) {
+    Job job = small_job(comm->size(), DType::bf16, 1);
+    job.zero_stage = stage;
+    job.graph = GraphMode::off;
+    const RunResult in_rank_order = run_steps(job, data, *comm, 4, 1, streaming_backend());
+    job.rank_order_sums = false;
+    const RunResult ring = run_steps(job, data, *comm, 4, 1, streaming_backend());
+    CHECK(difference(in_rank_order, ring, *comm) != "");
+    job.graph = GraphMode::on;
+    CHECK(difference(ring, run_steps(job, data, *comm, 4, 1, streaming_backend()), *comm) == "");
+  }
 }
 
 TEST_CASE("a graph that cannot be is refused with the reason") {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_library.h"
+#include "kernels/cuda/library.h"
 #include "runtime/core/devices/emulated_device.h"
 #include "runtime/core/devices/emulated_stream.h"
 #include "runtime/engine/step/backend.h"
@@ -72,6 +73,9 @@ class SubmittedLibrary final : public KernelLibrary {
   std::unique_ptr<FinishKernels> make_finish(const FinishRule& rule) const override {
     if (!finish_on_device_) return nullptr;
     return std::make_unique<SubmittedFinish>(stream_, rule);
+  }
+  std::unique_ptr<RankSum> make_rank_sum() const override {
+    return make_emulated_library(stream_)->make_rank_sum();
   }
   std::string description() const override { return "the CPU's kernels on a stream"; }
 

@@ -43,6 +43,27 @@ TEST_CASE("the printed plan holds the table, and its JSON adds up") {
   CHECK(sum == json["memory"]["total"]);
 }
 
+TEST_CASE("the printed plan says which sum over ranks the run uses") {
+  const auto text_of = [](const Job& job, int ranks) {
+    return plan_to_text(make_rank_plan(job, {0, ranks}, fake_inputs()), "t");
+  };
+  const auto json_of = [](const Job& job) {
+    return nlohmann::json::parse(plan_to_json(make_rank_plan(job, {0, 2}, fake_inputs())));
+  };
+  const std::string in_order = "sums over ranks: in rank order in f32, rounded once";
+  Job job = small_job();
+  CHECK_THAT(text_of(job, 2), Catch::Contains(in_order));
+  CHECK_THAT(text_of(job, 1), !Catch::Contains("sums over ranks"));
+  job.rank_order_sums = false;
+  CHECK_THAT(text_of(job, 2), Catch::Contains(in_order));  // a CPU has no other
+  CHECK(json_of(job)["sums"] == "rank_order");
+  job.device = "cuda";
+  CHECK_THAT(text_of(job, 2), Catch::Contains("sums over ranks: NCCL's own"));
+  CHECK(json_of(job)["sums"] == "nccl");
+  job.rank_order_sums = true;
+  CHECK_THAT(text_of(job, 2), Catch::Contains(in_order));
+}
+
 TEST_CASE("the printed plan says what stays gathered") {
   const std::string lean = plan_to_text(plan_of(sharded_job(3)), "lean");
   CHECK_THAT(lean, Catch::Contains("0 of 6 units (0 elements) are gathered once") &&

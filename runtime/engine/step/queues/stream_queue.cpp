@@ -37,7 +37,7 @@ class StreamQueue : public CommQueue {
     for (size_t c = 0; c < channels.size(); ++c) {
       Channel& channel = channels_[c];
       channel.comm = channels[c]->on_stream();
-      channel.stream = backend.device->make_stream();
+      channel.stream = backend.device->make_stream(StreamPriority::high);
       for (size_t i = 0; i < most[c]; ++i) {
         channel.ready.push_back(backend.device->make_event());
         channel.done.push_back(backend.device->make_event());

@@ -1,10 +1,15 @@
-#include "runtime/comm/devices/nccl_transport.h"
+#include "runtime/comm/devices/nccl_comm.h"
 
+#include <cuda_runtime.h>
+#include <dlfcn.h>
 #include <nccl.h>
 
 #include <chrono>
+#include <mutex>
 #include <thread>
+#include <utility>
 
+#include "runtime/comm/devices/stream_comm.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -38,10 +43,31 @@ size_t count(const Tensor& t) {
   return static_cast<size_t>(t.elements());
 }
 
+// The functions of memory that NCCL's operations reach without a copy. They are looked up, because NCCL has them from
+// 2.19 on only; without them memory is the device's, and not registered.
+struct MemoryFunctions {
+  template <class F>
+  static F* find(const char* name) {
+    return reinterpret_cast<F*>(::dlsym(RTLD_DEFAULT, name));
+  }
+  ncclResult_t (*allocate)(void**, size_t) = find<ncclResult_t(void**, size_t)>("ncclMemAlloc");
+  ncclResult_t (*release)(void*) = find<ncclResult_t(void*)>("ncclMemFree");
+  ncclResult_t (*enroll)(ncclComm_t, void*, size_t, void**) =
+      find<ncclResult_t(ncclComm_t, void*, size_t, void**)>("ncclCommRegister");
+  ncclResult_t (*withdraw)(ncclComm_t,
+                           void*) = find<ncclResult_t(ncclComm_t, void*)>("ncclCommDeregister");
+};
+
+// A communicator of NCCL, as long as it is not stopped.
+struct Connection {
+  std::mutex mutex;
+  ncclComm_t comm = nullptr;
+};
+
 class NcclTransport final : public StreamTransport {
  public:
   NcclTransport(Communicator& host, Device& device, const std::atomic<double>& deadline_seconds)
-      : rank_(host.rank()), deadline_seconds_(deadline_seconds) {
+      : device_(device), rank_(host.rank()), deadline_seconds_(deadline_seconds) {
     ncclUniqueId id{};
     if (rank_ == 0) settle(::ncclGetUniqueId(&id), "making an id");
     static_assert(sizeof id % sizeof(int32_t) == 0);
@@ -52,6 +78,7 @@ class NcclTransport final : public StreamTransport {
     device.attach_thread();
     settle(::ncclCommInitRankConfig(&comm_, host.size(), id, rank_, &config),
            "connecting the GPUs");
+    connection_->comm = comm_;
   }
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
@@ -104,8 +131,38 @@ class NcclTransport final : public StreamTransport {
                        ::ncclGetErrorString(state), ::ncclGetLastError(comm_));
   }
   void stop() override {
+    const std::lock_guard lock(connection_->mutex);
     if (comm_ != nullptr) ::ncclCommAbort(comm_);
-    comm_ = nullptr;
+    comm_ = connection_->comm = nullptr;
+  }
+
+  Memory allocate(int64_t bytes, const std::string& what) override {
+    void* data = nullptr;
+    if (bytes <= 0 || functions_.allocate == nullptr || functions_.release == nullptr ||
+        functions_.allocate(&data, static_cast<size_t>(bytes)) != ncclSuccess || data == nullptr)
+      return device_.allocate(bytes, what);
+    Memory memory = Memory::adopt({static_cast<std::byte*>(data),
+                                   [release = functions_.release](std::byte* p) { release(p); }},
+                                  bytes);
+    if (::cudaMemset(data, 0, static_cast<size_t>(bytes)) != cudaSuccess ||
+        ::cudaDeviceSynchronize() != cudaSuccess)
+      fail_run("CUDA: zeroing {} bytes for {} failed", bytes, what);
+    return memory;
+  }
+  std::shared_ptr<void> register_memory(std::byte* data, int64_t bytes) override {
+    if (functions_.enroll == nullptr || functions_.withdraw == nullptr) return nullptr;
+    void* handle = nullptr;
+    const ncclResult_t code = functions_.enroll(comm_, data, static_cast<size_t>(bytes), &handle);
+    if (code != ncclSuccess && code != ncclInProgress) return nullptr;
+    settle(code, "registering memory");
+    if (handle == nullptr) return nullptr;
+    return {handle, [withdraw = functions_.withdraw,
+                     weak = std::weak_ptr<Connection>(connection_)](void* registered) {
+              const std::shared_ptr<Connection> connection = weak.lock();
+              if (!connection) return;
+              const std::lock_guard lock(connection->mutex);
+              if (connection->comm != nullptr) withdraw(connection->comm, registered);
+            }};
   }
 
  private:
@@ -124,9 +181,12 @@ class NcclTransport final : public StreamTransport {
                ::ncclGetLastError(comm_));
   }
 
+  Device& device_;
   int rank_;
   const std::atomic<double>& deadline_seconds_;
   ncclComm_t comm_ = nullptr;
+  std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
+  MemoryFunctions functions_;
 };
 
 }  // namespace
@@ -135,9 +195,13 @@ bool has_nccl() {
   return true;
 }
 
-std::unique_ptr<StreamTransport> connect_nccl(Communicator& host, Device& device,
-                                              const std::atomic<double>& deadline_seconds) {
-  return std::make_unique<NcclTransport>(host, device, deadline_seconds);
+std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device,
+                                                     std::shared_ptr<const RankSum> sum) {
+  const auto connect = [](Communicator& ranks, Device& gpu,
+                          const std::atomic<double>& deadline_seconds) {
+    return std::make_unique<NcclTransport>(ranks, gpu, deadline_seconds);
+  };
+  return std::make_unique<StreamComm>(host, device, connect, std::move(sum));
 }
 
 }  // namespace dstrain
