@@ -32,7 +32,7 @@ int run_doctor(const DoctorArguments& arguments) {
     const Arguments parsed = parse_arguments(arguments.words);
     ConfigRequest request = std::get<TrainArguments>(parsed).request;
     request.ranks = placement.ranks();
-    input.emplace(read_input(request));
+    input.emplace(read_input(request, RunsWhere::elsewhere));
     questions = questions_about(*input, request.path, arguments.words);
   }
   questions.run = new_run_name();

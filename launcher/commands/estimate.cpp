@@ -71,7 +71,7 @@ int run_estimate(const EstimateArguments& arguments) {
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
   Job& job = loaded.job;
-  settle_device(job, false);
+  settle_device(job, RunsWhere::nowhere);
   std::vector<int> hosts;
   for (int r = 0; r < job.ranks; ++r) hosts.push_back(r / static_cast<int>(cluster.gpus_per_node));
   settle_host_shards(job, hosts);

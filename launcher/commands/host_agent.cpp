@@ -8,6 +8,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/hosts/agent/agent.h"
 #include "launcher/hosts/start/run_questions.h"
+#include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -21,7 +22,10 @@ nlohmann::json read_files(const AgentInput& input) {
   check(train != nullptr, "an agent was given a command line that does not train");
   ConfigRequest request = train->request;
   request.ranks = input.ranks;
-  return {{"files", input_files(read_input(request), request.path)}};
+  const RunInput read = read_input(request);
+  const int gpus = read.job().device == "cuda" ? cuda_device_count() : 0;
+  return {
+      {"files", input_files(read, request.path)}, {"device", read.job().device}, {"gpus", gpus}};
 }
 
 }  // namespace

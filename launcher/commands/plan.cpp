@@ -49,7 +49,7 @@ int run_plan(const PlanArguments& arguments) {
               *request.ranks, arguments.rank);
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
-  settle_device(loaded.job, false);
+  settle_device(loaded.job, RunsWhere::nowhere);
   settle_host_shards(loaded.job, pretended_hosts(loaded.job.ranks));
   check_exclusions(loaded.job);
   settle_vocabulary(loaded.job);

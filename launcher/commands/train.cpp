@@ -18,6 +18,7 @@
 #include "launcher/nodes/node_meeting.h"
 #include "launcher/nodes/serve_node.h"
 #include "launcher/placement/core_binding.h"
+#include "launcher/placement/gpus.h"
 #include "launcher/placement/ranges_text.h"
 #include "launcher/process/pid_file.h"
 #include "launcher/process/program_path.h"
@@ -77,20 +78,23 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     if (!requeued.empty()) log::info("{}", requeued);
     rank_words = words_resuming(words, request.resume.value_or(""));
   }
+  const bool filtered = !options.hosts.include.empty() || !options.hosts.exclude.empty();
   int ranks = placement.ranks();
-  if (placement.hostfile.empty()) {
+  if (placement.hostfile.empty() && !filtered) {
     settle_ranks(request);
     ranks = static_cast<int>(*request.ranks);
   } else {
     request.ranks = ranks;
-    request.ranks_origin = placement.hostfile;
+    request.ranks_origin = !placement.hostfile.empty()     ? placement.hostfile
+                           : options.hosts.include.empty() ? "--exclude"
+                                                           : "--include";
   }
   const RankEnvironment environment = rank_environment(environment_sources(options.exports));
   const bool becomes_srun = job && needs_srun(*job, options);
   const bool several = on_hosts(placement, options);
   if (!several) ensure_environment(environment.variables, words);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
-  RunInput input = read_input(request);
+  RunInput input = read_input(request, several ? RunsWhere::elsewhere : RunsWhere::here);
   const size_t own_sets = request.sets.size();
   settle_batch(request, input.loaded,
                several ? std::nullopt : std::optional(memory_of_each(ranks)));
@@ -124,10 +128,13 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   if (!options.launcher_args.empty())
     log::info("--launcher_args has no effect: dstrain starts the ranks of one machine itself");
   if (options.dry_run)
-    return print_dry_run(placement.hostfile.empty() ? placement_here(ranks) : placement,
-                         alone ? RankCommand{own_command(without_dry_run(rank_words)), {}}
-                               : local_command(input.job(), without_dry_run(rank_words)));
+    return print_dry_run(
+        placement.hostfile.empty() && !filtered ? placement_here(ranks) : placement,
+        alone ? RankCommand{own_command(without_dry_run(rank_words)), {}}
+              : local_command(input.job(), without_dry_run(rank_words)));
   const OutputLock lock(input.job().output);
+  if (const std::string gpus = filtered ? gpus_text(placement.hosts) : ""; !gpus.empty())
+    ::setenv(kGpusVariable, gpus.c_str(), 1);  // for this process or the ranks that it starts
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);
 }

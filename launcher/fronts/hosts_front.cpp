@@ -63,7 +63,7 @@ class Starts {
     }
     placement_ = rest;
     arguments_.request.ranks = rest.ranks();
-    smaller_ = read_input(arguments_.request);
+    smaller_ = read_input(arguments_.request, RunsWhere::elsewhere);
     input_ = &*smaller_;
     log::warn("--elastic: {} {} left out from now on: {}", which, names.size() == 1 ? "is" : "are",
               size_of(rest));

@@ -9,6 +9,7 @@
 #include "launcher/fronts/slurm.h"
 #include "launcher/implementations.h"
 #include "launcher/placement/core_binding.h"
+#include "launcher/placement/gpus.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/devices/cuda_device.h"
@@ -76,7 +77,11 @@ RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const R
   context.resolved_config = resolved_config_json(input.loaded);
   if (const std::optional<SlurmJob> job = slurm_job()) context.job = job->id;
   context.threads = threads;
-  context.gpu = rank_on_this_host_from_environment() % std::max(cuda_device_count(), 1);
+  if (input.job().device == "cuda") {
+    const char* const gpus = std::getenv(kGpusVariable);
+    context.gpu = gpu_of_rank(gpus == nullptr ? "" : gpus, rank,
+                              rank_on_this_host_from_environment(), cuda_device_count());
+  }
   const RunOutcome outcome = train(input.job(), *input.dataset, context);
   if (outcome.stop_signal != 0) board.set_stopped(outcome.stop_signal);
   comm.finish();

@@ -156,12 +156,13 @@ double least_bytes(const Job& job) {
          (value / divisor(where.parameters, place) + (8 - value) / divisor(where.optimizer, place));
 }
 
-void settle_device(Job& job, bool run) {
+void settle_device(Job& job, RunsWhere where) {
   check_device_name(job.device);
   if (job.device == "auto") job.device = cuda_device_count() > 0 ? "cuda" : "cpu";
-  if (run && job.device == "cpu" && job.graph == GraphMode::on)
+  if (where != RunsWhere::nowhere && job.device == "cpu" && job.graph == GraphMode::on)
     fail_user("dstrain.cuda_graph is \"on\", and the CPU has no graphs: use \"auto\"");
-  if (job.device != "cuda" || cuda_device_count() > 0 || (has_cuda_backend() && !run)) return;
+  if (job.device != "cuda" || cuda_device_count() > 0) return;
+  if (has_cuda_backend() && where != RunsWhere::here) return;
   throw UserError(why_no_cuda());
 }
 
@@ -231,10 +232,10 @@ void check_exclusions(const Job& job) {
           printable(pattern), weights.front().name, weights.back().name);
 }
 
-RunInput read_input(const ConfigRequest& request) {
+RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
-  settle_device(job);
+  settle_device(job, where);
   check_exclusions(job);
   input.dataset = open_dataset(job);
   if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
@@ -260,6 +261,12 @@ void check_surroundings(const RunInput& input, int ranks_here) {
   check_trace_file(job.trace);
 }
 
+int64_t host_bytes(const Job& job, const PlanInputs& inputs) {
+  if (job.device != "cuda") return planned_bytes(job, inputs) + kProcessOverheadBytes;
+  const bool offloads = job.offload != OffloadConfig{};
+  return (offloads ? planned_memory(job, inputs).host : 0) + kProcessOverheadBytes;
+}
+
 void check_memory_here(const Job& asked, int ranks_here) {
   Job job = asked;
   // The ranks find out what the hosts have; this one's share is its own.
@@ -269,9 +276,8 @@ void check_memory_here(const Job& asked, int ranks_here) {
   }
   const MemoryOffer offer = available_memory();
   if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
-    const bool offloads = job.offload != OffloadConfig{};
-    const int64_t host = offloads ? planned_memory(job, plan_inputs(job, ranks_here)).host : 0;
-    check_memory(host + kProcessOverheadBytes, ranks_here, offer.bytes, offer.source);
+    check_memory(host_bytes(job, plan_inputs(job, ranks_here)), ranks_here, offer.bytes,
+                 offer.source);
   } else {
     // Planning a model that is far too large would take long.
     const double least = least_bytes(job);

@@ -9,6 +9,7 @@
 #include "launcher/input/input_facts.h"
 #include "runtime/config/load.h"
 #include "runtime/data/dataset.h"
+#include "runtime/plan/plan.h"
 
 namespace dstrain {
 
@@ -19,9 +20,13 @@ struct RunInput {
   const Job& job() const { return loaded.job; }
 };
 
-// Chooses the device if the job says "auto": CUDA if there is a GPU, else the CPU. Throws UserError if the job names a
-// device that this build does not have, or, with `run`, that this machine does not have.
-void settle_device(Job& job, bool run = true);
+// Where a job whose device is settled will run: nowhere (it is planned), on this machine, or on other hosts, which may
+// have GPUs where this machine has none.
+enum class RunsWhere { nowhere, here, elsewhere };
+
+// Chooses the device if the job says "auto": CUDA if there is a GPU here, else the CPU. Throws UserError if the job names
+// a device that this build does not have, or that this machine does not have and the job runs here.
+void settle_device(Job& job, RunsWhere where = RunsWhere::here);
 
 // Sets the number of ranks if the request does not: one for each GPU that the run would use, else one.
 void settle_ranks(ConfigRequest& request);
@@ -47,14 +52,17 @@ std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 // unknown.
 void check_exclusions(const Job& job);
 
-// Reads the input that every rank needs. request.ranks must be set. Throws UserError.
-RunInput read_input(const ConfigRequest& request);
+// Reads the input that every rank needs, and settles the device. request.ranks must be set. Throws UserError.
+RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::here);
 
 // Checks, in the launching process and before anything is started or allocated: the initial weights, or the checkpoint
 // and what has changed since it; that no other run uses the output directory, and no checkpoints there would be
 // removed; the memory for `ranks_here` ranks on this machine, unless it is 0; the output directory; the trace file.
 // Throws UserError.
 void check_surroundings(const RunInput& input, int ranks_here);
+
+// Returns the bytes of its host's memory that a rank needs; on a GPU those of what is offloaded, and of the process.
+int64_t host_bytes(const Job& job, const PlanInputs& inputs);
 
 // Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here);

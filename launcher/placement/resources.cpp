@@ -13,6 +13,7 @@
 #include "launcher/placement/ranges_text.h"
 #include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
+#include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -165,7 +166,7 @@ std::vector<int> HostRanks::all_ranks() const {
 }
 
 LocalSlots local_slots() {
-  return {.all = usable_core_count(), .by_default = 1};
+  return {.all = std::max(usable_core_count(), cuda_device_count()), .by_default = 1};
 }
 
 int Placement::ranks() const {

@@ -27,7 +27,8 @@ struct LocalSlots {
   int by_default = 1;  // of a run without options
 };
 
-// Returns one slot by default, and as many as there are usable cores for --include and --exclude.
+// Returns one slot by default, and as many as there are usable cores, or GPUs if these are more, for --include and
+// --exclude.
 LocalSlots local_slots();
 
 // The hosts of a run, in the order of their ranks, and the ranks on each.

@@ -285,7 +285,23 @@ class PreflightRun {
           find(i, "input",
                fmt::format("{} is not the same there as here: copy it, or use a shared directory",
                            file.at("path").get<std::string>()));
+      compare_device(i, answers[i].value("device", questions_.device), answers[i].value("gpus", 0));
     }
+  }
+
+  // Compares the device that a host chose, and its GPUs, with what the run needs.
+  void compare_device(size_t host, const std::string& device, int gpus) {
+    const auto ranks = static_cast<int>(hosts_[host]->ranks().size());
+    if (device != questions_.device)
+      find(host, "device",
+           fmt::format("it would train on '{}', and this machine chose '{}': give --device {} or "
+                       "--device {}",
+                       device, questions_.device, device, questions_.device));
+    else if (device == "cuda" && gpus < ranks)
+      find(host, "device",
+           fmt::format("{} ranks share {}: tensors pass through the host's memory instead of NCCL",
+                       ranks, counted(gpus, "GPU")),
+           false);
   }
 
   // If this process runs on none of the run's hosts, returns a listener that stands for mpirun here, to which mpirun's

@@ -15,8 +15,8 @@ namespace dstrain {
 // A problem that the preflight checks have found on a host.
 struct Finding {
   std::string host;
-  std::string check;  // "ssh", "version", "host", "input", "memory", "files", "clock",
-                      // "openmpi", "output", "network"
+  std::string check;  // "ssh", "version", "host", "input", "device", "memory", "files",
+                      // "clock", "openmpi", "output", "network"
   bool fatal = true;  // the run cannot start; false: a warning
   std::string text;   // what is wrong, and what to do
 };
@@ -41,6 +41,7 @@ struct PreflightQuestions {
   std::vector<std::string> words;  // the command line; empty: input is not checked
   int64_t world = 1;               // ranks of the run
   nlohmann::json files;            // input_files() on this host
+  std::string device;              // of the run
   // Throws UserError if `ranks` ranks do not fit into `bytes` of a host's memory. Null: memory is not checked.
   std::function<void(int ranks, int64_t bytes, const std::string& source)> check_memory;
   std::string master_address;            // numeric, of the first host; empty: any address will do

@@ -11,6 +11,7 @@
 #include "launcher/hosts/start/run_questions.h"
 #include "launcher/output/rank_log.h"
 #include "launcher/output/rank_output.h"
+#include "launcher/placement/gpus.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/program_path.h"
 #include "launcher/ranks/rank_environment.h"
@@ -84,6 +85,8 @@ MpirunOptions HostsRun::mpirun_options() const {
     const std::string prefix = rank_log_prefix(arguments_.launch.rank_log_dir);
     for (auto& variable : rank_log_environment(prefix)) start.exported.push_back(variable);
   }
+  if (const std::string gpus = gpus_text(placement_.hosts); !gpus.empty())
+    start.exported.emplace_back(kGpusVariable, gpus);
   for (auto& variable : progress_environment(STDERR_FILENO))
     start.exported.push_back(std::move(variable));
   start.directory = fs::current_path().string();

@@ -39,6 +39,7 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   PreflightQuestions questions;
   questions.program_checksum = file_checksum("/proc/self/exe");
   questions.words = words;
+  questions.device = input.job().device;
   questions.world = input.job().ranks;
   questions.files = input_files(input, config);
   questions.output = std::filesystem::absolute(input.job().output).lexically_normal().string();
@@ -46,7 +47,7 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   questions.check_memory = [job = input.job(), needed = std::map<int, int64_t>()](
                                int ranks, int64_t bytes, const std::string& source) mutable {
     const auto [known, is_new] = needed.try_emplace(ranks);
-    if (is_new) known->second = planned_bytes(job, plan_inputs(job, ranks)) + kProcessOverheadBytes;
+    if (is_new) known->second = host_bytes(job, plan_inputs(job, ranks));
     check_memory(known->second, ranks, bytes, source);
   };
   return questions;

@@ -177,13 +177,31 @@ TEST_CASE("the device is settled once") {
   CHECK_NOTHROW(settle_device(job));
   job.device = "cpu";
   CHECK_THROWS_WITH(settle_device(job), Catch::Contains("the CPU has no graphs"));
-  CHECK_NOTHROW(settle_device(job, false));
+  CHECK_NOTHROW(settle_device(job, RunsWhere::nowhere));
   job.graph = GraphMode::automatic;
   job.device = "cuda";
   if (cuda_device_count() == 0)
     CHECK_THROWS_WITH(settle_device(job), Catch::Contains("--device cpu"));
   else
     settle_device(job);
+  if (has_cuda_backend())  // other hosts may have GPUs
+    CHECK_NOTHROW(settle_device(job, RunsWhere::elsewhere));
+  else
+    CHECK_THROWS_WITH(settle_device(job, RunsWhere::elsewhere), Catch::Contains("without CUDA"));
+}
+
+TEST_CASE("on a GPU a rank needs the host's memory only for what is offloaded") {
+  Job job;
+  job.model = {.n_layer = 2, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
+  job.batch = {4, 1, 1};
+  const PlanInputs inputs = plan_inputs(job);
+  CHECK(host_bytes(job, inputs) == planned_bytes(job, inputs) + kProcessOverheadBytes);
+  job.device = "cuda";
+  CHECK(host_bytes(job, inputs) == kProcessOverheadBytes);
+  job.offload.optimizer = OffloadTo::cpu;
+  const int64_t offloaded = planned_memory(job, inputs).host;
+  CHECK(offloaded > 0);
+  CHECK(host_bytes(job, inputs) == offloaded + kProcessOverheadBytes);
 }
 
 TEST_CASE("an output directory is made with its parents and left empty") {

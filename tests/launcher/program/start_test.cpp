@@ -78,6 +78,19 @@ TEST_CASE("the launcher's id is in DeepSpeed's file while it lives") {
   CHECK_FALSE(fs::exists(file));
 }
 
+TEST_CASE("filters choose the ranks of this machine, too") {
+  const RunFolder folder;
+  const auto hosts_of = [&](const std::string& filter) {
+    RunningProgram program = folder.train(filter + " --dry_run");
+    CHECK(program.wait() == 0);
+    return program.text();
+  };
+  CHECK_THAT(hosts_of("--include localhost:0"), Catch::Contains("localhost  0      0"));
+  if (usable_core_count() < 2) return;
+  CHECK_THAT(hosts_of("--include localhost:0,1"), Catch::Contains("localhost  0-1    0-1"));
+  CHECK_THAT(hosts_of("--include localhost:1"), Catch::Contains("localhost  1      0"));
+}
+
 TEST_CASE("a quiet run says nothing, unless something is wrong") {
   const auto ranks = GENERATE("1", "2");
   const RunFolder folder;

@@ -87,6 +87,39 @@ TEST_CASE("another version, another build, too little memory, a wrong clock") {
   CHECK(text.find("\n  node1  version  dstrain 0.0.1 there") != std::string::npos);
 }
 
+TEST_CASE("hosts train on the device of the run, and too few GPUs are a warning") {
+  // An agent of this version that has read its input.
+  const auto findings_of = [](const std::string& input, int ranks) {
+    const std::string script =
+        R"sh(until read -r line; do sleep 0.02; done; )sh"
+        R"sh(version=${line##*'"version":"'}; version=${version%%'"'*}; )sh"
+        R"sh(echo '{"say": "hello", "version": "'$version'", "program": "ff", "host": "x", )sh"
+        R"sh("time": 1, "memory": 5, "memory_source": "m", "cores": 2}'; )sh"
+        R"sh(while true; do read -r line || { sleep 0.02; continue; }; )sh"
+        R"sh(case "$line" in *'"input"'*) echo '{"say": "input", "files": [], )sh" +
+        input +
+        R"sh(}';; *'"open_mpi"'*) echo '{"say": "open_mpi", "orted": true}';; esac; done)sh";
+    std::vector<std::unique_ptr<AgentView>> hosts;
+    hosts.push_back(
+        std::make_unique<AgentView>("a", std::vector<std::string>{"/bin/sh", "-c", script},
+                                    ranks == 2 ? std::vector<int>{0, 1} : std::vector<int>{0}));
+    PreflightQuestions questions;
+    questions.program_checksum = "ff";
+    questions.words = {"--config", "c.json"};
+    questions.device = "cuda";
+    std::string text;
+    for (const Finding& f : preflight(hosts, questions).findings)
+      if (f.check == "device") text += (f.fatal ? "fatal: " : "warning: ") + f.text;
+    return text;
+  };
+  CHECK(findings_of(R"("device": "cuda", "gpus": 2)", 2).empty());
+  CHECK(findings_of(R"("device": "cuda", "gpus": 1)", 2) ==
+        "warning: 2 ranks share 1 GPU: tensors pass through the host's memory instead of NCCL");
+  CHECK(findings_of(R"("device": "cpu", "gpus": 0)", 1) ==
+        "fatal: it would train on 'cpu', and this machine chose 'cuda': give --device cpu or "
+        "--device cuda");
+}
+
 TEST_CASE("the network of --master_addr is the first host's, and every host is in it") {
   // Agents of this version with these addresses.
   const auto agent = [](const std::string& name, const std::string& addresses) {
