@@ -1,14 +1,17 @@
 """The arithmetic of measure.py: models, FLOPs, fractions, ratios. Needs neither a GPU nor PyTorch."""
+import collections
 import statistics
 
 SEQ = 1024
 VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 128, for dstrain and PyTorch
-MODELS = {  # name -> layers, channels, heads
-    "GPT-2 124M": (12, 768, 12),
-    "GPT-2 350M": (24, 1024, 16),
-    "GPT-2 774M": (36, 1280, 20),
-    "GPT-2 1.5B": (48, 1600, 25),
+Model = collections.namedtuple("Model", "layers channels heads seq vocabulary", defaults=(SEQ, VOCABULARY))
+MODELS = {
+    "GPT-2 124M": Model(12, 768, 12),
+    "GPT-2 350M": Model(24, 1024, 16),
+    "GPT-2 774M": Model(36, 1280, 20),
+    "GPT-2 1.5B": Model(48, 1600, 25),
 }
+TINY = {"tiny": Model(1, 32, 2, 32, 257)}  # for the emulated device, to test measure.py
 LARGEST_MICRO_BATCH = 64  # a larger one gives no more tokens per second
 SHARE_OF_MEMORY = 0.6  # share of the GPU's memory that our plan may use: PyTorch needs more at the same batch
 
@@ -28,21 +31,27 @@ def peak_of(gpu):
     return PEAKS[max(names, key=len)] if names else None
 
 
+def model_named(name):
+    return (MODELS | TINY)[name]
+
+
 def parameters_of(model):
-    """Returns the number of parameters of a GPT-2 with a tied head and VOCABULARY tokens."""
-    layers, c, _ = MODELS[model]
-    return VOCABULARY * c + SEQ * c + layers * (12 * c * c + 13 * c) + 2 * c
+    """Returns the number of parameters of a GPT-2 with a tied head."""
+    m = model_named(model)
+    c = m.channels
+    return m.vocabulary * c + m.seq * c + m.layers * (12 * c * c + 13 * c) + 2 * c
 
 
 def settings_of(model, micro_batch):
     """Returns the settings that replace those of configs/gpt2_124m.json: the model's size, one micro-batch per
     step, no validation and no checkpoints."""
-    layers, c, heads = MODELS[model]
+    m = model_named(model)
     return {
-        "dstrain.model.n_layer": layers,
-        "dstrain.model.n_embd": c,
-        "dstrain.model.n_head": heads,
-        "dstrain.model.vocab_size": VOCABULARY,
+        "dstrain.model.n_layer": m.layers,
+        "dstrain.model.n_embd": m.channels,
+        "dstrain.model.n_head": m.heads,
+        "dstrain.model.block_size": m.seq,
+        "dstrain.model.vocab_size": m.vocabulary,
         "train_batch_size": micro_batch,
         "train_micro_batch_size_per_gpu": micro_batch,
         "dstrain.eval_interval": 0,
@@ -67,7 +76,7 @@ def fitting_micro_batch(bytes_needed, gpu_bytes):
     return None
 
 
-def step_figure(micro_batch, step_ms, flops, gemm_tflops, gpu):
+def step_figure(micro_batch, step_ms, flops, gemm_tflops, gpu, seq=SEQ):
     """Returns the speed of a step from the times of several, in milliseconds. `gemm_tflops` may be None."""
     seconds = statistics.median(step_ms) * 1e-3
     peak = peak_of(gpu)
@@ -77,7 +86,7 @@ def step_figure(micro_batch, step_ms, flops, gemm_tflops, gpu):
         "step_ms": seconds * 1e3,
         "lowest_ms": min(step_ms),
         "highest_ms": max(step_ms),
-        "tokens_per_second": micro_batch * SEQ / seconds,
+        "tokens_per_second": micro_batch * seq / seconds,
         "tflops": flops / seconds * 1e-12,
         "of_gemm_probe": flops / seconds * 1e-12 / gemm_tflops if gemm_tflops else None,
         "mfu": flops / seconds / peak if peak else None,

@@ -6,7 +6,8 @@
   benchmarks/cuda/measure.py steps   --build build/gpu --output figures.json
 
 kernels: times every kernel against its lower bound (bench_cuda), then alternately with PyTorch's.
-steps: times the step of GPT-2 124M to 1.5B: ours, PyTorch's, ours again, at one micro-batch.
+steps: times the step of GPT-2 124M to 1.5B: ours, PyTorch's, ours again, at one micro-batch; on the emulated device
+that of a tiny model.
 Figures already in the output file are kept. If a figure fails, the reason is noted and the next one follows.
 After --seconds no new figure is begun.
 """
@@ -192,9 +193,11 @@ class Steps:
 
     def __init__(self, o, model):
         self.o, self.model = o, model
-        layers, c, heads = figures.MODELS[model]
-        self.sizes = {"n_layer": layers, "n_embd": c, "n_head": heads,
-                      "vocab_size": figures.VOCABULARY, "seq": figures.SEQ}
+        m = figures.model_named(model)
+        self.sizes = {"n_layer": m.layers, "n_embd": m.channels, "n_head": m.heads,
+                      "vocab_size": m.vocabulary, "seq": m.seq}
+
+        self.steps = STEPS if o.device == "cuda" else 2
 
     def settings(self, micro_batch):
         return figures.settings_of(self.model, micro_batch)
@@ -211,6 +214,8 @@ class Steps:
         return json.loads(run.stdout)
 
     def micro_batch(self):
+        if self.o.device == "emulated":
+            return 1
         has = gpu_bytes()
         found = figures.fitting_micro_batch(lambda b: self.plan(b)["memory"]["total"], has)
         if found is None:
@@ -218,10 +223,10 @@ class Steps:
         return found
 
     def ours(self, micro_batch):
-        """Returns the milliseconds of STEPS steps. A signal ends the run, so that it writes no weights."""
+        """Returns the milliseconds of self.steps steps. A signal ends the run, so that it writes no weights."""
         folder = self.o.folder / "run"
         shutil.rmtree(folder, ignore_errors=True)
-        command = self.dstrain() + ["--data", str(tokens(self.o.folder)), "--steps", "1000000",
+        command = self.dstrain() + ["--data", str(tokens(self.o.folder, self.sizes["vocab_size"])), "--steps", "1000000",
                                     "--output", str(folder)] + words_of(self.settings(micro_batch))
         with open(self.o.folder / "dstrain.log", "w+") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -234,19 +239,18 @@ class Steps:
                 process.kill()
                 process.wait()
 
-    @staticmethod
-    def our_times(process, metrics, until):
+    def our_times(self, process, metrics, until):
         while time.monotonic() < until:
             ended = process.poll() is not None
             if metrics.exists():
                 lines = metrics.read_text().split("\n")[:-1]
                 times = [step["step_ms"] for step in map(json.loads, lines) if "loss" in step]
-                if len(times) >= FIRST_STEPS + STEPS:
-                    return times[FIRST_STEPS:FIRST_STEPS + STEPS]
+                if len(times) >= FIRST_STEPS + self.steps:
+                    return times[FIRST_STEPS:FIRST_STEPS + self.steps]
             if ended:
                 raise Failed(f"dstrain ended with status {process.returncode}")
             time.sleep(0.02)
-        raise Failed(f"dstrain did not do {FIRST_STEPS + STEPS} steps in time")
+        raise Failed(f"dstrain did not do {FIRST_STEPS + self.steps} steps in time")
 
     def theirs(self, micro_batch, steps, seconds):
         command = [self.o.python, str(HERE / "torch_gpt2.py"), "--batch", str(micro_batch),
@@ -269,10 +273,10 @@ def torch_cache(folder):
             "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
-def tokens(folder):
-    path = folder / "tokens.bin"
+def tokens(folder, vocabulary):
+    path = folder / f"tokens_{vocabulary}.bin"
     if not path.exists():
-        numbers = random.Random(1).choices(range(50257), k=1_000_000)
+        numbers = random.Random(1).choices(range(min(vocabulary, 50257)), k=1_000_000)
         path.write_bytes(struct.pack(f"<{len(numbers)}H", *numbers))
     return path
 
@@ -290,9 +294,9 @@ def measure_step(o, model, results, deadline):
     gpu = results.all.get("gpu", "")
     micro_batch = side.micro_batch()
     before, theirs = side.ours(micro_batch), None
-    while has_torch(o.python):
+    while o.device == "cuda" and has_torch(o.python):
         try:
-            theirs = side.theirs(micro_batch, STEPS, deadline - time.monotonic())
+            theirs = side.theirs(micro_batch, side.steps, deadline - time.monotonic())
         except Failed as problem:
             theirs = {"failed": str(problem)}
         if "out_of_memory" not in theirs or micro_batch == 1:
@@ -301,19 +305,27 @@ def measure_step(o, model, results, deadline):
         before = side.ours(micro_batch)
     after = side.ours(micro_batch)
     flops = figures.step_flops(side.plan(micro_batch))
-    figure = {"name": model, **figures.step_figure(micro_batch, before + after, flops, gemm, gpu)}
+    seq = side.sizes["seq"]
+    figure = {"name": model, **figures.step_figure(micro_batch, before + after, flops, gemm, gpu, seq)}
     if theirs is None:
-        return {**figure, "torch": {"skipped": "no PyTorch here"}}
+        why = "no PyTorch here" if o.device == "cuda" else "emulated"
+        return {**figure, "torch": {"skipped": why}}
     if "step_ms" not in theirs:
         return {**figure, "torch": theirs}
-    peer = figures.step_figure(micro_batch, theirs["step_ms"], flops, gemm, gpu)
+    peer = figures.step_figure(micro_batch, theirs["step_ms"], flops, gemm, gpu, seq)
     ratio = figure["tokens_per_second"] / peer["tokens_per_second"]
     more = {"version": theirs["torch"], "peak_bytes": theirs["peak_bytes"]}
     return {**figure, "torch": {**peer, **more}, "ratio": ratio}
 
 
 def measure_steps(o, results, deadline):
-    for model in figures.MODELS:
+    with open(o.folder / "bench_cuda.log", "w") as errors:  # of which products' speed is a step?
+        ours = Server([str(o.build / "bin/bench_cuda"), "--serve", "--device", o.device], errors)
+        ours.start()
+        ours.close()
+    results.replace("gpu", ours.hello["ready"])
+    results.replace("probes", ours.hello["probes"])
+    for model in figures.MODELS if o.device == "cuda" else figures.TINY:
         figure = guarded(model, lambda: measure_step(o, model, results, deadline), deadline)
         results.add("steps", figure)
         print(json.dumps(figure), flush=True)
