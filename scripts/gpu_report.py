@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the results of scripts/gpu_check.sh as one JSON and says what failed and what was skipped.
+"""Writes the results of a part of scripts/gpu_check.sh as one JSON and says what failed and what was skipped.
 
   scripts/gpu_report.py --steps steps.jsonl --figures figures.json --texts FOLDER [--output FILE] KEY=VALUE...
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the README's table of machines on which the GPU check ran, from benchmarks/results/gpu_*.json.
+"""Writes the README's table of machines on which the GPU check ran, from benchmarks/results/gpu_*/checks.json.
 
   scripts/verified_on.py            rewrites the table
   scripts/verified_on.py --check    exit 1 where the table is not what the files say
@@ -25,7 +25,7 @@ def row(path):
 
 def table():
     # A check on a machine without a GPU says nothing about GPUs.
-    files = sorted((ROOT / "benchmarks" / "results").glob("gpu_*.json"))
+    files = sorted((ROOT / "benchmarks" / "results").glob("gpu_*/checks.json"))
     rows = [row(path) for path in files if json.loads(path.read_text())["gpu"]]
     if not rows:
         return "GPUs: never run on a GPU.\n"
