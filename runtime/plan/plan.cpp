@@ -116,6 +116,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   offload_parameters(program, job);
   reduce(program, job, place, residency);
   update(program, job, place, residency);
+  offload_gradients(program, job);
   offload_optimizer(program, job, place, residency);
   gather(program, job, place, residency);
   quantize_gathers(program, job, place, residency);

@@ -37,7 +37,11 @@ TEST_CASE("the host has masters and optimizer state, the device no byte of them"
         CHECK(bytes_of(rank, MemoryClass::optimizer) == 0);
         CHECK(bytes_of(rank, MemoryClass::parameters) ==
               bytes_of(without, MemoryClass::parameters));
-        CHECK(bytes_of(rank, MemoryClass::gradients) == bytes_of(without, MemoryClass::gradients));
+        // The host has the gradients too, where it updates and each micro-batch's are added over ranks.
+        const bool leave = where == UpdateOn::host && stage >= 2;
+        CHECK(bytes_of(rank, MemoryClass::gradients) ==
+              (leave ? 0 : bytes_of(without, MemoryClass::gradients)));
+        CHECK((host_bytes(rank, MemoryClass::gradients) > 0) == leave);
         const int64_t slice = padded(rank) / (stage > 0 ? job.ranks : 1);
         // In f32 the parameters of the device are the masters, unless the host updates.
         const bool masters = dtype != DType::f32 || where == UpdateOn::host;
@@ -72,7 +76,7 @@ TEST_CASE("what passes through memory is bounded by a few layers, not by the mod
 
 TEST_CASE("the next unit's operands are on their way while a unit is updated") {
   for (const UpdateOn where : {UpdateOn::host, UpdateOn::device}) {
-    Job job = sharded_job(2);
+    Job job = sharded_job(where == UpdateOn::host ? 1 : 2);  // gradients come when the step ends
     job.dtype = job.wire_dtype = DType::bf16;
     const Plan plan = plan_of(offloaded(job, where)).train;
     const Program& program = plan.program;
@@ -98,6 +102,45 @@ TEST_CASE("the next unit's operands are on their way while a unit is updated") {
     CHECK(count_posted(plan).back() == posted);
     CHECK(beside >= static_cast<int>(program.units.size()) - 1);
   }
+}
+
+TEST_CASE(
+    "gradients leave for the host as they are made, and the device has those of a few layers") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t micros : {1, 3}) {
+      std::map<int64_t, int64_t> device;  // bytes by number of layers
+      for (const int64_t layers : {8, 24}) {
+        Job job = sharded_job(3);
+        job.dtype = job.wire_dtype = dtype;
+        job.model.n_layer = layers;
+        job.batch = {2 * micros * job.ranks, 2, micros};
+        job.recompute = {RecomputeMode::interval, 1};
+        job.offload.parameters = OffloadTo::cpu;
+        const RankPlan rank = plan_of(offloaded(job, UpdateOn::host));
+        const Program& program = rank.train.program;
+        device[layers] = rank.memory.total() - bytes_of(rank, MemoryClass::activations);
+        CHECK(host_bytes(rank, MemoryClass::gradients) >= padded(rank) / job.ranks * 4);
+        size_t copied = 0, added = 0, sums = 0;
+        for (const Instruction& op : program.instructions) {
+          if (op.op == OpKind::copy && op.when == When::every_micro &&
+              program.space_of(op.writes[0]) == Space::host)
+            ++copied;
+          if (op.op == OpKind::accumulate && runs_on_host(program, op)) {
+            ++added;
+            // The next unit's copy is under way; the last one has none.
+            CHECK(copied == std::min(added + 1, program.units.size()));
+          }
+          if (op.op != OpKind::sum_squares) continue;
+          CHECK(runs_on_host(program, op));
+          ++sums;
+        }
+        CHECK(copied == program.units.size());
+        CHECK(sums == program.units.size());
+        // One micro-batch's sums need no addition, but for those that are widened.
+        CHECK(added == (micros > 1 || dtype == DType::bf16 ? program.units.size() : 0));
+      }
+      CHECK(device[24] < device[8] + device[8] / 4);
+    }
 }
 
 TEST_CASE("what is on disk passes the host's memory, a few layers at a time") {

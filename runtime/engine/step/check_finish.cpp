@@ -45,11 +45,13 @@ void Executor::report_non_finite(const StepState& s) {
     part.data = part.as<std::byte>() +
                 position_of(program.at(id), unit, plan_.place, begin) * size_of(part.dtype);
     part.shape = {end - begin};
-    on_host(*backend_.device, part, HostAccess::read, [&](int64_t at, const Tensor& values) {
-      for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)
-        if (const float v = value_at(values, e); !std::isfinite(v))
-          mine = {static_cast<double>(p.index), static_cast<double>(begin + at + e - p.offset), v};
-    });
+    on_host(arenas_.owner_of(plan_, id), part, HostAccess::read,
+            [&](int64_t at, const Tensor& values) {
+              for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)
+                if (const float v = value_at(values, e); !std::isfinite(v))
+                  mine = {static_cast<double>(p.index),
+                          static_cast<double>(begin + at + e - p.offset), v};
+            });
   }
   mesh_.world().gather_values(mine, gathered_);
   size_t first = 0;

@@ -63,9 +63,7 @@ class OffloadPass {
         state_in_(job.offload.optimizer == OffloadTo::none   ? Space::device
                   : job.offload.optimizer == OffloadTo::nvme ? Space::disk
                                                              : Space::host),
-        updates_in_(state_in_ == Space::device || job.offload.optimizer_on == UpdateOn::device
-                        ? Space::device
-                        : Space::host),
+        updates_in_(update_space(job.offload)),
         separate_masters_(updates_in_ == Space::host && job.offload.parameters == OffloadTo::none &&
                           program.dtype == DType::f32) {}
 

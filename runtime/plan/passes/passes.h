@@ -1,6 +1,7 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward -> layout
-//   -> reduce -> update -> offload -> gather -> codecs (codecs.h) -> pack -> place -> verify.
+//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward
+//   -> layout -> offload_parameters -> reduce -> update -> offload_gradients
+//   -> offload_optimizer -> gather -> codecs (codecs.h) -> pack -> place -> verify.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +70,11 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
 // Moves the parameters to the host's memory or to disk, if the job offloads them. gather() brings them to the device where they
 // are used, also where a rank holds them whole.
 void offload_parameters(Program& program, const Job& job);
+
+// Moves the sums of gradients to the host's memory, after update(), if the host updates and ranks add their gradients
+// after each micro-batch: each unit's are copied there when they have been added, and the host adds up those of the
+// step and their squares. The numbers of a step do not change.
+void offload_gradients(Program& program, const Job& job);
 
 // Moves masters and optimizer state to the host's memory or to disk (job.offload), after update(). Either the host
 // updates: gradients come to it and new parameters go back; then masters of f32 runs have buffers of their own too

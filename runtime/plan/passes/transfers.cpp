@@ -4,6 +4,12 @@
 
 namespace dstrain {
 
+Space update_space(const OffloadConfig& offload) {
+  const bool device =
+      offload.optimizer == OffloadTo::none || offload.optimizer_on == UpdateOn::device;
+  return device ? Space::device : Space::host;
+}
+
 std::vector<Instruction> transfer(Program& program, BufferId from, BufferId to, Instruction like) {
   const Space source = program.space_of(from), target = program.space_of(to);
   const auto hop = [&](OpKind kind, BufferId reads, BufferId writes) {

@@ -3,9 +3,13 @@
 
 #include <vector>
 
+#include "runtime/config/job.h"
 #include "runtime/ir/program.h"
 
 namespace dstrain {
+
+// Returns where the optimizer works: beside its state in the host's memory, or on the device.
+Space update_space(const OffloadConfig& offload);
 
 // Returns the instructions that bring the content of `from` to `to`, a buffer of the same size in another space: one,
 // or two by way of a buffer of their own in the host's memory. They are issued as `like` is, in its layer and slot.

@@ -68,13 +68,18 @@ Axis offloads(const Job& job) {
     axis.push_back(
         {"--set zero_optimization.stage=3 --set "
          "zero_optimization.offload_optimizer.device=cpu --set "
-         "zero_optimization.offload_param.device=cpu",
+         "zero_optimization.offload_param.device=cpu --set "
+         "zero_optimization.stage3_max_reuse_distance=0",
          [](Job& j) {
            if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(3);
            j.zero_stage = 3;
            j.offload.optimizer = OffloadTo::cpu;
            j.offload.parameters = OffloadTo::cpu;
+           j.gather.max_reuse_distance = 0;
          }});
+  if (limits_device(job) && job.zero_stage == 3 && job.gather.max_reuse_distance > 0)
+    axis.push_back({"--set zero_optimization.stage3_max_reuse_distance=0",
+                    [](Job& j) { j.gather.max_reuse_distance = 0; }});
   return axis;
 }
 

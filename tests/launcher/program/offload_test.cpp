@@ -68,6 +68,35 @@ TEST_CASE(
   CHECK(folder.nothing_left());
 }
 
+TEST_CASE(
+    "with everything offloaded a sixth of the memory suffices, and the weights are the same") {
+  const RunFolder folder;
+  const std::string model =
+      "--set zero_optimization.stage=3 --set dstrain.model.n_layer=24 --set "
+      "dstrain.model.n_embd=64 --set bf16.enabled=true --set dstrain.steps=2 --num_gpus 1 "
+      "--set zero_optimization.stage3_param_persistence_threshold=0 ";
+  const std::string moved =
+      "--set zero_optimization.offload_optimizer.device=nvme "
+      "--set zero_optimization.offload_optimizer.nvme_path=drive "
+      "--set zero_optimization.offload_param.device=cpu --set dstrain.recompute=1 "
+      "--set zero_optimization.stage3_max_reuse_distance=0 "
+      "--set zero_optimization.overlap_comm=true ";
+  RunningProgram plan = folder.start(std::string(DSTRAIN_PROGRAM) +
+                                     " plan --config c.json --json " + model + "> plan.json");
+  REQUIRE(plan.wait() == 0);
+  const int64_t resident = json::parse(folder.read("plan.json"))["memory"]["total"];
+  REQUIRE(folder.train(model).wait() == 0);
+  const std::string expected = folder.read("out/model.safetensors");
+  const std::string capacity = fmt::format("--overwrite --device_memory {} ", resident / 6);
+  RunningProgram refused = folder.train(capacity + model);
+  CHECK(refused.wait() == 1);
+  CHECK(refused.wrote("zero_optimization.offload_param.device=cpu"));
+  RunningProgram run = folder.train(capacity + model + moved);
+  CHECK(run.wait() == 0);
+  CAPTURE(run.text());
+  CHECK(folder.read("out/model.safetensors") == expected);
+}
+
 TEST_CASE("a drive that cannot be used is one error, and nothing of the user's is touched") {
   const RunFolder folder;
   folder.write("file", "mine");

@@ -54,7 +54,12 @@ TEST_CASE("offload is a way to fit where the device's memory is what is short") 
   CHECK(offers(limited,
                "--set zero_optimization.stage=3 --set "
                "zero_optimization.offload_optimizer.device=cpu --set "
-               "zero_optimization.offload_param.device=cpu"));
+               "zero_optimization.offload_param.device=cpu --set "
+               "zero_optimization.stage3_max_reuse_distance=0"));
+  Job gathered = job;
+  gathered.zero_stage = 3;
+  CHECK(offers(single_changes(gathered, plan_inputs(job)),
+               "--set zero_optimization.stage3_max_reuse_distance=0"));
   const PlannedMemory before = planned_memory(job, plan_inputs(job));
   CHECK(before.host == 0);
   for (const Variant& v : limited)
