@@ -237,7 +237,7 @@ MemoryTable place_memory(const std::vector<Plan*>& plans, const PlanInputs& inpu
   // The transient memory of a region is as large as the plan that needs most.
   std::vector<Lives> lives;
   for (Plan* plan : plans) lives.emplace_back(*plan, inputs);
-  for (const Region region : {Region::transient, Region::registered, Region::host}) {
+  for (const Region region : {Region::transient, Region::registered, Region::host, Region::disk}) {
     int64_t& end = table.region_bytes[static_cast<size_t>(region)];
     const int64_t base = end;
     ClassBytes peak{};
@@ -249,7 +249,9 @@ MemoryTable place_memory(const std::vector<Plan*>& plans, const PlanInputs& inpu
       peak = {};
       add_peak(items, base, top, peak);
     }
-    ClassBytes& at_peak = table.peak_of(region == Region::host ? Space::host : Space::device);
+    ClassBytes& at_peak = table.peak_of(region == Region::host   ? Space::host
+                                        : region == Region::disk ? Space::disk
+                                                                 : Space::device);
     for (size_t c = 0; c < peak.size(); ++c) at_peak[c] += peak[c];
   }
   for (const Lives& plan_lives : lives) plan_lives.store();

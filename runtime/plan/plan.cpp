@@ -111,6 +111,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   keep_stage(program, whole.first_layers, place, job.pipeline);
   recompute(program, job);
   if (place.stages > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
+  offload_activations(program, job);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   offload_parameters(program, job);

@@ -182,7 +182,11 @@ TEST_CASE("verdicts: sections that have a switch") {
        "what is kept"},
       {R"("activation_checkpointing": {"cpu_checkpointing": true})",
        "activation_checkpointing.cpu_checkpointing",
-       "not_yet: moving kept activations to the host is not available yet: use false"},
+       "no_effect: nothing is recomputed: pipeline.activation_checkpoint_interval or "
+       "dstrain.recompute turns it on"},
+      {R"("activation_checkpointing": {"cpu_checkpointing": true}, "dstrain": {"recompute": 1})",
+       "activation_checkpointing.cpu_checkpointing",
+       "honoured: what is kept for recompute is in the host's memory meanwhile"},
       {R"("activation_checkpointing": {"partition_activations": true})",
        "activation_checkpointing.partition_activations",
        "no_effect: it splits over tensor-parallel ranks, and there is one; "

@@ -8,15 +8,25 @@
 
 namespace dstrain {
 namespace keys {
+namespace {
+
+constexpr Rule kToHost{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
+      if (!facts.recomputes)
+        return {State::no_effect,
+                "nothing is recomputed: pipeline.activation_checkpoint_interval or "
+                "dstrain.recompute turns it on"};
+      return {State::honoured, "what is kept for recompute is in the host's memory meanwhile"};
+    },
+    "false, or without recompute: no_effect; true: honoured"};
+
+}  // namespace
 
 std::vector<KeySpec> activation_checkpointing() {
   const auto without_effect = [](std::string_view key, std::string_view why) {
     return KeySpec{
         .key = key, .fallback = "false", .state = State::no_effect, .note = why, .nullable = true};
-  };
-  const auto not_yet = [](std::string_view key, std::string_view why) {
-    return KeySpec{
-        .key = key, .fallback = "false", .note = why, .rule = &rules::kFlag, .nullable = true};
   };
   return {
       {.key = "activation_checkpointing", .type = Type::section},
@@ -25,8 +35,12 @@ std::vector<KeySpec> activation_checkpointing() {
                      "pipeline.activation_checkpoint_interval turns recompute on"),
       without_effect("activation_checkpointing.contiguous_memory_optimization",
                      "every activation has a fixed place in one block of memory anyway"),
-      not_yet("activation_checkpointing.cpu_checkpointing",
-              "moving kept activations to the host is not available yet: use false"),
+      {.key = "activation_checkpointing.cpu_checkpointing",
+       .fallback = "false",
+       .note = "what is kept for recompute is in the host's memory meanwhile, as with "
+               "dstrain.offload.activations cpu",
+       .rule = &kToHost,
+       .nullable = true},
       without_effect("activation_checkpointing.synchronize_checkpoint_boundary",
                      "the plan orders the step, so there is nothing to wait for"),
       {.key = "activation_checkpointing.profile",

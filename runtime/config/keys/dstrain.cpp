@@ -47,6 +47,34 @@ constexpr Rule kOptimizerOn{
     },
     "offload_optimizer.device none: no_effect; else honoured"};
 
+// Whether a section of offload says where on disk.
+bool names_path(const Facts& facts, std::string_view section) {
+  const Member* path = find(*facts.root, fmt::format("{}.nvme_path", section));
+  return path && !path->value.is(Node::Kind::null);
+}
+
+constexpr Rule kActivations{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      if (value.text == "none") return {State::no_effect, "off"};
+      if (value.text == "cpu") return {State::honoured, "activations wait in the host's memory"};
+      const bool elsewhere =
+          facts.text("zero_optimization.offload_optimizer.device") == "nvme" ||
+          (facts.stage == 3 && facts.text("zero_optimization.offload_param.device") == "nvme");
+      if (!elsewhere && !names_path(facts, "dstrain.offload"))
+        return {State::error,
+                "nvme needs dstrain.offload.nvme_path: a directory on the drive, or one for each"};
+      return {State::honoured, "activations wait on disk"};
+    },
+    "none: no_effect; cpu, nvme: honoured"};
+
+constexpr Rule kActivationPath{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (facts.text("dstrain.offload.activations") != "nvme")
+        return {State::no_effect, "no activations are offloaded to nvme"};
+      return {};
+    },
+    "activations not on nvme: no_effect; else honoured"};
+
 }  // namespace
 
 std::vector<KeySpec> dstrain() {
@@ -189,6 +217,19 @@ std::vector<KeySpec> dstrain() {
                "passes layer by layer; auto: host",
        .rule = &kOptimizerOn,
        .choices = "auto|host|device"},
+      {.key = "dstrain.offload.activations",
+       .type = Type::choice,
+       .fallback = "\"none\"",
+       .note =
+           "where activations are from the forward pass to the backward pass; with recompute the "
+           "inputs of layers",
+       .rule = &kActivations,
+       .choices = "none|cpu|nvme"},
+      {.key = "dstrain.offload.nvme_path",
+       .type = Type::string_or_strings,
+       .note = "for activations on nvme: a directory on the drive, or one for each of several "
+               "drives; without it those of the other sections",
+       .rule = &kActivationPath},
       {.key = "dstrain.sharding",
        .type = Type::choice,
        .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP and _HYBRID_SHARD_ZERO2 2, "

@@ -56,7 +56,11 @@ Facts find_facts(const Node& root) {
   f.fp16 = f.on("fp16.enabled");
   f.bf16 = f.on("bf16.enabled");
   f.dynamic_scale = f.fp16 && to_real(legal_or_default(f, "fp16.loss_scale")).value_or(0) == 0;
-  f.nvme = (f.stage == 3 && f.text("zero_optimization.offload_param.device") == "nvme") ||
+  f.recomputes = f.integer("pipeline.activation_checkpoint_interval") > 0 ||
+                 f.integer("dstrain.recompute") > 0 ||
+                 lower_case(f.text("dstrain.recompute")) == "selective";
+  f.nvme = f.text("dstrain.offload.activations") == "nvme" ||
+           (f.stage == 3 && f.text("zero_optimization.offload_param.device") == "nvme") ||
            f.text("zero_optimization.offload_optimizer.device") == "nvme";
   return f;
 }

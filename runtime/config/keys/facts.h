@@ -16,6 +16,7 @@ struct Facts {
   int64_t stage = 0;
   bool fp16 = false, bf16 = false;
   bool dynamic_scale = false;  // fp16 with dynamic loss scaling
+  bool recomputes = false;     // activations are computed again in the backward pass
   bool nvme = false;           // a section of offload has tensors on disk
   std::string optimizer;       // lower case; "adamw" where the file names none
   std::string scheduler;       // as written; empty where the file names none

@@ -130,6 +130,15 @@ void add_paths(const std::vector<std::string>& more, std::vector<std::string>& p
     if (std::ranges::find(paths, path) == paths.end()) paths.push_back(path);
 }
 
+void solve_activations(OffloadConfig& offload, Values& v, const Facts& facts) {
+  offload.activations = offload_to(v.text("dstrain.offload.activations"));
+  const bool keeps_on_host =
+      v.flag("activation_checkpointing.cpu_checkpointing") && facts.recomputes;
+  if (offload.activations == OffloadTo::none && keeps_on_host) offload.activations = OffloadTo::cpu;
+  if (offload.activations == OffloadTo::nvme && v.given("dstrain.offload.nvme_path"))
+    add_paths(v.texts("dstrain.offload.nvme_path"), offload.nvme_paths);
+}
+
 OffloadConfig solve_offload(Values& v, const Facts& facts) {
   OffloadConfig offload;
   const std::string of_parameters = "zero_optimization.offload_param";
@@ -169,6 +178,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
   job.offload = solve_offload(values, facts);
+  solve_activations(job.offload, values, facts);
   job.device_memory = values.integer("dstrain.device_memory");
   const std::string graph = values.text("dstrain.cuda_graph");
   job.graph = graph == "on"    ? GraphMode::on

@@ -12,15 +12,29 @@ namespace dstrain {
 DiskArena::DiskArena(const Plan& plan, const Job& job, const std::byte* base) : base_(base) {
   const Program& program = plan.program;
   std::vector<BufferId> tensors;
-  for (size_t i = 0; i < program.buffers.size(); ++i)
-    if (program.buffers[i].parent == kNone && program.buffers[i].space == Space::disk)
+  int64_t end = 0;  // of what lives for a part of a step, in memory that several tensors use
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const Buffer& b = program.buffers[i];
+    if (b.parent != kNone || b.space != Space::disk) continue;
+    const Address& a = plan.address[i];
+    if (b.lifetime == Lifetime::persistent)
       tensors.push_back(static_cast<BufferId>(i));
+    else
+      end = std::max(end, disk_blocks_up(a.offset_of(a.copies - 1) + b.bytes()));
+  }
   const auto offset = [&plan](BufferId id) { return plan.address[static_cast<size_t>(id)].offset; };
   std::ranges::sort(tensors, {}, offset);
   std::vector<DiskExtent> extents;
   for (const BufferId id : tensors) {
     extents.push_back({program.at(id).name, program.at(id).bytes()});
     begins_.push_back(offset(id));
+  }
+  const int64_t passing =
+      extents.empty() ? 0 : begins_.back() + disk_blocks_up(extents.back().bytes);
+  if (end > passing) {
+    extents.push_back({"activations", end - passing});
+    begins_.push_back(passing);
+    passing_ = static_cast<int>(extents.size()) - 1;
   }
   const auto& paths = job.offload.nvme_paths;
   const auto drives = static_cast<int>(paths.size());
@@ -42,7 +56,9 @@ DiskStore::Ticket DiskArena::read(const Tensor& from, const Tensor& to) {
 
 DiskStore::Ticket DiskArena::write(const Tensor& from, const Tensor& to) {
   const auto [extent, offset] = place_of(to.data);
-  return store_->write(extent, offset, from.as<const std::byte>(), from.bytes());
+  // Tensors that share an extent have whole blocks of it, and so have those that pass the host's memory.
+  const int64_t bytes = extent == passing_ ? disk_blocks_up(from.bytes()) : from.bytes();
+  return store_->write(extent, offset, from.as<const std::byte>(), bytes);
 }
 
 void DiskArena::download(void* host, const void* from, int64_t bytes) {

@@ -36,6 +36,7 @@ class DiskArena final : public RemoteMemory {
 
   const std::byte* base_;
   std::vector<int64_t> begins_;  // of the extents, ascending
+  int passing_ = -1;             // the extent of what does not live for the whole run
   IoCalls calls_;
   std::optional<SwapFiles> files_;
   std::optional<DiskStore> store_;

@@ -1,6 +1,6 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward
-//   -> layout -> offload_parameters -> reduce -> update -> offload_gradients
+//   -> offload_activations -> layout -> offload_parameters -> reduce -> update -> offload_gradients
 //   -> offload_optimizer -> gather -> codecs (codecs.h) -> pack -> place -> verify.
 #pragma once
 
@@ -39,6 +39,11 @@ void tie_stages(Program& program, const std::vector<int64_t>& first_layers,
 // have unit buffers yet. Throws InternalError if a value would skip a part.
 void keep_stage(Program& program, const std::vector<int64_t>& first_layers, Place place,
                 const PipelineConfig& pipeline);
+
+// Moves what is kept for the backward pass to the host's memory or to disk (job.offload.activations), after
+// recompute(): it leaves when the layer that uses it last has been computed, and comes back a layer before the one that
+// reads it next. What is read again at once stays, and so do statistics. The numbers of a step do not change.
+void offload_activations(Program& program, const Job& job);
 
 // Makes the instructions that compute weight gradients a phase of their own, after the others. Throws InternalError
 // if another instruction would overwrite what one of them reads.

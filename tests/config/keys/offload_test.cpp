@@ -108,6 +108,19 @@ TEST_CASE("verdicts: offload") {
        "aio.use_gds", "no_effect: off"},
       {zero(R"("stage": 3, "offload_param": {"device": "nvme"})") + R"(, "aio": {"block_size": 1})",
        "aio.block_size", "honoured"},
+      {R"("dstrain": {"offload": {"activations": "cpu"}})", "dstrain.offload.activations",
+       "honoured: activations wait in the host's memory"},
+      {R"("dstrain": {"offload": {"activations": "nvme"}})", "dstrain.offload.activations",
+       "error: nvme needs dstrain.offload.nvme_path: a directory on the drive, or one for each"},
+      {R"("dstrain": {"offload": {"activations": "nvme", "nvme_path": "/a"}})",
+       "dstrain.offload.activations", "honoured: activations wait on disk"},
+      {R"("dstrain": {"offload": {"activations": "nvme", "nvme_path": "/a"}}, "aio": {"queue_depth": 3})",
+       "aio.queue_depth", "honoured"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a"})") +
+           R"(, "dstrain": {"offload": {"activations": "nvme"}})",
+       "dstrain.offload.activations", "honoured: activations wait on disk"},
+      {R"("dstrain": {"offload": {"activations": "cpu", "nvme_path": "/a"}})",
+       "dstrain.offload.nvme_path", "no_effect: no activations are offloaded to nvme"},
       {R"("aio": {"queue_depth": 65537})", "aio.queue_depth",
        "error: expected an integer from 1 to 65536, found 65537"},
       {zero(R"("offload_param": {"device": "none", "nvme_path": ["/a", "/b"]})"),
@@ -140,6 +153,17 @@ TEST_CASE("offload of the optimizer and the device's memory reach the job") {
       "offload_optimizer": {"device": "nvme", "nvme_path": ["/b", "/a"]}})"))
                                  .job()
                                  .offload;
+  const auto activations = [](const std::string& members) {
+    return ask(trains_with(members)).job().offload;
+  };
+  const OffloadConfig on_disk = activations(R"("dstrain": {"data": {"path": "x"},
+                     "offload": {"activations": "nvme", "nvme_path": "/c"}})");
+  CHECK(on_disk.activations == OffloadTo::nvme);
+  CHECK(on_disk.nvme_paths == std::vector<std::string>{"/c"});
+  const std::string kept = R"("activation_checkpointing": {"cpu_checkpointing": true})";
+  CHECK(activations(kept).activations == OffloadTo::none);
+  CHECK(activations(kept + R"(, "dstrain": {"data": {"path": "x"}, "recompute": "selective"})")
+            .activations == OffloadTo::cpu);
   CHECK(both.parameters == OffloadTo::nvme);
   CHECK(both.max_in_cpu == 7);
   CHECK(both.nvme_paths == std::vector<std::string>{"/a", "/b"});

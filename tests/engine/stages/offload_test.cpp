@@ -156,6 +156,59 @@ TEST_CASE("parameters off the device with every optimizer, in pipelines, on othe
   }
 }
 
+TEST_CASE("activations on the host or on disk change no bit") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir drive;
+  Sample sample(8);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 4})
+      for (const int stage : {0, 3})
+        for (const RecomputeMode recompute :
+             {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::interval}) {
+          if (!sample.takes()) continue;
+          Job job = offload_job(world->size(), dtype, stage, accumulation);
+          job.model.n_layer = 5;
+          job.recompute = {recompute, recompute == RecomputeMode::interval ? 1 : 0};
+          const RunResult expected = run_steps(job, data, *world, kSteps);
+          for (const OffloadTo to : {OffloadTo::cpu, OffloadTo::nvme}) {
+            Job moved = job;
+            moved.offload.activations = to;
+            moved.offload.nvme_paths = {drive.path()};
+            compare_offloaded(expected, moved, data, *world);
+            if (stage < 3) continue;
+            moved = on_disk(with_parameters(moved, to, {drive.path()}), {drive.path()});
+            compare_offloaded(expected, moved, data, *world);
+            const RunResult result = run_steps(moved, data, *world, kSteps, 1, submitted_backend());
+            CHECK(difference(expected, result, *world) == "");
+          }
+        }
+}
+
+TEST_CASE("the stages of a pipeline offload their activations") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  if (world->size() % 2 != 0) return;
+  const TempDir drive;
+  Sample sample(2);
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_v})
+      for (const int64_t interval : {0, 1}) {
+        if (!sample.takes()) continue;
+        Job job = pipeline_job(dtype, world->size() / 2, 2, 3);
+        job.zero_stage = 1;
+        job.pipeline.schedule = schedule;
+        if (schedule == PipelineSchedule::zb_v) job.pipeline.virtual_stages = 2;
+        job.recompute = {interval > 0 ? RecomputeMode::interval : RecomputeMode::none, interval};
+        const RunResult expected = run_steps(job, data, *world, kSteps);
+        for (const OffloadTo to : {OffloadTo::cpu, OffloadTo::nvme}) {
+          job.offload.activations = to;
+          job.offload.nvme_paths = {drive.path()};
+          compare_offloaded(expected, job, data, *world);
+        }
+      }
+}
+
 TEST_CASE("every optimizer can be offloaded") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
