@@ -73,6 +73,7 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
       {"communication_data_type", [](Job& j) { j.wire_dtype = DType::bf16; }},
       {"zero_optimization.zero_quantized_weights", [](Job& j) { j.quantize.weights = true; }},
       {"zero_optimization.stage", [](Job& j) { j.zero_stage = 2; }},
+      {"dstrain.deterministic_collectives", [](Job& j) { j.rank_order_sums = false; }},
       {"shard ranks", [](Job& j) { j.shards.ranks = 2; }},
       {"shard ranks", [](Job& j) { j.shards.by_host = true; }},
       {"pipeline.partition", [](Job& j) { j.pipeline.partition = "memory"; }},

@@ -1,12 +1,20 @@
 // make_device_communicator(): chooses the transport of a device's memory.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "runtime/comm/devices/stream_transport.h"
 #include "runtime/core/devices/rank_sum.h"
 
 namespace dstrain {
+
+// Returns for each device how many of the list are the same one. `identities`: `width` numbers for each.
+std::vector<int> count_equal(std::span<const double> identities, size_t width);
+// Collective. Returns how many ranks of `host` use this rank's GPU, itself included; 1 on other devices.
+int ranks_on_device(Communicator& host, const Device& device);
 
 // How a device's tensors travel.
 struct DeviceCommOptions {

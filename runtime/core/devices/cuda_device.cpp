@@ -5,6 +5,8 @@
 #include <cuda_runtime.h>
 #include <stdlib.h>
 
+#include <cstring>
+
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
 
@@ -110,6 +112,7 @@ class CudaDevice final : public Device {
     cudaDeviceProp properties{};
     check_cuda(::cudaGetDeviceProperties(&properties, index), "asking for the GPU's name");
     name_ = properties.name;
+    uuid_ = properties.uuid;
   }
   DeviceKind kind() const override { return DeviceKind::cuda; }
   std::string name() const override { return name_; }
@@ -165,8 +168,11 @@ class CudaDevice final : public Device {
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(); }
   void attach_thread() override { check_cuda(::cudaSetDevice(index_), "choosing the GPU"); }
 
+  const cudaUUID_t& uuid() const { return uuid_; }
+
  private:
   int index_;
+  cudaUUID_t uuid_{};
   std::string name_;
 };
 
@@ -184,6 +190,14 @@ int cuda_device_count() {
   if (::cudaGetDeviceCount(&count) == cudaSuccess) return count;
   ::cudaGetLastError();
   return 0;
+}
+
+std::array<double, 4> cuda_identity(const Device& device) {
+  std::array<uint32_t, 4> words{};
+  static_assert(sizeof words == sizeof(cudaUUID_t));
+  std::memcpy(words.data(), &static_cast<const CudaDevice&>(device).uuid(), sizeof words);
+  return {static_cast<double>(words[0]), static_cast<double>(words[1]),
+          static_cast<double>(words[2]), static_cast<double>(words[3])};
 }
 
 std::string why_no_cuda() {

@@ -1,6 +1,7 @@
 // GPUs. A build without CUDA has these functions too (no_cuda.cpp), so that callers need no #ifdef.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,8 @@ std::unique_ptr<Device> make_cuda_device(int index);
 bool has_cuda_backend();
 // Returns the number of GPUs that this process can use; 0 without CUDA or without a driver.
 int cuda_device_count();
+// Returns what no other GPU of any machine has (its UUID), as integers below 2^32. `device` must be a GPU.
+std::array<double, 4> cuda_identity(const Device& device);
 // Returns why there are no GPUs and what to do about it; an empty string if there are.
 std::string why_no_cuda();
 

@@ -16,6 +16,10 @@ int cuda_device_count() {
   return 0;
 }
 
+std::array<double, 4> cuda_identity(const Device&) {
+  throw InternalError("this build has no GPUs");
+}
+
 std::string why_no_cuda() {
   return "--device cuda: this dstrain was built without CUDA; build it where the CUDA toolkit is "
          "(cmake --preset cuda), or use --device cpu";

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "runtime/comm/devices/device_comm.h"
-#include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
@@ -63,9 +62,8 @@ RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext
   const PlanInputs inputs = plan_inputs_of(backend, ctx);
   Communicator& host = *ctx.comm;
   RankPlan plans = make_rank_plan(job, place_of(job, host.rank()), inputs);
-  const int gpus = std::max(cuda_device_count(), 1);
-  check_device_memory(job, plans.memory, *backend.device,
-                      (ranks_on_this_host_from_environment() + gpus - 1) / gpus, host, inputs);
+  check_device_memory(job, plans.memory, *backend.device, ranks_on_device(host, *backend.device),
+                      host, inputs);
   return plans;
 }
 
