@@ -24,8 +24,8 @@ struct RunInput {
 // have GPUs where this machine has none.
 enum class RunsWhere { nowhere, here, elsewhere };
 
-// Chooses the device if the job says "auto": CUDA if there is a GPU here, else the CPU. Throws UserError if the job names
-// a device that this build does not have, or that this machine does not have and the job runs here.
+// Chooses the device if the job says "auto": CUDA if there is a GPU here, else the CPU. Throws UserError if the job
+// names a device that this build does not have, or that this machine does not have and the job runs here.
 void settle_device(Job& job, RunsWhere where = RunsWhere::here);
 
 // Sets the number of ranks if the request does not: one for each GPU that the run would use, else one.

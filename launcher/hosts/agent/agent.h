@@ -22,7 +22,8 @@ struct AgentInput {
 // The functions of other modules that an agent calls. Its caller passes them in, so that the agent depends on none of
 // these modules.
 struct AgentHooks {
-  // Reads the input and returns {"files": [{"path", "hash"}], "device", "gpus": how many the host has for it}. Throws UserError. Called in a thread of its own.
+  // Reads the input and returns {"files": [{"path", "hash"}], "device", "gpus": how many the host has for it}. Throws
+  // UserError. Called in a thread of its own.
   std::function<nlohmann::json(const AgentInput& input)> read_input;
 };
 

@@ -294,9 +294,8 @@ class PreflightRun {
     const auto ranks = static_cast<int>(hosts_[host]->ranks().size());
     if (device != questions_.device)
       find(host, "device",
-           fmt::format("it would train on '{}', and this machine chose '{}': give --device {} or "
-                       "--device {}",
-                       device, questions_.device, device, questions_.device));
+           fmt::format("it would train on '{}', and this machine chose '{}': give --device", device,
+                       questions_.device));
     else if (device == "cuda" && gpus < ranks)
       find(host, "device",
            fmt::format("{} ranks share {}: tensors pass through the host's memory instead of NCCL",

@@ -24,10 +24,10 @@ struct DeviceCommOptions {
   std::shared_ptr<const RankSum> sum{};
 };
 
-// Collective. Returns a communicator of the memory of `device` for the ranks of `host`: over a
-// transport of streams if there are several ranks, and `options` has one or NCCL can be used (this build has it and every
-// rank has a GPU of its own); else one that stages tensors through the host. Returns null if the host reads the device's memory itself;
-// then `host` is the communicator to use. `host` and `device` must outlive the result.
+// Collective. Returns a communicator of the memory of `device` for the ranks of `host`: over a transport of streams if
+// there are several ranks, and `options` has one or NCCL can be used (this build has it and every rank has a GPU of its
+// own); else one that stages tensors through the host. Returns null if the host reads the device's memory itself; then
+// `host` is the communicator to use. `host` and `device` must outlive the result.
 std::unique_ptr<Communicator> make_device_communicator(Communicator& host, Device& device,
                                                        const DeviceCommOptions& options = {});
 

@@ -1,4 +1,5 @@
-// NCCL as the StreamTransport of a StreamComm, between GPUs. A build without NCCL has these functions too (no_nccl.cpp).
+// NCCL as the StreamTransport of a StreamComm, between GPUs. A build without NCCL has these functions, too
+// (no_nccl.cpp).
 #pragma once
 
 #include <memory>

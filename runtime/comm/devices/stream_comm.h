@@ -23,8 +23,8 @@ namespace dstrain {
 
 class StreamComm final : public Communicator, public StreamCollectives {
  public:
-  // Collective over `host`. Throws what `connect` throws. `host` and `device` must outlive this object. `sum`: the kernel
-  // of sums in rank order; null: sums are the transport's own.
+  // Collective over `host`. Throws what `connect` throws. `host` and `device` must outlive this object. `sum`: the
+  // kernel of sums in rank order; null: sums are the transport's own.
   StreamComm(Communicator& host, Device& device, ConnectTransport connect,
              std::shared_ptr<const RankSum> sum = nullptr);
   StreamComm(const StreamComm&) = delete;

@@ -116,8 +116,7 @@ TEST_CASE("hosts train on the device of the run, and too few GPUs are a warning"
   CHECK(findings_of(R"("device": "cuda", "gpus": 1)", 2) ==
         "warning: 2 ranks share 1 GPU: tensors pass through the host's memory instead of NCCL");
   CHECK(findings_of(R"("device": "cpu", "gpus": 0)", 1) ==
-        "fatal: it would train on 'cpu', and this machine chose 'cuda': give --device cpu or "
-        "--device cuda");
+        "fatal: it would train on 'cpu', and this machine chose 'cuda': give --device");
 }
 
 TEST_CASE("the network of --master_addr is the first host's, and every host is in it") {
