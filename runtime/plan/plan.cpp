@@ -116,11 +116,13 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   layout(program, place, residency);
   offload_parameters(program, job);
   reduce(program, job, place, residency);
+  quantize_gradients(program, job, place, residency);
   update(program, job, place, residency);
   offload_gradients(program, job);
   offload_optimizer(program, job, place, residency);
   gather(program, job, place, residency);
   quantize_gathers(program, job, place, residency);
+  measure_codecs(program, job, place);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int64_t micro_batches = job.batch.accumulation;

@@ -58,6 +58,10 @@ TEST_CASE("bytes of the host and of disks are in the file where there are any") 
   CHECK(to_json(metrics).ends_with(",\"comm_bytes\":0,\"host_bytes\":12}\n"));
   metrics.disk_bytes = 34;
   CHECK(to_json(metrics).ends_with(",\"host_bytes\":12,\"disk_bytes\":34}\n"));
+  metrics.codec_error = {{"weights", 0.0031}, {"gradients", NAN}};
+  CHECK(to_json(metrics).ends_with(
+      "\"disk_bytes\":34,\"codec_error\":{\"weights\":0.0031,\"gradients\":null}}\n"));
+  CHECK_THAT(log_line(metrics), Catch::Contains(" codec_error weights=0.0031 gradients="));
 }
 
 TEST_CASE("a number that is none has no sign in the log") {

@@ -72,6 +72,7 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
       {"dtype", [](Job& j) { j.dtype = DType::bf16; }},
       {"communication_data_type", [](Job& j) { j.wire_dtype = DType::bf16; }},
       {"zero_optimization.zero_quantized_weights", [](Job& j) { j.quantize.weights = true; }},
+      {"zero_optimization.zero_quantized_gradients", [](Job& j) { j.quantize.gradients = true; }},
       {"zero_optimization.stage", [](Job& j) { j.zero_stage = 2; }},
       {"dstrain.deterministic_collectives", [](Job& j) { j.rank_order_sums = false; }},
       {"shard ranks", [](Job& j) { j.shards.ranks = 2; }},

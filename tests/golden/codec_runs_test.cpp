@@ -1,4 +1,5 @@
-// Whole runs in which parameters travel quantized: the same bits with shards and without, in one go and resumed.
+// Whole runs in which parameters and gradients travel quantized: the same bits with shards and without, in one go and
+// resumed, and the errors that are measured.
 #include "tests/golden/shard_runs.h"
 
 using namespace dstrain::golden;
@@ -41,4 +42,45 @@ TEST_CASE("quantized weights: a run that was stopped goes on bit for bit") {
   const Run second = runs.second_half(first, mics);
   CHECK(read_bytes(second.output / "model.safetensors") ==
         read_bytes(expected.output / "model.safetensors"));
+}
+
+TEST_CASE("quantized gradients: on two hosts, resumed bit for bit, near the plain run") {
+  ShardRuns runs;
+  const json all = {{"stage", 3},
+                    {"mics_shard_size", 2},
+                    {"zero_quantized_weights", true},
+                    {"zero_quantized_gradients", true}};
+  const Run plain = runs.run({{"stage", 3}}, 2 * kHalf, false);
+  const Run expected = runs.run(all, 2 * kHalf, true);
+  check_equal(runs.run(all, 2 * kHalf, false), expected);  // the groups are the same
+  CHECK(sent(expected) < 0.5 * sent(plain));
+  for (size_t i = 0; i < plain.steps.size(); ++i)
+    CHECK(expected.column("loss")[i] == Approx(plain.column("loss")[i]).epsilon(0.01));
+  const Run second = runs.second_half(runs.first_half(all, true), all, true);
+  CHECK(read_bytes(second.output / "model.safetensors") ==
+        read_bytes(expected.output / "model.safetensors"));
+}
+
+TEST_CASE("the errors of what travels are measured every steps_per_print steps") {
+  ShardRuns runs;
+  json zero = {{"stage", 3}, {"zero_quantized_weights", true}, {"zero_quantized_gradients", true}};
+  const std::vector<std::string> print{"--set", "steps_per_print=2"};
+  const auto errors_of = [&](bool hosts) {
+    std::vector<json> list;
+    for (const json& step : runs.run(zero, 4, hosts, print).steps)
+      list.push_back(step.value("codec_error", json()));
+    return list;
+  };
+  for (const bool hosts : {false, true}) {
+    const std::vector<json> errors = errors_of(hosts);
+    REQUIRE(errors.size() == 4);
+    CHECK(errors[0].is_null());
+    CHECK(errors[2].is_null());
+    for (const size_t step : {1, 3}) {
+      CHECK(errors[step].size() == (hosts ? 3 : 2));
+      CHECK(errors[step]["weights"].get<double>() == Approx(0.006).margin(0.005));
+      CHECK(errors[step]["gradients"].get<double>() == Approx(0.1).margin(0.06));
+      if (hosts) CHECK(errors[step]["sums"].get<double>() == Approx(0.1).margin(0.06));
+    }
+  }
 }

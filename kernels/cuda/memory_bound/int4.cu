@@ -166,8 +166,9 @@ std::unique_ptr<Kernel> make_requantize_int4(const KernelSpec& spec, const Launc
 
 std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec, const LaunchContext& context) {
   const auto attrs = attrs_as<Int4Attrs>(spec.attrs);
-  return kernel_of([context, attrs, n = attrs.part, senders = spec.in[0].shape[0],
-                    sums = spec.in[0].shape[1], wanted = elements(spec.out[0]) / attrs.part,
+  const Shape shape = spec.in[0].shape;
+  return kernel_of([context, attrs, n = attrs.part, senders = shape.rank == 3 ? shape[0] : 1,
+                    sums = shape[-2], wanted = elements(spec.out[0]) / attrs.part,
                     dtype = spec.out[0].dtype](const KernelCall& call) {
     with_type(dtype, [&](auto t) {
       using T = decltype(t);

@@ -267,6 +267,9 @@ void solve_zero(Job& job, Values& v, Diagnostics& diagnostics) {
   if (job.zero_stage < 3) return;
   solve_shards(job, v, diagnostics, sharding);
   job.quantize.weights = v.flag("zero_optimization.zero_quantized_weights");
+  job.quantize.gradients = v.flag("zero_optimization.zero_quantized_gradients");
+  // Without shards the ranks of a host are groups for gradients alone.
+  if (job.quantize.gradients && job.shards == ShardConfig{}) job.shards = {0, true, false};
   GatherLimits& g = job.gather;
   g.prefetch_elements = elements("zero_optimization.stage3_prefetch_bucket_size",
                                  width * width * 9 / 10, "0.9 x hidden size squared");
@@ -277,6 +280,17 @@ void solve_zero(Job& job, Values& v, Diagnostics& diagnostics) {
   g.max_reuse_distance = v.integer("zero_optimization.stage3_max_reuse_distance");
 }
 
+// Reports what quantized gradients leave without an effect, or contradict.
+void judge_wire(const Job& job, Values& v, Diagnostics& diagnostics) {
+  if (!job.quantize.gradients) return;
+  constexpr std::string_view wire = "communication_data_type", hook = "dstrain.comm_hook.type";
+  if (v.given(wire))
+    diagnostics.no_effect(wire, "zero_quantized_gradients: gradients travel as int4");
+  if (v.given(hook) && v.text(hook) != "noop")
+    diagnostics.error(hook,
+                      "zero_quantized_gradients says how gradients travel: keep one of the two");
+}
+
 // Reports whether the bucket size has an effect. Gradients that ranks add once per step, in the type in which
 // they are held, are added in place without a buffer, so that there is nothing to limit.
 void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
@@ -284,6 +298,9 @@ void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
   if (!v.given(key) && !v.is_auto(key)) return;
   if (!job.overlap_comm)
     diagnostics.no_effect(key, "overlap_comm is false: one layer is under way at a time");
+  else if (job.quantize.gradients && job.reduce == ReduceMode::boundary &&
+           job.grad_dtype == job.wire_dtype)
+    diagnostics.no_effect(key, "packed gradients travel once a step, two layers at a time");
   else if (job.reduce == ReduceMode::boundary && job.grad_dtype == job.wire_dtype)
     diagnostics.no_effect(
         key, fmt::format("gradients are {} and travel as {}, once a step: they are "
@@ -302,6 +319,7 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
                                          fmt::format("stage {}", job.zero_stage));
   job.reduce = reduce == "boundary" ? ReduceMode::boundary : ReduceMode::micro_batch;
   solve_precision(job, values, diagnostics, facts);
+  judge_wire(job, values, diagnostics);
   judge_bucket(job, values, diagnostics);
   solve_optimizer(job, values, diagnostics, facts);
   solve_schedule(job, values, diagnostics, facts);

@@ -54,13 +54,17 @@ std::string to_json(const StepMetrics& m) {
   const auto unless_zero = [](std::string_view name, int64_t bytes) {
     return bytes == 0 ? "" : fmt::format(R"(,"{}":{})", name, bytes);
   };
+  std::string errors;
+  for (const auto& [of, error] : m.codec_error)
+    errors += fmt::format(R"({}"{}":{})", errors.empty() ? "" : ",", of, number(error));
+  if (!errors.empty()) errors = R"(,"codec_error":{)" + errors + "}";
   return fmt::format(
       R"({{"step":{},"loss":{},"lr":{},"grad_norm":{},"loss_scale":{},"skipped":{},"tokens":{},)"
-      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}{}{}}})"
+      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}{}{}{}}})"
       "\n",
       m.step, number(m.loss), number(m.lr), number(m.grad_norm), number(m.loss_scale), m.skipped,
       m.tokens, number(m.samples_per_second), number(m.step_ms), m.peak_bytes, m.comm_bytes,
-      unless_zero("host_bytes", m.host_bytes), unless_zero("disk_bytes", m.disk_bytes));
+      unless_zero("host_bytes", m.host_bytes), unless_zero("disk_bytes", m.disk_bytes), errors);
 }
 
 std::string validation_json(int64_t step, double val_loss) {
@@ -73,6 +77,9 @@ std::string log_line(const StepMetrics& m) {
                   number_text(m.loss, ".4f"), m.lr, number_text(m.grad_norm, ".4g"),
                   m.samples_per_second, memory_text(m.peak_bytes));
   if (m.loss_scale != 1) line += fmt::format(" loss_scale={:g}", m.loss_scale);
+  for (const auto& [of, error] : m.codec_error)
+    line += fmt::format("{}{}={}", of == m.codec_error.front().first ? " codec_error " : " ", of,
+                        number_text(error, ".2g"));
   if (m.skipped) line += " (overflow: update skipped)";
   return line;
 }

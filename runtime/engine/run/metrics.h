@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/core/log/progress_bar.h"
 
@@ -29,6 +31,8 @@ struct StepMetrics {
   int64_t comm_bytes = 0;
   int64_t host_bytes = 0,
           disk_bytes = 0;  // like peak_bytes, of offloaded tensors; 0: not in the file
+  // Relative errors of what travels quantized, by class; empty: not measured in this step, not in the file.
+  std::vector<std::pair<std::string, double>> codec_error{};
 };
 
 // Return one line of metrics.jsonl with its line break. Numbers have their shortest round-trip form;

@@ -146,6 +146,8 @@ void add_precision(FactList& list, const Job& job) {
   list.add(FactChange::allowed, "communication_data_type", name_of(job.wire_dtype));
   list.add(FactChange::allowed, "grad_accum_dtype", name_of(job.grad_dtype));
   list.add(FactChange::allowed, "zero_optimization.zero_quantized_weights", job.quantize.weights);
+  list.add(FactChange::allowed, "zero_optimization.zero_quantized_gradients",
+           job.quantize.gradients);
   const LossScaleConfig& s = job.loss_scale;
   if (job.dtype == DType::f16)
     list.add(FactChange::allowed, "fp16",

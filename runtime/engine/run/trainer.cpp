@@ -9,6 +9,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
+#include "runtime/engine/run/codec_error.h"
 #include "runtime/engine/run/device_memory.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/run_text.h"
@@ -267,8 +268,12 @@ void Trainer::log_end(int64_t first_step, double seconds) const {
 }
 
 void Trainer::record(double seconds, int64_t comm_bytes) {
-  if (!metrics_) return;
   const StepState& s = state_;
+  CodecErrors errors;
+  if (job_.quantize != QuantizeConfig{} && job_.steps_per_print > 0 &&
+      s.step % job_.steps_per_print == 0)
+    errors = codec_errors(plans_.train, arenas_, *backend_.device, *ctx_.comm);
+  if (!metrics_) return;
   loss_ = s.loss_sum / static_cast<double>(s.targets);
   metrics_->step({.step = s.step,
                   .loss = *loss_,
@@ -282,7 +287,8 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
                   .peak_bytes = peak_bytes_[static_cast<size_t>(Space::device)],
                   .comm_bytes = comm_bytes,
                   .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
-                  .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)]});
+                  .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)],
+                  .codec_error = std::move(errors)});
 }
 
 void Trainer::validate() {

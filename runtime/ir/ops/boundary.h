@@ -111,7 +111,7 @@ inline void expect_int4(const Operands& o, const Buffer& packed, int64_t parts, 
 // Returns the sums that `packed`, (K, M, bytes of a part), has parts of.
 inline int64_t sums_of(const Operands& o, const Buffer& packed) {
   o.expect(packed.shape.rank == 3, "the parts are those of K senders, M of each");
-  return packed.shape[1];
+  return packed.shape[-2];
 }
 
 inline constexpr OpRule quantize_int4{
@@ -158,8 +158,10 @@ inline constexpr OpRule sum_int4{
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
           const auto attrs = attrs_as<Int4Attrs>(op.attrs);
-          const int64_t sums = sums_of(o, o.in(0)), n = o.out(0).shape.elements();
-          expect_int4(o, o.in(0), o.in(0).shape[0] * sums, attrs.part);
+          const bool one = o.in(0).shape.rank == 2;
+          const int64_t sums = one ? o.in(0).shape[0] : sums_of(o, o.in(0));
+          const int64_t n = o.out(0).shape.elements();
+          expect_int4(o, o.in(0), one ? sums : o.in(0).shape[0] * sums, attrs.part);
           expect_sum(o, o.out(0));
           o.expect(n % attrs.part == 0 && attrs.first >= 0 && attrs.first + n / attrs.part <= sums,
                    "the sums that are wanted are not there");

@@ -1,7 +1,7 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward
-//   -> offload_activations -> layout -> offload_parameters -> reduce -> update -> offload_gradients
-//   -> offload_optimizer -> gather -> codecs (codecs.h) -> pack -> place -> verify.
+//   -> offload_activations -> layout -> offload_parameters -> reduce -> codecs (codecs.h) -> update
+//   -> offload_gradients -> offload_optimizer -> gather -> codecs (codecs.h) -> pack -> place -> verify.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "runtime/core/text.h"
@@ -32,19 +33,15 @@ std::vector<std::vector<int>> groups_here(const Place& place, int32_t channel,
   return groups;
 }
 
-// Returns how often the whole tensor of a collective leaves the host, for each of its groups in a ring, or slice by
-// slice.
+// Returns how often the whole tensor of a group's collective leaves the host `here`: around a ring of the hosts, or slice
+// by slice.
 double times_leaving(OpKind op, const std::vector<int>& group, int here) {
-  const auto n = group.size();
-  double steps = 0, slices = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (group[i] != here) continue;
-    steps += group[(i + 1) % n] != here;
-    for (const int other : group) slices += other != here;
-  }
-  const auto ranks = static_cast<double>(n);
-  if (op == OpKind::all_to_all) return slices / ranks;
-  return rule_of(op).ring_passes * steps * (ranks - 1) / ranks;
+  double slices = 0;
+  for (const int sender : group)
+    for (const int receiver : group) slices += sender == here && receiver != here;
+  if (op == OpKind::all_to_all) return slices / static_cast<double>(group.size());
+  const auto hosts = static_cast<double>(std::set<int>(group.begin(), group.end()).size());
+  return rule_of(op).ring_passes * (hosts - 1) / hosts;
 }
 
 int64_t leaving(const Plan& plan, std::span<const int> hosts) {
@@ -87,6 +84,13 @@ std::string codec_line(const Job& job, const Plan& plan, std::span<const int> ho
                   without = sent_bytes(stages[static_cast<size_t>(place.stage)].train, hosts);
   std::string line;
   if (job.quantize.weights) line = "parameters travel as int8 in blocks of 256";
+  if (job.quantize.gradients) {
+    line += fmt::format("{}gradients as int4 in blocks of 64, in ", line.empty() ? "" : ", ");
+    line += place.factored()
+                ? fmt::format("two hops (within groups of {} ranks, then among {} groups)",
+                              place.shard_size(), place.replicas())
+                : "one hop";
+  }
   line += fmt::format("; rank {} sends {} a step, {} without",
                       world_rank(place, place.stage, place.rank), bytes_of(with.rank),
                       bytes_of(without.rank));

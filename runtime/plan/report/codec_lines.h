@@ -10,10 +10,10 @@
 namespace dstrain {
 
 // The bytes that the collectives and messages of a step send if every collective of a group runs on a ring
-// (docs/formats.md), and an all-to-all sends each slice to its receiver.
+// (docs/formats.md), of ranks or of hosts, and an all-to-all sends each slice to its receiver.
 struct SentBytes {
   int64_t rank = 0;  // by the plan's rank
-  int64_t host = 0;  // by all ranks of its data-parallel group on its host, to other hosts
+  int64_t host = 0;  // in collectives of its stage by all ranks on its host, to other hosts
   bool operator==(const SentBytes&) const = default;
 };
 

@@ -26,6 +26,16 @@ TEST_CASE("shards: FSDP's, MiCS's and hpZ's keys divide parameters among groups 
   const std::string weights = "zero_optimization.zero_quantized_weights=true";
   CHECK(quantizes({stage3, weights}) == QuantizeConfig{.weights = true});
   CHECK(quantizes({"zero_optimization.stage=2", weights}) == QuantizeConfig{});
+  const std::string gradients = "zero_optimization.zero_quantized_gradients=true";
+  CHECK(quantizes({stage3, gradients}) == QuantizeConfig{.gradients = true});
+  // Without shards the ranks of a host are groups for gradients alone.
+  CHECK(shards({stage3, gradients}) == ShardConfig{0, true, false});
+  CHECK(shards({stage3, gradients, "dstrain.sharding=FULL_SHARD"}) == ShardConfig{0, true, false});
+  CHECK(shards({stage3, gradients, hpz + "2"}) == ShardConfig{2, false, true});
+  CHECK(shards({hybrid, gradients}) == ShardConfig{0, true, true});
+  CHECK_THAT(
+      ask(trains_with(""), {stage3, gradients, "dstrain.comm_hook.type=fp16_compress"}, 8).error(),
+      Catch::Contains("zero_quantized_gradients says how gradients travel: keep one of the two"));
   CHECK_THAT(ask(trains_with(""), {stage3, hpz + "3"}, 8).error(),
              Catch::EndsWith("zero_optimization.zero_hpz_partition_size: 3 does not divide the 8 "
                              "ranks (--num_gpus): expected a divisor"));

@@ -81,6 +81,26 @@ TEST_CASE("a device of its own changes no bit with shards of any size") {
     }
 }
 
+TEST_CASE("a device of its own changes no bit of what travels quantized") {
+  const RandomDataset data(13, 0.1);
+  const auto comm = make_communicator();
+  if (comm->size() == 1) return;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Job job = small_job(comm->size(), dtype, 2);
+    job.zero_stage = 3;
+    job.reduce = ReduceMode::micro_batch;
+    job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+    job.quantize = {.weights = true, .gradients = true};
+    job.shards.ranks = comm->size() == 4 ? 2 : 0;
+    const RunResult expected = run_steps(job, data, *comm, 4);
+    job.overlap_comm = true;
+    INFO(describe(job));
+    const RunResult result = run_steps(job, data, *comm, 4, 1, submitted_backend());
+    CHECK(difference(expected, result, *comm) == "");
+    CHECK(result.sent_per_step == result.planned_to_send);
+  }
+}
+
 TEST_CASE("a step ends the same on the host and on the device, replayed as a graph or not") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();

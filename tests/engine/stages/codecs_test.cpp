@@ -1,10 +1,14 @@
-// Parameters that travel quantized: what ranks compute with, bytes, and what changes no bit. mpirun starts this program
-// on 2 to 4 ranks.
+// Parameters and gradients that travel quantized: what ranks compute with and add, bytes, and what changes no bit.
+// mpirun starts this program on 2 to 4 ranks.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <map>
 
 #include "launcher/implementations.h"
+#include "runtime/comm/self_comm.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/ir/quantized.h"
 #include "tests/engine/stages/pipeline_jobs.h"
@@ -51,6 +55,81 @@ void round_to_int8(const Tensor& slice) {
     round_to_int8(slice.as<bf16>(), slice.elements(), [](float x) { return to_bf16(x); });
   else
     round_to_int8(slice.as<float>(), slice.elements(), [](float x) { return x; });
+}
+
+// Rounds the values of a part to those that int4 stands for, by the definition.
+void round_to_int4(std::vector<float>& x) {
+  for (size_t first = 0; first < x.size(); first += kInt4Block) {
+    const size_t end = std::min(x.size(), first + kInt4Block);
+    float largest = 0;
+    for (size_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
+    float scale = largest / 7.0f;
+    if (scale < std::numeric_limits<float>::min()) scale = 0;
+    // The next bf16, unless it is one.
+    uint32_t bits;
+    std::memcpy(&bits, &scale, sizeof bits);
+    bits = (bits + 0xffff) / 0x10000 * 0x10000;
+    std::memcpy(&scale, &bits, sizeof bits);
+    for (size_t i = first; i < end; ++i)
+      x[i] = scale > 0 ? std::nearbyint(x[i] * (1.0f / scale)) * scale : 0.0f;
+  }
+}
+
+// The samples of one rank of several, for a run of this rank alone.
+class ShareOf : public Dataset {
+ public:
+  ShareOf(const Dataset& all, int64_t first) : all_(all), first_(first) {}
+  int64_t samples(Split split) const override { return all_.samples(split); }
+  void read(Split split, int64_t first, int64_t count, Tensor inputs,
+            Tensor targets) const override {
+    all_.read(split, first_ + first, count, inputs, targets);
+  }
+  const Vocabulary& vocabulary() const override { return all_.vocabulary(); }
+
+ private:
+  const Dataset& all_;
+  int64_t first_;
+};
+
+// Returns the gradients of each unit after the first step, as they are held, in f32.
+std::map<std::string, std::vector<float>> first_gradients(const Job& job, const Dataset& data,
+                                                          Communicator& comm) {
+  RunContext context{implementations()};
+  context.comm = &comm;
+  Trainer trainer(job, data, context, make_backend(implementations(), job.device));
+  trainer.load();
+  trainer.step();
+  std::map<std::string, std::vector<float>> gradients;
+  const Program& program = trainer.plan().program;
+  for (const Unit& unit : program.units) {
+    const Tensor held = trainer.arenas().tensor(trainer.plan(), program.find("grads:" + unit.name));
+    std::vector<float>& to = gradients[unit.name];
+    for (int64_t i = 0; i < held.elements(); ++i)
+      to.push_back(held.dtype == DType::f32 ? held.as<float>()[i] : to_float(held.as<bf16>()[i]));
+  }
+  return gradients;
+}
+
+// Returns the sum of this rank's part by the definition. `all`: the gradients of each rank, `part` elements for each.
+std::vector<float> sum_of_parts(const std::vector<float>& all, int ranks, int group, int rank,
+                                int64_t part) {
+  const auto sent = [&](int from) {
+    const auto begin = all.begin() + (int64_t{from} * ranks + rank) * part;
+    std::vector<float> x(begin, begin + part);
+    round_to_int4(x);
+    return x;
+  };
+  const auto add = [](std::vector<float>& sum, const std::vector<float>& x) {
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += x[i];
+  };
+  std::vector<float> sum(static_cast<size_t>(part), 0);
+  for (int first = 0; first < ranks; first += group) {
+    std::vector<float> of_group(sum.size(), 0);
+    for (int i = 0; i < group; ++i) add(of_group, sent(first + i));
+    if (group > 1 && group < ranks) round_to_int4(of_group);
+    add(sum, of_group);
+  }
+  return sum;
 }
 
 // Runs the first step. `rounded`: of parameters that were rounded before, else of those that the job quantizes.
@@ -130,6 +209,103 @@ TEST_CASE(
   CHECK(difference(expected, run_steps(job, data, *world, kSteps), *world) == "");
   if (world->size() != 4) return;
   job = codec_job(2, DType::bf16, 4);
+  job.ranks = 4;
+  job.pipeline.stages = 2;
+  compare(without_pipeline(job, data, *world), job, data, *world);
+}
+
+TEST_CASE("quantized gradients are those of the definition, in one hop and in two") {
+  const RandomDataset data(13);
+  const auto world = make_communicator();
+  const int ranks = world->size(), rank = world->rank();
+  if (ranks == 3) return;  // a rank alone divides by its own targets: exact for powers of two
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+      Job job = codec_job(ranks, dtype, 1);
+      job.quantize = {};
+      job.model.dropout = 0;
+      job.reduce = reduce;
+      Job alone = job;
+      alone.ranks = 1;
+      alone.zero_stage = 0;
+      alone.reduce = ReduceMode::boundary;
+      alone.wire_dtype = DType::f32;
+      alone.batch.train_batch = alone.batch.micro_batch;
+      SelfComm self;
+      const auto mine = first_gradients(alone, ShareOf(data, rank * job.batch.micro_batch), self);
+      for (const int group : {1, 2}) {
+        if (group == 2 && ranks == 2) continue;
+        job.quantize.gradients = true;
+        job.shards = {group, false, false};
+        int64_t wrong = 0;
+        for (const auto& [unit, sum] : first_gradients(job, data, *world)) {
+          const auto part =
+              static_cast<int64_t>(sum.size()) / (reduce == ReduceMode::boundary ? ranks : 1);
+          std::vector<float> padded(static_cast<size_t>(part * ranks), 0);
+          for (size_t i = 0; i < std::min(padded.size(), mine.at(unit).size()); ++i)
+            padded[i] = mine.at(unit)[i] / static_cast<float>(ranks);
+          std::vector<float> all(padded.size() * static_cast<size_t>(ranks));
+          world
+              ->all_gather({padded.data(), {part * ranks}, DType::f32},
+                           {all.data(), {part * ranks * ranks}, DType::f32})
+              .wait();
+          const std::vector<float> expected = sum_of_parts(all, ranks, group, rank, part);
+          const int64_t begin = reduce == ReduceMode::boundary ? rank * part : 0;
+          for (int64_t i = 0; i < part; ++i)
+            wrong += sum[static_cast<size_t>(begin + i)] != expected[static_cast<size_t>(i)];
+        }
+        INFO(describe(job));
+        CHECK(wrong == 0);
+      }
+    }
+}
+
+TEST_CASE("quantized gradients: what runs beside computation and what is sharded change no bit") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  Sample sample(3);
+  std::vector<int> groups = shard_sizes(world->size());
+  groups.push_back(0);
+  for (const int group : groups)
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      for (const DType held : {DType::f32, dtype})
+        for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+          if (!sample.takes()) continue;
+          Job job = codec_job(world->size(), dtype);
+          job.quantize = {.weights = false, .gradients = true};
+          job.shards = {group, false, false};
+          job.reduce = reduce;
+          job.grad_dtype = held;
+          const RunResult expected = run_steps(job, data, *world, kSteps);
+          if (dtype == DType::f16) {
+            CHECK(expected.skipped.front() == 1);
+            CHECK(expected.skipped.back() == 0);
+          }
+          job.overlap_comm = true;
+          for (const bool parameters : {false, true}) {
+            job.shards.parameters = parameters;
+            INFO(describe(job));
+            const RunResult result = run_steps(job, data, *world, kSteps);
+            CHECK(difference(expected, result, *world) == "");
+            CHECK(result.sent_per_step == result.planned_to_send);
+          }
+          job.quantize = {};
+          const RunResult plain = run_steps(job, data, *world, kSteps);
+          CHECK(expected.loss.back() == Approx(plain.loss.back()).epsilon(0.02));
+          // Of the same weights still.
+          const auto first =
+              static_cast<size_t>(std::ranges::find(plain.skipped, 0) - plain.skipped.begin());
+          REQUIRE(expected.skipped[first] == 0);
+          CHECK(expected.norm[first] == Approx(plain.norm[first]).epsilon(0.15));
+        }
+}
+
+TEST_CASE("all of ZeRO++ in the stages of a pipeline has the bits of each stage's ranks alone") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  if (world->size() != 4) return;
+  Job job = codec_job(2, DType::bf16, 4);
+  job.quantize.gradients = true;
   job.ranks = 4;
   job.pipeline.stages = 2;
   compare(without_pipeline(job, data, *world), job, data, *world);

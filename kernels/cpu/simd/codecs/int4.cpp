@@ -41,27 +41,56 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int kPacks = static_cast<int>(kInt4Block) / kPack;
-using DCode = hn::Rebind<int8_t, DF>;
-using DByte = hn::CappedTag<uint8_t, 32>;
-constexpr int kBytes = static_cast<int>(hn::MaxLanes(DByte()));
+// A byte has two neighbouring values. Those of a block are in packs of the first and of the second ones, so that neither
+// packing nor adding has to move them.
+constexpr int kGroups = static_cast<int>(kBlockBytes) / kPack;
+using DByte = hn::Rebind<uint8_t, DF>;
 
-// The values of a block.
 struct Block {
-  Pack v[kPacks];
+  Pack first[kGroups], second[kGroups];
 };
+
+SIMD_FN Block from_floats(const float* x) {
+  Block block;
+  SIMD_UNROLL
+  for (int g = 0; g < kGroups; ++g)
+    for (int i = 0; i < kParts; ++i)
+      hn::LoadInterleaved2(DF(), x + 2 * (g * kPack + i * kLanes), block.first[g].v[i],
+                           block.second[g].v[i]);
+  return block;
+}
 
 // Loads the first n values of a block; the others are 0.
 template <class T>
 SIMD_FN Block load_block(const T* x, int64_t n) {
+  alignas(64) float wide[kInt4Block] = {};
+  for_packs(0, n,
+            [&](int64_t i, auto lanes) SIMD_INLINE { store(load(x + i, lanes), wide + i, lanes); });
+  return from_floats(wide);
+}
+template <>
+SIMD_FN Block load_block(const float* x, int64_t n) {
+  if (n == kInt4Block) return from_floats(x);
+  alignas(64) float wide[kInt4Block] = {};
+  std::memcpy(wide, x, static_cast<size_t>(n) * sizeof *x);
+  return from_floats(wide);
+}
+template <>
+SIMD_FN Block load_block(const bf16* x, int64_t n) {
+  alignas(64) bf16 some[kInt4Block] = {};
+  if (n < kInt4Block) {
+    std::memcpy(some, x, static_cast<size_t>(n) * sizeof *x);
+    x = some;
+  }
   Block block;
   SIMD_UNROLL
-  for (int k = 0; k < kPacks; ++k) {
-    const auto here = static_cast<int>(n) - k * kPack;
-    block.v[k] = here >= kPack ? load(x + k * kPack)
-                 : here > 0    ? load(x + k * kPack, First{here})
-                               : all(0);
-  }
+  for (int g = 0; g < kGroups; ++g)
+    for (int i = 0; i < kParts; ++i) {
+      const auto two =
+          hn::LoadU(DU(), reinterpret_cast<const uint32_t*>(x) + g * kPack + i * kLanes);
+      block.first[g].v[i] = hn::BitCast(DF(), hn::ShiftLeft<16>(two));
+      block.second[g].v[i] = hn::BitCast(DF(), hn::And(two, hn::Set(DU(), 0xffff0000u)));
+    }
   return block;
 }
 
@@ -69,9 +98,11 @@ SIMD_FN Block load_block(const T* x, int64_t n) {
 SIMD_FN void pack_block(const Block& block, int64_t n, std::byte* scale, std::byte* to) {
   hn::Vec<DI> most = hn::Zero(DI());
   SIMD_UNROLL
-  for (int k = 0; k < kPacks; ++k)
-    for (int i = 0; i < kParts; ++i)
-      most = hn::Max(most, hn::BitCast(DI(), hn::Abs(block.v[k].v[i])));
+  for (int g = 0; g < kGroups; ++g)
+    for (int i = 0; i < kParts; ++i) {
+      most = hn::Max(most, hn::BitCast(DI(), hn::Abs(block.first[g].v[i])));
+      most = hn::Max(most, hn::BitCast(DI(), hn::Abs(block.second[g].v[i])));
+    }
   const auto largest = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(DI(), most)));
   const float exact = largest / 7.0f;
   uint32_t bits = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
@@ -87,24 +118,19 @@ SIMD_FN void pack_block(const Block& block, int64_t n, std::byte* scale, std::by
     std::memset(to, 0, static_cast<size_t>(bytes));
     return;
   }
-  const Pack inverse = all(1.0f / rounded);
-  alignas(64) uint8_t codes[kInt4Block], packed[kBlockBytes];
+  const auto inverse = hn::Set(DF(), 1.0f / rounded);
+  const auto nibble = hn::Set(DI(), 15);
+  alignas(64) uint8_t last[kBlockBytes];
+  auto* out = bytes == kBlockBytes ? reinterpret_cast<uint8_t*>(to) : last;
   SIMD_UNROLL
-  for (int k = 0; k < kPacks; ++k) {
-    const Pack scaled = block.v[k] * inverse;
-    SIMD_UNROLL
-    for (int i = 0; i < kParts; ++i)
-      hn::StoreU(hn::DemoteTo(DCode(), hn::NearestInt(scaled.v[i])), DCode(),
-                 reinterpret_cast<int8_t*>(codes) + k * kPack + i * kLanes);
-  }
-  auto* out = bytes == kBlockBytes ? reinterpret_cast<uint8_t*>(to) : packed;
-  for (int i = 0; i < kBlockBytes; i += kBytes) {
-    hn::Vec<DByte> low, high;
-    hn::LoadInterleaved2(DByte(), codes + 2 * i, low, high);
-    hn::StoreU(hn::Or(hn::And(low, hn::Set(DByte(), 15)), hn::ShiftLeft<4>(high)), DByte(),
-               out + i);
-  }
-  if (out == packed) std::memcpy(to, packed, static_cast<size_t>(bytes));
+  for (int g = 0; g < kGroups; ++g)
+    for (int i = 0; i < kParts; ++i) {
+      const auto low = hn::NearestInt(hn::Mul(block.first[g].v[i], inverse));
+      const auto high = hn::NearestInt(hn::Mul(block.second[g].v[i], inverse));
+      const auto two = hn::Or(hn::And(low, nibble), hn::ShiftLeft<4>(hn::And(high, nibble)));
+      hn::StoreU(hn::DemoteTo(DByte(), two), DByte(), out + g * kPack + i * kLanes);
+    }
+  if (out == last) std::memcpy(to, last, static_cast<size_t>(bytes));
 }
 
 // Returns the values of block b of each part, added in order.
@@ -113,8 +139,8 @@ SIMD_FN Block sum_block(const PackedParts& parts, int64_t b) {
   const int64_t n = std::min(kInt4Block, parts.n - b * kInt4Block), bytes = (n + 1) / 2;
   Block sum;
   SIMD_UNROLL
-  for (int k = 0; k < kPacks; ++k) sum.v[k] = all(0);
-  alignas(64) uint8_t codes[kInt4Block], last[kBlockBytes] = {};
+  for (int g = 0; g < kGroups; ++g) sum.first[g] = sum.second[g] = all(0);
+  alignas(64) uint8_t last[kBlockBytes] = {};
   for (int64_t part = 0; part < parts.count; ++part) {
     const std::byte* packed = parts.packed + part * parts.stride;
     uint16_t scale;
@@ -124,26 +150,29 @@ SIMD_FN Block sum_block(const PackedParts& parts, int64_t b) {
       std::memcpy(last, from, static_cast<size_t>(bytes));
       from = last;
     }
-    const auto nibble = hn::Set(DByte(), 15), sign = hn::Set(DByte(), 8);
-    for (int i = 0; i < kBlockBytes; i += kBytes) {
-      const auto two = hn::LoadU(DByte(), from + i);
-      const auto low = hn::Sub(hn::Xor(hn::And(two, nibble), sign), sign);
-      const auto high = hn::Sub(hn::Xor(hn::ShiftRight<4>(two), sign), sign);
-      hn::StoreInterleaved2(low, high, DByte(), codes + 2 * i);
-    }
-    const Pack step = all(std::bit_cast<float>(uint32_t{scale} << 16));
+    // The product is exact, so that a fused sum has the bits of one that is not.
+    const auto step = hn::Set(DF(), std::bit_cast<float>(uint32_t{scale} << 16));
     SIMD_UNROLL
-    for (int k = 0; k < kPacks; ++k) {
-      Pack values;
-      SIMD_UNROLL
-      for (int i = 0; i < kParts; ++i)
-        values.v[i] = hn::ConvertTo(
-            DF(), hn::PromoteTo(DI(), hn::LoadU(DCode(), reinterpret_cast<const int8_t*>(codes) +
-                                                             k * kPack + i * kLanes)));
-      sum.v[k] = sum.v[k] + values * step;
-    }
+    for (int g = 0; g < kGroups; ++g)
+      for (int i = 0; i < kParts; ++i) {
+        const auto two = hn::PromoteTo(DI(), hn::LoadU(DByte(), from + g * kPack + i * kLanes));
+        const auto low = hn::ShiftRight<28>(hn::ShiftLeft<28>(two));
+        const auto high = hn::ShiftRight<28>(hn::ShiftLeft<24>(two));
+        auto& first = sum.first[g].v[i];
+        auto& second = sum.second[g].v[i];
+        first = hn::MulAdd(hn::ConvertTo(DF(), low), step, first);
+        second = hn::MulAdd(hn::ConvertTo(DF(), high), step, second);
+      }
   }
   return sum;
+}
+
+SIMD_FN void to_floats(const Block& block, float* x) {
+  SIMD_UNROLL
+  for (int g = 0; g < kGroups; ++g)
+    for (int i = 0; i < kParts; ++i)
+      hn::StoreInterleaved2(block.first[g].v[i], block.second[g].v[i], DF(),
+                            x + 2 * (g * kPack + i * kLanes));
 }
 
 void quantize_int4_blocks(DType dtype, const void* x, int64_t n, std::byte* packed, int64_t begin,
@@ -171,15 +200,14 @@ void sum_int4_blocks(const PackedParts& parts, DType dtype, void* y, bool accumu
                      int64_t end) {
   with_type(dtype, [=, &parts](auto t) SIMD_INLINE {
     for (int64_t b = begin; b < end; ++b) {
-      const Block sum = sum_block(parts, b);
+      alignas(64) float sums[kInt4Block];
+      to_floats(sum_block(parts, b), sums);
       auto* to = static_cast<decltype(t)*>(y) + b * kInt4Block;
-      const int64_t n = std::min(kInt4Block, parts.n - b * kInt4Block);
-      for (int k = 0; k < kPacks && k * kPack < n; ++k) {
-        auto* const here = to + k * kPack;
-        for_packs(0, std::min<int64_t>(kPack, n - k * kPack), [&](int64_t, auto lanes) SIMD_INLINE {
-          store(accumulate ? load(here, lanes) + sum.v[k] : sum.v[k], here, lanes);
-        });
-      }
+      for_packs(0, std::min(kInt4Block, parts.n - b * kInt4Block),
+                [&](int64_t i, auto lanes) SIMD_INLINE {
+                  const Pack sum = load(sums + i, lanes);
+                  store(accumulate ? load(to + i, lanes) + sum : sum, to + i, lanes);
+                });
     }
   });
 }
@@ -231,8 +259,9 @@ std::unique_ptr<Kernel> make_requantize_int4(const KernelSpec& spec) {
 
 std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec) {
   const auto attrs = attrs_as<Int4Attrs>(spec.attrs);
-  return kernel_of([attrs, threads = spec.threads, senders = spec.in[0].shape[0],
-                    sums = spec.in[0].shape[1], wanted = elements(spec.out[0]) / attrs.part,
+  const Shape shape = spec.in[0].shape;
+  return kernel_of([attrs, threads = spec.threads, senders = shape.rank == 3 ? shape[0] : 1,
+                    sums = shape[-2], wanted = elements(spec.out[0]) / attrs.part,
                     dtype = spec.out[0].dtype](const KernelCall& call) {
     const auto* packed = data<const std::byte>(call.in, 0);
     auto* y = data<std::byte>(call.out, 0);

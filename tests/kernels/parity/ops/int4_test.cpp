@@ -171,6 +171,16 @@ TEST_CASE("sum_int4 adds in f32 in the order of the senders, and rounds once") {
   }
 }
 
+TEST_CASE("sum_int4 unpacks the parts of one sender") {
+  const int64_t part = 75;
+  const Values x = spread_values(3 * part, DType::f32), packed = in_int4(DType::f32, x, part);
+  const Values last = run_everywhere(int4_call(OpKind::sum_int4, {.part = part, .first = 2}),
+                                     {{Shape{3, int4_bytes(part)}, DType::u8, packed}},
+                                     {{Shape{part}, DType::f32}})[0]
+                          .values();
+  CHECK(last == from_int4(part_at(packed, 2, int4_bytes(part)), static_cast<size_t>(part)));
+}
+
 TEST_CASE("requantize_int4 packs the sums") {
   for (const int64_t part : kPartSizes) {
     const Received received(part);

@@ -1,0 +1,155 @@
+// qgZ: gradients travel as int4 (runtime/ir/quantized.h) straight to the ranks that add them, instead of a reduce-scatter.
+// Groups of ranks of a host take two hops: within the group, where each rank adds what its peers have for the ranks with
+// its number in all groups, and then among those. Sums are f32, in the order of ranks and then of groups, and each hop
+// packs once.
+#include <deque>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "runtime/ir/quantized.h"
+#include "runtime/plan/codecs/codecs.h"
+
+namespace dstrain {
+namespace {
+
+// A unit's gradients on their way.
+struct Sum {
+  Instruction like;           // the reduce-scatter
+  BufferId received = kNone;  // packed
+  bool forwarded = false;     // the last hop has begun
+  bool in_place = false;      // nothing adds the result to other gradients
+};
+
+class QuantizeSums {
+ public:
+  QuantizeSums(Program& program, const Job& job, Place place)
+      : program_(program), place_(place), most_in_flight_(job.overlap_comm ? kMostUnits : 0) {}
+
+  void run() {
+    const std::vector<Instruction> old = std::exchange(program_.instructions, {});
+    find_casts(old);
+    for (const Instruction& op : old) {
+      if (!sums_.empty() &&
+          (op.phase != sums_.back().like.phase || op.chunk != sums_.back().like.chunk))
+        finish_in_place(0);
+      if (op.op == OpKind::cast && sent_.contains(op.writes[0]))
+        continue;  // int4 is made of what it reads
+      if (op.op == OpKind::reduce_scatter)
+        begin(op);
+      else if (op.op == OpKind::accumulate && on_its_way(op))
+        finish(op);
+      else
+        program_.instructions.push_back(op);
+    }
+    finish_in_place(0);
+  }
+
+ private:
+  static constexpr size_t kMostUnits = 2;
+
+  BufferId root(BufferId id) const { return program_.root(id); }
+
+  void find_casts(const std::vector<Instruction>& list) {
+    for (const Instruction& op : list) {
+      if (op.op == OpKind::reduce_scatter) sent_.insert(op.reads[0]);
+      if (op.op == OpKind::accumulate) added_.insert(root(op.reads[0]));
+    }
+    for (const Instruction& op : list)
+      if (op.op == OpKind::cast && sent_.contains(op.writes[0]))
+        source_[op.writes[0]] = op.reads[0];
+  }
+
+  // Returns whether `op` adds a sum that has been sent.
+  bool on_its_way(const Instruction& op) const {
+    return !sums_.empty() && root(sums_.front().like.reads[0]) == root(op.reads[0]);
+  }
+
+  Instruction& emit(const Sum& sum, OpKind kind, BufferId read, BufferId write) {
+    Instruction op = sum.like;
+    op.op = kind;
+    op.attrs = {};
+    op.reads = {read};
+    op.writes = {write};
+    program_.instructions.push_back(std::move(op));
+    return program_.instructions.back();
+  }
+  BufferId add_packed(const Sum& sum, const std::string& name, Shape shape, bool sent) {
+    const std::string& of = program_.at(root(sum.like.reads[0])).name;
+    return program_.add_buffer({.name = name + of.substr(of.find(':')),
+                                .shape = shape,
+                                .dtype = DType::u8,
+                                .memory = MemoryClass::communication,
+                                .shared = sent});
+  }
+
+  // Sends packed parts, as many to each rank of the channel. Returns what is received: parts by sender.
+  BufferId exchange(const Sum& sum, BufferId packed, const std::string& name, int32_t channel) {
+    const int ranks = ranks_of(place_, channel);
+    const Shape parts = program_.at(packed).shape;
+    const BufferId received = add_packed(sum, name, {ranks, parts[0] / ranks, parts[1]}, false);
+    emit(sum, OpKind::all_to_all, packed, received).channel = channel;
+    return received;
+  }
+
+  void begin(const Instruction& op) {
+    Sum sum{.like = op, .in_place = !added_.contains(root(op.reads[0]))};
+    const auto cast = source_.find(op.reads[0]);
+    const BufferId gradients = cast == source_.end() ? op.reads[0] : cast->second;
+    const int64_t part = program_.at(op.writes[0]).shape.elements();
+    const BufferId packed = add_packed(sum, "packed_grads", {place_.ranks, int4_bytes(part)}, true);
+    const int64_t group = place_.factored() ? place_.shard_size() : 1;
+    emit(sum, OpKind::quantize_int4, gradients, packed).attrs =
+        Int4Attrs{.part = part, .group = group};
+    sum.received =
+        exchange(sum, packed, "received_grads", place_.factored() ? shard_group : data_group);
+    sum.forwarded = !place_.factored();
+    for (Sum& before : sums_) forward(before);
+    sums_.push_back(std::move(sum));
+    finish_in_place(most_in_flight_);
+  }
+
+  // Packs what has come from the group and sends it to the ranks that own it.
+  void forward(Sum& sum) {
+    if (std::exchange(sum.forwarded, true)) return;
+    const Shape parts = program_.at(sum.received).shape;
+    const BufferId packed = add_packed(sum, "packed_sums", {parts[1], parts[2]}, true);
+    emit(sum, OpKind::requantize_int4, sum.received, packed).attrs = part_of(sum);
+    sum.received = exchange(sum, packed, "received_sums", replica_group);
+  }
+
+  Int4Attrs part_of(const Sum& sum) const {
+    return {.part = program_.at(sum.like.writes[0]).shape.elements()};
+  }
+
+  // Adds the oldest sum as `op` does, which adds it to the step's gradients or is its reduce-scatter.
+  void finish(const Instruction& op) {
+    Sum sum = std::move(sums_.front());
+    sums_.pop_front();
+    forward(sum);
+    Instruction& last = emit(sum, OpKind::sum_int4, sum.received, op.writes[0]);
+    last.attrs = part_of(sum);
+    last.accumulate = op.accumulate;
+  }
+  void finish_in_place(size_t most) {
+    while (sums_.size() > most && sums_.front().in_place) finish(Instruction(sums_.front().like));
+  }
+
+  Program& program_;
+  const Place place_;
+  const size_t most_in_flight_;
+  std::unordered_set<BufferId> sent_;              // what reduce-scatters read
+  std::unordered_set<BufferId> added_;             // what is added to the step's gradients
+  std::unordered_map<BufferId, BufferId> source_;  // of casts to the wire's dtype
+  std::deque<Sum> sums_;
+};
+
+}  // namespace
+
+void quantize_gradients(Program& program, const Job& job, Place place, const Residency& residency) {
+  if (job.quantize.gradients && residency.optimizer != Held::whole)
+    QuantizeSums(program, job, place).run();
+}
+
+}  // namespace dstrain
