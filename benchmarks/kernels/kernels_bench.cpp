@@ -158,7 +158,8 @@ void bench_op(const std::string& label, OpKind op, const OpAttrs& attrs, std::ve
              t.kernel * 1e3, static_cast<double>(b.bytes) / t.kernel * 1e-9, t.ratio);
 }
 
-// Packed gradients and parameters, whose parts belong to four ranks. A copy of as many bytes takes as long as the memory.
+// Packed gradients and parameters, whose parts belong to four ranks. A copy of as many bytes takes as long as the
+// memory.
 void bench_codecs(int threads, int64_t n) {
   constexpr int64_t ranks = 4;
   const int64_t part = n / ranks / kQuantizedBlock * kQuantizedBlock, int4 = int4_bytes(part);

@@ -103,8 +103,8 @@ struct GatherLimits {
   bool operator==(const GatherLimits&) const = default;
 };
 
-// Groups of consecutive data-parallel ranks, at stage 3. Each has all parameters, divided among its ranks; or parameters
-// are divided among all ranks, and the groups only add gradients in two hops.
+// Groups of consecutive data-parallel ranks, at stage 3. Each has all parameters, divided among its ranks; or
+// parameters are divided among all ranks, and the groups only add gradients in two hops.
 struct ShardConfig {
   int ranks = 0;           // of a group; 0: all data-parallel ranks
   bool by_host = false;    // the ranks of a host, whose number the run finds out; until then all
@@ -174,8 +174,8 @@ struct OffloadConfig {
   bool pin_memory = true;
   std::vector<std::string> nvme_paths{};   // directories, one for each drive
   OffloadTo parameters = OffloadTo::none;  // at stage 3
-  int64_t max_in_cpu =
-      0;  // of parameters on nvme: elements of each rank that the host's memory has all the same
+  // Of parameters on nvme: elements of each rank that are in the host's memory all the same.
+  int64_t max_in_cpu = 0;
   OffloadTo activations = OffloadTo::none;  // that are kept for the backward pass
   // Returns whether any tensor is on disk.
   bool uses_disk() const {

@@ -56,9 +56,12 @@ enum class OpKind : uint8_t {
   muon,           // direction f32 (n) -> master f32 (n), param? 16-bit (n); in place
   quantize,       // x f32 or run (n) -> packed u8 (runtime/ir/quantized.h)
   dequantize,  // packed u8 (of equal parts: parts, bytes of one) -> y f32 or run (n): the parts in order
-  quantize_int4,  // x f32 or run (n), equal parts -> packed u8 (parts, bytes of one), in another order
-  requantize_int4,  // packed u8 (K, M, bytes of a part) -> packed u8 (M, bytes): sums over K, packed again
-  sum_int4,  // packed u8 (K, M, bytes of a part), or (M, bytes) of one -> y f32 or run (n): sums over K; y = sums or y += sums
+  // x f32 or run (n), equal parts -> packed u8 (parts, bytes of one), in another order
+  quantize_int4,
+  // packed u8 (K, M, bytes of a part) -> packed u8 (M, bytes): sums over K, packed again
+  requantize_int4,
+  // packed u8 (K, M, bytes of a part), or (M, bytes) of one -> y f32 or run (n): y = sums over K, or y += them
+  sum_int4,
   error_squares,  // x f32 or run (n), y f32 or run (n) -> s f64 (2): sums of squares of x - y and of x
   // done by the executor or the communicator (no kernel)
   load_batch,      // -> inputs, targets i32 of all micro-batches; local target count

@@ -22,7 +22,8 @@ void parallel_ranges(int threads, int64_t n, int64_t grain, const Run& run) {
     run(pieces * t / used * grain, std::min(n, pieces * (t + 1) / used * grain));
 }
 
-// Calls run(part, begin, end) for ranges that cover [0, n) of each of `parts` parts, divided among threads as one range.
+// Calls run(part, begin, end) for ranges that cover [0, n) of each of `parts` parts, divided among threads as one
+// range.
 template <class Run>
 void for_parts(int threads, int64_t parts, int64_t n, int64_t grain, const Run& run) {
   parallel_ranges(threads, parts * n, grain, [&](int64_t begin, int64_t end) {

@@ -1,6 +1,7 @@
 // quantize_int4, requantize_int4 and sum_int4 (runtime/ir/quantized.h). Eight lanes have a block, a lane 8 neighbouring
-// values, so that it reads or writes 4 bytes of codes. Gives the bits of kernels/cpu/simd/codecs/int4.cpp. Minimum memory
-// traffic, bytes per element of s bytes: quantize_int4 s + 0.53; of K parts that are added, 0.53 K and 0.53 or s.
+// values, so that it reads or writes 4 bytes of codes. Gives the bits of kernels/cpu/simd/codecs/int4.cpp. Minimum
+// memory traffic, bytes per element of s bytes: quantize_int4 s + 0.53; of K parts that are added, 0.53 K and 0.53 or
+// s.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "runtime/ir/quantized.h"

@@ -244,8 +244,9 @@ std::vector<KeySpec> zero() {
             "every parameter is trained"),
       {.key = "zero_optimization.zero_quantized_gradients",
        .fallback = "false",
-       .note = "gradients travel as int4 in blocks of 64, within hosts and then among them: 0.27 of "
-               "the bytes of 16 bits a hop",
+       .note =
+           "gradients travel as int4 in blocks of 64, within hosts and then among them: 0.27 of "
+           "the bytes of 16 bits a hop",
        .rule = &kQuantized},
       {.key = "zero_optimization.zeropp_loco_param",
        .type = Type::section,

@@ -1,5 +1,5 @@
-// What codecs lose: once a step each rank compares the part that it owns with what comes back of it. Both are in memory at
-// that moment, so a unit costs two passes over a part.
+// What codecs lose: once a step each rank compares the part that it owns with what comes back of it. Both are in memory
+// at that moment, so a unit costs two passes over a part.
 #include <string>
 #include <unordered_map>
 #include <unordered_set>

@@ -1,7 +1,7 @@
-// qgZ: gradients travel as int4 (runtime/ir/quantized.h) straight to the ranks that add them, instead of a reduce-scatter.
-// Groups of ranks of a host take two hops: within the group, where each rank adds what its peers have for the ranks with
-// its number in all groups, and then among those. Sums are f32, in the order of ranks and then of groups, and each hop
-// packs once.
+// qgZ: gradients travel as int4 (runtime/ir/quantized.h) straight to the ranks that add them, instead of a
+// reduce-scatter. Groups of ranks of a host take two hops: within the group, where each rank adds what its peers have
+// for the ranks with its number in all groups, and then among those. Sums are f32, in the order of ranks and then of
+// groups, and each hop packs once.
 #include <deque>
 #include <unordered_map>
 #include <unordered_set>

@@ -72,8 +72,8 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 // than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group.
 void update(Program& program, const Job& job, Place place, const Residency& residency);
 
-// Moves the parameters to the host's memory or to disk, if the job offloads them. gather() brings them to the device where they
-// are used, also where a rank holds them whole.
+// Moves the parameters to the host's memory or to disk, if the job offloads them. gather() brings them to the device
+// where they are used, also where a rank holds them whole.
 void offload_parameters(Program& program, const Job& job);
 
 // Moves the sums of gradients to the host's memory, after update(), if the host updates and ranks add their gradients

@@ -33,8 +33,8 @@ std::vector<std::vector<int>> groups_here(const Place& place, int32_t channel,
   return groups;
 }
 
-// Returns how often the whole tensor of a group's collective leaves the host `here`: around a ring of the hosts, or slice
-// by slice.
+// Returns how often the whole tensor of a group's collective leaves the host `here`: around a ring of the hosts, or
+// slice by slice.
 double times_leaving(OpKind op, const std::vector<int>& group, int here) {
   double slices = 0;
   for (const int sender : group)

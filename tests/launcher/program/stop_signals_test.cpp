@@ -41,8 +41,8 @@ const Environment kRoot = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
 
 TEST_CASE("no stop signal interrupts a thread of a process that trains") {
   // Ranks that mpirun stops have as long as it says to finish a step and to write the weights; else a second.
-  const std::string starter =
-      GENERATE("", "mpirun --mca odls_base_sigkill_timeout 8 --oversubscribe --bind-to none -np 2 ");
+  const std::string starter = GENERATE(
+      "", "mpirun --mca odls_base_sigkill_timeout 8 --oversubscribe --bind-to none -np 2 ");
   CAPTURE(starter);
   const RunFolder folder;
   RunningProgram program = folder.start(

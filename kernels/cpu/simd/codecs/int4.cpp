@@ -41,8 +41,8 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// A byte has two neighbouring values. Those of a block are in packs of the first and of the second ones, so that neither
-// packing nor adding has to move them.
+// A byte has two neighbouring values. Those of a block are in packs of the first and of the second ones, so that
+// neither packing nor adding has to move them.
 constexpr int kGroups = static_cast<int>(kBlockBytes) / kPack;
 using DByte = hn::Rebind<uint8_t, DF>;
 
