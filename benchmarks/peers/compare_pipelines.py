@@ -4,11 +4,13 @@
     python3 benchmarks/peers/compare_pipelines.py model       # needs neither PyTorch nor DeepSpeed
     python3 benchmarks/peers/compare_pipelines.py schedules
     .deps/peer/bin/python benchmarks/peers/compare_pipelines.py torch
+    .deps/peer/bin/python benchmarks/peers/compare_pipelines.py deepspeed
 
 model      a step of 1F1B over the bubble model: the time of the same step on one rank with one core, divided by the
            stages and multiplied by (M + S - 1) / M for M micro-batches and S stages
 schedules  the time of 1F1B over a zero-bubble schedule's, beside the ratio that the plan predicts
 torch      PyTorch's time (torch.distributed.pipelining, gloo, the same schedule) over ours
+deepspeed  the time of DeepSpeed's PipelineModule (CPU accelerator, gloo) over that of our 1F1B, its only schedule
 
 GPT-lite of 8 layers. The programs of a comparison exist at the same time and alternate, as in compare_steps.py. Rows go
 to benchmarks/results/pipelines.json; rows of other suites from the same kind of machine are kept.
@@ -53,17 +55,18 @@ def predicted_step(options, dtype, schedule):
     return 1 / (1 - float(found.group(1)) / 100)
 
 
-def torch_stages(options, dtype, schedule, environment):
-    """Starts one process per stage, each on its own core."""
-    command = [options.python, str(ROOT / "benchmarks/peers/torch_pipeline_steps.py")]
+def peer_stages(options, dtype, script, more):
+    """Starts one process of a peer per stage, each on its own core, as torchrun or DeepSpeed's launcher would."""
+    command = [options.python, str(ROOT / "benchmarks/peers" / script)]
     words = {**model_of(options), "model": "gptlite", "batch": options.batch, "dtype": dtype, "threads": 1}
-    words |= {"schedule": schedule, "micro_batches": options.micro_batches}
+    words |= {"micro_batches": options.micro_batches, **more}
     del words["type"]
     port = free_port()
     each = [
         {
-            "RANK": str(rank), "WORLD_SIZE": str(STAGES), "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", **environment,
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(STAGES), "LOCAL_SIZE": str(STAGES),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "DS_ACCELERATOR": "cpu",
+            "OMP_NUM_THREADS": "1", **options.environment,
         }
         for rank in range(STAGES)
     ]  # fmt: skip
@@ -115,20 +118,28 @@ def run_schedules(options, dtype, folder):
 
 
 def run_torch(options, dtype, folder):
-    environment = torch_environment(options.python, folder)
     for schedule in ("gpipe", "1f1b"):
         place = folder / schedule
         place.mkdir()
         ratios = compare(
             schedule, dtype, options, place,
             lambda f: ours(options, dtype, f, schedule),
-            lambda f: torch_stages(options, dtype, schedule, environment),
+            lambda f: peer_stages(options, dtype, "torch_pipeline_steps.py", {"schedule": schedule}),
         )  # fmt: skip
         yield f"PyTorch's {schedule} over ours", ratios, {}
 
 
+def run_deepspeed(options, dtype, folder):
+    ratios = compare(
+        "1f1b", dtype, options, folder,
+        lambda f: ours(options, dtype, f, "1f1b"),
+        lambda f: peer_stages(options, dtype, "deepspeed_pipeline_steps.py", {}),
+    )  # fmt: skip
+    yield "DeepSpeed's PipelineModule over ours", ratios, {}
+
+
 def main():
-    suites = {"model": run_model, "schedules": run_schedules, "torch": run_torch}
+    suites = {"model": run_model, "schedules": run_schedules, "torch": run_torch, "deepspeed": run_deepspeed}
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("suite", choices=sorted(suites))
     p.add_argument("--dtypes", default="fp32,bf16")
@@ -139,7 +150,7 @@ def main():
     p.add_argument("--seq", type=int, default=256)
     p.add_argument("--width", type=int, default=768)
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
-    p.add_argument("--python", default=sys.executable, help="Python interpreter with torch installed")
+    p.add_argument("--python", default=sys.executable, help="Python interpreter with torch (deepspeed) installed")
     options = p.parse_args()
     if options.rounds < 5:
         p.error("--rounds must be at least 5: the median of fewer ratios says little")
@@ -150,6 +161,8 @@ def main():
     for dtype in options.dtypes.split(","):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="dstrain-pipelines-"))
         try:
+            if options.suite in ("torch", "deepspeed"):
+                options.environment = torch_environment(options.python, folder)
             for name, ratios, more in suites[options.suite](options, dtype, folder):
                 row = {
                     "case": f"{name}, {dtype}", "micro_batches": options.micro_batches,
