@@ -19,9 +19,11 @@ EmulatedStream::~EmulatedStream() {
 }
 
 void EmulatedStream::submit(std::function<void()> work) {
+  // Not under this stream's mutex, because a capture locks its own before those of its streams.
+  if (const CaptureLane place = capture(); place.capture)
+    return place.capture->add(place.lane, std::move(work));
   {
     const std::lock_guard lock(mutex_);
-    if (capture_.capture) return capture_.capture->add(capture_.lane, std::move(work));
     queue_.push_back(std::move(work));
   }
   changed_.notify_all();
