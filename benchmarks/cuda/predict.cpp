@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
+#include <optional>
+#include <regex>
+#include <sstream>
 
 #include "benchmarks/cuda/cases.h"
 #include "runtime/core/error.h"
@@ -11,27 +15,33 @@
 namespace dstrain::bench {
 namespace {
 
-constexpr int64_t kVocabulary = 50304;
+constexpr int64_t kVocabulary = 50257, kPadded = 50304;
 // What a multiprocessor does in one clock: exponentials, and f32 or integer instructions of lanes (CUDA C++ Programming
 // Guide).
 constexpr double kExponentials = 16, kLaneInstructions = 128;
 // Instructions of a lane for each score in attention beside the products, counted in the machine code.
 constexpr double kForwardInstructions = 8, kBackwardInstructions = 10;
 
-// How a kernel of our own asks for memory: warps on a multiprocessor, loads of 16 bytes in flight in each lane. The
-// lines `// SASS` of the kernels state both.
-struct Occupancy {
-  double warps, loads;
-  double bytes() const { return warps * 32 * loads * 16; }
-};
-constexpr Occupancy kLayerNorm{24, 4}, kNormGrad{16, 8}, kSums{24, 8}, kCrossEntropy{32, 4},
-    kFlat{64, 2}, kEmbed{32, 8}, kAdam{40, 4};
+// Of kernels over flat ranges, whose sources state nothing.
+constexpr Occupancy kFlat{64, 2}, kAdam{40, 4};
+
+// What the source of a kernel states: a file of kernels/cuda/memory_bound.
+Occupancy stated(const std::string& file, const std::string& kernel) {
+  const std::string path = fmt::format("{}/kernels/cuda/memory_bound/{}", DSTRAIN_SOURCE_DIR, file);
+  std::ifstream in(path);
+  if (!in) fail_run("a prediction reads what kernels state in their sources; cannot read {}", path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return occupancy_in(text.str(), kernel);
+}
 
 class Step {
  public:
-  Step(const PredictedModel& model, const Machine& machine) : model_(model), machine_(machine) {
+  // `vocabulary`: columns of the logits in memory.
+  Step(const PredictedModel& model, const Machine& machine, int64_t vocabulary)
+      : model_(model), machine_(machine), vocabulary_(vocabulary) {
     const Width width{model.channels, model.heads, model.batch};
-    Shapes shapes{.vocabularies = {kVocabulary}, .widths = {width}, .heads = {width}};
+    Shapes shapes{.vocabularies = {vocabulary}, .widths = {width}, .heads = {width}};
     shapes.parameters = model.parameters;
     for (const Case& c : cases_of(shapes)) floors_[c.name] = c.floor;
   }
@@ -40,23 +50,25 @@ class Step {
     const int64_t c = model_.channels;
     const auto n = static_cast<double>(model_.layers);
     const std::string at = fmt::format(" C={}", c);
-    memory("layer_norm" + at, 2 * n + 1, 1, kLayerNorm);
-    memory("layer_norm_input_grad" + at, 2 * n + 1, 1, kNormGrad);
-    memory("layer_norm_weight_grad" + at, 2 * n + 1, 2, kSums);
+    const Occupancy sums = stated("column_sums.cu", "sum_block");
+    memory("layer_norm" + at, 2 * n + 1, 1, stated("layer_norm.cu", "layer_norm_kernel"));
+    memory("layer_norm_input_grad" + at, 2 * n + 1, 1,
+           stated("layer_norm.cu", "input_grad_kernel"));
+    memory("layer_norm_weight_grad" + at, 2 * n + 1, 2, sums);
     memory("add" + at, 2 * n, 1, kFlat);
     // sum_rows at C=... has 4 C columns; the biases of a layer have 9 C.
-    memory("sum_rows" + at, 9.0 / 4 * n, 2, kSums);
+    memory("sum_rows" + at, 9.0 / 4 * n, 2, sums);
     products(c, 3 * c, n);
     products(c, 3 * c, n / 3);  // the projection has C columns
     products(c, 4 * c, n);
     products(4 * c, c, n);
-    products(c, kVocabulary, 1);
+    products(c, vocabulary_, 1);
     attention(n);
-    const std::string v = fmt::format(" V={}", kVocabulary);
-    memory("cross_entropy" + v, 1, 2, kCrossEntropy);
-    memory("embed" + v, 1, 1, kEmbed);
-    memory("embed_token_grad" + v, 1, 8, kEmbed);
-    memory("embed_position_grad", 1, 1, kEmbed);
+    const std::string v = fmt::format(" V={}", vocabulary_);
+    memory("cross_entropy" + v, 1, 2, stated("cross_entropy.cu", "cross_entropy_kernel"));
+    memory("embed" + v, 1, 1, stated("embed.cu", "embed_kernel"));
+    memory("embed_token_grad" + v, 1, 8, stated("token_grad.cu", "add_rows"));
+    memory("embed_position_grad", 1, 1, stated("embed.cu", "position_grad_kernel"));
     memory("sum_squares f32", 1, 2 * (n + 2), kFlat);
     memory("adam f32 and bf16 copy", 1, n + 2, kAdam);
     std::stable_sort(rows_.begin(), rows_.end(), [](const PredictedRow& a, const PredictedRow& b) {
@@ -86,11 +98,12 @@ class Step {
   }
 
   void products(int64_t k, int64_t n, double count) {
+    const double fraction = n % 8 == 0 ? machine_.product_fraction : machine_.odd_fraction;
     for (const char* kind : {"linear", "linear_input_grad", "linear_weight_grad"}) {
       const std::string name = fmt::format("{} K={} N={}", kind, k, n);
       const Floor& work = floor(name);
       const double seconds =
-          std::max(work.flops / (machine_.product_fraction * machine_.flops_per_second),
+          std::max(work.flops / (fraction * machine_.flops_per_second),
                    work.bytes / (machine_.copy_fraction * machine_.bytes_per_second));
       add(name, count, 1, work, 0, seconds);
     }
@@ -118,11 +131,29 @@ class Step {
 
   const PredictedModel& model_;
   const Machine& machine_;
+  int64_t vocabulary_;
   std::map<std::string, Floor> floors_;
   std::vector<PredictedRow> rows_;
 };
 
 }  // namespace
+
+Occupancy occupancy_in(const std::string& source, const std::string& kernel) {
+  const std::regex claim(R"(^\s*// SASS.*: threads (\d+), blocks (\d+).*, loads (\d+)\s*$)");
+  const std::regex head("\\b" + kernel + "\\(");
+  std::optional<Occupancy> open;
+  std::istringstream lines(source);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    if (std::regex_match(line, found, claim))
+      open = {std::stod(found[1]) * std::stod(found[2]) / 32, std::stod(found[3])};
+    else if (open && std::regex_search(line, head))
+      return *open;
+    else if (line == "}")
+      open.reset();
+  }
+  fail_run("no line `// SASS` with threads, blocks and loads is above {}", kernel);
+}
 
 std::vector<Assumption> Machine::assumptions() const {
   return {
@@ -133,14 +164,17 @@ std::vector<Assumption> Machine::assumptions() const {
       {"exponentials", kExponentials, "per clock", "published"},
       {"lane instructions", kLaneInstructions, "per clock", "published"},
       {"products of the library", product_fraction, "of the rate", "assumed"},
+      {"the same, odd dimensions", odd_fraction, "of the rate", "assumed"},
       {"mma.sync", mma_fraction, "of the rate", "assumed"},
       {"memory-bound kernels", copy_fraction, "of memory", "assumed, with enough loads in flight"},
+      {"loads of a thread, adam", kAdam.loads, "", "assumed; other kernels state theirs"},
+      {"other flat kernels", kFlat.loads, "", "assumed"},
       {"latency of memory", latency * 1e9, "ns", "assumed"},
       {"launch in a graph", launch * 1e6, "us", "assumed"}};
 }
 
 Machine machine_named(const std::string& name) {
-  Machine machine{name, 4.8e12, 989.4e12, 132, 1.83e9, 0.70, 0.85, 0.60, 800e-9, 2e-6};
+  Machine machine{name, 4.8e12, 989.4e12, 132, 1.83e9, 0.70, 0.25, 0.85, 0.60, 800e-9, 2e-6};
   if (name == "H200") return machine;
   if (name == "H100") {
     machine.bytes_per_second = 3.35e12;
@@ -153,8 +187,8 @@ std::vector<PredictedModel> predicted_models() {
   return {{"GPT-2 124M", 768, 12, 12, 32, 124439808}, {"GPT-2 1.5B", 1600, 48, 25, 16, 1557611200}};
 }
 
-std::vector<PredictedRow> predict(const PredictedModel& model, const Machine& machine) {
-  return Step(model, machine).rows();
+std::vector<PredictedRow> predict(const PredictedModel& model, const Machine& machine, bool pad) {
+  return Step(model, machine, pad ? kPadded : kVocabulary).rows();
 }
 
 std::string prediction_text(const Machine& machine) {
@@ -163,8 +197,10 @@ std::string prediction_text(const Machine& machine) {
     text += fmt::format("  {:<26} {:>8g} {:<12} {}\n", a.name, a.value, a.unit, a.source);
   for (const PredictedModel& model : predicted_models()) {
     text += fmt::format(
-        "\n{}, B={}, T=1024, bf16, vocabulary {}\n{:<36} {:>6} {:>9} {:>9} {:>9} {:>9} {:>8}\n",
-        model.name, model.batch, kVocabulary, "", "runs", "MB", "GFLOP", "launches", "KB/SM", "ms");
+        "\n{}, B={}, T=1024, bf16, vocabulary {}, padded to {}\n{:<36} {:>6} {:>9} {:>9} {:>9} "
+        "{:>9} {:>8}\n",
+        model.name, model.batch, kVocabulary, kPadded, "", "runs", "MB", "GFLOP", "launches",
+        "KB/SM", "ms");
     double total = 0, launches = 0;
     for (const PredictedRow& row : predict(model, machine)) {
       text += fmt::format("{:<36} {:>6.4g} {:>9.1f} {:>9.1f} {:>9g} {:>9.0f} {:>8.3f}\n", row.name,
@@ -175,6 +211,9 @@ std::string prediction_text(const Machine& machine) {
     }
     text += fmt::format("{:<36} {:>6} {:>9} {:>9} {:>9.0f} {:>9} {:>8.2f}\n", "step", "", "", "",
                         launches, "", total * 1e3);
+    double odd = 0;
+    for (const PredictedRow& row : predict(model, machine, false)) odd += row.seconds;
+    text += fmt::format("{:<36} {:>55.2f}\n", "step, vocabulary not padded", odd * 1e3);
   }
   return text;
 }

@@ -14,6 +14,16 @@ struct Assumption {
   std::string unit, source;
 };
 
+// How a kernel of our own asks for memory: warps on a multiprocessor, loads of 16 bytes in flight in each lane.
+struct Occupancy {
+  double warps = 0, loads = 0;
+  double bytes() const { return warps * 32 * loads * 16; }
+};
+
+// Returns what the line `// SASS` above `kernel` states (tests/kernels/cuda/static/check_sass.py compares it with the
+// machine code). `source`: the text of a .cu file. Throws RunError if there is no such line.
+Occupancy occupancy_in(const std::string& source, const std::string& kernel);
+
 // A GPU as far as predictions know it.
 struct Machine {
   std::string name;
@@ -21,6 +31,7 @@ struct Machine {
   double flops_per_second = 0;  // dense bf16 products
   double processors = 0, clock = 0;
   double product_fraction = 0;  // of flops_per_second, products of the vendor's library
+  double odd_fraction = 0;      // the same where a leading dimension is odd
   double copy_fraction = 0;     // of bytes_per_second, with enough loads in flight
   double mma_fraction = 0;      // of flops_per_second, mma.sync on registers
   double latency = 0;           // seconds until a load from memory returns
@@ -50,7 +61,9 @@ struct PredictedRow {
 };
 
 // Returns the kernels of a step (bf16, dropout 0, fused gelu, one micro-batch) with their times, largest first.
-std::vector<PredictedRow> predict(const PredictedModel& model, const Machine& machine);
+// `pad`: with the vocabulary padded, as dstrain does it.
+std::vector<PredictedRow> predict(const PredictedModel& model, const Machine& machine,
+                                  bool pad = true);
 
 // Returns the tables that `bench_cuda --predict` prints.
 std::string prediction_text(const Machine& machine);

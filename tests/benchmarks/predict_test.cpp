@@ -28,6 +28,7 @@ TEST_CASE("a predicted step is longer than its floor and follows the machine") {
     CHECK(total(rows) > flops / h200.flops_per_second);
     CHECK(total(rows) > bytes / h200.bytes_per_second);
     CHECK(total(predict(model, machine_named("H100"))) > total(rows));
+    CHECK(total(predict(model, h200, false)) > total(rows));
     Machine slow = h200;
     slow.latency *= 100;  // the loads in flight are then too few
     CHECK(total(predict(model, slow)) > 2 * total(rows));
@@ -37,6 +38,24 @@ TEST_CASE("a predicted step is longer than its floor and follows the machine") {
     for (const PredictedRow& row : rows) launches += row.count * row.launches;
     CHECK(total(predict(model, late)) == Approx(total(rows) + launches * 1e-3));
   }
+}
+
+TEST_CASE("the occupancy of a kernel is what its source states") {
+  const std::string source = R"(
+// SASS <?*16, true>: threads 128, blocks 6, loads 8
+template <class T>
+__global__ void __launch_bounds__(128)
+    first(const T* x) {
+}
+void launch() { third(); }
+// SASS: threads 256, blocks 2, shared 1024, loads 4
+__global__ void second(int n) {
+}
+)";
+  CHECK(occupancy_in(source, "first").warps == 24);
+  CHECK(occupancy_in(source, "first").loads == 8);
+  CHECK(occupancy_in(source, "second").bytes() == 16 * 32 * 4 * 16);
+  CHECK_THROWS_WITH(occupancy_in(source, "third"), Catch::Contains("above third"));
 }
 
 TEST_CASE("a prediction names its assumptions and says that it is no measurement") {
