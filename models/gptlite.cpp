@@ -26,16 +26,17 @@ class GptLite {
   void build() {
     b_.unit("embedding");
     const BufferId ids = b_.ids(seq_len_);
-    const BufferId token = matrix("token_embedding_table.weight", c_.vocab_size, c_.n_embd);
-    const BufferId position = matrix("position_embedding_table.weight", c_.block_size, c_.n_embd);
+    const BufferId token = vocabulary("token_embedding_table.weight");
+    const BufferId position = b_.parameter("position_embedding_table.weight",
+                                           {c_.block_size, c_.n_embd}, Init::normal, kInitStd);
     BufferId x = b_.embed(ids, token, position, seq_len_);
     for (int64_t i = 0; i < c_.n_layer; ++i) x = block(x, fmt::format("blocks.{}", i));
     b_.unit("head");
     x = norm(x, "ln");
-    const BufferId head = c_.tied_head ? token : matrix("lm_head.weight", c_.vocab_size, c_.n_embd);
+    const BufferId head = c_.tied_head ? token : vocabulary("lm_head.weight");
     const BufferId logits = b_.linear(x, head, kNone, Activation::none);
     if (b_.options().with_loss)
-      b_.cross_entropy(logits, b_.targets(b_.options().batch * seq_len_));
+      b_.cross_entropy(logits, b_.targets(b_.options().batch * seq_len_), c_.vocab_size);
     else
       b_.output(logits);
   }
@@ -66,8 +67,8 @@ class GptLite {
     return b_.layer_norm(x, w, b_.parameter(name + ".bias", {c_.n_embd}, Init::zeros), kNormEps);
   }
 
-  BufferId matrix(const std::string& name, int64_t rows, int64_t columns) {
-    return b_.parameter(name, {rows, columns}, Init::normal, kInitStd);
+  BufferId vocabulary(const std::string& name) {
+    return b_.vocabulary(name, {c_.vocab_size, c_.n_embd}, Init::normal, kInitStd);
   }
 
   Builder& b_;

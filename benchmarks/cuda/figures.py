@@ -3,7 +3,7 @@ import collections
 import statistics
 
 SEQ = 1024
-VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 128, for dstrain and PyTorch
+VOCABULARY = 50257  # dstrain pads its products inside; PyTorch gets a vocabulary of padded() tokens
 Model = collections.namedtuple("Model", "layers channels heads seq vocabulary", defaults=(SEQ, VOCABULARY))
 MODELS = {
     "GPT-2 124M": Model(12, 768, 12),
@@ -29,6 +29,11 @@ def peak_of(gpu):
     """Returns the data sheet's FLOPs per second, or None for a GPU that is not in the table."""
     names = [name for name in PEAKS if gpu.startswith(name)]
     return PEAKS[max(names, key=len)] if names else None
+
+
+def padded(vocabulary):
+    """Returns what users of PyTorch make of a vocabulary, so that its products are fast."""
+    return (vocabulary + 127) // 128 * 128
 
 
 def model_named(name):

@@ -195,7 +195,8 @@ class Steps:
         self.o, self.model = o, model
         m = figures.model_named(model)
         self.sizes = {"n_layer": m.layers, "n_embd": m.channels, "n_head": m.heads,
-                      "vocab_size": m.vocabulary, "seq": m.seq}
+                      "vocab_size": figures.padded(m.vocabulary), "seq": m.seq}  # PyTorch's
+        self.vocabulary = m.vocabulary
 
         self.steps = STEPS if o.device == "cuda" else 2
 
@@ -226,7 +227,7 @@ class Steps:
         """Returns the milliseconds of self.steps steps. A signal ends the run, so that it writes no weights."""
         folder = self.o.folder / "run"
         shutil.rmtree(folder, ignore_errors=True)
-        command = self.dstrain() + ["--data", str(tokens(self.o.folder, self.sizes["vocab_size"])), "--steps", "1000000",
+        command = self.dstrain() + ["--data", str(tokens(self.o.folder, self.vocabulary)), "--steps", "1000000",
                                     "--output", str(folder)] + words_of(self.settings(micro_batch))
         with open(self.o.folder / "dstrain.log", "w+") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -276,7 +277,7 @@ def torch_cache(folder):
 def tokens(folder, vocabulary):
     path = folder / f"tokens_{vocabulary}.bin"
     if not path.exists():
-        numbers = random.Random(1).choices(range(min(vocabulary, 50257)), k=1_000_000)
+        numbers = random.Random(1).choices(range(vocabulary), k=1_000_000)
         path.write_bytes(struct.pack(f"<{len(numbers)}H", *numbers))
     return path
 

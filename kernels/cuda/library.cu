@@ -33,6 +33,8 @@ class Library final : public KernelLibrary {
   int64_t packed_bytes(const KernelSpec&) const override { return 0; }
 
   bool fuses(const KernelSpec& spec) const override { return product_fuses(spec); }
+  // Products with odd leading dimensions take slower ways through cuBLASLt.
+  int64_t row_multiple() const override { return 128; }
 
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
     std::unique_ptr<Kernel> kernel;

@@ -20,6 +20,16 @@ void Builder::unit(const std::string& name) {
 }
 
 BufferId Builder::parameter(const std::string& name, Shape shape, Init init, float scale) {
+  return declare(name, shape, shape[0], init, scale);
+}
+
+BufferId Builder::vocabulary(const std::string& name, Shape shape, Init init, float scale) {
+  const int64_t m = options_.row_multiple;
+  return declare(name, shape, (shape[0] + m - 1) / m * m, init, scale);
+}
+
+BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, Init init,
+                          float scale) {
   for (const Parameter& p : program_.parameters)
     if (p.name == name) {
       check(p.shape == shape, "parameter {} is declared as {} and used as {}", name,
@@ -27,9 +37,11 @@ BufferId Builder::parameter(const std::string& name, Shape shape, Init init, flo
       return p.value;
     }
   check(unit_index_ >= 0, "parameter {} is declared outside a unit", name);
+  Shape held = shape;
+  held.dims[0] = rows;
   const BufferId value =
       program_.add_buffer({.name = "param:" + name,
-                           .shape = shape,
+                           .shape = held,
                            .dtype = options_.dtype,
                            .memory = MemoryClass::parameters,
                            .lifetime = Lifetime::persistent,
@@ -120,12 +132,13 @@ BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dr
   return emit(OpKind::add_dropout, attrs, {x, h}, activation_buffer("x", program_.at(x).shape));
 }
 
-void Builder::cross_entropy(BufferId logits, BufferId targets) {
+void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes) {
   program_.logits = logits;
   program_.loss = program_.add_buffer(
       {.name = "loss", .shape = {1}, .dtype = DType::f64, .lifetime = Lifetime::step});
   Instruction op{.op = OpKind::cross_entropy,
                  .accumulate = Accumulate::after_first_micro,
+                 .attrs = CrossEntropyAttrs{classes == program_.at(logits).shape[-1] ? 0 : classes},
                  .reads = {logits, targets},
                  .writes = {program_.loss},
                  .group = group_,

@@ -13,10 +13,11 @@ namespace dstrain {
 // The choices that shape a forward pass: its dtype, its sizes, and whether it is for training.
 struct ForwardOptions {
   DType dtype = DType::f32;
-  int64_t batch = 1;      // samples of a micro-batch (B)
-  int64_t seq_len = 0;    // tokens of a sample; 0: the model's block size
-  bool training = true;   // dropout on; the loss comes with its gradient
-  bool with_loss = true;  // false: stop at the logits (decoding)
+  int64_t batch = 1;         // samples of a micro-batch (B)
+  int64_t seq_len = 0;       // tokens of a sample; 0: the model's block size
+  bool training = true;      // dropout on; the loss comes with its gradient
+  bool with_loss = true;     // false: stop at the logits (decoding)
+  int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
 };
 
 class Builder {
@@ -32,6 +33,10 @@ class Builder {
   // (a tied use) and must have the same shape.
   BufferId parameter(const std::string& name, Shape shape, Init init, float scale = 0);
 
+  // The same for weights with a row for each token of the vocabulary. In memory they have more rows, up to a multiple of
+  // options().row_multiple, which nothing outside the plan sees: their values and their gradients stay 0.
+  BufferId vocabulary(const std::string& name, Shape shape, Init init, float scale = 0);
+
   // The inputs of every micro-batch: token ids (B*T) or samples (B, features); targets (rows).
   BufferId ids(int64_t seq_len);
   BufferId samples(int64_t features);
@@ -43,12 +48,15 @@ class Builder {
   BufferId activation(BufferId x, Activation kind);
   BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout);
   BufferId add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout);
-  // Ends the model: the loss (and in training the logits' gradient, in place).
-  void cross_entropy(BufferId logits, BufferId targets);
+  // Ends the model: the loss (and in training the logits' gradient, in place). `classes`: columns of the logits that
+  // count; 0: all.
+  void cross_entropy(BufferId logits, BufferId targets, int64_t classes = 0);
   // Ends a model without a loss: the logits live to the step's end, for the host to read.
   void output(BufferId logits);
 
  private:
+  // `rows`: those in memory.
+  BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale);
   BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
                 std::vector<Buffer> more_outputs = {});
   // Returns where the logits' gradient goes: the logits themselves, unless the backward pass of the op

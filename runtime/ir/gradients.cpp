@@ -69,7 +69,7 @@ BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
   Parameter& p = program_.parameters[static_cast<size_t>(index)];
   if (p.gradient == kNone) {
     p.gradient = program_.add_buffer({.name = "grad:" + p.name,
-                                      .shape = p.shape,
+                                      .shape = program_.at(value).shape,
                                       .dtype = DType::f32,
                                       .memory = MemoryClass::gradients,
                                       .lifetime = Lifetime::persistent});

@@ -79,6 +79,8 @@ class KernelLibrary {
   // Whether one kernel for the product of `spec` (linear or linear_input_grad) and its gelu is faster
   // than two. Depends on sizes alone.
   virtual bool fuses(const KernelSpec&) const { return false; }
+  // A vocabulary's weights have a multiple of so many rows in memory, and logits as many columns.
+  virtual int64_t row_multiple() const { return 1; }
   // Throws InternalError if the library has no implementation for the op and dtypes.
   virtual std::unique_ptr<Kernel> make(const KernelSpec& spec) const = 0;
   // Returns null if the host runs finish_gradients.

@@ -18,14 +18,14 @@ namespace dstrain {
 // The ops that a plan may contain. The comment of an op lists what it reads -> what it writes.
 enum class OpKind : uint8_t {
   // forward
-  embed,          // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
-  layer_norm,     // x (R,C), weight (C), bias (C) -> y (R,C), mean f32 (R), rstd f32 (R)
-  linear,         // x (R,K), weight (N,K), bias? (N), packed? -> y (R,N) = act(x w^T + bias),
-                  //   with gelu also pre? (R,N): gelu's input
-  activation,     // x (R,N) -> y (R,N)
-  attention,      // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
-  add_dropout,    // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
-  cross_entropy,  // logits (R,V), targets i32 (R) -> loss f64 (1), d_logits? (may be logits)
+  embed,        // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
+  layer_norm,   // x (R,C), weight (C), bias (C) -> y (R,C), mean f32 (R), rstd f32 (R)
+  linear,       // x (R,K), weight (N,K), bias? (N), packed? -> y (R,N) = act(x w^T + bias),
+                //   with gelu also pre? (R,N): gelu's input
+  activation,   // x (R,N) -> y (R,N)
+  attention,    // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
+  add_dropout,  // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
+  cross_entropy,  // logits (R,V), targets i32 (R) -> loss f64 (1), d_logits? (may be logits); V may be padded
   // backward: the input gradient and the weight gradient of an op are always two instructions
   embed_token_grad,        // d_x (R,C), ids i32 (R) -> d_token f32 (V,C)
   embed_position_grad,     // d_x (R,C) -> d_position f32 (T,C)
@@ -92,6 +92,12 @@ enum class Activation : uint8_t { none, relu, gelu };  // gelu: GPT-2's tanh for
 struct EmbedAttrs {
   int64_t seq_len = 0;  // T: rows of a sample
   bool operator==(const EmbedAttrs&) const = default;
+};
+// The attributes of cross_entropy.
+struct CrossEntropyAttrs {
+  int64_t classes =
+      0;  // columns of the logits that count; 0: all. The gradient of the others is 0.
+  bool operator==(const CrossEntropyAttrs&) const = default;
 };
 // The attributes of layer_norm.
 struct LayerNormAttrs {
@@ -194,10 +200,10 @@ struct Int4Attrs {
       0;  // sum_int4: the first of the M parts that is wanted; y has as many as it has room for
   bool operator==(const Int4Attrs&) const = default;
 };
-using OpAttrs = std::variant<std::monostate, EmbedAttrs, LayerNormAttrs, ActivationAttrs,
-                             AttentionAttrs, DropoutAttrs, PackAttrs, WireAttrs, AdamAttrs,
-                             AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
-                             MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs>;
+using OpAttrs = std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs,
+                             ActivationAttrs, AttentionAttrs, DropoutAttrs, PackAttrs, WireAttrs,
+                             AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs,
+                             SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -121,7 +121,8 @@ enum class Init : uint8_t { zeros, ones, normal, uniform };
 struct Parameter {
   std::string name{};
   int index = 0;  // in the whole model
-  Shape shape{};
+  Shape
+      shape{};  // what is initialised, saved and counted; in memory there may be further rows of zeros (`value`)
   Init init = Init::zeros;
   float init_scale = 0;    // normal: standard deviation; uniform: bound
   bool as_matrix = false;  // the optimizer updates it as a whole matrix (Muon)

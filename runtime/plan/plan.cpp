@@ -89,7 +89,8 @@ struct WholeModel {
 
 WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
   WholeModel whole;
-  const auto build = [&](Program& program, const ForwardOptions& options) {
+  const auto build = [&](Program& program, ForwardOptions options) {
+    options.row_multiple = inputs.library->row_multiple();
     Builder builder(program, options);
     inputs.build_model(builder, job.model);
   };
@@ -200,9 +201,12 @@ RankPlan make_decode_plan(const Job& trained, int64_t seq_len, const PlanInputs&
   Job job = trained;
   job.offload = {};
   Program program;
-  Builder builder(
-      program,
-      {.dtype = job.dtype, .batch = 1, .seq_len = seq_len, .training = false, .with_loss = false});
+  Builder builder(program, {.dtype = job.dtype,
+                            .batch = 1,
+                            .seq_len = seq_len,
+                            .training = false,
+                            .with_loss = false,
+                            .row_multiple = inputs.library->row_multiple()});
   inputs.build_model(builder, job.model);
   fuse(program, *inputs.library, inputs.threads);
   RankPlan rank;

@@ -44,10 +44,12 @@ class RandomDataset : public Dataset {
 
 class TestRank {
  public:
-  TestRank(Job job_in, const Dataset& data_in, int threads = 1)
+  // `backend_in`: of the CPU.
+  TestRank(Job job_in, const Dataset& data_in, int threads = 1,
+           Backend backend_in = make_backend(implementations(), "cpu"))
       : job(std::move(job_in)),
         data(data_in),
-        backend(make_backend(implementations(), "cpu")),
+        backend(std::move(backend_in)),
         plans(
             make_rank_plan(job, {0, 1}, {implementations().build_model, backend.library, threads})),
         arenas(plans.memory, *backend.device, comm, threads),

@@ -19,6 +19,35 @@ TEST_CASE("a parameter is declared once and its shape is binding") {
                     Catch::Contains("declared as (3, 4) and used as (4, 3)"));
 }
 
+TEST_CASE("a vocabulary is padded in memory alone") {
+  for (const bool tied : {false, true}) {
+    Program program;
+    Builder b(program, {.batch = 2, .row_multiple = 8});
+    build_model(b, {.n_layer = 1,
+                    .n_embd = 6,
+                    .n_head = 2,
+                    .block_size = 4,
+                    .tied_head = tied,
+                    .vocab_size = 13});
+    for (const char* name : {"token_embedding_table.weight", "lm_head.weight"})
+      for (const Parameter& p : program.parameters) {
+        if (p.name != name) continue;
+        CHECK(p.shape == Shape{13, 6});
+        CHECK(program.at(p.value).shape == Shape{16, 6});
+      }
+    CHECK(program.at(program.logits).shape == Shape{8, 16});
+    const OpAttrs& attrs = program.instructions.back().attrs;
+    CHECK(std::get<CrossEntropyAttrs>(attrs).classes == 13);
+  }
+  Program program;
+  Builder b(program, {.row_multiple = 8});
+  b.unit("u");
+  const BufferId w = b.vocabulary("w", {13, 4}, Init::normal);
+  CHECK(b.vocabulary("w", {13, 4}, Init::normal) == w);
+  CHECK(program.at(b.vocabulary("x", {16, 4}, Init::normal)).shape == Shape{16, 4});
+  CHECK(program.at(b.parameter("y", {13, 4}, Init::normal)).shape == Shape{13, 4});
+}
+
 TEST_CASE("shapes are checked when an op is emitted, and the message shows the operands") {
   Program program;
   Builder b(program, {.batch = 2});

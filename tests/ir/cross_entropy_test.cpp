@@ -15,6 +15,11 @@ TEST_CASE("cross_entropy sums the loss in f64, and its gradient may overwrite th
   CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({1}))), Contains("1 elements of f64"));
   CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({7}, DType::i32))), Contains("10 elements"));
   CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({10}))), Contains("10 elements of i32"));
+  op.attrs = CrossEntropyAttrs{6};  // a column of padding
+  CHECK(t.refusal(op) == "");
+  op.attrs = CrossEntropyAttrs{8};
+  CHECK_THAT(t.refusal(op), Contains("more classes than logits"));
+  op.attrs = {};
   op.writes.pop_back();  // validation
   CHECK(t.refusal(op) == "");
 }

@@ -28,6 +28,18 @@ const Buffer& buffer_of(const Program& program, const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("rows of padding lie between a parameter and the next one") {
+  Program program;
+  Builder builder(program, {.row_multiple = 8});
+  builder.unit("u");
+  builder.vocabulary("u.weight", {5, 3}, Init::normal);
+  builder.parameter("u.bias", {17}, Init::zeros);
+  layout(program, {0, 1}, {});
+  CHECK(program.parameters[0].shape == Shape{5, 3});
+  CHECK(program.parameters[1].offset == 32);  // 8 rows of 3, up to a cache line
+  CHECK(program.units[0].elements == 64);
+}
+
 TEST_CASE("parameters begin at cache lines, and ranks own equal slices of a unit") {
   for (const auto& [ranks, elements] : {std::pair{1, 48}, {2, 64}, {3, 48}, {4, 64}}) {
     const Program program = laid_out({0, ranks}, {});

@@ -53,13 +53,12 @@ SIMD_FN double exponential_sum(const T* x, int64_t v, float shift) {
   return total;
 }
 
-// Returns the loss of a row, and writes the gradient to d unless d is null. d may be x.
+// Returns the loss of a row of v logits, and writes the gradient of `width` elements to d unless d is null. d may be x.
 template <class T>
-SIMD_FN double loss_row(const T* x, int64_t v, int32_t target, float d_loss, T* d) {
-  if (target < 0) {
-    if (d) for_packs(0, v, [=](int64_t i, auto n) SIMD_INLINE { store(all(0), d + i, n); });
-    return 0;
-  }
+SIMD_FN double loss_row(const T* x, int64_t v, int64_t width, int32_t target, float d_loss, T* d) {
+  const int64_t zeros = target < 0 ? 0 : v;  // from here on, d is 0
+  if (d) for_packs(zeros, width, [=](int64_t i, auto n) SIMD_INLINE { store(all(0), d + i, n); });
+  if (target < 0) return 0;
   const float shift = row_largest(x, v), hit = to_float(x[target]);
   const double total = exponential_sum(x, v, shift);
   if (d) {
@@ -74,13 +73,14 @@ SIMD_FN double loss_row(const T* x, int64_t v, int32_t target, float d_loss, T* 
   return std::log(total) + (static_cast<double>(shift) - static_cast<double>(hit));
 }
 
-void cross_entropy_rows(DType dtype, int64_t v, const void* logits, const int32_t* targets,
-                        float d_loss, double* losses, void* d_logits, int64_t begin, int64_t end) {
+void cross_entropy_rows(DType dtype, int64_t v, int64_t width, const void* logits,
+                        const int32_t* targets, float d_loss, double* losses, void* d_logits,
+                        int64_t begin, int64_t end) {
   with_type(dtype, [=](auto t) SIMD_INLINE {
     using T = decltype(t);
     for (int64_t r = begin; r < end; ++r)
-      losses[r] = loss_row(static_cast<const T*>(logits) + r * v, v, targets[r], d_loss,
-                           d_logits ? static_cast<T*>(d_logits) + r * v : nullptr);
+      losses[r] = loss_row(static_cast<const T*>(logits) + r * width, v, width, targets[r], d_loss,
+                           d_logits ? static_cast<T*>(d_logits) + r * width : nullptr);
   });
 }
 
@@ -98,15 +98,18 @@ int64_t cross_entropy_workspace(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
-  return kernel_of([threads = spec.threads, r = rows(spec.in[0]), v = columns(spec.in[0]),
+  const int64_t width = columns(spec.in[0]);
+  const int64_t classes = attrs_as<CrossEntropyAttrs>(spec.attrs).classes;
+  return kernel_of([threads = spec.threads, r = rows(spec.in[0]), width,
+                    v = classes > 0 ? classes : width,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     auto* losses = call.workspace.as<double>();
     void* d_logits = data(call.out, 1);
     const float d_loss = d_logits ? call.state->d_loss : 0.0f;
     parallel_ranges(threads, r, row_grain(8 * v), [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(cross_entropy_rows)
-      (dtype, v, data(call.in, 0), data<const int32_t>(call.in, 1), d_loss, losses, d_logits, begin,
-       end);
+      (dtype, v, width, data(call.in, 0), data<const int32_t>(call.in, 1), d_loss, losses, d_logits,
+       begin, end);
     });
     auto* loss = data<double>(call.out, 0);
     double total = 0;

@@ -2,6 +2,8 @@
 // exp(x - largest) in one pass, then d = (p - [i = target]) * d_loss, for which the row is read again from the L2
 // cache. Minimum memory traffic: 2 s R V bytes (s R V without the gradient); no logits are written in f32.
 //
+// A row has v logits and may be wider; the gradient of the rest is 0.
+//
 // A thread adds in f32, about 100 elements with V = 50257. The losses of the rows are stored, and added in f64 by
 // 256 threads and then as a tree.
 #include <algorithm>
@@ -88,12 +90,13 @@ struct RowOfBlock {
 // SASS <?*16, true>: threads 512, blocks 2, loads 4
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(kMostThreads, 2)
-    cross_entropy_kernel(const T* logits, const int32_t* targets, int64_t v, const StepState* state,
-                         double* losses, T* d_logits) {
+    cross_entropy_kernel(const T* logits, const int32_t* targets, int64_t v, int64_t width,
+                         const StepState* state, double* losses, T* d_logits) {
   constexpr int kN = pack_of(sizeof(T));
   constexpr int kAhead = kAligned ? 4 : 2;  // packs that a thread loads at a time
   const int64_t r = blockIdx.x;
-  RowOfBlock<T> row{logits + r * v, d_logits ? d_logits + r * v : nullptr, v, targets[r], 0, 0, 0};
+  RowOfBlock<T> row{
+      logits + r * width, d_logits ? d_logits + r * width : nullptr, v, targets[r], 0, 0, 0};
   // In the sums, a thread has the same elements wherever the row starts; in the gradient, aligned ones.
   const int64_t mine_begin = kN * static_cast<int64_t>(threadIdx.x);
   const int64_t begin = (kAligned ? 0 : pack_start<kN>(row.x)) + mine_begin;
@@ -101,7 +104,8 @@ __global__ void __launch_bounds__(kMostThreads, 2)
   if (row.target < 0) {
     const float zeros[kN] = {};
     if (row.d)
-      for (int64_t at = begin; at < v; at += step) store_pack<kAligned>(zeros, row.d, at, v);
+      for (int64_t at = begin; at < width; at += step)
+        store_pack<kAligned>(zeros, row.d, at, width);
     if (threadIdx.x == 0) losses[r] = 0;
     return;
   }
@@ -147,6 +151,7 @@ __global__ void __launch_bounds__(kMostThreads, 2)
     losses[r] = log(static_cast<double>(peak.sum)) +
                 (static_cast<double>(peak.top) - static_cast<double>(hit));
   if (!row.d) return;
+  for (int64_t i = v + threadIdx.x; i < width; i += blockDim.x) row.d[i] = narrow<T>(0.0f);
   row.shift = shift_of(peak.top);
   row.scale = 1.0f / peak.sum;
   row.d_loss = state->d_loss;
@@ -198,19 +203,21 @@ int64_t cross_entropy_workspace(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchContext& context) {
-  const int64_t r = rows(spec.in[0]), v = columns(spec.in[0]);
+  const int64_t r = rows(spec.in[0]), width = columns(spec.in[0]);
+  const int64_t classes = attrs_as<CrossEntropyAttrs>(spec.attrs).classes;
+  const int64_t v = classes > 0 ? classes : width;
   const auto warps = static_cast<unsigned>(std::clamp<int64_t>(v / 256, 1, kMostThreads / 32));
-  return kernel_of([context, r, v, warps, dtype = spec.in[0].dtype](const KernelCall& call) {
+  return kernel_of([context, r, v, width, warps, dtype = spec.in[0].dtype](const KernelCall& call) {
     auto* losses = call.workspace.as<double>();
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       if (r == 0) return;
       const T* logits = data<const T>(call.in, 0);
       T* d_logits = data<T>(call.out, 1);
-      with_flag(whole_packs<pack_of(sizeof(T))>(v, logits, d_logits), [&](auto aligned) {
+      with_flag(whole_packs<pack_of(sizeof(T))>(width, logits, d_logits), [&](auto aligned) {
         launch(context.stream, "cross_entropy", Grid{static_cast<unsigned>(r), 32 * warps},
                cross_entropy_kernel<T, decltype(aligned)::value>, logits,
-               data<const int32_t>(call.in, 1), v, call.state, losses, d_logits);
+               data<const int32_t>(call.in, 1), v, width, call.state, losses, d_logits);
       });
     });
     launch(context.stream, "cross_entropy (sum)", Grid{1, kChains}, add_losses, losses, r,

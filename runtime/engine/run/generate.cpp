@@ -32,6 +32,7 @@ class Decoder {
         arenas_(plans_.memory, *backend_.device, comm(), request.threads),
         mesh_(comm(), self_, {}),
         executor_(plans_.validate, arenas_, backend_, job, mesh_, nullptr),
+        vocab_size_(job.model.vocab_size),
         ids_(static_cast<size_t>(seq_len)) {
     load(job, request);
   }
@@ -44,8 +45,8 @@ class Decoder {
     StepContext step{.state = &state, .ids = ids_};
     executor_.run(step);
     const Tensor all = arenas_.tensor(plans_.validate, plans_.validate.program.logits);
-    const int64_t vocab = all.shape[-1];
-    const int64_t begin = (static_cast<int64_t>(context.size()) - 1) * vocab;
+    const int64_t begin = (static_cast<int64_t>(context.size()) - 1) * all.shape[-1];
+    const int64_t vocab = vocab_size_;
     row_.resize(static_cast<size_t>(vocab));
     const Tensor row{all.as<std::byte>() + begin * size_of(all.dtype), {vocab}, all.dtype};
     on_host(*backend_.device, row, HostAccess::read, [&](int64_t first, const Tensor& values) {
@@ -84,6 +85,7 @@ class Decoder {
   Arenas arenas_;
   MeshComm mesh_;
   Executor executor_;
+  int64_t vocab_size_;
   std::vector<int32_t> ids_;
   std::vector<float> row_;
 };

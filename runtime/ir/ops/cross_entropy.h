@@ -10,11 +10,14 @@ namespace dstrain::ops {
 inline constexpr OpRule cross_entropy{
     .kind = OpKind::cross_entropy,
     .name = "cross_entropy",
+    .attrs = kAttrs<CrossEntropyAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 2);
           const int64_t r = rows(o.in(0)), v = columns(o.in(0));
+          const int64_t classes = attrs_as<CrossEntropyAttrs>(op.attrs).classes;
+          o.expect(0 <= classes && classes <= v, "more classes than logits");
           o.expect(o.in(0), r * v, o.run());
           o.expect(o.in(1), r, DType::i32);
           o.expect(o.out(0), 1, DType::f64);

@@ -19,7 +19,7 @@ void layout(Program& program, Place place, const Residency& residency) {
     for (int index : unit.parameters) {
       Parameter& p = program.parameters[static_cast<size_t>(index)];
       p.offset = at;
-      at += round_up(p.shape.elements(), kAlign);
+      at += round_up(program.at(p.value).shape.elements(), kAlign);  // with rows of padding
       trained = trained || p.gradient != kNone;
       sent = sent || program.at(p.value).shared;
     }

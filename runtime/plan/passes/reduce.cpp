@@ -64,7 +64,7 @@ class UnitReduction {
       const Parameter& p = program_.parameters[static_cast<size_t>(index)];
       if (p.gradient == kNone) continue;
       zero_until(p.offset);
-      at = p.offset + p.shape.elements();
+      at = p.offset + program_.at(p.gradient).shape.elements();
     }
     zero_until(unit_.elements);
     return list;

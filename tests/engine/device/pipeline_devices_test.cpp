@@ -36,3 +36,21 @@ TEST_CASE("a pipeline between devices of their own changes no bit") {
           }
         }
 }
+
+TEST_CASE("a padded vocabulary changes no bit of a pipeline, tied or not") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  Sample sample(2);
+  for (const int stages : stages_on(*world))
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const bool tied : {false, true}) {
+        if (!sample.takes()) continue;
+        Job job = pipeline_job(dtype, world->size() / stages, stages, 4);
+        job.model.tied_head = tied;
+        job.pipeline.schedule = PipelineSchedule::one_f_one_b;
+        const RunResult expected = run_steps(job, data, *world, 4);
+        INFO(describe(job));
+        const RunResult result = run_steps(job, data, *world, 4, 1, submitted_backend(true, 8));
+        CHECK(difference(expected, result, *world) == "");
+      }
+}

@@ -61,8 +61,12 @@ class SubmittedFinish final : public FinishKernels {
 class SubmittedLibrary final : public KernelLibrary {
  public:
   // `finish_on_device`: whether the library has FinishKernels.
-  SubmittedLibrary(EmulatedStream& stream, bool finish_on_device)
-      : stream_(stream), finish_on_device_(finish_on_device), cpu_(make_cpu_library()) {}
+  SubmittedLibrary(EmulatedStream& stream, bool finish_on_device, int64_t row_multiple)
+      : stream_(stream),
+        finish_on_device_(finish_on_device),
+        row_multiple_(row_multiple),
+        cpu_(make_cpu_library()) {}
+  int64_t row_multiple() const override { return row_multiple_; }
   int64_t workspace_bytes(const KernelSpec& spec) const override {
     return cpu_->workspace_bytes(spec);
   }
@@ -82,17 +86,18 @@ class SubmittedLibrary final : public KernelLibrary {
  private:
   EmulatedStream& stream_;
   bool finish_on_device_;
+  int64_t row_multiple_;
   std::unique_ptr<KernelLibrary> cpu_;
 };
 
 // Returns a backend with asynchronous streams and the CPU's kernels.
-inline Backend submitted_backend(bool finish_on_device = true) {
+inline Backend submitted_backend(bool finish_on_device = true, int64_t row_multiple = 1) {
   Backend backend;
   backend.device = make_emulated_device();
   backend.compute = backend.device->make_stream();
   backend.copies = backend.device->make_stream();
   backend.library = std::make_unique<SubmittedLibrary>(
-      *static_cast<EmulatedStream*>(backend.compute->native()), finish_on_device);
+      *static_cast<EmulatedStream*>(backend.compute->native()), finish_on_device, row_multiple);
   backend.host_library = make_cpu_library();
   return backend;
 }

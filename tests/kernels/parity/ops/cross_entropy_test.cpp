@@ -84,6 +84,41 @@ TEST_CASE("the gradient of cross_entropy agrees with differences and sums to zer
   }
 }
 
+TEST_CASE(
+    "cross_entropy of padded rows reads nothing of the padding, and its gradient there is 0") {
+  struct Padded {
+    int64_t r, v, width;
+  };
+  StepState state;
+  state.d_loss = 0.37f;
+  for (DType dtype : kRunTypes)
+    for (const Padded& s :
+         {Padded{1, 1, 8}, {5, 65, 128}, {7, 97, 99}, {150, 300, 304}, {2, 50257, 50304}}) {
+      INFO(name_of(dtype) << " R " << s.r << " V " << s.v << " of " << s.width);
+      const Values x = rounded(normal_values(s.r * s.v, 1, 3), dtype);
+      Values wide(static_cast<size_t>(s.r * s.width), std::nan(""));
+      for (int64_t r = 0; r < s.r; ++r)
+        std::copy_n(x.begin() + r * s.v, s.v, wide.begin() + r * s.width);
+      const Operand targets{Shape{s.r}, DType::i32, targets_of({s.r, s.v})};
+      const Operand loss{Shape{1}, DType::f64};
+      Call call{OpKind::cross_entropy};
+      call.state = &state;
+      const auto expected = run_everywhere(call, {{Shape{s.r, s.v}, dtype, x}, targets},
+                                           {loss, {Shape{s.r, s.v}, dtype, {}, 0}});
+      call.attrs = CrossEntropyAttrs{s.v};
+      const Shape shape{s.r, s.width};
+      const auto padded =
+          run_everywhere(call, {{shape, dtype, wide}, targets}, {loss, {shape, dtype, {}, 0}});
+      require_same_bits("loss", padded[0], expected[0]);
+      const Values gradient = padded[1].values(), narrow = expected[1].values();
+      for (int64_t i = 0; i < s.r * s.width; ++i) {
+        const int64_t r = i / s.width, column = i % s.width;
+        const double want = column < s.v ? narrow[static_cast<size_t>(r * s.v + column)] : 0.0;
+        if (gradient[static_cast<size_t>(i)] != want) FAIL("row " << r << ", column " << column);
+      }
+    }
+}
+
 TEST_CASE("cross_entropy adds to the loss when it accumulates") {
   Call call{OpKind::cross_entropy};
   call.accumulate = true;
