@@ -33,8 +33,8 @@ class Builder {
   // (a tied use) and must have the same shape.
   BufferId parameter(const std::string& name, Shape shape, Init init, float scale = 0);
 
-  // The same for weights with a row for each token of the vocabulary. In memory they have more rows, up to a multiple of
-  // options().row_multiple, which nothing outside the plan sees: their values and their gradients stay 0.
+  // The same for weights with a row for each token of the vocabulary. In memory they have more rows, up to a multiple
+  // of options().row_multiple, which nothing outside the plan sees: their values and their gradients stay 0.
   BufferId vocabulary(const std::string& name, Shape shape, Init init, float scale = 0);
 
   // The inputs of every micro-batch: token ids (B*T) or samples (B, features); targets (rows).
