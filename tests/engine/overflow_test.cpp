@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/engine/test_rank.h"
+#include "tests/support/temp_dir.h"
 
 using namespace dstrain;
 
@@ -105,6 +106,30 @@ TEST_CASE("a non-finite gradient that must not be skipped ends the run and names
   CHECK_THROWS_WITH(test_rank.step(1e-3f), Catch::Contains("step 1") &&
                                                Catch::Contains("token_embedding_table.weight") &&
                                                Catch::Contains("nan"));
+}
+
+TEST_CASE("a gradient that is not finite is found wherever gradients are") {
+  const RandomDataset data(11);
+  const TempDir drive;
+  Job job = fp16_job();
+  job.dtype = job.wire_dtype = GENERATE(DType::f32, DType::bf16);
+  job.skip_on_overflow = false;
+  job.loss_scale = {};
+  job.reduce = ReduceMode::micro_batch;
+  job.offload.optimizer = GENERATE(OffloadTo::cpu, OffloadTo::nvme);
+  job.offload.nvme_paths = {drive.path()};
+  TestRank test_rank(job, data);
+  const Program& program = test_rank.plans.train.program;
+  CHECK(program.space_of(program.find("grads:head")) ==
+        (job.offload.uses_disk() ? Space::disk : Space::host));
+  const Tensor weights =
+      test_rank.arenas.tensor(test_rank.plans.train, program.find("params:head"));
+  if (weights.dtype == DType::f32)
+    weights.as<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  else
+    weights.as<bf16>()[3] = {0x7fc0};
+  CHECK_THROWS_WITH(test_rank.step(1e-3f),
+                    Catch::Contains("token_embedding_table.weight") && Catch::Contains("nan"));
 }
 
 TEST_CASE("clipping scales the update, not the reported norm") {

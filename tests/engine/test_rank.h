@@ -56,6 +56,7 @@ class TestRank {
         mesh(comm, comm, {}),
         model(plans.train, arenas, mesh, threads),
         executor(plans.train, arenas, backend, job, mesh, nullptr) {
+    arenas.open_disk(plans.train, job);
     state.seed = job.seed;
     model.initialize(job.seed, implementations());
   }

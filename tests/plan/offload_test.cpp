@@ -143,6 +143,33 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("the gradients of a step with one micro-batch go on to disk with the optimizer's state") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int ranks : {1, 4}) {
+      Job job = sharded_job(3, ranks);
+      job.dtype = job.wire_dtype = dtype;
+      job.offload.optimizer = OffloadTo::nvme;
+      const auto gradients = [&](int64_t micros, Space space) {
+        job.batch = {2 * micros * ranks, 2, micros};
+        return plan_of(job, 0).memory.peak_of(space)[static_cast<size_t>(MemoryClass::gradients)];
+      };
+      CHECK(gradients(2, Space::disk) == 0);
+      CHECK(gradients(2, Space::host) > 0);
+      CHECK(gradients(1, Space::host) == 0);
+      CHECK(gradients(1, Space::disk) > 0);
+      const Plan plan = plan_of(job, 0).train;
+      // The squares are added while the gradients pass the host's memory: before they are written.
+      std::map<BufferId, size_t> squared;
+      for (size_t i = 0; i < plan.order.size(); ++i) {
+        const Instruction& op = op_at(plan, i);
+        if (op.op == OpKind::sum_squares) squared[op.reads[0]] = i;
+        if (op.op != OpKind::swap_out || op.when == When::step_end) continue;
+        REQUIRE(squared.contains(op.reads[0]));
+      }
+      CHECK(squared.size() == plan.program.units.size());
+    }
+}
+
 TEST_CASE("what is on disk passes the host's memory, a few layers at a time") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     std::map<int64_t, int64_t> host;  // bytes by number of layers

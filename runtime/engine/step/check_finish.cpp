@@ -29,6 +29,7 @@ void Executor::check_finish(const StepState& s) {
 
 void Executor::report_non_finite(const StepState& s) {
   const Program& program = plan_.program;
+  if (drives_) drives_->wait_for_all();  // gradients may be on their way to disk
   // Find the first parameter with a non-finite gradient on any rank: its index, the element and the value.
   const auto count = static_cast<double>(program.model_parameters().size());
   std::array<double, 3> mine{count, 0, 0};

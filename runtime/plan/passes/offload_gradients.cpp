@@ -1,6 +1,11 @@
 // Offload of gradients. Where the host updates, the gradients of a unit leave the device as soon as ranks have added
-// them, and the host adds those of the step's micro-batches.
-#include <optional>
+// them, and the host adds those of the step's micro-batches. Where a step has one micro-batch and the optimizer's state
+// is on disk, they go on to disk.
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -13,24 +18,25 @@ namespace {
 
 class GradientOffload {
  public:
-  GradientOffload(Program& program, bool one_micro_batch)
-      : program_(program), one_micro_batch_(one_micro_batch) {}
+  GradientOffload(Program& program, const Job& job)
+      : program_(program),
+        one_micro_batch_(job.batch.accumulation == 1),
+        to_disk_(one_micro_batch_ && job.offload.optimizer == OffloadTo::nvme) {}
 
   void run() {
-    for (const Unit& unit : program_.units) {
-      Buffer& grads = program_.at(program_.find("grads:" + unit.name));
-      grads.space = Space::host;
-      grads.shared = false;
-    }
+    move_gradients();
     bool finished = false;
     std::vector<Instruction> before = std::exchange(program_.instructions, {});
     for (Instruction& op : before) {
-      if (waiting_ && !in_turn_of(op)) add_waiting();
-      if (op.op == OpKind::accumulate && on_host(op.writes[0])) {
+      if (!waiting_.empty() && !in_turn_of(op)) add_waiting();
+      if (op.op == OpKind::accumulate && program_.space_of(op.writes[0]) != Space::device) {
         bring(std::move(op));
         continue;
       }
-      if (op.op == OpKind::sum_squares && !finished) to_host_sums(op);
+      if (op.op == OpKind::sum_squares && !finished) {
+        if (program_.space_of(op.reads[0]) == Space::disk) continue;  // found as they passed
+        op.writes[0] = on_host(op.writes[0]);
+      }
       if (op.op == OpKind::finish_gradients) {
         finished = true;
         bring_sums(op);
@@ -40,48 +46,74 @@ class GradientOffload {
   }
 
  private:
-  bool on_host(BufferId id) const { return program_.space_of(id) == Space::host; }
+  void move_gradients() {
+    std::unordered_set<BufferId> in_parts;  // a drive writes whole blocks
+    for (const Instruction& op : program_.instructions) {
+      if (op.op == OpKind::accumulate && program_.at(op.writes[0]).parent != kNone)
+        in_parts.insert(program_.root(op.writes[0]));
+      if (op.op == OpKind::sum_squares) sum_of_[op.reads[0]] = op.writes[0];
+    }
+    for (const Unit& unit : program_.units) {
+      const BufferId id = program_.find("grads:" + unit.name);
+      Buffer& grads = program_.at(id);
+      grads.space = to_disk_ && !in_parts.contains(id) ? Space::disk : Space::host;
+      grads.shared = false;
+    }
+  }
 
   bool in_turn_of(const Instruction& op) const {
-    return op.when != When::step_end && op.phase == waiting_->phase && op.chunk == waiting_->chunk;
+    return op.when != When::step_end && op.phase == waiting_.front().phase &&
+           op.chunk == waiting_.front().chunk;
   }
   void add_waiting() {
-    if (waiting_) program_.instructions.push_back(*std::exchange(waiting_, std::nullopt));
+    std::ranges::move(waiting_, std::back_inserter(program_.instructions));
+    waiting_.clear();
+  }
+
+  BufferId passing(const std::string& name, BufferId like) {
+    return program_.add_buffer({.name = name + program_.at(like).name,
+                                .shape = program_.at(like).shape,
+                                .dtype = program_.at(like).dtype,
+                                .memory = MemoryClass::communication,
+                                .space = Space::host});
   }
 
   // Adds the copy of a sum over ranks, and what adds it to the step's gradients. The host does that when the next
   // unit's copy has been posted, so that it waits for no work that the device has just been given.
   void bring(Instruction op) {
     const BufferId sum = op.reads[0], grads = op.writes[0];
+    const bool disk = program_.space_of(grads) == Space::disk;
     const bool as_it_is = one_micro_batch_ && program_.at(sum).dtype == program_.at(grads).dtype;
-    BufferId to = grads;
-    if (!as_it_is) {
-      Buffer arrived{.name = "arrived:" + program_.at(grads).name,
-                     .shape = program_.at(sum).shape,
-                     .dtype = program_.at(sum).dtype,
-                     .memory = MemoryClass::communication,
-                     .space = Space::host};
-      to = op.reads[0] = program_.add_buffer(std::move(arrived));
-    }
+    const BufferId here = disk ? passing("passing:", grads) : grads;  // in the host's memory
+    const BufferId to = as_it_is ? here : passing("arrived:", sum);
     Instruction like = op;
     like.accumulate = Accumulate::never;
     for (Instruction& hop : transfer(program_, sum, to, like))
       program_.instructions.push_back(std::move(hop));
     add_waiting();
-    if (!as_it_is) waiting_ = std::move(op);
+    op.reads[0] = to;
+    op.writes[0] = here;
+    if (!as_it_is) waiting_.push_back(std::move(op));
+    if (!disk) return;
+    Instruction squares = like;
+    squares.op = OpKind::sum_squares;
+    squares.reads = {here};
+    squares.writes = {on_host(sum_of_.at(grads))};
+    waiting_.push_back(std::move(squares));
+    for (Instruction& hop : transfer(program_, here, grads, like))
+      waiting_.push_back(std::move(hop));
   }
 
-  // Makes the host add the squares of the gradients that it has.
-  void to_host_sums(Instruction& op) {
-    const BufferId sum = op.writes[0], all = program_.root(sum);
+  // Returns the host's copy of a unit's sum of squares.
+  BufferId on_host(BufferId sum) {
+    const BufferId all = program_.root(sum);
     if (sums_ == kNone) {
       Buffer sums = program_.at(all);
       sums.name = "host:" + sums.name;
       sums.space = Space::host;
       sums_ = program_.add_buffer(std::move(sums));
     }
-    const int64_t at = sum == all ? 0 : program_.at(sum).parent_offset;
-    op.writes[0] = program_.view(sums_, at, 1);
+    return program_.view(sums_, sum == all ? 0 : program_.at(sum).parent_offset, 1);
   }
 
   void bring_sums(const Instruction& finish) {
@@ -91,9 +123,10 @@ class GradientOffload {
   }
 
   Program& program_;
-  const bool one_micro_batch_;
-  std::optional<Instruction> waiting_;  // adds what has been posted last
-  BufferId sums_ = kNone;               // of squares, on the host
+  const bool one_micro_batch_, to_disk_;
+  std::vector<Instruction> waiting_;               // add what has been posted last
+  std::unordered_map<BufferId, BufferId> sum_of_;  // of squares, by gradients
+  BufferId sums_ = kNone;                          // of squares, on the host
 };
 
 }  // namespace
@@ -101,7 +134,7 @@ class GradientOffload {
 void offload_gradients(Program& program, const Job& job) {
   const bool leave =
       update_space(job.offload) == Space::host && job.reduce == ReduceMode::micro_batch;
-  if (leave) GradientOffload(program, job.batch.accumulation == 1).run();
+  if (leave) GradientOffload(program, job).run();
 }
 
 }  // namespace dstrain

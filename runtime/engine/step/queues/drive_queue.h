@@ -23,6 +23,8 @@ class DriveQueue {
   void pass();
   // Waits for the first `count` operations posted since restart(). Throws RunError if one failed.
   void wait(int32_t count);
+  // Waits for all of them.
+  void wait_for_all() { wait(static_cast<int32_t>(tickets_.size())); }
   // Returns when the i-th operation of the step was posted, and when it was found complete.
   TimeSpan times(size_t i) const { return times_[i]; }
   // Starts a new step. The caller must have waited for all operations.
