@@ -129,9 +129,22 @@ Arguments parse_plan(const std::vector<std::string>& words) {
                           fail_user("{}: expected FILE.svg, got '{}'", option, printable(value));
                         a.timeline = value;
                       });
+  line.flag("--largest", "find the largest GPT that fits, with --device_memory", a.largest);
+  line.option("--host_memory", "BYTES",
+              "with --largest: of the machine, for all ranks together (this machine's)",
+              [&a](const std::string& option, const std::string& value) {
+                a.host_memory = bytes_of(option, value);
+              });
+  line.option("--disk", "BYTES", "with --largest: of its drives, for all ranks together (0)",
+              [&a](const std::string& option, const std::string& value) {
+                a.disk = bytes_of(option, value);
+              });
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("plan", "--config FILE", !a.request.path.empty());
   if (a.json && a.timeline) fail_user("dstrain plan takes one of --json and --timeline");
+  if (a.largest && a.timeline) fail_user("dstrain plan takes one of --largest and --timeline");
+  if (!a.largest && (a.host_memory || a.disk > 0))
+    fail_user("dstrain plan takes --host_memory and --disk with --largest");
   return a;
 }
 

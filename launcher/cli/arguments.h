@@ -27,6 +27,11 @@ struct PlanArguments {
   bool json = false;
   // The picture of a pipeline's step: its SVG file, or an empty text for one in the output.
   std::optional<std::string> timeline;
+  // Instead of a plan: the largest GPT that fits with --device_memory for each rank's device and, for all ranks
+  // together, these bytes of the host's memory (this machine's where absent) and of disks.
+  bool largest = false;
+  std::optional<int64_t> host_memory;
+  int64_t disk = 0;
 };
 
 // The arguments of `dstrain check`, which prints a verdict for every key of a configuration.

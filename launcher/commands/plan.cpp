@@ -1,6 +1,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
+#include "launcher/placement/machine.h"
 #include "launcher/process/failure.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
@@ -8,6 +9,7 @@
 #include "runtime/plan/pipeline/timeline.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/fit.h"
+#include "runtime/plan/report/largest.h"
 #include "runtime/plan/report/print.h"
 #include "runtime/plan/report/step_time.h"
 #include "runtime/storage/atomic_file.h"
@@ -39,6 +41,18 @@ std::string draw_timeline(const Job& job, const std::vector<RankPlan>& stages,
   return fmt::format("the timeline of a step is in {}\n", file);
 }
 
+// Prints the largest models that fit into the memory that the command line describes.
+void print_largest(const PlanArguments& arguments, const Job& job) {
+  if (job.device_memory == 0)
+    fail_user("dstrain plan --largest needs --device_memory: the bytes of each rank's device");
+  const MachineMemory machine{
+      .device = job.device_memory,
+      .host = arguments.host_memory ? *arguments.host_memory : available_memory().bytes,
+      .disk = arguments.disk};
+  const std::vector<LargestModel> models = largest_models(job, machine, plan_inputs(job));
+  print_result(arguments.json ? largest_json(models) : largest_text(models, job, machine));
+}
+
 }  // namespace
 
 int run_plan(const PlanArguments& arguments) {
@@ -55,6 +69,10 @@ int run_plan(const PlanArguments& arguments) {
   settle_vocabulary(loaded.job);
   settle_batch(request, loaded, memory_of_each(loaded.job.ranks));
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
+  if (arguments.largest) {
+    print_largest(arguments, loaded.job);
+    return 0;
+  }
   const int rank = static_cast<int>(arguments.rank);
   const PlanInputs inputs = plan_inputs(loaded.job);
   const std::vector<RankPlan> stages = make_stage_plans(loaded.job, rank, inputs);

@@ -97,6 +97,30 @@ TEST_CASE(
   CHECK(folder.read("out/model.safetensors") == expected);
 }
 
+TEST_CASE("plan --largest names models for a machine that the command line describes") {
+  const RunFolder folder;
+  const std::string plan = std::string(DSTRAIN_PROGRAM) + " plan --config c.json --largest ";
+  RunningProgram found = folder.start(
+      plan +
+      "--num_gpus 2 --device_memory 30MB --host_memory 200MB --disk 1GB --json > models.json");
+  REQUIRE(found.wait() == 0);
+  const json models = json::parse(folder.read("models.json"));
+  REQUIRE(models.size() == 6);
+  for (const json& model : models) {
+    CHECK(model["device"] <= 30000000);
+    CHECK(2 * model["host"].get<int64_t>() <= 200000000);
+    CHECK(2 * model["disk"].get<int64_t>() <= 1000000000);
+  }
+  CHECK(models[3]["parameters"] > models[0]["parameters"]);
+  for (const auto& [options, why] :
+       {std::pair{"--num_gpus 2", "--largest needs --device_memory"},
+        {"--device_memory 1GB --timeline", "one of --largest and --timeline"}}) {
+    RunningProgram refused = folder.start(plan + options);
+    CHECK(refused.wait() == 1);
+    CHECK(refused.wrote(why));
+  }
+}
+
 TEST_CASE("a drive that cannot be used is one error, and nothing of the user's is touched") {
   const RunFolder folder;
   folder.write("file", "mine");

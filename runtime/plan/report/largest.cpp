@@ -1,0 +1,211 @@
+#include "runtime/plan/report/largest.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/core/error.h"
+#include "runtime/core/text.h"
+#include "runtime/plan/report/text_table.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kHeadSize = 128;
+constexpr std::array<int64_t, 2> kChannelsOfALayer{128, 32};
+// No run keeps less of a parameter: two bytes of weight, and twelve of master and optimizer state (Muon: eight).
+constexpr int64_t kLeastBytes = 10;
+
+// Settings, and the spaces in which they keep state.
+struct Choice {
+  std::string settings{};
+  std::function<void(Job&)> apply{};
+};
+
+void stage_3(Job& job) {
+  if (job.reduce == usual_reduce(job.zero_stage)) job.reduce = usual_reduce(3);
+  job.zero_stage = 3;
+  job.recompute = {RecomputeMode::interval, 1};
+  job.gather.max_reuse_distance = 0;
+}
+
+// Each keeps less on the device than the one before.
+std::vector<Choice> choices(const MachineMemory& machine) {
+  const std::string zero = "--set zero_optimization.";
+  const std::string base =
+      zero + "stage=3 " + zero + "stage3_max_reuse_distance=0 --set dstrain.recompute=1";
+  const auto optimizer = [&](const std::string& to) {
+    return " " + zero + "offload_optimizer.device=" + to;
+  };
+  const auto parameters = [&](const std::string& to) {
+    return " " + zero + "offload_param.device=" + to;
+  };
+  const auto activations = [](const std::string& to) {
+    return " --set dstrain.offload.activations=" + to;
+  };
+  const auto apply = [](OffloadTo state, OffloadTo params, OffloadTo kept) {
+    return [=](Job& job) {
+      stage_3(job);
+      job.offload.optimizer = state;
+      job.offload.optimizer_on = UpdateOn::host;
+      job.offload.parameters = params;
+      job.offload.max_in_cpu = 0;
+      job.offload.activations = kept;
+    };
+  };
+  using enum OffloadTo;
+  std::vector<Choice> list{
+      {"", [](Job&) {}},
+      {base, apply(none, none, none)},
+      {base + optimizer("cpu"), apply(cpu, none, none)},
+      {base + optimizer("cpu") + parameters("cpu") + activations("cpu"), apply(cpu, cpu, cpu)},
+  };
+  if (machine.disk == 0) return list;
+  const std::string all_in_cpu = " " + zero + "offload_param.max_in_cpu=0";
+  list.push_back(
+      {base + optimizer("nvme") + parameters("cpu") + activations("cpu"), apply(nvme, cpu, cpu)});
+  list.push_back({base + optimizer("nvme") + parameters("nvme") + all_in_cpu + activations("cpu"),
+                  apply(nvme, nvme, cpu)});
+  return list;
+}
+
+// Finds the largest model of one family with one choice of settings.
+class Search {
+ public:
+  Search(Job job, const MachineMemory& machine, const PlanInputs& inputs, int64_t channels)
+      : job_(std::move(job)), machine_(machine), inputs_(inputs), channels_(channels) {}
+
+  LargestModel find(std::string settings) {
+    const int64_t ranks = job_.ranks;
+    const int64_t all = machine_.device * ranks + machine_.host + machine_.disk;
+    // The first size that certainly does not fit.
+    int64_t least_too_large = 1;
+    while (elements(least_too_large) * kLeastBytes <= all) least_too_large *= 2;
+    LargestModel best{.settings = std::move(settings)};
+    int64_t fits = 0;
+    while (least_too_large - fits > 1) {
+      const int64_t heads = (fits + least_too_large) / 2;
+      job_.model = model_of(heads);
+      const bool certain = elements(heads) * kLeastBytes > all;
+      const PlannedMemory memory = certain ? PlannedMemory{} : planned_memory(job_, inputs_);
+      const std::string limit = certain ? "all memory" : exceeded(memory);
+      if (limit.empty()) {
+        fits = heads;
+        best.model = job_.model;
+        best.parameters = elements(heads);
+        best.memory = memory;
+      } else {
+        least_too_large = heads;
+        best.limit = limit;
+      }
+    }
+    return best;
+  }
+
+ private:
+  ModelConfig model_of(int64_t heads) const {
+    ModelConfig model = job_.model;
+    model.n_embd = heads * kHeadSize;
+    model.n_head = heads;
+    model.n_layer = std::max<int64_t>(1, model.n_embd / channels_);
+    return model;
+  }
+
+  // Parameters without biases and norms.
+  int64_t elements(int64_t heads) const {
+    const ModelConfig m = model_of(heads);
+    const int64_t tables = (m.tied_head ? 1 : 2) * m.vocab_size + m.block_size;
+    return (12 * m.n_layer * m.n_embd + tables) * m.n_embd;
+  }
+
+  std::string exceeded(const PlannedMemory& memory) const {
+    if (memory.device > machine_.device) return "device";
+    if (memory.host * job_.ranks > machine_.host) return "host";
+    return memory.disk * job_.ranks > machine_.disk ? "disk" : "";
+  }
+
+  Job job_;
+  const MachineMemory& machine_;
+  const PlanInputs& inputs_;
+  const int64_t channels_;
+};
+
+std::string count_text(int64_t parameters) {
+  const auto n = static_cast<double>(parameters);
+  return n >= 1e12  ? fmt::format("{:.2f}T", n / 1e12)
+         : n >= 1e9 ? fmt::format("{:.1f}B", n / 1e9)
+                    : fmt::format("{:.0f}M", n / 1e6);
+}
+
+std::string space_text(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+}  // namespace
+
+std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& machine,
+                                         const PlanInputs& inputs) {
+  if (job.model.kind != ModelKind::gptlite)
+    fail_user("--largest looks for a GPT: use dstrain.model.type \"gptlite\"");
+  std::vector<LargestModel> models;
+  for (const Choice& choice : choices(machine)) {
+    Job changed = job;
+    choice.apply(changed);
+    LargestModel best;
+    for (const int64_t channels : kChannelsOfALayer) {
+      LargestModel found = Search(changed, machine, inputs, channels).find(choice.settings);
+      if (best.limit.empty() || found.parameters > best.parameters) best = std::move(found);
+    }
+    models.push_back(std::move(best));
+  }
+  return models;
+}
+
+std::string largest_text(const std::vector<LargestModel>& models, const Job& job,
+                         const MachineMemory& machine) {
+  std::string text = fmt::format(
+      "the largest GPT that trains on {} rank{} with {} of a device each, {} of the host's memory "
+      "and "
+      "{} on disk in all\n",
+      job.ranks, job.ranks == 1 ? "" : "s", space_text(machine.device), space_text(machine.host),
+      space_text(machine.disk));
+  std::vector<std::vector<std::string>> rows{
+      {"settings", "parameters", "n_layer", "n_embd", "device", "host", "disk", "limit"}};
+  for (size_t i = 0; i < models.size(); ++i) {
+    const LargestModel& m = models[i];
+    if (m.parameters == 0)
+      rows.push_back({fmt::format("{}", i), "none", "", "", "", "", "", m.limit});
+    else
+      rows.push_back({fmt::format("{}", i), count_text(m.parameters),
+                      fmt::format("{}", m.model.n_layer), fmt::format("{}", m.model.n_embd),
+                      space_text(m.memory.device), space_text(m.memory.host),
+                      space_text(m.memory.disk), m.limit});
+  }
+  text += text_table(rows, 7) +
+          "device, host, disk: of a rank; limit: what the next larger model exceeds\n";
+  for (size_t i = 0; i < models.size(); ++i)
+    text += fmt::format("  {}: {}\n", i,
+                        models[i].settings.empty() ? "the configuration" : models[i].settings);
+  return text;
+}
+
+std::string largest_json(const std::vector<LargestModel>& models) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const LargestModel& m : models)
+    list.push_back({{"settings", m.settings},
+                    {"parameters", m.parameters},
+                    {"n_layer", m.parameters == 0 ? 0 : m.model.n_layer},
+                    {"n_embd", m.parameters == 0 ? 0 : m.model.n_embd},
+                    {"n_head", m.parameters == 0 ? 0 : m.model.n_head},
+                    {"device", m.memory.device},
+                    {"host", m.memory.host},
+                    {"disk", m.memory.disk},
+                    {"limit", m.limit}});
+  return list.dump(2) + "\n";
+}
+
+}  // namespace dstrain

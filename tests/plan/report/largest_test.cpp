@@ -1,0 +1,86 @@
+#include "runtime/plan/report/largest.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/error.h"
+#include "tests/plan/plans.h"
+
+using namespace dstrain;
+
+namespace {
+
+constexpr int64_t kMega = 1000000;
+
+// A bf16 run of small batches on `ranks` ranks.
+Job searched_job(int ranks) {
+  Job job = small_job();
+  job.dtype = job.wire_dtype = DType::bf16;
+  job.ranks = ranks;
+  job.batch = {ranks, 1, 1};
+  return job;
+}
+
+bool fits(const PlannedMemory& memory, const MachineMemory& machine, int ranks) {
+  return memory.device <= machine.device && memory.host * ranks <= machine.host &&
+         memory.disk * ranks <= machine.disk;
+}
+
+}  // namespace
+
+TEST_CASE("less on the device means larger models, and what is found fits") {
+  for (const int ranks : {1, 2}) {
+    const MachineMemory machine{48 * kMega, 1000 * kMega, 5000 * kMega};
+    const std::vector<LargestModel> models =
+        largest_models(searched_job(ranks), machine, fake_inputs());
+    REQUIRE(models.size() == 6);
+    CHECK(models[0].settings.empty());
+    for (const LargestModel& m : models) {
+      CAPTURE(ranks, m.settings);
+      REQUIRE(m.parameters > 0);
+      CHECK(fits(m.memory, machine, ranks));
+      CHECK(m.model.n_embd == 128 * m.model.n_head);
+      CHECK((m.limit == "device" || m.limit == "host" || m.limit == "disk"));
+    }
+    // From resident to the optimizer on the host, and to parameters there too.
+    CHECK(models[1].parameters >= models[0].parameters);
+    CHECK(models[2].parameters > 2 * models[1].parameters);
+    CHECK(models[3].parameters > models[2].parameters);
+    CHECK(models[1].memory.host == 0);
+    CHECK(models[2].memory.host > 0);
+    CHECK(models[5].memory.disk > models[4].memory.disk);
+  }
+}
+
+TEST_CASE("no larger model of the family fits, by what is named as the limit") {
+  Job job = searched_job(1);
+  const MachineMemory machine{48 * kMega, 100 * kMega, 0};
+  const std::vector<LargestModel> models = largest_models(job, machine, fake_inputs());
+  REQUIRE(models.size() == 4);  // no disk
+  const LargestModel& resident = models[0];
+  const int64_t channels = resident.model.n_embd / resident.model.n_layer;
+  job.model = resident.model;
+  const PlannedMemory found = planned_memory(job, fake_inputs());
+  CHECK(found.device == resident.memory.device);
+  job.model.n_embd += 128;
+  job.model.n_head += 1;
+  job.model.n_layer = job.model.n_embd / channels;
+  CHECK(planned_memory(job, fake_inputs()).device > machine.device);
+  CHECK(resident.limit == "device");
+  CHECK(models[3].limit == "host");
+}
+
+TEST_CASE("where nothing fits that is said, and a model that is no GPT is refused") {
+  const std::vector<LargestModel> models =
+      largest_models(searched_job(1), {1000, 1000, 0}, fake_inputs());
+  for (const LargestModel& m : models) CHECK(m.parameters == 0);
+  const Job job = searched_job(1);
+  CHECK(largest_text(models, job, {1000, 1000, 0}).find("none") != std::string::npos);
+  const auto json = nlohmann::json::parse(largest_json(models));
+  REQUIRE(json.size() == models.size());
+  CHECK(json[0]["n_layer"] == 0);
+  CHECK(json[0]["settings"] == "");
+  Job benchmark = job;
+  benchmark.model.kind = ModelKind::benchmark;
+  CHECK_THROWS_AS(largest_models(benchmark, {1000, 1000, 0}, fake_inputs()), UserError);
+}
