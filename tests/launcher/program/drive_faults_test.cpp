@@ -1,0 +1,104 @@
+// Whole runs with tensors on disk whose drives fail: one error, all ranks down, nothing of the user's touched.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/launcher/support/run_folder.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Everything that can be on disk, on two ranks.
+const std::string kOnDisk =
+    "--num_gpus 2 --set zero_optimization.stage=3 "
+    "--set zero_optimization.stage3_max_reuse_distance=0 --set dstrain.model.n_layer=3 "
+    "--set dstrain.model.n_embd=32 --set zero_optimization.stage3_param_persistence_threshold=0 "
+    "--set zero_optimization.offload_optimizer.device=nvme "
+    "--set zero_optimization.offload_optimizer.nvme_path=drive "
+    "--set zero_optimization.offload_param.device=nvme "
+    "--set zero_optimization.offload_param.nvme_path=drive "
+    "--set zero_optimization.offload_param.max_in_cpu=0 --set dstrain.recompute=1 "
+    "--set dstrain.offload.activations=nvme ";
+
+Environment failing(const std::string& fault) {
+  return {{"LD_PRELOAD", DSTRAIN_FAILING_DRIVE},
+          {"DRIVE_FAULT", fault},
+          {"ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0"}};
+}
+
+// A directory for the tensors in which the user has a file.
+void make_drive(const RunFolder& folder) {
+  fs::create_directory(folder.root / "drive");
+  folder.write("drive/mine", "mine");
+}
+
+// Whether the drive holds what it held before, and nobody is left.
+void check_untouched(const RunFolder& folder) {
+  CHECK(folder.read("drive/mine") == "mine");
+  CHECK(std::distance(fs::directory_iterator(folder.root / "drive"), fs::directory_iterator()) ==
+        1);
+  CHECK(folder.nothing_left());
+}
+
+}  // namespace
+
+TEST_CASE("a drive that fails during a run ends it with one error that names file and offset") {
+  for (const auto& [fault, reason] :
+       {std::pair{"eio", "Input/output error"}, {"enospc", "No space left on device"}}) {
+    const RunFolder folder;
+    make_drive(folder);
+    RunningProgram run = folder.train(kOnDisk + "--steps 100000", failing(fault));
+    CHECK(run.wait() == 2);
+    CAPTURE(run.text());
+    const std::string error = only_error(run.text());
+    CHECK(error.find(reason) != std::string::npos);
+    CHECK(error.find("at offset") != std::string::npos);
+    CHECK(error.find("drive/dstrain-") != std::string::npos);
+    check_untouched(folder);
+  }
+}
+
+TEST_CASE("a drive that is too small, or has no room left, is refused before the first step") {
+  for (const auto& [fault, status, reason] :
+       {std::tuple{"small", 1, "are free in drive"}, {"full", 2, "cannot reserve"}}) {
+    const RunFolder folder;
+    make_drive(folder);
+    RunningProgram run = folder.train(kOnDisk, failing(fault));
+    CHECK(run.wait() == status);
+    CAPTURE(run.text());
+    CHECK(only_error(run.text()).find(reason) != std::string::npos);
+    CHECK_FALSE(run.wrote("step=1"));
+    check_untouched(folder);
+  }
+}
+
+TEST_CASE("requests that end early are continued: the weights are those of the other run") {
+  const RunFolder folder;
+  make_drive(folder);
+  REQUIRE(folder.train(kOnDisk).wait() == 0);
+  const std::string expected = folder.read("out/model.safetensors");
+  REQUIRE(!expected.empty());
+  RunningProgram run = folder.train(kOnDisk + "--overwrite", failing("short"));
+  CHECK(run.wait() == 0);
+  CAPTURE(run.text());
+  CHECK(folder.read("out/model.safetensors") == expected);
+  check_untouched(folder);
+}
+
+TEST_CASE("a file that is truncated behind the run's back ends it") {
+  const RunFolder folder;
+  make_drive(folder);
+  RunningProgram run = folder.train(kOnDisk + "--steps 100000");
+  REQUIRE(wait_until([&] { return run.wrote("step=1"); }));
+  for (const auto& entry : fs::directory_iterator(folder.root / "drive"))
+    if (entry.path().extension() == ".swap") fs::resize_file(entry.path(), 4096);
+  CHECK(run.wait() == 2);
+  CAPTURE(run.text());
+  CHECK(only_error(run.text()).find("drive/dstrain-") != std::string::npos);
+  check_untouched(folder);
+}
+
+}  // namespace dstrain
