@@ -81,7 +81,6 @@ TEST_CASE("a device of its own changes no bit with shards of any size") {
     }
 }
 
-<<<<<<< HEAD
 TEST_CASE("a device of its own changes no bit of what travels quantized") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
@@ -100,7 +99,8 @@ TEST_CASE("a device of its own changes no bit of what travels quantized") {
     CHECK(difference(expected, result, *comm) == "");
     CHECK(result.sent_per_step == result.planned_to_send);
   }
-=======
+}
+
 TEST_CASE("a padded vocabulary changes no bit, at any stage, tied or not, with offload") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
@@ -123,7 +123,6 @@ TEST_CASE("a padded vocabulary changes no bit, at any stage, tied or not, with o
           CHECK(result.sent_per_step == result.planned_to_send);
           if (offload == OffloadTo::none) CHECK(result.planned_bytes > expected.planned_bytes);
         }
->>>>>>> 5af306e (plan: vocabularies padded in a device's memory to a multiple of 128)
 }
 
 TEST_CASE("a step ends the same on the host and on the device, replayed as a graph or not") {
