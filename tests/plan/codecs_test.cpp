@@ -39,7 +39,7 @@ const std::string& name_of(const Plan& plan, BufferId id) {
 }
 // Returns whether an instruction adds packed gradients, not to measure them.
 bool adds(const Plan& plan, const Instruction& op) {
-  return op.op == OpKind::sum_int4 && name_of(plan, op.writes[0]).starts_with("grads:");
+  return op.op == OpKind::sum_int4 && !name_of(plan, op.writes[0]).starts_with("measured:");
 }
 
 int64_t sent_on(const Plan& plan, Channel channel) {

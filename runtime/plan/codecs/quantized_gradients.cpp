@@ -2,6 +2,7 @@
 // reduce-scatter. Groups of ranks of a host take two hops: within the group, where each rank adds what its peers have
 // for the ranks with its number in all groups, and then among those. Sums are f32, in the order of ranks and then of
 // groups, and each hop packs once.
+#include <algorithm>
 #include <deque>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,8 +25,11 @@ struct Sum {
 
 class QuantizeSums {
  public:
-  QuantizeSums(Program& program, const Job& job, Place place)
-      : program_(program), place_(place), most_in_flight_(job.overlap_comm ? kMostUnits : 0) {}
+  QuantizeSums(Program& program, const Job& job, Place place, const Residency& residency)
+      : program_(program),
+        place_(place),
+        most_in_flight_(job.overlap_comm ? kMostUnits : 0),
+        keeps_padding_(residency.gradients == Held::whole && residency.grad_dtype == DType::f32) {}
 
   void run() {
     const std::vector<Instruction> old = std::exchange(program_.instructions, {});
@@ -123,22 +127,58 @@ class QuantizeSums {
     return {.part = program_.at(sum.like.writes[0]).shape.elements()};
   }
 
-  // Adds the oldest sum as `op` does, which adds it to the step's gradients or is its reduce-scatter.
-  void finish(const Instruction& op) {
+  // Ends the oldest sum: in place of its reduce-scatter, or for `op`, which adds it to the step's gradients.
+  void finish(Instruction op) {
     Sum sum = std::move(sums_.front());
     sums_.pop_front();
     forward(sum);
-    Instruction& last = emit(sum, OpKind::sum_int4, sum.received, op.writes[0]);
-    last.attrs = part_of(sum);
-    last.accumulate = op.accumulate;
+    const Int4Attrs attrs = part_of(sum);
+    const BufferId target = op.writes[0];
+    if (sum.in_place) {
+      emit(sum, OpKind::sum_int4, sum.received, target).attrs = attrs;
+      return clear_padding(sum, target);
+    }
+    const std::string& of = program_.at(root(sum.like.reads[0])).name;
+    const BufferId added = program_.add_buffer({.name = "summed" + of.substr(of.find(':')),
+                                                .shape = {attrs.part},
+                                                .memory = MemoryClass::communication});
+    emit(sum, OpKind::sum_int4, sum.received, added).attrs = attrs;
+    op.reads = {added};
+    program_.instructions.push_back(std::move(op));
+    clear_padding(sum, target);
+  }
+
+  // Writes zeros between the parameters of the rank's part, where nothing else does before the next step: a NaN of a
+  // parameter may have come back in the whole of its block.
+  void clear_padding(const Sum& sum, BufferId target) {
+    if (!keeps_padding_) return;
+    const std::string name = program_.at(root(target)).name;
+    const auto unit = std::ranges::find_if(
+        program_.units, [&](const Unit& u) { return name == "grads:" + u.name; });
+    const Range owned = owned_slice(*unit, place_);
+    int64_t at = 0;
+    const auto clear_until = [&](int64_t end) {
+      const Range gap = common({at, end}, owned);
+      if (gap.size() <= 0) return;
+      const BufferId zeros = program_.view(root(target), gap.begin, gap.size());
+      emit(sum, OpKind::zero, zeros, zeros).reads.clear();
+    };
+    for (const int index : unit->parameters) {
+      const Parameter& p = program_.parameters[static_cast<size_t>(index)];
+      if (p.gradient == kNone) continue;
+      clear_until(p.offset);
+      at = elements_of(p).end;
+    }
+    clear_until(unit->elements);
   }
   void finish_in_place(size_t most) {
-    while (sums_.size() > most && sums_.front().in_place) finish(Instruction(sums_.front().like));
+    while (sums_.size() > most && sums_.front().in_place) finish(sums_.front().like);
   }
 
   Program& program_;
   const Place place_;
   const size_t most_in_flight_;
+  const bool keeps_padding_;                       // of the step's gradients, from step to step
   std::unordered_set<BufferId> sent_;              // what reduce-scatters read
   std::unordered_set<BufferId> added_;             // what is added to the step's gradients
   std::unordered_map<BufferId, BufferId> source_;  // of casts to the wire's dtype
@@ -149,7 +189,7 @@ class QuantizeSums {
 
 void quantize_gradients(Program& program, const Job& job, Place place, const Residency& residency) {
   if (job.quantize.gradients && residency.optimizer != Held::whole)
-    QuantizeSums(program, job, place).run();
+    QuantizeSums(program, job, place, residency).run();
 }
 
 }  // namespace dstrain

@@ -1,6 +1,5 @@
 // Parameters and gradients that travel quantized: what ranks compute with and add, bytes, and what changes no bit.
 // mpirun starts this program on 2 to 4 ranks.
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -199,11 +198,11 @@ TEST_CASE("quantized weights: neither shards nor what runs beside computation ch
     }
 }
 
-TEST_CASE(
-    "quantized weights: the same bits with parameters in the host's memory, and in a pipeline") {
+TEST_CASE("quantized: the same bits with offloaded state, and in a pipeline") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
   Job job = codec_job(world->size(), DType::bf16);
+  job.quantize.gradients = true;
   const RunResult expected = run_steps(job, data, *world, kSteps);
   job.offload = {.optimizer = OffloadTo::cpu, .parameters = OffloadTo::cpu};
   CHECK(difference(expected, run_steps(job, data, *world, kSteps), *world) == "");
@@ -276,6 +275,7 @@ TEST_CASE("quantized gradients: what runs beside computation and what is sharded
           job.shards = {group, false, false};
           job.reduce = reduce;
           job.grad_dtype = held;
+          job.loss_scale.initial = std::min(job.loss_scale.initial, 0x1p21);
           const RunResult expected = run_steps(job, data, *world, kSteps);
           if (dtype == DType::f16) {
             CHECK(expected.skipped.front() == 1);
@@ -292,11 +292,8 @@ TEST_CASE("quantized gradients: what runs beside computation and what is sharded
           job.quantize = {};
           const RunResult plain = run_steps(job, data, *world, kSteps);
           CHECK(expected.loss.back() == Approx(plain.loss.back()).epsilon(0.02));
-          // Of the same weights still.
-          const auto first =
-              static_cast<size_t>(std::ranges::find(plain.skipped, 0) - plain.skipped.begin());
-          REQUIRE(expected.skipped[first] == 0);
-          CHECK(expected.norm[first] == Approx(plain.norm[first]).epsilon(0.15));
+          if (dtype != DType::f16)  // of the same weights
+            CHECK(expected.norm.front() == Approx(plain.norm.front()).epsilon(0.15));
         }
 }
 
