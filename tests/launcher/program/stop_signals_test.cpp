@@ -46,11 +46,13 @@ TEST_CASE("no stop signal interrupts a thread of a process that trains") {
       "", "mpirun --mca odls_base_sigkill_timeout 4 --oversubscribe --bind-to none -np 2 ");
   CAPTURE(starter);
   const RunFolder folder;
-  RunningProgram program = folder.start(
-      starter +
-          DSTRAIN_PROGRAM " --config c.json --steps 100000000 --set steps_per_print=100000000 " +
-          folder.token(),
-      kRoot);
+  RunningProgram program =
+      folder.start(starter +
+                       DSTRAIN_PROGRAM
+                       " --config c.json --steps 100000000 --set steps_per_print=100000000 --set "
+                       "dstrain.eval_interval=0 " +
+                       folder.token(),
+                   kRoot);
   REQUIRE(wait_until([&] { return trains(folder); }));
   int processes = 0;
   for (const pid_t pid : processes_with(folder.token())) {
