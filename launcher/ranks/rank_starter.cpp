@@ -20,8 +20,10 @@
 namespace dstrain {
 namespace {
 
-// The time between SIGTERM and SIGKILL. Longer than the supervisor takes to kill the ranks after a failure, because it
-// first finds the root cause.
+// After a failure the other ranks get SIGTERM a second later. By then the supervisor has found the root cause and
+// killed them: a rank that SIGTERM ended at once, before it could take the signal, would look like the cause.
+constexpr int64_t kPatience = 1'000'000'000;
+// When SIGKILL follows, after a failure or a signal to this process.
 constexpr int64_t kGrace = 2'000'000'000;
 constexpr timespec kPollInterval{0, 100'000'000};
 constexpr std::array kPassedOn{SIGTERM, SIGINT, SIGHUP, SIGUSR1};
@@ -59,7 +61,7 @@ class RankStarter {
         note_end(128 + number);
         signal_all(number);
       }
-      if (ending_since_ != 0 && monotonic_ns() - ending_since_ > kGrace) signal_all(SIGKILL);
+      if (ending_since_ != 0) end_ranks(monotonic_ns() - ending_since_);
     }
     return status_;
   }
@@ -99,7 +101,16 @@ class RankStarter {
                killed ? WTERMSIG(status) : WEXITSTATUS(status),
                killed ? fmt::format(" ({})", strsignal(WTERMSIG(status))) : "");
     note_end(killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
-    signal_all(SIGTERM);
+    failed_ = true;
+  }
+
+  // Ends the ranks that are left `elapsed` nanoseconds after the first failure or signal.
+  void end_ranks(int64_t elapsed) {
+    if (elapsed > kGrace) return signal_all(SIGKILL);
+    if (failed_ && elapsed > kPatience) {
+      failed_ = false;  // once
+      signal_all(SIGTERM);
+    }
   }
 
   void note_end(int status) {
@@ -120,6 +131,7 @@ class RankStarter {
   std::vector<StartedRank> ranks_;
   int status_ = 0;
   int64_t ending_since_ = 0;
+  bool failed_ = false;  // a rank has failed, and the others have not been told
 };
 
 }  // namespace
