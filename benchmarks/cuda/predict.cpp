@@ -22,7 +22,7 @@ constexpr double kExponentials = 16, kLaneInstructions = 128;
 // Instructions of a lane for each score in attention beside the products, counted in the machine code.
 constexpr double kForwardInstructions = 8, kBackwardInstructions = 10;
 
-// Of kernels over flat ranges, whose sources state nothing.
+// Assumed for kernels over flat ranges, whose sources state nothing.
 constexpr Occupancy kFlat{64, 2}, kAdam{40, 4};
 
 // What the source of a kernel states: a file of kernels/cuda/memory_bound.

@@ -174,7 +174,7 @@ struct OffloadConfig {
   bool pin_memory = true;
   std::vector<std::string> nvme_paths{};   // directories, one for each drive
   OffloadTo parameters = OffloadTo::none;  // at stage 3
-  // Of parameters on nvme: elements of each rank that are in the host's memory all the same.
+  // How many elements of the parameters on nvme each rank has in the host's memory all the same.
   int64_t max_in_cpu = 0;
   OffloadTo activations = OffloadTo::none;  // that are kept for the backward pass
   // Returns whether any tensor is on disk.

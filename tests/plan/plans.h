@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,19 @@ inline Job sharded_job(int stage, int ranks = 4) {
 
 inline RankPlan plan_of(const Job& job, int rank = 1) {
   return make_rank_plan(job, place_of(job, rank), fake_inputs());
+}
+
+// Returns the bytes that a rank sends on a channel in a step, by a ring.
+inline int64_t sent_on(const Plan& plan, Channel channel) {
+  int64_t bytes = 0;
+  for (const Issue& issue : plan.order) {
+    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    if (!is_collective(op.op) || op.channel != channel) continue;
+    const int64_t n = ranks_of(plan.place, channel);
+    bytes += std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes()) /
+             n * (n - 1);
+  }
+  return bytes;
 }
 
 inline Plan train_plan(const Job& job, Place place = {0, 1}) {

@@ -19,19 +19,6 @@ Job shards_job(int ranks, int shard_ranks, DType dtype = DType::bf16) {
   return job;
 }
 
-// Returns the bytes that a rank sends on a channel in a step, by a ring.
-int64_t sent_on(const Plan& plan, Channel channel) {
-  int64_t bytes = 0;
-  for (const Issue& issue : plan.order) {
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (!is_collective(op.op) || op.channel != channel) continue;
-    const int64_t n = ranks_of(plan.place, channel);
-    bytes += std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes()) /
-             n * (n - 1);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("shard groups are consecutive ranks, replica groups have one number in each") {

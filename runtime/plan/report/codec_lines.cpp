@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/core/text.h"
+#include "runtime/ir/quantized.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {
@@ -83,9 +84,11 @@ std::string codec_line(const Job& job, const Plan& plan, std::span<const int> ho
   const SentBytes with = sent_bytes(plan, hosts),
                   without = sent_bytes(stages[static_cast<size_t>(place.stage)].train, hosts);
   std::string line;
-  if (job.quantize.weights) line = "parameters travel as int8 in blocks of 256";
+  if (job.quantize.weights)
+    line = fmt::format("parameters travel as int8 in blocks of {}", kQuantizedBlock);
   if (job.quantize.gradients) {
-    line += fmt::format("{}gradients as int4 in blocks of 64, in ", line.empty() ? "" : ", ");
+    line += fmt::format("{}gradients as int4 in blocks of {}, in ", line.empty() ? "" : ", ",
+                        kInt4Block);
     line += place.factored()
                 ? fmt::format("two hops (within groups of {} ranks, then among {} groups)",
                               place.shard_size(), place.replicas())

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kHeadSize = 128;
 constexpr std::array<int64_t, 2> kChannelsOfALayer{128, 32};
-// No run keeps less of a parameter: two bytes of weight, and twelve of master and optimizer state (Muon: eight).
-constexpr int64_t kLeastBytes = 10;
+// No run keeps less of a parameter: its weight in fp32, or in 16 bits and a master.
+constexpr int64_t kLeastBytes = 4;
 
 // Settings, and the spaces in which they keep state.
 struct Choice {
@@ -85,7 +85,7 @@ class Search {
     // The first size that certainly does not fit.
     int64_t least_too_large = 1;
     while (elements(least_too_large) * kLeastBytes <= all) least_too_large *= 2;
-    LargestModel best{.settings = std::move(settings)};
+    LargestModel best{.settings = std::move(settings), .limit = "all memory"};
     int64_t fits = 0;
     while (least_too_large - fits > 1) {
       const int64_t heads = (fits + least_too_large) / 2;

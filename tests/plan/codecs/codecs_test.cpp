@@ -42,18 +42,6 @@ bool adds(const Plan& plan, const Instruction& op) {
   return op.op == OpKind::sum_int4 && !name_of(plan, op.writes[0]).starts_with("measured:");
 }
 
-int64_t sent_on(const Plan& plan, Channel channel) {
-  int64_t bytes = 0;
-  for (const Issue& issue : plan.order) {
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (!is_collective(op.op) || op.channel != channel) continue;
-    const int64_t n = ranks_of(plan.place, channel);
-    bytes += std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes()) /
-             n * (n - 1);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 TEST_CASE(

@@ -52,6 +52,18 @@ TEST_CASE("less on the device means larger models, and what is found fits") {
   }
 }
 
+TEST_CASE("an optimizer without state leaves room for more parameters") {
+  Job job = searched_job(1);
+  job.dtype = job.wire_dtype = DType::f32;
+  job.optimizer.kind = OptimizerKind::sgd;
+  job.optimizer.momentum = 0;
+  const MachineMemory machine{48 * kMega, 0, 0};
+  const LargestModel resident = largest_models(job, machine, fake_inputs()).front();
+  CHECK(resident.parameters * 8 > 40 * kMega);  // a weight and a gradient of four bytes
+  CHECK(fits(resident.memory, machine, 1));
+  CHECK_FALSE(resident.limit.empty());
+}
+
 TEST_CASE("no larger model of the family fits, by what is named as the limit") {
   Job job = searched_job(1);
   const MachineMemory machine{48 * kMega, 100 * kMega, 0};
