@@ -11,7 +11,7 @@ import time
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch_steps import GptLite, answer_requests, parser
+from torch_steps import GptLite, answer_requests, own_answers, parser, start_rank
 
 
 class Embedding(nn.Module):
@@ -40,12 +40,8 @@ def main():
     p = parser()
     p.add_argument("--micro_batches", type=int, required=True)
     o = p.parse_args()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # DeepSpeed prints messages to standard output
-    rank = int(os.environ["RANK"])
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % os.cpu_count()]})
-    torch.set_num_threads(o.threads)
-    torch.manual_seed(1337)
+    answers = own_answers()
+    start_rank(o)
     with contextlib.redirect_stdout(sys.stderr):
         import deepspeed
         from deepspeed.pipe import PipelineModule

@@ -4,25 +4,20 @@ compare_stages.py. Requests and answers are those of torch_steps.py, and every r
 address come from the environment, as DeepSpeed's launcher would set them."""
 import contextlib
 import json
-import os
 import sys
 import time
 
 import torch
 import torch.nn.functional as F
-from torch_steps import answer_requests, build, parser
+from torch_steps import answer_requests, build, own_answers, parser, start_rank
 
 
 def main():
     p = parser()
     p.add_argument("--stage", type=int, required=True)
     o = p.parse_args()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # DeepSpeed prints messages to standard output
-    rank = int(os.environ["RANK"])
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % os.cpu_count()]})
-    torch.set_num_threads(o.threads)
-    torch.manual_seed(1337)
+    answers = own_answers()
+    start_rank(o)
     with contextlib.redirect_stdout(sys.stderr):
         import deepspeed
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleavedZeroBubble
-from torch_steps import GptLite, answer_requests, parser
+from torch_steps import GptLite, answer_requests, parser, start_rank
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "zb-h1": ScheduleInterleavedZeroBubble}
 
@@ -51,10 +51,7 @@ def main():
     p.add_argument("--schedule", choices=sorted(SCHEDULES), default="1f1b")
     p.add_argument("--micro_batches", type=int, required=True)
     o = p.parse_args()
-    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % os.cpu_count()]})
-    torch.set_num_threads(o.threads)
-    torch.manual_seed(1337)
+    rank, ranks = start_rank(o), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo")
     whole = GptLite(o)
     part = InDtype(

@@ -11,6 +11,7 @@ the foreach path, autocast for bf16, and batches that are already in memory.
 """
 import argparse
 import json
+import os
 import sys
 import time
 
@@ -69,6 +70,23 @@ def build(o):
         return GptLite(o), x, torch.randint(o.vocab_size, (o.batch * o.block_size,))
     x = torch.rand(o.batch, o.in_size) * 20 - 10
     return benchmark_model(o), x, torch.randint(o.out_size, (o.batch,))
+
+
+def start_rank(o):
+    """Gives this rank, which the environment names, a core, its threads and a seed. Returns its number."""
+    rank = int(os.environ["RANK"])
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % os.cpu_count()]})
+    torch.set_num_threads(o.threads)
+    torch.manual_seed(1337)
+    return rank
+
+
+def own_answers():
+    """Returns a file for answers on what is standard output now; standard output becomes standard error, because
+    DeepSpeed prints messages there."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
 
 
 def answer_requests(step, to=sys.stdout):
