@@ -15,8 +15,8 @@ struct RowBlocks {
 
   explicit RowBlocks(int64_t r)
       : rows(r), block(std::max<int64_t>(64, (r + 255) / 256)), count((r + block - 1) / block) {}
-  int64_t begin(int64_t b) const { return b * block; }
-  int64_t end(int64_t b) const { return std::min(rows, (b + 1) * block); }
+  constexpr int64_t begin(int64_t b) const { return b * block; }
+  constexpr int64_t end(int64_t b) const { return std::min(rows, (b + 1) * block); }
 };
 
 }  // namespace dstrain

@@ -16,9 +16,10 @@ const Implementations& implementations() {
 }
 
 PlanInputs plan_inputs(const Job& job, int ranks_on_host) {
+  const int asked_for = threads_asked_for();
+  const int share = threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks);
   return {implementations().build_model, make_planning_library(implementations(), job.device),
-          threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks),
-          make_planning_library(implementations(), "cpu")};
+          asked_for > 0 ? asked_for : share, make_planning_library(implementations(), "cpu")};
 }
 
 }  // namespace dstrain

@@ -43,12 +43,13 @@ class GptLite {
 
  private:
   BufferId block(BufferId x, const std::string& name) {
-    b_.unit(name);
+    b_.unit(name, "attn");
     const int64_t c = c_.n_embd, t = seq_len_;
     BufferId y = linear(norm(x, name + ".ln1"), name + ".attn.qkv", c, 3 * c, c_.qkv_bias);
     y = b_.attention(y, c_.n_head, t, c_.dropout);
     y = linear(y, name + ".attn.out_proj", c, c, true, Activation::none, projection_std_);
     x = b_.add_dropout(x, y, t, c_.dropout);
+    b_.sublayer("mlp");
     BufferId h = linear(norm(x, name + ".ln2"), name + ".mlp.fc", c, 4 * c, true,
                         c_.gelu ? Activation::gelu : Activation::relu);
     h = linear(h, name + ".mlp.proj", 4 * c, c, true, Activation::none, projection_std_);

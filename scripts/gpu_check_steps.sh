@@ -90,14 +90,17 @@ losses() {
   python3 scripts/compare_losses.py "$work/cpu_$dtype/metrics.jsonl" \
     "$work/${device}_$dtype/metrics.jsonl" "$@" | tee "$work/texts/losses_${device}_$dtype"
 }
+# One graph for a step of one micro-batch, and three for one of eight, with dropout, which counts the samples.
 graphs() { # device steps
-  local mode
-  for mode in on off; do
-    train "graph_$mode" "$1" "$2" --num_gpus 1 --set "dstrain.cuda_graph=$mode" \
-      --set bf16.enabled=true
+  local mode micros
+  for micros in 1 8; do
+    for mode in on off; do
+      train "graph_${mode}_$micros" "$1" "$2" --num_gpus 1 --set "dstrain.cuda_graph=$mode" \
+        --set "gradient_accumulation_steps=$micros" --set dstrain.model.dropout=0.1 --set bf16.enabled=true
+    done
+    python3 scripts/compare_losses.py "$work"/graph_{on,off}_"$micros"/metrics.jsonl --within 0
+    cmp "$work"/graph_{on,off}_"$micros"/model.safetensors
   done
-  python3 scripts/compare_losses.py "$work"/graph_{on,off}/metrics.jsonl --within 0
-  cmp "$work"/graph_{on,off}/model.safetensors
 }
 # Two ranks must have the same results at every ZeRO stage. They share one device, so their tensors pass through the
 # host.
@@ -163,7 +166,7 @@ sanitized_training() { # tool
 # The test cases that run under compute-sanitizer. Of the kernels that are neither products nor attention these are
 # the cases that compare bits with the CPU's, and those of kernels with barriers.
 declare -A cases=(
-  [kernels]="*processor*,layer_norm normalises*,layer_norm_weight_grad*,layer_norm_input_grad*,cross_entropy returns*,sum_rows sums*"
+  [kernels]="*processor*,*layer_norm*,embed_token_grad*,cross_entropy returns*,sum_rows sums*"
   [products]='*double-precision*,*same bits*'
   [attention]='attention equals*,attention_grad equals*,attention drops*,attention_grad drops*'
 )

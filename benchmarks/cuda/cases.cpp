@@ -71,6 +71,8 @@ class List {
         {x});
     add("layer_norm_weight_grad" + at, OpKind::layer_norm_weight_grad, {}, {x, x, stat, stat},
         {f32({c}), f32({c})});
+    add("layer_norm_grad" + at, OpKind::layer_norm_grad, {}, {x, x, row, stat, stat, x},
+        {x, f32({c}), f32({c})});
     add("gelu" + at, OpKind::activation, ActivationAttrs{Activation::gelu}, {wide}, {wide});
     add("gelu_grad" + at, OpKind::activation_grad, ActivationAttrs{Activation::gelu}, {wide, wide},
         {wide});
@@ -80,11 +82,17 @@ class List {
     add("add_dropout 0" + at, OpKind::add_dropout, DropoutAttrs{.seq_len = t}, {x, x}, {x});
     const DropoutAttrs dropout{.dropout = kDropout, .seq_len = t};
     add("add_dropout 0.1" + at, OpKind::add_dropout, dropout, {x, x}, {x});
+    for (const float drops : {0.0f, kDropout})
+      add(fmt::format("add_layer_norm {:g}{}", drops, at), OpKind::add_layer_norm,
+          AddLayerNormAttrs{.add = {.dropout = drops, .seq_len = t}}, {x, x, row, row},
+          {x, x, stat, stat});
     add("dropout_grad 0.1" + at, OpKind::dropout_grad, dropout, {x}, {x});
     product(r, c, 3 * c);
     product(r, c, 4 * c);
     product(r, 4 * c, c);
     gelu_products(r, c, 4 * c);
+    residual_product(r, c, c);
+    residual_product(r, 4 * c, c);
     orthogonalize(c, c);
     orthogonalize(4 * c, c);
   }
@@ -116,6 +124,15 @@ class List {
         {x, run({n, k}), run({n})}, {wide, wide}, flops);
     add(fmt::format("linear_input_grad gelu K={} N={}", n, k), OpKind::linear_input_grad, gelu,
         {x, run({k, n}), absent, wide}, {wide}, flops);
+  }
+
+  // The products whose result is added to a residual.
+  void residual_product(int64_t r, int64_t k, int64_t n) {
+    const double flops =
+        2 * static_cast<double>(r) * static_cast<double>(k) * static_cast<double>(n);
+    const Operand absent{.spec = {}};
+    add(fmt::format("linear residual K={} N={}", k, n), OpKind::linear, {},
+        {run({r, k}), run({n, k}), run({n}), absent, run({r, n})}, {run({r, n})}, flops);
   }
 
   void attention(const Width& w) {
@@ -193,9 +210,59 @@ class List {
         {bytes({ranks, int4})});
     add("requantize_int4 of 4 ranks", OpKind::requantize_int4, attrs, {bytes({ranks, 1, int4})},
         {bytes({1, int4})});
+    const Int4Attrs kept{.part = part, .error_beta = 0.8f, .error_steps = 1024};
+    const Operand errors = bytes({ranks, quantized_bytes(part)});
+    const Operand sum_errors = bytes({1, quantized_bytes(part)});
+    add("quantize_int4 f32, 4 parts, errors", OpKind::quantize_int4, kept,
+        {f32({ranks * part}), errors}, {bytes({ranks, int4}), errors});
+    add("requantize_int4 of 4 ranks, errors", OpKind::requantize_int4, kept,
+        {bytes({ranks, 1, int4}), sum_errors}, {bytes({1, int4}), sum_errors});
     add("sum_int4 of 4 ranks", OpKind::sum_int4, attrs, {bytes({ranks, 1, int4})}, {f32({part})});
     add("error_squares f32", OpKind::error_squares, {}, {f32({n}), f32({n})},
         {{.spec = {Shape{2}, DType::f64}}});
+    factors(n);
+    signs(n, ranks);
+  }
+
+  // Low-rank factors of a matrix that is as large as the model.
+  void factors(int64_t n) {
+    constexpr int64_t rank = 4, columns = 64;
+    const int64_t rows = n / columns;
+    const Operand m = f32({rows, columns}), p = f32({rank, rows}), q = f32({rank, columns});
+    add("project_rows rank 4", OpKind::project_rows, {}, {m, q}, {p});
+    add("project_columns rank 4", OpKind::project_columns, {}, {m, p}, {q});
+    add("expand_factors rank 4", OpKind::expand_factors, ExpandAttrs{}, {p, q, m},
+        {in_place(m, 2), m});
+    add("gram_schmidt rank 4", OpKind::gram_schmidt, GramSchmidtAttrs{}, {p}, {in_place(p, 0)});
+    add("random_factor rank 4", OpKind::random_factor, RandomFactorAttrs{}, {}, {p});
+    add("add_error", OpKind::add_error, {}, {m}, {updated(m)});
+    add("commit_state", OpKind::commit_state, CommitAttrs{}, {m}, {m});
+  }
+
+  // Momenta of so many ranks that travel as signs, and what makes and uses them.
+  void signs(int64_t n, int64_t ranks) {
+    const int64_t part = n / ranks;
+    const auto packed = [](int64_t parts, int64_t of_part) {
+      return Operand{.spec = {Shape{parts, sign_bytes(of_part)}, DType::u8}};
+    };
+    const Operand whole = f32({ranks * part}), error = f32({part});
+    add("local_momentum f32", OpKind::local_momentum, LocalMomentumAttrs{.ranks = ranks},
+        {whole, whole}, {updated(whole)});
+    add("quantize_signs, 4 parts", OpKind::quantize_signs, {}, {whole},
+        {packed(ranks, part), updated(whole)});
+    add("quantize_signs of a bf16 gradient", OpKind::quantize_signs, SignAttrs{.gradient = true},
+        {run({ranks * part})}, {packed(ranks, part), updated(whole)});
+    add("requantize_signs of 4 ranks", OpKind::requantize_signs, {}, {packed(ranks, part)},
+        {packed(1, part), updated(error)});
+    add("dequantize_signs, 4 parts", OpKind::dequantize_signs, {}, {packed(ranks, part)}, {whole});
+    add("frozen_adam and bf16 copy", OpKind::frozen_adam, FrozenAdamAttrs{}, {whole, whole},
+        {updated(whole), run({ranks * part})});
+    add("local_step f32", OpKind::local_step, LocalMomentumAttrs{.ranks = ranks}, {whole, whole},
+        {updated(whole), updated(whole)});
+    add("local_weights bf16", OpKind::local_weights, FrozenAdamAttrs{}, {whole, whole, whole},
+        {run({ranks * part})});
+    add("end_local_steps and bf16 copy", OpKind::end_local_steps, FrozenAdamAttrs{}, {whole},
+        {updated(whole), whole, updated(whole), run({ranks * part})});
   }
 
   const Shapes& shapes_;

@@ -109,7 +109,7 @@ def peers():
                 theirs = [f"sdpa {backend} {what}{at}" for backend in ("flash", "cudnn")]
                 table[f"attention {what}{at}"] = ([case + at for case in ours], theirs)
     for c in (768, 1600):
-        ours = ["layer_norm", "layer_norm_input_grad", "layer_norm_weight_grad"]
+        ours = ["layer_norm", "layer_norm_grad"]
         theirs = [f"layer_norm {how} forward+backward C={c}" for how in ("eager", "compiled")]
         table[f"layer_norm forward+backward C={c}"] = ([f"{case} C={c}" for case in ours], theirs)
     for v in (50257, 50304):

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -22,8 +23,10 @@ constexpr double kExponentials = 16, kLaneInstructions = 128;
 // Instructions of a lane for each score in attention beside the products, counted in the machine code.
 constexpr double kForwardInstructions = 8, kBackwardInstructions = 10;
 
-// Assumed for kernels over flat ranges, whose sources state nothing.
-constexpr Occupancy kFlat{64, 2}, kAdam{40, 4};
+// Assumed for sum_squares, whose source states nothing: eight loads of 4 bytes.
+constexpr Occupancy kSquares{64, 2};
+// Ranges of parameters that one launch of adam updates (kernels/cuda/memory_bound/optimizers/adam.cu).
+constexpr double kAdamRanges = 60;
 
 // What the source of a kernel states: a file of kernels/cuda/memory_bound.
 Occupancy stated(const std::string& file, const std::string& kernel) {
@@ -50,12 +53,10 @@ class Step {
     const int64_t c = model_.channels;
     const auto n = static_cast<double>(model_.layers);
     const std::string at = fmt::format(" C={}", c);
-    const Occupancy sums = stated("column_sums.cu", "sum_block");
-    memory("layer_norm" + at, 2 * n + 1, 1, stated("layer_norm.cu", "layer_norm_kernel"));
-    memory("layer_norm_input_grad" + at, 2 * n + 1, 1,
-           stated("layer_norm.cu", "input_grad_kernel"));
-    memory("layer_norm_weight_grad" + at, 2 * n + 1, 2, sums);
-    memory("add" + at, 2 * n, 1, kFlat);
+    const Occupancy sums = stated("norms/column_sums.cu", "sum_block");
+    memory("layer_norm" + at, 2 * n + 1, 1, stated("norms/layer_norm.cu", "layer_norm_kernel"));
+    memory("layer_norm_grad" + at, 2 * n + 1, 2,
+           stated("norms/layer_norm_grad.cu", "all_grads_kernel"));
     // sum_rows at C=... has 4 C columns; the biases of a layer have 9 C.
     memory("sum_rows" + at, 9.0 / 4 * n, 2, sums);
     products(c, 3 * c, n);
@@ -63,14 +64,16 @@ class Step {
     products(c, 4 * c, n);
     products(4 * c, c, n);
     products(c, vocabulary_, 1);
+    residuals(c, 2 * n);
     attention(n);
     const std::string v = fmt::format(" V={}", vocabulary_);
     memory("cross_entropy" + v, 1, 2, stated("cross_entropy.cu", "cross_entropy_kernel"));
     memory("embed" + v, 1, 1, stated("embed.cu", "embed_kernel"));
-    memory("embed_token_grad" + v, 1, 8, stated("token_grad.cu", "add_rows"));
+    memory("embed_token_grad" + v, 1, 9, stated("token_grad.cu", "add_rows"));
     memory("embed_position_grad", 1, 1, stated("embed.cu", "position_grad_kernel"));
-    memory("sum_squares f32", 1, 2 * (n + 2), kFlat);
-    memory("adam f32 and bf16 copy", 1, n + 2, kAdam);
+    memory("sum_squares f32", 1, 2 * (n + 2), kSquares);
+    memory("adam f32 and bf16 copy", 1, std::ceil((n + 2) / kAdamRanges),
+           stated("optimizers/adam.cu", "adam_kernel"));
     std::stable_sort(rows_.begin(), rows_.end(), [](const PredictedRow& a, const PredictedRow& b) {
       return a.seconds > b.seconds;
     });
@@ -107,6 +110,13 @@ class Step {
                    work.bytes / (machine_.copy_fraction * machine_.bytes_per_second));
       add(name, count, 1, work, 0, seconds);
     }
+  }
+
+  // What products take longer for a residual that they read: as if nothing hid it.
+  void residuals(int64_t c, double count) {
+    const double bytes = 2 * static_cast<double>(model_.batch) * 1024 * static_cast<double>(c);
+    add(fmt::format("residuals of linear C={}", c), count, 0, {bytes, 0}, 0,
+        bytes / (machine_.copy_fraction * machine_.bytes_per_second));
   }
 
   // Products and exponentials of a warp are taken to follow each other, which two blocks hide in part.
@@ -167,8 +177,7 @@ std::vector<Assumption> Machine::assumptions() const {
       {"the same, odd dimensions", odd_fraction, "of the rate", "assumed"},
       {"mma.sync", mma_fraction, "of the rate", "assumed"},
       {"memory-bound kernels", copy_fraction, "of memory", "assumed, with enough loads in flight"},
-      {"loads of a thread, adam", kAdam.loads, "", "assumed; other kernels state theirs"},
-      {"other flat kernels", kFlat.loads, "", "assumed"},
+      {"loads of sum_squares", kSquares.loads, "", "assumed; other kernels state theirs"},
       {"latency of memory", latency * 1e9, "ns", "assumed"},
       {"launch in a graph", launch * 1e6, "us", "assumed"}};
 }

@@ -1,7 +1,8 @@
 // Times the SIMD kernels, alternating with loops of the same memory traffic, and prints medians of the ratios:
 // kernels_bench [threads] [millions of parameters].
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -18,10 +19,16 @@
 namespace dstrain {
 namespace {
 
-double seconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
+// Returns the time that f takes. One thread's is its processor time, so that other programs count less.
+double seconds(const std::function<void()>& f, int threads) {
+  const auto now = [&] {
+    timespec t{};
+    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  };
+  const double start = now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now() - start;
 }
 
 double median(std::vector<double> x) {
@@ -34,14 +41,15 @@ struct Timing {
 };
 
 // Runs the two alternately, swapping which one goes first.
-Timing compare(const std::function<void()>& kernel, const std::function<void()>& loop, int rounds) {
+Timing compare(const std::function<void()>& kernel, const std::function<void()>& loop, int rounds,
+               int threads) {
   std::vector<double> times, ratios;
   for (int i = 0; i < rounds + 1; ++i) {
     double k, l;
     if (i % 2 == 0)
-      k = seconds(kernel), l = seconds(loop);
+      k = seconds(kernel, threads), l = seconds(loop, threads);
     else
-      l = seconds(loop), k = seconds(kernel);
+      l = seconds(loop, threads), k = seconds(kernel, threads);
     if (i == 0) continue;
     times.push_back(k);
     ratios.push_back(l / k);
@@ -63,6 +71,7 @@ struct Bench {
       : in(std::move(inputs)), out(std::move(outputs)) {
     state.lr = 1e-3f;
     state.d_loss = 1;
+    state.applied_steps = 1;
     const KernelSpec spec{op, attrs, in, out, threads};
     const auto place = [&](const TensorSpec& s) {
       const Tensor t{nullptr, s.shape, s.dtype};
@@ -134,8 +143,8 @@ void bench_adam(DType copy, int64_t n, int threads) {
                    has_copy ? narrow - at + other : nullptr, size, threads);
     };
     const bool first = run % 2 == 0;
-    const double a = seconds(first ? std::function<void()>(ours) : loop);
-    const double b = seconds(first ? std::function<void()>(loop) : ours);
+    const double a = seconds(first ? std::function<void()>(ours) : loop, threads);
+    const double b = seconds(first ? std::function<void()>(loop) : ours, threads);
     times.push_back(first ? a : b);
     ratios.push_back(first ? b / a : a / b);
   }
@@ -152,8 +161,9 @@ void bench_op(const std::string& label, OpKind op, const OpAttrs& attrs, std::ve
   const int64_t half = b.bytes / 2;
   const Memory from = Memory::anonymous(half, "copy source"), to = Memory::anonymous(half, "copy");
   const auto bytes_of = [](const Memory& m) { return reinterpret_cast<char*>(m.data()); };
-  const Timing t = compare([&] { b.run(); },
-                           [&] { copy_traffic(bytes_of(from), bytes_of(to), half, threads); }, 15);
+  const Timing t =
+      compare([&] { b.run(); }, [&] { copy_traffic(bytes_of(from), bytes_of(to), half, threads); },
+              15, threads);
   fmt::print("{:<28} {:9.3f} ms {:7.1f} GB/s   same bytes copied / ours {:.3f}\n", label,
              t.kernel * 1e3, static_cast<double>(b.bytes) / t.kernel * 1e-9, t.ratio);
 }
@@ -174,6 +184,10 @@ void bench_codecs(int threads, int64_t n) {
     bench("quantize", OpKind::quantize, {}, own, bytes({quantized_bytes(part)}));
     bench("dequantize", OpKind::dequantize, {}, bytes({ranks, quantized_bytes(part)}), whole);
     bench("quantize_int4", OpKind::quantize_int4, attrs, whole, bytes({ranks, int4}));
+    const TensorSpec errors = bytes({ranks, quantized_bytes(part)});
+    bench_op(fmt::format("quantize_int4, errors {}", name_of(dtype)), OpKind::quantize_int4,
+             Int4Attrs{.part = part, .error_beta = 0.8f, .error_steps = 1024}, {whole, errors},
+             {bytes({ranks, int4}), errors}, threads);
     bench("sum_int4 of 4", OpKind::sum_int4, attrs, bytes({ranks, 1, int4}), own);
   }
   bench_op("requantize_int4 of 4", OpKind::requantize_int4, attrs, {bytes({ranks, 1, int4})},
@@ -181,6 +195,28 @@ void bench_codecs(int threads, int64_t n) {
   const TensorSpec wide{Shape{n}, DType::f32};
   bench_op("error_squares", OpKind::error_squares, {}, {wide, wide}, {{Shape{2}, DType::f64}},
            threads);
+}
+
+// Low-rank factors of a matrix that is as large as n values.
+void bench_factors(int threads, int64_t n) {
+  constexpr int64_t columns = 768;
+  const int64_t rows = n / columns;
+  const TensorSpec matrix{Shape{rows, columns}, DType::f32};
+  for (const int64_t rank : {1, 4}) {
+    const TensorSpec p{Shape{rank, rows}, DType::f32}, q{Shape{rank, columns}, DType::f32};
+    const auto bench = [&](std::string_view name, OpKind op, std::vector<TensorSpec> in,
+                           std::vector<TensorSpec> out) {
+      bench_op(fmt::format("{} rank {}", name, rank), op, {}, std::move(in), std::move(out),
+               threads);
+    };
+    bench("project_rows", OpKind::project_rows, {matrix, q}, {p});
+    bench("project_columns", OpKind::project_columns, {matrix, p}, {q});
+    bench("expand_factors", OpKind::expand_factors, {p, q, matrix}, {matrix, matrix});
+    bench("gram_schmidt", OpKind::gram_schmidt, {p}, {p});
+    bench("random_factor", OpKind::random_factor, {}, {p});
+  }
+  bench_op("add_error", OpKind::add_error, {}, {matrix}, {matrix}, threads);
+  bench_op("commit_state", OpKind::commit_state, {}, {matrix}, {matrix}, threads);
 }
 
 void bench_all(int threads, int64_t n) {
@@ -217,11 +253,12 @@ void bench_all(int threads, int64_t n) {
     bench("accumulate", OpKind::accumulate, {}, {wide}, {{Shape{r, 4 * c}, DType::f32}});
   }
   bench_codecs(threads, n);
+  bench_factors(threads, n);
   bench_op("sum_squares", OpKind::sum_squares, {}, {{Shape{n}, DType::f32}},
            {{Shape{1}, DType::f64}}, threads);
   const Memory weights = Memory::anonymous(n * 4, "weights");
   auto* w = reinterpret_cast<float*>(weights.data());
-  const double t = seconds([&] { fill_normal(w, 0, n, 0.02f, {1, 2}, threads); });
+  const double t = seconds([&] { fill_normal(w, 0, n, 0.02f, {1, 2}, threads); }, threads);
   fmt::print("fill_normal {} M: {:.3f} s\n", n / 1000000, t);
 }
 

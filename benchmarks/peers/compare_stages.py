@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Times ZeRO stages and recompute on two ranks, alternately, and prints median ratios and peak memory.
+"""Times ZeRO stages, recompute and offload on two ranks, alternately, and prints median ratios and peak memory.
 
     .deps/peer/bin/pip install torch deepspeed
     .deps/peer/bin/python benchmarks/peers/compare_stages.py stages [--dtypes bf16] [--layers N]
     .deps/peer/bin/python benchmarks/peers/compare_stages.py deepspeed
     python3 benchmarks/peers/compare_stages.py recompute     # needs neither PyTorch nor DeepSpeed
+    python3 benchmarks/peers/compare_stages.py offload --nvme_path FOLDER
+    .deps/peer/bin/python benchmarks/peers/compare_stages.py deepspeed_offload
 
 stages      our stages 1, 2, 3 against our stage 0: the stage's throughput over stage 0's
 deepspeed   our stages 0 to 3 against DeepSpeed's (CPU accelerator, gloo): DeepSpeed's time over ours
 recompute   recompute of every block, and selective, against none: the step's time over that without
+offload     state in the host's memory and on disk against none of it: the throughput with offload over that without
+deepspeed_offload   our stage 3 with offload to the host's memory against DeepSpeed's: DeepSpeed's time over ours
 
 The programs of a comparison exist at the same time and alternate, as in compare_steps.py: a ratio compares
 two blocks of one round, and the median of at least five rounds is printed. Results go to
@@ -37,8 +41,37 @@ def zero(stage, **more):
 LEAN = {"stage3_max_reuse_distance": 0, "stage3_param_persistence_threshold": 0}
 
 
-def comparisons(suite):
-    """Returns name -> (settings of the subject, settings of the reference or None for DeepSpeed's stage)."""
+CPU = {"device": "cpu"}
+OPTIMIZER = {"offload_optimizer": CPU}
+ALL = {**OPTIMIZER, "offload_param": CPU}
+
+
+def offloads(path):
+    """Returns the comparisons of the suite `offload`. Offloaded parameters are gathered for each use."""
+    table = {
+        "optimizer in host memory over none": (zero(3, **OPTIMIZER), zero(3)),
+        "half of the optimizer over none": (zero(3, offload_optimizer={**CPU, "ratio": 0.5}), zero(3)),
+        "all in host memory over none": (zero(3, **LEAN, **ALL), zero(3, **LEAN)),
+    }
+    if path:
+        nvme = {"device": "nvme", "nvme_path": path}
+        table["optimizer on disk over none"] = (zero(3, offload_optimizer=nvme), zero(3))
+        table["optimizer on disk over host memory"] = (
+            zero(3, offload_optimizer=nvme), zero(3, **OPTIMIZER),
+        )  # fmt: skip
+    return table
+
+
+def comparisons(suite, path):
+    """Returns name -> (settings of the subject, settings of the reference or None for DeepSpeed's stage). `path`: a
+    folder on the drive to offload to, or None."""
+    if suite == "offload":
+        return offloads(path)
+    if suite == "deepspeed_offload":
+        return {
+            "optimizer in host memory against DeepSpeed's": (zero(3, **OPTIMIZER), None),
+            "all in host memory against DeepSpeed's": (zero(3, **LEAN, **ALL), None),
+        }
     if suite == "stages":
         table = {f"stage {s} over 0": (zero(s), zero(0)) for s in (1, 2, 3)}
         table["stage 3, nothing kept, over 0"] = (zero(3, **LEAN), zero(0))
@@ -62,9 +95,8 @@ def run(name, subject, reference, dtype, options, folder):
         ours = Dstrain(options.program, model, batch, dtype, folder / "subject", ranks, subject)
         contenders.append(ours)
         if reference is None:
-            stage = subject["zero_optimization"]["stage"]
             other = deepspeed_contender(
-                options.python, model, batch, dtype, stage, ranks,
+                options.python, model, batch, dtype, subject["zero_optimization"], ranks,
                 torch_environment(options.python, folder),
             )  # fmt: skip
         else:
@@ -99,7 +131,8 @@ def setting(row):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("suite", choices=["stages", "deepspeed", "recompute"])
+    p.add_argument("suite", choices=["stages", "deepspeed", "recompute", "offload", "deepspeed_offload"])
+    p.add_argument("--nvme_path", help="offload: a folder on the drive; without it nothing is measured on disk")
     p.add_argument("--dtypes", default="fp32,bf16")
     p.add_argument("--cases", default="", help="run only the cases whose name matches this regular expression")
     p.add_argument("--rounds", type=int, default=5)
@@ -121,7 +154,7 @@ def main():
     version = subprocess.run([options.program, "--version"], capture_output=True, text=True)
     print(f"{'case':48} {'speed':>7}   lowest-highest   tokens/s   reference   GB (peak RSS of a rank)")
     for dtype in options.dtypes.split(","):
-        for name, (subject, reference) in comparisons(options.suite).items():
+        for name, (subject, reference) in comparisons(options.suite, options.nvme_path).items():
             if not re.search(options.cases, name):
                 continue
             folder = pathlib.Path(tempfile.mkdtemp(prefix="dstrain-stages-"))

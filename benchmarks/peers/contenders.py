@@ -134,11 +134,12 @@ def free_port():
         return free.getsockname()[1]
 
 
-def deepspeed_contender(python, model, batch, dtype, stage, ranks, environment):
-    """Starts one process per rank, each on its own core, over gloo, as DeepSpeed's launcher would."""
+def deepspeed_contender(python, model, batch, dtype, zero, ranks, environment):
+    """Starts one process per rank, each on its own core, over gloo, as DeepSpeed's launcher would. `zero`: the section
+    zero_optimization."""
     port = free_port()
     command = [python, str(ROOT / "benchmarks/peers/deepspeed_steps.py")]
-    settings = {"model": model["type"], "batch": batch, "dtype": dtype, "stage": stage, "threads": 1}
+    settings = {"model": model["type"], "batch": batch, "dtype": dtype, "zero": json.dumps(zero), "threads": 1}
     settings |= {k: v for k, v in model.items() if k != "type"}
     each = [
         {

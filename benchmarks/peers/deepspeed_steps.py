@@ -14,7 +14,7 @@ from torch_steps import answer_requests, build, own_answers, parser, start_rank
 
 def main():
     p = parser()
-    p.add_argument("--stage", type=int, required=True)
+    p.add_argument("--zero", type=json.loads, required=True, help="the section zero_optimization, as JSON")
     o = p.parse_args()
     answers = own_answers()
     start_rank(o)
@@ -28,11 +28,16 @@ def main():
             "gradient_accumulation_steps": 1,
             "gradient_clipping": 1.0,
             "steps_per_print": 10**9,
-            "zero_optimization": {"stage": o.stage},
+            "zero_optimization": o.zero,
             "bf16": {"enabled": o.dtype == "bf16"},
             "zero_allow_untested_optimizer": True,
         }
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+        if "offload_optimizer" in o.zero:
+            from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+            optimizer = DeepSpeedCPUAdam(model.parameters(), lr=1e-4, weight_decay=0.01)
+        else:
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
         engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
     if o.dtype == "bf16" and x.is_floating_point():
         x = x.bfloat16()

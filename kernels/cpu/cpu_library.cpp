@@ -32,6 +32,10 @@ class CpuLibrary final : public KernelLibrary {
     return family_of(spec.op) == OpFamily::product ? product_packed_bytes(spec) : 0;
   }
 
+  int64_t sum_rows_part(const KernelSpec& spec) const override {
+    return product_sum_rows_part(spec);
+  }
+
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
     std::unique_ptr<Kernel> kernel;
     switch (family_of(spec.op)) {

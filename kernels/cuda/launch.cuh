@@ -9,6 +9,7 @@
 //   launch(stream, name, grid, kernel, arguments...)     `name` appears in error messages
 //   allow_shared(name, kernel, bytes)     call once before launches with more than 48 KiB of shared memory
 //   dynamic_shared<T>()     a block's dynamic shared memory, 16-byte aligned
+//   sync_group(id, threads) a barrier of so many threads of a block, whole warps; id: 1 to 15, another for each group
 //   store_whole(to, value)  *to = value in 16-byte accesses, for an aligned struct
 //   load_words(from, present)     16 aligned bytes, or zeros unless `present`; all such loads are issued in order
 //   load_words(from)        the same, always present

@@ -32,9 +32,19 @@ class Library final : public KernelLibrary {
   // Products on this device read the plain weight.
   int64_t packed_bytes(const KernelSpec&) const override { return 0; }
 
-  bool fuses(const KernelSpec& spec) const override { return product_fuses(spec); }
+  bool fuses(const KernelSpec& spec) const override {
+    return family_of(spec.op) == OpFamily::product ? product_fuses(spec) : memory_bound_fuses(spec);
+  }
   // Products with odd leading dimensions take slower ways through cuBLASLt.
   int64_t row_multiple() const override { return 128; }
+
+  // Products whose rows are no multiple of it compute rows that nobody needs.
+  int64_t sum_rows_part(const KernelSpec&) const override { return 128; }
+
+  std::unique_ptr<KernelGroup> make_group(std::span<const KernelSpec> specs,
+                                          size_t& count) const override {
+    return specs[0].op == OpKind::adam ? make_adam_group(specs, count, context_) : nullptr;
+  }
 
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
     std::unique_ptr<Kernel> kernel;

@@ -196,7 +196,8 @@ Arguments parse_generate(const std::vector<std::string>& words) {
               });
   line.option("--temperature", "F", "1 as trained, 0 greedy (1)",
               [&a](const std::string& option, const std::string& value) {
-                a.temperature = number_of<double>(option, value, 0, 1e6, "a number from 0 up");
+                a.temperature =
+                    number_of<double>(option, value, 0, 1e6, "a number from 0 to 1000000");
               });
   line.option("--top_k", "N", "draw from the N likeliest; 0: all (0)", integer(a.top_k, 0));
   line.option("--seed", "N", "same seed, same text (1337)",
@@ -260,7 +261,8 @@ Arguments parse_bench_io(const std::vector<std::string>& words) {
               });
   line.option("--seconds", "F", "the most that one measurement takes (5)",
               [&a](const std::string& option, const std::string& value) {
-                a.seconds = number_of<double>(option, value, 0.01, 1e6, "a number from 0.01 up");
+                a.seconds =
+                    number_of<double>(option, value, 0.01, 1e6, "a number from 0.01 to 1000000");
               });
   line.option("--block_size", "N,...", "sizes of requests to try (131072 to 8388608)",
               counts(a.block_sizes, kMostAioBlock));
@@ -272,7 +274,7 @@ Arguments parse_bench_io(const std::vector<std::string>& words) {
               text(a.request.path));
   line.option("--parameters", "N", "of the model whose optimizer state would be moved, such as 7e9",
               [&a](const std::string& option, const std::string& value) {
-                a.parameters = number_of<double>(option, value, 1, 1e18, "a number from 1 up");
+                a.parameters = number_of<double>(option, value, 1, 1e18, "a number from 1 to 1e18");
               });
   line.flag("--json", "print JSON", a.json);
   if (const auto help = line.parse(words)) return PrintArguments{*help};

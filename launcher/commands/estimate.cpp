@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
-#include "runtime/config/keys/key_table.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
@@ -17,6 +15,8 @@
 
 namespace dstrain {
 namespace {
+
+constexpr std::string_view kZenFlow = "zero_optimization.zenflow";
 
 constexpr const char* kDifference =
     R"(The figures differ because DeepSpeed's estimators count model states alone, by a formula in the
@@ -26,24 +26,15 @@ configured optimizer: model states, and also activations, communication buffers,
 the workspaces of kernels. It is what a rank reserves, not an estimate.
 )";
 
-// Returns the members of section zero_optimization that this version does not have yet; none if there are other errors
-// as well, which keep the job from training anyway.
-std::set<std::string> missing_zero(const std::vector<Verdict>& verdicts) {
-  constexpr std::string_view section = "zero_optimization";
-  std::set<std::string> members;
+// Returns whether section zenflow, and nothing else, keeps the job from training.
+bool only_zenflow_is_wrong(const std::vector<Verdict>& verdicts) {
+  bool found = false;
   for (const Verdict& v : verdicts) {
-    if (!is_error(v.state) || v.key == section) continue;
-    if (v.state != State::not_yet || !v.key.starts_with(section)) return {};
-    const std::string inside = v.key.substr(section.size() + 1);
-    members.insert(inside.substr(0, inside.find('.')));
+    if (!is_error(v.state) || v.key == "zero_optimization") continue;
+    if (!v.key.starts_with(kZenFlow)) return false;
+    found = true;
   }
-  return members;
-}
-
-std::string_view default_of_zero(const std::string& member) {
-  for (const KeySpec& spec : key_table())
-    if (spec.key == "zero_optimization." + member && !spec.fallback.empty()) return spec.fallback;
-  return "null";
+  return found;
 }
 
 // Returns the bytes of a rank of each stage of a pipeline; empty if there is one stage.
@@ -65,9 +56,8 @@ int run_estimate(const EstimateArguments& arguments) {
   const Cluster cluster{.nodes = arguments.nodes, .gpus_per_node = request.ranks.value_or(1)};
   request.ranks = cluster.nodes * cluster.gpus_per_node;
   if (cluster.nodes > 1) request.ranks_origin = "--num_gpus times --num_nodes";
-  const std::set<std::string> missing = missing_zero(check_config(request).verdicts);
-  for (const std::string& member : missing)  // as if the file did not have it
-    request.sets.push_back(fmt::format("zero_optimization.{}={}", member, default_of_zero(member)));
+  const bool zenflow = only_zenflow_is_wrong(check_config(request).verdicts);
+  if (zenflow) request.sets.push_back(fmt::format("{}=null", kZenFlow));
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
   Job& job = loaded.job;
@@ -84,16 +74,15 @@ int run_estimate(const EstimateArguments& arguments) {
       stages, {}, [](const RankPlan& plan) { return plan.memory.total(); });
   const ModelSize model = model_size(largest.train.program);
   const auto total = static_cast<double>(largest.memory.total());
-  print_result(fmt::format(
-      "DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
-      "dstrain's plan of each of {} rank{}: ZeRO stage {}{}, {}, micro-batch {}\n{}{}"
-      "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
-      zero2_table(model, cluster), zero3_table(model, cluster), job.ranks,
-      job.ranks == 1 ? "" : "s", job.zero_stage,
-      missing.empty() ? ""
-                      : fmt::format(" without {}, not available yet", fmt::join(missing, ", ")),
-      name_of(job.dtype), job.batch.micro_batch, stages_text(stages, largest),
-      memory_text(largest.memory), total / 0x1p30, kDifference));
+  print_result(
+      fmt::format("DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
+                  "dstrain's plan of each of {} rank{}: ZeRO stage {}{}, {}, micro-batch {}\n{}{}"
+                  "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
+                  zero2_table(model, cluster), zero3_table(model, cluster), job.ranks,
+                  job.ranks == 1 ? "" : "s", job.zero_stage,
+                  zenflow ? " without zenflow, which dstrain does not have" : "",
+                  name_of(job.dtype), job.batch.micro_batch, stages_text(stages, largest),
+                  memory_text(largest.memory), total / 0x1p30, kDifference));
   return 0;
 }
 

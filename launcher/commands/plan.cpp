@@ -10,6 +10,7 @@
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/largest.h"
+#include "runtime/plan/report/offload_cost.h"
 #include "runtime/plan/report/print.h"
 #include "runtime/plan/report/step_time.h"
 #include "runtime/storage/atomic_file.h"
@@ -53,13 +54,20 @@ void print_largest(const PlanArguments& arguments, const Job& job) {
   print_result(arguments.json ? largest_json(models) : largest_text(models, job, machine));
 }
 
+// Returns what offload costs in a step; empty without offload.
+std::string offload_lines(const Job& job, const Plan& plan) {
+  const int64_t sample = job.model.kind == ModelKind::benchmark ? 1 : job.model.block_size;
+  const int64_t micro_tokens = job.batch.micro_batch * sample * job.data_ranks();
+  return offload_text(offload_cost(plan, job.device, micro_tokens), job.device, job.dtype);
+}
+
 }  // namespace
 
 int run_plan(const PlanArguments& arguments) {
   ConfigRequest request = arguments.request;
   settle_ranks(request);
   if (arguments.rank >= *request.ranks)
-    fail_user("--rank: expected 0 to {}, as there are {} ranks, got {}", *request.ranks - 1,
+    fail_user("--rank: expected 0 to {} (number of ranks: {}), got {}", *request.ranks - 1,
               *request.ranks, arguments.rank);
   LoadedConfig loaded = load_config(request);
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
@@ -90,6 +98,10 @@ int run_plan(const PlanArguments& arguments) {
             codec_line(loaded.job, plan.train, pretended_hosts(loaded.job.ranks), inputs);
         !line.empty())
       text += line + "\n\n";
+    if (const std::string kinds = step_kinds_text(loaded.job, plan); !kinds.empty())
+      text += kinds + "\n";
+    if (const std::string lines = offload_lines(loaded.job, plan.train); !lines.empty())
+      text += lines + "\n";
     text += changes_text(loaded.job, inputs);
     if (arguments.timeline) text += "\n" + draw_timeline(loaded.job, stages, *arguments.timeline);
     print_result(text);

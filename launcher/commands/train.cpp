@@ -69,7 +69,6 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   }
   const Placement placement =
       nodes ? nodes->placement() : place_ranks(options.hosts, local_slots());
-  for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   ConfigRequest request = arguments.request;
   std::vector<std::string> rank_words = words;
   if (job) {
@@ -92,7 +91,9 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   const RankEnvironment environment = rank_environment(environment_sources(options.exports));
   const bool becomes_srun = job && needs_srun(*job, options);
   const bool several = on_hosts(placement, options);
-  if (!several) ensure_environment(environment.variables, words);
+  if (!several)
+    ensure_environment(with_wait_policy(environment.variables, threads_per_rank(ranks)), words);
+  for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   RunInput input = read_input(request, several ? RunsWhere::elsewhere : RunsWhere::here);
   const size_t own_sets = request.sets.size();

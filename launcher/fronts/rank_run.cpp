@@ -1,7 +1,5 @@
 #include "launcher/fronts/rank_run.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -34,8 +32,7 @@ int bind_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host
   if (binding.wanted()) return binding.bind(rank_on_host, ranks_on_host);
   if (const std::optional<SlurmJob> job = slurm_job())
     return bind_slurm_cores(*job, rank_on_host, ranks_on_host);
-  const int wanted = std::getenv("OMP_NUM_THREADS") == nullptr ? 0 : ::omp_get_max_threads();
-  return take_core_share(rank_on_host, ranks_on_host, wanted);
+  return take_core_share(rank_on_host, ranks_on_host, threads_asked_for());
 }
 
 void report_log_files(const std::string& log_prefix) {

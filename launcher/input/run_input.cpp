@@ -148,12 +148,16 @@ void check_overwriting(const Job& job) {
 }  // namespace
 
 double least_bytes(const Job& job) {
-  // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state.
+  // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state. On nvme none of them
+  // takes memory.
   const auto value = static_cast<double>(size_of(job.dtype));
   const Place place = place_of(job, 0);
   const Residency where = residency_of(job, place);
+  const OffloadConfig& offload = job.offload;
+  const double values = offload.parameters == OffloadTo::nvme ? 0 : value;
+  const double state = offload.optimizer == OffloadTo::nvme ? 0 : 8 - value;
   return weight_count(job.model) / job.pipeline.stages *
-         (value / divisor(where.parameters, place) + (8 - value) / divisor(where.optimizer, place));
+         (values / divisor(where.parameters, place) + state / divisor(where.optimizer, place));
 }
 
 void settle_device(Job& job, RunsWhere where) {

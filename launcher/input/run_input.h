@@ -69,8 +69,8 @@ void check_memory_here(const Job& job, int ranks_here);
 // Throws UserError if a drive that tensors are offloaded to lacks the space for the ranks of this machine.
 void check_disks_here(const Job& job, int ranks_here);
 
-// Returns a lower bound of the bytes that the largest rank of the job needs. Makes no plan, so it is fast for any
-// model.
+// Returns a lower bound of the bytes of memory (not of disks) that the largest rank of the job needs. Makes no plan,
+// so it is fast for any model.
 double least_bytes(const Job& job);
 
 // Compares `needed` bytes for each of `ranks_here` ranks with `offered` bytes for all. `lower_bound`: `needed` is less

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "runtime/core/error.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr std::chrono::microseconds kSpin{20};
 // The longest sleep of a wait between two looks for an abort and at the deadline.
 constexpr std::chrono::milliseconds kLongestSleep{100};
+// How long a rank whose peer has ended looks for an abort, which may have been the reason and still be under way.
+constexpr std::chrono::milliseconds kAbortUnderWay{300};
 // How long the destructor waits for the peers.
 constexpr double kCloseSeconds = 10;
 
@@ -239,6 +242,7 @@ OrderedComm::Step OrderedComm::check_waited_rank(Clock::time_point idle_since) {
   if (alive && seconds < deadline + extra_seconds(peer)) return Step::blocked;
   // Its last arrival or message may have come between the two looks.
   if (progress() == Step::moved) return Step::moved;
+  if (!alive) throw_if_stopped_within(kAbortUnderWay);
   const std::string op = text_of(queue_.front().key);
   const int own = world_rank(rank_);
   failure_ =
@@ -260,6 +264,14 @@ void OrderedComm::throw_if_stopped() {
   if (!abort) return;
   failure_ = fmt::format("rank {} stopped the run: {}", abort->rank, abort->reason);
   throw PeerError(failure_);
+}
+
+void OrderedComm::throw_if_stopped_within(std::chrono::milliseconds time) {
+  for (const auto end = Clock::now() + time; Clock::now() < end;) {
+    throw_if_stopped();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  throw_if_stopped();
 }
 
 void OrderedComm::fail(const std::string& message) {

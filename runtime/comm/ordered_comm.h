@@ -103,6 +103,8 @@ class OrderedComm : public Communicator {
   Step progress();
   void go_on(WaitState& state, std::chrono::microseconds longest);
   void throw_if_stopped();
+  // Looks for an abort for some time.
+  void throw_if_stopped_within(std::chrono::milliseconds time);
   Step check_waited_rank(Clock::time_point idle_since);
   void publish_waited_rank(int peer);
   std::string text_of(OpKey key) const;

@@ -23,8 +23,20 @@ struct BatchConfig {
 };
 
 // The update rule; Adam stands for AdamW too.
-enum class OptimizerKind { adam, sgd, adagrad, lion, lamb, muon };
-inline constexpr size_t kOptimizerKinds = 6;
+enum class OptimizerKind { adam, sgd, adagrad, lion, lamb, muon, one_bit_adam, zero_one_adam };
+inline constexpr size_t kOptimizerKinds = 8;
+// When ZeroOneAdam updates its second moment and when ranks synchronise, in updates.
+struct ZeroOneConfig {
+  int64_t var_freeze_step =
+      100'000;  // after so many the second moment is frozen and local steps begin
+  int64_t var_update_scaler =
+      16;  // until then its interval doubles each time it was updated so often
+  int64_t local_step_scaler =
+      32'678;  // local steps, after which the interval of synchronising doubles
+  int64_t local_step_clipper = 16;  // the longest such interval
+  bool operator==(const ZeroOneConfig&) const = default;
+};
+
 // The optimizer and its constants. Adam and AdamW differ in decoupled_decay alone.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adam;
@@ -39,6 +51,8 @@ struct OptimizerConfig {
   bool eps_inside_sqrt = false;
   double adam_lr = 3e-4;  // muon: of the parameters that it leaves to Adam, as betas and eps are
   bool gram = true;       // muon: it may iterate on the Gram matrix
+  int64_t freeze_step = 100'000;  // one_bit_adam: updates before its second moment is frozen
+  ZeroOneConfig zero_one{};
   bool operator==(const OptimizerConfig&) const = default;
 };
 
@@ -103,8 +117,9 @@ struct GatherLimits {
   bool operator==(const GatherLimits&) const = default;
 };
 
-// Groups of consecutive data-parallel ranks, at stage 3. Each has all parameters, divided among its ranks; or
-// parameters are divided among all ranks, and the groups only add gradients in two hops.
+// Groups of consecutive data-parallel ranks. At stage 3 each has all parameters, divided among its ranks; or
+// parameters are divided among all ranks, and the groups only add gradients in two hops. With post_localSGD the ranks
+// of a group add their gradients.
 struct ShardConfig {
   int ranks = 0;           // of a group; 0: all data-parallel ranks
   bool by_host = false;    // the ranks of a host, whose number the run finds out; until then all
@@ -116,7 +131,28 @@ struct ShardConfig {
 struct QuantizeConfig {
   bool weights = false;    // gathered parameters: int8
   bool gradients = false;  // gradients on their way to the sums: int4, once for each of two hops
+  // LoCo (zeropp_loco_param): what packing gradients loses is added to those of the next step.
+  bool feedback = false;
+  float error_beta = 0.8f;     // share of the error that stays when a step's loss is added
+  int64_t error_steps = 1024;  // updates after which the error begins at 0 again
   bool operator==(const QuantizeConfig&) const = default;
+};
+
+// PyTorch's communication hooks that change what a step sends (dstrain.comm_hook.type).
+enum class HookKind { none, power_sgd, batched_power_sgd, post_local_sgd };
+// The hook and its constants, which have torch's meaning. Steps are updates: skipped ones do not count.
+struct HookConfig {
+  HookKind kind = HookKind::none;
+  int64_t start = 0;           // steps before it starts, in which gradients are added as they are
+  int64_t rank = 1;            // columns of the two factors of a gradient
+  double min_compression = 2;  // a gradient is compressed if its factors are so many times smaller
+  bool error_feedback = true;  // what the factors lose is added to the next step's gradient
+  bool warm_start =
+      true;  // a factor goes on from that of the step before; else it is random in each step
+  double orthogonal_eps = 0;  // added to the length of a column before a division by it
+  int64_t seed = 0;           // of the random factors
+  int64_t period = 1;         // post_local_sgd: updates from one average of the weights to the next
+  bool operator==(const HookConfig&) const = default;
 };
 
 // Which activations the backward pass computes again instead of reading them: none, all but the input of
@@ -171,15 +207,18 @@ enum class UpdateOn { automatic, host, device };
 struct OffloadConfig {
   OffloadTo optimizer = OffloadTo::none;
   UpdateOn optimizer_on = UpdateOn::automatic;
+  double ratio = 1;  // the least share of the optimizer's state that is offloaded, from 0 to 1
   bool pin_memory = true;
   std::vector<std::string> nvme_paths{};   // directories, one for each drive
   OffloadTo parameters = OffloadTo::none;  // at stage 3
   // How many elements of the parameters on nvme each rank has in the host's memory all the same.
   int64_t max_in_cpu = 0;
   OffloadTo activations = OffloadTo::none;  // that are kept for the backward pass
+  // Bytes of optimizer state on nvme that a rank may read during the backward pass, into the host's memory.
+  int64_t read_ahead = 0;
   // Returns whether any tensor is on disk.
   bool uses_disk() const {
-    return optimizer == OffloadTo::nvme || parameters == OffloadTo::nvme ||
+    return (optimizer == OffloadTo::nvme && ratio > 0) || parameters == OffloadTo::nvme ||
            activations == OffloadTo::nvme;
   }
   bool operator==(const OffloadConfig&) const = default;
@@ -208,10 +247,12 @@ struct Job {
   double gradient_clipping = 1.0;  // 0: off
   ReduceMode reduce = ReduceMode::boundary;
   RecomputeConfig recompute;
+  int64_t loss_chunks = 1;  // pieces of rows in which logits and losses are computed
   PipelineConfig pipeline;
   int zero_stage = 0;
   ShardConfig shards;
   QuantizeConfig quantize;
+  HookConfig hook;
   int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
   bool overlap_comm = false;                     // communication runs beside computation
   bool rank_order_sums = true;  // GPUs add in rank order, in f32; false: as NCCL adds

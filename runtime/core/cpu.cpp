@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -75,6 +76,10 @@ int usable_core_count() {
 
 int threads_per_rank(int ranks_on_host) {
   return std::max(1, usable_core_count() / std::max(1, ranks_on_host));
+}
+
+int threads_asked_for() {
+  return std::getenv("OMP_NUM_THREADS") == nullptr ? 0 : ::omp_get_max_threads();
 }
 
 std::vector<int> cores_of_rank(const std::vector<int>& cores, int rank_on_host, int ranks_on_host) {

@@ -31,6 +31,9 @@ int cgroup_core_limit(const std::string& root);
 // Returns max(1, usable cores / ranks on this host).
 int threads_per_rank(int ranks_on_host);
 
+// Returns the threads that OMP_NUM_THREADS asked for when this process started; 0 where it is not set.
+int threads_asked_for();
+
 // Returns the cores of rank `rank_on_host`: contiguous shares of equal size, the remainder for the last
 // rank. If ranks_on_host > cores, every rank gets all cores.
 std::vector<int> cores_of_rank(const std::vector<int>& cores, int rank_on_host, int ranks_on_host);

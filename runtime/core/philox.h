@@ -6,6 +6,7 @@
 //   dropout      stream = kDropoutStream + site, counter = (sample low, sample high, block, site-local 0)
 //   weights      stream = hash of the parameter's name, counter = (block low, block high, 0, 0)
 //   sample order stream = kOrderStream
+//   factors      stream = hash of the matrix's name, counter = (block low, block high, updates low, updates high)
 #pragma once
 
 #include <algorithm>
@@ -78,6 +79,15 @@ constexpr uint32_t dropout_bits(PhiloxKey key, uint64_t sample, uint64_t element
                    static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32)});
   const uint32_t word = r[(element % 8) / 2];
   return element % 2 ? word >> 16 : word & 0xffffu;
+}
+
+// Returns element `element` of a factor after `updates` updates: uniform on [-1, 1), a multiple of 2^-23.
+constexpr float random_factor_value(PhiloxKey key, uint64_t updates, uint64_t element) {
+  const uint64_t block = element / 4;
+  const PhiloxBlock words =
+      philox(key, {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                   static_cast<uint32_t>(updates), static_cast<uint32_t>(updates >> 32)});
+  return static_cast<float>(words[element % 4] >> 8) * 0x1p-23f - 1.0f;
 }
 
 }  // namespace dstrain

@@ -31,10 +31,13 @@ struct LossScaleConfig {
   bool operator==(const LossScaleConfig&) const = default;
 };
 
-// The constants of a run that the end of each step uses: the limit of the gradient's norm and the loss scale.
+// The constants that the end of each step of a kind uses: the limit of the gradient's norm, the loss scale, and the
+// ranks that add their gradients.
 struct FinishRule {
   double clip = 0;  // of the gradient's norm; 0: off
   LossScaleConfig loss_scale;
+  int64_t first_rank = 0;   // of the ranks with this rank's gradient
+  int64_t group_ranks = 0;  // their number; 0: all ranks
 };
 
 DSTRAIN_HOST_DEVICE inline bool is_number(double x) {
@@ -76,26 +79,31 @@ DSTRAIN_HOST_DEVICE inline void advance_loss_scale(StepState& state, const LossS
 // stop flag.
 inline constexpr int64_t kFinishValues = 3;
 
-// Adds the contributions of all ranks, kFinishValues each, in rank order.
-DSTRAIN_HOST_DEVICE inline void add_finish_values(StepState& s, const double* values,
-                                                  int64_t ranks) {
+// Adds the contributions of all ranks, kFinishValues each, in rank order; square sums also of this rank's group alone.
+DSTRAIN_HOST_DEVICE inline void add_finish_values(StepState& s, const double* values, int64_t ranks,
+                                                  const FinishRule& rule) {
+  const int64_t group = rule.group_ranks > 0 ? rule.group_ranks : ranks;
+  double all = 0;
   s.grad_square_sum = s.loss_sum = 0;
   s.stop = 0;
   for (int64_t r = 0; r < ranks; ++r, values += kFinishValues) {
-    s.grad_square_sum += values[0];
+    all += values[0];
+    if (r >= rule.first_rank && r < rule.first_rank + group) s.grad_square_sum += values[0];
     s.loss_sum += values[1];
     if (values[2] != 0) s.stop = 1;
   }
+  const int64_t groups = ranks / group;
+  s.mean_square_sum = all / static_cast<double>(groups);
 }
 
-// The end of a step whose sums over all ranks are in the state: norm, skip flag, gradient scale, loss
-// scale.
+// The end of a step whose sums are in the state: norm, skip flag, gradient scale, loss scale. Groups of ranks with
+// gradients of their own clip each by its own norm, and have the same skip flag and loss scale.
 DSTRAIN_HOST_DEVICE inline void finish_step(StepState& s, const FinishRule& rule) {
   constexpr double kClipEps = 1e-6;  // as in torch.nn.utils.clip_grad_norm_ and DeepSpeed
   const double scale = s.loss_scale;
   const double norm = std::sqrt(s.grad_square_sum) / scale;
-  s.grad_norm = static_cast<float>(norm);
-  const bool finite = is_number(s.grad_square_sum) && is_number(s.loss_sum);
+  s.grad_norm = static_cast<float>(std::sqrt(s.mean_square_sum) / scale);
+  const bool finite = is_number(s.mean_square_sum) && is_number(s.loss_sum);
   s.skip = finite ? 0 : 1;
   double coefficient = 1;
   if (finite && rule.clip > 0 && rule.clip / (norm + kClipEps) < 1)

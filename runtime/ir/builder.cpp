@@ -12,11 +12,25 @@ Builder::Builder(Program& program, const ForwardOptions& options)
   program_.dtype = options.dtype;
 }
 
-void Builder::unit(const std::string& name) {
+void Builder::unit(const std::string& name, const std::string& first_sublayer) {
   unit_name_ = name;
   group_ = program_.add_group(name);
   unit_index_ = static_cast<int>(program_.units.size());
-  program_.units.push_back({.name = name, .layer = unit_index_, .parameters = {}});
+  program_.units.push_back(
+      {.name = name, .first_sublayer = sublayer_ + 1, .sublayers = 0, .parameters = {}});
+  add_sublayer(first_sublayer);
+}
+
+void Builder::sublayer(const std::string& name) {
+  check(unit_index_ >= 0 && !program_.sublayers.back().name.empty(),
+        "sublayer {} follows one without a name", name);
+  add_sublayer(name);
+}
+
+void Builder::add_sublayer(const std::string& name) {
+  ++sublayer_;
+  program_.sublayers.push_back({.layer = unit_index_, .name = name});
+  ++program_.units.back().sublayers;
 }
 
 BufferId Builder::parameter(const std::string& name, Shape shape, Init init, float scale) {
@@ -54,6 +68,7 @@ BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, In
                                  .init = init,
                                  .init_scale = scale,
                                  .unit = unit_index_,
+                                 .sublayer = sublayer_,
                                  .value = value});
   return value;
 }
@@ -142,7 +157,7 @@ void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes) 
                  .reads = {logits, targets},
                  .writes = {program_.loss},
                  .group = group_,
-                 .layer = unit_index_};
+                 .sublayer = sublayer_};
   if (options_.training) op.writes.push_back(gradient_place(logits));
   program_.instructions.push_back(op);
   check_op(program_, program_.instructions.back());
@@ -168,7 +183,7 @@ BufferId Builder::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Bu
                           .attrs = attrs,
                           .reads = std::move(reads),
                           .group = group_,
-                          .layer = std::max(unit_index_, 0)};
+                          .sublayer = std::max(sublayer_, 0)};
   instruction.writes.push_back(program_.add_buffer(std::move(output)));
   for (Buffer& b : more_outputs) instruction.writes.push_back(program_.add_buffer(std::move(b)));
   program_.instructions.push_back(std::move(instruction));

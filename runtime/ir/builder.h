@@ -27,8 +27,11 @@ class Builder {
   const ForwardOptions& options() const { return options_; }
 
   // Starts a layer: parameters declared from now on form one unit, and instructions are printed under
-  // `name`.
-  void unit(const std::string& name);
+  // `name`. `first_sublayer` is the name of its first sublayer, if sublayer() will begin others.
+  void unit(const std::string& name, const std::string& first_sublayer = "");
+  // Starts the next sublayer of the layer: a pipeline may be cut here. Throws InternalError if the layer's first
+  // sublayer has no name.
+  void sublayer(const std::string& name);
   // Returns a parameter of the current unit. A name that was declared before returns the same parameter
   // (a tied use) and must have the same shape.
   BufferId parameter(const std::string& name, Shape shape, Init init, float scale = 0);
@@ -55,6 +58,7 @@ class Builder {
   void output(BufferId logits);
 
  private:
+  void add_sublayer(const std::string& name);
   // `rows`: those in memory.
   BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale);
   BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
@@ -72,7 +76,7 @@ class Builder {
   ForwardOptions options_;
   std::string unit_name_;
   int32_t group_ = 0;
-  int unit_index_ = -1;
+  int unit_index_ = -1, sublayer_ = -1;
   uint32_t next_site_ = 0;  // counts dropout sites in forward order, whether dropout is on or not
   std::map<std::string, int> names_;
 };

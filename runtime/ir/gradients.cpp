@@ -60,7 +60,7 @@ void Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                                    .writes = std::move(writes),
                                    .group = group_,
                                    .phase = Phase::backward,
-                                   .layer = layer_});
+                                   .sublayer = sublayer_});
 }
 
 BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
@@ -87,7 +87,7 @@ void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> read
                           .reads = std::move(reads),
                           .group = group_,
                           .phase = Phase::backward,
-                          .layer = layer_};
+                          .sublayer = sublayer_};
   bool any = false;
   for (BufferId value : values) {
     if (value == kNone) {

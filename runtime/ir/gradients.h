@@ -39,10 +39,10 @@ class Gradients {
   void emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                    std::vector<BufferId> values);
 
-  // Instructions that follow compute gradients of what `op` reads: they belong to its layer.
+  // Instructions that follow compute gradients of what `op` reads: they belong to its sublayer.
   void set_origin(const Instruction& op) {
     group_ = op.group;
-    layer_ = op.layer;
+    sublayer_ = op.sublayer;
   }
 
  private:
@@ -52,7 +52,7 @@ class Gradients {
   std::unordered_map<BufferId, BufferId> gradient_;
   std::unordered_map<BufferId, int> uses_;
   std::vector<char> needs_;
-  int32_t group_ = 0, layer_ = 0;
+  int32_t group_ = 0, sublayer_ = 0;
 };
 
 }  // namespace dstrain

@@ -53,6 +53,14 @@ class Kernel {
   virtual void run(const KernelCall& call) const = 0;
 };
 
+// One launch for several instructions of one op that do not depend on each other.
+class KernelGroup {
+ public:
+  virtual ~KernelGroup() = default;
+  // Does what the kernels of the group's specs would do one after the other; calls[i] is that of spec i.
+  virtual void run(std::span<const KernelCall> calls) const = 0;
+};
+
 // The two kernels that do finish_gradients on a device, so that the step continues without the host. Between
 // them the ranks exchange what the first one, collect(), wrote.
 class FinishKernels {
@@ -76,11 +84,20 @@ class KernelLibrary {
   // Bytes of the packed weight that the product of `spec` (linear or linear_input_grad) prefers, packed
   // once per step; 0 if packing does not pay.
   virtual int64_t packed_bytes(const KernelSpec& spec) const = 0;
-  // Whether one kernel for the product of `spec` (linear or linear_input_grad) and its gelu is faster
-  // than two. Depends on sizes alone.
+  // Whether one kernel is faster than two for the product of `spec` (linear or linear_input_grad) and its gelu or
+  // residual, or for the two ops of a layer_norm_grad or add_layer_norm. Depends on sizes alone.
   virtual bool fuses(const KernelSpec&) const { return false; }
   // A vocabulary's weights have a multiple of so many rows in memory, and logits as many columns.
   virtual int64_t row_multiple() const { return 1; }
+  // Rows of a part of the sums of a linear_weight_grad: where the rows are divided at multiples of it, the
+  // products of the pieces, added in order, have the bits of the whole product. On a GPU: at which products are fast.
+  virtual int64_t sum_rows_part(const KernelSpec&) const { return 1; }
+  // Returns the kernel of as many of the first `specs` as one launch takes, all of them the same op; null if the
+  // library launches the first one by itself. `count`: set to their number.
+  virtual std::unique_ptr<KernelGroup> make_group(std::span<const KernelSpec> /*specs*/,
+                                                  size_t& /*count*/) const {
+    return nullptr;
+  }
   // Throws InternalError if the library has no implementation for the op and dtypes.
   virtual std::unique_ptr<Kernel> make(const KernelSpec& spec) const = 0;
   // Returns null if the host runs finish_gradients.

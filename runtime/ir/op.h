@@ -18,34 +18,38 @@ namespace dstrain {
 // The ops that a plan may contain. The comment of an op lists what it reads -> what it writes.
 enum class OpKind : uint8_t {
   // forward
-  embed,        // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
-  layer_norm,   // x (R,C), weight (C), bias (C) -> y (R,C), mean f32 (R), rstd f32 (R)
-  linear,       // x (R,K), weight (N,K), bias? (N), packed? -> y (R,N) = act(x w^T + bias),
-                //   with gelu also pre? (R,N): gelu's input
-  activation,   // x (R,N) -> y (R,N)
-  attention,    // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
-  add_dropout,  // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
-  cross_entropy,  // logits (R,V), targets i32 (R) -> loss f64 (1), d_logits? (may be logits); V may be padded
-  // backward: the input gradient and the weight gradient of an op are always two instructions
+  embed,       // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
+  layer_norm,  // x (R,C), weight (C), bias (C) -> y (R,C), mean f32 (R), rstd f32 (R)
+  linear,  // x (R,K), weight (N,K), bias? (N), packed?, residual? (R,N) -> y (R,N) = act(x w^T + bias) + residual,
+           //   with gelu also pre? (R,N): gelu's input
+  activation,      // x (R,N) -> y (R,N)
+  add_layer_norm,  // x (R,C), h (R,C), weight (C), bias (C) -> sum (R,C) = x + dropout(h), and of it y (R,C), mean, rstd
+  attention,       // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
+  add_dropout,     // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
+  cross_entropy,  // logits (R,V), targets i32 (R), before? f64 (M) -> loss f64 (1), d_logits? (may be logits);
+                  //   V may be padded; by_row: loss f64 (R), which a later one adds: its `before`
+  // backward: the input gradient and the weight gradient of an op are two instructions, until the pass `join_norms`
   embed_token_grad,        // d_x (R,C), ids i32 (R) -> d_token f32 (V,C)
   embed_position_grad,     // d_x (R,C) -> d_position f32 (T,C)
   layer_norm_input_grad,   // d_y (R,C), x, weight, mean, rstd, add? (R,C)-> d_x (R,C)  (+ add)
   layer_norm_weight_grad,  // d_y (R,C), x (R,C), mean, rstd -> d_weight f32 (C), d_bias f32 (C)
-  linear_input_grad,       // d_y (R,N), weight (N,K), packed?, with gelu pre (R,K) -> d_x (R,K)
-                           //   (with gelu times its slope at pre)
-  linear_weight_grad,      // d_y (R,N), x (R,K) -> d_weight f32 (N,K)
-  sum_rows,                // d_y (R,N) -> d_bias f32 (N)
-  activation_grad,         // d_y (R,N), ref (R,N): relu: y, gelu: x -> d_x, may be d_y
-  attention_grad,          // d_y (R,C), qkv, y, lse -> d_qkv (R,3C)
-  dropout_grad,            // d_y (R,C) -> d_h (R,C)
-  add,                     // a, b -> a + b
-  pack_weight,             // weight (N,K) -> packed u8, in a product's layout
+  // d_y (R,C), x (R,C), weight, mean, rstd, add? (R,C) -> d_x (R,C) (+ add), d_weight f32 (C), d_bias f32 (C)
+  layer_norm_grad,
+  linear_input_grad,   // d_y (R,N), weight (N,K), packed?, with gelu pre (R,K) -> d_x (R,K)
+                       //   (with gelu times its slope at pre)
+  linear_weight_grad,  // d_y (R,N), x (R,K) -> d_weight f32 (N,K)
+  sum_rows,            // d_y (R,N) -> d_bias f32 (N)
+  activation_grad,     // d_y (R,N), ref (R,N): relu: y, gelu: x -> d_x, may be d_y
+  attention_grad,      // d_y (R,C), qkv, y, lse -> d_qkv (R,3C)
+  dropout_grad,        // d_y (R,C) -> d_h (R,C)
+  add,                 // a, b -> a + b
+  pack_weight,         // weight (N,K) -> packed u8, in a product's layout
   // at the boundary of a step, over flat ranges of a unit
   cast,            // x -> y in another dtype, rounded to nearest even
   accumulate,      // x (n), any dtype -> y f32 or run (n): y = x or y += x, rounded once
   round_wire,      // in place f32 (n): each element rounded to the wire dtype and back
   sum_squares,     // x f32 or run (n) -> s f64 (1): blocks of 4096, in order
-  adam,            // grad f32 or run (n) -> master, m, v f32 (n), param? 16-bit (n); in place
+  adam,            // grad f32 or run (n) -> master, m, v f32 (n), param? run (n); in place
   adagrad,         // grad f32 or run (n) -> master, sum f32 (n), param? 16-bit (n); in place
   lion,            // grad f32 or run (n) -> master, m f32 (n), param? 16-bit (n); in place
   lamb_direction,  // grad f32 or run (n), master f32 (n) -> m, v f32 (n) in place, direction f32 (n)
@@ -56,12 +60,33 @@ enum class OpKind : uint8_t {
   muon,           // direction f32 (n) -> master f32 (n), param? 16-bit (n); in place
   quantize,       // x f32 or run (n) -> packed u8 (runtime/ir/quantized.h)
   dequantize,  // packed u8 (of equal parts: parts, bytes of one) -> y f32 or run (n): the parts in order
-  // x f32 or run (n), equal parts -> packed u8 (parts, bytes of one), in another order
+  // x f32 or run (n), equal parts, error? -> packed u8 (parts, bytes of one), in another order, next_error?
   quantize_int4,
-  // packed u8 (K, M, bytes of a part) -> packed u8 (M, bytes): sums over K, packed again
+  // packed u8 (K, M, bytes of a part), error? -> packed u8 (M, bytes): sums over K, packed again, next_error?
   requantize_int4,
   // packed u8 (K, M, bytes of a part), or (M, bytes) of one -> y f32 or run (n): y = sums over K, or y += them
   sum_int4,
+  // low-rank factors of a matrix (N,K), and state of codecs (runtime/ir/ops/low_rank.h)
+  gram_schmidt,  // x f32 (R,N) in place: its rows, one after the other, become orthogonal, of length 1
+  random_factor,    // -> x f32 (n): uniform on [-1, 1), by the attributes and the number of updates
+  project_rows,     // m f32 (N,K), b f32 (R,K) -> p f32 (R,N) = b m^T
+  project_columns,  // m f32 (N,K), p f32 (R,N) -> b f32 (R,K) = p m
+  // p f32 (R,N), b f32 (R,K), m f32 (N,K) -> m = p^T b in place, error? f32 (N,K) = m before - m / ranks
+  expand_factors,
+  add_error,  // error f32 (n) -> x f32 (n) in place: x += error * the step's loss scale
+  // x f32 or u8 (n) -> y (n) = x, or f32 x / divisor, or f32 x / the step's loss scale; y stays if the step is skipped
+  commit_state,
+  // x f32 or run (n), equal parts -> packed u8 (parts, bytes of one), error f32 (n), in place: the signs of
+  // factor * x + error
+  quantize_signs,
+  // packed u8 (K, bytes of a part) -> packed u8 (bytes), error f32 (n), in place: the signs of the sum + error
+  requantize_signs,
+  dequantize_signs,  // packed u8 (parts, bytes of one) -> y f32 (n): the parts in order
+  local_momentum,    // grad f32 or run (n), of this rank alone, v f32 (n) -> m f32 (n), in place
+  frozen_adam,       // m, v f32 (n) -> master f32 (n), param? run (n); in place
+  local_step,     // grad f32 or run (n), of this rank alone, v f32 (n) -> m, sum f32 (n), in place
+  local_weights,  // master, v, sum f32 (n) -> param run (n): the weights that local steps have led to
+  end_local_steps,  // v f32 (n) -> master, m, sum f32 (n), param? run (n); in place
   error_squares,  // x f32 or run (n), y f32 or run (n) -> s f64 (2): sums of squares of x - y and of x
   // done by the executor or the communicator (no kernel)
   load_batch,      // -> inputs, targets i32 of all micro-batches; local target count
@@ -97,6 +122,7 @@ struct EmbedAttrs {
 struct CrossEntropyAttrs {
   int64_t classes =
       0;  // columns of the logits that count; 0: all. The gradient of the others is 0.
+  bool by_row = false;  // one loss for each row, instead of their sum
   bool operator==(const CrossEntropyAttrs&) const = default;
 };
 // The attributes of layer_norm.
@@ -123,6 +149,12 @@ struct DropoutAttrs {
   uint32_t site = 0;
   int64_t seq_len = 0;
   bool operator==(const DropoutAttrs&) const = default;
+};
+// The attributes of add_layer_norm.
+struct AddLayerNormAttrs {
+  DropoutAttrs add{};
+  LayerNormAttrs norm{};
+  bool operator==(const AddLayerNormAttrs&) const = default;
 };
 // The attributes of pack_weight.
 struct PackAttrs {
@@ -198,12 +230,60 @@ struct Int4Attrs {
       1;  // quantize_int4: part p of P becomes packed part (p % group) * (P / group) + p / group
   int64_t first =
       0;  // sum_int4: the first of the M parts that is wanted; y has as many as it has room for
+  // Error feedback (runtime/ir/ops/boundary.h) keeps this share of an error, and begins at 0 again after so many
+  // updates.
+  float error_beta = 0;
+  int64_t error_steps = 0;
   bool operator==(const Int4Attrs&) const = default;
 };
-using OpAttrs = std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs,
-                             ActivationAttrs, AttentionAttrs, DropoutAttrs, PackAttrs, WireAttrs,
-                             AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs,
-                             SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs>;
+// The attributes of gram_schmidt.
+struct GramSchmidtAttrs {
+  double eps = 0;  // added to the length of a row before the division by it
+  // A row that depends on those before it, or is 0, becomes a unit vector; else it becomes 0.
+  bool revive = false;
+  bool operator==(const GramSchmidtAttrs&) const = default;
+};
+// The attributes of random_factor: what its values depend on beside the number of updates (runtime/core/philox.h).
+struct RandomFactorAttrs {
+  uint64_t seed = 0, stream = 0;
+  bool operator==(const RandomFactorAttrs&) const = default;
+};
+// The attributes of expand_factors.
+struct ExpandAttrs {
+  int64_t ranks = 1;  // that a product is the sum of
+  bool operator==(const ExpandAttrs&) const = default;
+};
+// The attributes of commit_state.
+struct CommitAttrs {
+  bool unscale = false;  // divide by the loss scale
+  int64_t divisor = 1;   // else divide by this
+  bool operator==(const CommitAttrs&) const = default;
+};
+// The attributes of quantize_signs.
+struct SignAttrs {
+  bool gradient = false;  // x is a gradient, which is multiplied by the step's grad_scale
+  int64_t ranks = 1;      // by which x is divided
+  bool operator==(const SignAttrs&) const = default;
+};
+// The attributes of local_momentum and local_step.
+struct LocalMomentumAttrs {
+  int64_t ranks = 1;   // whose gradients add up to that of the step
+  bool scaled = true;  // the gradient is to be multiplied by the step's grad_scale
+  bool operator==(const LocalMomentumAttrs&) const = default;
+};
+// The attributes of frozen_adam, local_weights and end_local_steps.
+struct FrozenAdamAttrs {
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  bool operator==(const FrozenAdamAttrs&) const = default;
+};
+using OpAttrs =
+    std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, ActivationAttrs,
+                 AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs,
+                 AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
+                 MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
+                 RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
+                 FrozenAdamAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -32,12 +32,12 @@ void check_fit(const KernelSpec& spec, bool fit, const char* what) {
         to_string(spec.in[1].shape), what);
 }
 
-// Throws unless `pre` has the product's result's elements and dtype.
-void check_pre(const KernelSpec& spec, const TensorSpec& pre, int64_t rows, int64_t columns,
-               DType dtype) {
-  check(pre.shape.elements() == rows * columns && pre.dtype == dtype,
-        "{}: what gelu sees is {} {}, expected ({}, {}) of {}", name_of(spec.op),
-        name_of(pre.dtype), to_string(pre.shape), rows, columns, name_of(dtype));
+// Throws unless an operand has the product's result's elements and dtype.
+void check_like_result(const KernelSpec& spec, const TensorSpec& operand, const char* what,
+                       int64_t rows, int64_t columns, DType dtype) {
+  check(operand.shape.elements() == rows * columns && operand.dtype == dtype,
+        "{}: {} is {} {}, expected ({}, {}) of {}", name_of(spec.op), what, name_of(operand.dtype),
+        to_string(operand.shape), rows, columns, name_of(dtype));
 }
 
 void check_size(const Product& p) {
@@ -70,8 +70,16 @@ Product product_of(const KernelSpec& spec) {
       p.relu = activation == Activation::relu;
       p.gelu = activation == Activation::gelu;
       p.pre = p.gelu && present(spec.out, kPreOutput);
-      if (p.pre) check_pre(spec, spec.out[kPreOutput], p.rows, p.out_features, p.dtype);
+      if (p.pre)
+        check_like_result(spec, spec.out[kPreOutput], "what gelu sees", p.rows, p.out_features,
+                          p.dtype);
       p.packed = present(spec.in, packed_operand(spec.op));
+      p.residual = present(spec.in, kResidualInput);
+      if (p.residual) {
+        check(activation == Activation::none, "{}: a residual and an activation", name_of(spec.op));
+        check_like_result(spec, spec.in[kResidualInput], "the residual", p.rows, p.out_features,
+                          p.dtype);
+      }
       break;
     }
     case OpKind::linear_input_grad: {
@@ -85,7 +93,8 @@ Product product_of(const KernelSpec& spec) {
       p.gelu = p.pre = attrs_as<ActivationAttrs>(spec.attrs).activation == Activation::gelu;
       if (p.gelu) {
         check(present(spec.in, kPreInput), "{}: what gelu saw is absent", name_of(spec.op));
-        check_pre(spec, spec.in[kPreInput], p.rows, p.in_features, p.dtype);
+        check_like_result(spec, spec.in[kPreInput], "what gelu sees", p.rows, p.in_features,
+                          p.dtype);
       }
       break;
     }

@@ -20,8 +20,10 @@ struct Product {
   int64_t out_features = 0;  // N
   bool bias = false;
   bool relu = false;
-  bool gelu = false;    // linear: gelu of the sum; linear_input_grad: times gelu's slope at `pre`
-  bool pre = false;     // gelu's input is an operand: linear writes it, linear_input_grad reads it
+  bool gelu = false;  // linear: gelu of the sum; linear_input_grad: times gelu's slope at `pre`
+  bool pre = false;   // gelu's input is an operand: linear writes it, linear_input_grad reads it
+  bool residual =
+      false;  // linear without activation: an operand is added before the result is rounded
   bool packed = false;  // the weight has the layout that pack_weight writes
   int threads = 1;
 
@@ -42,6 +44,9 @@ Product product_of_pack(const KernelSpec& spec);
 
 // Indices of gelu's input among the outputs of a linear and the inputs of a linear_input_grad.
 inline constexpr size_t kPreOutput = 1, kPreInput = 3;
+
+// Index of the residual among the inputs of a linear.
+inline constexpr size_t kResidualInput = 4;
 
 // Index of the packed weight among the operands of a linear or linear_input_grad.
 constexpr size_t packed_operand(OpKind op) {

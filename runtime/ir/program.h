@@ -80,6 +80,30 @@ struct Buffer {
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
 };
 
+// The distribution of the initial values of a parameter: constant, N(0, init_scale), or uniform on
+// [-init_scale, init_scale).
+enum class Init : uint8_t { zeros, ones, normal, uniform };
+
+// Values that a codec keeps from one step to the next: a part of a persistent buffer, and its place in a checkpoint
+// (docs/formats.md). They are f32, or packed u8, which only as many ranks as saved them can read.
+struct CodecState {
+  std::string name;  // what it belongs to: a parameter or a unit
+  std::string slot;  // which of its values: "error"
+  BufferId values = kNone;
+  // Each data-parallel rank has values of its own, whose sum over ranks is what counts, or their mean; else all have
+  // the same.
+  bool per_rank = false;
+  bool mean = false;
+  Init init = Init::zeros;  // zeros, or normal with standard deviation 1, the same on all ranks
+  uint64_t seed = 0;
+};
+
+// Codec state that a step has made: it takes the place of the state before once the step is known not to be skipped.
+struct StateCommit {
+  BufferId next = kNone, state = kNone;
+  bool unscale = false;  // `next` is of the scaled gradient, `state` of the unscaled one
+};
+
 // When an instruction is issued. A step issues step_begin; then, for every micro-batch, every_micro and
 // (in the last one) last_micro in list order; then step_end.
 enum class When : uint8_t { step_begin, every_micro, last_micro, step_end };
@@ -105,17 +129,13 @@ struct Instruction {
   int32_t group = 0;               // index into Program::groups: the layer it is printed under
   Phase phase = Phase::forward;    // of what is issued for every micro-batch
   int32_t chunk = 0;               // of the pipeline stage's parts of the model: which one
-  int32_t layer = 0;               // number of the layer in the whole model: of its unit
+  int32_t sublayer = 0;            // number of the sublayer in the whole model that it belongs to
   // The communicator that carries a collective: an index into the channels of the plan. Channel 0 is the
   // data-parallel group's.
   int32_t channel = 0;
   // Not done in a step that is skipped, as it carries what an optimizer has written.
   bool unless_skipped = false;
 };
-
-// The distribution of the initial values of a parameter: constant, N(0, init_scale), or uniform on
-// [-init_scale, init_scale).
-enum class Init : uint8_t { zeros, ones, normal, uniform };
 
 // A tensor of the model that training changes. Its elements are part of a unit.
 struct Parameter {
@@ -127,17 +147,26 @@ struct Parameter {
   float init_scale = 0;    // normal: standard deviation; uniform: bound
   bool as_matrix = false;  // the optimizer updates it as a whole matrix (Muon)
   int unit = 0;
+  int sublayer = 0;    // number in the whole model
   int64_t offset = 0;  // elements from the start of the unit (set by the layout)
   BufferId value = kNone;
   BufferId gradient = kNone;  // f32; set by the backward pass
 };
 
-// The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole.
+// The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole. Of a layer
+// that a pipeline cuts, each part has a unit.
 struct Unit {
   std::string name{};
-  int64_t layer = 0;  // in the whole model
+  int first_sublayer = 0, sublayers = 1;  // in the whole model
   std::vector<int> parameters{};
   int64_t elements = 0;  // padded to a multiple of the world size (set by the layout)
+};
+
+// A run of a layer's operations. A pipeline may be cut in front of it: of the activations that are written before it,
+// the operations in it and after it read only one.
+struct Sublayer {
+  int64_t layer = 0;   // number of the layer in the whole model
+  std::string name{};  // within its layer; empty if the layer has no other
 };
 
 struct Program {
@@ -147,11 +176,15 @@ struct Program {
   std::vector<std::string> groups{""};
   std::vector<Parameter> parameters;
   std::vector<Unit> units;
+  std::vector<Sublayer> sublayers;  // of the whole model, in order
   // The parameters of the whole model, without buffers, if the program is the part of a pipeline stage.
   std::vector<Parameter> model;
   BufferId inputs = kNone;   // ids (R) or samples (B, in_size)
   BufferId targets = kNone;  // i32 (R)
   BufferId logits = kNone;
+  // What codecs keep from step to step.
+  std::vector<CodecState> codec_state;
+  std::vector<StateCommit> commits;
   BufferId loss = kNone;  // f64 (1): unscaled sum over the targets of this rank
 
   BufferId add_buffer(Buffer buffer);

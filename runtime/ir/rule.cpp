@@ -8,7 +8,9 @@
 #include "runtime/ir/ops/embed.h"
 #include "runtime/ir/ops/layer_norm.h"
 #include "runtime/ir/ops/linear.h"
+#include "runtime/ir/ops/low_rank.h"
 #include "runtime/ir/ops/optimizer.h"
+#include "runtime/ir/ops/signs.h"
 #include "runtime/ir/ops/step.h"
 #include "runtime/ir/ops/transfer.h"
 
@@ -34,7 +36,8 @@ constexpr std::array<OpRule, kOpKinds> by_kind(const std::array<OpRule, N>&... f
 constexpr std::array<OpRule, kOpKinds> kRules =
     by_kind(ops::kAttentionRules, ops::kBoundaryRules, ops::kCollectiveRules,
             ops::kCrossEntropyRules, ops::kElementwiseRules, ops::kEmbedRules, ops::kLayerNormRules,
-            ops::kLinearRules, ops::kOptimizerRules, ops::kStepRules, ops::kTransferRules);
+            ops::kLinearRules, ops::kLowRankRules, ops::kOptimizerRules, ops::kSignRules,
+            ops::kStepRules, ops::kTransferRules);
 
 }  // namespace
 

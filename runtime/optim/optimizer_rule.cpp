@@ -7,13 +7,16 @@
 #include "runtime/optim/optimizers/lamb.h"
 #include "runtime/optim/optimizers/lion.h"
 #include "runtime/optim/optimizers/muon.h"
+#include "runtime/optim/optimizers/one_bit_adam.h"
 #include "runtime/optim/optimizers/sgd.h"
+#include "runtime/optim/optimizers/zero_one_adam.h"
 
 namespace dstrain {
 namespace {
 
-constexpr std::array kRules{optimizers::adam, optimizers::sgd,  optimizers::adagrad,
-                            optimizers::lion, optimizers::lamb, optimizers::muon};
+constexpr std::array kRules{optimizers::adam,         optimizers::sgd,          optimizers::adagrad,
+                            optimizers::lion,         optimizers::lamb,         optimizers::muon,
+                            optimizers::one_bit_adam, optimizers::zero_one_adam};
 
 constexpr bool ordered_by_kind() {
   for (size_t i = 0; i < kRules.size(); ++i)
@@ -26,6 +29,10 @@ static_assert(ordered_by_kind() && kRules.size() == kOptimizerKinds, "a kind has
 
 const OptimizerRule& optimizer_rule(OptimizerKind kind) {
   return kRules[static_cast<size_t>(kind)];
+}
+
+bool freezes(const OptimizerConfig& config) {
+  return optimizer_rule(config.kind).frozen_attrs != nullptr;
 }
 
 std::vector<std::string_view> state_slots(const OptimizerConfig& config) {

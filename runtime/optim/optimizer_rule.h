@@ -56,6 +56,14 @@ struct OptimizerRule {
   OpAttrs (*scaled_attrs)(const OptimizerConfig& config, int64_t parameter,
                           int64_t parameters) = nullptr;
   OpKind scaled_op{};
+  // Where they are set, the second slot is frozen after some updates, and ranks send the first one, or what they have
+  // moved, instead of gradients (runtime/plan/step_kinds.h). Then frozen_op updates in place of `op`: it reads the
+  // slots and writes the master weights and the weights in the run's dtype. Returns its attributes from those of `op`.
+  OpKind frozen_op{};
+  OpAttrs (*frozen_attrs)(const OpAttrs& attrs) = nullptr;
+  // Ranks move by themselves between synchronisations, so that master weights, which all ranks have alike, are never
+  // the parameters themselves.
+  bool local_steps = false;
   // Where it is set, some parameters are updated as whole matrices, and `op` updates the others.
   const MatrixRule* matrices = nullptr;
   bool has_betas = false;      // a schedule may move the step state's betas, which it reads
@@ -66,6 +74,10 @@ struct OptimizerRule {
 
 // Returns the rule of an optimizer.
 const OptimizerRule& optimizer_rule(OptimizerKind kind);
+
+// Returns whether the optimizer of `config` freezes a slot. Then every rank has the whole state (ZeRO stage 0, no
+// offload).
+bool freezes(const OptimizerConfig& config);
 
 // Returns the state that the optimizer of `config` keeps: the names of its slots in order.
 std::vector<std::string_view> state_slots(const OptimizerConfig& config);

@@ -65,6 +65,16 @@ int host_shard_ranks(std::span<const int> hosts, int stages) {
 void settle_host_shards(Job& job, std::span<const int> hosts) {
   if (!job.shards.by_host) return;
   job.shards.by_host = false;
+  if (job.hook.kind == HookKind::post_local_sgd) {
+    job.shards.ranks = ranks_of_each_host(hosts, job.pipeline.stages);
+    if (job.shards.ranks == 0)
+      fail_user(
+          "dstrain.comm_hook: post_localSGD adds gradients among the ranks of a host, and the {} "
+          "ranks do not have the same number on each host: set post_local_gradient_allreduce to "
+          "false, or use hosts with equal numbers of ranks",
+          job.data_ranks());
+    return;
+  }
   job.shards.ranks = job.shards.parameters ? host_shard_ranks(hosts, job.pipeline.stages)
                                            : ranks_of_each_host(hosts, job.pipeline.stages);
 }

@@ -36,6 +36,11 @@ inline Place place_of(const Job& job, int rank) {
           job.shards.parameters};
 }
 
+// Returns the coordinates of a rank in its shard group, as if that were the data-parallel group.
+inline Place shard_group_of(const Place& place) {
+  return {place.shard_rank(), place.shard_size(), place.stage, place.stages};
+}
+
 // Returns how many consecutive ranks of each data-parallel group are on one host. `hosts`: of every rank of the world.
 // Throws UserError if the hosts do not divide the groups into equal shard groups.
 int host_shard_ranks(std::span<const int> hosts, int stages);

@@ -63,7 +63,7 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
   plan.slots = std::move(slots);
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
-  plan.place = place;
+  plan.place = plan.gradients = place;
   plan.rank_order_sums = job.rank_order_sums || job.device != "cuda";
   plan.comm_channels = plan.channels = channels_of(place, job.pipeline.schedule);
   const auto add_channel = [&plan](DoneBy done_by, int32_t& channel) {
@@ -83,8 +83,8 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
 // What all ranks of a job begin with.
 struct WholeModel {
   Program train;
-  Program validate;                   // empty if the job never validates
-  std::vector<int64_t> first_layers;  // of the parts of a pipeline
+  Program validate;                      // empty if the job never validates
+  std::vector<int64_t> first_sublayers;  // of the parts of a pipeline
 };
 
 WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
@@ -98,39 +98,56 @@ WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
   mark_matrices(whole.train, job.optimizer);
   backward(whole.train);
   fuse(whole.train, *inputs.library, inputs.threads);
-  if (job.pipeline.stages > 1) whole.first_layers = divide_layers(whole.train, job);
-  tie_stages(whole.train, whole.first_layers, job.pipeline);
+  if (job.pipeline.stages > 1) whole.first_sublayers = divide_model(whole.train, job);
+  tie_stages(whole.train, whole.first_sublayers, job.pipeline);
   if (job.eval_interval == 0) return whole;
   build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});
   fuse(whole.validate, *inputs.library, inputs.threads);
-  tie_stages(whole.validate, whole.first_layers, job.pipeline);
+  tie_stages(whole.validate, whole.first_sublayers, job.pipeline);
   return whole;
 }
 
-Plan train_plan(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
+Plan train_plan(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs,
+                StepKind kind) {
   Program program = whole.train;
-  keep_stage(program, whole.first_layers, place, job.pipeline);
+  keep_stage(program, whole.first_sublayers, place, job.pipeline);
+  chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
   recompute(program, job);
   if (place.stages > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
   offload_activations(program, job);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   offload_parameters(program, job);
-  reduce(program, job, place, residency);
+  const bool keeps = keeps_gradients(job, kind), in_groups = updates_in_groups(job, kind);
+  const Place adds = in_groups ? shard_group_of(place) : place;
+  if (sends_factors(job, place, kind))
+    power_sgd(program, job, place);
+  else if (keeps)
+    reduce(program, without_sums(job), {}, residency);
+  else
+    reduce(program, in_groups && adds.ranks == 1 ? without_sums(job) : job, adds, residency);
   quantize_gradients(program, job, place, residency);
-  update(program, job, place, residency);
+  update(program, job, adds, residency);
+  if (in_groups) send_in_groups(program, job, place, kind);
+  commit_codec_state(program);
+  if (keeps) send_signs(program, job, place, kind);
   offload_gradients(program, job);
   offload_optimizer(program, job, place, residency);
   gather(program, job, place, residency);
   quantize_gathers(program, job, place, residency);
   measure_codecs(program, job, place);
+  join_norms(program, *inputs.library, inputs.threads);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int64_t micro_batches = job.batch.accumulation;
   std::vector<Slot> slots =
       stage_order(job.pipeline.schedule, place.stages, job.pipeline.virtual_stages, place.stage,
                   static_cast<int>(micro_batches));
-  return finish(std::move(program), job, place, std::move(slots), micro_batches, inputs.threads);
+  Plan plan =
+      finish(std::move(program), job, place, std::move(slots), micro_batches, inputs.threads);
+  plan.kind = kind;
+  plan.gradients = adds;
+  return plan;
 }
 
 // `program`: the forward pass of a stage.
@@ -140,6 +157,8 @@ Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs
   offload_parameters(program, job);
   gather(program, job, place, residency);
   quantize_gathers(program, job, place, residency);
+  use_synchronised_weights(program, job);
+  join_norms(program, *inputs.library, inputs.threads);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int chunks = place.stages > 1 ? chunks_of(job.pipeline) : 1;
@@ -148,13 +167,34 @@ Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs
   return finish(std::move(program), job, place, std::move(slots), 1, inputs.threads);
 }
 
+// The regular plan's buffers are what checkpoints save, so it has those of the others.
+void check_persistent(const Program& regular, const Plan& plan) {
+  for (const Buffer& b : plan.program.buffers) {
+    if (b.lifetime != Lifetime::persistent || b.parent != kNone) continue;
+    const BufferId id = regular.find(b.name);
+    check(id != kNone && regular.at(id).bytes() == b.bytes() && regular.at(id).space == b.space,
+          "{} of the steps with {} is not in the regular plan", b.name, name_of(plan.kind));
+  }
+}
+
 RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
   RankPlan rank;
+  for (const StepKind kind : step_kinds(job)) {
+    Plan plan = train_plan(whole, job, place, inputs, kind);
+    if (kind == StepKind::regular)
+      rank.train = std::move(plan);
+    else
+      rank.other.push_back(std::move(plan));
+  }
   std::vector<Plan*> plans{&rank.train};
-  rank.train = train_plan(whole, job, place, inputs);
+  for (Plan& plan : rank.other) {
+    check_persistent(rank.train.program, plan);
+    plans.push_back(&plan);
+  }
   if (job.eval_interval > 0) {
     Program program = whole.validate;
-    keep_stage(program, whole.first_layers, place, job.pipeline);
+    keep_stage(program, whole.first_sublayers, place, job.pipeline);
+    chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
     rank.validate = forward_plan(std::move(program), job, place, inputs);
     plans.push_back(&rank.validate);
   }
@@ -163,13 +203,27 @@ RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanI
 }
 
 void prove(RankPlan& rank, const Job& job) {
-  for (Plan* plan : {&rank.train, &rank.validate}) {
+  std::vector<Plan*> plans{&rank.train, &rank.validate};
+  for (Plan& plan : rank.other) plans.push_back(&plan);
+  for (Plan* plan : plans) {
     order_communication(*plan, job.overlap_comm);
     verify(*plan);
   }
 }
 
 }  // namespace
+
+std::vector<const Plan*> RankPlan::training() const {
+  std::vector<const Plan*> plans{&train};
+  for (const Plan& plan : other) plans.push_back(&plan);
+  return plans;
+}
+
+const Plan& RankPlan::training(StepKind kind) const {
+  for (const Plan* plan : training())
+    if (plan->kind == kind) return *plan;
+  throw InternalError(fmt::format("the run has no steps of kind {}", name_of(kind)));
+}
 
 RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
   RankPlan rank = draft(whole_model(job, inputs), job, place, inputs);
@@ -188,18 +242,20 @@ std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInpu
 
 std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
   std::vector<RankPlan> stages = draft_stage_plans(job, rank, inputs);
-  std::vector<const Plan*> plans;
-  for (RankPlan& stage : stages) {
-    prove(stage, job);
-    plans.push_back(&stage.train);
+  for (RankPlan& stage : stages) prove(stage, job);
+  if (stages.size() == 1) return stages;
+  for (const StepKind kind : step_kinds(job)) {
+    std::vector<const Plan*> plans;
+    for (const RankPlan& stage : stages) plans.push_back(&stage.training(kind));
+    verify_messages(plans);
   }
-  if (stages.size() > 1) verify_messages(plans);
   return stages;
 }
 
 RankPlan make_decode_plan(const Job& trained, int64_t seq_len, const PlanInputs& inputs) {
   Job job = trained;
   job.offload = {};
+  job.optimizer = {};
   Program program;
   Builder builder(program, {.dtype = job.dtype,
                             .batch = 1,

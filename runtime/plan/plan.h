@@ -1,6 +1,6 @@
 // Plan: a program, the order in which its instructions are issued, and an address for every buffer. The plans
-// of a run (train, validate) share persistent memory, and one transient region that is as large as the
-// largest plan needs.
+// of a run (one for each kind of training steps, one for validation) share persistent memory, and one transient
+// region that is as large as the largest plan needs.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 #include "runtime/plan/implementations.h"
 #include "runtime/plan/pipeline/schedule.h"
 #include "runtime/plan/residency.h"
+#include "runtime/plan/step_kinds.h"
 
 namespace dstrain {
 
@@ -64,6 +65,7 @@ struct MemoryTable {
 };
 
 struct Plan {
+  StepKind kind = StepKind::regular;  // of the training steps that it is for
   Program program;
   std::vector<Slot> slots;  // order of the phases of micro-batches
   std::vector<Issue> order;
@@ -78,6 +80,8 @@ struct Plan {
   int32_t copy_channel = -1, io_channel = -1;
   int64_t micro_batches = 1;  // of a step
   Place place;
+  // The rank among those with which it adds its gradients: in its data-parallel group, or in its shard group.
+  Place gradients;
   int threads = 1;
   bool rank_order_sums = true;  // sums over ranks are in rank order, in f32, whatever the transport
   int64_t max_live_elements =
@@ -86,9 +90,15 @@ struct Plan {
 
 // The plans that one rank runs.
 struct RankPlan {
-  Plan train;
-  Plan validate;  // empty if the job never validates
+  Plan train;               // of regular steps: it has every persistent buffer of the run
+  std::vector<Plan> other;  // of the other kinds of steps; empty for most jobs
+  Plan validate;            // empty if the job never validates
   MemoryTable memory;
+
+  // Returns the training plans; the first is `train`.
+  std::vector<const Plan*> training() const;
+  // Returns the plan of a kind of steps that the job has.
+  const Plan& training(StepKind kind) const;
 };
 
 // What a plan depends on besides its job and its rank.

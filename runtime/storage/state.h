@@ -4,12 +4,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/devices/device.h"
 #include "runtime/core/tensor.h"
 
 namespace dstrain {
+
+// The slots of what codecs keep begin so. A checkpoint without such a tensor is loaded all the same: its values stay as
+// they are. One that is not part of the run any more is left out.
+inline constexpr std::string_view kCodecSlots = "codec.";
 
 // One entry of the register: the slice of a tensor that this rank holds. It consists of elements [begin,
 // begin + local.elements()) of `name`/`slot`, row-major.
@@ -19,10 +24,30 @@ struct StateEntry {
   Shape global_shape = {};
   DType dtype = DType::f32;
   int64_t begin = 0;
-  Tensor local = {};               // one-dimensional view of the live bytes
+  Tensor local = {};  // one-dimensional view of the live bytes
+  // The first dimension of the shape is the data-parallel ranks, each of which holds a row of its own. If the
+  // checkpoint has rows of another number of ranks they are added up: rank r of M gets the sum of rows r, r + M, ...
+  bool per_rank = false;
+  bool mean = false;  // ... or averaged: each rank gets the mean of all rows
+  // Groups of ranks have values of their own: the checkpoint's tensor has a first dimension of `copies`, of which this
+  // entry is row `copy`. A checkpoint without that dimension is loaded too; of another number of rows their mean is.
+  int64_t copies = 1, copy = 0;
   bool owner = true;               // this rank writes the slice to files; false for replicas
   RemoteMemory* device = nullptr;  // that has the memory of `local`; null: the host
 };
+
+// Returns the shape of an entry's tensor in a checkpoint.
+inline Shape saved_shape(const StateEntry& entry) {
+  if (entry.copies == 1) return entry.global_shape;
+  Shape shape{entry.copies};
+  for (int i = 0; i < entry.global_shape.rank; ++i)
+    shape.dims[static_cast<size_t>(shape.rank++)] = entry.global_shape[i];
+  return shape;
+}
+// Returns where in that tensor the values of an entry begin.
+inline int64_t saved_begin(const StateEntry& entry) {
+  return entry.copy * entry.global_shape.elements() + entry.begin;
+}
 
 using StateRegister = std::vector<StateEntry>;
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "runtime/core/devices/host_pieces.h"
 #include "runtime/core/error.h"
 #include "runtime/core/step_rules.h"
 #include "runtime/storage/mismatches.h"
@@ -86,7 +87,6 @@ void load_weights(const std::string& path, const StateRegister& want) {
   const SafetensorsHeader header = read_safetensors_header(file);
   check_header(header, want, path);
   std::vector<uint16_t> scratch;
-  std::vector<float> buffer;  // staging buffer for a device
   for (const StateEntry& entry : want) {
     const SafetensorsTensor& t = *header.find(entry.name);
     const int64_t count = entry.local.elements();
@@ -106,12 +106,10 @@ void load_weights(const std::string& path, const StateRegister& want) {
       read(0, count, entry.local.as<float>());
       continue;
     }
-    buffer.resize(static_cast<size_t>(kSentAtOnce));
-    for (int64_t done = 0; done < count; done += kSentAtOnce) {
-      const int64_t n = std::min(kSentAtOnce, count - done);
-      read(done, n, buffer.data());
-      entry.device->upload(entry.local.as<float>() + done, buffer.data(), 4 * n);
-    }
+    for_host_pieces(*entry.device, entry.local.data, 4 * count, 4 * kSentAtOnce, HostAccess::write,
+                    [&](int64_t at, std::byte* values, int64_t bytes) {
+                      read(at / 4, bytes / 4, reinterpret_cast<float*>(values));
+                    });
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/library.h"
 #include "runtime/core/devices/emulated_stream.h"
+#include "runtime/ir/quantized.h"
 
 namespace dstrain::bench {
 namespace {
@@ -50,6 +51,8 @@ TEST_CASE("floors of kernels that memory limits") {
   const double rows = 16 * 1024, c = 768, v = 50257, n = 124439808;
   const auto bytes = [&](const std::string& name) { return named(cases, name).floor.bytes; };
   CHECK(bytes("layer_norm C=768") == 2 * 2 * rows * c + 2 * 2 * c + 2 * 4 * rows);
+  CHECK(bytes("layer_norm_grad C=768") == 4 * 2 * rows * c + 2 * c + 2 * 4 * rows + 2 * 4 * c);
+  CHECK(bytes("add_layer_norm 0.1 C=768") == 4 * 2 * rows * c + 2 * 2 * c + 2 * 4 * rows);
   CHECK(bytes("gelu C=768") == 2 * 2 * rows * 4 * c);
   CHECK(bytes("gelu_grad C=768") == 3 * 2 * rows * 4 * c);
   CHECK(bytes("add C=768") == 3 * 2 * rows * c);
@@ -67,11 +70,14 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("sgd momentum and bf16 copy") == 22 * n);
   CHECK(bytes("round_wire bf16") == 8 * n);
   CHECK(bytes("sum_squares f32") == 4 * n + 8);
-  const double int8 = n + 4 * n / 256, int4 = n / 2 + 2 * n / 64;
+  const double int8 = n + 4 * n / 256, int4 = 4.0 * int4_bytes(n / 4);
   CHECK(bytes("quantize bf16") == 2 * n + int8);
   CHECK(bytes("dequantize bf16") == 2 * n + int8);
   CHECK(bytes("quantize_int4 f32, 4 parts") == 4 * n + int4);
   CHECK(bytes("requantize_int4 of 4 ranks") == int4 + int4 / 4);
+  const int64_t errors = 4 * quantized_bytes(n / 4);
+  CHECK(bytes("quantize_int4 f32, 4 parts, errors") == 4 * n + int4 + 2 * errors);
+  CHECK(bytes("requantize_int4 of 4 ranks, errors") == int4 + int4 / 4 + 2 * errors / 4);
   CHECK(bytes("sum_int4 of 4 ranks") == int4 + 4 * n / 4);
   CHECK(bytes("error_squares f32") == 8 * n + 16);
   CHECK(named(cases, "adam f32").floor.flops == 0);

@@ -40,6 +40,15 @@ TEST_CASE("a predicted step is longer than its floor and follows the machine") {
   }
 }
 
+TEST_CASE("the steps of GPT-2 are predicted within the times that they should take on an H200") {
+  const std::vector<PredictedModel> models = predicted_models();
+  const double most[] = {52e-3, 294e-3};
+  for (size_t i = 0; i < models.size(); ++i) {
+    CAPTURE(models[i].name);
+    CHECK(total(predict(models[i], machine_named("H200"))) < most[i]);
+  }
+}
+
 TEST_CASE("the occupancy of a kernel is what its source states") {
   const std::string source = R"(
 // SASS <?*16, true>: threads 128, blocks 6, loads 8

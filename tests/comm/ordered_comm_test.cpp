@@ -38,6 +38,8 @@ class ScriptedComm final : public OrderedComm {
 
   Switch peer;
   bool fails = false, peer_lives = true;
+  bool stopped =
+      false;  // by rank 1, whose word of that arrives at the third look after its end was seen
   std::vector<int64_t> completed;
   std::vector<const void*> frames;
   std::string aborted;
@@ -53,12 +55,22 @@ class ScriptedComm final : public OrderedComm {
     if (fails) fail_run("the link broke");
     completed.push_back(op.key.sequence);
   }
-  bool peer_alive(int) override { return peer_lives; }
+  bool peer_alive(int) override {
+    seen_dead_ = !peer_lives;
+    return peer_lives;
+  }
   std::string peer_name(int) override { return "rank 1 (pid 7)"; }
   double extra_seconds(int) override { return 0; }
   void raise_abort(const std::string& reason) override { aborted = reason; }
-  std::optional<Abort> raised_abort() override { return std::nullopt; }
+  std::optional<Abort> raised_abort() override {
+    if (!stopped || !seen_dead_ || ++looks_ < 3) return std::nullopt;
+    return Abort{1, "no space left on the disk"};
+  }
   void leave() override {}
+
+ private:
+  bool seen_dead_ = false;
+  int looks_ = 0;
 };
 
 Tensor four_floats() {
@@ -98,6 +110,16 @@ TEST_CASE("a dead peer ends a wait before the deadline") {
   ScriptedComm comm({});
   comm.peer_lives = false;
   CHECK_THROWS_WITH(comm.barrier(), "rank 1 (pid 7) died while rank 0 waited for it in barrier #1");
+}
+
+TEST_CASE(
+    "a peer that ended because the run stopped is not blamed, though the word of that comes after "
+    "its end") {
+  ScriptedComm comm({});
+  comm.peer_lives = false;
+  comm.stopped = true;
+  CHECK_THROWS_WITH(comm.barrier(), "rank 1 stopped the run: no space left on the disk");
+  CHECK(comm.aborted.empty());
 }
 
 TEST_CASE("an operation that has failed is not resumed") {

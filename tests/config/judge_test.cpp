@@ -72,7 +72,8 @@ TEST_CASE("verdicts: keys of a stage have no effect below it") {
        "honoured: parameters are gathered as int8 in blocks of 256: 0.51 of the bytes of 16 bits"},
       {R"("zero_optimization": {"stage": 3, "zero_quantized_gradients": true})",
        "zero_optimization.zero_quantized_gradients",
-       "honoured: gradients travel as int4 in blocks of 64, within hosts and then among them: 0.27 "
+       "honoured: gradients travel as int4 in blocks of 128, within hosts and then among them: "
+       "0.27 "
        "of the bytes of 16 bits a hop"},
       {R"("zero_optimization": {"stage": 3, "zero_quantized_gradients": true},
           "communication_data_type": "fp16")",
@@ -109,9 +110,11 @@ TEST_CASE("verdicts: keys of a stage have no effect below it") {
        "no_effect: a gather over several hosts brings each byte to each host once, with or without "
        "it"},
       {zero(R"("zenflow": {"topk_ratio": 0.1})"), "zero_optimization.zenflow",
-       "not_yet: ZenFlow is not available yet: remove the section"},
+       "refused: ZenFlow updates most weights late, by sums of several steps' gradients, which "
+       "changes what is learned: remove the section; offload_optimizer updates every weight in "
+       "every step, with copies beside the update"},
       {zero(R"("zenflow": {"topk_ratio": 0.1})"), "zero_optimization.zenflow.topk_ratio",
-       "not_yet: ZenFlow is not available yet"},
+       "refused: ZenFlow is not part of dstrain"},
       {zero(R"("zenflow": null)"), "zero_optimization.zenflow", "no_effect: unset"},
       {zero(R"("leaf_module": {"classes": ["A"]})"), "zero_optimization.leaf_module.classes",
        "no_effect: the layers are the units"},
@@ -214,6 +217,11 @@ TEST_CASE("verdicts: sections that have a switch") {
       {R"("dstrain": {"recompute": "Selective"})", "dstrain.recompute",
        "honoured: the backward pass computes norms and activation functions again"},
       {R"("dstrain": {"recompute": "none"})", "dstrain.recompute", "no_effect: off"},
+      {R"("dstrain": {"loss_chunks": 1})", "dstrain.loss_chunks", "no_effect: off"},
+      {R"("dstrain": {"loss_chunks": 8})", "dstrain.loss_chunks",
+       "honoured: logits are computed in pieces of rows"},
+      {R"("dstrain": {"loss_chunks": 8, "model": {"type": "benchmark"}})", "dstrain.loss_chunks",
+       "no_effect: the benchmark model has no vocabulary"},
       {R"("pipeline": {"stages": "auto", "partition": "best"})", "pipeline.partition",
        "no_effect: the pipeline has one stage"},
       {R"("pipeline": {"stages": 1, "schedule": "1F1B"})", "pipeline.stages",
@@ -298,7 +306,7 @@ TEST_CASE("verdicts: reduction and data types") {
       {R"("hybrid_engine": {"enabled": false, "enable_cuda_graph": true})",
        "hybrid_engine.enable_cuda_graph", "no_effect: hybrid_engine is off"},
       {zero(R"("zenflow": {"steps_per_epoch": 3})"), "zero_optimization.zenflow.steps_per_epoch",
-       "not_yet: ZenFlow is not available yet"},
+       "refused: ZenFlow is not part of dstrain"},
       {R"("compile": {"deepcompile": true, "double_buffer": false})", "compile.double_buffer",
        "no_effect: nothing is compiled while a run goes on"},
       {R"("checkpoint": {"writer": {"type": "fast"}})", "checkpoint.writer.type",

@@ -41,6 +41,7 @@ TEST_CASE("the first line of a run says what it is and where it begins") {
   job.steps = 40;
   job.resume = "runs/c";
   CHECK(first_line_of(job, 12) == what + "steps 13 to 40, resumed after step 12");
+  CHECK(first_line_of(job, 39) == what + "step 40, resumed after step 39");
   CHECK(first_line_of(job, 40) == what + "no step left: resumed after step 40 of 40");
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("every instruction of a traced step has its time, one after the other,
     before = span.end_ns;
   }
   CHECK(before <= trace.whole.end_ns);
-  const StepSplit split = split_of(test_rank.plans.train, trace);
+  const StepSplit split = split_of(trace);
   CHECK(split.compute > 0);
   CHECK(split.other >= 0);
   CHECK((split.compute + split.exposed_comm + split.other) * 1e9 ==
@@ -60,7 +60,7 @@ TEST_CASE("the file is one event per instruction, on the track of its queue") {
   }
   const auto path = std::filesystem::temp_directory_path() /
                     ("dstrain-trace-" + std::to_string(::getpid()) + ".json");
-  write_trace(path.string(), test_rank.plans.train, traces, test_rank.comm);
+  write_trace(path.string(), traces, test_rank.comm);
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file);
   std::filesystem::remove(path);

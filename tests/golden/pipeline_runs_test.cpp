@@ -17,6 +17,7 @@ constexpr int kHalf = 3;  // steps before the checkpoint, and after it
 struct Division {
   int stages, data_ranks;
   const char* schedule = "1f1b";
+  const char* partition = "best";
 };
 
 json config_of(const Case& golden, Division d, int steps, const std::string& dtype) {
@@ -26,7 +27,7 @@ json config_of(const Case& golden, Division d, int steps, const std::string& dty
   config["gradient_accumulation_steps"] = 4;
   config.erase("train_micro_batch_size_per_gpu");
   config["zero_optimization"] = {{"stage", d.data_ranks > 1 ? 2 : 0}};
-  config["pipeline"] = {{"stages", d.stages}, {"schedule", d.schedule}};
+  config["pipeline"] = {{"stages", d.stages}, {"schedule", d.schedule}, {"partition", d.partition}};
   config["dstrain"]["steps"] = steps;
   config["dstrain"]["eval_interval"] = 2;
   return config;
@@ -98,6 +99,25 @@ TEST_CASE("a checkpoint resumes with any number of stages") {
   const Run first = runs.first_half({2, 1, "zb-v"});
   check_equal(runs.second_half({2, 1, "interleaved"}, first), expected);
   check_equal(runs.second_half({1, 1}, first), expected);
+}
+
+TEST_CASE("a pipeline that cuts a block between attention and MLP is the run without one") {
+  const std::string dtype = GENERATE("fp32", "bf16");
+  CAPTURE(dtype);
+  PipelineRuns runs(dtype);
+  for (const int data_ranks : {1, 2}) {
+    const Division alone{1, data_ranks}, cut{3, data_ranks, "1f1b", "time"},
+        other_cut{3, 1, "1f1b", "memory"};
+    check_equal(runs.whole(cut), runs.whole(alone));
+    const Run saved_alone = runs.first_half(alone), saved_cut = runs.first_half(cut);
+    CHECK(read_bytes(saved_cut.output.parent_path() / "log.txt")
+              .find("stage 0: layers 0 to 1.attn,") != std::string::npos);
+    const Run expected = runs.second_half(alone, saved_alone);
+    REQUIRE(expected.steps.size() == kHalf);
+    check_equal(runs.second_half(alone, saved_cut), expected);
+    check_equal(runs.second_half(cut, saved_alone), expected);
+    if (data_ranks == 1) check_equal(runs.second_half(other_cut, saved_cut), expected);
+  }
 }
 
 TEST_CASE("GPT-2's head shares the embedding's weights with the first stage") {

@@ -32,7 +32,8 @@ json config_of(const Case& golden, Point p, int steps) {
                                  {"stage3_max_reuse_distance", 0},
                                  {"stage3_param_persistence_threshold", 0}};
   if (p.stage > 0 && (p.stage + p.ranks) % 2 == 0)
-    config["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}};
+    config["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"},
+                                                        {"ratio", p.stage == 3 ? 0.5 : 1.0}};
   config["dstrain"]["reduce"] = "boundary";
   config["dstrain"]["steps"] = steps;
   return config;

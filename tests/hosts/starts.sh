@@ -64,14 +64,15 @@ ended() {
   status=0
   wait "$run" || status=$?
 }
-starter_is_stopped() { # NAME HOST EXECUTABLE EXPECTED
+starter_is_stopped() { # NAME HOST EXECUTABLE EXPECTED [WORD]
   starts "$1"
-  hosts_wait_until "$3 is there" one_of "$2" "$3"
+  hosts_wait_until "$3 is there" one_of "$2" "$3" "${5:-}"
   kill -STOP "$victim"
   ended
   ends "$1" 2 "$4"
 }
-starter_is_stopped stopped_mpirun node1 '*/orterun' '^dstrain: error: mpirun \(pid [0-9]+\) is stopped'
+# Not the mpirun that is asked for its version.
+starter_is_stopped stopped_mpirun node1 '*/orterun' '^dstrain: error: mpirun \(pid [0-9]+\) is stopped' --map-by
 starter_is_stopped stopped_orted node2 '*/orted' "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) is stopped"
 
 starts killed_orted

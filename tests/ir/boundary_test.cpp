@@ -92,11 +92,11 @@ TEST_CASE("dequantize takes equal parts, quantize packs one") {
   CHECK_THAT(t.refusal(pack), Contains("it packs one part"));
 }
 
-TEST_CASE("int4: two codes in a byte and a bf16 scale for each block of 64, in parts") {
+TEST_CASE("int4: two codes in a byte and a word of scales for each block of 128, in parts") {
   CHECK(int4_bytes(0) == 0);
-  CHECK(int4_bytes(1) == 3);
-  CHECK(int4_bytes(64) == 34);
-  CHECK(int4_bytes(65) == 37);
+  CHECK(int4_bytes(1) == 5);
+  CHECK(int4_bytes(128) == 68);
+  CHECK(int4_bytes(129) == 73);
   OneOp t(DType::bf16);
   const int64_t part = 65, bytes = int4_bytes(part);
   const BufferId received = t.buffer({3, 2, bytes}, DType::u8),

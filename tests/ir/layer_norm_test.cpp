@@ -72,3 +72,31 @@ TEST_CASE("layer_norm_weight_grad writes two f32 rows") {
   CHECK_THAT(t.refusal(with_write(op, 1, t.buffer({10}))), Contains("6 elements of f32"));
   CHECK_THAT(t.refusal(with_read(op, 2, t.buffer({6}))), Contains("10 elements of f32"));
 }
+
+TEST_CASE("layer_norm_grad takes the operands of both gradients") {
+  OneOp t(DType::f16);
+  const Instruction op{.op = OpKind::layer_norm_grad,
+                       .reads = {t.run({10, 6}), t.run({10, 6}), t.run({6}), t.buffer({10}),
+                                 t.buffer({10}), t.run({10, 6})},
+                       .writes = {t.run({10, 6}), t.buffer({6}), t.buffer({6})}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_read(op, 5, kNone)) == "");
+  CHECK_THAT(t.refusal(with_read(op, 4, t.run({10}))), Contains("10 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(op, 2, t.run({6}))), Contains("6 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[1])), Contains("overlaps input 1"));
+}
+
+TEST_CASE("add_layer_norm writes the sum and its norm") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::add_layer_norm,
+                       .attrs = AddLayerNormAttrs{.add = {.dropout = 0.1f, .seq_len = 5}},
+                       .reads = {t.run({10, 6}), t.run({10, 6}), t.run({6}), t.run({6})},
+                       .writes = {t.run({10, 6}), t.run({10, 6}), t.buffer({10}), t.buffer({10})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 1, t.run({9, 6}))), Contains("60 elements of bf16"));
+  CHECK_THAT(t.refusal(with_write(op, 3, t.run({10}))), Contains("10 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
+  Instruction odd = op;
+  odd.attrs = AddLayerNormAttrs{.add = {.seq_len = 4}};
+  CHECK_THAT(t.refusal(odd), Contains("rows must divide into samples"));
+}

@@ -40,6 +40,19 @@ TEST_CASE("linear writes what gelu saw only with gelu") {
              Contains("40 elements"));
 }
 
+TEST_CASE("linear adds a residual like its result, without an activation") {
+  OneOp t;
+  Instruction op = linear_op(t);
+  op.reads.resize(5, kNone);
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_read(op, 4, t.run({10, 4}))) == "");
+  CHECK_THAT(t.refusal(with_read(op, 4, t.run({10, 6}))), Contains("40 elements"));
+  op.reads[4] = t.run({10, 4});
+  CHECK_THAT(t.refusal(with_attrs(op, kRelu)), Contains("not added to an activation"));
+  CHECK_THAT(t.refusal(with_attrs(op, kGelu)), Contains("not added to an activation"));
+  CHECK(t.refusal(with_write(op, 0, op.reads[4])) != "");
+}
+
 TEST_CASE("a product and both of its gradients cost 2 M N K") {
   OneOp t;
   CHECK(cost_of(t.program, linear_op(t)).flops == 2.0 * 10 * 4 * 6);

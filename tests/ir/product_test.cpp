@@ -66,6 +66,19 @@ TEST_CASE("a product with gelu knows whether gelu's operand is written or read")
   CHECK((d_x.gelu && d_x.pre && !d_x.packed));
 }
 
+TEST_CASE("a product with a residual is one without an activation") {
+  const std::vector<TensorSpec> in{bf16_matrix(6, 5), bf16_matrix(7, 5), {}, {}, bf16_matrix(6, 7)};
+  const std::vector<TensorSpec> out{bf16_matrix(6, 7)};
+  CHECK(product_of({OpKind::linear, {}, in, out, 1}).residual);
+  CHECK_FALSE(product_of({OpKind::linear, {}, std::span(in).first(2), out, 1}).residual);
+  CHECK_THROWS_WITH(product_of({OpKind::linear, ActivationAttrs{Activation::relu}, in, out, 1}),
+                    Contains("a residual and an activation"));
+  const std::vector<TensorSpec> narrow{
+      bf16_matrix(6, 5), bf16_matrix(7, 5), {}, {}, bf16_matrix(6, 5)};
+  CHECK_THROWS_WITH(product_of({OpKind::linear, {}, narrow, out, 1}),
+                    Contains("the residual is bf16 (6, 5), expected (6, 7)"));
+}
+
 TEST_CASE("operands that do not fit are refused by name") {
   const Specs columns{{bf16_matrix(6, 5), bf16_matrix(7, 4)}, {}};
   CHECK_THROWS_WITH(columns.product(OpKind::linear),

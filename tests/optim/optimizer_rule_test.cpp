@@ -20,6 +20,7 @@ TEST_CASE("the state that an optimizer keeps") {
   CHECK(state_slots(of(OptimizerKind::lion)) == Names{"exp_avg"});
   CHECK(state_slots(of(OptimizerKind::lamb)) == Names{"exp_avg", "exp_avg_sq"});
   CHECK(state_slots(of(OptimizerKind::muon)) == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(state_slots(of(OptimizerKind::one_bit_adam)) == Names{"exp_avg", "exp_avg_sq"});
   OptimizerConfig sgd = of(OptimizerKind::sgd);
   CHECK(state_slots(sgd).empty());
   sgd.momentum = 0.9;
@@ -38,6 +39,20 @@ TEST_CASE("an optimizer's op takes its attributes, and only Lamb's step is scale
   const auto lamb = std::get<LambAttrs>(
       optimizer_rule(OptimizerKind::lamb).scaled_attrs(of(OptimizerKind::lamb), 2, 5));
   CHECK(lamb == LambAttrs{.min_coeff = 0.01f, .max_coeff = 10, .parameter = 2, .parameters = 5});
+}
+
+TEST_CASE("1-bit Adam goes on with the constants of its first steps, without bias corrections") {
+  for (size_t i = 0; i < kOptimizerKinds; ++i)
+    CHECK((optimizer_rule(static_cast<OptimizerKind>(i)).frozen_attrs != nullptr) ==
+          (i >= static_cast<size_t>(OptimizerKind::one_bit_adam)));
+  OptimizerConfig config = of(OptimizerKind::one_bit_adam);
+  config.eps = 0.25;
+  const OptimizerRule& rule = optimizer_rule(config.kind);
+  const auto first = std::get<AdamAttrs>(rule.attrs(config, 0.5f));
+  CHECK(first.decoupled_decay);
+  CHECK(std::get<FrozenAdamAttrs>(rule.frozen_attrs(first)) ==
+        FrozenAdamAttrs{.eps = 0.25f, .weight_decay = 0.5f});
+  CHECK_FALSE(rule.corrects_bias);
 }
 
 TEST_CASE("Muon takes hidden matrices, and scales those with more rows than columns") {
@@ -70,6 +85,8 @@ TEST_CASE("the parameters that a resumed run compares") {
   CHECK(params(OptimizerKind::lion).count("eps") == 0);
   CHECK(params(OptimizerKind::lamb).at("max_coeff") == "10");
   CHECK(params(OptimizerKind::muon).at("ns_method") == "gram");
+  CHECK(params(OptimizerKind::one_bit_adam).at("freeze_step") == "100000");
+  CHECK(params(OptimizerKind::zero_one_adam).at("local_step_scaler") == "32678");
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST_CASE("chunks: the stages share the work and the weights of the whole model"
       work.merge(work_of(plan));
       for (const Parameter& p : plan.program.parameters) CHECK(parameters.insert(p.index).second);
       CHECK(std::ranges::is_sorted(plan.program.parameters, {}, &Parameter::index));
-      CHECK(std::ranges::is_sorted(plan.program.units, {}, &Unit::layer));
+      CHECK(std::ranges::is_sorted(plan.program.units, {}, &Unit::first_sublayer));
     }
     job.pipeline = {};
     job.ranks = 1;
@@ -134,9 +134,11 @@ TEST_CASE("chunks: a weight gradient whose operand is overwritten before it is c
 }
 
 TEST_CASE("chunks: the stages fit together, whatever is recomputed or sharded") {
+  Sample sample(3);
   for (const PipelineCase& c : kCases)
     for (const int zero_stage : {0, 2, 3})
       for (const int64_t interval : {0, 1, 2}) {
+        if (!sample.takes()) continue;
         Job job = chunks_job(c, kLayers, 2, zero_stage);
         if (interval > 0) job.recompute = {RecomputeMode::interval, interval};
         job.eval_interval = 1;

@@ -84,6 +84,10 @@ inline int64_t bytes_of(const RankPlan& rank, MemoryClass memory) {
   return rank.memory.at_peak[static_cast<size_t>(memory)];
 }
 
+inline int64_t host_bytes(const RankPlan& rank, MemoryClass memory) {
+  return rank.memory.host_at_peak[static_cast<size_t>(memory)];
+}
+
 // Elements of all units, padding included.
 inline int64_t padded(const RankPlan& rank) {
   int64_t sum = 0;

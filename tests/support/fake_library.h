@@ -9,9 +9,10 @@ namespace dstrain {
 class FakeLibrary : public KernelLibrary {
  public:
   // Every linear asks for `workspace` bytes; weights of at least 1024 elements are packed where `packs`.
-  // Gelu joins products where `fuses`.
-  explicit FakeLibrary(int64_t workspace = 0, bool packs = false, bool fuses = false)
-      : workspace_(workspace), packs_(packs), fuses_(fuses) {}
+  // Gelu joins products where `fuses`, norms what is beside them where `joins`.
+  explicit FakeLibrary(int64_t workspace = 0, bool packs = false, bool fuses = false,
+                       bool joins = false)
+      : workspace_(workspace), packs_(packs), fuses_(fuses), joins_(joins) {}
   int64_t workspace_bytes(const KernelSpec& spec) const override {
     return spec.op == OpKind::linear ? workspace_ : 0;
   }
@@ -19,13 +20,16 @@ class FakeLibrary : public KernelLibrary {
     const int64_t n = spec.in[1].shape.elements();
     return packs_ && n >= 1024 ? n * size_of(spec.in[1].dtype) : 0;
   }
-  bool fuses(const KernelSpec&) const override { return fuses_; }
+  bool fuses(const KernelSpec& spec) const override {
+    const bool norm = spec.op == OpKind::layer_norm_grad || spec.op == OpKind::add_layer_norm;
+    return norm ? joins_ : fuses_;
+  }
   std::unique_ptr<Kernel> make(const KernelSpec&) const override { return nullptr; }
   std::string description() const override { return "sizes only"; }
 
  private:
   int64_t workspace_;
-  bool packs_, fuses_;
+  bool packs_, fuses_, joins_;
 };
 
 // Inputs of plans of our models with a FakeLibrary.

@@ -247,6 +247,10 @@ int64_t panel_product_packed_bytes(const Product& product) {
   return panels_of(product.n()) * depth_blocks_of(product.k()) * kBlockBytes;
 }
 
+int64_t panel_product_sum_rows_part(const Product& product) {
+  return Cut(product).chunk_depth * kDepthBlock;
+}
+
 std::unique_ptr<Kernel> make_panel_product(const Product& product) {
   return std::make_unique<PanelProduct>(product);
 }

@@ -13,6 +13,9 @@ int64_t panel_product_workspace_bytes(const Product& product);
 // weight in every product costs next to nothing.
 int64_t panel_product_packed_bytes(const Product& product);
 
+// Returns the rows in a part of a weight gradient's sums (KernelLibrary::sum_rows_part).
+int64_t panel_product_sum_rows_part(const Product& product);
+
 std::unique_ptr<Kernel> make_panel_product(const Product& product);
 
 // Returns the kernel of pack_weight for the product.

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/products/f32_product.h"
 #include "kernels/cpu/products/panel_product.h"
+#include "kernels/cpu/products/sgemm.h"
 #include "kernels/cpu/products/wide_product.h"
 #include "kernels/cpu/simd/simd.h"
 #include "runtime/core/error.h"
@@ -42,6 +43,20 @@ int64_t product_packed_bytes(const KernelSpec& spec) {
   return implementation_of(p) == Implementation::panels ? panel_product_packed_bytes(p) : 0;
 }
 
+int64_t product_sum_rows_part(const KernelSpec& spec) {
+  const Product p = product_of(spec);
+  check(p.op == OpKind::linear_weight_grad, "{} has no sums over rows", name_of(p.op));
+  switch (implementation_of(p)) {
+    case Implementation::f32:
+      return sgemm_part_length(p.rows);
+    case Implementation::panels:
+      return panel_product_sum_rows_part(p);
+    case Implementation::wide:
+      return wide_product_sum_rows_part();
+  }
+  return 0;
+}
+
 std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
   if (spec.op == OpKind::pack_weight) {
     const Product p = product_of_pack(spec);
@@ -50,7 +65,8 @@ std::unique_ptr<Kernel> make_product(const KernelSpec& spec) {
     return make_panel_pack(p);
   }
   const Product p = product_of(spec);
-  check(!p.gelu, "{}: gelu is an op of its own on a processor", name_of(p.op));
+  check(!p.gelu && !p.residual, "{}: gelu and residuals are ops of their own on a processor",
+        name_of(p.op));
   switch (implementation_of(p)) {
     case Implementation::f32:
       return make_f32_product(p);

@@ -19,6 +19,9 @@ int64_t product_workspace_bytes(const KernelSpec& spec);
 // PackAttrs::rows = R and PackAttrs::for_input_grad according to the op.
 int64_t product_packed_bytes(const KernelSpec& spec);
 
+// Returns the rows in a part of the sums of a linear_weight_grad (KernelLibrary::sum_rows_part).
+int64_t product_sum_rows_part(const KernelSpec& spec);
+
 // Returns the kernel of one of the four ops. It reads the packed weight if the spec has that operand, else the
 // plain one. Throws InternalError for other ops or dtypes.
 std::unique_ptr<Kernel> make_product(const KernelSpec& spec);

@@ -67,7 +67,7 @@ struct SgemmScratch {
 // Computes rows [row, row + rows) and columns [column, column + columns) of the result.
 void multiply_part(const SgemmCall& g, int64_t row, int64_t rows, int64_t column, int64_t columns,
                    float* packed_b, float* packed_a) {
-  const int64_t depth = part_length(g.k, kMostDepth), height = kTilesOfRows * f32_tile_rows();
+  const int64_t depth = sgemm_part_length(g.k), height = kTilesOfRows * f32_tile_rows();
   const int64_t width = round_up(part_length(columns, kMostColumns), f32_tile_columns());
   const auto part_of = [](const float* data, int64_t stride, bool depth_major, int64_t at,
                           int64_t count, int64_t first, int64_t length) {
@@ -108,6 +108,10 @@ void sgemm(const SgemmCall& g) {
     multiply_part(g, row, std::min(cut.rows, g.m - row), column,
                   std::min(cut.columns, g.n - column), own, own + scratch.b);
   }
+}
+
+int64_t sgemm_part_length(int64_t k) {
+  return part_length(k, kMostDepth);
 }
 
 int64_t sgemm_workspace_floats(int64_t m, int64_t n, int64_t k, int threads) {

@@ -25,6 +25,9 @@ struct SgemmCall {
 };
 void sgemm(const SgemmCall& call);
 
+// Returns the length of the parts into which a product divides k.
+int64_t sgemm_part_length(int64_t k);
+
 // Returns the workspace's size for products of at most these sizes.
 int64_t sgemm_workspace_floats(int64_t m, int64_t n, int64_t k, int threads);
 

@@ -151,6 +151,10 @@ int64_t wide_product_workspace_bytes(const Product& p) {
   return (wide_floats(p, t) + multiply_floats(p, t)) * size_of(DType::f32);
 }
 
+int64_t wide_product_sum_rows_part() {
+  return kPanelRows;
+}
+
 std::unique_ptr<Kernel> make_wide_product(const Product& product) {
   return std::make_unique<WideProduct>(product);
 }

@@ -9,6 +9,8 @@
 namespace dstrain {
 
 int64_t wide_product_workspace_bytes(const Product& product);
+// Returns the rows in a part of a weight gradient's sums (KernelLibrary::sum_rows_part).
+int64_t wide_product_sum_rows_part();
 std::unique_ptr<Kernel> make_wide_product(const Product& product);
 
 }  // namespace dstrain

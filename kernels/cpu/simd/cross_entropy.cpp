@@ -3,7 +3,7 @@
 // Minimum memory traffic: 2 s R V bytes (s bytes per element; s R V without the gradient).
 //
 // A row's sum is f32 within chunks of 1024 elements and f64 over chunks. The losses of the rows are stored and
-// then added in row order in f64, so the number of threads changes no bit.
+// then added in row order in f64, so the number of threads changes no bit. Those of earlier rows come first.
 #include <cmath>
 
 #include "kernels/cpu/simd/kernels.h"
@@ -94,16 +94,18 @@ namespace dstrain::simd {
 HWY_EXPORT(cross_entropy_rows);
 
 int64_t cross_entropy_workspace(const KernelSpec& spec) {
+  if (attrs_as<CrossEntropyAttrs>(spec.attrs).by_row) return 0;
   return rows(spec.in[0]) * size_of(DType::f64);
 }
 
 std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
   const int64_t width = columns(spec.in[0]);
-  const int64_t classes = attrs_as<CrossEntropyAttrs>(spec.attrs).classes;
+  const auto attrs = attrs_as<CrossEntropyAttrs>(spec.attrs);
   return kernel_of([threads = spec.threads, r = rows(spec.in[0]), width,
-                    v = classes > 0 ? classes : width,
+                    v = attrs.classes > 0 ? attrs.classes : width, by_row = attrs.by_row,
+                    earlier = present(spec.in, 2) ? elements(spec.in[2]) : 0,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* losses = call.workspace.as<double>();
+    auto* losses = by_row ? data<double>(call.out, 0) : call.workspace.as<double>();
     void* d_logits = data(call.out, 1);
     const float d_loss = d_logits ? call.state->d_loss : 0.0f;
     parallel_ranges(threads, r, row_grain(8 * v), [&](int64_t begin, int64_t end) {
@@ -111,8 +113,11 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
       (dtype, v, width, data(call.in, 0), data<const int32_t>(call.in, 1), d_loss, losses, d_logits,
        begin, end);
     });
+    if (by_row) return;
     auto* loss = data<double>(call.out, 0);
+    const auto* before = data<const double>(call.in, 2);
     double total = 0;
+    for (int64_t i = 0; i < earlier; ++i) total += before[i];
     for (int64_t i = 0; i < r; ++i) total += losses[i];
     *loss = call.accumulate ? *loss + total : total;
   });

@@ -36,8 +36,25 @@ std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_quantize_int4(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_requantize_int4(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_quantize_int4_with_errors(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_requantize_int4_with_errors(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_quantize_signs(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_requantize_signs(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_dequantize_signs(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_frozen_adam(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_local_step(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_local_weights(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_end_local_steps(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_error_squares(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_gram_schmidt(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_random_factor(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_project_rows(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_project_columns(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_expand_factors(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_add_error(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_commit_state(const KernelSpec& spec);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t cross_entropy_workspace(const KernelSpec& spec);

@@ -2,11 +2,19 @@
 
 #include "hwy/targets.h"
 #include "kernels/cpu/simd/kernels.h"
+#include "kernels/joined.h"
 #include "kernels/op_table.h"
 #include "runtime/core/isa.h"
 
 namespace dstrain {
 namespace {
+
+int64_t joined_simd_workspace(const KernelSpec& spec) {
+  return joined_workspace(spec, simd_workspace_bytes);
+}
+std::unique_ptr<Kernel> make_joined_simd(const KernelSpec& spec) {
+  return make_joined(spec, make_simd);
+}
 
 constexpr OpMaker<> kOps[] = {
     {OpKind::embed, simd::make_embed},
@@ -16,6 +24,8 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::layer_norm_input_grad, simd::make_layer_norm_input_grad},
     {OpKind::layer_norm_weight_grad, simd::make_layer_norm_weight_grad,
      simd::layer_norm_weight_grad_workspace},
+    {OpKind::layer_norm_grad, make_joined_simd, joined_simd_workspace},
+    {OpKind::add_layer_norm, make_joined_simd},
     {OpKind::activation, simd::make_activation},
     {OpKind::activation_grad, simd::make_activation_grad},
     {OpKind::add, simd::make_add},
@@ -40,6 +50,21 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::quantize_int4, simd::make_quantize_int4},
     {OpKind::requantize_int4, simd::make_requantize_int4},
     {OpKind::sum_int4, simd::make_sum_int4},
+    {OpKind::gram_schmidt, simd::make_gram_schmidt},
+    {OpKind::random_factor, simd::make_random_factor},
+    {OpKind::project_rows, simd::make_project_rows},
+    {OpKind::project_columns, simd::make_project_columns},
+    {OpKind::expand_factors, simd::make_expand_factors},
+    {OpKind::add_error, simd::make_add_error},
+    {OpKind::commit_state, simd::make_commit_state},
+    {OpKind::quantize_signs, simd::make_quantize_signs},
+    {OpKind::requantize_signs, simd::make_requantize_signs},
+    {OpKind::dequantize_signs, simd::make_dequantize_signs},
+    {OpKind::local_momentum, simd::make_local_momentum},
+    {OpKind::frozen_adam, simd::make_frozen_adam},
+    {OpKind::local_step, simd::make_local_step},
+    {OpKind::local_weights, simd::make_local_weights},
+    {OpKind::end_local_steps, simd::make_end_local_steps},
     {OpKind::error_squares, simd::make_error_squares, simd::error_squares_workspace},
 };
 

@@ -44,6 +44,10 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(dst_dynamic_shared);
 }
 
+__device__ __forceinline__ void sync_group(int id, int threads) {
+  asm volatile("bar.sync %0, %1;\n" : : "r"(id), "r"(threads) : "memory");
+}
+
 // *to = value in accesses of 16 bytes (8 or 4 for smaller structs). The compiler alone sometimes splits them.
 template <class P>
 __device__ __forceinline__ void store_whole(P* to, const P& value) {

@@ -9,6 +9,20 @@ namespace {
 
 constexpr size_t kStackBytes = 256 * 1024;
 
+// Memory that is returned may be mapped again for something else, which must not inherit what the address sanitizer
+// knows of the frames that were there.
+class Stacks {
+ public:
+  boost::context::stack_context allocate() { return stacks_.allocate(); }
+  void deallocate(boost::context::stack_context& stack) {
+    forget_frames(static_cast<char*>(stack.sp) - stack.size, stack.size);
+    stacks_.deallocate(stack);
+  }
+
+ private:
+  boost::context::protected_fixedsize_stack stacks_{kStackBytes};
+};
+
 // Reports the switch to this stack to the sanitizers, also when a suspended call is unwound.
 class Arrival {
  public:
@@ -25,7 +39,7 @@ class Arrival {
 }  // namespace
 
 Fiber::Fiber(std::function<void()> work) : work_(std::move(work)) {
-  boost::context::protected_fixedsize_stack allocator(kStackBytes);
+  Stacks allocator;
   const boost::context::stack_context stack = allocator.allocate();
   stack_.size = stack.size;
   stack_.bottom = static_cast<char*>(stack.sp) - stack.size;

@@ -1,6 +1,7 @@
 #include "kernels/cuda/emulation/grid.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 #include <latch>
@@ -62,11 +63,21 @@ bool same(const Place& a, const Place& b) {
   return a.line == b.line && same_text(a.call, b.call) && same_text(a.file, b.file);
 }
 
+// A barrier, the threads that wait at it, and addresses for acquire and release, used alternately.
+struct Barrier {
+  WorkerList waiting;
+  Place place{};
+  unsigned threads = 0;
+  char order[2] = {};
+  unsigned turn = 0;
+};
+
 // Runs one block at a time and keeps what its threads wait for.
 class Block {
  public:
   void run(const GridShape& shape, const std::function<void()>& body, dim3 index, uint64_t seed);
   void barrier(const Place& place);
+  void group_barrier(int id, int threads, const Place& place);
   void collective(unsigned mask, void* payload, Combine combine, bool orders, const Place& place);
   void* shared() { return shared_.get(); }
 
@@ -75,6 +86,7 @@ class Block {
   void work(Worker& worker);
   void run_thread(Worker& worker);
   Worker& free_worker();
+  void meet(Barrier& barrier, unsigned threads, const Place& place);
   void wait(const Place& place);
   [[noreturn]] void fail_waiting() const;
   std::string name_of_thread(unsigned thread) const;
@@ -85,12 +97,10 @@ class Block {
   unsigned threads_ = 0, started_threads_ = 0, ended_threads_ = 0;
   std::vector<unsigned> order_;  // in which threads start
   std::vector<std::unique_ptr<Worker>> workers_;
-  WorkerList idle_, ready_, at_barrier_;
+  WorkerList idle_, ready_;
   Worker* running_ = nullptr;
   std::vector<Warp> warps_;
-  Place barrier_place_{};
-  char barrier_order_[2] = {};
-  unsigned barrier_turn_ = 0;
+  std::array<Barrier, kBarriers> barriers_;  // the first one is the whole block's
   std::unique_ptr<unsigned char[]> shared_;
   size_t shared_bytes_ = 0;
   char started_ = 0, finished_ = 0;
@@ -116,7 +126,7 @@ void Block::prepare(uint64_t seed) {
   idle_.clear();
   for (const auto& worker : workers_) idle_.push(worker.get());
   ready_.clear();
-  at_barrier_.clear();
+  for (Barrier& barrier : barriers_) barrier.waiting.clear();
   started_threads_ = ended_threads_ = 0;
 }
 
@@ -177,19 +187,33 @@ void Block::wait(const Place& place) {
 }
 
 void Block::barrier(const Place& place) {
-  if (at_barrier_.empty()) barrier_place_ = place;
-  check(same(place, barrier_place_),
+  meet(barriers_[0], threads_, place);
+}
+
+void Block::group_barrier(int id, int threads, const Place& place) {
+  check(
+      id > 0 && id < kBarriers && threads > 0 && threads % kWarp == 0,
+      "emulated kernel {}: {}:{}: a barrier {} of {} threads; ids are 1 to {}, threads whole warps",
+      shape_->kernel, place.file, place.line, id, threads, kBarriers - 1);
+  meet(barriers_[static_cast<size_t>(id)], static_cast<unsigned>(threads), place);
+}
+
+void Block::meet(Barrier& barrier, unsigned threads, const Place& place) {
+  if (barrier.waiting.empty()) barrier.place = place, barrier.threads = threads;
+  check(same(place, barrier.place),
         "emulated kernel {}: {} is at the barrier of {}:{}, others of its block at that of {}:{}",
         shape_->kernel, name_of_thread(running_->thread), place.file, place.line,
-        barrier_place_.file, barrier_place_.line);
-  char& order = barrier_order_[barrier_turn_ % 2];
+        barrier.place.file, barrier.place.line);
+  check(threads == barrier.threads, "emulated kernel {}: {}:{}: a barrier of {} and of {} threads",
+        shape_->kernel, place.file, place.line, threads, barrier.threads);
+  char& order = barrier.order[barrier.turn % 2];
   release(&order);
-  if (at_barrier_.size() + 1 < threads_) {
-    at_barrier_.push(running_);
+  if (barrier.waiting.size() + 1 < threads) {
+    barrier.waiting.push(running_);
     wait(place);
   } else {
-    ++barrier_turn_;
-    while (!at_barrier_.empty()) ready_.push(at_barrier_.pop());
+    ++barrier.turn;
+    while (!barrier.waiting.empty()) ready_.push(barrier.waiting.pop());
   }
   acquire(&order);
 }
@@ -353,6 +377,10 @@ void run_grid(const GridShape& shape, const std::function<void()>& body) {
 
 void block_barrier(const Place& place) {
   multiprocessor().block->barrier(place);
+}
+
+void group_barrier(int id, int threads, const Place& place) {
+  multiprocessor().block->group_barrier(id, threads, place);
 }
 
 void warp_collective(unsigned mask, void* payload, Combine combine, bool orders,

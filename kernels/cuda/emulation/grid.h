@@ -17,6 +17,7 @@ namespace dstrain::emulated {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kMostBlockThreads = 1024;
+inline constexpr int kBarriers = 16;                    // of a block
 inline constexpr size_t kMostBlockShared = 227 * 1024;  // bytes
 
 // A grid to be run: the name of its kernel, its blocks, the threads of a block, and their shared memory.
@@ -41,6 +42,9 @@ struct Place {
 
 // A barrier: returns when every thread of the block has called it from this place.
 void block_barrier(const Place& place);
+
+// A barrier of a part of the block: returns when `threads` threads have called it with this id, 1 to 15.
+void group_barrier(int id, int threads, const Place& place);
 
 // A barrier of a warp: returns when all lanes of `mask` that the block has have called it from this place. One of
 // them then calls combine(lanes, payloads); payloads[k] is lane k's payload, null for lanes outside `mask`. With

@@ -37,6 +37,11 @@ inline void __syncthreads(const Place& place = {"__syncthreads", __builtin_FILE(
   block_barrier(place);
 }
 
+inline void sync_group(int id, int threads,
+                       const Place& place = {"sync_group", __builtin_FILE(), __builtin_LINE()}) {
+  group_barrier(id, threads, place);
+}
+
 inline void __syncwarp(unsigned mask = ~0u,
                        const Place& place = {"__syncwarp", __builtin_FILE(), __builtin_LINE()}) {
   warp_collective(

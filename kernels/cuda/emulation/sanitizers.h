@@ -16,6 +16,7 @@ extern "C" {
                                                   size_t size);
 [[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** old_bottom,
                                                    size_t* old_size);
+[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* at, size_t size);
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 }
 
@@ -31,6 +32,11 @@ inline void release(void* at) {
 }
 inline void acquire(void* at) {
   if (__tsan_acquire) __tsan_acquire(at);
+}
+
+// Tells the address sanitizer that a stack has no frames any more.
+inline void forget_frames(const void* bottom, size_t size) {
+  if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(bottom, size);
 }
 
 // A stack that is registered with the sanitizers.

@@ -5,7 +5,7 @@
 // A row has v logits and may be wider; the gradient of the rest is 0.
 //
 // A thread adds in f32, about 100 elements with V = 50257. The losses of the rows are stored, and added in f64 by
-// 256 threads and then as a tree.
+// 256 threads and then as a tree. Those of earlier rows come first, as if all were rows of one operand.
 #include <algorithm>
 
 #include "kernels/cuda/memory_bound/access.cuh"
@@ -184,10 +184,12 @@ __global__ void __launch_bounds__(kMostThreads, 2)
 }
 
 __global__ void __launch_bounds__(kChains)
-    add_losses(const double* losses, int64_t rows, double* loss, bool add) {
+    add_losses(const double* before, int64_t earlier, const double* losses, int64_t rows,
+               double* loss, bool add) {
   __shared__ double chain[kChains];
   double mine = 0;
-  for (int64_t r = threadIdx.x; r < rows; r += kChains) mine += losses[r];
+  for (int64_t r = threadIdx.x; r < earlier + rows; r += kChains)
+    mine += r < earlier ? before[r] : losses[r - earlier];
   chain[threadIdx.x] = mine;
   for (unsigned half = kChains / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -199,16 +201,19 @@ __global__ void __launch_bounds__(kChains)
 }  // namespace
 
 int64_t cross_entropy_workspace(const KernelSpec& spec) {
+  if (attrs_as<CrossEntropyAttrs>(spec.attrs).by_row) return 0;
   return rows(spec.in[0]) * size_of(DType::f64);
 }
 
 std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchContext& context) {
   const int64_t r = rows(spec.in[0]), width = columns(spec.in[0]);
-  const int64_t classes = attrs_as<CrossEntropyAttrs>(spec.attrs).classes;
-  const int64_t v = classes > 0 ? classes : width;
+  const auto attrs = attrs_as<CrossEntropyAttrs>(spec.attrs);
+  const int64_t v = attrs.classes > 0 ? attrs.classes : width;
+  const int64_t earlier = present(spec.in, 2) ? elements(spec.in[2]) : 0;
   const auto warps = static_cast<unsigned>(std::clamp<int64_t>(v / 256, 1, kMostThreads / 32));
-  return kernel_of([context, r, v, width, warps, dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* losses = call.workspace.as<double>();
+  return kernel_of([context, r, v, width, warps, earlier, by_row = attrs.by_row,
+                    dtype = spec.in[0].dtype](const KernelCall& call) {
+    auto* losses = by_row ? data<double>(call.out, 0) : call.workspace.as<double>();
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       if (r == 0) return;
@@ -220,8 +225,10 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchC
                data<const int32_t>(call.in, 1), v, width, call.state, losses, d_logits);
       });
     });
-    launch(context.stream, "cross_entropy (sum)", Grid{1, kChains}, add_losses, losses, r,
-           data<double>(call.out, 0), call.accumulate);
+    if (by_row) return;
+    launch(context.stream, "cross_entropy (sum)", Grid{1, kChains}, add_losses,
+           data<const double>(call.in, 2), earlier, losses, r, data<double>(call.out, 0),
+           call.accumulate);
   });
 }
 

@@ -2,13 +2,12 @@
 // Philox blocks, each for eight neighbouring elements of a sample.
 // Minimum memory traffic, bytes per element of s bytes: add_dropout 3s, dropout_grad 2s.
 #include "kernels/cuda/memory_bound/access.cuh"
+#include "kernels/cuda/memory_bound/dropout.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
-#include "runtime/core/philox.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-constexpr int kDrawn = 8;    // elements of a Philox block
 constexpr int kRepeats = 4;  // Philox blocks of a thread
 
 struct Dropout {
@@ -36,17 +35,8 @@ __global__ void __launch_bounds__(kFlatThreads)
       if (at >= n) break;
       float v[kDrawn];
       load(h + b * n, at, n, v);
-      if (d.rule.threshold != 0) {
-        const auto counter = static_cast<uint64_t>(block);
-        const PhiloxBlock words =
-            philox(key, {static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32),
-                         static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32)});
-#pragma unroll
-        for (int k = 0; k < kDrawn; ++k) {
-          const uint32_t bits = k % 2 ? words[k / 2] >> 16 : words[k / 2] & 0xffffu;
-          v[k] = bits >= d.rule.threshold ? v[k] : 0.0f;
-        }
-      }
+      if (d.rule.threshold != 0)
+        drop(v, d.rule.threshold, key, sample, static_cast<uint64_t>(block));
       if (x) {
         float residual[kDrawn];
         load(x + b * n, at, n, residual);
@@ -65,12 +55,8 @@ std::unique_ptr<Kernel> make_dropout(const KernelSpec& spec, const LaunchContext
                                      bool residual) {
   const auto attrs = attrs_as<DropoutAttrs>(spec.attrs);
   const int64_t c = columns(spec.out[0]), n = std::max<int64_t>(1, attrs.seq_len) * c;
-  const Dropout fixed{DropoutRule(attrs.dropout),
-                      attrs.site,
-                      n > 0 ? elements(spec.out[0]) / n : 0,
-                      n,
-                      nullptr,
-                      0};
+  const Dropout fixed{
+      DropoutRule(attrs.dropout), attrs.site, n > 0 ? elements(spec.out[0]) / n : 0, n, nullptr, 0};
   const int64_t per_block = int64_t{kFlatThreads} * kRepeats * kDrawn;
   const Grid grid{dim3(static_cast<unsigned>((n + per_block - 1) / per_block),
                        static_cast<unsigned>(std::min<int64_t>(fixed.samples, 65535))),

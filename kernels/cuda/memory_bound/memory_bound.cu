@@ -13,6 +13,8 @@ constexpr Maker kOps[] = {
     {OpKind::layer_norm, make_layer_norm},
     {OpKind::layer_norm_input_grad, make_layer_norm_input_grad},
     {OpKind::layer_norm_weight_grad, make_layer_norm_weight_grad, layer_norm_weight_grad_workspace},
+    {OpKind::layer_norm_grad, make_layer_norm_grad, layer_norm_grad_workspace},
+    {OpKind::add_layer_norm, make_add_layer_norm},
     {OpKind::activation, make_activation},
     {OpKind::activation_grad, make_activation_grad},
     {OpKind::add, make_add},
@@ -37,6 +39,21 @@ constexpr Maker kOps[] = {
     {OpKind::quantize_int4, make_quantize_int4},
     {OpKind::requantize_int4, make_requantize_int4},
     {OpKind::sum_int4, make_sum_int4},
+    {OpKind::gram_schmidt, make_gram_schmidt},
+    {OpKind::random_factor, make_random_factor},
+    {OpKind::project_rows, make_project_rows},
+    {OpKind::project_columns, make_project_columns, project_columns_workspace},
+    {OpKind::expand_factors, make_expand_factors},
+    {OpKind::add_error, make_add_error},
+    {OpKind::commit_state, make_commit_state},
+    {OpKind::quantize_signs, make_quantize_signs},
+    {OpKind::requantize_signs, make_requantize_signs},
+    {OpKind::dequantize_signs, make_dequantize_signs},
+    {OpKind::local_momentum, make_local_momentum},
+    {OpKind::frozen_adam, make_frozen_adam},
+    {OpKind::local_step, make_local_step},
+    {OpKind::local_weights, make_local_weights},
+    {OpKind::end_local_steps, make_end_local_steps},
     {OpKind::error_squares, make_error_squares, error_squares_workspace},
 };
 
@@ -45,6 +62,11 @@ constexpr Maker kOps[] = {
 int64_t memory_bound_workspace_bytes(const KernelSpec& spec) {
   const Maker* maker = find_maker(kOps, spec.op);
   return maker && maker->workspace ? maker->workspace(spec) : 0;
+}
+
+bool memory_bound_fuses(const KernelSpec& spec) {
+  return (spec.op == OpKind::layer_norm_grad && layer_norm_grad_fuses(spec)) ||
+         (spec.op == OpKind::add_layer_norm && add_layer_norm_fuses(spec));
 }
 
 std::unique_ptr<Kernel> make_memory_bound(const KernelSpec& spec, const LaunchContext& context) {

@@ -66,6 +66,10 @@ __device__ __forceinline__ void for_row_packs(int64_t c, const F& f) {
 template <bool kAligned, class T>
 using RowPack = PackOf<kAligned, T, kRowPack>;
 
+// Whether all operands of a row are loaded before the first is used: 16-bit ones fit in registers.
+template <class T, int kHeld, bool kAligned>
+constexpr bool kEarly = kAligned&& kHeld > 0 && sizeof(T) == 2;
+
 // Issues the loads of all of this thread's packs of a row that is held.
 template <int kHeld, class Pack, class T>
 __device__ __forceinline__ void load_row(Pack* packs, const T* row, int64_t c) {

@@ -1,5 +1,6 @@
 // embed_token_grad without float atomics: a stable radix sort orders the rows by id, so that one warp adds all rows
-// of an id in their order and gives the bits of kernels/cpu/simd/embed.cpp.
+// of an id in their order and gives the bits of kernels/cpu/simd/embed.cpp. A block adds those of an id with many rows:
+// its warps divide the loads of rows, and then the columns of the sum, so the order stays.
 // Minimum memory traffic in bytes: s R C + 8 R C (reads, adds and writes a row), and 4 V C to clear the table; the
 // sort moves about 20 R.
 #include <bit>
@@ -14,6 +15,8 @@ constexpr int kDigits = 256, kDigitBits = 8;
 constexpr int kChunk = 1024;  // rows that a block sorts at a time
 constexpr int kScanThreads = 1024;
 constexpr int kRowsOfBlock = 8;
+constexpr int kFrequent = 64;  // an id has many rows from so many on
+constexpr int kTogether = 32;  // rows of such an id that a block loads at a time
 
 int64_t chunk_count(int64_t rows) {
   return (rows + kChunk - 1) / kChunk;
@@ -92,8 +95,14 @@ struct Clear {
 template <class T, bool kAligned>
 constexpr int columns_of_lane = kAligned ? pack_of(sizeof(T)) : 4;
 
-// One warp for each sorted row and 32 packs of columns. It adds all rows of an id if its row is the first of the id;
-// otherwise it does nothing.
+// Returns the id of row i of the order, or -1 if there is no such row.
+__device__ __forceinline__ int32_t id_at(const int32_t* ids, const int32_t* order, int64_t rows,
+                                         int64_t i) {
+  return i >= 0 && i < rows ? ids[order[i]] : -1;
+}
+
+// One warp for each sorted row and 32 packs of columns. It adds all rows of an id if its row is the first of the id,
+// and the id has few; otherwise it does nothing.
 // SASS <?*16, true>: threads 256, blocks 4, loads 2
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
@@ -103,7 +112,8 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.y;
   if (begin >= rows) return;
   const int32_t id = ids[order[begin]];
-  if (begin > 0 && ids[order[begin - 1]] == id) return;
+  if (id_at(ids, order, rows, begin - 1) == id) return;
+  if (id_at(ids, order, rows, begin + kFrequent - 1) == id) return;  // add_frequent_rows does it
   float* to = d_token + id * c;
   const int64_t at = (kAligned ? 0 : pack_start<kN>(to)) +
                      kN * (static_cast<int64_t>(blockIdx.y) * 32 + threadIdx.x);
@@ -133,6 +143,69 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
     if (count < 32) break;
   }
   store_pack<kAligned>(total, to, at, c);
+}
+
+// Returns how many of rows [begin, begin + kCount) of the order are of the id. For whole warps.
+template <int kCount>
+__device__ __forceinline__ int count_of(const int32_t* ids, const int32_t* order, int64_t rows,
+                                        int64_t begin, int32_t id) {
+  int count = 0;
+#pragma unroll
+  for (int k = 0; k < kCount; k += 32)
+    count += __popc(__ballot_sync(~0u, id_at(ids, order, rows, begin + k + threadIdx.x) == id));
+  return count;
+}
+
+// One block for each kFrequent-th sorted row and 32 packs of columns. It adds all rows of an id if it is the first such
+// block whose row is of the id, and the id has at least kFrequent rows; otherwise it does nothing.
+// SASS <?*16, true>: threads 256, blocks 2, loads 4
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
+    add_frequent_rows(const T* d_x, const int32_t* ids, const int32_t* order, int64_t rows,
+                      int64_t c, float* d_token) {
+  constexpr int kN = columns_of_lane<T, kAligned>, kWarps = kRowsOfBlock;
+  constexpr int kAhead = kTogether / kWarps;  // rows that a warp loads at a time
+  static_assert(kN <=
+                kWarps);  // so a thread adds one column at most: element `warp` of pack `lane`
+  __shared__ float tile[kTogether][kN][32];
+  const int64_t here = static_cast<int64_t>(blockIdx.x) * kFrequent;
+  const int32_t id = ids[order[here]];
+  if (id_at(ids, order, rows, here - kFrequent) == id) return;
+  int64_t i = here - count_of<kFrequent>(ids, order, rows, here - kFrequent, id);
+  if (id_at(ids, order, rows, i + kFrequent - 1) != id) return;
+  float* to = d_token + id * c;
+  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
+  const int64_t at =
+      (kAligned ? 0 : pack_start<kN>(to)) + kN * (static_cast<int64_t>(blockIdx.y) * 32 + lane);
+  const int64_t column = at + warp;
+  const bool adds = warp < kN && column >= 0 && column < c;
+  float total = adds ? to[column] : 0.0f;
+  int count = kTogether;
+  for (; count == kTogether; i += kTogether) {
+    count = count_of<kTogether>(ids, order, rows, i, id);
+    PackOf<kAligned, T, kN> packs[kAhead];
+    int32_t row[kAhead];
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j)
+      row[j] = j * kWarps + warp < count ? order[i + j * kWarps + warp] : -1;
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j)
+      packs[j].load(d_x + max(row[j], 0) * c, at, row[j] >= 0 ? c : 0);
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      float v[kN];
+      packs[j].widen_to(v);
+#pragma unroll
+      for (int e = 0; e < kN; ++e) tile[j * kWarps + warp][e][lane] = v[e];
+    }
+    __syncthreads();
+    if (adds) {
+#pragma unroll 8
+      for (int r = 0; r < count; ++r) total += tile[r][warp][lane];
+    }
+    __syncthreads();
+  }
+  if (adds) to[column] = total;
 }
 
 struct Workspace {
@@ -190,6 +263,10 @@ std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec,
                         dim3(32, kRowsOfBlock)};
         launch(context.stream, "embed_token_grad (add)", grid, add_rows<T, kAligned>, d_x, ids,
                order, r, c, d_token);
+        Grid frequent = grid;
+        frequent.blocks.x = static_cast<unsigned>((r + kFrequent - 1) / kFrequent);
+        launch(context.stream, "embed_token_grad (add frequent)", frequent,
+               add_frequent_rows<T, kAligned>, d_x, ids, order, r, c, d_token);
       });
     });
   });

@@ -8,8 +8,8 @@
 // It adds a bias along the rows of its result, which are our columns.
 //
 // gelu (GPT-2's tanh form in cuBLASLt too) and its derivative are epilogues if the plan fused them with a product;
-// the auxiliary matrix is gelu's operand. Bias gradients are separate ops: an epilogue would round them to 16 bits
-// and could not add to those of earlier micro-batches.
+// the auxiliary matrix is gelu's operand. A residual is cuBLASLt's C. Bias gradients are separate ops, although
+// the epilogue BGRADB would write them in f32 beside an f32 weight gradient: docs/kernels.md says why.
 //
 // Lower bound: 2 R K N FLOPs on tensor cores (f32: ordinary multiply-adds, or TF32 if it is allowed).
 #include "kernels/cuda/products/cublaslt_state.cuh"
@@ -40,8 +40,7 @@ void set(const MatmulDesc& desc, cublasLtMatmulDescAttributes_t attribute, const
 
 cublasLtEpilogue_t epilogue_of(const Product& p) {
   if (p.gelu && p.op == OpKind::linear_input_grad) return CUBLASLT_EPILOGUE_DGELU;
-  if (p.gelu && p.pre)
-    return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (p.gelu && p.pre) return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
   if (p.gelu) return p.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   if (p.bias) return p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
   return p.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
@@ -107,21 +106,24 @@ class LtProduct final : public Kernel {
     const void* const a = call.in[1].data;
     const void* const b = call.in[0].data;
     void* const d = call.out[0].data;
-    void* const pre = !product_.pre ? nullptr
+    void* const pre = !product_.pre                   ? nullptr
                       : product_.op == OpKind::linear ? call.out[kPreOutput].data
                                                       : call.in[kPreInput].data;
-    if (!algorithm_ || !aligned(a) || !aligned(b) || !aligned(d) || !aligned(bias) || !aligned(pre))
+    const void* const residual = product_.residual ? call.in[kResidualInput].data : nullptr;
+    if (!algorithm_ || !aligned(a) || !aligned(b) || !aligned(d) || !aligned(bias) ||
+        !aligned(pre) || !aligned(residual))
       return launch_tiled_product(product_, call, context_);
     if (pre) set(matmul_.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pre);
     if (bias) set(matmul_.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
 
-    const float alpha = 1, beta = grad && call.accumulate ? 1 : 0;
+    const float alpha = 1, beta = (grad && call.accumulate) || residual ? 1 : 0;
+    const void* const c = residual ? residual : d;
     const auto scratch = reinterpret_cast<uintptr_t>(call.workspace.data);
     const uintptr_t up = (kProductWorkspaceAlignment - scratch % kProductWorkspaceAlignment) %
                          kProductWorkspaceAlignment;
     check_cublas(
         cublasLtMatmul(context_.products->handle(), matmul_.desc.get(), &alpha, a, matmul_.a.get(),
-                       b, matmul_.b.get(), &beta, d, matmul_.d.get(), d, matmul_.d.get(),
+                       b, matmul_.b.get(), &beta, c, matmul_.d.get(), d, matmul_.d.get(),
                        &*algorithm_, reinterpret_cast<void*>(scratch + up),
                        static_cast<size_t>(kProductWorkspace), context_.stream),
         name_of(product_.op).data());

@@ -33,7 +33,7 @@ using MatmulDesc = Owned<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescDestroy>;
 using MatrixLayout = Owned<cublasLtMatrixLayoutOpaque_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreferenceOpaque_t, cublasLtMatmulPreferenceDestroy>;
 
-// A product in cuBLASLt's terms: column-major, d (m,n) = op(a) op(b) + beta d.
+// A product in cuBLASLt's terms: column-major, d (m,n) = op(a) op(b) + beta c, with c like d.
 struct Matmul {
   MatmulDesc desc;
   MatrixLayout a, b, d;

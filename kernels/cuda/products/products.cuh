@@ -12,7 +12,8 @@ namespace dstrain::DSTRAIN_BACKEND {
 // Returns the state that the products of one library share (LaunchContext::products).
 std::shared_ptr<ProductState> make_product_state();
 
-// Returns whether a product with gelu may be one kernel: 16-bit elements, rows that begin 16-byte aligned.
+// Returns whether a product with gelu or a residual may be one kernel: 16-bit elements, rows that begin 16-byte
+// aligned.
 bool product_fuses(const KernelSpec& spec);
 
 // Returns the bytes of scratch memory that a product of `spec` needs.

@@ -1,10 +1,9 @@
 // A block of 64 threads computes 32 x 32 elements of the result, a thread 4 x 4 of them; operands are widened when
 // they are copied into shared memory. Lower bound: 2 m n k FLOPs at the rate of ordinary f32 multiply-adds.
 // Invariant: an element is one chain of multiply-adds over ascending k, wherever in the result it is.
-#include "kernels/cuda/products/tiled_product.cuh"
-
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/products/tiled_product.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -25,11 +24,12 @@ struct Operand {
 template <class T, class Out>
 struct Arguments {
   int64_t m, n, k;
-  Operand<T> a, b;  // (m,k), (k,n)
-  const T* bias;    // (n), or null
-  Out* c;           // (m,n), row-major
-  Out* pre;         // (m,n), written: gelu's operand; or null
-  const Out* at;    // (m,n): the points at which gelu's derivative is taken; or null
+  Operand<T> a, b;      // (m,k), (k,n)
+  const T* bias;        // (n), or null
+  Out* c;               // (m,n), row-major
+  Out* pre;             // (m,n), written: gelu's operand; or null
+  const Out* at;        // (m,n): the points at which gelu's derivative is taken; or null
+  const Out* residual;  // (m,n), or null
   bool relu, gelu, accumulate;
 };
 
@@ -81,6 +81,7 @@ __global__ void __launch_bounds__(kBlock) tiled_product_kernel(Arguments<T, Out>
       if (p.pre) p.pre[i * p.n + j] = narrow<Out>(x);
       if (p.gelu) x = Gelu::value(x);
       if (p.at) x = Gelu::grad(x, widen(p.at[i * p.n + j]));
+      if (p.residual) x += widen(p.residual[i * p.n + j]);
       Out* const to = p.c + i * p.n + j;
       if constexpr (std::is_same_v<Out, float>) {
         if (p.accumulate) x += *to;
@@ -104,6 +105,7 @@ void launch_of(const Product& product, const KernelCall& call, const LaunchConte
                       call.out[0].as<Out>(),
                       nullptr,
                       nullptr,
+                      nullptr,
                       product.relu,
                       product.gelu && product.op == OpKind::linear,
                       call.accumulate && product.op == OpKind::linear_weight_grad};
@@ -117,6 +119,7 @@ void launch_of(const Product& product, const KernelCall& call, const LaunchConte
     default:  // d_y (R,N) transposed, x (R,K)
       p.a.row = 1, p.a.column = out, p.b.row = in, p.b.column = 1;
   }
+  if (product.residual) p.residual = call.in[kResidualInput].as<const Out>();
   if (product.pre && product.op == OpKind::linear) p.pre = call.out[kPreOutput].as<Out>();
   if (product.pre && product.op == OpKind::linear_input_grad)
     p.at = call.in[kPreInput].as<const Out>();
@@ -136,7 +139,7 @@ void launch_dtype(const Product& product, const KernelCall& call, const LaunchCo
 bool product_fuses(const KernelSpec& spec) {
   const Product p = product_of(spec);
   constexpr int64_t kVector = 8;  // 16-bit elements in 16 bytes
-  return p.gelu && is_16bit(p.dtype) && p.n() % kVector == 0;
+  return (p.gelu || p.residual) && is_16bit(p.dtype) && p.n() % kVector == 0;
 }
 
 void launch_tiled_product(const Product& product, const KernelCall& call,

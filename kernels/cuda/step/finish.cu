@@ -27,7 +27,7 @@ __global__ void collect_step(const double* sums, int64_t n, const double* loss,
 __global__ void finish_step_kernel(const double* all, int64_t ranks, StepState* state,
                                    FinishRule rule) {
   StepState s = *state;
-  add_finish_values(s, all, ranks);
+  add_finish_values(s, all, ranks, rule);
   finish_step(s, rule);
   *state = s;
 }

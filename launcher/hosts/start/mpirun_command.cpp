@@ -1,6 +1,7 @@
 #include "launcher/hosts/start/mpirun_command.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "launcher/process/program_path.h"
 #include "launcher/ranks/rank_environment.h"
@@ -75,10 +76,13 @@ RankCommand mpirun_on_hosts(const std::vector<HostRanks>& hosts, const MpirunOpt
                          {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   Environment exported = options.exported;
   exported.emplace_back(kRunVariable, options.run);
-  for (const auto& setting : openmp_environment(options.threads)) {
-    const auto same = [&setting](const auto& variable) { return variable.first == setting.first; };
-    if (std::ranges::none_of(exported, same)) exported.push_back(setting);
-  }
+  const auto find = [&exported](const std::string& name) {
+    return std::ranges::find(exported, name, [](const auto& variable) { return variable.first; });
+  };
+  const auto asked_for = find("OMP_NUM_THREADS");
+  const int threads = asked_for == exported.end() ? 0 : std::atoi(asked_for->second.c_str());
+  for (const auto& setting : openmp_environment(options.threads, threads))
+    if (find(setting.first) == exported.end()) exported.push_back(setting);
   for (const auto& variable : exported) {
     command.words.insert(command.words.end(), {"-x", variable.first});
     command.environment.push_back(variable);

@@ -257,8 +257,9 @@ void HostComm::raise_here(int rank, const std::string& reason) {
 }
 
 void HostComm::raise_abort(const std::string& reason) {
-  raise_here(rank(), reason);
+  // First to the other machines: a rank of this one may end as soon as it knows, and would be blamed there.
   aborts_.send(reason);
+  raise_here(rank(), reason);
 }
 
 std::optional<Abort> HostComm::raised_abort() {

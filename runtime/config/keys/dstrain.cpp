@@ -1,6 +1,7 @@
 // Section dstrain: the keys that DeepSpeed does not have.
 #include <fmt/core.h>
 
+#include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
@@ -29,15 +30,50 @@ constexpr Rule kSharding{
     },
     "honoured; another stage in zero_optimization.stage: error"};
 
-constexpr std::string_view kHooks = "noop, fp16_compress or bf16_compress";
+bool is_power_sgd(std::string_view hook) {
+  return hook.ends_with("powerSGD");
+}
+
+constexpr std::string_view kLocalSgd = "post_localSGD";
 
 constexpr Rule kHook{
-    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (value.text == "noop") return {State::no_effect, "gradients travel as they are"};
       if (value.text.ends_with("_compress")) return {};
-      return {State::not_yet, fmt::format("{} is not available yet: use {}", value.text, kHooks)};
+      if (is_power_sgd(value.text) && facts.stage > 1)
+        return {State::refused,
+                fmt::format("{} needs whole gradients on every rank: use stage 0 or 1, "
+                            "or fp16_compress or bf16_compress",
+                            value.text)};
+      if (value.text == kLocalSgd && facts.stage > 0)
+        return {State::refused,
+                "post_localSGD gives groups of ranks weights and optimizer state of their own: use "
+                "stage 0, or powerSGD at stage 1"};
+      return {};
     },
-    "noop: no_effect; fp16_compress, bf16_compress: honoured; others: not_yet"};
+    "noop: no_effect; fp16_compress, bf16_compress: honoured; powerSGD, batched_powerSGD: honoured "
+    "at stages 0 and 1, else refused; post_localSGD: honoured at stage 0, else refused"};
+
+constexpr Rule kOfLocalSgd{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                             if (facts.text("dstrain.comm_hook.type") != kLocalSgd)
+                               return {State::no_effect, "the hook is not post_localSGD"};
+                             return {};
+                           },
+                           "post_localSGD: honoured; else no_effect"};
+
+constexpr Rule kOfPowerSgd{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                             if (!is_power_sgd(facts.text("dstrain.comm_hook.type")))
+                               return {State::no_effect, "the hook is not powerSGD"};
+                             return {};
+                           },
+                           "powerSGD, batched_powerSGD: honoured; else no_effect"};
+
+constexpr Rule kOfPlainPowerSgd{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                                  if (facts.text("dstrain.comm_hook.type") != "powerSGD")
+                                    return {State::no_effect, "the hook is not powerSGD"};
+                                  return {};
+                                },
+                                "powerSGD: honoured; else no_effect"};
 
 constexpr Rule kOptimizerOn{
     [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
@@ -46,6 +82,13 @@ constexpr Rule kOptimizerOn{
       return {};
     },
     "offload_optimizer.device none: no_effect; else honoured"};
+
+constexpr Rule kReadAhead{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                            if (facts.text("zero_optimization.offload_optimizer.device") != "nvme")
+                              return {State::no_effect, "no optimizer state is offloaded to nvme"};
+                            return {};
+                          },
+                          "offload_optimizer.device not nvme: no_effect; else honoured"};
 
 // Whether a section of offload says where on disk.
 bool names_path(const Facts& facts, std::string_view section) {
@@ -66,6 +109,15 @@ constexpr Rule kActivations{
       return {State::honoured, "activations wait on disk"};
     },
     "none: no_effect; cpu, nvme: honoured"};
+
+constexpr Rule kLossChunks{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                             if (facts.model == "benchmark")
+                               return {State::no_effect, "the benchmark model has no vocabulary"};
+                             if (facts.integer("dstrain.loss_chunks") <= 1)
+                               return {State::no_effect, "off"};
+                             return {State::honoured, "logits are computed in pieces of rows"};
+                           },
+                           "1, or the benchmark model: no_effect; else honoured"};
 
 constexpr Rule kActivationPath{
     [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
@@ -188,7 +240,7 @@ std::vector<KeySpec> dstrain() {
       {.key = "dstrain.cuda_graph",
        .type = Type::choice,
        .fallback = "\"auto\"",
-       .note = "replay a step as one graph; auto: on a GPU, where no part of the step is the "
+       .note = "replay a step as graphs; auto: on a GPU, where no part of the step is the "
                "host's; on: an "
                "error on the CPU",
        .choices = "auto|on|off"},
@@ -200,9 +252,84 @@ std::vector<KeySpec> dstrain() {
       {.key = "dstrain.comm_hook.type",
        .type = Type::choice,
        .fallback = "\"noop\"",
-       .note = "PyTorch's communication hook: the compressing ones are communication_data_type",
+       .note = "PyTorch's communication hook: fp16_compress and bf16_compress are "
+               "communication_data_type, which with powerSGD is the type of the factors",
        .rule = &kHook,
        .choices = "noop|fp16_compress|bf16_compress|powerSGD|batched_powerSGD|post_localSGD"},
+      {.key = "dstrain.comm_hook.matrix_approximation_rank",
+       .type = Type::integer,
+       .fallback = "1",
+       .note = "columns of the two factors of a gradient",
+       .rule = &kOfPowerSgd,
+       .min = 1,
+       .max = 1024},
+      {.key = "dstrain.comm_hook.start_powerSGD_iter",
+       .type = Type::integer,
+       .fallback = "1000",
+       .note = "steps in which gradients travel whole before powerSGD starts; skipped steps do not "
+               "count",
+       .rule = &kOfPowerSgd,
+       .min = 0,
+       .max = kMaxCount},
+      {.key = "dstrain.comm_hook.min_compression_rate",
+       .type = Type::real,
+       .fallback = "2",
+       .note = "a gradient travels as factors if they have so many times fewer elements",
+       .rule = &kOfPlainPowerSgd,
+       .min = 0,
+       .open = true},
+      {.key = "dstrain.comm_hook.use_error_feedback",
+       .fallback = "true",
+       .note = "what the factors lose is added to the next step's gradient",
+       .rule = &kOfPowerSgd},
+      {.key = "dstrain.comm_hook.warm_start",
+       .fallback = "true",
+       .note = "each step goes on with the factor of the step before, which loses less; false: it "
+               "begins with random values",
+       .rule = &kOfPowerSgd},
+      {.key = "dstrain.comm_hook.orthogonalization_epsilon",
+       .type = Type::real,
+       .fallback = "0",
+       .note = "added to the length of a column before the division by it",
+       .rule = &kOfPowerSgd,
+       .min = 0},
+      {.key = "dstrain.comm_hook.random_seed",
+       .type = Type::integer,
+       .fallback = "0",
+       .note = "of the first factor, and without warm_start of each step's",
+       .rule = &kOfPowerSgd,
+       .min = 0,
+       .max = kMaxCount},
+      {.key = "dstrain.comm_hook.start_localSGD_iter",
+       .type = Type::integer,
+       .fallback = "0",
+       .note = "steps in which all ranks add gradients before post_localSGD starts; skipped steps "
+               "do not count",
+       .rule = &kOfLocalSgd,
+       .min = 0,
+       .max = kMaxCount},
+      {.key = "dstrain.comm_hook.period",
+       .type = Type::integer,
+       .fallback = "4",
+       .note = "updates from one average of the weights to the next",
+       .rule = &kOfLocalSgd,
+       .min = 1,
+       .max = kMaxCount},
+      {.key = "dstrain.comm_hook.post_local_gradient_allreduce",
+       .fallback = "true",
+       .note = "the ranks of a host add their gradients and have the same weights; false: each "
+               "rank is alone",
+       .rule = &kOfLocalSgd},
+      {.key = "dstrain.comm_hook.batch_tensors_with_same_shape",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "the factors of all layers travel in one message each"},
+      {.key = "dstrain.comm_hook.compression_stats_logging_frequency",
+       .type = Type::integer,
+       .fallback = "10000",
+       .state = State::no_effect,
+       .note = "the start of a run and dstrain plan say what is sent",
+       .min = 1},
 
       {.key = "dstrain.device_memory",
        .type = Type::bytes,
@@ -230,6 +357,13 @@ std::vector<KeySpec> dstrain() {
        .note = "for activations on nvme: a directory on the drive, or one for each of several "
                "drives; without it those of the other sections",
        .rule = &kActivationPath},
+      {.key = "dstrain.offload.read_ahead",
+       .type = Type::bytes,
+       .fallback = "0",
+       .note = "bytes of optimizer state on nvme that a rank reads during the backward pass, in as "
+               "much more of the host's memory; in whole layers",
+       .rule = &kReadAhead,
+       .min = 0},
       {.key = "dstrain.sharding",
        .type = Type::choice,
        .note = "FSDP's name of a stage: NO_SHARD 0, SHARD_GRAD_OP and _HYBRID_SHARD_ZERO2 2, "
@@ -245,6 +379,14 @@ std::vector<KeySpec> dstrain() {
        .rule = &rules::kRecompute,
        .min = 0,
        .choices = "none|selective"},
+      {.key = "dstrain.loss_chunks",
+       .type = Type::integer,
+       .fallback = "1",
+       .note = "pieces of a micro-batch's rows in which logits and losses are computed, so that "
+               "logits are never whole: for long sequences with large vocabularies; about so "
+               "many, with the same numbers on the CPU",
+       .rule = &kLossChunks,
+       .min = 1},
   };
 }
 

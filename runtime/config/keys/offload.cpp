@@ -18,25 +18,19 @@ bool lacks_path(const Facts& facts, std::string_view section) {
   return !path || path->value.is(Node::Kind::null);
 }
 
-// Where parameters are offloaded to at stage 3. Replicas of shards would exchange them in the host's memory.
+// Where parameters are offloaded to at stage 3.
 constexpr Rule kParameterDevice{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (value.text == "none") return {State::no_effect, "offload is off"};
       if (facts.stage != 3)
         return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
-      if (facts.text("dstrain.sharding") == "HYBRID_SHARD" ||
-          facts.integer("zero_optimization.mics_shard_size") > 0 ||
-          facts.integer("zero_optimization.zero_hpz_partition_size") > 1)
-        return {State::not_yet,
-                "parameters that groups of ranks divide cannot be offloaded yet: use \"none\", or "
-                "divide them among all ranks"};
       if (value.text == "cpu")
         return {State::honoured, "parameters are in the host's memory, and gathered from there"};
       if (lacks_path(facts, "zero_optimization.offload_param"))
         return {State::error, std::string(kNoPath)};
       return {State::honoured, "parameters are on disk, but for the first max_in_cpu of a rank"};
     },
-    "none, or not stage 3: no_effect; with shards: not_yet; else honoured"};
+    "none, or not stage 3: no_effect; else honoured"};
 
 constexpr Rule kOptimizerDevice{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
@@ -79,17 +73,6 @@ constexpr Rule kOptimizerPath{
       return {};
     },
     "device none, cpu: no_effect; nvme: honoured"};
-
-// A key whose default is what dstrain does; other values are not available yet.
-constexpr Rule kDefaultOnly{
-    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (device_of(facts, spec) == "none") return {State::no_effect, "offload is off"};
-      const bool is_default = spec.type == Type::real ? to_real(value).value_or(1) == 1
-                                                      : !to_boolean(value).value_or(false);
-      if (is_default) return {State::no_effect, "off"};
-      return {State::not_yet, std::string(spec.note)};
-    },
-    "device none, and the default: no_effect; else not_yet"};
 
 constexpr Rule kParameterPath{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
@@ -190,14 +173,18 @@ std::vector<KeySpec> offload() {
       {.key = "zero_optimization.offload_optimizer.ratio",
        .type = Type::real,
        .fallback = "1.0",
-       .note = "an update by the host and the device together is not available yet: use 1.0",
-       .rule = &kDefaultOnly,
+       .note = "the least share of the optimizer's state that is offloaded, in whole layers; the "
+               "device "
+               "has and updates the rest, at every stage",
+       .rule = &kIfOffloaded,
        .min = 0,
        .max = 1},
       {.key = "zero_optimization.offload_optimizer.super_offload",
        .fallback = "false",
-       .note = "SuperOffload is not available yet: use false",
-       .rule = &kDefaultOnly},
+       .note = "the host always updates layer by layer with copies beside it, when the norm is "
+               "known; none "
+               "of it during the backward pass",
+       .rule = &kNotNeeded},
       {.key = "zero_optimization.offload_optimizer.cpuadam_cores_perc",
        .type = Type::real,
        .fallback = "0.8",
@@ -215,7 +202,8 @@ std::vector<KeySpec> offload() {
        .max = kMostAioBlock},
       {.key = "aio.queue_depth",
        .type = Type::integer,
-       .fallback = "8",
+       .fallback = "128",
+       .note = "requests in flight of each thread; DeepSpeed's default is 8",
        .rule = &kFiles,
        .min = 1,
        .max = kMostAioDepth},

@@ -14,10 +14,15 @@ struct OptimizerType {
   OptimizerKind kind;
 };
 constexpr OptimizerType kOptimizerTypes[] = {
-    {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adam},
-    {"sgd", OptimizerKind::sgd},   {"adagrad", OptimizerKind::adagrad},
-    {"lion", OptimizerKind::lion}, {"lamb", OptimizerKind::lamb},
+    {"adam", OptimizerKind::adam},
+    {"adamw", OptimizerKind::adam},
+    {"sgd", OptimizerKind::sgd},
+    {"adagrad", OptimizerKind::adagrad},
+    {"lion", OptimizerKind::lion},
+    {"lamb", OptimizerKind::lamb},
     {"muon", OptimizerKind::muon},
+    {"onebitadam", OptimizerKind::one_bit_adam},
+    {"zerooneadam", OptimizerKind::zero_one_adam},
 };
 
 }  // namespace
@@ -33,12 +38,12 @@ std::optional<OptimizerKind> optimizer_kind(std::string_view type) {
 namespace keys {
 namespace {
 
-constexpr std::string_view kLater = "onebitadam|onebitlamb|zerooneadam";
+constexpr std::string_view kLater = "onebitlamb";
 constexpr std::string_view kMup = "muadam|muadamw|musgd";
 constexpr std::string_view kTorch =
     "Adadelta|Adamax|ASGD|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam|Adafactor";
 constexpr std::string_view kAdam = "adam|adamw";
-constexpr std::string_view kOneBit = kLater;
+constexpr std::string_view kOneBit = "onebitadam|onebitlamb|zerooneadam";
 constexpr std::string_view kOneBitLamb = "onebitlamb";
 constexpr std::string_view kZeroOne = "zerooneadam";
 
@@ -63,8 +68,8 @@ constexpr Rule kType{
                           near.empty() ? fmt::format(": use {}", kOptimizerNames)
                                        : fmt::format(" (did you mean \"{}\"?)", near))};
     },
-    "Adagrad, Adam, AdamW, Lamb, Lion, Muon (any case), SGD: honoured; OneBitAdam, OneBitLamb, "
-    "ZeroOneAdam: not_yet; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
+    "Adagrad, Adam, AdamW, Lamb, Lion, Muon, OneBitAdam, ZeroOneAdam (any case), SGD: honoured; "
+    "OneBitLamb: not_yet; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
 
 constexpr Rule kAmsgrad{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
                           if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
@@ -108,6 +113,14 @@ constexpr Rule kShared{[](const Facts& facts, const KeySpec& spec, const Node& v
                          return {};
                        },
                        "honoured; not_yet with an optimizer that is"};
+
+// Says what becomes of a key that chooses how DeepSpeed sends what 1-bit optimizers send.
+constexpr Rule kBackend{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (one_of(kLater, facts.optimizer)) return kOfType.judge(facts, spec, value);
+      return {State::no_effect, "momenta travel as everything else does"};
+    },
+    "no_effect; not_yet with an optimizer that is"};
 
 }  // namespace
 
@@ -182,7 +195,12 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.bias_correction",
        .fallback = "true",
        .rule = &kShared,
-       .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
+       .only = "adam|adamw|lamb|onebitlamb"},
+      {.key = "optimizer.params.bias_correction",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "as in DeepSpeed, its moments are not corrected",
+       .only = "onebitadam|zerooneadam"},
       {.key = "optimizer.params.amsgrad",
        .fallback = "false",
        .rule = &kAmsgrad,
@@ -228,21 +246,27 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.eps_inside_sqrt",
        .fallback = "false",
        .rule = &kShared,
-       .only = "lamb|onebitadam|onebitlamb|zerooneadam"},
+       .only = "lamb|onebitlamb"},
+      {.key = "optimizer.params.eps_inside_sqrt",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "as in DeepSpeed, eps is outside",
+       .only = "onebitadam|zerooneadam"},
       {.key = "optimizer.params.freeze_step",
        .type = Type::integer,
        .fallback = "100000",
-       .rule = &kOfType,
-       .min = 0,
+       .note = "updates, after which the second moment is frozen and momenta travel as signs",
+       .rule = &kShared,
+       .min = 1,
        .only = "onebitadam|onebitlamb"},
       {.key = "optimizer.params.cuda_aware",
        .fallback = "false",
-       .rule = &kOfType,
+       .rule = &kBackend,
        .only = kOneBit},
       {.key = "optimizer.params.comm_backend_name",
        .type = Type::choice,
        .fallback = "\"nccl\"",
-       .rule = &kOfType,
+       .rule = &kBackend,
        .choices = "nccl|mpi|hccl|compressed",
        .only = kOneBit},
       {.key = "optimizer.params.coeff_beta",
@@ -268,26 +292,26 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.var_freeze_step",
        .type = Type::integer,
        .fallback = "100000",
-       .rule = &kOfType,
-       .min = 0,
+       .note = "updates, after which the second moment is frozen and local steps begin",
+       .min = 1,
        .only = kZeroOne},
       {.key = "optimizer.params.var_update_scaler",
        .type = Type::integer,
        .fallback = "16",
-       .rule = &kOfType,
-       .min = 0,
+       .note = "updates of the second moment, after which their interval doubles",
+       .min = 1,
        .only = kZeroOne},
       {.key = "optimizer.params.local_step_scaler",
        .type = Type::integer,
        .fallback = "32678",
-       .rule = &kOfType,
-       .min = 0,
+       .note = "local steps, after which the interval of synchronising doubles",
+       .min = 1,
        .only = kZeroOne},
       {.key = "optimizer.params.local_step_clipper",
        .type = Type::integer,
        .fallback = "16",
-       .rule = &kOfType,
-       .min = 0,
+       .note = "the longest interval of synchronising, in steps",
+       .min = 1,
        .only = kZeroOne},
       {.key = "optimizer.params.muon_lr",
        .type = Type::real,

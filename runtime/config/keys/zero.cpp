@@ -54,15 +54,30 @@ constexpr Rule kLegacy{[](const Facts&, const KeySpec& spec, const Node& value) 
                        },
                        "false: no_effect; true: refused"};
 
-constexpr Rule kPresent{[](const Facts&, const KeySpec& spec, const Node&) -> Judgement {
-                          return {State::not_yet, std::string(spec.note)};
-                        },
-                        "null: no_effect; else not_yet"};
-
 constexpr Rule kRemoved{[](const Facts&, const KeySpec& spec, const Node&) -> Judgement {
                           return {State::refused, std::string(spec.note)};
                         },
                         "null: no_effect; else refused"};
+
+// LoCo, the error feedback of quantized gradients.
+constexpr Rule kLoco{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      if (facts.stage != 3)
+        return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
+      if (!facts.on("zero_optimization.zero_quantized_gradients"))
+        return {State::refused,
+                "it is the error feedback of quantized gradients: set zero_quantized_gradients, or "
+                "remove it"};
+      return {State::honoured, std::string(spec.note)};
+    },
+    "null, or not stage 3: no_effect; without zero_quantized_gradients: refused; else honoured"};
+constexpr Rule kLocoPart{
+    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+      if (facts.stage != 3)
+        return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
+      return {State::honoured, std::string(spec.note)};
+    },
+    "stages 0, 1, 2: no_effect; 3: honoured"};
 
 constexpr Rule kOffloadFlag{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
                               if (!to_boolean(value).value_or(false))
@@ -81,8 +96,8 @@ KeySpec of_zenflow(std::string_view key, Type type, std::string_view fallback) {
   return {.key = key,
           .type = type,
           .fallback = fallback,
-          .state = State::not_yet,
-          .note = "ZenFlow is not available yet"};
+          .state = State::refused,
+          .note = "ZenFlow is not part of dstrain"};
 }
 
 KeySpec stage3_count(std::string_view key, std::string_view fallback, std::string_view note = {}) {
@@ -102,9 +117,10 @@ KeySpec renamed(std::string_view key, std::string_view target, Type type = Type:
 
 std::vector<KeySpec> zero() {
   constexpr std::string_view layout = "every rank owns one slice of each layer at every stage";
-  constexpr std::string_view zenflow = "ZenFlow is not available yet: remove the section";
-  constexpr std::string_view loco =
-      "LoCo was removed from DeepSpeed (0.19.8), and is not part of dstrain: remove it";
+  constexpr std::string_view zenflow =
+      "ZenFlow updates most weights late, by sums of several steps' gradients, which changes "
+      "what is learned: remove the section; offload_optimizer updates every weight in every step, "
+      "with copies beside the update";
   constexpr std::string_view units = "the layers are the units";
   return {
       {.key = "zero_optimization",
@@ -245,24 +261,27 @@ std::vector<KeySpec> zero() {
       {.key = "zero_optimization.zero_quantized_gradients",
        .fallback = "false",
        .note =
-           "gradients travel as int4 in blocks of 64, within hosts and then among them: 0.27 of "
+           "gradients travel as int4 in blocks of 128, within hosts and then among them: 0.27 of "
            "the bytes of 16 bits a hop",
        .rule = &kQuantized},
       {.key = "zero_optimization.zeropp_loco_param",
        .type = Type::section,
-       .note = loco,
-       .rule = &kRemoved,
+       .note = "what packing gradients loses is added to those of the next step (LoCo)",
+       .rule = &kLoco,
        .nullable = true},
       {.key = "zero_optimization.zeropp_loco_param.err_beta",
        .type = Type::real,
        .fallback = "0.8",
-       .state = State::refused,
-       .note = loco},
+       .note = "the share of the error that stays when a step's loss is added to it",
+       .rule = &kLocoPart,
+       .min = 0,
+       .max = 1},
       {.key = "zero_optimization.zeropp_loco_param.reset_T",
        .type = Type::integer,
        .fallback = "1024",
-       .state = State::refused,
-       .note = loco},
+       .note = "updates after which the error begins at 0 again",
+       .rule = &kLocoPart,
+       .min = 1},
       {.key = "zero_optimization.mics_shard_size",
        .type = Type::integer,
        .fallback = "-1",
@@ -295,7 +314,7 @@ std::vector<KeySpec> zero() {
       {.key = "zero_optimization.zenflow",
        .type = Type::section,
        .note = zenflow,
-       .rule = &kPresent,
+       .rule = &kRemoved,
        .nullable = true},
       of_zenflow("zero_optimization.zenflow.topk_ratio", Type::real, "0.1"),
       of_zenflow("zero_optimization.zenflow.select_strategy", Type::string, "\"auto\""),

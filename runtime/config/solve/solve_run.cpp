@@ -152,10 +152,13 @@ OffloadConfig solve_offload(Values& v, const Facts& facts) {
   }
   const std::string section = "zero_optimization.offload_optimizer";
   offload.optimizer = offload_to(v.text(section + ".device"));
+  offload.ratio = v.real(section + ".ratio");
   if (offload.optimizer == OffloadTo::none) return offload;
   offload.pin_memory = v.flag(section + ".pin_memory") || (any && offload.pin_memory);
   if (offload.optimizer == OffloadTo::nvme)
     add_paths(v.texts(section + ".nvme_path"), offload.nvme_paths);
+  if (offload.optimizer == OffloadTo::nvme)
+    offload.read_ahead = v.integer("dstrain.offload.read_ahead");
   const std::string on = v.text("dstrain.offload.optimizer_on");
   offload.optimizer_on = on == "host"     ? UpdateOn::host
                          : on == "device" ? UpdateOn::device
@@ -175,6 +178,8 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
     solve_benchmark(job.model, values, diagnostics);
   solve_data(job, values, diagnostics, need_data);
   job.recompute = solve_recompute(values, diagnostics);
+  const int64_t chunks = values.integer("dstrain.loss_chunks");
+  job.loss_chunks = job.model.kind == ModelKind::gptlite ? chunks : 1;
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
   job.offload = solve_offload(values, facts);

@@ -9,6 +9,7 @@
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/keys/optimizer_types.h"
+#include "runtime/config/solve/solve_hook.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -117,6 +118,14 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   real("max_coeff", o.max_coeff);
   real("min_coeff", o.min_coeff);
   flag("eps_inside_sqrt", o.eps_inside_sqrt);
+  const auto count = [&](std::string_view name, int64_t& value) {
+    if (has(name)) value = v.integer(key(name));
+  };
+  count("freeze_step", o.freeze_step);
+  count("var_freeze_step", o.zero_one.var_freeze_step);
+  count("var_update_scaler", o.zero_one.var_update_scaler);
+  count("local_step_scaler", o.zero_one.local_step_scaler);
+  count("local_step_clipper", o.zero_one.local_step_clipper);
   if (o.kind == OptimizerKind::muon) solve_muon(o, v, diagnostics);
   if (o.min_coeff > o.max_coeff)
     diagnostics.error(
@@ -268,6 +277,12 @@ void solve_zero(Job& job, Values& v, Diagnostics& diagnostics) {
   solve_shards(job, v, diagnostics, sharding);
   job.quantize.weights = v.flag("zero_optimization.zero_quantized_weights");
   job.quantize.gradients = v.flag("zero_optimization.zero_quantized_gradients");
+  if (v.given("zero_optimization.zeropp_loco_param")) {
+    job.quantize.feedback = job.quantize.gradients;
+    job.quantize.error_beta =
+        static_cast<float>(v.real("zero_optimization.zeropp_loco_param.err_beta"));
+    job.quantize.error_steps = v.integer("zero_optimization.zeropp_loco_param.reset_T");
+  }
   // Without shards the ranks of a host are groups for gradients alone.
   if (job.quantize.gradients && job.shards == ShardConfig{}) job.shards = {0, true, false};
   GatherLimits& g = job.gather;
@@ -289,6 +304,32 @@ void judge_wire(const Job& job, Values& v, Diagnostics& diagnostics) {
   if (v.given(hook) && v.text(hook) != "noop")
     diagnostics.error(hook,
                       "zero_quantized_gradients says how gradients travel: keep one of the two");
+}
+
+// Reports what does not go together with momenta that travel in place of gradients.
+void judge_one_bit(const Job& job, Values& v, Diagnostics& diagnostics) {
+  const bool zero_one = job.optimizer.kind == OptimizerKind::zero_one_adam;
+  if (job.optimizer.kind != OptimizerKind::one_bit_adam && !zero_one) return;
+  const std::string_view name = zero_one ? "ZeroOneAdam" : "OneBitAdam";
+  constexpr std::string_view offload = "zero_optimization.offload_optimizer.device";
+  if (job.zero_stage > 0)
+    diagnostics.error(
+        "zero_optimization.stage",
+        fmt::format("{} runs at stage 0, as each rank needs the whole momentum: use stage 0, "
+                    "or AdamW",
+                    name));
+  if (job.pipeline.stages > 1)
+    diagnostics.error("pipeline.stages",
+                      fmt::format("{} runs without a pipeline: use 1, or AdamW", name));
+  if (job.hook.kind != HookKind::none)
+    diagnostics.error("dstrain.comm_hook.type",
+                      fmt::format("it says how gradients travel, and {} sends something else: keep "
+                                  "one of the two",
+                                  name));
+  if (v.given(offload) && v.text(offload) != "none")
+    diagnostics.error(
+        offload,
+        fmt::format("{} updates on the device: remove offload_optimizer, or use AdamW", name));
 }
 
 // Reports whether the bucket size has an effect. Gradients that ranks add once per step, in the type in which
@@ -320,8 +361,10 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   job.reduce = reduce == "boundary" ? ReduceMode::boundary : ReduceMode::micro_batch;
   solve_precision(job, values, diagnostics, facts);
   judge_wire(job, values, diagnostics);
+  solve_hook(job, values, diagnostics);
   judge_bucket(job, values, diagnostics);
   solve_optimizer(job, values, diagnostics, facts);
+  judge_one_bit(job, values, diagnostics);
   solve_schedule(job, values, diagnostics, facts);
 }
 

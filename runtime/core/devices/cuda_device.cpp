@@ -44,8 +44,10 @@ class CudaEvent final : public Event {
 class CudaGraph final : public Graph {
  public:
   explicit CudaGraph(cudaGraph_t graph) {
+    const cudaError_t counted = ::cudaGraphGetNodes(graph, nullptr, &nodes_);
     const cudaError_t made = ::cudaGraphInstantiate(&graph_, graph, 0);
     ::cudaGraphDestroy(graph);
+    check_cuda(counted, "counting the nodes of a step's graph");
     check_cuda(made, "instantiating the graph of a step");
   }
   CudaGraph(const CudaGraph&) = delete;
@@ -54,9 +56,11 @@ class CudaGraph final : public Graph {
   void launch(Stream& stream) const override {
     check_cuda(::cudaGraphLaunch(graph_, stream_of(stream)), "launching the graph of a step");
   }
+  int64_t nodes() const override { return static_cast<int64_t>(nodes_); }
 
  private:
   cudaGraphExec_t graph_ = nullptr;
+  size_t nodes_ = 0;
 };
 
 class CudaStream final : public Stream {

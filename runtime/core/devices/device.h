@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/core/devices/staging.h"
 #include "runtime/core/memory.h"
 
 namespace dstrain {
@@ -16,6 +17,7 @@ namespace dstrain {
 // The kind of a device.
 enum class DeviceKind : uint8_t { cpu, emulated, cuda };
 
+class Device;
 class Stream;
 
 // Marks a point in the work of a stream, for which the host or another stream can wait. An event that was
@@ -36,6 +38,8 @@ class Graph {
  public:
   virtual ~Graph() = default;
   virtual void launch(Stream& stream) const = 0;
+  // Returns the number of its kernels, copies and other pieces of work.
+  virtual int64_t nodes() const = 0;
 };
 
 // Which of two streams' kernels a device runs first if it cannot run both. Communication is high, as other ranks wait
@@ -77,6 +81,8 @@ class RemoteMemory {
   // Blocking copies of any host memory. The caller must have waited for what uses the other side.
   virtual void download(void* host, const void* from, int64_t bytes) = 0;
   virtual void upload(void* to, const void* host, int64_t bytes) = 0;
+  // Returns the device whose streams copy the memory; null: nothing copies it beside the host.
+  virtual Device* device() { return nullptr; }
 };
 
 // A device of this process.
@@ -101,8 +107,16 @@ class Device : public RemoteMemory {
   // Every thread must call this before it uses the device's streams and kernels.
   virtual void attach_thread() = 0;
 
+  Device* device() final { return this; }
+  // Returns pinned buffers for copies between the device and the host. They belong to the device, and are made when
+  // they are first wanted.
+  StagingPool::Lease staging() { return staging_.lease(*this); }
+
   // Returns whether the host can access the device's memory directly.
   bool is_host() const { return kind() == DeviceKind::cpu; }
+
+ private:
+  StagingPool staging_;
 };
 
 }  // namespace dstrain

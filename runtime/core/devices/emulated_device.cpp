@@ -71,6 +71,12 @@ class EmulatedGraph final : public Graph {
           mark_lanes_[step.mark] = lane;
         }
   }
+  int64_t nodes() const override {
+    int64_t count = 0;
+    for (const std::vector<CapturedStep>& lane : lanes_)
+      count += std::ranges::count_if(lane, [](const CapturedStep& s) { return bool(s.work); });
+    return count;
+  }
   void launch(Stream& stream) const override {
     EmulatedStream& origin = thread_of(stream);
     if (origin.capture().capture) fail_run("a graph is launched into a capture");

@@ -12,6 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kScalarNames = {
     "step",       "applied_steps", "first_sample",    "loss_scale",
     "hysteresis", "last_overflow", "scaler_iteration"};
+constexpr std::string_view kMaster = "master";
 
 }  // namespace
 
@@ -44,15 +45,16 @@ void TrainerScalars::add_to(StateRegister& registered) {
                           .local = {&values[i], {1}, DType::f64}});
 }
 
-std::string_view ModelState::master_name() const {
-  const Program& program = plan_.program;
-  return program.find("master:" + program.units.front().name) == kNone ? "params" : "master";
+BufferId ModelState::buffer_of(std::string_view slot, const Unit& unit) const {
+  const BufferId id = plan_.program.find(fmt::format("{}:{}", slot, unit.name));
+  const bool parameters = id == kNone && slot == kMaster;
+  return parameters ? plan_.program.find("params:" + unit.name) : id;
 }
 
-ModelState::Piece ModelState::piece(std::string_view unit_buffer, const Parameter& p) const {
+ModelState::Piece ModelState::piece(std::string_view slot, const Parameter& p) const {
   const Program& program = plan_.program;
   const Unit& unit = program.units[static_cast<size_t>(p.unit)];
-  const BufferId id = program.find(fmt::format("{}:{}", unit_buffer, unit.name));
+  const BufferId id = buffer_of(slot, unit);
   if (id == kNone) return {};
   const Buffer& buffer = program.at(id);
   const auto [begin, end] = common(range_of(buffer, unit, plan_.place), elements_of(p));
@@ -99,7 +101,7 @@ void ModelState::publish_masters() const {
 
 void ModelState::publish(const Unit& unit) const {
   const Program& program = plan_.program;
-  const BufferId master_id = program.find(fmt::format("{}:{}", master_name(), unit.name));
+  const BufferId master_id = buffer_of(kMaster, unit);
   const BufferId params_id = program.find("params:" + unit.name);
   const Range from = range_of(program.at(master_id), unit, plan_.place);
   const Tensor params = arenas_.tensor(plan_, params_id);
@@ -109,36 +111,68 @@ void ModelState::publish(const Unit& unit) const {
   if (master_id != params_id) round_masters(master_id, mine, arenas_.owner_of(plan_, params_id));
   if (mine.elements() == params.elements()) return;
   const bool shard = held_in(program.at(params_id), unit, plan_.place) == Held::shard;
-  (shard ? mesh_.replicas() : mesh_.data()).all_gather(mine, params).wait();
+  Communicator& peers = shard ? mesh_.replicas() : mesh_.data();
+  if (program.space_of(params_id) == Space::device)
+    peers.all_gather(mine, params).wait();
+  else
+    exchange(mine, params, arenas_.owner_of(plan_, params_id), peers);
+}
+
+void ModelState::exchange(const Tensor& mine, const Tensor& all, RemoteMemory* owner,
+                          Communicator& peers) const {
+  constexpr int64_t kBufferBytes = int64_t{16} << 20;
+  Device& device = arenas_.device();
+  const int64_t element = size_of(all.dtype), slice = mine.elements(), ranks = peers.size();
+  const int64_t window = std::min(slice, std::max<int64_t>(kBufferBytes / element / ranks, 1));
+  const Memory buffer = device.allocate(window * ranks * element, "exchanged parameters");
+  const auto part = [&](const Tensor& t, int64_t first, int64_t count) {
+    return Tensor{t.as<std::byte>() + first * element, {count}, all.dtype};
+  };
+  for (int64_t at = 0; at < slice; at += window) {
+    const int64_t n = std::min(window, slice - at);
+    const Tensor gathered{buffer.data(), {n * ranks}, all.dtype};
+    const Tensor here = part(gathered, peers.rank() * n, n);
+    on_host(owner, part(mine, at, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
+      device.upload(part(here, first, values.elements()).data, values.data, values.bytes());
+    });
+    peers.all_gather(here, gathered).wait();
+    for (int64_t r = 0; r < ranks; ++r) {
+      if (r == peers.rank()) continue;
+      on_host(owner, part(all, r * slice + at, n), HostAccess::write,
+              [&](int64_t first, const Tensor& values) {
+                device.download(values.data, part(gathered, r * n + first, values.elements()).data,
+                                values.bytes());
+              });
+    }
+  }
+}
+
+void ModelState::round(const float* values, const Tensor& to) const {
+#pragma omp parallel for num_threads(threads_) schedule(static)
+  for (int64_t i = 0; i < to.elements(); ++i) {
+    if (to.dtype == DType::bf16)
+      to.as<bf16>()[i] = to_bf16(values[i]);
+    else if (to.dtype == DType::f16)
+      to.as<f16>()[i] = to_f16(values[i]);
+    else
+      to.as<float>()[i] = values[i];
+  }
 }
 
 void ModelState::round_masters(BufferId masters_id, const Tensor& to, RemoteMemory* owner) const {
-  const DType dtype = to.dtype;
-  const auto round = [&](const Tensor& masters, const Tensor& narrow) {
-    const auto* values = masters.as<const float>();
-#pragma omp parallel for num_threads(threads_) schedule(static)
-    for (int64_t i = 0; i < masters.elements(); ++i) {
-      if (dtype == DType::bf16)
-        narrow.as<bf16>()[i] = to_bf16(values[i]);
-      else if (dtype == DType::f16)
-        narrow.as<f16>()[i] = to_f16(values[i]);
-      else
-        narrow.as<float>()[i] = values[i];
-    }
-  };
   on_host(arenas_.owner_of(plan_, masters_id), arenas_.tensor(plan_, masters_id), HostAccess::read,
           [&](int64_t at, const Tensor& masters) {
-            const Tensor part{to.as<std::byte>() + at * size_of(dtype), masters.shape, dtype};
-            on_host(owner, part, HostAccess::write,
-                    [&](int64_t, const Tensor& narrow) { round(masters, narrow); });
+            const Tensor part{to.as<std::byte>() + at * size_of(to.dtype), masters.shape, to.dtype};
+            on_host(owner, part, HostAccess::write, [&](int64_t first, const Tensor& narrow) {
+              round(masters.as<const float>() + first, narrow);
+            });
           });
 }
 
-void ModelState::append(std::string_view unit_buffer, std::string_view slot,
-                        StateRegister& list) const {
+void ModelState::append(std::string_view slot, StateRegister& list, bool differs) const {
   const Program& program = plan_.program;
-  const BufferId first =
-      program.find(fmt::format("{}:{}", unit_buffer, program.units.front().name));
+  const Place& place = plan_.place;
+  const BufferId first = buffer_of(slot, program.units.front());
   if (first == kNone) return;
   const bool partial = program.at(first).partial.has_value();
   auto mine = program.parameters.begin();
@@ -157,29 +191,64 @@ void ModelState::append(std::string_view unit_buffer, std::string_view slot,
     }
     const Parameter& p = *mine++;
     const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
-    const BufferId id = plan_.program.find(fmt::format("{}:{}", unit_buffer, unit.name));
+    const BufferId id = buffer_of(slot, unit);
     const bool whole = held_in(program.at(id), unit, plan_.place) == Held::whole;
-    const auto [begin, values, owner] = piece(unit_buffer, p);
+    const auto [begin, values, owner] = piece(slot, p);
     list.push_back({.name = p.name,
                     .slot = std::string(slot),
                     .global_shape = p.shape,
                     .begin = begin,
                     .local = values ? values : Tensor{nullptr, {0}, DType::f32},
-                    .owner = !whole || plan_.place.rank == 0,
+                    .copies = differs ? place.replicas() : 1,
+                    .copy = differs ? place.replica() : 0,
+                    .owner = !whole || (differs ? place.shard_rank() : place.rank) == 0,
                     .device = owner});
   }
 }
 
 StateRegister ModelState::weights() const {
   StateRegister list;
-  append(master_name(), "master", list);
+  append(kMaster, list, false);
   return list;
 }
 
-StateRegister ModelState::everything() const {
-  StateRegister list = weights();
-  for (const std::string_view slot : all_state_slots()) append(slot, slot, list);
+StateRegister ModelState::everything(GroupsDiffer differ) const {
+  StateRegister list;
+  append(kMaster, list, differ.weights);
+  for (const std::string_view slot : all_state_slots()) append(slot, list, differ.state);
+  append_codec_state(list);
   return list;
+}
+
+void ModelState::begin_codecs(const Implementations& implementations) const {
+  for (const CodecState& state : plan_.program.codec_state) {
+    if (state.init == Init::zeros) continue;  // memory begins with zeros
+    const PhiloxKey key = stream_key(state.seed, hash_name(state.name + ":" + state.slot));
+    on_host(arenas_.owner_of(plan_, state.values), arenas_.tensor(plan_, state.values),
+            HostAccess::write, [&](int64_t at, const Tensor& values) {
+              implementations.fill_normal(values.as<float>(), at, values.elements(), 1.0f, key,
+                                          threads_);
+            });
+  }
+}
+
+void ModelState::append_codec_state(StateRegister& list) const {
+  const Place& place = plan_.place;
+  for (const CodecState& state : plan_.program.codec_state) {
+    Tensor values = arenas_.tensor(plan_, state.values);
+    const int64_t n = values.elements();
+    values.shape = {n};
+    list.push_back({.name = state.name,
+                    .slot = std::string(kCodecSlots) + state.slot,
+                    .global_shape = state.per_rank ? Shape{place.ranks, n} : Shape{n},
+                    .dtype = values.dtype,
+                    .begin = state.per_rank ? place.rank * n : 0,
+                    .local = values,
+                    .per_rank = state.per_rank,
+                    .mean = state.mean,
+                    .owner = state.per_rank || place.rank == 0,
+                    .device = arenas_.owner_of(plan_, state.values)});
+  }
 }
 
 }  // namespace dstrain

@@ -9,6 +9,7 @@
 #include "runtime/config/job.h"
 #include "runtime/engine/step/arenas.h"
 #include "runtime/engine/step/mesh_comm.h"
+#include "runtime/plan/step_kinds.h"
 #include "runtime/storage/state.h"
 
 namespace dstrain {
@@ -31,6 +32,8 @@ class ModelState {
   // Makes fresh weights. Element i of a parameter is a pure function of the seed, the parameter's name and i,
   // so every rank makes its own slices, and ranks exchange only what they hold of each other's. Collective.
   void initialize(uint64_t seed, const Implementations& implementations) const;
+  // Gives codec state its first values. load() of a checkpoint may replace them.
+  void begin_codecs(const Implementations& implementations) const;
   // Makes the parameters that kernels read of the masters: rounds them to the run's dtype where they are not the same
   // buffers, and gathers what this rank holds of other ranks' slices. The caller must call it after it changed masters.
   // Collective.
@@ -44,33 +47,53 @@ class ModelState {
     RemoteMemory* owner = nullptr;  // of their memory; null: the host
   };
   // Returns the masters of `p` that this rank holds.
-  Piece master(const Parameter& p) const { return piece(master_name(), p); }
+  Piece master(const Parameter& p) const { return piece("master", p); }
 
   // Returns the masters that this rank holds, as named weights in the order of the model.
   StateRegister weights() const;
-  // Returns masters and optimizer state.
-  StateRegister everything() const;
+  // Returns masters, optimizer state and codec state, `differ` of which the shard groups have values of their own.
+  StateRegister everything(GroupsDiffer differ = {}) const;
 
   // Receives elements [begin, begin + values.elements()) of a parameter.
   using TakePiece = std::function<void(const Parameter& p, int64_t begin, const Tensor& values)>;
   // Calls `take` on rank 0 of the world for all masters of all stages, a piece of a parameter at a time, in no
-  // particular order. The pieces pass through small buffers, so no rank ever holds the whole model. Collective
-  // over the world.
-  void collect_weights(MeshComm& mesh, const TakePiece& take) const;
+  // particular order. The pieces pass through small buffers, so no rank ever holds the whole model. `average`: shard
+  // groups have weights of their own, and their mean is taken. Collective over the world.
+  void collect_weights(MeshComm& mesh, const TakePiece& take, bool average = false) const;
+
+  // Makes the parameters that kernels read the mean over the shard groups, until restore_own_weights(). Where they are
+  // the masters, these are kept in the gradients meanwhile, which no step may use. Collective.
+  void use_average() const;
+  void restore_own_weights() const;
 
  private:
-  // Returns what this rank holds of `p` in the unit buffers of that name.
-  Piece piece(std::string_view unit_buffer, const Parameter& p) const;
-  std::string_view master_name() const;
-  void append(std::string_view unit_buffer, std::string_view slot, StateRegister& list) const;
+  // Returns the buffer that holds a unit's masters ("master") or state; of masters without a buffer of their own that
+  // of the parameters. kNone if the optimizer has no such state.
+  BufferId buffer_of(std::string_view slot, const Unit& unit) const;
+  // Returns what this rank holds of `p` there.
+  Piece piece(std::string_view slot, const Parameter& p) const;
+  void append_codec_state(StateRegister& list) const;
+  void append(std::string_view slot, StateRegister& list, bool differs) const;
   void publish(const Unit& unit) const;
+  // Gathers the parts of `peers`, of which `mine` is this rank's, to `all`. Both are in the memory of `owner` (null:
+  // the host's). They pass through a buffer on the device, where collectives work. Collective.
+  void exchange(const Tensor& mine, const Tensor& all, RemoteMemory* owner,
+                Communicator& peers) const;
+  // Rounds f32 values to a tensor on the host.
+  void round(const float* values, const Tensor& to) const;
   // Rounds the masters of a unit to its 16-bit parameters at `to`, in the memory of `owner` (null: the host's).
   void round_masters(BufferId masters, const Tensor& to, RemoteMemory* owner) const;
   // Calls `take` on the first rank of the data-parallel group for all masters of this stage; null: the rank only
   // helps the others. Collective over the group.
-  void collect_stage(const TakePiece& take) const;
+  void collect_stage(const TakePiece& take, bool average) const;
   void receive_stage(Communicator& link, const TakePiece& take) const;
   void send_stage(Communicator* link) const;
+  // Calls `take` with pieces of the mean of a unit's masters over the shard groups: the first element in the unit, and
+  // f32 values on the host. Has the bits of an average in a step. Collective over the data-parallel group.
+  void for_average(const Unit& unit,
+                   const std::function<void(int64_t begin, const Tensor& values)>& take) const;
+  // Copies the values of a flat buffer of the device to another one of the same size.
+  void copy_values(BufferId from, BufferId to) const;
 
   const Plan& plan_;
   const Arenas& arenas_;

@@ -18,10 +18,10 @@ struct PieceHeader {
 
 }  // namespace
 
-void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take) const {
+void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take, bool average) const {
   const Place place = plan_.place;
   const bool root = mesh.world().rank() == 0;
-  if (place.stage == 0) collect_stage(root ? take : TakePiece{});
+  if (place.stage == 0) collect_stage(root ? take : TakePiece{}, average);
   // The first rank of every other stage sends what its group has to rank 0.
   for (int stage = 1; stage < place.stages; ++stage) {
     const bool sends = place.stage == stage && place.rank == 0;
@@ -48,18 +48,18 @@ void ModelState::receive_stage(Communicator& link, const TakePiece& take) const 
 }
 
 void ModelState::send_stage(Communicator* link) const {
-  if (!link) return collect_stage({});
+  if (!link) return collect_stage({}, false);
   const auto send = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     PieceHeader header{p.index, begin, values.elements()};
     link->send(header.tensor()).wait();
     link->send(values).wait();
   };
-  collect_stage(send);
+  collect_stage(send, false);
   PieceHeader end;
   link->send(end.tensor()).wait();
 }
 
-void ModelState::collect_stage(const TakePiece& take) const {
+void ModelState::collect_stage(const TakePiece& take, bool average) const {
   constexpr int64_t kBufferElements = int64_t{1} << 22;
   const Program& program = plan_.program;
   const bool root = plan_.place.rank == 0 && take != nullptr;
@@ -77,7 +77,13 @@ void ModelState::collect_stage(const TakePiece& take) const {
   Device& device = arenas_.device();
   Memory buffer;
   for (const Unit& unit : program.units) {
-    const BufferId id = program.find(fmt::format("{}:{}", master_name(), unit.name));
+    if (average) {
+      for_average(unit, [&](int64_t begin, const Tensor& values) {
+        if (root) take_parameters(unit, begin, values);
+      });
+      continue;
+    }
+    const BufferId id = buffer_of("master", unit);
     const Buffer& masters = program.at(id);
     const Tensor held = arenas_.tensor(plan_, id);
     if (held_in(masters, unit, plan_.place) == Held::whole) {

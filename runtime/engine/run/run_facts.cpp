@@ -141,6 +141,18 @@ void add_schedule(FactList& list, const ScheduleConfig& s) {
   list.add(FactChange::allowed, "scheduler", text);
 }
 
+// Returns the communication hook as one fact.
+std::string hook_text(const HookConfig& h) {
+  if (h.kind == HookKind::none) return "none";
+  if (h.kind == HookKind::post_local_sgd)
+    return fmt::format("post_localSGD after {} steps, period {}", h.start, h.period);
+  return fmt::format(
+      "{} of rank {} after {} steps, rate {}, error feedback {}, epsilon {}, seed {}{}",
+      h.kind == HookKind::power_sgd ? "powerSGD" : "batched_powerSGD", h.rank, h.start,
+      h.min_compression, h.error_feedback, h.orthogonal_eps, h.seed,
+      h.warm_start ? "" : ", no warm start");
+}
+
 void add_precision(FactList& list, const Job& job) {
   list.add(FactChange::forbidden, "dtype", name_of(job.dtype));
   list.add(FactChange::allowed, "communication_data_type", name_of(job.wire_dtype));
@@ -148,6 +160,7 @@ void add_precision(FactList& list, const Job& job) {
   list.add(FactChange::allowed, "zero_optimization.zero_quantized_weights", job.quantize.weights);
   list.add(FactChange::allowed, "zero_optimization.zero_quantized_gradients",
            job.quantize.gradients);
+  list.add(FactChange::allowed, "dstrain.comm_hook", hook_text(job.hook));
   const LossScaleConfig& s = job.loss_scale;
   if (job.dtype == DType::f16)
     list.add(FactChange::allowed, "fp16",
@@ -188,10 +201,13 @@ void add_layout(FactList& list, const Job& job) {
   add("dstrain.reduce", job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch");
   add("dstrain.recompute",
       fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
+  add("dstrain.loss_chunks", job.loss_chunks);
   add("zero_optimization.offload_param", static_cast<int>(job.offload.parameters));
   add("zero_optimization.offload_param.max_in_cpu", job.offload.max_in_cpu);
+  add("dstrain.offload.read_ahead", job.offload.read_ahead);
   add("dstrain.offload.activations", static_cast<int>(job.offload.activations));
   add("zero_optimization.offload_optimizer", static_cast<int>(job.offload.optimizer));
+  add("zero_optimization.offload_optimizer.ratio", job.offload.ratio);
   add("dstrain.offload.optimizer_on", static_cast<int>(job.offload.optimizer_on));
   add("dstrain.deterministic_collectives", job.rank_order_sums);
   add("dstrain.cuda_graph", static_cast<int>(job.graph));

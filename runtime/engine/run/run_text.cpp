@@ -38,10 +38,14 @@ double operations_of(const Plan& plan) {
 }
 
 std::string beginning(const Job& job, int64_t done) {
-  if (!job.resume.empty())
-    return done < job.steps
-               ? fmt::format("steps {} to {}, resumed after step {}", done + 1, job.steps, done)
-               : fmt::format("no step left: resumed after step {} of {}", done, job.steps);
+  if (!job.resume.empty()) {
+    if (done >= job.steps)
+      return fmt::format("no step left: resumed after step {} of {}", done, job.steps);
+    const std::string steps = done + 1 == job.steps
+                                  ? fmt::format("step {}", job.steps)
+                                  : fmt::format("steps {} to {}", done + 1, job.steps);
+    return fmt::format("{}, resumed after step {}", steps, done);
+  }
   const std::string weights =
       job.init_weights.empty() ? "fresh weights" : "the weights in " + job.init_weights;
   if (job.steps == 0) return "no step: writes " + weights;
@@ -88,6 +92,11 @@ std::string memory_line(const MemoryTable& memory) {
     line += fmt::format(" and {} of the host's memory", bytes(Space::host));
   if (memory.total(Space::disk) > 0) line += fmt::format(" and {} on disk", bytes(Space::disk));
   return line;
+}
+
+std::string graph_line(int64_t graphs, int64_t nodes, int64_t launches) {
+  return fmt::format("a step is {} graph{} with {} nodes, launched {} time{}", graphs,
+                     graphs == 1 ? "" : "s", nodes, launches, launches == 1 ? "" : "s");
 }
 
 std::string last_line(const Job& job, const RunEnd& end) {

@@ -16,6 +16,9 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
 // Returns the bytes that a rank reserves in each space: "1.2 GB and 3.4 GB of the host's memory".
 std::string memory_line(const MemoryTable& memory);
 
+// Returns the line about the graphs of a step, `launches` launches of `graphs` graphs that have `nodes` nodes together.
+std::string graph_line(int64_t graphs, int64_t nodes, int64_t launches);
+
 // The values that the last log line of a run reports.
 struct RunEnd {
   int64_t first_step = 0, steps = 0;  // steps done before this run, and by it

@@ -16,6 +16,9 @@
 #include "runtime/optim/adam_corrections.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/lr_schedule.h"
+#include "runtime/optim/zero_one_steps.h"
+#include "runtime/plan/codecs/codecs.h"
+#include "runtime/plan/pipeline/divide.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/weights.h"
@@ -87,13 +90,9 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       plans_(plan_that_fits(job, backend_, ctx)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads, job.offload.pin_memory),
       model_(plans_.train, arenas_, mesh_, ctx.threads),
-      train_(plans_.train, arenas_, backend_, job, mesh_, ctx.slot,
-             add_names(ctx.slot, plans_.train, "")),
       comm_log_(job.comms_logger) {
   if (device_comm_) device_comm_->set_deadline(static_cast<double>(job.timeout_s));
-  if (job.eval_interval > 0)
-    validate_.emplace(plans_.validate, arenas_, backend_, job, mesh_, ctx.slot,
-                      add_names(ctx.slot, plans_.validate, "validation's "));
+  make_executors();
   arenas_.open_disk(plans_.train, job);
   if (root())
     log::info("{}, {} rank{} of {} thread{}, {} a rank", device_text(backend_), job.ranks,
@@ -108,6 +107,25 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
   init_loss_scale(state_, job.loss_scale);
 }
 
+void Trainer::make_executors() {
+  for (const Plan* plan : plans_.training()) {
+    const bool regular = plan->kind == StepKind::regular;
+    train_.push_back(std::make_unique<Executor>(
+        *plan, arenas_, backend_, job_, mesh_, ctx_.slot,
+        add_names(ctx_.slot, *plan, regular ? "" : fmt::format("{}: ", name_of(plan->kind)))));
+  }
+  if (job_.eval_interval > 0)
+    validate_.emplace(plans_.validate, arenas_, backend_, job_, mesh_, ctx_.slot,
+                      add_names(ctx_.slot, plans_.validate, "validation's "));
+}
+
+size_t Trainer::plan_after(int64_t applied_steps) const {
+  const StepKind kind = kind_of_step(job_, applied_steps);
+  for (size_t i = 0; i < plans_.other.size(); ++i)
+    if (plans_.other[i].kind == kind) return i + 1;
+  return 0;
+}
+
 // Logs what each stage of a pipeline has. Collective.
 void Trainer::log_stages() const {
   if (place_.stages == 1) return;
@@ -116,13 +134,8 @@ void Trainer::log_stages() const {
   for (const Parameter& p : program.parameters)
     parameters += static_cast<double>(p.shape.elements());
   std::vector<double> mine{parameters, static_cast<double>(plans_.memory.total())};
-  // The first and last layer of each run of layers.
-  for (const Unit& unit : program.units) {
-    const auto layer = static_cast<double>(unit.layer);
-    const bool follows = mine.size() > 2 && mine.back() == layer - 1;
-    if (follows) mine.back() = layer;
-    if (!follows) mine.insert(mine.end(), {layer, layer});
-  }
+  for (const auto& [first, last] : runs_of(program))
+    mine.insert(mine.end(), {static_cast<double>(first), static_cast<double>(last)});
   mine.resize(2 + 2 * static_cast<size_t>(chunks_of(job_.pipeline)), -1);
   const auto width = static_cast<int64_t>(mine.size());
   std::vector<double> all(mine.size() * static_cast<size_t>(job_.ranks));
@@ -133,14 +146,12 @@ void Trainer::log_stages() const {
   if (!root()) return;
   for (int s = 0; s < place_.stages; ++s) {
     const double* const stage = all.data() + width * world_rank(place_, s, 0);
-    std::vector<std::string> layers;
-    for (size_t i = 2; i < mine.size() && stage[i] >= 0; i += 2) {
-      const auto first = static_cast<int64_t>(stage[i]), last = static_cast<int64_t>(stage[i + 1]);
-      layers.push_back(first == last ? fmt::format("{}", first)
-                                     : fmt::format("{} to {}", first, last));
-    }
-    log::info("stage {}: layers {}, {} parameters, {} a rank", s, fmt::join(layers, " and "),
-              static_cast<int64_t>(stage[0]), bytes_text(stage[1]));
+    std::vector<SublayerRun> runs;
+    for (size_t i = 2; i < mine.size() && stage[i] >= 0; i += 2)
+      runs.push_back({static_cast<int>(stage[i]), static_cast<int>(stage[i + 1])});
+    log::info("stage {}: layers {}, {} parameters, {} a rank", s,
+              layers_text(program.sublayers, runs), static_cast<int64_t>(stage[0]),
+              bytes_text(stage[1]));
   }
 }
 
@@ -150,9 +161,12 @@ void Trainer::log_codecs() const {
   for (int r = 0; r < job_.ranks; ++r) hosts.push_back(ctx_.comm->host_of(r));
   const std::string line = codec_line(job_, plans_.train, hosts, plan_inputs_of(backend_, ctx_));
   if (!line.empty()) log::info("{}", line);
+  if (const std::string kinds = step_kinds_text(job_, plans_); !kinds.empty())
+    log::info("{}", kinds.substr(0, kinds.size() - 1));
 }
 
 void Trainer::load() {
+  model_.begin_codecs(ctx_.implementations);
   if (!job_.resume.empty()) {
     load_from_checkpoint();
   } else if (!job_.init_weights.empty()) {
@@ -164,7 +178,8 @@ void Trainer::load() {
 }
 
 void Trainer::load_from_checkpoint() {
-  StateRegister everything = model_.everything();
+  const bool groups = local_groups(job_) > 1;
+  StateRegister everything = model_.everything({.weights = groups, .state = groups});
   TrainerScalars scalars;
   scalars.add_to(everything);
   resumed_ = load_checkpoint(job_.resume, everything, *ctx_.comm, [this](const CheckpointInfo& c) {
@@ -172,10 +187,17 @@ void Trainer::load_from_checkpoint() {
   });
   scalars.load(state_);
   next_sample_ = samples_before(resumed_->label, job_);
+  if (resumed_->groups > 1 && !groups_differ(job_, state_.applied_steps).state)
+    fail_user(
+        "--resume: {} groups of ranks have weights or optimizer state of their own after {} "
+        "updates, and all ranks would add gradients until dstrain.comm_hook.start_localSGD_iter, "
+        "{}: use a smaller number",
+        resumed_->groups, state_.applied_steps, job_.hook.start);
   model_.publish_masters();
   if (!root()) return;
   log::info("{}", resume_line(*resumed_));
   for (const std::string& line : passed_over_lines(*resumed_)) log::warn("{}", line);
+  for (const std::string& line : resumed_->codec_remarks) log::info("{}", line);
 }
 
 void Trainer::prepare_state() {
@@ -193,23 +215,31 @@ void Trainer::prepare_state() {
   const AdamCorrections corrections = adam_corrections(job_.optimizer, rate, s.applied_steps);
   s.bias_correction1 = corrections.first;
   s.bias_correction2 = corrections.second;
+  if (job_.optimizer.kind == OptimizerKind::zero_one_adam) {
+    s.local_lr = open_local_rates(job_, s.applied_steps);
+    // Until then gradients are packed, and local steps from then on.
+    s.drop_errors = s.applied_steps == job_.optimizer.zero_one.var_freeze_step ? 1 : 0;
+  }
 }
 
 void Trainer::step() {
   prepare_state();
+  const size_t index = ran_ = plan_after(state_.applied_steps);
+  const Plan& plan = plan_of(index);
   if (ctx_.slot) ctx_.slot->begin_step(state_.step);
   StepContext context{.state = &state_, .batch = batch_at(state_.first_sample)};
-  if (state_.step < job_.steps) context.next = batch_at(next_sample_);
+  if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1))
+    context.next = batch_at(next_sample_);
   if (!job_.trace.empty() && traces_.size() < kTracedSteps) {
     traces_.emplace_back().step = state_.step;
-    traces_.back().prepare(plans_.train);
+    traces_.back().prepare(plan);
     context.trace = &traces_.back();
   }
   if (job_.comms_logger.enabled && root())
-    context.on_collective = [this](const CommRecord& record, const Instruction& op) {
-      log_collective(record, op);
+    context.on_collective = [this, &plan](const CommRecord& record, const Instruction& op) {
+      log_collective(record, plan.program.groups[static_cast<size_t>(op.group)]);
     };
-  train_.run(context);
+  train_[index]->run(context);
   if (ctx_.slot) ctx_.slot->leave_instruction();
   if (!state_.skip) ++state_.applied_steps;
   // Only the ranks that received the signal know its number; -1 until run() exchanges it.
@@ -248,17 +278,19 @@ RunOutcome Trainer::run() {
   return {.steps = state_.step, .stop_signal = stop_signal_};
 }
 
-void Trainer::log_collective(const CommRecord& record, const Instruction& op) {
+void Trainer::log_collective(const CommRecord& record, const std::string& group) {
   comm_log_.add(record);
   if (job_.comms_logger.verbose && state_.step % job_.steps_per_print == 0 &&
       comm_log_.counts(record.op))
-    log::info("{}", comm_line(record, plans_.train.program.groups[static_cast<size_t>(op.group)]));
+    log::info("{}", comm_line(record, group));
 }
 
 void Trainer::log_end(int64_t first_step, double seconds) const {
   if (!root()) return;
   if (const std::string table = comm_log_.table(); !table.empty())
     log::info("collectives of rank 0, in {} steps:\n{}", state_.step - first_step, table);
+  if (const Executor::GraphSize size = train_[0]->graph_size(); size.graphs > 0)
+    log::info("{}", graph_line(size.graphs, size.nodes, size.launches));
   log::info("{}", last_line(job_, {.first_step = first_step,
                                    .steps = state_.step - first_step,
                                    .stopped = stop_signal_ != 0,
@@ -270,9 +302,12 @@ void Trainer::log_end(int64_t first_step, double seconds) const {
 void Trainer::record(double seconds, int64_t comm_bytes) {
   const StepState& s = state_;
   CodecErrors errors;
-  if (job_.quantize != QuantizeConfig{} && job_.steps_per_print > 0 &&
-      s.step % job_.steps_per_print == 0)
-    errors = codec_errors(plans_.train, arenas_, *backend_.device, *ctx_.comm);
+  const Plan& plan = plan_of(ran_);
+  const bool measured = job_.quantize != QuantizeConfig{} ||
+                        sends_factors(job_, place_, plan.kind) ||
+                        (sends_signs(job_, place_, plan.kind) && s.skip == 0);
+  if (measured && job_.steps_per_print > 0 && s.step % job_.steps_per_print == 0)
+    errors = codec_errors(plan, arenas_, *backend_.device, *ctx_.comm);
   if (!metrics_) return;
   loss_ = s.loss_sum / static_cast<double>(s.targets);
   metrics_->step({.step = s.step,
@@ -297,6 +332,8 @@ void Trainer::validate() {
   const bool needed = std::ranges::any_of(exchanges, [](int32_t n) { return n > 0; });
   const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
   const int64_t micro = job_.batch.micro_batch;
+  const bool average = groups_differ(job_, state_.applied_steps).weights;
+  if (average) model_.use_average();
   StepState state = state_;
   // The sums of all batches are added in the order of the samples, so that the result does not depend on
   // the number of ranks.
@@ -320,6 +357,7 @@ void Trainer::validate() {
     if (metrics_) metrics_->validating(state_.step, first, samples);
   }
   if (ctx_.slot) ctx_.slot->leave_instruction();
+  if (average) model_.restore_own_weights();
   validation_loss_ = loss / targets;
   if (metrics_) metrics_->validation(state_.step, *validation_loss_);
 }

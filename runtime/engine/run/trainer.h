@@ -4,7 +4,9 @@
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "runtime/engine/run/metrics.h"
 #include "runtime/engine/run/model_state.h"
@@ -33,7 +35,8 @@ class Trainer {
   void step();
 
   const StepState& state() const { return state_; }
-  const Plan& plan() const { return plans_.train; }
+  const Plan& plan() const { return plans_.train; }  // of regular steps
+  const Plan& plan(StepKind kind) const { return plans_.training(kind); }
   const MemoryTable& memory() const { return plans_.memory; }
   const Arenas& arenas() const { return arenas_; }
   const ModelState& model() const { return model_; }
@@ -43,10 +46,16 @@ class Trainer {
  private:
   void open_output();
   bool ends_epoch() const;  // the newest step contained the last training sample
+  void make_executors();
   void prepare_state();
+  // Returns which training plan the step after `applied_steps` updates runs.
+  size_t plan_after(int64_t applied_steps) const;
+  const Plan& plan_of(size_t index) const {
+    return index == 0 ? plans_.train : plans_.other[index - 1];
+  }
   void record(double seconds, int64_t comm_bytes);
   void log_end(int64_t first_step, double seconds) const;
-  void log_collective(const CommRecord& record, const Instruction& op);
+  void log_collective(const CommRecord& record, const std::string& group);
   void validate();
   void save_checkpoint();
   void write_weights();
@@ -75,9 +84,10 @@ class Trainer {
   RankPlan plans_;
   Arenas arenas_;
   ModelState model_;
-  Executor train_;
+  std::vector<std::unique_ptr<Executor>> train_;  // of the training plans, in their order
   std::optional<Executor> validate_;
   std::optional<MetricsWriter> metrics_;  // on rank 0, once the output directory is open
+  size_t ran_ = 0;                        // which training plan the newest step ran
   StepState state_;
   int64_t next_sample_ = 0;                    // first sample of the next step
   std::optional<CheckpointInfo> resumed_;      // the checkpoint that the run resumed from

@@ -17,8 +17,11 @@
 namespace dstrain {
 
 void Trainer::open_output() {
+  const bool groups = local_groups(job_) > 1;
   const int64_t bytes =
-      job_.save_interval > 0 ? checkpoint_bytes(model_.everything(), *ctx_.comm) : 0;
+      job_.save_interval > 0
+          ? checkpoint_bytes(model_.everything({.weights = groups, .state = groups}), *ctx_.comm)
+          : 0;
   ctx_.comm->barrier();  // remove nothing of an earlier run before all ranks are able to start
   on_all_ranks(*ctx_.comm, "open the output directory", [&] {
     if (!root()) return;
@@ -75,7 +78,7 @@ void Trainer::begin_lineage() {
 
 void Trainer::save_checkpoint() {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
-  StateRegister everything = model_.everything();
+  StateRegister everything = model_.everything(groups_differ(job_, state_.applied_steps));
   TrainerScalars scalars;
   scalars.store(state_);
   scalars.add_to(everything);
@@ -99,18 +102,19 @@ void Trainer::write_weights() {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
   std::optional<WeightsWriter> writer;
   if (root()) writer.emplace(job_.output + "/model.safetensors", model_.weights());
-  model_.collect_weights(mesh_, [&](const Parameter& p, int64_t begin, const Tensor& values) {
+  const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     writer->write(p.name, begin, values);
-  });
+  };
+  model_.collect_weights(mesh_, write, groups_differ(job_, state_.applied_steps).weights);
   if (writer) writer->finish();
 }
 
 void Trainer::write_traces() {
-  write_trace(job_.trace, plans_.train, traces_, *ctx_.comm);
+  write_trace(job_.trace, traces_, *ctx_.comm);
   if (!root() || traces_.size() < 2) return;
   StepSplit sum;  // without the first step, which also warms up
   for (size_t i = 1; i < traces_.size(); ++i) {
-    const StepSplit split = split_of(plans_.train, traces_[i]);
+    const StepSplit split = split_of(traces_[i]);
     sum.compute += split.compute;
     sum.exposed_comm += split.exposed_comm;
     sum.other += split.other;

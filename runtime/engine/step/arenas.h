@@ -5,7 +5,7 @@
 #include <array>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/core/devices/device.h"
+#include "runtime/core/devices/host_pieces.h"
 #include "runtime/engine/disk/disk_arena.h"
 #include "runtime/plan/plan.h"
 
@@ -46,29 +46,17 @@ class Arenas {
   std::unique_ptr<DiskArena> disk_;
 };
 
-// What the host does with the values of a tensor: it reads them, overwrites all of them, or reads and changes
-// them.
-enum class HostAccess { read, write, read_write };
-
 // Gives the host access to a tensor in the memory of `owner` (null: the host's): calls `take(first element, values)`
-// for one piece after the other, copied through a buffer of bounded size; once and without a copy if the device's
-// memory is the host's. `access`: what `take` does with the values. The caller must have synchronized the streams that
-// use the tensor.
+// for one piece after the other (for_host_pieces); once and without a copy if the device's memory is the host's.
+// `access`: what `take` does with the values. The caller must have synchronized the streams that use the tensor.
 template <class Take>
 void on_host(RemoteMemory* owner, const Tensor& t, HostAccess access, Take&& take) {
-  constexpr int64_t kPieceBytes = int64_t{8} << 20;
   if (owner == nullptr) return take(int64_t{0}, t);
-  const int64_t element = size_of(t.dtype), n = t.elements();
-  const int64_t piece = std::min(n, kPieceBytes / element);
-  const auto buffer =
-      std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(piece * element));
-  for (int64_t first = 0; first < n; first += piece) {
-    const int64_t count = std::min(piece, n - first);
-    auto* const there = t.as<std::byte>() + first * element;
-    if (access != HostAccess::write) owner->download(buffer.get(), there, count * element);
-    take(first, Tensor{buffer.get(), {count}, t.dtype});
-    if (access != HostAccess::read) owner->upload(there, buffer.get(), count * element);
-  }
+  const int64_t element = size_of(t.dtype);
+  for_host_pieces(*owner, t.data, t.bytes(), Staging::kBytes, access,
+                  [&](int64_t offset, std::byte* data, int64_t bytes) {
+                    take(offset / element, Tensor{data, {bytes / element}, t.dtype});
+                  });
 }
 template <class Take>
 void on_host(Device& device, const Tensor& t, HostAccess access, Take&& take) {

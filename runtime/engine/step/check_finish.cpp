@@ -19,6 +19,14 @@ float value_at(const Tensor& t, int64_t i) {
 
 }  // namespace
 
+FinishRule Executor::finish_rule() const {
+  const Place& adds = plan_.gradients;
+  return {.clip = job_.gradient_clipping,
+          .loss_scale = job_.loss_scale,
+          .first_rank = plan_.place.rank - adds.rank,
+          .group_ranks = adds.ranks};
+}
+
 void Executor::check_finish(const StepState& s) {
   // A dynamic loss scale skips steps on purpose; check_loss_scale() fails at the smallest scale.
   skipped_in_a_row_ = s.skip && !job_.loss_scale.dynamic ? skipped_in_a_row_ + 1 : 0;
@@ -38,7 +46,7 @@ void Executor::report_non_finite(const StepState& s) {
     const Unit& unit = program.units[static_cast<size_t>(p.unit)];
     const BufferId id = program.find("grads:" + unit.name);
     if (id == kNone) continue;
-    const Range owned = owned_slice(unit, plan_.place);
+    const Range owned = owned_slice(unit, plan_.gradients);
     const int64_t begin = std::max(owned.begin, p.offset);
     const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
     if (begin >= end) continue;

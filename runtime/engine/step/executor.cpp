@@ -27,13 +27,16 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
       slot_(slot),
       first_name_(first_name),
       feed_(plan, arenas, backend),
-      device_state_(backend) {
+      device_state_(backend, plan.micro_batches) {
   Communicator& comm = mesh.data();
   const bool pipeline = plan.place.stages > 1;
   gathered_.resize(kFinishValues * static_cast<size_t>(mesh.world().size()));
   sums_.resize(plan.program.units.size());
   for (size_t i = 0; i < plan.program.instructions.size(); ++i)
     bind(plan.program.instructions[i], i);
+  if (!backend.device->is_host())
+    groups_.emplace(plan, *backend.library,
+                    [&](BufferId id) { return id == kNone ? Tensor{} : arenas.tensor(plan, id); });
   const auto begins_step = [&](size_t i) { return rule_of(op_of(plan.order[i])).begins_step; };
   while (body_ < plan.order.size() && begins_step(body_)) ++body_;
   for (size_t i = body_; i < plan.order.size(); ++i)
@@ -62,8 +65,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
       std::ranges::any_of(bound_, &Bound::on_host) ||
       std::ranges::any_of(plan.program.instructions, &Instruction::unless_skipped);
   if (!pipeline && !host_ends && (comm.size() == 1 || comm.on_stream()))
-    finish_ =
-        backend.library->make_finish({.clip = job.gradient_clipping, .loss_scale = job.loss_scale});
+    finish_ = backend.library->make_finish(finish_rule());
   if (finish_) {
     const int64_t mine = kFinishValues * static_cast<int64_t>(sizeof(double));
     finish_memory_ = backend.device->allocate(mine * (1 + comm.size()), "the end of a step");
@@ -132,23 +134,6 @@ void Executor::bind(const Instruction& op, size_t index) {
   bound_.push_back(std::move(bound));
 }
 
-void Executor::settle_graph() {
-  if (job_.graph == GraphMode::off) return;
-  std::string reason;
-  if (backend_.device->is_host())
-    reason = "the CPU has no graphs";
-  else if (mesh_.world().size() > 1 && !mesh_.data().on_stream())
-    reason =
-        "gradients travel through the host: it needs one rank, or a GPU for each rank and NCCL";
-  else if (copies_)
-    reason = "offloaded state moves between the GPU and the host";
-  else if (!finish_)
-    reason = fmt::format("{} ends a step on the host", backend_.library->description());
-  use_graph_ = reason.empty();
-  if (job_.graph == GraphMode::on && !use_graph_)
-    fail_user("dstrain.cuda_graph is on, and a step cannot be a graph: {}; use auto", reason);
-}
-
 // Compares the messages of this rank's plan with those of its neighbours. Collective.
 void Executor::check_messages() {
   constexpr uint64_t exact = (uint64_t{1} << 53) - 1;  // integers that a double holds
@@ -200,6 +185,11 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
     const auto index = static_cast<size_t>(issue.instruction);
     if (slot_) slot_->publish(first_name_ + issue.instruction);
     queue_->poll();
+    if (const IssueGroup* group = groups_ && !timed ? groups_->at(i) : nullptr) {
+      run_group(*group, context);
+      i += group->count - 1;
+      continue;
+    }
     const int64_t start = context.trace ? monotonic_ns() : 0;
     wait_for(std::span(plan_.waits).subspan(i * posts_.size(), posts_.size()),
              bound_[index].on_host);
@@ -215,19 +205,11 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
   }
 }
 
-// Runs the body as a graph; captures it the first time.
-void Executor::run_body(StepContext& context) {
-  if (!graph_) {
-    check(backend_.compute->begin_capture(), "{} has no graphs", backend_.device->name());
-    run_issues(body_, plan_.order.size(), context);
-    wait_for(posts_, false);
-    graph_ = backend_.compute->end_capture();
-    queue_->captured();
-  }
-  if (slot_ && body_ < plan_.order.size())
-    slot_->publish(first_name_ + plan_.order[body_].instruction);
-  graph_->launch(*backend_.compute);
-  queue_->replayed();
+// Waits for what the instructions of a group need, and launches them.
+void Executor::run_group(const IssueGroup& group, const StepContext& context) {
+  for (size_t i = group.first; i < group.first + group.count; ++i)
+    wait_for(std::span(plan_.waits).subspan(i * posts_.size(), posts_.size()), false);
+  groups_->run(group, device_state_.address(context.state));
 }
 
 void Executor::record(StepTrace& trace, int64_t begin_ns) const {
@@ -343,11 +325,16 @@ void Executor::reduce_counts(StepContext& context) {
   const double mine = static_cast<double>(s.targets);
   const std::span<double> all(gathered_.data(), static_cast<size_t>(mesh_.data().size()));
   mesh_.data().gather_values({&mine, 1}, all);
-  double total = 0;
-  for (double count : all) total += count;
+  const FinishRule rule = finish_rule();
+  double total = 0, shared = 0;  // of the ranks that add their gradients
+  for (size_t r = 0; r < all.size(); ++r) {
+    const auto rank = static_cast<int64_t>(r);
+    total += all[r];
+    if (rank >= rule.first_rank && rank < rule.first_rank + rule.group_ranks) shared += all[r];
+  }
   if (total == 0) fail_run("step {}: the batch has no target to learn from", s.step);
   s.targets = static_cast<int64_t>(total);
-  s.d_loss = static_cast<float>(static_cast<double>(s.loss_scale) / total);
+  s.d_loss = shared > 0 ? static_cast<float>(static_cast<double>(s.loss_scale) / shared) : 0;
 }
 
 void Executor::finish_gradients(const Bound& bound, StepContext& context) {
@@ -364,8 +351,9 @@ void Executor::finish_gradients(const Bound& bound, StepContext& context) {
   Device& device = *backend_.device;
   backend_.compute->synchronize();
   device.download(sums_.data(), units.data, units.bytes());
-  finish_values_->exchange(s, sums_, loss ? first_value<double>(device, loss) : 0);
-  finish_step(s, {.clip = job_.gradient_clipping, .loss_scale = job_.loss_scale});
+  const FinishRule rule = finish_rule();
+  finish_values_->exchange(s, sums_, loss ? first_value<double>(device, loss) : 0, rule);
+  finish_step(s, rule);
   check_finish(s);
   device_state_.upload(s);
 }

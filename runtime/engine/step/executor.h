@@ -2,7 +2,7 @@
 // and follows the plan's order. The host does the beginning of a step (batch, target count) and gives the rest,
 // the body, to the device's streams; on the CPU such a call returns when the work is done. The host waits for
 // the device at the end of a step, and before finish_gradients if the host does that. If it does not, a
-// device may replay the body as one graph.
+// device may replay the body as graphs (step_pieces.h).
 #pragma once
 
 #include <functional>
@@ -16,10 +16,12 @@
 #include "runtime/engine/step/comm_log.h"
 #include "runtime/engine/step/device_state.h"
 #include "runtime/engine/step/finish_values.h"
+#include "runtime/engine/step/issue_groups.h"
 #include "runtime/engine/step/mesh_comm.h"
 #include "runtime/engine/step/queues/comm_queue.h"
 #include "runtime/engine/step/queues/copy_queue.h"
 #include "runtime/engine/step/queues/drive_queue.h"
+#include "runtime/engine/step/step_pieces.h"
 #include "runtime/ir/kernel.h"
 
 namespace dstrain {
@@ -53,6 +55,12 @@ class Executor {
   // does not skip such steps (with the name of the first such tensor).
   void run(StepContext& context);
 
+  // The graphs of a step, and the pieces of work (kernels, copies) in them; 0 before the first step that is replayed.
+  struct GraphSize {
+    int64_t graphs = 0, nodes = 0, launches = 0;  // launches: of a step
+  };
+  GraphSize graph_size() const;
+
  private:
   // Lets an instruction wait for the first `counts[c]` operations of each channel of the step and publishes the awaited
   // one in the slot. `on_host`: the host itself waits for copies, else later work of the compute stream.
@@ -79,11 +87,15 @@ class Executor {
   void settle_graph();
   void check_messages();
   void run_issues(size_t begin, size_t end, StepContext& context);
+  void run_group(const IssueGroup& group, const StepContext& context);
   void run_body(StepContext& context);
+  void capture(StepPiece& piece, StepContext& context);
+  void move_to_graph(const StepPiece& piece, int64_t launch, const StepState& state);
   void run_one(const Bound& bound, const Issue& issue, StepContext& context);
   void run_kernel(const Bound& bound, const Issue& issue, const StepContext& context) const;
   void load_batch(StepContext& context);
   void reduce_counts(StepContext& context);
+  FinishRule finish_rule() const;
   void record(StepTrace& trace, int64_t begin_ns) const;
   void report_collectives(const StepContext& context) const;
   void finish_gradients(const Bound& bound, StepContext& context);
@@ -110,6 +122,7 @@ class Executor {
   std::unique_ptr<CommQueue> queue_;
   std::unique_ptr<CopyQueue> copies_;  // null: the step has none
   std::optional<DriveQueue> drives_;   // absent: the step has none
+  std::optional<IssueGroups> groups_;  // absent: the device is the host
   BatchFeed feed_;
   DeviceState device_state_;
   std::unique_ptr<FinishKernels> finish_;  // null: the host does finish_gradients
@@ -117,7 +130,7 @@ class Executor {
   Memory finish_memory_;
   bool use_graph_ = false;
   bool warm_ = false;  // a step has run, so everything that is initialized lazily is initialized
-  std::unique_ptr<Graph> graph_;
+  std::vector<StepPiece> pieces_;              // of the body; empty: no step is a graph
   std::vector<double> gathered_;               // results of gather_values, sized once
   std::vector<double> sums_;                   // square sums of the units, on the host
   std::optional<FinishValues> finish_values_;  // if the host does finish_gradients

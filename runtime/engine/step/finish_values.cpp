@@ -28,34 +28,35 @@ void FinishValues::find_order(const std::vector<Unit>& units) {
   mesh_.world().gather_values({&count, 1}, counts);
   most_units_ = static_cast<size_t>(*std::ranges::max_element(counts));
   std::vector<double> mine, all(most_units_ * counts.size());
-  for (const Unit& unit : units) mine.push_back(static_cast<double>(unit.layer));
+  for (const Unit& unit : units) mine.push_back(static_cast<double>(unit.first_sublayer));
   mine.resize(most_units_);
   const auto width = static_cast<int64_t>(most_units_);
   mesh_.host()
       .all_gather({mine.data(), {width}, DType::f64},
                   {all.data(), {static_cast<int64_t>(all.size())}, DType::f64})
       .wait();
-  std::map<double, StageUnit> by_layer;
+  std::map<double, StageUnit> by_sublayer;
   for (int stage = 0; stage < place_.stages; ++stage) {
     const auto rank = static_cast<size_t>(world_rank(place_, stage, 0));
     for (size_t u = 0; u < static_cast<size_t>(counts[rank]); ++u)
-      by_layer[all[rank * most_units_ + u]] = {stage, u};
+      by_sublayer[all[rank * most_units_ + u]] = {stage, u};
   }
-  for (const auto& [layer, unit] : by_layer) order_.push_back(unit);
+  for (const auto& [sublayer, unit] : by_sublayer) order_.push_back(unit);
 }
 
-void FinishValues::exchange(StepState& state, std::span<const double> square_sums, double loss) {
-  if (place_.stages > 1) return exchange_stages(state, square_sums, loss);
+void FinishValues::exchange(StepState& state, std::span<const double> square_sums, double loss,
+                            const FinishRule& rule) {
+  if (place_.stages > 1) return exchange_stages(state, square_sums, loss, rule);
   std::ranges::fill(mine_, 0.0);
   for (const double sum : square_sums) mine_[0] += sum;
   mine_[1] = loss;
   mine_[2] = state.stop;
   mesh_.world().gather_values(mine_, all_);
-  add_finish_values(state, all_.data(), place_.ranks);
+  add_finish_values(state, all_.data(), place_.ranks, rule);
 }
 
 void FinishValues::exchange_stages(StepState& state, std::span<const double> square_sums,
-                                   double loss) {
+                                   double loss, const FinishRule& rule) {
   mine_[kLoss] = loss;
   mine_[kStop] = state.stop;
   std::ranges::copy(square_sums, mine_.begin() + kSums);
@@ -75,7 +76,7 @@ void FinishValues::exchange_stages(StepState& state, std::span<const double> squ
       if (from(s)[kStop] != 0) values[2] = 1;
     }
   }
-  add_finish_values(state, whole.data(), place_.ranks);
+  add_finish_values(state, whole.data(), place_.ranks, rule);
 }
 
 }  // namespace dstrain

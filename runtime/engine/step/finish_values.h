@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/core/step_state.h"
+#include "runtime/core/step_rules.h"
 #include "runtime/engine/step/mesh_comm.h"
 #include "runtime/ir/program.h"
 
@@ -19,10 +19,12 @@ class FinishValues {
   // Collective. Adds the contributions of all ranks to the step state: square sums in the order of the model's
   // units, then of the ranks of a data-parallel group, so that the norm does not depend on the number of stages.
   // `loss`: 0 on a stage without one.
-  void exchange(StepState& state, std::span<const double> square_sums, double loss);
+  void exchange(StepState& state, std::span<const double> square_sums, double loss,
+                const FinishRule& rule);
 
  private:
-  void exchange_stages(StepState& state, std::span<const double> square_sums, double loss);
+  void exchange_stages(StepState& state, std::span<const double> square_sums, double loss,
+                       const FinishRule& rule);
 
   // Finds where the units of the whole model are. Collective.
   void find_order(const std::vector<Unit>& units);

@@ -56,10 +56,11 @@ class EventList {
   std::string text_;
 };
 
-std::string events_of(const Plan& plan, const std::vector<StepTrace>& steps, int rank) {
+std::string events_of(const std::vector<StepTrace>& steps, int rank) {
   EventList events(rank);
   for (const StepTrace& step : steps) {
-    const StepSplit split = split_of(plan, step);
+    const Plan& plan = *step.plan;
+    const StepSplit split = split_of(step);
     events.add(kStepTrack, fmt::format("step {}", step.step), step.whole,
                fmt::format(R"("compute_ms":{:.3f},"exposed_comm_ms":{:.3f},"other_ms":{:.3f})",
                            split.compute * 1e3, split.exposed_comm * 1e3, split.other * 1e3));
@@ -92,15 +93,16 @@ std::string gather_texts(std::string mine, Communicator& comm) {
 
 }  // namespace
 
-void StepTrace::prepare(const Plan& plan) {
-  issues.assign(plan.order.size(), {});
-  waits.assign(plan.order.size() + 1, {});
+void StepTrace::prepare(const Plan& traced) {
+  plan = &traced;
+  issues.assign(traced.order.size(), {});
+  waits.assign(traced.order.size() + 1, {});
 }
 
-StepSplit split_of(const Plan& plan, const StepTrace& trace) {
+StepSplit split_of(const StepTrace& trace) {
   StepSplit split;
   for (size_t i = 0; i < trace.issues.size(); ++i) {
-    const Instruction& op = instruction_of(plan, i);
+    const Instruction& op = instruction_of(*trace.plan, i);
     if (is_posted(op.op)) continue;
     const double seconds = static_cast<double>(trace.issues[i].size()) * 1e-9;
     (rule_of(op.op).queue == Queue::comm ? split.exposed_comm : split.compute) += seconds;
@@ -111,9 +113,8 @@ StepSplit split_of(const Plan& plan, const StepTrace& trace) {
   return split;
 }
 
-void write_trace(const std::string& path, const Plan& plan, const std::vector<StepTrace>& steps,
-                 Communicator& comm) {
-  std::string events = gather_texts(events_of(plan, steps, comm.rank()), comm);
+void write_trace(const std::string& path, const std::vector<StepTrace>& steps, Communicator& comm) {
+  std::string events = gather_texts(events_of(steps, comm.rank()), comm);
   if (comm.rank() != 0) return;
   events.erase(events.find_last_of(','));  // the format has no comma after the last event
   write_file(path, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events + "\n]}\n");

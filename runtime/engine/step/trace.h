@@ -20,23 +20,24 @@ struct TimeSpan {
 // The times that the executor records of one step. prepare() allocates, so that recording does not.
 struct StepTrace {
   int64_t step = 0;
+  const Plan* plan = nullptr;  // that the step ran; set by prepare()
   TimeSpan whole;
   std::vector<TimeSpan>
       issues;  // of every issue of the plan; of a collective from start to completion
   std::vector<TimeSpan>
       waits;  // for collectives and copies: before every issue, and at the end of the step
 
-  void prepare(const Plan& plan);
+  // The caller must keep the plan alive.
+  void prepare(const Plan& traced);
 };
 
 // The time of a step in seconds: `compute` in instructions, `exposed_comm` waiting for peers, `other` the rest.
 struct StepSplit {
   double compute = 0, exposed_comm = 0, other = 0;
 };
-StepSplit split_of(const Plan& plan, const StepTrace& trace);
+StepSplit split_of(const StepTrace& trace);
 
 // Writes the steps of all ranks to `path`, on rank 0: a process per rank, a track per queue. Collective.
-void write_trace(const std::string& path, const Plan& plan, const std::vector<StepTrace>& steps,
-                 Communicator& comm);
+void write_trace(const std::string& path, const std::vector<StepTrace>& steps, Communicator& comm);
 
 }  // namespace dstrain

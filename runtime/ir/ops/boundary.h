@@ -114,6 +114,22 @@ inline int64_t sums_of(const Operands& o, const Buffer& packed) {
   return packed.shape[-2];
 }
 
+// Error feedback (LoCo): with `error` and `next_error`, u8 of the shape (parts, quantized_bytes(part)), each value is
+// packed with the error that was kept of it, x' = x + error * the step's loss scale, and
+//   next_error = error_beta * error + (1 - error_beta) * (x' - what comes back of it) / the loss scale.
+// In a block that comes back as NaN the error stays. Errors are packed as int8, in the order of x or of the sums; a
+// block of errors with one of 2^127 or more is 0. `error` counts as 0 in a step whose applied_steps is a multiple of
+// error_steps. An instruction that accumulates goes on from next_error instead.
+inline void expect_feedback(const Operands& o, int64_t parts, int64_t part) {
+  o.expect(o.has_in(1) == o.has_out(1), "an error is read and written");
+  if (!o.has_in(1)) return;
+  const auto attrs = attrs_as<Int4Attrs>(o.attrs());
+  o.expect(attrs.error_beta >= 0 && attrs.error_beta <= 1 && attrs.error_steps > 0,
+           "what stays of the error is not given");
+  o.expect(o.in(1), parts * quantized_bytes(part), DType::u8);
+  o.expect(o.out(1), parts * quantized_bytes(part), DType::u8);
+}
+
 inline constexpr OpRule quantize_int4{
     .kind = OpKind::quantize_int4,
     .name = "quantize_int4",
@@ -121,7 +137,7 @@ inline constexpr OpRule quantize_int4{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(1, 1, 1, 1);
+          o.count(1, 2, 1, 2);
           expect_values(o, o.in(0));
           const auto attrs = attrs_as<Int4Attrs>(op.attrs);
           const int64_t n = o.in(0).shape.elements();
@@ -130,6 +146,7 @@ inline constexpr OpRule quantize_int4{
           o.expect(attrs.group > 0 && parts % attrs.group == 0,
                    "the group does not divide the parts");
           expect_int4(o, o.out(0), parts, attrs.part);
+          expect_feedback(o, parts, attrs.part);
           o.no_alias();
         },
 };
@@ -141,10 +158,11 @@ inline constexpr OpRule requantize_int4{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(1, 1, 1, 1);
+          o.count(1, 2, 1, 2);
           const int64_t part = attrs_as<Int4Attrs>(op.attrs).part, sums = sums_of(o, o.in(0));
           expect_int4(o, o.in(0), o.in(0).shape[0] * sums, part);
           expect_int4(o, o.out(0), sums, part);
+          expect_feedback(o, sums, part);
           o.no_alias();
         },
 };

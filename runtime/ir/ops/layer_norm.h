@@ -71,7 +71,52 @@ inline constexpr OpRule layer_norm_weight_grad{
         },
 };
 
-inline constexpr std::array kLayerNormRules{layer_norm, layer_norm_input_grad,
-                                            layer_norm_weight_grad};
+// Made by the pass `join_norms`, after the backward pass: they have none.
+inline constexpr OpRule layer_norm_grad{
+    .kind = OpKind::layer_norm_grad,
+    .name = "layer_norm_grad",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(6, 6, 3, 3);
+          const int64_t r = rows(o.in(1)), c = columns(o.in(1));
+          o.expect(o.in(0), r * c, o.run());
+          o.expect(o.in(1), r * c, o.run());
+          o.expect(o.in(2), c, o.run());
+          o.expect(o.in(3), r, DType::f32);
+          o.expect(o.in(4), r, DType::f32);
+          if (o.has_in(5)) o.expect(o.in(5), r * c, o.run());
+          o.expect(o.out(0), r * c, o.run());
+          o.expect(o.out(1), c, DType::f32);
+          o.expect(o.out(2), c, DType::f32);
+          o.no_alias();
+        },
+};
+
+inline constexpr OpRule add_layer_norm{
+    .kind = OpKind::add_layer_norm,
+    .name = "add_layer_norm",
+    .attrs = kAttrs<AddLayerNormAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(4, 4, 4, 4);
+          const int64_t r = rows(o.in(0)), c = columns(o.in(0));
+          o.expect(o.in(0), r * c, o.run());
+          o.expect(o.in(1), r * c, o.run());
+          o.expect(o.in(2), c, o.run());
+          o.expect(o.in(3), c, o.run());
+          o.expect(o.out(0), r * c, o.run());
+          o.expect(o.out(1), r * c, o.run());
+          o.expect(o.out(2), r, DType::f32);
+          o.expect(o.out(3), r, DType::f32);
+          const int64_t seq_len = attrs_as<AddLayerNormAttrs>(op.attrs).add.seq_len;
+          o.expect(seq_len > 0 && r % seq_len == 0, "rows must divide into samples");
+          o.no_alias();
+        },
+};
+
+inline constexpr std::array kLayerNormRules{
+    layer_norm, layer_norm_input_grad, layer_norm_weight_grad, layer_norm_grad, add_layer_norm};
 
 }  // namespace dstrain::ops

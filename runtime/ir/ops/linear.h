@@ -1,5 +1,5 @@
 // y (R,N) = activation(x (R,K) w (N,K)^T + bias (N)). The slope of relu follows from y. The pass `fuse`
-// (runtime/plan/passes/fuse.cpp) adds gelu to a product after the backward pass has been derived.
+// (runtime/plan/passes/fuse.cpp) adds gelu or a residual to a product after the backward pass has been derived.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -18,7 +18,7 @@ inline constexpr OpRule linear{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           const bool gelu = attrs_as<ActivationAttrs>(op.attrs).activation == Activation::gelu;
-          o.count(2, 4, 1, gelu ? 2 : 1);
+          o.count(2, 5, 1, gelu ? 2 : 1);
           const int64_t r = rows(o.in(0)), k = columns(o.in(0)), n = o.in(1).shape[0];
           o.expect(o.in(0), r * k, o.run());
           o.expect(o.in(1), n * k, o.run());
@@ -26,6 +26,11 @@ inline constexpr OpRule linear{
           o.expect(o.out(0), r * n, o.run());
           o.expect(columns(o.out(0)) == n, "y has the wrong number of columns");
           if (o.has_out(1)) o.expect(o.out(1), r * n, o.run());
+          if (o.has_in(4)) {
+            o.expect(o.in(4), r * n, o.run());
+            o.expect(attrs_as<ActivationAttrs>(op.attrs).activation == Activation::none,
+                     "a residual is not added to an activation");
+          }
           o.no_alias();
         },
     .flops =
@@ -38,7 +43,8 @@ inline constexpr OpRule linear{
           const BufferId bias = op.reads.size() > 2 ? op.reads[2] : kNone;
           BufferId d_y = g.of(y);
           const Activation epilogue = attrs_as<ActivationAttrs>(op.attrs).activation;
-          check(epilogue != Activation::gelu, "gelu joins products later");
+          check(epilogue != Activation::gelu && op.reads.size() < 5,
+                "gelu and residuals join products later");
           if (epilogue != Activation::none) {
             const BufferId d_pre = g.exclusive(d_y) ? d_y : g.like(y);
             g.emit(OpKind::activation_grad, op.attrs, {d_y, y}, {d_pre});

@@ -26,6 +26,7 @@ class Operands {
   // Throws if a written buffer overlaps a read one, except for the pair (allowed_in, allowed_out).
   void no_alias(int allowed_in = -1, int allowed_out = -1) const;
   DType run() const { return program_.dtype; }
+  const OpAttrs& attrs() const { return op_.attrs; }
 
  private:
   const Program& program_;

@@ -9,6 +9,7 @@
 #include "runtime/config/job.h"
 #include "runtime/ir/program.h"
 #include "runtime/plan/residency.h"
+#include "runtime/plan/step_kinds.h"
 
 namespace dstrain {
 
@@ -22,13 +23,50 @@ void quantize_gathers(Program& program, const Job& job, Place place, const Resid
 // has its owner's number there, packed again, and then sent to the owner.
 void quantize_gradients(Program& program, const Job& job, Place place, const Residency& residency);
 
+// Returns whether gradients travel as low-rank factors (PowerSGD) in steps of this kind.
+bool sends_factors(const Job& job, Place place, StepKind kind);
+
+// Instead of reduce(), where sends_factors(): adds the gradients of the step over ranks as low-rank factors, whole on
+// every rank. Adds the codec state "hook_factor" and, with error feedback, "hook_error".
+void power_sgd(Program& program, const Job& job, Place place);
+
+// After update(): codec state that the step has made replaces the old one, unless the step is skipped.
+void commit_codec_state(Program& program);
+
+// Returns whether ranks keep their own gradients in steps of this kind: they send something as signs, or nothing.
+bool keeps_gradients(const Job& job, StepKind kind);
+// Returns whether something travels as signs in steps of this kind.
+bool sends_signs(const Job& job, Place place, StepKind kind);
+// Returns the job for reduce() where ranks keep their gradients: as they are.
+Job without_sums(const Job& job);
+// After update(), where ranks keep their gradients: replaces the updates by those with a frozen second moment, and
+// sends momenta, gradients or the sums of local steps in two hops. Adds the codec state "worker_error" and
+// "owner_error" of each unit; with ZeroOneAdam "local_momentum" and "local_sum" too.
+void send_signs(Program& program, const Job& job, Place place, StepKind kind);
+// In validation: the parameters become the weights that ranks have synchronised, if the job has local steps.
+void use_synchronised_weights(Program& program, const Job& job);
+
+// Returns whether each shard group updates weights of its own in steps of this kind (post-local SGD).
+bool updates_in_groups(const Job& job, StepKind kind);
+// After update(), in such steps, which reduce() and update() must have been given the coordinates in the shard group
+// for: sends what they send within that group. In regular steps it then replaces the weights by their mean over the
+// groups, unless the step is skipped: of each slice of a unit by one rank of each group, which its group gathers.
+void send_in_groups(Program& program, const Job& job, Place place, StepKind kind);
+
 // After the others, in training: measures what quantizing loses, in the last micro-batch. Each rank compares the part
 // that it owns with what comes back of it. The sums of squares of every unit, what is lost and what it is lost of, are
 // f64 in the buffers codec_error_name() of each class that there is.
 void measure_codecs(Program& program, const Job& job, Place place);
 
 // The classes of what travels quantized: gathered parameters; each rank's gradients; in two hops, the sums of groups.
-inline constexpr std::string_view kCodecClasses[] = {"weights", "gradients", "sums"};
+// And of what travels as low-rank factors: each rank's gradients, with the error that they took up; their pairs of sums
+// are of what the factors hold, instead of what is lost, and of the values (power_sgd()). And of what travels as signs,
+// with what was lost before: each rank's values, and in the second hop their sums; their pairs are of what is lost and
+// of what is left, which are orthogonal.
+inline constexpr std::string_view kFactorClass = "factors", kSignClass = "signs",
+                                  kSignSumClass = "sign_sums";
+inline constexpr std::string_view kCodecClasses[] = {"weights",    "gradients", "sums",
+                                                     kFactorClass, kSignClass,  kSignSumClass};
 std::string codec_error_name(std::string_view of);
 
 // Returns the buffers that packed parameters are unpacked to, by the buffers that they are gathered in.

@@ -29,6 +29,7 @@ class QuantizeSums {
       : program_(program),
         place_(place),
         most_in_flight_(job.overlap_comm ? kMostUnits : 0),
+        quantize_(job.quantize),
         keeps_padding_(residency.gradients == Held::whole && residency.grad_dtype == DType::f32) {}
 
   void run() {
@@ -97,6 +98,32 @@ class QuantizeSums {
     return received;
   }
 
+  // LoCo: lets `pack` take up what it lost the step before. What it loses now replaces that once the step is known not
+  // to be skipped.
+  void feed_back(const Sum& sum, Instruction& pack, const std::string& slot) {
+    if (!quantize_.feedback) return;
+    auto& attrs = std::get<Int4Attrs>(pack.attrs);
+    attrs.error_beta = quantize_.error_beta;
+    attrs.error_steps = quantize_.error_steps;
+    const std::string& of = program_.at(root(sum.like.reads[0])).name;
+    const std::string unit = of.substr(of.find(':') + 1);
+    const auto add = [&](const std::string& name, Lifetime lifetime) {
+      return program_.add_buffer(
+          {.name = name + ":" + unit,
+           .shape = {program_.at(pack.writes[0]).shape[0], quantized_bytes(attrs.part)},
+           .dtype = DType::u8,
+           .memory = MemoryClass::communication,
+           .lifetime = lifetime});
+    };
+    const BufferId error = add(slot, Lifetime::persistent);
+    const BufferId next = add("next_" + slot, Lifetime::step);
+    pack.reads.push_back(error);
+    pack.writes.push_back(next);
+    if (pack.when == When::every_micro) pack.accumulate = Accumulate::after_first_micro;
+    program_.codec_state.push_back({.name = unit, .slot = slot, .values = error, .per_rank = true});
+    program_.commits.push_back({.next = next, .state = error});
+  }
+
   void begin(const Instruction& op) {
     Sum sum{.like = op, .in_place = !added_.contains(root(op.reads[0]))};
     const auto cast = source_.find(op.reads[0]);
@@ -104,8 +131,9 @@ class QuantizeSums {
     const int64_t part = program_.at(op.writes[0]).shape.elements();
     const BufferId packed = add_packed(sum, "packed_grads", {place_.ranks, int4_bytes(part)}, true);
     const int64_t group = place_.factored() ? place_.shard_size() : 1;
-    emit(sum, OpKind::quantize_int4, gradients, packed).attrs =
-        Int4Attrs{.part = part, .group = group};
+    Instruction& pack = emit(sum, OpKind::quantize_int4, gradients, packed);
+    pack.attrs = Int4Attrs{.part = part, .group = group};
+    feed_back(sum, pack, "send_error");
     sum.received =
         exchange(sum, packed, "received_grads", place_.factored() ? shard_group : data_group);
     sum.forwarded = !place_.factored();
@@ -119,7 +147,9 @@ class QuantizeSums {
     if (std::exchange(sum.forwarded, true)) return;
     const Shape parts = program_.at(sum.received).shape;
     const BufferId packed = add_packed(sum, "packed_sums", {parts[1], parts[2]}, true);
-    emit(sum, OpKind::requantize_int4, sum.received, packed).attrs = part_of(sum);
+    Instruction& pack = emit(sum, OpKind::requantize_int4, sum.received, packed);
+    pack.attrs = part_of(sum);
+    feed_back(sum, pack, "sum_error");
     sum.received = exchange(sum, packed, "received_sums", replica_group);
   }
 
@@ -178,6 +208,7 @@ class QuantizeSums {
   Program& program_;
   const Place place_;
   const size_t most_in_flight_;
+  const QuantizeConfig quantize_;
   const bool keeps_padding_;                       // of the step's gradients, from step to step
   std::unordered_set<BufferId> sent_;              // what reduce-scatters read
   std::unordered_set<BufferId> added_;             // what is added to the step's gradients

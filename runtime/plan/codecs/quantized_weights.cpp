@@ -1,6 +1,9 @@
 // qwZ: parameters travel as int8 (runtime/ir/quantized.h). Every rank computes with what it unpacks, its own slice
 // included, so that all ranks have the same values. Masters and the slices that ranks hold stay as they are.
+#include <algorithm>
+#include <iterator>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,7 @@ class QuantizeGathers {
       : program_(program), place_(place), replicas_(place.replicas_hold && place.factored()) {}
 
   void run() {
+    if (replicas_) take_transfers();
     find_first_reads();
     std::vector<Instruction> list, old = std::exchange(program_.instructions, {});
     std::vector<std::vector<Instruction>> before(old.size() + 1);
@@ -27,17 +31,68 @@ class QuantizeGathers {
         list.push_back(std::move(old[i]));
     }
     // Replicas exchange packed slices before anything is gathered.
-    for (Instruction& op : list) exchange_.push_back(std::move(op));
-    program_.instructions = std::move(exchange_);
+    add_exchanges();
+    std::ranges::move(list, std::back_inserter(program_.instructions));
   }
 
  private:
+  // What brings the packed shard of a unit.
+  struct Exchange {
+    std::vector<Instruction> hops{};  // transfers of the rank's slice from another space
+    std::vector<Instruction> ops{};
+  };
+
+  // Takes the transfers that bring slices to the gathers out of the program: with a shard, gathers do not read them.
+  void take_transfers() {
+    std::unordered_map<BufferId, BufferId>
+        target;  // of what passes a buffer: the slice that a gather reads
+    for (const Instruction& op : program_.instructions) {
+      if (!gathers_parameters(op)) continue;
+      const BufferId slice = program_.root(op.reads[0]);
+      if (program_.at(slice).lifetime != Lifetime::persistent) target[slice] = slice;
+    }
+    std::vector<Instruction> rest;
+    for (size_t i = program_.instructions.size(); i-- > 0;) {
+      Instruction& op = program_.instructions[i];
+      const bool transfer = op.op == OpKind::copy || op.op == OpKind::swap_in;
+      const auto found = transfer ? target.find(program_.root(op.writes[0])) : target.end();
+      if (found == target.end()) {
+        rest.push_back(std::move(op));
+        continue;
+      }
+      const BufferId slice = found->second, from = program_.root(op.reads[0]);
+      if (program_.at(from).lifetime != Lifetime::persistent) target[from] = slice;
+      hops_[slice].push_back(std::move(op));  // the last one first
+    }
+    std::ranges::reverse(rest);
+    program_.instructions = std::move(rest);
+  }
+
+  // Appends what brings all shards. A slice has its last hop while the unit before is packed and sent, its first one a
+  // unit earlier.
+  void add_exchanges() {
+    constexpr int kHops = 2;
+    const auto count = static_cast<int>(exchanges_.size());
+    for (int u = -kHops; u < count; ++u) {
+      for (int last = kHops; last-- > 0;) {
+        const int other = u + 1 + last;
+        if (other < 0 || other >= count) continue;
+        std::vector<Instruction>& hops = exchanges_[static_cast<size_t>(other)].hops;
+        if (static_cast<int>(hops.size()) > last)
+          program_.instructions.push_back(std::move(hops[static_cast<size_t>(last)]));
+      }
+      if (u >= 0)
+        std::ranges::move(exchanges_[static_cast<size_t>(u)].ops,
+                          std::back_inserter(program_.instructions));
+    }
+  }
+
   bool gathers_parameters(const Instruction& op) const {
     return op.op == OpKind::all_gather && op.when != When::step_end &&
            program_.at(program_.root(op.writes[0])).lifetime != Lifetime::persistent;
   }
 
-  // Finds where each gathered buffer is read first: of those gathered for the whole step, the end of the step's start.
+  // Finds where each gathered buffer is read first, and the end of the step's start.
   void find_first_reads() {
     first_read_.assign(program_.buffers.size(), program_.instructions.size());
     for (size_t i = program_.instructions.size(); i-- > 0;) {
@@ -93,9 +148,11 @@ class QuantizeGathers {
     op.channel = 0;
     op.reads = {packed};
     op.writes = {gathered};
-    before[gather.when == When::step_begin ? end_of_start_
-                                           : first_read_[static_cast<size_t>(gathered)]]
-        .push_back(std::move(op));
+    // What is gathered for the whole step is unpacked at the end of the step's start, unless something there reads
+    // it: in a pipeline the stage that has a copy of the parameters is sent them.
+    const size_t use = first_read_[static_cast<size_t>(gathered)];
+    before[gather.when == When::step_begin ? std::min(end_of_start_, use) : use].push_back(
+        std::move(op));
   }
 
   // Returns the packed slices of the replica group, which are exchanged once in a step.
@@ -106,26 +163,38 @@ class QuantizeGathers {
     const BufferId shard =
         add_packed(name, place_.replicas(), bytes, MemoryClass::parameters, Lifetime::step);
     const BufferId mine = program_.view(shard, place_.replica() * bytes, bytes);
+    Exchange exchange;
+    if (const auto found = hops_.find(program_.root(gather.reads[0])); found != hops_.end()) {
+      exchange.hops = std::move(found->second);
+      for (Instruction& hop : exchange.hops) {
+        hop.when = When::step_begin;
+        Buffer& passing = program_.at(program_.root(hop.writes[0]));
+        passing.lifetime = Lifetime::step;
+        passing.shared = false;  // peers read the packed slice alone
+      }
+    }
     Instruction op{.op = OpKind::quantize,
                    .when = When::step_begin,
                    .reads = {gather.reads[0]},
                    .writes = {mine},
                    .group = gather.group};
-    exchange_.push_back(op);
+    exchange.ops.push_back(op);
     op.op = OpKind::all_gather;
     op.reads = {mine};
     op.writes = {shard};
     op.channel = replica_group;
-    exchange_.push_back(std::move(op));
+    exchange.ops.push_back(std::move(op));
+    exchanges_.push_back(std::move(exchange));
     return shard;
   }
 
   Program& program_;
   const Place place_;
   const bool replicas_;             // parameters are divided within each replica
-  std::vector<size_t> first_read_;  // of each buffer
+  std::vector<size_t> first_read_;  // of each buffer, in the list as it was
   size_t end_of_start_ = 0;         // the first instruction that is not of the step's start
-  std::vector<Instruction> exchange_;
+  std::unordered_map<BufferId, std::vector<Instruction>> hops_;  // by the slice that they bring
+  std::vector<Exchange> exchanges_;
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ class Fusion {
     std::vector<Instruction>& list = program_.instructions;
     std::vector<char> gone(list.size());
     for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].op == OpKind::add_dropout) gone[i] = join_residual(i);
       const auto* attrs = std::get_if<ActivationAttrs>(&list[i].attrs);
       if (!attrs || attrs->activation != Activation::gelu) continue;
       if (list[i].op == OpKind::activation) gone[i] = join_forward(i);
@@ -43,7 +44,8 @@ class Fusion {
       if (!uses(at(i), id)) continue;
       const bool fits = at(i).op == op &&
                         attrs_as<ActivationAttrs>(at(i).attrs).activation == Activation::none &&
-                        at(i).writes == std::vector{id} && at(i).when == at(reader).when;
+                        at(i).reads.size() <= kResidualInput && at(i).writes == std::vector{id} &&
+                        at(i).when == at(reader).when;
       return fits ? std::optional(i) : std::nullopt;
     }
     return std::nullopt;
@@ -91,6 +93,21 @@ class Fusion {
     fused.reads.resize(kPreInput + 1, kNone);
     fused.reads[kPreInput] = pre;
     fused.writes = {d_x};
+    return replace(*product, std::move(fused));
+  }
+
+  // linear -> h; add_dropout x, h -> y without dropout
+  bool join_residual(size_t i) {
+    if (attrs_as<DropoutAttrs>(at(i).attrs).dropout > 0) return false;
+    const BufferId x = at(i).reads[0], h = at(i).reads[1], y = at(i).writes[0];
+    const std::optional<size_t> product = product_before(i, h, OpKind::linear);
+    if (!product || x == h || used_between(h, i, program_.instructions.size()) ||
+        used_between(y, *product, i) || written_between(x, *product, i))
+      return false;
+    Instruction fused = at(*product);
+    fused.reads.resize(kResidualInput + 1, kNone);
+    fused.reads[kResidualInput] = x;
+    fused.writes = {y};
     return replace(*product, std::move(fused));
   }
 

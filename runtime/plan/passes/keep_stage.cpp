@@ -1,4 +1,4 @@
-// The parts of a program that a stage of a pipeline runs. The whole program is cut between layers: a value that one
+// The parts of a program that a stage of a pipeline runs. The whole program is cut between sublayers: a value that one
 // part writes and the next one reads travels in a message if that one is on another stage, and so does the gradient
 // that comes back. A message has the same buffer, by name, on both sides.
 #include <algorithm>
@@ -23,13 +23,10 @@ struct Message {
 
 class Cut {
  public:
-  Cut(const Program& program, const std::vector<int64_t>& first_layers, Place place,
+  Cut(const Program& program, const std::vector<int64_t>& first_sublayers, Place place,
       const PipelineConfig& pipeline)
-      : program_(program), first_layers_(first_layers), place_(place), pipeline_(pipeline) {
-    for (const Instruction& op : program.instructions) {
-      const auto next = std::ranges::upper_bound(first_layers, int64_t{op.layer});
-      part_of_.push_back(static_cast<int>(next - first_layers.begin()) - 1);
-    }
+      : program_(program), first_sublayers_(first_sublayers), place_(place), pipeline_(pipeline) {
+    for (const Instruction& op : program.instructions) part_of_.push_back(part_of(op.sublayer));
   }
 
   Program run() {
@@ -40,6 +37,10 @@ class Cut {
 
  private:
   const Instruction& at(size_t i) const { return program_.instructions[i]; }
+  int part_of(int64_t sublayer) const {
+    const auto next = std::ranges::upper_bound(first_sublayers_, sublayer);
+    return static_cast<int>(next - first_sublayers_.begin()) - 1;
+  }
   StageChunk home_of(int part) const {
     return chunk_of_part(pipeline_.schedule, place_.stages, part);
   }
@@ -97,7 +98,7 @@ class Cut {
 
   Instruction carried(OpKind kind, const Message& m, const Instruction& like) const {
     const bool out = kind == OpKind::send;
-    Instruction op{.op = kind, .group = like.group, .phase = like.phase, .layer = like.layer};
+    Instruction op{.op = kind, .group = like.group, .phase = like.phase, .sublayer = like.sublayer};
     op.chunk = home_of(out ? m.from : m.to).chunk;
     op.channel = channel_of(m, out);
     (out ? op.reads : op.writes) = {m.buffer};
@@ -154,10 +155,14 @@ class Cut {
 
   template <class Move>
   void keep_units(Program& result, const Move& move) const {
-    for (int part = 0; part + 1 < static_cast<int>(first_layers_.size()); ++part)
-      for (int64_t layer = first_layers_[static_cast<size_t>(part)];
-           here(part) && layer < first_layers_[static_cast<size_t>(part) + 1]; ++layer)
-        keep_unit(result, program_.units[static_cast<size_t>(layer)], move);
+    for (const Unit& unit : program_.units) {
+      const int end = unit.first_sublayer + unit.sublayers;
+      for (int first = unit.first_sublayer, last = first; first < end; first = last) {
+        while (last < end && part_of(last) == part_of(first)) ++last;
+        if (here(part_of(first))) keep_unit(result, unit, first, last, move);
+      }
+    }
+    result.sublayers = program_.sublayers;
     result.model = program_.parameters;
     for (Parameter& p : result.model) p.value = p.gradient = kNone;
     for (const Buffer& b : result.buffers)
@@ -166,16 +171,21 @@ class Cut {
             "{} is used by another stage than its own", b.name);
   }
 
+  // Keeps the sublayers [first, last) of a unit: all of them, or those of one part.
   template <class Move>
-  void keep_unit(Program& result, const Unit& unit, const Move& move) const {
+  void keep_unit(Program& result, const Unit& unit, int first, int last, const Move& move) const {
     const auto index = static_cast<int>(result.units.size());
-    result.units.push_back({.name = unit.name, .layer = unit.layer, .parameters = {}});
+    Unit kept{.name = unit.name, .first_sublayer = first, .sublayers = last - first};
+    if (kept.sublayers < unit.sublayers)
+      kept.name += "." + program_.sublayers[static_cast<size_t>(first)].name;
+    result.units.push_back(std::move(kept));
     for (const int old : unit.parameters) {
       Parameter p = program_.parameters[static_cast<size_t>(old)];
+      if (p.sublayer < first || p.sublayer >= last) continue;
       p.unit = index;
       move(p.value);
       move(p.gradient);
-      check(p.value != kNone, "{} is not used by its own layer", p.name);
+      check(p.value != kNone, "{} is not used by its own sublayer", p.name);
       const auto number = static_cast<int>(result.parameters.size());
       result.at(p.value).parameter = number;
       result.units.back().parameters.push_back(number);
@@ -184,7 +194,7 @@ class Cut {
   }
 
   const Program& program_;
-  const std::vector<int64_t>& first_layers_;
+  const std::vector<int64_t>& first_sublayers_;
   Place place_;
   const PipelineConfig& pipeline_;
   std::vector<int> part_of_;       // of every instruction
@@ -193,9 +203,9 @@ class Cut {
 
 }  // namespace
 
-void keep_stage(Program& program, const std::vector<int64_t>& first_layers, Place place,
+void keep_stage(Program& program, const std::vector<int64_t>& first_sublayers, Place place,
                 const PipelineConfig& pipeline) {
-  if (place.stages > 1) program = Cut(program, first_layers, place, pipeline).run();
+  if (place.stages > 1) program = Cut(program, first_sublayers, place, pipeline).run();
 }
 
 }  // namespace dstrain

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/passes/early_reads.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/passes/transfers.h"
 
@@ -38,21 +42,23 @@ struct UnitStep {
   std::vector<Instruction> loads{};    // one unit before: they bring what the instructions read
   std::vector<Instruction> body{};     // with the transfers of what they write
   std::vector<Instruction> stores{};   // one unit later: second hops
+  bool offloaded = false;              // the unit's optimizer state
 };
 
 // What a unit's update uses of a buffer in the other space.
 struct Staged {
   Range range{};
-  bool loaded = false;           // its old content is needed
+  Range loaded{};                // whose old content is needed; empty: of none
   std::vector<Range> written{};  // in the order of the instructions
   size_t last_write = 0;         // index of the instruction
+  bool gathered = false;         // by a collective, among ranks that have the same part
   BufferId copy = kNone;         // a buffer of these elements in the space of the update
-
-  void use(Range r) {
-    if (range.size() == 0) range = r;
-    range = {std::min(range.begin, r.begin), std::max(range.end, r.end)};
-  }
 };
+
+void extend(Range& all, Range by) {
+  if (all.size() == 0) all = by;
+  all = {std::min(all.begin, by.begin), std::max(all.end, by.end)};
+}
 
 class OffloadPass {
  public:
@@ -63,9 +69,13 @@ class OffloadPass {
         state_in_(job.offload.optimizer == OffloadTo::none   ? Space::device
                   : job.offload.optimizer == OffloadTo::nvme ? Space::disk
                                                              : Space::host),
-        updates_in_(update_space(job.offload)),
-        separate_masters_(updates_in_ == Space::host && job.offload.parameters == OffloadTo::none &&
-                          program.dtype == DType::f32) {}
+        offloaded_updates_in_(update_space(job.offload)),
+        separate_masters_(offloaded_updates_in_ == Space::host &&
+                          job.offload.parameters == OffloadTo::none && program.dtype == DType::f32),
+        offloaded_(offloaded_units(program, job.offload)),
+        early_(program, job) {
+    for (size_t u = 0; u < program.units.size(); ++u) number_of_[program.units[u].name] = u;
+  }
 
   void run() {
     std::vector<Instruction>& list = program_.instructions;
@@ -77,6 +87,11 @@ class OffloadPass {
     if (state_in_ != Space::device) move_state();
     std::vector<UnitStep> steps = unit_steps();
     if (steps.empty()) return;
+    // The device begins with what is its own to update, and the host with the rest beside it.
+    std::stable_partition(steps.begin(), steps.end(),
+                          [](const UnitStep& step) { return !step.offloaded; });
+    for (UnitStep& step : steps) early_.take(step.loads);
+    early_.insert();
     // The first unit's operands are copied while the norm is found, those of the others while the one before is
     // updated.
     Instruction last = std::move(list.back());
@@ -102,7 +117,9 @@ class OffloadPass {
   // Gives the masters of an f32 run, which are the parameters themselves, a buffer of their own.
   void separate_masters() {
     std::map<BufferId, std::pair<BufferId, int64_t>> master_of;  // and its first element there
-    for (const Unit& unit : program_.units) {
+    for (size_t u = 0; u < program_.units.size(); ++u) {
+      if (!offloaded_[u]) continue;
+      const Unit& unit = program_.units[u];
       const BufferId params = program_.find("params:" + unit.name);
       const Range updated =
           residency_.optimizer == Held::whole ? Range{0, unit.elements} : owned_slice(unit, place_);
@@ -128,11 +145,25 @@ class OffloadPass {
     }
   }
 
+  // Returns whether an instruction belongs to a unit whose state is offloaded. Others work on the device's own.
+  bool is_offloaded(const Instruction& op) const {
+    const auto found = number_of_.find(program_.groups[static_cast<size_t>(op.group)]);
+    return found != number_of_.end() && offloaded_[found->second];
+  }
+
   void move_state() {
-    for (Buffer& b : program_.buffers) {
+    std::unordered_set<BufferId> stays;
+    for (const Instruction& op : update_)
+      if (!is_offloaded(op))
+        for (const auto* list : {&op.reads, &op.writes})
+          for (const BufferId id : *list)
+            if (id != kNone) stays.insert(program_.root(id));
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      Buffer& b = program_.buffers[i];
       if (b.memory != MemoryClass::optimizer || b.parent != kNone) continue;
       const bool state = b.lifetime == Lifetime::persistent;
-      if (!state && updates_in_ == Space::device) continue;
+      if (!state && offloaded_updates_in_ == Space::device) continue;
+      if (stays.contains(static_cast<BufferId>(i))) continue;
       b.space = state ? state_in_ : Space::host;
       b.shared = false;
     }
@@ -151,40 +182,46 @@ class OffloadPass {
   }
 
   UnitStep unit_step(size_t begin, size_t end) {
+    UnitStep step;
+    step.offloaded = is_offloaded(update_[begin]);
+    updates_in_ = step.offloaded ? offloaded_updates_in_ : Space::device;
     std::map<BufferId, Staged> staged;
     for (size_t i = begin; i < end; ++i) find_staged(i, staged);
-    UnitStep step;
     const int32_t group = update_[begin].group;
-    // A collective may read what this unit's instructions have stored.
-    second_hops_wait_ = std::all_of(update_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                    update_.begin() + static_cast<std::ptrdiff_t>(end), is_kernel);
     for (auto& [root, s] : staged) {
       const Buffer whole = program_.at(root);
       if (whole.space == Space::disk) {  // drives write whole blocks
+        check(on_disk_.insert(root).second, "{} is on disk, and its unit is updated in two parts",
+              whole.name);
         s.range = {0, whole.shape.elements()};
         const std::vector<Range> written = joined(s.written);
-        s.loaded = s.loaded || written.size() != 1 || written[0].size() != s.range.size();
+        const bool whole_written = written.size() == 1 && written[0].size() == s.range.size();
+        if (s.loaded.size() > 0 || !whole_written) s.loaded = s.range;
       }
       s.copy = program_.add_buffer({.name = "staged:" + whole.name,
                                     .shape = {s.range.size()},
                                     .dtype = whole.dtype,
                                     .memory = MemoryClass::communication,
+                                    .shared = s.gathered && updates_in_ == Space::device,
                                     .space = updates_in_});
-      if (!s.loaded) continue;
-      const BufferId from = program_.view(root, s.range.begin, s.range.size());
-      std::vector<Instruction> hops = transfer(program_, from, s.copy, of_step(group));
+      if (s.loaded.size() == 0) continue;
+      const BufferId from = program_.view(root, s.loaded.begin, s.loaded.size());
+      const BufferId to = program_.view(s.copy, s.loaded.begin - s.range.begin, s.loaded.size());
+      std::vector<Instruction> hops = transfer(program_, from, to, of_step(group));
       step.loads.push_back(std::move(hops.back()));
       if (hops.size() > 1) step.fetches.push_back(std::move(hops.front()));
     }
     for (size_t i = begin; i < end; ++i) {
       Instruction& op = update_[i];
-      if (!is_kernel(op)) {
+      const std::vector<BufferId> written = op.writes;
+      const bool kernel = is_kernel(op);
+      for (auto* list : {&op.reads, &op.writes})
+        for (BufferId& id : *list) id = here(id, staged, kernel);
+      if (!kernel) {
         add_collective(std::move(op), step.body);
+        add_stores(i, staged, group, step);
         continue;
       }
-      const std::vector<BufferId> written = op.writes;
-      for (auto* list : {&op.reads, &op.writes})
-        for (BufferId& id : *list) id = here(id, staged);
       step.body.push_back(std::move(op));
       add_stores(i, staged, group, step);
       publish_master(i, written, staged, group, step);
@@ -192,37 +229,45 @@ class OffloadPass {
     return step;
   }
 
-  // Adds the operands of instruction `i` that are not in the space where it runs.
+  // Adds the operands of instruction `i` that are not in the space where it runs. A collective works on copies
+  // too, where the update has them: what it gathers is stored with what has been updated.
   void find_staged(size_t i, std::map<BufferId, Staged>& staged) const {
     const Instruction& op = update_[i];
-    if (!is_kernel(op)) return;
-    const auto away = [&](BufferId id) { return program_.space_of(id) != updates_in_; };
-    for (const BufferId id : op.reads) {
-      if (id == kNone || !away(id)) continue;
+    const bool kernel = is_kernel(op);
+    const auto away = [&](BufferId id) {
+      const Space space = program_.space_of(id);
+      return space != updates_in_ && (kernel || space != Space::device);
+    };
+    const auto use = [&](BufferId id) -> std::pair<Staged&, Range> {
       const Part part = part_of(program_, id);
       Staged& s = staged[part.root];
-      s.use(part.range);
-      s.loaded = true;
+      extend(s.range, part.range);
+      s.gathered = s.gathered || !kernel;
+      return {s, part.range};
+    };
+    for (const BufferId id : op.reads) {
+      if (id == kNone || !away(id)) continue;
+      const auto [s, range] = use(id);
+      extend(s.loaded, range);
     }
     for (const BufferId id : op.writes) {
       if (id == kNone || !away(id)) continue;
-      const Part part = part_of(program_, id);
-      Staged& s = staged[part.root];
-      s.use(part.range);
-      s.written.push_back(part.range);
+      const auto [s, range] = use(id);
+      s.written.push_back(range);
       s.last_write = i;
-      // Optimizers work in place, except for the 16-bit parameters, which they overwrite.
-      s.loaded = s.loaded || program_.dtype == DType::f32 ||
-                 program_.at(part.root).memory != MemoryClass::parameters;
+      // Optimizers work in place, except for the 16-bit parameters, which they overwrite. So do collectives.
+      const bool narrow = program_.dtype != DType::f32 &&
+                          program_.at(program_.root(id)).memory == MemoryClass::parameters;
+      if (kernel && !narrow) extend(s.loaded, range);
     }
   }
 
-  // Returns the operand `id` in the space of the update.
-  BufferId here(BufferId id, const std::map<BufferId, Staged>& staged) {
+  // Returns the operand `id` of a kernel, or of a collective, in the space of the update.
+  BufferId here(BufferId id, const std::map<BufferId, Staged>& staged, bool kernel) {
     if (id == kNone) return kNone;
     const Part part = part_of(program_, id);
     const auto found = staged.find(part.root);
-    if (found == staged.end()) return id;
+    if (found == staged.end() || (!kernel && !found->second.gathered)) return id;
     return program_.view(found->second.copy, part.range.begin - found->second.range.begin,
                          part.range.size());
   }
@@ -232,11 +277,12 @@ class OffloadPass {
                   UnitStep& step) {
     for (const auto& [root, s] : staged) {
       if (s.written.empty() || s.last_write != i) continue;
-      for (const Range r : s.loaded ? std::vector{s.range} : joined(s.written)) {
+      const bool loaded = s.loaded.size() > 0;
+      for (const Range r : loaded ? std::vector{s.range} : joined(s.written)) {
         const BufferId to = program_.view(root, r.begin, r.size());
         // An update that is skipped leaves the 16-bit parameters alone.
-        store(program_.view(s.copy, r.begin - s.range.begin, r.size()), to,
-              of_step(group, !s.loaded), step);
+        store(program_.view(s.copy, r.begin - s.range.begin, r.size()), to, of_step(group, !loaded),
+              step);
       }
     }
   }
@@ -263,8 +309,7 @@ class OffloadPass {
   void store(BufferId from, BufferId to, const Instruction& like, UnitStep& step) {
     std::vector<Instruction> hops = transfer(program_, from, to, like);
     step.body.push_back(std::move(hops.front()));
-    if (hops.size() > 1)
-      (second_hops_wait_ ? step.stores : step.body).push_back(std::move(hops.back()));
+    if (hops.size() > 1) step.stores.push_back(std::move(hops.back()));
   }
 
   bool writes_later(size_t i, BufferId root) const {
@@ -295,8 +340,9 @@ class OffloadPass {
       BufferId& buffer = there.try_emplace(part.root, kNone).first->second;
       if (buffer == kNone) {
         Buffer twin = program_.at(part.root);
-        twin.name = "staged:" + twin.name;
+        if (!twin.name.starts_with("staged:")) twin.name = "staged:" + twin.name;
         twin.memory = MemoryClass::communication;
+        twin.lifetime = Lifetime::step;
         twin.space = Space::device;
         twin.shared = place_.ranks > 1;
         buffer = program_.add_buffer(std::move(twin));
@@ -330,28 +376,18 @@ class OffloadPass {
   Program& program_;
   Place place_;
   const Residency& residency_;
-  Space state_in_, updates_in_;
-  bool second_hops_wait_ = false;    // of the unit at hand: until the next unit has been updated
-  bool separate_masters_;            // f32 masters are not the parameters, which stay on the device
-  std::vector<Instruction> update_;  // what follows finish_gradients
-  std::map<BufferId, Part> published_;  // f32 masters, and their parameters
+  Space state_in_, offloaded_updates_in_;  // of units whose state is offloaded
+  bool separate_masters_;  // their f32 masters are not the parameters, which stay on the device
+  std::vector<bool> offloaded_;  // of every unit: its optimizer state
+  EarlyReads early_;
+  std::unordered_map<std::string, size_t> number_of_;  // of units, by name
+  Space updates_in_ = Space::device;                   // of the unit at hand: where its update runs
+  std::vector<Instruction> update_;                    // what follows finish_gradients
+  std::map<BufferId, Part> published_;                 // f32 masters, and their parameters
+  std::set<BufferId> on_disk_;                         // what transfers have been made for
 };
 
 }  // namespace
-
-void offload_parameters(Program& program, const Job& job) {
-  if (job.offload.parameters == OffloadTo::none) return;
-  int64_t in_cpu = 0;
-  for (const Unit& unit : program.units) {
-    Buffer& params = program.at(program.find("params:" + unit.name));
-    const int64_t elements = params.shape.elements();
-    const bool to_disk =
-        job.offload.parameters == OffloadTo::nvme && in_cpu + elements > job.offload.max_in_cpu;
-    if (!to_disk) in_cpu += elements;
-    params.space = to_disk ? Space::disk : Space::host;
-    params.shared = false;
-  }
-}
 
 void offload_optimizer(Program& program, const Job& job, Place place, const Residency& residency) {
   if (job.offload.optimizer != OffloadTo::none || job.offload.parameters != OffloadTo::none)

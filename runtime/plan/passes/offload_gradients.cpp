@@ -21,7 +21,8 @@ class GradientOffload {
   GradientOffload(Program& program, const Job& job)
       : program_(program),
         one_micro_batch_(job.batch.accumulation == 1),
-        to_disk_(one_micro_batch_ && job.offload.optimizer == OffloadTo::nvme) {}
+        to_disk_(one_micro_batch_ && job.offload.optimizer == OffloadTo::nvme),
+        leave_(offloaded_units(program, job.offload)) {}
 
   void run() {
     move_gradients();
@@ -34,8 +35,9 @@ class GradientOffload {
         continue;
       }
       if (op.op == OpKind::sum_squares && !finished) {
-        if (program_.space_of(op.reads[0]) == Space::disk) continue;  // found as they passed
-        op.writes[0] = on_host(op.writes[0]);
+        const Space space = program_.space_of(op.reads[0]);
+        if (space == Space::disk) continue;  // found as they passed
+        if (space == Space::host) op.writes[0] = on_host(op.writes[0]);
       }
       if (op.op == OpKind::finish_gradients) {
         finished = true;
@@ -51,10 +53,11 @@ class GradientOffload {
     for (const Instruction& op : program_.instructions) {
       if (op.op == OpKind::accumulate && program_.at(op.writes[0]).parent != kNone)
         in_parts.insert(program_.root(op.writes[0]));
-      if (op.op == OpKind::sum_squares) sum_of_[op.reads[0]] = op.writes[0];
+      if (op.op == OpKind::sum_squares) squares_of_[program_.root(op.reads[0])] = op;
     }
-    for (const Unit& unit : program_.units) {
-      const BufferId id = program_.find("grads:" + unit.name);
+    for (size_t u = 0; u < program_.units.size(); ++u) {
+      if (!leave_[u]) continue;
+      const BufferId id = program_.find("grads:" + program_.units[u].name);
       Buffer& grads = program_.at(id);
       grads.space = to_disk_ && !in_parts.contains(id) ? Space::disk : Space::host;
       grads.shared = false;
@@ -96,9 +99,13 @@ class GradientOffload {
     if (!as_it_is) waiting_.push_back(std::move(op));
     if (!disk) return;
     Instruction squares = like;
+    const Instruction& of_step = squares_of_.at(grads);
+    const Buffer& owned =
+        program_.at(of_step.reads[0]);  // where gradients are whole, a part of them
     squares.op = OpKind::sum_squares;
-    squares.reads = {here};
-    squares.writes = {on_host(sum_of_.at(grads))};
+    squares.reads = {program_.view(here, owned.parent == kNone ? 0 : owned.parent_offset,
+                                   owned.shape.elements())};
+    squares.writes = {on_host(of_step.writes[0])};
     waiting_.push_back(std::move(squares));
     for (Instruction& hop : transfer(program_, here, grads, like))
       waiting_.push_back(std::move(hop));
@@ -116,17 +123,26 @@ class GradientOffload {
     return program_.view(sums_, sum == all ? 0 : program_.at(sum).parent_offset, 1);
   }
 
+  // Adds the copies of the host's sums to the device: of consecutive units at once.
   void bring_sums(const Instruction& finish) {
-    for (Instruction& hop : transfer(program_, sums_, finish.reads[0],
-                                     {.when = When::step_end, .group = finish.group}))
-      program_.instructions.push_back(std::move(hop));
+    for (size_t begin = 0, end; begin < leave_.size(); begin = end) {
+      for (end = begin; end < leave_.size() && leave_[end] == leave_[begin];) ++end;
+      if (!leave_[begin]) continue;
+      const auto at = static_cast<int64_t>(begin), count = static_cast<int64_t>(end - begin);
+      const BufferId from = program_.view(sums_, at, count);
+      const BufferId to = program_.view(finish.reads[0], at, count);
+      const Instruction like{.when = When::step_end, .group = finish.group};
+      for (Instruction& hop : transfer(program_, from, to, like))
+        program_.instructions.push_back(std::move(hop));
+    }
   }
 
   Program& program_;
   const bool one_micro_batch_, to_disk_;
-  std::vector<Instruction> waiting_;               // add what has been posted last
-  std::unordered_map<BufferId, BufferId> sum_of_;  // of squares, by gradients
-  BufferId sums_ = kNone;                          // of squares, on the host
+  const std::vector<bool> leave_;                         // of every unit: its gradients leave
+  std::vector<Instruction> waiting_;                      // add what has been posted last
+  std::unordered_map<BufferId, Instruction> squares_of_;  // the step's, by gradients
+  BufferId sums_ = kNone;                                 // of squares, on the host
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> recompute -> split_backward
+//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> split_backward
 //   -> offload_activations -> layout -> offload_parameters -> reduce -> codecs (codecs.h) -> update
-//   -> offload_gradients -> offload_optimizer -> gather -> codecs (codecs.h) -> pack -> place -> verify.
+//   -> offload_gradients -> offload_optimizer -> gather -> codecs (codecs.h) -> join_norms -> pack
+//   -> place -> verify.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,23 @@ namespace dstrain {
 // Appends the backward pass: the backward rules of the forward ops in reverse order.
 void backward(Program& program);
 
-// Merges a product with the gelu after it, and an input gradient with the slope of gelu after it, if the
-// library has one kernel for both (GPUs only). Gelu's input is still written if another op reads it. Runs
-// before recompute(), so that a repeated op is the same op: gelu alone, over the rounded product, would give
-// other bits.
+// Merges a product with the gelu after it or with the addition to a residual (without dropout), and an input gradient
+// with the slope of gelu after it, if the library has one kernel for both (GPUs only). Gelu's input is still written
+// if another op reads it. Runs before recompute(), so that a repeated op is the same op: gelu alone, over the rounded
+// product, would give other bits.
 void fuse(Program& program, const KernelLibrary& library, int threads);
+
+// Joins instructions that follow each other where the library has one kernel for both: layer_norm_input_grad and
+// layer_norm_weight_grad, which read the same values, to layer_norm_grad; add_dropout and the layer_norm of its sum
+// to add_layer_norm. A late pass, as others move the two apart (split_backward, gather) or compute one of them again
+// (recompute). No number changes.
+void join_norms(Program& program, const KernelLibrary& library, int threads);
+
+// Computes logits, losses and their gradients in about `chunks` pieces of rows, so that logits are never whole (1: does
+// nothing): after keep_stage(), before recompute(). What is left of the head's backward pass belongs to the forward
+// phase then. Pieces consist of whole parts of the weight gradient's sums (KernelLibrary::sum_rows_part); losses are
+// added in the order of all rows. So no number changes where the library's products keep their promise.
+void chunk_loss(Program& program, int64_t chunks, const KernelLibrary& library, int threads);
 
 // Activation checkpointing (job.recompute), after fuse() and keep_stage(): clones forward instructions in front of the
 // backward instructions that read their results, so that the results need not be kept. Clones are printed
@@ -31,13 +44,14 @@ void recompute(Program& program, const Job& job);
 // Gives the last stage of a pipeline copies of the parameters that it shares with the first: the value comes from
 // there at the beginning of a step. Its gradient is summed over the step's micro-batches by itself, and added to that
 // of the first stage in the last micro-batch, before ranks add theirs. Throws InternalError if other stages share one.
-void tie_stages(Program& program, const std::vector<int64_t>& first_layers,
+void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
                 const PipelineConfig& pipeline);
 
-// Keeps what a stage of a pipeline runs: the layers of its parts, where part i has those from `first_layers[i]` up to
-// the next part's (one more entry than parts), and adds the messages to and from other stages. The program must not
+// Keeps what a stage of a pipeline runs: the sublayers of its parts, where part i has those from `first_sublayers[i]`
+// up to the next part's (one more entry than parts), and adds the messages to and from other stages. A layer of several
+// parts has a unit in each of them, named after the part's first sublayer of it: "blocks.3.mlp". The program must not
 // have unit buffers yet. Throws InternalError if a value would skip a part.
-void keep_stage(Program& program, const std::vector<int64_t>& first_layers, Place place,
+void keep_stage(Program& program, const std::vector<int64_t>& first_sublayers, Place place,
                 const PipelineConfig& pipeline);
 
 // Moves what is kept for the backward pass to the host's memory or to disk (job.offload.activations), after

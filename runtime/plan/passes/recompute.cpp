@@ -5,6 +5,7 @@
 // of buffers.
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "runtime/core/error.h"
@@ -52,25 +53,25 @@ std::vector<char> find_repeatable(const Program& program, size_t forward) {
 }
 
 // Returns the segment number of every instruction, -1 for instructions outside. A segment is `interval`
-// consecutive layers of a chunk. Layers are the groups that models number ("blocks.0", "blocks.1", ...). The loss
-// is in no segment.
+// consecutive layers of a chunk. Layers are the groups that models number ("blocks.0", "blocks.1", ...); each chunk
+// has its own part of a layer that lies in two. The loss is in no segment.
 std::vector<int64_t> find_segments(const Program& program, int64_t interval) {
   const auto numbered = [](const std::string& name) {
     const size_t dot = name.rfind('.');
     return dot != std::string::npos && dot + 1 < name.size() &&
            name.find_first_not_of("0123456789", dot + 1) == std::string::npos;
   };
-  std::vector<int64_t> layer(program.groups.size(), -1);
+  std::map<std::pair<int32_t, int32_t>, int64_t> layer_of;  // a chunk's instructions of a group
   int64_t layers = 0;
   int32_t chunk = 0;
   std::vector<int64_t> segments;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const auto group = static_cast<size_t>(program.instructions[i].group);
-    if (std::exchange(chunk, program.instructions[i].chunk) != chunk)
+  for (const Instruction& op : program.instructions) {
+    if (std::exchange(chunk, op.chunk) != chunk)
       layers = (layers + interval - 1) / interval * interval;
-    if (layer[group] < 0 && numbered(program.groups[group])) layer[group] = layers++;
-    const bool loss = program.instructions[i].op == OpKind::cross_entropy;
-    segments.push_back(loss || layer[group] < 0 ? -1 : layer[group] / interval);
+    const auto [layer, fresh] = layer_of.try_emplace({op.group, op.chunk}, -1);
+    if (fresh && numbered(program.groups[static_cast<size_t>(op.group)])) layer->second = layers++;
+    const bool outside = op.op == OpKind::cross_entropy || layer->second < 0;
+    segments.push_back(outside ? -1 : layer->second / interval);
   }
   return segments;
 }
@@ -119,7 +120,7 @@ Places by_interval(const Program& program, int64_t interval, bool with_last_segm
 }
 
 // Computes again what is cheap, in front of its first reader in the backward pass. An op runs again
-// only within its own layer, whose parameters are at hand there, and only where the backward pass
+// only within its own layer and chunk, whose parameters are at hand there, and only where the backward pass
 // still needs every operand at that place anyway: nothing is kept longer for it.
 Places selective(const Program& program) {
   const size_t forward = forward_count(program);
@@ -144,6 +145,7 @@ Places selective(const Program& program) {
     }
     const Cost cost = cost_of(program, op);
     if (place == kNowhere || program.instructions[place].group != op.group ||
+        program.instructions[place].chunk != op.chunk ||
         saved < kLeastSaving * (cost.flops + cost.bytes))
       continue;
     const bool at_hand = std::ranges::all_of(op.reads, [&](BufferId id) {

@@ -1,5 +1,6 @@
 // The backward pass in two phases. Input gradients are what other stages wait for; weight gradients are computed
 // later, from values that are kept until then. What recompute() computes again is ready in the first phase.
+// Those of a loss in pieces are computed beside it, in the forward phase (chunk_loss.cpp).
 #include <algorithm>
 #include <set>
 
@@ -18,7 +19,7 @@ void split_backward(Program& program) {
       check(!read_later.contains(id), "{} of {} overwrites {}, which a weight gradient reads later",
             name_of(op.op), program.groups[static_cast<size_t>(op.group)], program.at(id).name);
     const auto is_gradient = [&](BufferId id) { return gradients.contains(id); };
-    if (!std::ranges::any_of(op.writes, is_gradient)) continue;
+    if (op.phase == Phase::forward || !std::ranges::any_of(op.writes, is_gradient)) continue;
     op.phase = Phase::weight_grad;
     for (const BufferId id : op.reads)
       if (id != kNone) read_later.insert(id);

@@ -36,13 +36,13 @@ class TiedParameter {
  private:
   Instruction& at(size_t i) { return program_.instructions[i]; }
 
-  // Returns an instruction of the tied channel, or beside it, in the layer of `like`.
+  // Returns an instruction of the tied channel, or beside it, in the sublayer of `like`.
   static Instruction beside(const Instruction& like, OpKind kind, When when) {
     return {.op = kind,
             .when = when,
             .group = like.group,
             .phase = like.phase,
-            .layer = like.layer,
+            .sublayer = like.sublayer,
             .channel = kind == OpKind::accumulate ? data_group : tied};
   }
 
@@ -101,12 +101,13 @@ class TiedParameter {
 
 }  // namespace
 
-void tie_stages(Program& program, const std::vector<int64_t>& first_layers,
+void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
                 const PipelineConfig& pipeline) {
   const int stages = pipeline.stages;
   if (stages == 1) return;
-  const auto stage_of = [&](int64_t layer) {
-    const auto part = std::ranges::upper_bound(first_layers, layer) - first_layers.begin() - 1;
+  const auto stage_of = [&](int64_t sublayer) {
+    const auto next = std::ranges::upper_bound(first_sublayers, sublayer);
+    const auto part = next - first_sublayers.begin() - 1;
     return chunk_of_part(pipeline.schedule, stages, static_cast<int>(part)).stage;
   };
   struct Uses {
@@ -119,13 +120,13 @@ void tie_stages(Program& program, const std::vector<int64_t>& first_layers,
       if (id != kNone) parameter_of[static_cast<size_t>(id)] = static_cast<int>(i);
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& op = program.instructions[i];
-    const auto stage = stage_of(op.layer);
+    const auto stage = stage_of(op.sublayer);
     for (const auto* list : {&op.reads, &op.writes})
       for (const BufferId id : *list) {
         const int index = id == kNone ? -1 : parameter_of[static_cast<size_t>(id)];
         if (index < 0) continue;
         const Parameter& p = program.parameters[static_cast<size_t>(index)];
-        const auto own = stage_of(p.unit);
+        const auto own = stage_of(p.sublayer);
         check(stage == own || (own == 0 && stage == stages - 1),
               "{} of stage {} is used by stage {}: only the first and the last one share "
               "parameters",

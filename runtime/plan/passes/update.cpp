@@ -59,11 +59,11 @@ class UnitUpdate {
         updated_(updated),
         group_(group),
         segments_(segments(program, unit, job.weight_decay_exclude)) {
-    const bool narrow = program.dtype != DType::f32;
+    const bool apart = program.dtype != DType::f32 || rule_.local_steps;
     grads_ = program.find("grads:" + unit.name);
     const BufferId params = program.find("params:" + unit.name);
-    master_ = narrow ? state(program, "master:" + unit.name, updated.size()) : params;
-    copy_ = narrow ? params : kNone;
+    master_ = apart ? state(program, "master:" + unit.name, updated.size()) : params;
+    copy_ = apart ? params : kNone;
     for (const std::string_view slot : state_slots(job.optimizer)) {
       const std::string name = fmt::format("{}:{}", slot, unit.name);
       const bool partial = rule_.matrices && !slots_.empty();
@@ -313,10 +313,11 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
          .channel = residency.parameters == Held::shard ? replica_group : data_group});
   };
   // The directions of a unit's matrices travel while those of the unit before it are transformed; not where the state
-  // is offloaded, which is brought and stored once for all of a unit's instructions.
+  // is offloaded or parameters are on disk, which are brought and stored once for all of a unit's instructions.
   bool waiting = false;
   const bool sliced = residency.optimizer != Held::whole;
-  const bool ahead = job.overlap_comm && sliced && job.offload.optimizer == OffloadTo::none;
+  const bool ahead = job.overlap_comm && sliced && job.offload.optimizer == OffloadTo::none &&
+                     job.offload.parameters != OffloadTo::nvme;
   for (size_t u = 0; u < program.units.size(); ++u) {
     const Unit& unit = program.units[u];
     const Range updated = sliced ? owned_slice(unit, place) : Range{0, unit.elements};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/config/job.h"
@@ -10,9 +11,23 @@
 
 namespace dstrain {
 
-// Returns the first layer of every part and, at the end, the number of layers, as job.pipeline asks for.
-// `program` is the whole training program after fuse(). Throws UserError if no layer has a name that
-// the job asks for.
-std::vector<int64_t> divide_layers(const Program& program, const Job& job);
+// Returns the first sublayer of every part and, at the end, the number of sublayers, as job.pipeline asks for. The
+// methods memory and time cut layers between their sublayers, too, unless what the ranks of a stage send is packed by
+// units: then a cut would move the blocks that are rounded together. `program` is the whole training program after
+// fuse(). Throws UserError if no layer has a name that the job asks for.
+std::vector<int64_t> divide_model(const Program& program, const Job& job);
+
+// A run of sublayers: the numbers of the first and of the last one in the whole model.
+struct SublayerRun {
+  int first = 0, last = 0;
+};
+
+// Returns what a stage has of the model: the runs of sublayers of the program's units, in order.
+std::vector<SublayerRun> runs_of(const Program& program);
+
+// Returns runs of the model's sublayers as text, by the numbers of layers: "0 to 3.attn and 7.mlp to 8". A layer that a
+// run has whole is its number; else its sublayers are named.
+std::string layers_text(const std::vector<Sublayer>& sublayers,
+                        const std::vector<SublayerRun>& runs);
 
 }  // namespace dstrain

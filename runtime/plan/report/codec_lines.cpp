@@ -66,17 +66,64 @@ std::string bytes_of(int64_t bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
 
+// Returns what travels as factors.
+std::string factors_text(const Job& job, const Plan& plan) {
+  int64_t matrices = 0, values = 0, whole = 0, largest = 0;
+  for (const Instruction& op : plan.program.instructions) {
+    if (op.op != OpKind::expand_factors) continue;
+    ++matrices;
+    values += plan.program.at(op.writes[0]).shape.elements();
+    largest = std::max(largest, plan.program.at(op.reads[0]).shape[0]);
+  }
+  if (const BufferId id = plan.program.find("whole_grads"); id != kNone)
+    whole = plan.program.at(id).shape.elements();
+  return fmt::format("{}: {} gradient{} ({} values) travel as factors of rank {}, {} values whole",
+                     job.hook.kind == HookKind::power_sgd ? "powerSGD" : "batched_powerSGD",
+                     matrices, matrices == 1 ? "" : "s", values, largest, whole);
+}
+
+// Returns which ranks have weights of their own with post_localSGD, and what their average sends.
+std::string local_text(const Job& job, const Plan& plan, std::span<const int> hosts) {
+  const int groups = local_groups(job);
+  if (job.data_ranks() == 1) return {};
+  if (groups == 1)
+    return "post_localSGD: all ranks are on one host and add their gradients, so each step is an "
+           "ordinary one (post_local_gradient_allreduce false: each rank is alone)";
+  const int ranks = job.data_ranks() / groups;
+  std::string line = fmt::format(
+      "post_localSGD: {} groups of {} rank{} update weights of their own, which are averaged every "
+      "{} updates; rank {} sends {} in such a step",
+      groups, ranks, ranks == 1 ? "" : "s", job.hook.period, plan.place.rank,
+      bytes_of(wire_bytes(plan)));
+  if (const int64_t leaves = leaving(plan, hosts); leaves > 0)
+    line += fmt::format(", its host {} to others", bytes_of(leaves));
+  return line;
+}
+
 }  // namespace
 
 SentBytes sent_bytes(const Plan& plan, std::span<const int> hosts) {
   return {wire_bytes(plan), leaving(plan, hosts)};
 }
 
+std::string step_kinds_text(const Job& job, const RankPlan& plans) {
+  if (plans.other.empty()) return {};
+  std::string text = "training plans, by steps that were not skipped:\n";
+  for (const Plan* plan : plans.training())
+    text +=
+        fmt::format("  {:<16}{}: {} instructions, {} sent a step\n", name_of(plan->kind),
+                    steps_text(job, plan->kind), plan->order.size(), bytes_of(wire_bytes(*plan)));
+  return text;
+}
+
 std::string codec_line(const Job& job, const Plan& plan, std::span<const int> hosts,
                        const PlanInputs& inputs) {
-  if (job.quantize == QuantizeConfig{}) return {};
+  if (job.hook.kind == HookKind::post_local_sgd) return local_text(job, plan, hosts);
+  const bool hook = job.hook.kind != HookKind::none && job.data_ranks() > 1;
+  if (job.quantize == QuantizeConfig{} && !hook) return {};
   Job plain = job;
   plain.quantize = {};
+  plain.hook = {};
   if (!job.shards.parameters) plain.shards = {};
   const Place& place = plan.place;
   const std::vector<RankPlan> stages =
@@ -87,13 +134,14 @@ std::string codec_line(const Job& job, const Plan& plan, std::span<const int> ho
   if (job.quantize.weights)
     line = fmt::format("parameters travel as int8 in blocks of {}", kQuantizedBlock);
   if (job.quantize.gradients) {
-    line += fmt::format("{}gradients as int4 in blocks of {}, in ", line.empty() ? "" : ", ",
-                        kInt4Block);
+    line += fmt::format("{}gradients as int4 in blocks of {}{}, in ", line.empty() ? "" : ", ",
+                        kInt4Block, job.quantize.feedback ? " with error feedback" : "");
     line += place.factored()
                 ? fmt::format("two hops (within groups of {} ranks, then among {} groups)",
                               place.shard_size(), place.replicas())
                 : "one hop";
   }
+  if (hook) line = factors_text(job, plan);
   line += fmt::format("; rank {} sends {} a step, {} without",
                       world_rank(place, place.stage, place.rank), bytes_of(with.rank),
                       bytes_of(without.rank));

@@ -17,6 +17,9 @@ struct SentBytes {
   bool operator==(const SentBytes&) const = default;
 };
 
+// Returns a line for each of the rank's training plans, if there are several: which steps run it, and what they send.
+std::string step_kinds_text(const Job& job, const RankPlan& plans);
+
 // `hosts`: of every rank of the world.
 SentBytes sent_bytes(const Plan& plan, std::span<const int> hosts);
 

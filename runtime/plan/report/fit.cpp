@@ -7,12 +7,15 @@
 #include <map>
 
 #include "runtime/core/text.h"
+#include "runtime/optim/optimizer_rule.h"
 #include "runtime/plan/report/step_time.h"
 
 namespace dstrain {
 namespace {
 
 constexpr int kMostHalvings = 4;
+constexpr int64_t kLossChunks = 8,
+                  kManyLogits = int64_t{256} << 20;  // bytes from which pieces are worth a plan
 
 struct Change {
   std::string settings;
@@ -22,7 +25,7 @@ using Axis = std::vector<Change>;
 
 Axis stages(const Job& job) {
   Axis axis;
-  for (int stage = job.zero_stage + 1; stage <= 3 && job.data_ranks() > 1; ++stage)
+  for (int stage = job.zero_stage + 1; stage <= highest_stage(job) && job.data_ranks() > 1; ++stage)
     axis.push_back({fmt::format("--set zero_optimization.stage={}", stage), [stage](Job& j) {
                       if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
                       j.zero_stage = stage;
@@ -58,13 +61,25 @@ Axis micro_batches(const Job& job) {
   return axis;
 }
 
+Axis losses(const Job& job) {
+  if (job.model.kind != ModelKind::gptlite || job.loss_chunks >= kLossChunks ||
+      job.batch.micro_batch * job.model.block_size * job.model.vocab_size * size_of(job.dtype) <
+          kManyLogits)
+    return {};
+  return {{fmt::format("--set dstrain.loss_chunks={}", kLossChunks),
+           [](Job& j) { j.loss_chunks = kLossChunks; }}};
+}
+
 Axis offloads(const Job& job) {
   Axis axis;
+  if (highest_stage(job) == 0) return axis;
   if (limits_device(job) && job.offload.optimizer == OffloadTo::none)
     axis.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
                     [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
-  const bool one_replica = !job.shards.parameters || job.shards == ShardConfig{};
-  if (limits_device(job) && job.offload.parameters == OffloadTo::none && one_replica)
+  if (limits_device(job) && job.offload.optimizer != OffloadTo::none && job.offload.ratio < 1)
+    axis.push_back(
+        {"--set zero_optimization.offload_optimizer.ratio=1", [](Job& j) { j.offload.ratio = 1; }});
+  if (limits_device(job) && job.offload.parameters == OffloadTo::none && highest_stage(job) == 3)
     axis.push_back(
         {"--set zero_optimization.stage=3 --set "
          "zero_optimization.offload_optimizer.device=cpu --set "
@@ -138,7 +153,7 @@ std::vector<std::vector<const Change*>> combinations(const std::vector<Axis>& ax
 }
 
 std::vector<Axis> axes_of(const Job& job) {
-  return {stages(job), recomputes(job), micro_batches(job), offloads(job)};
+  return {stages(job), recomputes(job), micro_batches(job), losses(job), offloads(job)};
 }
 
 // Returns which axes the changes are of.
@@ -172,6 +187,11 @@ PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs) {
 int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
   const PlannedMemory memory = planned_memory(job, inputs);
   return memory.device + memory.host;
+}
+
+int highest_stage(const Job& job) {
+  if (freezes(job.optimizer) || job.hook.kind == HookKind::post_local_sgd) return 0;
+  return job.hook.kind == HookKind::none ? 3 : 1;
 }
 
 bool limits_device(const Job& job) {

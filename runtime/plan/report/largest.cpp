@@ -10,6 +10,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
+#include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/text_table.h"
 
 namespace dstrain {
@@ -19,6 +20,8 @@ constexpr int64_t kHeadSize = 128;
 constexpr std::array<int64_t, 2> kChannelsOfALayer{128, 32};
 // No run keeps less of a parameter: its weight in fp32, or in 16 bits and a master.
 constexpr int64_t kLeastBytes = 4;
+// The most memory of a machine in all: plans have some ten times as many bytes, which must not exceed 63 bits.
+constexpr double kMostBytes = 1e17;
 
 // Settings, and the spaces in which they keep state.
 struct Choice {
@@ -34,7 +37,8 @@ void stage_3(Job& job) {
 }
 
 // Each keeps less on the device than the one before.
-std::vector<Choice> choices(const MachineMemory& machine) {
+std::vector<Choice> choices(const Job& searched, const MachineMemory& machine) {
+  if (highest_stage(searched) < 3) return {{"", [](Job&) {}}};
   const std::string zero = "--set zero_optimization.";
   const std::string base =
       zero + "stage=3 " + zero + "stage3_max_reuse_distance=0 --set dstrain.recompute=1";
@@ -151,8 +155,13 @@ std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& ma
                                          const PlanInputs& inputs) {
   if (job.model.kind != ModelKind::gptlite)
     fail_user("--largest looks for a GPT: use dstrain.model.type \"gptlite\"");
+  const double bytes = static_cast<double>(machine.device) * static_cast<double>(job.ranks) +
+                       static_cast<double>(machine.host) + static_cast<double>(machine.disk);
+  if (bytes > kMostBytes)
+    fail_user("--largest: {} of memory in all: expected up to {}; give less", bytes_text(bytes),
+              bytes_text(kMostBytes));
   std::vector<LargestModel> models;
-  for (const Choice& choice : choices(machine)) {
+  for (const Choice& choice : choices(job, machine)) {
     Job changed = job;
     choice.apply(changed);
     LargestModel best;

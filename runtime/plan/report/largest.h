@@ -28,7 +28,7 @@ struct LargestModel {
 // Returns the largest model that fits for the job's settings, and for settings that keep less on the device. Models are
 // GPTs with heads of 128 channels, as deep as wide models are (a layer for every 128 channels) and four times deeper,
 // where a layer takes less of the device. Batch, block_size, vocabulary and dtype are the job's, and its ranks share
-// one machine. Throws UserError if the job's model is no GPT.
+// one machine. Throws UserError if the job's model is no GPT, or the machine has over 100 PB.
 std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& machine,
                                          const PlanInputs& inputs);
 

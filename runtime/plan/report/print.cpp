@@ -9,6 +9,7 @@
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/codecs/codecs.h"
+#include "runtime/plan/pipeline/divide.h"
 #include "runtime/plan/report/text_table.h"
 
 namespace dstrain {
@@ -98,8 +99,16 @@ std::string sums_text(const Plan& plan) {
                                 "where every rank has a GPU\n";
 }
 
+// Returns the layers of a pipeline's stage; empty without a pipeline.
+std::string stage_text(const Plan& plan) {
+  if (plan.place.stages == 1) return {};
+  return fmt::format("stage {} of {}: layers {}\n", plan.place.stage, plan.place.stages,
+                     layers_text(plan.program.sublayers, runs_of(plan.program)));
+}
+
 // Returns " in shard group" for a collective of that group, and the like; nothing for those of all ranks.
 std::string_view where_text(const Instruction& op) {
+  if (!is_collective(op.op)) return "";  // channels of copies and drives have other numbers
   return op.channel == shard_group     ? " in shard group"
          : op.channel == replica_group ? " in replica group"
                                        : "";
@@ -133,7 +142,7 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
       name_of(p.dtype), plan.micro_batches, plan.micro_batches == 1 ? "" : "es", plan.order.size(),
       bytes_text(static_cast<double>(rank.memory.total())),
       bytes_text(static_cast<double>(wire_bytes(plan))));
-  text += groups_text(plan.place) + sums_text(plan) + memory_text(rank.memory) +
+  text += stage_text(plan) + groups_text(plan.place) + sums_text(plan) + memory_text(rank.memory) +
           gathers_text(plan) + "\n";
   std::vector<std::vector<std::string>> rows{
       {"queue", "when", "instruction", "group", "reads", "writes", "bytes", "GFLOP"}};
@@ -149,16 +158,9 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
   return text + text_table(rows, 2);
 }
 
-std::string plan_to_json(const RankPlan& rank) {
-  const Plan& plan = rank.train;
-  const auto memory_of = [&rank](Space space) {
-    nlohmann::ordered_json memory;
-    for (int c = 0; c < kMemoryClasses; ++c)
-      memory[std::string(name_of(static_cast<MemoryClass>(c)))] =
-          rank.memory.peak_of(space)[static_cast<size_t>(c)];
-    memory["total"] = rank.memory.total(space);
-    return memory;
-  };
+namespace {
+
+nlohmann::ordered_json instructions_json(const Plan& plan) {
   std::vector<nlohmann::ordered_json> rows;
   for (const Instruction& op : plan.program.instructions) {
     const Cost cost = cost_of(plan.program, op);
@@ -171,6 +173,21 @@ std::string plan_to_json(const RankPlan& rank) {
   auto instructions = nlohmann::ordered_json::array();
   for (const Issue& issue : plan.order)
     instructions.push_back(rows[static_cast<size_t>(issue.instruction)]);
+  return instructions;
+}
+
+}  // namespace
+
+std::string plan_to_json(const RankPlan& rank) {
+  const Plan& plan = rank.train;
+  const auto memory_of = [&rank](Space space) {
+    nlohmann::ordered_json memory;
+    for (int c = 0; c < kMemoryClasses; ++c)
+      memory[std::string(name_of(static_cast<MemoryClass>(c)))] =
+          rank.memory.peak_of(space)[static_cast<size_t>(c)];
+    memory["total"] = rank.memory.total(space);
+    return memory;
+  };
   nlohmann::ordered_json object;
   const Place& place = plan.place;
   object["ranks"] = place.ranks * place.stages;
@@ -178,6 +195,7 @@ std::string plan_to_json(const RankPlan& rank) {
   if (place.stages > 1) {
     object["stages"] = place.stages;
     object["stage"] = place.stage;
+    object["layers"] = layers_text(plan.program.sublayers, runs_of(plan.program));
   }
   if (place.factored()) object["shard_ranks"] = place.shard_size();
   object["memory"] = memory_of(Space::device);
@@ -185,7 +203,11 @@ std::string plan_to_json(const RankPlan& rank) {
   object["disk"] = memory_of(Space::disk);
   if (place.ranks > 1) object["sums"] = plan.rank_order_sums ? "rank_order" : "nccl";
   object["comm_bytes"] = wire_bytes(plan);
-  object["instructions"] = std::move(instructions);
+  object["instructions"] = instructions_json(plan);
+  for (const Plan& other : rank.other)
+    object["other_steps"].push_back({{"kind", name_of(other.kind)},
+                                     {"comm_bytes", wire_bytes(other)},
+                                     {"instructions", instructions_json(other)}});
   return object.dump(1) + "\n";
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/plan/report/step_time.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -17,11 +19,16 @@ struct Rates {
 };
 
 constexpr double kHostLink = 2e10;  // bytes per second between a GPU and its host
+constexpr double kDisk = 2e9;       // bytes per second from or to a drive
 
 Rates rates_of(const std::string& device, DType dtype) {
   const int slower = dtype == DType::f32 ? 2 : 1;
   if (device == "cuda") return {3e14 / slower, 2e12, 1e11};
   return {5e11 / slower, 2e10, 5e9};
+}
+
+double seconds_at(const Rates& rates, const Cost& cost) {
+  return std::max(cost.flops / rates.flops, cost.bytes / rates.traffic);
 }
 
 }  // namespace
@@ -31,8 +38,23 @@ double instruction_seconds(const Program& program, const Instruction& op,
   if (is_collective(op.op)) return 0;
   const Cost cost = cost_of(program, op);
   if (op.op == OpKind::copy && device == "cuda") return cost.bytes / 2 / kHostLink;
-  const Rates rates = rates_of(runs_on_host(program, op) ? "cpu" : device, program.dtype);
-  return std::max(cost.flops / rates.flops, cost.bytes / rates.traffic);
+  if (rule_of(op.op).done_by == DoneBy::drives) return cost.bytes / 2 / kDisk;
+  return seconds_at(rates_of(runs_on_host(program, op) ? "cpu" : device, program.dtype), cost);
+}
+
+double kernel_seconds_on_device(const Program& program, const Instruction& op,
+                                const std::string& device) {
+  return seconds_at(rates_of(device, program.dtype), cost_of(program, op));
+}
+
+std::string rates_text(const std::string& device, DType dtype) {
+  const Rates rates = rates_of(device, dtype), host = rates_of("cpu", dtype);
+  const double link = device == "cuda" ? kHostLink : rates.traffic / 2;
+  return fmt::format(
+      "{:.3g} TFLOP/s, {:.3g} GB/s of memory, {:.3g} GB/s of the host's, {:.3g} GB/s between "
+      "device "
+      "and host, {:.3g} GB/s of disk",
+      rates.flops * 1e-12, rates.traffic * 1e-9, host.traffic * 1e-9, link * 1e-9, kDisk * 1e-9);
 }
 
 double step_seconds(const Plan& plan, const std::string& device) {

@@ -14,6 +14,13 @@ namespace dstrain {
 double instruction_seconds(const Program& program, const Instruction& op,
                            const std::string& device);
 
+// Returns the seconds of a kernel on the device, wherever the plan has it run.
+double kernel_seconds_on_device(const Program& program, const Instruction& op,
+                                const std::string& device);
+
+// Returns the rates that these estimates assume, in words.
+std::string rates_text(const std::string& device, DType dtype);
+
 // Returns the seconds of a step of one rank, if nothing of it overlaps.
 double step_seconds(const Plan& plan, const std::string& device);
 

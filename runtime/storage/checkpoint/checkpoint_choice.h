@@ -16,6 +16,10 @@ struct CheckpointInfo {
   int ranks = 0;  // that saved it
   CheckpointLabel label = {};
   std::vector<std::string> passed_over = {};  // newer ones of its folder, each with the reason
+  // What became of codec state that another run saved, and of values of other groups of ranks; empty if all of it was
+  // restored.
+  std::vector<std::string> codec_remarks = {};
+  int64_t groups = 1;  // of ranks, whose own values were restored
 };
 
 // Damaged checkpoints: directory and description of the damage.

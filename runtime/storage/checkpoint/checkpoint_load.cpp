@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "runtime/core/checksum.h"
+#include "runtime/core/devices/host_pieces.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 #include "runtime/storage/mismatches.h"
@@ -75,22 +76,63 @@ class SliceReader {
   std::vector<std::byte> scratch_;
 };
 
+constexpr size_t kNotThere = SIZE_MAX;  // of codec state that the checkpoint does not have
+
+bool is_codec_state(std::string_view slot) {
+  return slot.starts_with(kCodecSlots);
+}
+
+// Returns the shape of a row: without the first dimension.
+Shape row_of(const Shape& shape) {
+  Shape row;
+  for (int i = 1; i < shape.rank; ++i) row.dims[static_cast<size_t>(row.rank++)] = shape[i];
+  return row;
+}
+
+// Returns whether a tensor has a row of an entry's values for each of several groups of ranks.
+bool has_copies(const CheckpointTensor& tensor, const StateEntry& entry) {
+  return !entry.per_rank && tensor.shape.rank == entry.global_shape.rank + 1 &&
+         row_of(tensor.shape) == entry.global_shape;
+}
+
+// Returns whether a tensor has the values of an entry.
+bool fits(const CheckpointTensor& tensor, const StateEntry& entry) {
+  if (tensor.dtype != entry.dtype) return false;
+  // Packed rows cannot be added.
+  if (!entry.per_rank || entry.dtype != DType::f32)
+    return tensor.shape == entry.global_shape || has_copies(tensor, entry);
+  return tensor.shape.rank > 0 && row_of(tensor.shape) == row_of(entry.global_shape);
+}
+
+using TensorIndex = std::map<std::pair<std::string_view, std::string_view>, size_t>;
+
+// Returns the index of each tensor by its name and slot.
+TensorIndex index_of(const Manifest& manifest) {
+  TensorIndex index;
+  for (size_t i = 0; i < manifest.tensors.size(); ++i)
+    index[{manifest.tensors[i].name, manifest.tensors[i].slot}] = i;
+  return index;
+}
+
 // Returns the index of the manifest's tensor for each entry of `state`; mismatches are added to `mismatches`.
 std::vector<size_t> match(const Manifest& manifest, const StateRegister& state,
                           std::vector<std::string>& mismatches) {
-  std::map<std::pair<std::string_view, std::string_view>, size_t> index;
-  for (size_t i = 0; i < manifest.tensors.size(); ++i)
-    index[{manifest.tensors[i].name, manifest.tensors[i].slot}] = i;
+  const TensorIndex index = index_of(manifest);
   std::vector<size_t> found;
   for (const StateEntry& entry : state) {
     const auto it = index.find({entry.name, entry.slot});
+    const bool codec = is_codec_state(entry.slot);
+    if (codec && (it == index.end() || !fits(manifest.tensors[it->second], entry))) {
+      found.push_back(kNotThere);
+      continue;
+    }
     if (it == index.end()) {
       mismatches.push_back(fmt::format("{}/{} {} is missing", entry.name, entry.slot,
                                        to_string(entry.global_shape)));
       continue;
     }
     const CheckpointTensor& tensor = manifest.tensors[it->second];
-    if (tensor.shape != entry.global_shape || tensor.dtype != entry.dtype)
+    if (!fits(tensor, entry))
       mismatches.push_back(fmt::format("{}/{} is {} {}, expected {} {}", entry.name, entry.slot,
                                        name_of(tensor.dtype), to_string(tensor.shape),
                                        name_of(entry.dtype), to_string(entry.global_shape)));
@@ -108,20 +150,81 @@ void fail_mismatch(const std::string& dir, const std::vector<std::string>& misma
       dir, mismatches.size(), listed(mismatches));
 }
 
-// Throws UserError if no rank uses a tensor of the checkpoint, which would be lost. Collective.
-void check_all_used(const FoundCheckpoint& found, const std::vector<size_t>& used,
-                    Communicator& comm) {
+// Throws UserError if no rank uses a tensor of the checkpoint, which would be lost, unless it is codec state. Returns
+// whether there is such state, other than what a rank has in another shape. Collective.
+bool check_all_used(const FoundCheckpoint& found, const StateRegister& state,
+                    const std::vector<size_t>& used, Communicator& comm) {
   const auto count = static_cast<int64_t>(found.manifest.tensors.size());
   std::vector<int32_t> users(found.manifest.tensors.size());
-  for (const size_t i : used) ++users[i];
+  const TensorIndex index = index_of(found.manifest);
+  for (size_t i = 0; i < used.size(); ++i) {
+    const auto same_name = index.find({state[i].name, state[i].slot});
+    if (same_name != index.end()) ++users[same_name->second];
+  }
   if (count > 0) comm.all_reduce({users.data(), {count}, DType::i32}).wait();
   std::vector<std::string> mismatches;
+  bool unused_codec_state = false;
   for (size_t i = 0; i < users.size(); ++i)
-    if (users[i] == 0)
+    if (users[i] == 0 && is_codec_state(found.manifest.tensors[i].slot))
+      unused_codec_state = true;
+    else if (users[i] == 0)
       mismatches.push_back(fmt::format("{}/{} {} is not part of it", found.manifest.tensors[i].name,
                                        found.manifest.tensors[i].slot,
                                        to_string(found.manifest.tensors[i].shape)));
   fail_mismatch(found.dir, mismatches);
+  return unused_codec_state;
+}
+
+// Returns what becomes of codec state that does not go on as it was. `left_out`: some of the checkpoint's is not used.
+std::vector<std::string> remarks_on_codecs(const Manifest& manifest, const StateRegister& state,
+                                           const std::vector<size_t>& used, bool left_out) {
+  std::vector<std::string> remarks;
+  int64_t were = 0, are = 0;  // data-parallel ranks
+  bool anew = false, sums = false, means = false;
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (!is_codec_state(state[i].slot)) continue;
+    if (used[i] == kNotThere) {
+      anew = true;
+    } else if (state[i].per_rank) {
+      were = manifest.tensors[used[i]].shape[0];
+      are = state[i].global_shape[0];
+      (state[i].mean ? means : sums) = true;
+    }
+  }
+  if (were != are && sums)
+    remarks.push_back(fmt::format(
+        "error feedback of {} data-parallel ranks goes on in {}: what they had is added up", were,
+        are));
+  if (were != are && means)
+    remarks.push_back(
+        fmt::format("local steps of {} data-parallel ranks go on in {}: each begins with their "
+                    "mean momentum and sum",
+                    were, are));
+  if (anew)
+    remarks.emplace_back(
+        "codec state that the checkpoint does not have, or has in another shape, starts anew");
+  if (left_out)
+    remarks.emplace_back(
+        "the checkpoint has codec state that this run does not use: it is left out");
+  return remarks;
+}
+
+// Says in `info` what becomes of the values of several groups of ranks, if the checkpoint has such.
+void judge_copies(const Manifest& manifest, const StateRegister& state,
+                  const std::vector<size_t>& used, CheckpointInfo& info) {
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (used[i] == kNotThere || !has_copies(manifest.tensors[used[i]], state[i])) continue;
+    const int64_t were = manifest.tensors[used[i]].shape[0];
+    if (were == state[i].copies) {
+      info.groups = were;
+      continue;
+    }
+    info.codec_remarks.push_back(
+        fmt::format("the checkpoint has weights or optimizer state of {} groups of ranks "
+                    "(post_localSGD), and this run has {}: their mean goes on",
+                    were, state[i].copies));
+    return;
+  }
 }
 
 void check_same_step(Communicator& comm, const std::string& dir, int64_t step) {
@@ -136,25 +239,78 @@ void check_same_step(Communicator& comm, const std::string& dir, int64_t step) {
           all[0], dir, rank, all[rank]);
 }
 
+// Fills an entry with the mean of the rows of all groups: added in order, in f32, then divided.
+void average_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry) {
+  const int64_t row = entry.global_shape.elements();
+  check(entry.dtype == DType::f32, "{}/{}: rows are averaged in f32", entry.name, entry.slot);
+  const auto groups = static_cast<float>(tensor.shape[0]);
+  std::vector<float> sum, values;
+  for (int64_t at = 0; at < entry.local.elements(); at += kChecksumBlock) {
+    const auto n = std::min<int64_t>(kChecksumBlock, entry.local.elements() - at);
+    sum.assign(static_cast<size_t>(n), 0);
+    values.resize(sum.size());
+    for (int64_t r = 0; r < tensor.shape[0]; ++r) {
+      reader.read(tensor, r * row + entry.begin + at, n,
+                  reinterpret_cast<std::byte*>(values.data()));
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+    }
+    for (float& value : sum) value /= groups;
+    auto* const to = entry.local.as<float>() + at;
+    if (entry.device)
+      entry.device->upload(to, sum.data(), n * size_of(DType::f32));
+    else
+      std::memcpy(to, sum.data(), sum.size() * sizeof(float));
+  }
+}
+
+// Fills a row with the sum of the saved rows that fall to its rank, or with the mean of all rows. f32 values only.
+void add_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry) {
+  const int64_t row = row_of(entry.global_shape).elements(), n = entry.local.elements();
+  if (n == 0) return;
+  check(entry.dtype == DType::f32, "{}/{}: rows are added in f32", entry.name, entry.slot);
+  const int64_t ranks = entry.global_shape[0], mine = entry.begin / row, within = entry.begin % row;
+  std::vector<float> sum(static_cast<size_t>(n)), values(sum.size());
+  const int64_t rows = tensor.shape[0];
+  for (int64_t r = entry.mean ? 0 : mine; r < rows; r += entry.mean ? 1 : ranks) {
+    reader.read(tensor, r * row + within, n, reinterpret_cast<std::byte*>(values.data()));
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+  }
+  if (entry.mean)
+    for (float& value : sum) value /= static_cast<float>(rows);
+  if (entry.device)
+    entry.device->upload(entry.local.data, sum.data(), entry.local.bytes());
+  else
+    std::memcpy(entry.local.data, sum.data(), static_cast<size_t>(entry.local.bytes()));
+}
+
 // Reads the values of this rank's slices into `state`. Throws UserError if they are damaged.
 void read_values(const FoundCheckpoint& found, const std::vector<size_t>& used,
                  StateRegister& state) {
   SliceReader reader(found);
-  std::vector<std::byte> buffer;  // staging buffer for a device
   for (size_t i = 0; i < state.size(); ++i) {
     const StateEntry& entry = state[i];
+    if (used[i] == kNotThere) continue;
     const CheckpointTensor& tensor = found.manifest.tensors[used[i]];
-    const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
-    if (!entry.device) {
-      reader.read(tensor, entry.begin, n, entry.local.as<std::byte>());
+    int64_t begin = entry.begin;
+    if (has_copies(tensor, entry)) {
+      if (tensor.shape[0] != entry.copies) {
+        average_rows(reader, tensor, entry);
+        continue;
+      }
+      begin = saved_begin(entry);
+    } else if (tensor.shape != entry.global_shape) {
+      add_rows(reader, tensor, entry);
       continue;
     }
-    buffer.resize(static_cast<size_t>(kChecksumBlock));
-    for (int64_t at = 0; at < n; at += kChecksumBlock / size) {
-      const int64_t count = std::min(kChecksumBlock / size, n - at);
-      reader.read(tensor, entry.begin + at, count, buffer.data());
-      entry.device->upload(entry.local.as<std::byte>() + at * size, buffer.data(), count * size);
+    const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
+    if (!entry.device) {
+      reader.read(tensor, begin, n, entry.local.as<std::byte>());
+      continue;
     }
+    for_host_pieces(*entry.device, entry.local.data, n * size, kChecksumBlock, HostAccess::write,
+                    [&](int64_t at, std::byte* values, int64_t bytes) {
+                      reader.read(tensor, begin + at / size, bytes / size, values);
+                    });
   }
 }
 
@@ -197,9 +353,14 @@ CheckpointInfo load_checkpoint(const std::string& dir, StateRegister& state, Com
       fail_mismatch(found.dir, mismatches);
     });
     check_same_step(comm, dir, found.manifest.label.step);
-    check_all_used(found, used, comm);
+    const bool left_out = check_all_used(found, state, used, comm);
     const std::string damage = damage_read(found, used, state, comm);
-    if (damage.empty()) return found.info();
+    if (damage.empty()) {
+      CheckpointInfo info = found.info();
+      info.codec_remarks = remarks_on_codecs(found.manifest, state, used, left_out);
+      judge_copies(found.manifest, state, used, info);
+      return info;
+    }
     if (found.named) throw UserError(damage);
     damaged[found.dir] = damage;
   }

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/core/checksum.h"
+#include "runtime/core/devices/host_pieces.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 #include "runtime/storage/free_space.h"
@@ -56,10 +57,10 @@ SafetensorsTensor file_tensor(const StateEntry& entry) {
   SafetensorsTensor t{.name = fmt::format("{}:{}", entry.name, entry.slot),
                       .type = file_type(entry.dtype),
                       .shape = {}};
-  if (entry.local.elements() == entry.global_shape.elements()) {
+  if (entry.local.elements() == saved_shape(entry).elements()) {
     for (int i = 0; i < entry.global_shape.rank; ++i) t.shape.push_back(entry.global_shape[i]);
   } else {
-    t.name += fmt::format("@{}", entry.begin);
+    t.name += fmt::format("@{}", saved_begin(entry));
     t.shape = {entry.local.elements()};
   }
   return t;
@@ -71,7 +72,7 @@ void write_rank(const std::string& dir, int rank, const StateRegister& state) {
   Manifest part;
   // Every tensor is listed, so that one without an owner is detected.
   for (const StateEntry& entry : state)
-    part.tensors.push_back({entry.name, entry.slot, entry.dtype, entry.global_shape, {}});
+    part.tensors.push_back({entry.name, entry.slot, entry.dtype, saved_shape(entry), {}});
   std::vector<SafetensorsTensor> tensors;
   for (const StateEntry* entry : owned) tensors.push_back(file_tensor(*entry));
   const std::string head = make_safetensors_header(tensors);
@@ -80,27 +81,27 @@ void write_rank(const std::string& dir, int rank, const StateRegister& state) {
        .bytes = tensors.empty() ? static_cast<int64_t>(head.size()) : tensors.back().end});
   File file = File::create(dir + "/" + part.files[0].name);
   file.write_at(head.data(), static_cast<int64_t>(head.size()), 0);
-  std::vector<std::byte> block;  // staging buffer for a device
   for (size_t i = 0; i < owned.size(); ++i) {
     const StateEntry& entry = *owned[i];
-    CheckpointSlice slice{.begin = entry.begin,
+    CheckpointSlice slice{.begin = saved_begin(entry),
                           .elements = entry.local.elements(),
                           .file = 0,
                           .offset = tensors[i].begin,
                           .checksums = {}};
-    for (int64_t done = 0; done < entry.local.bytes(); done += kChecksumBlock) {
-      const int64_t n = std::min(kChecksumBlock, entry.local.bytes() - done);
-      const std::byte* bytes = entry.local.as<const std::byte>() + done;
-      if (entry.device) {
-        block.resize(static_cast<size_t>(kChecksumBlock));
-        entry.device->download(block.data(), bytes, n);
-        bytes = block.data();
-      }
+    const auto write_block = [&](int64_t done, const std::byte* bytes, int64_t n) {
       slice.checksums.push_back(checksum_of(bytes, n));
       file.write_at(bytes, n, slice.offset + done);
-    }
+    };
+    const int64_t all = entry.local.bytes();
+    if (entry.device)
+      for_host_pieces(*entry.device, entry.local.data, all, kChecksumBlock, HostAccess::read,
+                      write_block);
+    else
+      for (int64_t done = 0; done < all; done += kChecksumBlock)
+        write_block(done, entry.local.as<const std::byte>() + done,
+                    std::min(kChecksumBlock, all - done));
     part.tensors.push_back(
-        {entry.name, entry.slot, entry.dtype, entry.global_shape, {std::move(slice)}});
+        {entry.name, entry.slot, entry.dtype, saved_shape(entry), {std::move(slice)}});
   }
   file.sync();
   file.close();

@@ -44,8 +44,7 @@ TEST_CASE("verdicts: offload") {
        "no_effect: buffers are as large as the layers"},
       {zero(R"("stage": 3, "mics_shard_size": 2, "offload_param": {"device": "cpu"})"),
        "zero_optimization.offload_param.device",
-       "not_yet: parameters that groups of ranks divide cannot be offloaded yet: use \"none\", or "
-       "divide them among all ranks"},
+       "honoured: parameters are in the host's memory, and gathered from there"},
       {zero(R"("offload_optimizer": {"device": "nvme", "pin_memory": true})"),
        "zero_optimization.offload_optimizer.pin_memory", "honoured"},
       {zero(R"("offload_optimizer": {"device": "nvme"})"),
@@ -78,13 +77,14 @@ TEST_CASE("verdicts: offload") {
        "zero_optimization.offload_optimizer.buffer_count",
        "no_effect: the plan has the buffers that copies need"},
       {zero(R"("offload_optimizer": {"device": "cpu", "ratio": 1})"),
-       "zero_optimization.offload_optimizer.ratio", "no_effect: off"},
+       "zero_optimization.offload_optimizer.ratio", "honoured"},
       {zero(R"("offload_optimizer": {"device": "cpu", "ratio": 0.5})"),
-       "zero_optimization.offload_optimizer.ratio",
-       "not_yet: an update by the host and the device together is not available yet: use 1.0"},
+       "zero_optimization.offload_optimizer.ratio", "honoured"},
       {zero(R"("offload_optimizer": {"device": "cpu", "super_offload": true})"),
        "zero_optimization.offload_optimizer.super_offload",
-       "not_yet: SuperOffload is not available yet: use false"},
+       "no_effect: the host always updates layer by layer with copies beside it, when the norm is "
+       "known; none of it "
+       "during the backward pass"},
       {zero(R"("offload_optimizer": {"device": "none", "ratio": 0.5})"),
        "zero_optimization.offload_optimizer.ratio", "no_effect: offload is off"},
       {zero(R"("offload_optimizer": {"device": "gpu"})"),
@@ -135,11 +135,12 @@ TEST_CASE("verdicts: offload") {
 
 TEST_CASE("offload of the optimizer and the device's memory reach the job") {
   const Job job = ask(trains_with(R"("zero_optimization": {"stage": 2,
-      "offload_optimizer": {"device": "cpu", "pin_memory": false}},
+      "offload_optimizer": {"device": "cpu", "pin_memory": false, "ratio": 0.25}},
       "dstrain": {"data": {"path": "x"}, "device_memory": "1.5GiB",
                   "offload": {"optimizer_on": "device"}})"))
                       .job();
-  CHECK(job.offload == OffloadConfig{OffloadTo::cpu, UpdateOn::device, /*pin_memory=*/false});
+  CHECK(job.offload ==
+        OffloadConfig{OffloadTo::cpu, UpdateOn::device, /*ratio=*/0.25, /*pin_memory=*/false});
   CHECK(job.device_memory == int64_t{3} << 29);
   CHECK(ask(trains_with(R"("zero_optimization": {"cpu_offload": true})")).job().offload.optimizer ==
         OffloadTo::cpu);
@@ -148,6 +149,11 @@ TEST_CASE("offload of the optimizer and the device's memory reach the job") {
             {"device": "nvme", "nvme_path": ["/a", "/b"]}})"))
             .job()
             .offload.nvme_paths == std::vector<std::string>{"/a", "/b"});
+  CHECK(ask(trains_with(R"("zero_optimization": {"offload_optimizer":
+            {"device": "nvme", "nvme_path": "/a"}},
+            "dstrain": {"data": {"path": "x"}, "offload": {"read_ahead": "2KB"}})"))
+            .job()
+            .offload.read_ahead == 2000);
   const OffloadConfig both = ask(trains_with(R"("zero_optimization": {"stage": 3,
       "offload_param": {"device": "nvme", "nvme_path": "/a", "max_in_cpu": 7},
       "offload_optimizer": {"device": "nvme", "nvme_path": ["/b", "/a"]}})"))
@@ -175,6 +181,11 @@ TEST_CASE("verdicts: a number of bytes") {
       {R"("dstrain": {"device_memory": "2 apples"})", "dstrain.device_memory",
        "error: expected a number of bytes of at least 0 or a text such as \"2GB\", found \"2 "
        "apples\""},
+      {R"("dstrain": {"offload": {"read_ahead": "1GB"}})", "dstrain.offload.read_ahead",
+       "no_effect: no optimizer state is offloaded to nvme"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a"})") +
+           R"(, "dstrain": {"offload": {"read_ahead": "1GB"}})",
+       "dstrain.offload.read_ahead", "honoured"},
       {R"("dstrain": {"offload": {"optimizer_on": "host"}})", "dstrain.offload.optimizer_on",
        "no_effect: the optimizer is not offloaded"},
   });

@@ -231,9 +231,11 @@ TEST_CASE("run: training without data is an error, a plan without data is none")
   CHECK(a.job().data.path == "x.txt");
 }
 
-TEST_CASE("run: the section aio has DeepSpeed's defaults, and every key of it reaches the job") {
+TEST_CASE(
+    "run: the section aio has DeepSpeed's defaults but a deeper queue, and every key of it reaches "
+    "the job") {
   const Job job = ask(trains_with("")).job();
-  CHECK(job.aio == AioConfig{1'048'576, 8, 1, false, true});
+  CHECK(job.aio == AioConfig{1'048'576, 128, 1, false, true});
   CHECK(
       ask(trains_with(R"("aio": {"block_size": 262144, "queue_depth": 32, "intra_op_parallelism": 4,
                                    "single_submit": true, "overlap_events": false})"))

@@ -43,3 +43,24 @@ TEST_CASE("shards: FSDP's, MiCS's and hpZ's keys divide parameters among groups 
              Catch::EndsWith("zero_optimization.mics_shard_size: 16 does not divide the 8 ranks "
                              "(--num_gpus): expected a divisor"));
 }
+
+TEST_CASE("LoCo: zeropp_loco_param is the error feedback of quantized gradients") {
+  const std::string stage3 = "zero_optimization.stage=3",
+                    loco = "zero_optimization.zeropp_loco_param",
+                    gradients = "zero_optimization.zero_quantized_gradients=true";
+  const auto quantizes = [](const std::vector<std::string>& sets) {
+    return ask(trains_with(""), sets, 8).job().quantize;
+  };
+  CHECK(quantizes({stage3, gradients, loco + "={}"}) ==
+        QuantizeConfig{.gradients = true, .feedback = true});
+  CHECK(quantizes({stage3, gradients, loco + ".err_beta=0.5", loco + ".reset_T=64"}) ==
+        QuantizeConfig{.gradients = true, .feedback = true, .error_beta = 0.5f, .error_steps = 64});
+  CHECK(quantizes({stage3, gradients, loco + "=null"}) == QuantizeConfig{.gradients = true});
+  CHECK_FALSE(quantizes({"zero_optimization.stage=2", gradients, loco + "={}"}).feedback);
+  CHECK_THAT(ask(trains_with(""), {stage3, loco + "={}"}, 8).error(),
+             Catch::Contains("set zero_quantized_gradients, or remove it"));
+  CHECK_THAT(ask(trains_with(""), {stage3, gradients, loco + ".reset_T=0"}, 8).error(),
+             Catch::Contains("reset_T"));
+  CHECK_THAT(ask(trains_with(""), {stage3, gradients, loco + ".err_beta=1.5"}, 8).error(),
+             Catch::Contains("err_beta"));
+}

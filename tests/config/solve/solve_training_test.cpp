@@ -85,11 +85,19 @@ TEST_CASE("training: Adagrad, Lion and Lamb have DeepSpeed's defaults, in any ca
 
 TEST_CASE("training: what is said of optimizers that cannot be used") {
   const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
-      {optimizer("OnebitAdam", ""), "optimizer.type",
-       "not_yet: OnebitAdam is not available yet: use AdamW, Adam, SGD, Adagrad, Lion, Lamb or "
-       "Muon"},
-      {optimizer("OnebitAdam", R"("freeze_step": 400)"), "optimizer.params.freeze_step",
-       "not_yet: belongs to onebitadam, which is not available yet"},
+      {optimizer("OneBitLamb", ""), "optimizer.type",
+       "not_yet: OneBitLamb is not available yet: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, "
+       "OneBitAdam or ZeroOneAdam"},
+      {optimizer("OnebitLamb", R"("freeze_step": 400)"), "optimizer.params.freeze_step",
+       "not_yet: belongs to onebitlamb, which is not available yet"},
+      {optimizer("OnebitAdam", R"("freeze_step": 0)"), "optimizer.params.freeze_step",
+       "error: expected an integer of at least 1, found 0"},
+      {optimizer("OnebitAdam", R"("cuda_aware": true)"), "optimizer.params.cuda_aware",
+       "no_effect: momenta travel as everything else does"},
+      {optimizer("OnebitAdam", R"("comm_backend_name": "mpi")"),
+       "optimizer.params.comm_backend_name", "no_effect: momenta travel as everything else does"},
+      {optimizer("OnebitAdam", R"("bias_correction": true)"), "optimizer.params.bias_correction",
+       "no_effect: as in DeepSpeed, its moments are not corrected"},
       {optimizer("OnebitLamb", R"("lr": 1e-4)"), "optimizer.params.lr",
        "not_yet: belongs to onebitlamb, which is not available yet"},
       {optimizer("Muon", R"("momentum": 1)"), "optimizer.params.momentum",
@@ -104,19 +112,22 @@ TEST_CASE("training: what is said of optimizers that cannot be used") {
       {optimizer("Lamb", R"("min_coeff": 0.5, "max_coeff": 0.25)"), "optimizer.params.min_coeff",
        "error: 0.5 is above max_coeff 0.25"},
       {optimizer("RMSprop", ""), "optimizer.type",
-       "refused: RMSprop is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb or "
-       "Muon"},
+       "refused: RMSprop is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, "
+       "OneBitAdam or ZeroOneAdam"},
       {optimizer("MuAdam", ""), "optimizer.type",
-       "refused: MuAdam is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb or Muon"},
+       "refused: MuAdam is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, "
+       "OneBitAdam or ZeroOneAdam"},
       {optimizer("sgd", ""), "optimizer.type",
        "error: unknown optimizer \"sgd\" (did you mean \"SGD\"?)"},
       {optimizer("DeepSpeed_Adam", ""), "optimizer.type",
-       "error: unknown optimizer \"DeepSpeed_Adam\": use AdamW, Adam, SGD, Adagrad, Lion, Lamb or "
-       "Muon"},
+       "error: unknown optimizer \"DeepSpeed_Adam\": use AdamW, Adam, SGD, Adagrad, Lion, Lamb, "
+       "Muon, OneBitAdam or ZeroOneAdam"},
       {optimizer("None", ""), "optimizer.type",
        "error: no optimizer is called \"None\": remove the section for AdamW"},
       {trains_with(R"("optimizer": {"params": {"lr": 1}})"), "optimizer.type",
-       "error: missing: use AdamW, Adam, SGD, Adagrad, Lion, Lamb or Muon, or remove the section"},
+       "error: missing: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam or "
+       "ZeroOneAdam, or remove "
+       "the section"},
       {optimizer("Adam", R"("max_grad_norm": 1.0)"), "optimizer.params.max_grad_norm",
        "refused: DeepSpeed refuses it too: use gradient_clipping at the top level"},
       {optimizer("Adam", R"("amsgrad": true)"), "optimizer.params.amsgrad",
@@ -287,24 +298,6 @@ TEST_CASE("training: gradients travel in the run's type unless told otherwise") 
             .job()
             .wire_dtype == DType::f32);
   CHECK(ask(trains_with(R"("communication_data_type": "half")")).job().wire_dtype == DType::f16);
-}
-
-TEST_CASE("training: PyTorch's compressing hooks are a type in which gradients travel") {
-  const auto hook = [](const std::string& type, const std::string& more = "") {
-    return ask(trains_with(more + R"("dstrain": {"comm_hook": {"type": ")" + type + "\"}}"));
-  };
-  CHECK(hook("noop").job().wire_dtype == DType::f32);
-  CHECK(hook("fp16_compress").job().wire_dtype == DType::f16);
-  CHECK(hook("bf16_compress").job().wire_dtype == DType::bf16);
-  CHECK(hook("bf16_compress", R"("fp16": {"enabled": true}, )").job().wire_dtype == DType::bf16);
-  CHECK(hook("bf16_compress", R"("communication_data_type": "bf16", )").job().wire_dtype ==
-        DType::bf16);
-  CHECK(hook("bf16_compress", R"("communication_data_type": "fp16", )")
-            .error()
-            .find("bf16_compress sends gradients as bf16, communication_data_type says fp16") !=
-        std::string::npos);
-  CHECK(verdict(hook("powerSGD").check(), "dstrain.comm_hook.type") ==
-        "not_yet: powerSGD is not available yet: use noop, fp16_compress or bf16_compress");
 }
 
 TEST_CASE("training: gradients are held in fp32 unless told otherwise") {

@@ -129,8 +129,9 @@ TEST_CASE("a step ends the same on the host and on the device, replayed as a gra
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
   if (comm->size() > 1) return;
-  for (const DType dtype : {DType::f32, DType::f16}) {
-    Job job = small_job(1, dtype, 2);
+  for (const auto& [dtype, accumulation] :
+       {std::pair{DType::f32, 2}, {DType::f32, 8}, {DType::f16, 1}, {DType::f16, 5}}) {
+    Job job = small_job(1, dtype, accumulation);
     const RunResult expected = run_steps(job, data, *comm, 5);
     for (const bool finish_on_device : {false, true})
       for (const GraphMode graph : {GraphMode::automatic, GraphMode::off}) {
@@ -151,7 +152,8 @@ TEST_CASE(
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int stage : {0, 1, 2, 3}) {
       if (!sample.takes()) continue;
-      Job job = small_job(comm->size(), dtype, 2);
+      // Micro-batches that are one graph, and more, of which those between share a graph.
+      Job job = small_job(comm->size(), dtype, stage % 2 == 0 ? 2 : 8);
       job.zero_stage = stage;
       job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
       job.overlap_comm = true;

@@ -48,7 +48,7 @@ class SubmittedFinish final : public FinishKernels {
   }
   void finish(Tensor all, StepState* state) const override {
     stream_.submit([all, state, rule = rule_] {
-      add_finish_values(*state, all.as<const double>(), all.elements() / kFinishValues);
+      add_finish_values(*state, all.as<const double>(), all.elements() / kFinishValues, rule);
       finish_step(*state, rule);
     });
   }
@@ -71,6 +71,7 @@ class SubmittedLibrary final : public KernelLibrary {
     return cpu_->workspace_bytes(spec);
   }
   int64_t packed_bytes(const KernelSpec& spec) const override { return cpu_->packed_bytes(spec); }
+  int64_t sum_rows_part(const KernelSpec& spec) const override { return cpu_->sum_rows_part(spec); }
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {
     return std::make_unique<SubmittedKernel>(stream_, cpu_->make(spec));
   }

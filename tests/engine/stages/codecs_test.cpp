@@ -9,9 +9,10 @@
 #include "launcher/implementations.h"
 #include "runtime/comm/self_comm.h"
 #include "runtime/engine/run/trainer.h"
-#include "runtime/ir/quantized.h"
 #include "tests/engine/stages/pipeline_jobs.h"
+#include "tests/ir/int4_definition.h"
 #include "tests/support/sample.h"
+#include "tests/support/temp_dir.h"
 
 using namespace dstrain;
 
@@ -58,20 +59,7 @@ void round_to_int8(const Tensor& slice) {
 
 // Rounds the values of a part to those that int4 stands for, by the definition.
 void round_to_int4(std::vector<float>& x) {
-  for (size_t first = 0; first < x.size(); first += kInt4Block) {
-    const size_t end = std::min(x.size(), first + kInt4Block);
-    float largest = 0;
-    for (size_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
-    float scale = largest / 7.0f;
-    if (scale < std::numeric_limits<float>::min()) scale = 0;
-    // The next bf16, unless it is one.
-    uint32_t bits;
-    std::memcpy(&bits, &scale, sizeof bits);
-    bits = (bits + 0xffff) / 0x10000 * 0x10000;
-    std::memcpy(&scale, &bits, sizeof bits);
-    for (size_t i = first; i < end; ++i)
-      x[i] = scale > 0 ? std::nearbyint(x[i] * (1.0f / scale)) * scale : 0.0f;
-  }
+  x = from_int4(to_int4(x), x.size());
 }
 
 // The samples of one rank of several, for a run of this rank alone.
@@ -196,6 +184,32 @@ TEST_CASE("quantized weights: neither shards nor what runs beside computation ch
             CHECK(result.sent_per_step == result.planned_to_send);
           }
     }
+}
+
+TEST_CASE("quantized weights: slices that shards are packed of may be in any space") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir drive;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Job job = codec_job(world->size(), dtype);
+    const RunResult expected = run_steps(job, data, *world, kSteps);
+    std::vector<int> sizes = shard_sizes(world->size());
+    sizes.push_back(0);
+    for (const int size : sizes)
+      for (const OffloadTo to : {OffloadTo::cpu, OffloadTo::nvme})
+        for (const int64_t reuse : {int64_t{0}, int64_t{1'000'000'000}}) {
+          Job moved = job;
+          moved.shards.ranks = size;
+          moved.gather.max_reuse_distance = reuse;
+          moved.overlap_comm = reuse == 0;
+          moved.offload = {.optimizer = to, .nvme_paths = {drive.path()}, .parameters = to};
+          moved.offload.max_in_cpu = 1000;
+          INFO(describe(moved));
+          const RunResult result = run_steps(moved, data, *world, kSteps);
+          CHECK(difference(expected, result, *world) == "");
+          CHECK(result.sent_per_step == result.planned_to_send);
+        }
+  }
 }
 
 TEST_CASE("quantized: the same bits with offloaded state, and in a pipeline") {

@@ -29,6 +29,9 @@ Job offloaded(Job job, UpdateOn where = UpdateOn::automatic) {
 Job on_disk(Job job, const std::vector<std::string>& paths) {
   job.offload.optimizer = OffloadTo::nvme;
   job.offload.nvme_paths = paths;
+  // Nothing, some layers or all of them: different from job to job.
+  constexpr int64_t kReadAhead[] = {0, 20'000, int64_t{1} << 40};
+  job.offload.read_ahead = kReadAhead[(job.zero_stage + job.batch.accumulation) % 3];
   return job;
 }
 
@@ -72,6 +75,66 @@ TEST_CASE("state in the host's memory changes no bit, whoever updates") {
           for (const UpdateOn where : {UpdateOn::host, UpdateOn::device})
             compare_offloaded(expected, offloaded(job, where), data, *world);
         }
+}
+
+TEST_CASE("a share of the state on the device changes no bit, whoever updates the rest") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir drive;
+  Sample sample(10);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 4})
+      for (const int stage : {0, 1, 2, 3})
+        for (const double ratio : {0.0, 0.4, 0.8}) {
+          if (!sample.takes()) continue;
+          Job job = offload_job(world->size(), dtype, stage, accumulation);
+          job.gradient_clipping = 0.05;
+          const RunResult expected = run_steps(job, data, *world, kSteps);
+          std::vector<Job> jobs{offloaded(job, UpdateOn::host), offloaded(job, UpdateOn::device),
+                                on_disk(job, {drive.path()})};
+          if (stage == 3) {
+            jobs.push_back(with_parameters(jobs[0], OffloadTo::cpu, {}));
+            jobs.push_back(with_parameters(jobs[2], OffloadTo::nvme, {drive.path()}));
+          }
+          for (Job& moved : jobs) {
+            const RunResult all = run_steps(moved, data, *world, 1);
+            moved.offload.ratio = ratio;
+            INFO(describe(moved) << ", ratio " << ratio);
+            const RunResult result = run_steps(moved, data, *world, kSteps);
+            CHECK(difference(expected, result, *world) == "");
+            CHECK(result.sent_per_step == expected.sent_per_step);
+            CHECK(result.planned_bytes > all.planned_bytes);
+            const auto away = [](const RunResult& r) {
+              return r.planned_host_bytes + r.planned_disk_bytes;
+            };
+            CHECK(away(result) < away(all));
+            CHECK((result.planned_disk_bytes > 0) == moved.offload.uses_disk());
+          }
+          const RunResult apart =
+              run_steps(jobs.back(), data, *world, kSteps, 1, submitted_backend());
+          CHECK(difference(expected, apart, *world) == "");
+        }
+}
+
+TEST_CASE("every optimizer can have a share of its state on the device, in pipelines too") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  std::vector<Job> jobs;
+  for (const OptimizerConfig& optimizer : other_optimizers(0.1)) {
+    const DType dtype = jobs.size() % 2 == 0 ? DType::f32 : DType::bf16;
+    jobs.push_back(offload_job(world->size(), dtype, jobs.size() % 3 == 0 ? 1 : 3, 2));
+    jobs.back().optimizer = optimizer;
+  }
+  if (world->size() % 2 == 0) {
+    jobs.push_back(pipeline_job(DType::f32, world->size() / 2, 2, 3));
+    jobs.back().zero_stage = 1;
+  }
+  for (Job& job : jobs) {
+    const RunResult expected = run_steps(job, data, *world, kSteps);
+    job.offload.ratio = 0.5;
+    for (const UpdateOn where : {UpdateOn::host, UpdateOn::device})
+      compare_offloaded(expected, offloaded(job, where), data, *world);
+  }
 }
 
 TEST_CASE("state on disk changes no bit") {
@@ -138,6 +201,7 @@ TEST_CASE("parameters off the device with every optimizer, in pipelines, on othe
       jobs.back().zero_stage = 3;
       jobs.back().reduce = ReduceMode::micro_batch;
       jobs.back().pipeline.schedule = schedule;
+      if (dtype == DType::f32) jobs.back().pipeline.partition = "memory";  // cuts a block
       if (schedule == PipelineSchedule::zb_v) jobs.back().pipeline.virtual_stages = 2;
     }
   }
@@ -153,6 +217,24 @@ TEST_CASE("parameters off the device with every optimizer, in pipelines, on othe
     const RunResult result =
         run_steps(offloaded(job), data, *world, kSteps, 1, submitted_backend());
     CHECK(difference(expected, result, *world) == "");
+  }
+}
+
+TEST_CASE("parameters off the device, updated there by Muon with messages beside the update") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir drive;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Job job = offload_job(world->size(), dtype, 3, 1);
+    job.overlap_comm = true;
+    job.optimizer = other_optimizers(0.1).back();
+    REQUIRE(job.optimizer.kind == OptimizerKind::muon);
+    const RunResult expected = run_steps(job, data, *world, kSteps);
+    for (const OffloadTo to : {OffloadTo::cpu, OffloadTo::nvme}) {
+      const Job moved = with_parameters(job, to, {drive.path()});
+      compare_offloaded(expected, moved, data, *world);
+      compare_offloaded(expected, offloaded(moved, UpdateOn::device), data, *world);
+    }
   }
 }
 
@@ -198,6 +280,7 @@ TEST_CASE("the stages of a pipeline offload their activations") {
         Job job = pipeline_job(dtype, world->size() / 2, 2, 3);
         job.zero_stage = 1;
         job.pipeline.schedule = schedule;
+        if (dtype == DType::f32) job.pipeline.partition = "memory";  // cuts a block
         if (schedule == PipelineSchedule::zb_v) job.pipeline.virtual_stages = 2;
         job.recompute = {interval > 0 ? RecomputeMode::interval : RecomputeMode::none, interval};
         const RunResult expected = run_steps(job, data, *world, kSteps);
@@ -249,6 +332,7 @@ TEST_CASE("the stages of a pipeline offload their optimizers") {
       Job job = pipeline_job(dtype, world->size() / 2, 2, 3);
       job.zero_stage = 1;
       job.pipeline.schedule = schedule;
+      if (dtype == DType::f32) job.pipeline.partition = "memory";  // cuts a block
       if (schedule == PipelineSchedule::zb_v) job.pipeline.virtual_stages = 2;
       const RunResult expected = run_steps(job, data, *world, kSteps);
       compare_offloaded(expected, offloaded(job), data, *world);

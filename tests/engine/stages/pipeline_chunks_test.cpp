@@ -53,6 +53,29 @@ TEST_CASE("several parts on a stage and split backward passes change no bit, at 
       }
 }
 
+TEST_CASE("several parts on a stage that cut layers between their sublayers change no bit") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  constexpr int64_t kLayers = 9;
+  for (const int stages : stages_on(*world)) {
+    Job job = pipeline_job(DType::f32, world->size() / stages, stages, stages == 4 ? 4 : 6);
+    job.model.n_layer = kLayers - 2;
+    const RunResult expected = without_pipeline(job, data, *world);
+    int cuts = 0;
+    for (const PipelineConfig& pipeline : pipelines(stages, kLayers, job.batch.accumulation))
+      for (const RecomputeConfig& recompute :
+           {RecomputeConfig{}, {RecomputeMode::selective, 0}, {RecomputeMode::interval, 2}}) {
+        job.pipeline = pipeline;
+        job.pipeline.partition = recompute.interval == 0 ? "memory" : "time";
+        job.recompute = recompute;
+        job.zero_stage = job.data_ranks() > 1 ? 3 : 0;
+        cuts += cuts_a_layer(job);
+        compare(expected, job, data, *world);
+      }
+    CHECK(cuts > 0);
+  }
+}
+
 TEST_CASE("several parts on a stage with recompute, gelu and any number of micro-batches") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();

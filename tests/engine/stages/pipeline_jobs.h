@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "models/model.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/data/benchmark_dataset.h"
+#include "runtime/plan/passes/passes.h"
+#include "runtime/plan/pipeline/divide.h"
 #include "tests/engine/stages/part_world.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
@@ -43,6 +46,20 @@ inline RunResult without_pipeline(Job job, const Dataset& data, Communicator& wo
   std::iota(group.begin(), group.end(), world.rank() / ranks * ranks);
   PartWorld part(world, group);
   return run_steps(job, data, part, kSteps);
+}
+
+// Returns whether the job's pipeline cuts a layer between its sublayers.
+inline bool cuts_a_layer(const Job& job) {
+  Program program;
+  Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
+  build_model(builder, job.model);
+  backward(program);
+  const std::vector<int64_t> first = divide_model(program, job);
+  for (size_t part = 1; part + 1 < first.size(); ++part) {
+    const auto at = static_cast<size_t>(first[part]);
+    if (program.sublayers[at].layer == program.sublayers[at - 1].layer) return true;
+  }
+  return false;
 }
 
 // Every number of stages but one that divides the ranks.

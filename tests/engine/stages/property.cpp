@@ -11,8 +11,10 @@
 #include <chrono>
 #include <cmath>
 
+#include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/temp_dir.h"
 
 using namespace dstrain;
 
@@ -91,8 +93,8 @@ Job random_job(Dice& dice, int ranks) {
   return job;
 }
 
-// Settings that must not change the result.
-Job moved(Job job, Dice& dice) {
+// Settings that must not change the result. `drive`: a directory for what is offloaded to nvme.
+Job moved(Job job, Dice& dice, const std::string& drive) {
   const auto limit = [&] { return dice.one_of<int64_t>({0, 100, 3000, 50'000, 1'000'000'000}); };
   job.zero_stage = static_cast<int>(dice.between(1, 3));
   job.reduce_bucket_elements = limit();
@@ -107,8 +109,18 @@ Job moved(Job job, Dice& dice) {
                 .max_reuse_distance = limit()};
   job.shards.ranks = static_cast<int>(dice.between(1, job.ranks));
   while (job.ranks % job.shards.ranks != 0) --job.shards.ranks;
-  job.offload.optimizer = dice.coin() ? OffloadTo::cpu : OffloadTo::none;
-  job.offload.optimizer_on = dice.one_of({UpdateOn::host, UpdateOn::device});
+  OffloadConfig& offload = job.offload;
+  offload.nvme_paths = {drive};
+  offload.optimizer = dice.one_of({OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme});
+  offload.optimizer_on = offload.optimizer == OffloadTo::nvme
+                             ? UpdateOn::automatic
+                             : dice.one_of({UpdateOn::host, UpdateOn::device});
+  offload.activations = dice.one_of({OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme});
+  if (job.zero_stage == 3 && dice.coin())
+    offload.parameters = dice.one_of({OffloadTo::cpu, OffloadTo::nvme});
+  offload.ratio = dice.one_of({1.0, 0.5});
+  offload.max_in_cpu = limit();
+  offload.read_ahead = dice.coin() ? 0 : 16 * limit();
   return job;
 }
 
@@ -119,7 +131,7 @@ bool close(const RunResult& a, const RunResult& b, double relative) {
 }
 
 // Returns what is wrong, or "".
-std::string try_case(uint64_t seed, Communicator& comm) {
+std::string try_case(uint64_t seed, Communicator& comm, const std::string& drive) {
   Dice dice(seed);
   const Job job = random_job(dice, comm.size());
   const bool gpt = job.model.kind == ModelKind::gptlite;
@@ -128,9 +140,12 @@ std::string try_case(uint64_t seed, Communicator& comm) {
   const RandomDataset data(gpt ? job.model.vocab_size : job.model.out_size,
                            dice.coin() && targets >= 20 ? 0.2 : 0);
   constexpr int kSteps = 4;
-  const Job other = moved(job, dice);
+  const Job other = moved(job, dice, drive);
   const RunResult expected = run_steps(job, data, comm, kSteps);
-  const RunResult result = run_steps(other, data, comm, kSteps);
+  // Copies run beside computation on a device that has memory of its own.
+  const bool device = other.offload != OffloadConfig{} && dice.coin();
+  const RunResult result = device ? run_steps(other, data, comm, kSteps, 1, submitted_backend())
+                                  : run_steps(other, data, comm, kSteps);
   std::string wrong = difference(expected, result, comm);
   if (wrong.empty() && result.sent_per_step != result.planned_to_send)
     wrong = fmt::format("{} bytes sent, {} planned", result.sent_per_step, result.planned_to_send);
@@ -166,6 +181,7 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &argc);
   const std::unique_ptr<Communicator> comm = make_communicator();
   const auto start = std::chrono::steady_clock::now();
+  const TempDir drive;
   int64_t done = 0;
   while (true) {
     double go_on = done < cases;
@@ -176,7 +192,7 @@ int main(int argc, char** argv) {
     comm->gather_values({&go_on, 1}, all);  // rank 0's clock decides
     if (all[0] == 0) break;
     const uint64_t current = seed + static_cast<uint64_t>(done++);
-    const std::string wrong = try_case(current, *comm);
+    const std::string wrong = try_case(current, *comm, drive.path());
     if (wrong.empty()) continue;
     fmt::print(stderr, "rank {}: seed {}: {}\n", comm->rank(), current, wrong);
     MPI_Abort(MPI_COMM_WORLD, 1);

@@ -90,7 +90,8 @@ std::string describe(const Job& job) {
       "{}, {} wire {} sums {}, batch {}x{}x{}, stage {} shards {} {}, bucket {}, overlap {}, "
       "prefetch {} "
       "persist {} "
-      "live {} reuse {}, recompute {} {}, clip {}, {} decay exclude {}, offload {} {}",
+      "live {} reuse {}, recompute {} {}, clip {}, {} decay exclude {}, offload {} {}, "
+      "parameters {} of which in memory {}, activations {}, read ahead {}",
       model, name_of(job.dtype), name_of(job.wire_dtype), name_of(job.grad_dtype),
       job.batch.micro_batch, job.batch.accumulation, job.ranks, job.zero_stage, job.shards.ranks,
       job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch", job.reduce_bucket_elements,
@@ -98,7 +99,8 @@ std::string describe(const Job& job) {
       g.max_reuse_distance, static_cast<int>(job.recompute.mode), job.recompute.interval,
       job.gradient_clipping, optimizer_rule(job.optimizer.kind).name(job.optimizer),
       job.weight_decay_exclude.size(), static_cast<int>(job.offload.optimizer),
-      static_cast<int>(job.offload.optimizer_on));
+      static_cast<int>(job.offload.optimizer_on), static_cast<int>(job.offload.parameters),
+      job.offload.max_in_cpu, static_cast<int>(job.offload.activations), job.offload.read_ahead);
 }
 
 }  // namespace dstrain

@@ -4,9 +4,11 @@
 #include <cstdlib>
 
 #include "launcher/implementations.h"
+#include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/sample.h"
+#include "tests/support/temp_dir.h"
 
 using namespace dstrain;
 
@@ -105,6 +107,65 @@ TEST_CASE("every optimizer has the same bits with shards") {
         job.shards.ranks = size;
         expect_same(expected, job, data, *world);
       }
+    }
+}
+
+TEST_CASE("shards in the host's memory or on disk change no bit, wherever the optimizer is") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  const TempDir drive;
+  Sample sample(16);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t accumulation : {1, 3})
+      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+        Job job = shards_job(world->size(), dtype, accumulation, reduce);
+        for (const int size : shard_sizes(world->size()))
+          for (const OffloadTo to : {OffloadTo::cpu, OffloadTo::nvme})
+            for (const int64_t reuse : {int64_t{0}, int64_t{1'000'000'000}}) {
+              if (!sample.takes()) continue;
+              job.overlap_comm = reuse == 0;
+              job.gather.max_reuse_distance = reuse;
+              job.shards = {};
+              job.offload = {};
+              const RunResult expected = run_steps(job, data, *world, kSteps);
+              job.shards.ranks = size;
+              job.offload.nvme_paths = {drive.path()};
+              job.offload.parameters = to;
+              if (to == OffloadTo::nvme && dtype == DType::bf16) job.offload.max_in_cpu = 1000;
+              for (const OffloadTo state : {OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme})
+                for (const UpdateOn where : {UpdateOn::host, UpdateOn::device}) {
+                  if (where == UpdateOn::device && state != OffloadTo::cpu) continue;
+                  job.offload.optimizer = state;
+                  job.offload.optimizer_on = where;
+                  expect_same(expected, job, data, *world);
+                }
+              const RunResult apart = run_steps(job, data, *world, kSteps, 1, submitted_backend());
+              CHECK(difference(expected, apart, *world) == "");
+              CHECK(apart.planned_host_bytes > 0);
+              CHECK((apart.planned_disk_bytes > 0) == job.offload.uses_disk());
+            }
+      }
+}
+
+TEST_CASE("every optimizer has the same bits with shards in the host's memory") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  Sample sample(4);
+  for (const OptimizerConfig& optimizer : other_optimizers(0.1))
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (!sample.takes()) continue;
+      Job job = shards_job(world->size(), dtype, 2, ReduceMode::micro_batch);
+      job.optimizer = optimizer;
+      const RunResult expected = run_steps(job, data, *world, kSteps);
+      for (const int size : shard_sizes(world->size()))
+        for (const UpdateOn where : {UpdateOn::host, UpdateOn::device}) {
+          job.shards.ranks = size;
+          job.offload = {.optimizer = OffloadTo::cpu,
+                         .optimizer_on = where,
+                         .ratio = 0.5,
+                         .parameters = OffloadTo::cpu};
+          expect_same(expected, job, data, *world);
+        }
     }
 }
 

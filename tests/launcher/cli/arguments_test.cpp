@@ -228,9 +228,9 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run r --tokens 1 --prompt_ids 1,-2",
        "--prompt_ids: expected token ids separated by commas (1,2,3), got '-2'"},
       {"generate --run r --tokens 1 --prompt x --temperature nan",
-       "--temperature: expected a number from 0 up, got 'nan'"},
+       "--temperature: expected a number from 0 to 1000000, got 'nan'"},
       {"generate --run r --tokens 1 --prompt x --temperature -0.5",
-       "--temperature: expected a number from 0 up, got '-0.5'"},
+       "--temperature: expected a number from 0 to 1000000, got '-0.5'"},
   }));
   CAPTURE(line);
   CHECK(error_of(line) == message);

@@ -55,6 +55,26 @@ TEST_CASE(
         alone / 4);  // a model of which no rank has room for more than its share
 }
 
+TEST_CASE("what is on disk is no memory that a run needs at least") {
+  Job job;
+  job.model = {.n_layer = 40, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
+  job.zero_stage = 3;
+  job.reduce = ReduceMode::micro_batch;
+  job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t micro_batches : {1, 2})
+      for (const OffloadTo state : {OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme})
+        for (const OffloadTo parameters : {OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme}) {
+          job.dtype = job.wire_dtype = dtype;
+          job.batch = {micro_batches, 1, micro_batches};
+          job.offload.optimizer = state;
+          job.offload.parameters = parameters;
+          CAPTURE(name_of(dtype), micro_batches, static_cast<int>(state),
+                  static_cast<int>(parameters));
+          CHECK(least_bytes(job) <= static_cast<double>(planned_bytes(job, plan_inputs(job))));
+        }
+}
+
 TEST_CASE("a batch that the file leaves open is halved until it fits") {
   std::string folder = (fs::temp_directory_path() / "dstrain_batch_XXXXXX").string();
   REQUIRE(::mkdtemp(folder.data()) != nullptr);

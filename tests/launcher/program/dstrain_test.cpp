@@ -347,7 +347,7 @@ TEST_CASE("estimate shows every stage of a pipeline, and the memory of the large
   CHECK(stages.wrote(", the most, as follows\n"));
 }
 
-TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
+TEST_CASE("estimate plans the stage without zenflow, and says so") {
   const RunFolder folder;
   RunningProgram estimate =
       folder.start(std::string(DSTRAIN_PROGRAM) +
@@ -355,7 +355,7 @@ TEST_CASE("estimate plans the stage without what ZeRO lacks, and names it") {
                    "zero_optimization.stage=2 --set zero_optimization.zenflow={}");
   CHECK(estimate.wait() == 0);
   CAPTURE(estimate.text());
-  CHECK(estimate.wrote("ZeRO stage 2 without zenflow, not available yet, f32"));
+  CHECK(estimate.wrote("ZeRO stage 2 without zenflow, which dstrain does not have, f32"));
   RunningProgram wrong =
       folder.start(std::string(DSTRAIN_PROGRAM) +
                    " estimate --config c.json --num_gpus 2 --set "

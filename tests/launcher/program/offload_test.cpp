@@ -134,5 +134,22 @@ TEST_CASE("a drive that cannot be used is one error, and nothing of the user's i
   CHECK(folder.nothing_left());
 }
 
+TEST_CASE("plan counts the threads that OMP_NUM_THREADS gives to a rank, as the run does") {
+  const RunFolder folder;
+  std::vector<int64_t> planned;
+  for (const std::string threads : {"1", "3"}) {
+    const Environment variables = {{"OMP_NUM_THREADS", threads}};
+    RunningProgram plan = folder.start(
+        DSTRAIN_PROGRAM " plan --config c.json --num_gpus 1 --json > plan.json", variables);
+    REQUIRE(plan.wait() == 0);
+    planned.push_back(json::parse(folder.read("plan.json"))["memory"]["total"]);
+    RunningProgram run = folder.train("--steps 1 --num_gpus 1 --overwrite ", variables);
+    REQUIRE(run.wait() == 0);
+    const std::string steps = folder.read("out/metrics.jsonl");
+    CHECK(json::parse(steps.substr(0, steps.find('\n')))["peak_bytes"] == planned.back());
+  }
+  CHECK(planned[0] < planned[1]);
+}
+
 }  // namespace
 }  // namespace dstrain

@@ -149,6 +149,25 @@ TEST_CASE("all ranks post the same collectives with quantized weights, whatever 
     }
 }
 
+TEST_CASE("quantized weights: tied parameters that stay gathered are sent when they are unpacked") {
+  Job job = with_weights(codec_job(4));
+  job.pipeline.stages = 2;
+  job.model.tied_head = true;
+  job.gather = {};
+  const Plan plan = plan_of(job, 0).train;
+  bool unpacked = false;
+  size_t sent = 0;
+  for (const Issue& issue : plan.order) {
+    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    if (op.op == OpKind::dequantize && name_of(plan, op.writes[0]) == "gathered:embedding")
+      unpacked = true;
+    if (op.op != OpKind::send || op.channel != tied) continue;
+    ++sent;
+    CHECK(unpacked);
+  }
+  CHECK(sent > 0);
+}
+
 TEST_CASE("what is gathered packed counts as parameters from the gather on") {
   Job job = with_weights(codec_job(4));
   job.overlap_comm = false;
@@ -314,7 +333,7 @@ TEST_CASE("all of ZeRO++ sends at most 0.26 of the bytes of stage 3 between host
   CHECK_THAT(
       codec_line(job, plan_of(job).train, hosts, fake_inputs()),
       Catch::StartsWith("parameters travel as int8 in blocks of 256, gradients as int4 in blocks "
-                        "of 64, in two hops (within groups of 4 ranks, then among 2 groups)"));
+                        "of 128, in two hops (within groups of 4 ranks, then among 2 groups)"));
 }
 
 TEST_CASE("what is lost is measured once a step, of the part that a rank owns") {

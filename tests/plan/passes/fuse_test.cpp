@@ -1,6 +1,11 @@
 // Gelu joins the products beside it where the library says that it has a kernel for both.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
+#include "runtime/ir/builder.h"
+#include "runtime/ir/product.h"
+#include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"
 #include "tests/support/fake_library.h"
 
@@ -78,6 +83,51 @@ TEST_CASE("recomputed layers fuse as the first pass does") {
   const RankPlan selective = plan_of(gpt2(true, {RecomputeMode::selective, 0}), true);
   CHECK(all_of(selective.train, OpKind::activation).empty());
   CHECK(all_of(selective.train, OpKind::linear, true).size() == 2);
+}
+
+TEST_CASE("residuals join the products before them where there is no dropout") {
+  Job job =
+      gpt2(false);  // relu: gelu, which joins products too, cannot be computed again without them
+  const RankPlan dropped = plan_of(job, true);
+  CHECK(all_of(dropped.train, OpKind::add_dropout).size() == 4);
+  CHECK(all_of(dropped.validate, OpKind::add_dropout).empty());  // nothing is dropped there
+  job.model.dropout = 0;
+  for (const bool packs : {false, true})
+    for (const RecomputeConfig recompute :
+         {RecomputeConfig{}, RecomputeConfig{RecomputeMode::interval, 1},
+          RecomputeConfig{RecomputeMode::selective, 0}}) {
+      job.recompute = recompute;
+      CAPTURE(packs, static_cast<int>(recompute.mode));
+      const RankPlan fused = plan_of(job, true, packs), plain = plan_of(job, false, packs);
+      CHECK(all_of(plain.train, OpKind::add_dropout).size() >= 4);
+      CHECK(all_of(fused.train, OpKind::add_dropout).empty());
+      std::set<BufferId> sums;
+      for (const Instruction* op : all_of(fused.train, OpKind::linear)) {
+        if (op->reads.size() <= kResidualInput || op->reads[kResidualInput] == kNone) continue;
+        CHECK(op->reads[kResidualInput] != op->writes[0]);
+        CHECK((op->reads[3] != kNone) ==
+              (packs && op->reads[1] != kNone &&
+               fused.train.program.at(op->reads[1]).shape.elements() >= 1024));
+        sums.insert(op->writes[0]);
+      }
+      CHECK(sums.size() >= 4);
+      CHECK(fused.memory.total() <= plain.memory.total());
+    }
+}
+
+TEST_CASE("a residual that is changed or read between stays an operation of its own") {
+  Program program;
+  Builder builder(program, {.dtype = DType::bf16, .batch = 2});
+  builder.unit("a");
+  const BufferId ids = builder.ids(4);
+  const BufferId table = builder.parameter("table", {11, 16}, Init::normal, 1);
+  const BufferId weight = builder.parameter("w.weight", {16, 16}, Init::normal, 1);
+  const BufferId x = builder.embed(ids, table, kNone, 4);
+  const BufferId h = builder.linear(x, weight, kNone, Activation::none);
+  const BufferId sum = builder.add_dropout(x, h, 4, 0);
+  builder.output(builder.add_dropout(sum, h, 4, 0));  // h is read again
+  fuse(program, FakeLibrary(0, false, true), 1);
+  CHECK(std::ranges::count(program.instructions, OpKind::add_dropout, &Instruction::op) == 2);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <map>
+#include <utility>
 
 #include "tests/plan/plans.h"
 
@@ -11,10 +12,6 @@ Job offloaded(Job job, UpdateOn where) {
   job.offload.optimizer = OffloadTo::cpu;
   job.offload.optimizer_on = where;
   return job;
-}
-
-int64_t host_bytes(const RankPlan& rank, MemoryClass memory) {
-  return rank.memory.host_at_peak[static_cast<size_t>(memory)];
 }
 
 int64_t sum_of(const ClassBytes& classes) {
@@ -170,6 +167,26 @@ TEST_CASE("the gradients of a step with one micro-batch go on to disk with the o
     }
 }
 
+TEST_CASE("where every rank has whole gradients each adds the squares of its own part") {
+  for (const int stage : {0, 1}) {
+    Job job = sharded_job(stage);
+    job.reduce = ReduceMode::micro_batch;
+    job.batch = {2 * job.ranks, 2, 1};
+    job.offload.optimizer = OffloadTo::nvme;
+    const Plan plan = plan_of(job).train;
+    size_t sums = 0;
+    for (const Instruction& op : plan.program.instructions) {
+      if (op.op != OpKind::sum_squares) continue;
+      ++sums;
+      const Buffer& part = plan.program.at(op.reads[0]);
+      const Buffer& whole = plan.program.at(plan.program.root(op.reads[0]));
+      CHECK(part.shape.elements() * job.ranks == whole.shape.elements());
+      CHECK(part.parent_offset == part.shape.elements());  // rank 1
+    }
+    CHECK(sums == plan.program.units.size());
+  }
+}
+
 TEST_CASE("what is on disk passes the host's memory, a few layers at a time") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     std::map<int64_t, int64_t> host;  // bytes by number of layers
@@ -204,6 +221,41 @@ TEST_CASE("what is on disk passes the host's memory, a few layers at a time") {
     }
     CHECK(host[8] == host[24]);
   }
+}
+
+TEST_CASE("the device keeps and updates at most its share of the state, before the host's") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double ratio : {0.0, 0.3, 0.75, 1.0}) {
+      Job job = sharded_job(2);
+      job.dtype = job.wire_dtype = dtype;
+      job.model.n_layer = 6;
+      job.offload.ratio = ratio;
+      const RankPlan rank = plan_of(offloaded(job, UpdateOn::host));
+      CAPTURE(name_of(dtype), ratio);
+      const Program& program = rank.train.program;
+      int64_t on_device = 0, largest = 0;  // elements of the slices whose moments the device has
+      std::vector<Space> updates;
+      for (const Unit& unit : program.units) {
+        const Buffer& moments = program.at(program.find("exp_avg:" + unit.name));
+        CHECK(program.at(program.find("exp_avg_sq:" + unit.name)).space == moments.space);
+        CHECK(program.at(program.find("grads:" + unit.name)).space == moments.space);
+        const BufferId master = program.find("master:" + unit.name);
+        if (master != kNone) CHECK(program.at(master).space == moments.space);
+        CHECK((master != kNone) == (dtype != DType::f32 || moments.space == Space::host));
+        if (moments.space == Space::device) on_device += moments.shape.elements();
+        largest = std::max(largest, moments.shape.elements());
+      }
+      const double share = (1 - ratio) * static_cast<double>(padded(rank)) / job.ranks;
+      CHECK(static_cast<double>(on_device) <= share);
+      CHECK(static_cast<double>(on_device + largest) > share);
+      CHECK((on_device > 0) == (ratio < 1));
+      for (const Instruction& op : program.instructions)
+        if (op.op == OpKind::adam) updates.push_back(program.space_of(op.writes[0]));
+      REQUIRE(!updates.empty());
+      CHECK(std::ranges::is_sorted(updates));
+      CHECK((host_bytes(rank, MemoryClass::gradients) > 0) == (ratio > 0));
+      CHECK((bytes_of(rank, MemoryClass::gradients) > 0) == (ratio < 1));
+    }
 }
 
 TEST_CASE("a drive may finish later transfers first, so one that reuses memory waits") {
@@ -278,76 +330,55 @@ TEST_CASE("the sums of Lamb are gathered on the device") {
   CHECK(comm_work(plan_of(job, 0).train).size() == comm_work(plan).size());
 }
 
-namespace {
-
-// A job whose parameters are on disk, but for the first `in_cpu` elements of a rank.
-Job parameters_on_disk(int64_t in_cpu, int ranks = 4) {
-  Job job = sharded_job(3, ranks);
-  job.model.n_layer = 8;
-  job.offload.parameters = OffloadTo::nvme;
-  job.offload.max_in_cpu = in_cpu;
-  return job;
-}
-
-}  // namespace
-
-TEST_CASE("parameters on disk come by way of the host, each hop a visit before the next one") {
-  for (const int ranks : {1, 4}) {
-    const RankPlan rank = plan_of(parameters_on_disk(0, ranks), 0);
-    const Program& program = rank.train.program;
-    CHECK(bytes_of(rank, MemoryClass::parameters) == 0);
-    CHECK(host_bytes(rank, MemoryClass::parameters) == 0);
-    CHECK(rank.memory.total(Space::disk) >= padded(rank) / ranks * 4);
-    // For every block's first gather: what computation lies between a hop and the next one.
-    for (const std::string layer : {"blocks.3", "blocks.5"}) {
-      CAPTURE(ranks, layer);
-      std::vector<size_t> hops;
-      const auto find = [&](OpKind kind, const std::string& prefix) {
-        for (size_t i = 0; i < program.instructions.size(); ++i) {
-          const Instruction& op = program.instructions[i];
-          if (op.op == kind && op.when == When::every_micro &&
-              program.at(program.root(op.writes[0])).name == prefix + layer)
-            return hops.push_back(i);
+TEST_CASE("state on disk is read during the last backward pass as far as read_ahead allows") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t micros : {1, 3}) {
+      Job job = sharded_job(3);
+      job.dtype = job.wire_dtype = dtype;
+      job.model.n_layer = 8;
+      job.batch = {2 * micros * job.ranks, 2, micros};
+      job.offload.optimizer = OffloadTo::nvme;
+      const RankPlan without = plan_of(job);
+      std::vector<int64_t> early_bytes;
+      for (const int64_t allowed :
+           {int64_t{1}, int64_t{100'000}, int64_t{200'000}, int64_t{1} << 40}) {
+        job.offload.read_ahead = allowed;
+        const RankPlan rank = plan_of(job);
+        const Plan& plan = rank.train;
+        CAPTURE(name_of(dtype), micros, allowed);
+        int64_t early = 0, all = 0;
+        size_t layers = 0, first = plan.order.size(), finish = 0;
+        int32_t group = -1;
+        for (size_t i = 0; i < plan.order.size(); ++i) {
+          const Instruction& op = op_at(plan, i);
+          if (op.op == OpKind::finish_gradients) finish = i;
+          if (op.op != OpKind::swap_in) continue;
+          const Buffer& from = plan.program.at(plan.program.root(op.reads[0]));
+          all += from.memory == MemoryClass::optimizer ? from.bytes() : 0;
+          if (op.when == When::step_end) continue;
+          CHECK(from.memory == MemoryClass::optimizer);
+          CHECK(op.phase == Phase::backward);
+          CHECK(plan.order[i].micro == micros - 1);
+          early += from.bytes();
+          if (std::exchange(group, op.group) != op.group) ++layers;
+          first = std::min(first, i);
         }
-        FAIL("no hop");
-      };
-      find(OpKind::swap_in, "passing:params:");
-      find(OpKind::copy, ranks > 1 ? "brought:" : "gathered:");
-      if (ranks > 1) find(OpKind::all_gather, "gathered:");
-      const auto use = std::ranges::find_if(program.instructions, [&](const Instruction& op) {
-        return op.op == OpKind::layer_norm &&
-               program.groups[static_cast<size_t>(op.group)] == layer;
-      });
-      hops.push_back(static_cast<size_t>(use - program.instructions.begin()));
-      for (size_t i = 1; i < hops.size(); ++i) {
-        size_t products = 0;
-        for (size_t k = hops[i - 1]; k < hops[i]; ++k)
-          products += program.instructions[k].op == OpKind::linear;
-        CHECK(products == 4);  // of one block
+        CHECK(early <= allowed);
+        early_bytes.push_back(early);
+        // The buffers of a layer are whole blocks of the drive.
+        const auto blocks = static_cast<int64_t>(3 * plan.program.units.size());
+        CHECK(rank.memory.total(Space::host) <=
+              without.memory.total(Space::host) + early + 4096 * blocks);
+        CHECK(rank.memory.total(Space::disk) == without.memory.total(Space::disk));
+        if (allowed == 1) CHECK(early == 0);
+        if (early < all) continue;
+        // All of it: the layers' reads are apart, with the work of a layer between them.
+        CHECK(layers == plan.program.units.size());
+        CHECK(first < finish);
       }
+      CHECK(std::ranges::is_sorted(early_bytes));
+      CHECK(early_bytes[1] > 0);
+      CHECK(early_bytes[2] > early_bytes[1]);
+      CHECK(early_bytes[3] > early_bytes[2]);
     }
-  }
-}
-
-TEST_CASE("max_in_cpu says how many elements of parameters on nvme stay in the host's memory") {
-  const int64_t slice = padded(plan_of(parameters_on_disk(0))) / 4;
-  int64_t before = 0;
-  for (const int64_t in_cpu : {int64_t{0}, slice / 3, slice / 2, slice}) {
-    const RankPlan rank = plan_of(parameters_on_disk(in_cpu));
-    int64_t held = 0;
-    for (const Buffer& b : rank.train.program.buffers)
-      if (b.name.starts_with("params:") && b.parent == kNone && b.space == Space::host)
-        held += b.shape.elements();
-    CHECK(held <= in_cpu);
-    CHECK((held > before || in_cpu == 0));
-    before = held;
-  }
-  CHECK(before == slice);
-}
-
-TEST_CASE("text is generated from parameters on the device, wherever training had them") {
-  const RankPlan rank = make_decode_plan(parameters_on_disk(0, 1), 5, fake_inputs());
-  CHECK(rank.memory.total(Space::disk) == 0);
-  CHECK(rank.memory.total(Space::host) == 0);
-  CHECK(bytes_of(rank, MemoryClass::parameters) > 0);
 }

@@ -20,7 +20,7 @@ Job tied_job(int stages, int zero_stage, ReduceMode reduce = ReduceMode::boundar
   return job;
 }
 
-std::vector<RankPlan> plans_of(const Job& job) {
+std::vector<RankPlan> rank_plans_of(const Job& job) {
   std::vector<RankPlan> plans;
   for (int s = 0; s < job.pipeline.stages; ++s) plans.push_back(plan_of(job, 2 * s));
   return plans;
@@ -52,7 +52,7 @@ TEST_CASE("a tied weight goes to the last stage once per step, its gradient come
     for (const int zero_stage : {0, 1, 2, 3})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
         INFO(stages << " stages, ZeRO " << zero_stage);
-        const std::vector<RankPlan> plans = plans_of(tied_job(stages, zero_stage, reduce));
+        const std::vector<RankPlan> plans = rank_plans_of(tied_job(stages, zero_stage, reduce));
         std::vector<const Plan*> train;
         for (const RankPlan& plan : plans) train.push_back(&plan.train);
         CHECK_NOTHROW(verify_messages(train));
@@ -69,7 +69,7 @@ TEST_CASE("a tied weight goes to the last stage once per step, its gradient come
 TEST_CASE("only the first stage has a tied weight's state") {
   for (const int zero_stage : {0, 1, 2, 3}) {
     INFO("ZeRO " << zero_stage);
-    const std::vector<RankPlan> plans = plans_of(tied_job(2, zero_stage));
+    const std::vector<RankPlan> plans = rank_plans_of(tied_job(2, zero_stage));
     std::vector<std::string> names;
     for (const RankPlan& plan : plans)
       for (const Parameter& p : plan.train.program.parameters) names.push_back(p.name);
@@ -86,7 +86,7 @@ TEST_CASE("only the first stage has a tied weight's state") {
 
 TEST_CASE("a tied gradient is added before the data-parallel ranks add theirs") {
   for (const int zero_stage : {0, 1, 2, 3}) {
-    const Plan plan = plans_of(tied_job(3, zero_stage)).front().train;
+    const Plan plan = rank_plans_of(tied_job(3, zero_stage)).front().train;
     const Program& p = plan.program;
     size_t added = 0, reduced = 0;
     for (size_t i = 0; i < plan.order.size(); ++i) {

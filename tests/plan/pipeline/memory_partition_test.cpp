@@ -54,23 +54,33 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("partition by memory: GPT-lite's largest stage is as small as its blocks allow") {
-  CHECK(peaks_of(pipeline_job(kGptLite, 2)).most / peaks_of(pipeline_job(kGptLite, 2)).mean <=
-        1.10);
+TEST_CASE("partition by memory: no stage of GPT-lite needs much more than the mean") {
+  for (const int stages : {2, 4}) {
+    Job job = pipeline_job(kGptLite, stages);
+    CAPTURE(stages);
+    const Peaks peaks = peaks_of(job);
+    CHECK(peaks.most / peaks.mean <= 1.10);
+    job.recompute = {RecomputeMode::interval, 1};
+    const Peaks recomputed = peaks_of(job);
+    CHECK(recomputed.most / recomputed.mean <= 1.10);
+  }
+}
+
+TEST_CASE("partition by memory: cuts within blocks make GPT-lite's largest stage smaller") {
   Job job = pipeline_job(kGptLite, 4);
   const double most = peaks_of(job).most;
-  // Every division in which the parts do not shrink from the first stage to the last.
+  // Every division between layers in which the parts do not shrink from the first stage to the last.
   job.pipeline.partition = "list";
   for (int64_t a = 1; a <= 4; ++a)
     for (int64_t b = a + 1; b <= 9; ++b)
       for (int64_t c = b + 1; c <= 13; ++c) {
         job.pipeline.first_layers = {0, a, b, c};
         CAPTURE(a, b, c);
-        CHECK(peaks_of(job).most >= 0.98 * most);
+        CHECK(peaks_of(job).most >= 1.02 * most);
       }
-  // With the blocks' inputs alone kept, blocks are small beside a stage.
-  job = pipeline_job(kGptLite, 4);
-  job.recompute = {RecomputeMode::interval, 1};
-  const Peaks peaks = peaks_of(job);
-  CHECK(peaks.most / peaks.mean <= 1.10);
+}
+
+TEST_CASE("partition by memory: eight stages of GPT-lite, where half a block is most of a stage") {
+  const Peaks peaks = peaks_of(pipeline_job(kGptLite, 8));
+  CHECK(peaks.most / peaks.mean <= 1.30);
 }

@@ -43,6 +43,21 @@ TEST_CASE("every setting that could help is planned, cheapest first") {
     CHECK(v.settings.find("stage") == std::string::npos);
 }
 
+TEST_CASE("a loss in pieces is a way to fit where logits are large") {
+  Job job = some_job();
+  const std::string pieces = "--set dstrain.loss_chunks=8";
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), pieces));
+  job.model.block_size = 1024;
+  job.model.vocab_size = 50257;
+  const int64_t before = planned_bytes(job, plan_inputs(job));
+  const std::vector<Variant> variants = single_changes(job, plan_inputs(job));
+  REQUIRE(offers(variants, pieces));
+  for (const Variant& v : variants)
+    if (v.settings == pieces) CHECK(v.bytes < before - int64_t{8} * 1024 * 50257 * 4 / 2);
+  job.loss_chunks = 8;
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), pieces));
+}
+
 TEST_CASE("offload is a way to fit where the device's memory is what is short") {
   Job job = some_job();
   const std::string offload = "--set zero_optimization.offload_optimizer.device=cpu";
@@ -70,6 +85,35 @@ TEST_CASE("offload is a way to fit where the device's memory is what is short") 
   CHECK(after.device < before.device);
   CHECK(after.host > 0);
   CHECK(planned_bytes(job, plan_inputs(job)) == after.device + after.host);
+  const std::string all = "--set zero_optimization.offload_optimizer.ratio=1";
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), all));
+  job.offload.ratio = 0.25;
+  CHECK(offers(single_changes(job, plan_inputs(job)), all));
+}
+
+TEST_CASE("an optimizer that every rank needs whole is neither sharded nor offloaded") {
+  Job job = some_job();
+  job.optimizer.kind = OptimizerKind::one_bit_adam;
+  job.device_memory = 1 << 20;
+  const std::vector<Variant> all = single_changes(job, plan_inputs(job));
+  CHECK(offers(all, "--set dstrain.recompute=1"));
+  for (const Variant& v : all) CHECK(v.settings.find("zero_optimization") == std::string::npos);
+}
+
+TEST_CASE("hooks are offered no stage that they do not go with") {
+  Job job = some_job();
+  job.device_memory = 1 << 20;
+  job.hook = {.kind = HookKind::post_local_sgd, .start = 2, .period = 4};
+  job.shards = {1, false, false};
+  for (const Variant& v : single_changes(job, plan_inputs(job)))
+    CHECK(v.settings.find("zero_optimization") == std::string::npos);
+  job.hook = {.kind = HookKind::power_sgd, .start = 2};
+  job.shards = {};
+  const std::vector<Variant> all = single_changes(job, plan_inputs(job));
+  CHECK(offers(all, "--set zero_optimization.stage=1"));
+  for (const Variant& v : all)
+    for (const char* stage : {"stage=2", "stage=3"})
+      CHECK(v.settings.find(stage) == std::string::npos);
 }
 
 TEST_CASE("what is offered is never exceeded, and changes are combined where one is too few") {

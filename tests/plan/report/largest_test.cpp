@@ -1,6 +1,7 @@
 #include "runtime/plan/report/largest.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
@@ -64,6 +65,16 @@ TEST_CASE("an optimizer without state leaves room for more parameters") {
   CHECK_FALSE(resident.limit.empty());
 }
 
+TEST_CASE("an optimizer that every rank needs whole is searched as it is configured") {
+  Job job = searched_job(2);
+  job.optimizer.kind = OptimizerKind::one_bit_adam;
+  const MachineMemory machine{48 * kMega, 1000 * kMega, 5000 * kMega};
+  const std::vector<LargestModel> models = largest_models(job, machine, fake_inputs());
+  REQUIRE(models.size() == 1);
+  CHECK(models[0].settings.empty());
+  CHECK(models[0].parameters > 0);
+}
+
 TEST_CASE("no larger model of the family fits, by what is named as the limit") {
   Job job = searched_job(1);
   const MachineMemory machine{48 * kMega, 100 * kMega, 0};
@@ -80,6 +91,14 @@ TEST_CASE("no larger model of the family fits, by what is named as the limit") {
   CHECK(planned_memory(job, fake_inputs()).device > machine.device);
   CHECK(resident.limit == "device");
   CHECK(models[3].limit == "host");
+}
+
+TEST_CASE("more memory than can be counted is refused") {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const Job job = searched_job(2);
+  for (const MachineMemory& machine :
+       {MachineMemory{kMost, 0, 0}, {kMega, kMost, 0}, {kMega, kMost, kMost}, {kMost / 2, 2, 2}})
+    CHECK_THROWS_AS(largest_models(job, machine, fake_inputs()), UserError);
 }
 
 TEST_CASE("where nothing fits that is said, and a model that is no GPT is refused") {

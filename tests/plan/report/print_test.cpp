@@ -43,6 +43,20 @@ TEST_CASE("the printed plan holds the table, and its JSON adds up") {
   CHECK(sum == json["memory"]["total"]);
 }
 
+TEST_CASE("the printed plan names the layers of a pipeline's stage") {
+  Job job = small_job();
+  job.pipeline.stages = 2;
+  job.pipeline.partition = "list";
+  job.pipeline.first_layers = {0, 2};
+  const RankPlan first = plan_of(job, 0), second = plan_of(job, 1);
+  CHECK_THAT(plan_to_text(first, "t"), Catch::Contains("\nstage 0 of 2: layers 0 to 1\n"));
+  CHECK_THAT(plan_to_text(second, "t"), Catch::Contains("\nstage 1 of 2: layers 2 to 3\n"));
+  CHECK(nlohmann::json::parse(plan_to_json(second))["layers"] == "2 to 3");
+  const RankPlan alone = plan_of(small_job(), 0);
+  CHECK_THAT(plan_to_text(alone, "t"), !Catch::Contains("stage"));
+  CHECK_FALSE(nlohmann::json::parse(plan_to_json(alone)).contains("layers"));
+}
+
 TEST_CASE("the printed plan says which sum over ranks the run uses") {
   const auto text_of = [](const Job& job, int ranks) {
     return plan_to_text(make_rank_plan(job, {0, ranks}, fake_inputs()), "t");
@@ -62,6 +76,24 @@ TEST_CASE("the printed plan says which sum over ranks the run uses") {
   CHECK(json_of(job)["sums"] == "nccl");
   job.rank_order_sums = true;
   CHECK_THAT(text_of(job, 2), Catch::Contains(in_order));
+}
+
+TEST_CASE("the printed plan names a group for collectives alone") {
+  Job job = sharded_job(3);
+  job.offload.optimizer = OffloadTo::nvme;
+  job.offload.parameters = OffloadTo::cpu;
+  const auto with_group = [](const std::string& text, const std::string& op) {
+    return text.find(op + " in ") != std::string::npos;
+  };
+  const std::string whole = plan_to_text(plan_of(job), "t");
+  for (const char* op : {"copy", "swap_in", "swap_out"}) {
+    CHECK_THAT(whole, Catch::Contains(op));
+    CHECK_FALSE(with_group(whole, op));
+  }
+  CHECK_FALSE(with_group(whole, "all_gather"));
+  job.offload = {};
+  job.shards = {.ranks = 2, .parameters = true};
+  CHECK(with_group(plan_to_text(plan_of(job), "t"), "all_gather"));
 }
 
 TEST_CASE("the printed plan says what stays gathered") {

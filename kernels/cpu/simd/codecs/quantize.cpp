@@ -2,9 +2,7 @@
 // block is always found, and a value is multiplied by the inverse of its block's scale.
 // Minimum memory traffic, bytes per element of s bytes: s + 1.016 each; a block stays in the first-level cache between
 // its passes.
-#include <bit>
 #include <cstring>
-#include <limits>
 
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -13,62 +11,12 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/codecs/quantize.cpp"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/simd/pack-inl.h"
+#include "kernels/cpu/simd/codecs/int8-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
-
-using DCode = hn::Rebind<int8_t, DF>;
-
-SIMD_FN IPack magnitudes(Pack a) {
-  IPack r;
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) r.v[i] = hn::BitCast(DI(), hn::Abs(a.v[i]));
-  return r;
-}
-
-SIMD_FN void store_codes(Pack a, int8_t* to, Full = {}) {
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i)
-    hn::StoreU(hn::DemoteTo(DCode(), hn::NearestInt(a.v[i])), DCode(), to + i * kLanes);
-}
-SIMD_FN void store_codes(Pack a, int8_t* to, First lanes) {
-  alignas(64) int8_t codes[kPack];
-  store_codes(a, codes);
-  std::memcpy(to, codes, static_cast<size_t>(lanes.n));
-}
-
-SIMD_FN Pack load_codes(const int8_t* from, Full = {}) {
-  Pack r;
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i)
-    r.v[i] = hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(DCode(), from + i * kLanes)));
-  return r;
-}
-SIMD_FN Pack load_codes(const int8_t* from, First lanes) {
-  alignas(64) int8_t codes[kPack] = {};
-  std::memcpy(codes, from, static_cast<size_t>(lanes.n));
-  return load_codes(codes);
-}
-
-// Returns the bits of the largest magnitude of x[0 .. n).
-template <class T>
-SIMD_FN int32_t largest_magnitude(const T* x, int64_t n) {
-  IPack most;
-  SIMD_UNROLL
-  for (int k = 0; k < kParts; ++k) most.v[k] = hn::Zero(DI());
-  for_packs(0, n, [&](int64_t i, auto lanes) SIMD_INLINE {
-    const IPack here = magnitudes(load(x + i, lanes));
-    SIMD_UNROLL
-    for (int k = 0; k < kParts; ++k) most.v[k] = hn::Max(most.v[k], here.v[k]);
-  });
-  alignas(64) int32_t bits[kPack];
-  SIMD_UNROLL
-  for (int k = 0; k < kParts; ++k) hn::Store(most.v[k], DI(), bits + k * kLanes);
-  return *std::max_element(bits, bits + kPack);
-}
 
 void quantize_blocks(DType dtype, const void* x, int64_t n, std::byte* packed, int64_t begin,
                      int64_t end) {
@@ -79,20 +27,8 @@ void quantize_blocks(DType dtype, const void* x, int64_t n, std::byte* packed, i
       const int64_t first = b * kQuantizedBlock, here = std::min(kQuantizedBlock, n - first);
       const auto* from = static_cast<const decltype(t)*>(x) + first;
       const auto largest = std::bit_cast<float>(largest_magnitude(from, here));
-      float scale = largest / 127.0f;
-      if (!(largest <= std::numeric_limits<float>::max()))
-        scale = std::numeric_limits<float>::quiet_NaN();
-      else if (scale < std::numeric_limits<float>::min())
-        scale = 0;
-      std::memcpy(packed + b * int64_t{sizeof scale}, &scale, sizeof scale);
-      if (!(scale > 0)) {
-        std::memset(codes + first, 0, static_cast<size_t>(here));
-        continue;
-      }
-      const Pack inverse = all(1.0f / scale);
-      for_packs(0, here, [=](int64_t i, auto lanes) SIMD_INLINE {
-        store_codes(load(from + i, lanes) * inverse, codes + first + i, lanes);
-      });
+      pack_int8(from, here, int8_scale(largest), packed + b * int64_t{sizeof(float)},
+                codes + first);
     }
   });
 }

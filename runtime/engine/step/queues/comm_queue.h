@@ -32,11 +32,13 @@ class CommQueue {
   virtual void poll() = 0;
   // Returns when the i-th collective of the step on a channel started and when it was found complete.
   virtual TimeSpan times(int channel, size_t i) const = 0;
-  // For steps that are graphs. captured(): called once, after a capture of the compute stream in which a whole step's
-  // collectives were posted and waited for. replayed(): called after each launch of that graph; all its collectives
-  // then count as posted and waited for. Only communicators that work on streams have collectives in graphs.
+  // For steps that are graphs. capturing() is called before a capture of the compute stream, captured() after it;
+  // collectives that were posted between the two must have been waited for, and count as not posted. replayed() is
+  // called after each launch of the graph of the capture number `capture`, from 0: its collectives then count as posted
+  // and waited for. Only communicators that work on streams have collectives in graphs.
+  virtual void capturing() {}
   virtual void captured() {}
-  virtual void replayed() {}
+  virtual void replayed(size_t /*capture*/) {}
   // Starts a new step. The caller must have waited for all collectives, and may then use the communicators
   // itself until the next post().
   virtual void restart() = 0;

@@ -68,22 +68,26 @@ class StreamQueue : public CommQueue {
     const int64_t posted_at = channels_[static_cast<size_t>(channel)].posted_at[i];
     return {posted_at, posted_at};
   }
-  // Events that were recorded in the capture are not waited for: the graph ends after the collectives.
+  void capturing() override {
+    for (Channel& c : channels_) c.before = c.posted_at.size();
+  }
+  // Events that were recorded in a capture are not waited for: its graph ends after the collectives.
   void captured() override {
     for (Channel& c : channels_) {
-      check(c.waited == c.posted_at.size(),
-            "a captured step ends with {} collectives of {} waited for", c.waited,
-            c.posted_at.size());
-      c.captured = c.posted_at.size();
-      c.captured_bytes = c.comm->take_captured_bytes();
+      check(c.waited == c.posted_at.size(), "a capture ends with {} collectives of {} waited for",
+            c.waited, c.posted_at.size());
+      c.captures.push_back({c.posted_at.size() - c.before, c.comm->take_captured_bytes()});
+      c.posted_at.resize(c.before);
+      c.waited = c.before;
     }
   }
-  void replayed() override {
+  void replayed(size_t capture) override {
     const int64_t now = monotonic_ns();
     for (Channel& c : channels_) {
-      c.comm->replayed(c.captured_bytes, *backend_.compute);
-      c.posted_at.assign(c.captured, now);
-      c.waited = c.captured;
+      const Captured& graph = c.captures[capture];
+      c.comm->replayed(graph.bytes, *backend_.compute);
+      c.posted_at.insert(c.posted_at.end(), graph.collectives, now);
+      c.waited = c.posted_at.size();
     }
   }
   void restart() override {
@@ -95,14 +99,18 @@ class StreamQueue : public CommQueue {
   }
 
  private:
+  struct Captured {
+    size_t collectives = 0;
+    int64_t bytes = 0;
+  };
   struct Channel {
     StreamCollectives* comm = nullptr;
     std::unique_ptr<Stream> stream{};
     std::vector<std::unique_ptr<Event>> ready{}, done{};  // of the i-th collective of a step
     std::vector<int64_t> posted_at{};
     size_t waited = 0;
-    size_t captured = 0;  // collectives of the graph
-    int64_t captured_bytes = 0;
+    size_t before = 0;  // collectives of the step that were posted before the capture
+    std::vector<Captured> captures{};
   };
 
   const Backend& backend_;

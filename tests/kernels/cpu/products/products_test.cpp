@@ -30,6 +30,33 @@ TEST_CASE("an element has the same bits in operands at any alignment") {
   }
 }
 
+TEST_CASE(
+    "weight gradients of whole parts of the rows, added in order, have the bits of the whole") {
+  for (const DType dtype : kDTypes)
+    for (const Size& s : {Size{1000, 20, 33}, {4500, 20, 33}, {9000, 33, 17}, {100, 8, 8}}) {
+      const Values d_y = gaussian(s.rows * s.out, 1), x = gaussian(s.rows * s.in, 2);
+      const Guarded all_d_y({s.rows, s.out}, dtype, d_y), all_x({s.rows, s.in}, dtype, x);
+      Guarded whole({s.out, s.in}, DType::f32);
+      parity::Call call = call_of(OpKind::linear_weight_grad, 2);
+      parity::run_kernel(kProducts, call, {&all_d_y, &all_x}, {&whole});
+      const std::vector<TensorSpec> in{all_d_y.spec(), all_x.spec()};
+      const TensorSpec out = whole.spec();
+      const int64_t part = product_sum_rows_part({call.op, {}, in, {&out, 1}, 2});
+      CHECK(part >= std::min<int64_t>(s.rows, 192));
+      Guarded sum({s.out, s.in}, DType::f32);
+      for (int64_t first = 0; first < s.rows; first += part) {
+        const int64_t end = std::min(s.rows, first + part);
+        const Guarded piece_d_y({end - first, s.out}, dtype,
+                                {d_y.begin() + first * s.out, d_y.begin() + end * s.out});
+        const Guarded piece_x({end - first, s.in}, dtype,
+                              {x.begin() + first * s.in, x.begin() + end * s.in});
+        call.accumulate = first > 0;
+        parity::run_kernel(kProducts, call, {&piece_d_y, &piece_x}, {&sum});
+      }
+      parity::require_same_bits(describe("linear_weight_grad", dtype, s), sum, whole);
+    }
+}
+
 TEST_CASE("a product leaves the process's thread count alone") {
   const int before = omp_get_max_threads();
   const Size s{40, 40, 40};

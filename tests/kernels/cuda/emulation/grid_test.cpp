@@ -79,6 +79,30 @@ __global__ void exchange_lanes(Lanes* out) {
   o.wide = __shfl_sync(~0u, double(lane), 7) == 7.0;
 }
 
+// Groups of two warps add their ids as often as the group's number says, each with a barrier of its own.
+__global__ void sum_in_groups(int* y) {
+  __shared__ int part[8][2];
+  const int group = static_cast<int>(threadIdx.x) / 64,
+            warp = static_cast<int>(threadIdx.x) / 32 % 2;
+  int sum = 0;
+  for (int round = 0; round <= group; ++round) {
+    if (threadIdx.x % 32 == 0) part[group][warp] = group + warp;
+    sync_group(1 + group, 64);
+    sum += part[group][0] + part[group][1];
+    sync_group(1 + group, 64);
+  }
+  y[threadIdx.x] = sum;
+}
+
+TEST_CASE("groups of warps meet at barriers of their own") {
+  std::vector<int> y(512);
+  for (int launch = 0; launch < 5; ++launch) {
+    run("sum_in_groups", {1, 512}, sum_in_groups, y.data());
+    for (int i = 0; i < 512; ++i)
+      REQUIRE(y[static_cast<size_t>(i)] == (i / 64 + 1) * (2 * (i / 64) + 1));
+  }
+}
+
 TEST_CASE("lanes of a warp exchange values and votes") {
   std::vector<Lanes> out(32);
   run("exchange_lanes", {1, 32}, exchange_lanes, out.data());
@@ -158,6 +182,15 @@ __global__ void two_barriers() {
   else
     __syncthreads();
 }
+__global__ void short_group() {
+  if (threadIdx.x >= 32) sync_group(1, 64);
+}
+__global__ void two_sizes() {
+  sync_group(1, threadIdx.x < 32 ? 64 : 32);
+}
+__global__ void part_of_warp() {
+  sync_group(1, 20);
+}
 __global__ void split_warp() {
   if (threadIdx.x < 3)
     __shfl_sync(~0u, 1, 0);
@@ -184,6 +217,13 @@ TEST_CASE("a barrier that not all threads reach is an error that names the kerne
                         Contains("waits at __syncthreads of ") && Contains("grid_test.cpp:"));
   CHECK_THROWS_WITH(run("two_barriers", {1, 40}, two_barriers),
                     Contains("emulated kernel two_barriers") && Contains("is at the barrier of"));
+}
+
+TEST_CASE("a barrier of a group that is short, of two sizes or no whole warps is an error") {
+  CHECK_THROWS_WITH(run("short_group", {1, 64}, short_group),
+                    Contains("32 have ended and 32 wait") && Contains("waits at sync_group"));
+  CHECK_THROWS_WITH(run("two_sizes", {1, 64}, two_sizes), Contains("kernel two_sizes"));
+  CHECK_THROWS_WITH(run("part_of_warp", {1, 32}, part_of_warp), Contains("threads whole warps"));
 }
 
 TEST_CASE("a warp whose lanes part is an error that names the kernel") {
@@ -226,10 +266,32 @@ TEST_CASE("a barrier orders what threads of a block hand over") {
   CHECK(out[0] == 1);
 }
 
+// Groups of two warps, and a pass of values within each.
+template <bool kBarrier>
+__global__ void hand_over_in_group(int* out) {
+  __shared__ int box[128];
+  const int group = static_cast<int>(threadIdx.x) / 64;
+  box[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if (kBarrier) sync_group(1 + group, 64);
+  out[threadIdx.x] = box[64 * group + static_cast<int>(threadIdx.x + 1) % 64];
+}
+
+TEST_CASE("a barrier of a group orders what its threads hand over") {
+  std::vector<int> out(128);
+  run("hand_over_in_group", {1, 128}, hand_over_in_group<true>, out.data());
+  CHECK(out[63] == 0);
+  CHECK(out[127] == 64);
+}
+
 // Hidden tests: run one by one under ThreadSanitizer, which must report the race.
 TEST_CASE("missing barrier", "[.][race]") {
   std::vector<int> out(64);
   run("hand_over", {1, 64}, hand_over<false>, out.data());
+}
+
+TEST_CASE("missing group barrier", "[.][race]") {
+  std::vector<int> out(128);
+  run("hand_over_in_group", {1, 128}, hand_over_in_group<false>, out.data());
 }
 
 __global__ void neighbours(int* out) {

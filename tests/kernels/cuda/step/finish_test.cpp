@@ -39,6 +39,7 @@ TEST_CASE("sums in order, norm, clipping, skip and loss scale are the host's") {
       expected.grad_square_sum = 0;
       for (const double s : sums) expected.grad_square_sum += s;
       expected.grad_square_sum += 0.25;
+      expected.mean_square_sum = expected.grad_square_sum;
       expected.loss_sum = 2.5 + 0.25;
       finish_step(expected, rule);
 
@@ -58,5 +59,25 @@ TEST_CASE("sums in order, norm, clipping, skip and loss scale are the host's") {
       CHECK(state.grad_scale == expected.grad_scale);
       CHECK(state.next_loss_scale == expected.next_loss_scale);
       CHECK(state.scaler_iteration == 1);
+    }
+}
+
+TEST_CASE("groups of ranks clip by norms of their own, and skip together") {
+  EmulatedStream stream;
+  const auto library = make_emulated_library(stream);
+  for (const double bad : {0.0, std::numeric_limits<double>::infinity()})
+    for (const int64_t first : {0, 2}) {
+      const auto finish = library->make_finish(
+          {.clip = 1, .loss_scale = {}, .first_rank = first, .group_ranks = 2});
+      // The norms of the two groups are 2 and 6.
+      std::vector<double> all{1, 0.5, 0, 3, 0.5, 0, 20, 0.5, 0, 16 + bad, 0.5, 0};
+      StepState state;
+      finish->finish({all.data(), {4, 3}, DType::f64}, &state);
+      stream.synchronize();
+      CHECK(state.skip == (bad == 0 ? 0 : 1));
+      if (bad != 0) continue;
+      CHECK(state.loss_sum == 2);
+      CHECK(state.grad_norm == Approx(std::sqrt(20.0)));
+      CHECK(state.grad_scale == Approx(first == 0 ? 1.0 / 2 : 1.0 / 6).epsilon(1e-5));
     }
 }

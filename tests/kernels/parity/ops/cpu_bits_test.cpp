@@ -134,9 +134,36 @@ TEST_CASE("what moves and sums flat ranges has the processor's bits") {
   }
   require_processor_bits(o.with(OpKind::requantize_int4, Int4Attrs{.part = part}), {codes},
                          {{parts(sums), DType::u8}});
+  const Int4Attrs kept{.part = part, .group = 3, .error_beta = 0.8f, .error_steps = 1024};
+  const auto errors = [&](int64_t count) {
+    const Shape shape{count, quantized_bytes(part)};
+    return Operand{shape, DType::u8, integer_values(shape.elements(), 9, 0, 64)};
+  };
+  for (DType dtype : kRunTypes)
+    require_processor_bits(o.with(OpKind::quantize_int4, kept),
+                           {{Shape{6 * part}, dtype, normal_values(6 * part, 4, 10)}, errors(6)},
+                           {{parts(6), DType::u8}, errors(6)});
+  require_processor_bits(o.with(OpKind::requantize_int4, kept), {codes, errors(sums)},
+                         {{parts(sums), DType::u8}, errors(sums)});
   for (DType dtype : kRunTypes)
     require_processor_bits(o.with(OpKind::sum_squares),
                            {{Shape{n}, dtype, normal_values(n, 4, 10)}}, {{Shape{1}, DType::f64}});
+}
+
+TEST_CASE("signs and their errors have the processor's bits") {
+  const OpInputs o;
+  const int64_t parts = 3, n = 2 * 4096 + 51, bytes = sign_bytes(n);
+  const auto values = [](int64_t count, uint64_t seed) {
+    return Operand{Shape{count}, DType::f32, normal_values(count, seed)};
+  };
+  // Scales are bytes from 0 to 63, so that none is NaN.
+  const Operand packed{Shape{parts, bytes}, DType::u8, integer_values(parts * bytes, 7, 0, 64)};
+  require_processor_bits(o.with(OpKind::quantize_signs), {values(parts * n, 1)},
+                         {{Shape{parts, bytes}, DType::u8}, values(parts * n, 2)});
+  require_processor_bits(o.with(OpKind::requantize_signs), {packed},
+                         {{Shape{bytes}, DType::u8}, values(n, 3)});
+  require_processor_bits(o.with(OpKind::dequantize_signs), {packed},
+                         {{Shape{parts * n}, DType::f32}});
 }
 
 TEST_CASE("updates have the processor's bits") {
@@ -159,6 +186,16 @@ TEST_CASE("updates have the processor's bits") {
         require_processor_bits(call, {o.flat(grad, 1)}, {master, m, param});
       }
       const Operand sum = o.flat(DType::f32, 5);
+      require_processor_bits(o.with(OpKind::local_momentum, LocalMomentumAttrs{3}),
+                             {o.flat(grad, 1), o.flat(DType::f32, 4)}, {m});
+      require_processor_bits(o.with(OpKind::frozen_adam, FrozenAdamAttrs{1e-5f, 0.1f}),
+                             {m, o.flat(DType::f32, 4)}, {master, param});
+      require_processor_bits(o.with(OpKind::local_step, LocalMomentumAttrs{3}),
+                             {o.flat(grad, 1), o.flat(DType::f32, 4)}, {m, sum});
+      require_processor_bits(o.with(OpKind::local_weights, FrozenAdamAttrs{1e-5f, 0.1f}),
+                             {master, o.flat(DType::f32, 4), m}, {{master.shape, copy}});
+      require_processor_bits(o.with(OpKind::end_local_steps, FrozenAdamAttrs{1e-5f, 0.1f}),
+                             {o.flat(DType::f32, 4)}, {master, sum, m, {master.shape, copy}});
       require_processor_bits(o.with(OpKind::adagrad, AdagradAttrs{.weight_decay = 0.1f}),
                              {o.flat(grad, 1)}, {master, sum, param});
       require_processor_bits(o.with(OpKind::lion, LionAttrs{.weight_decay = 0.1f}),
@@ -174,6 +211,25 @@ TEST_CASE("updates have the processor's bits") {
       require_processor_bits(o.with(OpKind::muon, MuonAttrs{.weight_decay = 0.1f, .scale = 2.5f}),
                              {m}, {master, param});
     }
+}
+
+TEST_CASE("low-rank factors have the processor's bits") {
+  const OpInputs o;
+  for (const auto& [n, k, rank] :
+       {std::array<int64_t, 3>{7, 5, 2}, {1, 1, 1}, {300, 257, 3}, {17, 241, 1}}) {
+    const Operand m{Shape{n, k}, DType::f32, normal_values(n * k, 1)},
+        p{Shape{rank, n}, DType::f32, normal_values(rank * n, 2)},
+        b{Shape{rank, k}, DType::f32, normal_values(rank * k, 3)};
+    require_processor_bits(o.with(OpKind::project_rows), {m, b}, {{p.shape, DType::f32}});
+    require_processor_bits(o.with(OpKind::project_columns), {m, p}, {{b.shape, DType::f32}});
+    require_processor_bits(o.with(OpKind::expand_factors, ExpandAttrs{.ranks = 3}), {p, b, m},
+                           {{m.shape, DType::f32, {}, 2}, {m.shape, DType::f32}});
+    require_processor_bits(o.with(OpKind::random_factor, RandomFactorAttrs{1, 2}), {},
+                           {{p.shape, DType::f32}});
+    require_processor_bits(o.with(OpKind::gram_schmidt), {p}, {{p.shape, DType::f32, {}, 0}});
+    require_processor_bits(o.with(OpKind::add_error), {m}, {m});
+    require_processor_bits(o.with(OpKind::commit_state, CommitAttrs{.unscale = true}), {m}, {m});
+  }
 }
 
 }  // namespace

@@ -119,6 +119,43 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("losses of rows, and a loss that adds those of earlier rows, have the bits of all rows") {
+  StepState state;
+  state.d_loss = 0.37f;
+  for (DType dtype : kRunTypes)
+    for (const Shapes& s : {Shapes{5, 65}, {150, 300}, {700, 33}}) {
+      const Values x = rounded(normal_values(s.r * s.v, 1, 3), dtype), targets = targets_of(s);
+      Call call{OpKind::cross_entropy};
+      call.state = &state;
+      call.accumulate = true;
+      const Operand loss{Shape{1}, DType::f64, {7.25}};
+      const auto whole =
+          run_at_offset(call, {{Shape{s.r, s.v}, dtype, x}, {Shape{s.r}, DType::i32, targets}},
+                        {loss, {Shape{s.r, s.v}, dtype}}, 0);
+      for (const int64_t first : {int64_t{1}, s.r / 2, s.r - 1}) {
+        INFO(name_of(dtype) << " R " << s.r << " V " << s.v << " first " << first);
+        const auto part = [&](int64_t begin, int64_t end) {
+          return std::vector<Operand>{
+              {Shape{end - begin, s.v}, dtype, {x.begin() + begin * s.v, x.begin() + end * s.v}},
+              {Shape{end - begin}, DType::i32, {targets.begin() + begin, targets.begin() + end}}};
+        };
+        Call by_row = call;
+        by_row.accumulate = false;
+        by_row.attrs = CrossEntropyAttrs{.by_row = true};
+        const auto rows = run_everywhere(by_row, part(0, first),
+                                         {{Shape{first}, DType::f64}, {Shape{first, s.v}, dtype}});
+        std::vector<Operand> in = part(first, s.r);
+        in.push_back({Shape{first}, DType::f64, rows[0].values()});
+        const auto rest = run_at_offset(call, in, {loss, {Shape{s.r - first, s.v}, dtype}}, 1);
+        require_same_bits("loss", rest[0], whole[0]);
+        CHECK(rows[1].raw() + rest[1].raw() == whole[1].raw());
+        for (int64_t r = 0; r < first; ++r)
+          if (targets[static_cast<size_t>(r)] < 0)
+            CHECK(rows[0].values()[static_cast<size_t>(r)] == 0);
+      }
+    }
+}
+
 TEST_CASE("cross_entropy adds to the loss when it accumulates") {
   Call call{OpKind::cross_entropy};
   call.accumulate = true;

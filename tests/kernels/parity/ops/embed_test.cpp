@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <random>
+
 #include "tests/kernels/parity/ops/run_op.h"
 
 namespace dstrain::parity {
@@ -54,6 +57,34 @@ TEST_CASE("embed_token_grad adds each row to its token's row, and clears or keep
           expected[static_cast<size_t>(static_cast<int64_t>(ids[static_cast<size_t>(i / c)]) * c +
                                        i % c)] += d_x[static_cast<size_t>(i)];
         require_close("d_token", d_token[0].values(), expected, {1e-5, 1e-5});
+      }
+}
+
+// Against a sum in the order of the rows, in f32: the bits of it are the promise.
+TEST_CASE("embed_token_grad adds the rows of tokens in order, frequent ones too") {
+  const int64_t r = 700;
+  for (DType dtype : kRunTypes)
+    for (const int64_t c : {13, 768})
+      for (bool accumulate : {false, true}) {
+        std::vector<double> ids;  // runs of one, 63, 64, 65 and of several hundred rows
+        for (const auto& [id, count] : {std::pair{4, 1}, {2, 63}, {7, 64}, {1, 65}, {5, 507}})
+          ids.insert(ids.end(), static_cast<size_t>(count), id);
+        REQUIRE(ids.size() == static_cast<size_t>(r));
+        std::shuffle(ids.begin(), ids.end(), std::mt19937(7));
+        const auto d_x = rounded(normal_values(r * c, 2), dtype);
+        const auto before = rounded(normal_values(9 * c, 3), DType::f32);
+        Call call{OpKind::embed_token_grad};
+        call.accumulate = accumulate;
+        const auto d_token =
+            run_everywhere(call, {{Shape{r, c}, dtype, d_x}, {Shape{r}, DType::i32, ids}},
+                           {{Shape{9, c}, DType::f32, before}});
+        std::vector<double> expected = accumulate ? before : std::vector<double>(before.size());
+        for (int64_t i = 0; i < r * c; ++i) {
+          double& sum = expected[static_cast<size_t>(
+              static_cast<int64_t>(ids[static_cast<size_t>(i / c)]) * c + i % c)];
+          sum = static_cast<float>(sum) + static_cast<float>(d_x[static_cast<size_t>(i)]);
+        }
+        CHECK(d_token[0].values() == expected);
       }
 }
 

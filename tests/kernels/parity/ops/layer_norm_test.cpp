@@ -1,4 +1,5 @@
 #include "tests/kernels/parity/ops/run_op.h"
+#include "tests/support/sample.h"
 
 namespace dstrain::parity {
 namespace {
@@ -154,6 +155,66 @@ TEST_CASE("layer_norm_weight_grad matches the formula and differences, written o
             [&](const Values& w) { return dot(f.d_y, Norm(f.x, w, f.bias, f.r, f.c).y); }, f.weight,
             direction);
         CHECK(dot(out[0].values(), direction) == Approx(slope).epsilon(1e-4).margin(1e-4));
+      }
+}
+
+// Sizes of one, two and more warps for a row; with packs of 8 elements and without.
+const NormShapes kJoinedShapes[] = {{1, 8},    {9, 97},    {70, 768},  {21, 1024},
+                                    {6, 1032}, {66, 1600}, {18, 2048}, {5, 2056}};
+
+TEST_CASE("layer_norm_grad has the bits of the two ops that it joins") {
+  Sample sample = Sample::if_sanitized(4);
+  for (DType dtype : kRunTypes)
+    for (const NormShapes& s : kJoinedShapes)
+      for (bool more : {false, true}) {  // a gradient to add, sums to add to
+        if (!sample.takes()) continue;
+        INFO(name_of(dtype) << " R " << s.r << " C " << s.c << " more " << more);
+        const Fixture f(s, dtype);
+        const Operand d_y = f.rows(f.d_y), x = f.rows(f.x), add = more ? f.rows(f.add) : absent();
+        const Operand mean = f.statistic(f.norm.mean), rstd = f.statistic(f.norm.rstd);
+        const Operand d_x{Shape{f.r, f.c}, dtype},
+            sums{Shape{f.c}, DType::f32, rounded(normal_values(f.c, 7), DType::f32)};
+        Call both{OpKind::layer_norm_grad}, weight{OpKind::layer_norm_weight_grad};
+        both.accumulate = weight.accumulate = more;
+        const auto joined =
+            run_everywhere(both, {d_y, x, f.row(f.weight), mean, rstd, add}, {d_x, sums, sums});
+        const auto first = run_at_offset({OpKind::layer_norm_input_grad},
+                                         {d_y, x, f.row(f.weight), mean, rstd, add}, {d_x}, 0);
+        const auto second = run_at_offset(weight, {d_y, x, mean, rstd}, {sums, sums}, 0);
+        require_same_bits("d_x", joined[0], first[0]);
+        require_same_bits("d_weight", joined[1], second[0]);
+        require_same_bits("d_bias", joined[2], second[1]);
+      }
+}
+
+TEST_CASE("add_layer_norm has the bits of the two ops that it joins") {
+  constexpr int64_t kSamples = 3;
+  StepState state;
+  state.seed = 11;
+  state.first_sample = (int64_t{1} << 33) - 1;
+  Sample sample = Sample::if_sanitized(4);
+  for (DType dtype : kRunTypes)
+    for (const NormShapes& s : kJoinedShapes)
+      for (float dropout : {0.0f, 0.3f}) {
+        if (!sample.takes()) continue;
+        INFO(name_of(dtype) << " R " << kSamples * s.r << " C " << s.c << " dropout " << dropout);
+        const Fixture f({kSamples * s.r, s.c}, dtype);
+        const DropoutAttrs drops{dropout, 5, s.r};
+        const Operand x = f.rows(f.x), h = f.rows(f.add), weight = f.row(f.weight),
+                      bias = f.row(f.bias);
+        const Operand rows{Shape{f.r, f.c}, dtype}, statistic{Shape{f.r}, DType::f32};
+        const Call add{OpKind::add_dropout, drops, 1, &state, 2};
+        const Call both{OpKind::add_layer_norm, AddLayerNormAttrs{drops, {1e-4f}}, 1, &state, 2};
+        const auto joined =
+            run_everywhere(both, {x, h, weight, bias}, {rows, rows, statistic, statistic});
+        const auto sum = run_at_offset(add, {x, h}, {rows}, 0);
+        const auto norm =
+            run_at_offset({OpKind::layer_norm, LayerNormAttrs{1e-4f}},
+                          {f.rows(sum[0].values()), weight, bias}, {rows, statistic, statistic}, 0);
+        require_same_bits("sum", joined[0], sum[0]);
+        require_same_bits("y", joined[1], norm[0]);
+        require_same_bits("mean", joined[2], norm[1]);
+        require_same_bits("rstd", joined[3], norm[2]);
       }
 }
 

@@ -53,7 +53,8 @@ struct Sgd {
 
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of(
-      [context, n = elements(spec.in[0]), a = attrs_as<SgdAttrs>(spec.attrs), grad = spec.in[0].dtype,
+      [context, n = elements(spec.in[0]), a = attrs_as<SgdAttrs>(spec.attrs),
+       grad = spec.in[0].dtype,
        param = present(spec.out, 2) ? spec.out[2].dtype : DType::f32](const KernelCall& call) {
         with_type(grad, [&](auto g) {
           with_type(param, [&](auto t) {

@@ -4,13 +4,12 @@
 // Minimum memory traffic in bytes: layer_norm_weight_grad 2 s R C, sum_rows s R N.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/memory_bound/norms/column_sums.cuh"
 #include "kernels/row_blocks.h"
 #include "runtime/core/error.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
-
-constexpr int kWarps = 8;
 
 template <class T>
 struct SumsIn {
@@ -23,10 +22,10 @@ struct SumsIn {
 // SASS <?*16, false, true>: threads 256, blocks 3, loads 8
 // SASS <?*16, true, true>: threads 256, blocks 3, loads 8
 template <class T, bool kNorm, bool kAligned>
-__global__ void __launch_bounds__(32 * kWarps, 3) sum_block(SumsIn<T> in, float* partial) {
+__global__ void __launch_bounds__(32 * kChains, 3) sum_block(SumsIn<T> in, float* partial) {
   constexpr int kN = pack_of(sizeof(T));
   constexpr int kAhead = kAligned ? (kNorm ? 4 : 8) : 2;  // rows that a thread loads at a time
-  __shared__ float of_warp[kNorm ? 2 : 1][kWarps][kN][32];
+  __shared__ float of_warp[kNorm ? 2 : 1][kChains][kN][32];
   const int64_t c = in.c, first = static_cast<int64_t>(blockIdx.x) * 32 * kN;
   const int64_t at = first + kN * static_cast<int64_t>(threadIdx.x);
   const int64_t begin = blockIdx.y * in.block, end = min(in.rows, begin + in.block);
@@ -38,15 +37,15 @@ __global__ void __launch_bounds__(32 * kWarps, 3) sum_block(SumsIn<T> in, float*
     [[maybe_unused]] float mean[kRows], rstd[kRows];
 #pragma unroll
     for (int j = 0; j < kRows; ++j) {
-      const int64_t r = from + j * kWarps;
+      const int64_t r = from + j * kChains;
       d_y[j].load(in.d_y + r * c, at, c);
       if constexpr (kNorm) x[j].load(in.x + r * c, at, c);
     }
 #pragma unroll
     for (int j = 0; j < kRows; ++j) {
       if constexpr (!kNorm) break;
-      mean[j] = in.mean[from + j * kWarps];
-      rstd[j] = in.rstd[from + j * kWarps];
+      mean[j] = in.mean[from + j * kChains];
+      rstd[j] = in.rstd[from + j * kChains];
     }
 #pragma unroll
     for (int j = 0; j < kRows; ++j) {
@@ -65,10 +64,10 @@ __global__ void __launch_bounds__(32 * kWarps, 3) sum_block(SumsIn<T> in, float*
   if (at < c) {
     int64_t r = begin + threadIdx.y;
 #pragma unroll 1
-    for (; r + (kAhead - 1) * kWarps < end; r += kAhead * kWarps)
+    for (; r + (kAhead - 1) * kChains < end; r += kAhead * kChains)
       add_rows(r, std::integral_constant<int, kAhead>());
 #pragma unroll 1
-    for (; r < end; r += kWarps) add_rows(r, std::integral_constant<int, 1>());
+    for (; r < end; r += kChains) add_rows(r, std::integral_constant<int, 1>());
   }
 #pragma unroll
   for (int k = 0; k < kN; ++k) {
@@ -76,10 +75,10 @@ __global__ void __launch_bounds__(32 * kWarps, 3) sum_block(SumsIn<T> in, float*
     if (kNorm) of_warp[kNorm ? 1 : 0][threadIdx.y][k][threadIdx.x] = normal[k];
   }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.y); i < (kNorm ? 2 : 1) * kN; i += kWarps) {
+  for (int i = static_cast<int>(threadIdx.y); i < (kNorm ? 2 : 1) * kN; i += kChains) {
     const int kind = i / kN, k = i % kN;
     float total = 0;
-    for (int w = 0; w < kWarps; ++w) total += of_warp[kind][w][k][threadIdx.x];
+    for (int w = 0; w < kChains; ++w) total += of_warp[kind][w][k][threadIdx.x];
     if (at + k < c) partial[(blockIdx.y * (kNorm ? 2 : 1) + kind) * c + at + k] = total;
   }
 }
@@ -88,13 +87,6 @@ __global__ void __launch_bounds__(32 * kWarps, 3) sum_block(SumsIn<T> in, float*
 // thread block loads kTileColumns columns of all blocks at once.
 constexpr int kMostBlocks = 256;  // of RowBlocks
 constexpr int kTileColumns = 32, kSumThreads = 256;
-
-struct BlockSums {
-  const float* partial;
-  int64_t blocks, c;
-  float *plain, *normal;  // results of kind 0 and 1
-  bool add;
-};
 
 // SASS <true>: threads 256, blocks 4, loads 8
 template <bool kAligned>
@@ -136,15 +128,17 @@ void launch_sums(const LaunchContext& context, const char* name, const SumsIn<T>
   constexpr int kN = pack_of(sizeof(T));
   const Grid grid{
       dim3(static_cast<unsigned>((in.c + 32 * kN - 1) / (32 * kN)), static_cast<unsigned>(blocks)),
-      dim3(32, kWarps)};
+      dim3(32, kChains)};
   if (in.rows == 0 || in.c == 0) return;
   with_flag(whole_packs<kN>(in.c, in.d_y, in.x), [&](auto aligned) {
     launch(context.stream, name, grid, sum_block<T, kNorm, decltype(aligned)::value>, in, partial);
   });
 }
 
-void launch_second(const LaunchContext& context, const char* name, int kinds,
-                   const BlockSums& sums) {
+}  // namespace
+
+void add_block_sums(const LaunchContext& context, const char* name, int kinds,
+                    const BlockSums& sums) {
   check(sums.blocks <= kMostBlocks, "{}: {} blocks of rows; there are at most {}", name,
         sums.blocks, kMostBlocks);
   if (sums.c == 0) return;
@@ -155,8 +149,6 @@ void launch_second(const LaunchContext& context, const char* name, int kinds,
     launch(context.stream, name, grid, add_blocks<decltype(aligned)::value>, sums);
   });
 }
-
-}  // namespace
 
 int64_t sum_rows_workspace(const KernelSpec& spec) {
   return RowBlocks(rows(spec.in[0])).count * columns(spec.in[0]) * size_of(DType::f32);
@@ -177,8 +169,8 @@ std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec, const LaunchContex
           data<const T>(call.in, 0), nullptr, nullptr, nullptr, blocks.rows, c, blocks.block};
       launch_sums<T, false>(context, "sum_rows", in, blocks.count, partial);
     });
-    launch_second(context, "sum_rows (blocks in order)", 1,
-                  BlockSums{partial, blocks.count, c, out, nullptr, call.accumulate});
+    add_block_sums(context, "sum_rows (blocks in order)", 1,
+                   BlockSums{partial, blocks.count, c, out, nullptr, call.accumulate});
   });
 }
 
@@ -199,8 +191,8 @@ std::unique_ptr<Kernel> make_layer_norm_weight_grad(const KernelSpec& spec,
       launch_sums<T, true>(context, "layer_norm_weight_grad", in, blocks.count, partial);
     });
     float *d_weight = data<float>(call.out, 0), *d_bias = data<float>(call.out, 1);
-    launch_second(context, "layer_norm_weight_grad (blocks in order)", 2,
-                  BlockSums{partial, blocks.count, c, d_bias, d_weight, call.accumulate});
+    add_block_sums(context, "layer_norm_weight_grad (blocks in order)", 2,
+                   BlockSums{partial, blocks.count, c, d_bias, d_weight, call.accumulate});
   });
 }
 

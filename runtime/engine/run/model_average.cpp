@@ -1,0 +1,77 @@
+// The part of ModelState that averages weights over shard groups which update their own (post_localSGD): for validation
+// and files, while training goes on with the own ones.
+#include <algorithm>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/engine/run/model_state.h"
+
+namespace dstrain {
+
+void ModelState::for_average(
+    const Unit& unit, const std::function<void(int64_t begin, const Tensor& values)>& take) const {
+  constexpr int64_t kWindow = int64_t{1} << 22;  // elements
+  const BufferId id = buffer_of("master", unit);
+  const Tensor masters = arenas_.tensor(plan_, id);
+  Device& device = arenas_.device();
+  const int64_t window = std::min(kWindow, unit.elements);
+  const Memory buffer = device.allocate(window * size_of(DType::f32), "averaged weights");
+  const auto groups = static_cast<float>(plan_.place.replicas());
+  std::vector<float> mean;
+  for (int64_t begin = 0; begin < unit.elements; begin += window) {
+    const int64_t n = std::min(window, unit.elements - begin);
+    const Tensor sum{buffer.data(), {n}, DType::f32};
+    on_host(arenas_.owner_of(plan_, id), {masters.as<float>() + begin, {n}, DType::f32},
+            HostAccess::read, [&](int64_t at, const Tensor& values) {
+              device.upload(sum.as<float>() + at, values.data, values.bytes());
+            });
+    mesh_.replicas().all_reduce(sum).wait();
+    on_host(device, sum, HostAccess::read, [&](int64_t at, const Tensor& values) {
+      const auto* const sums = values.as<const float>();
+      mean.assign(sums, sums + values.elements());
+      for (float& value : mean) value /= groups;
+      take(begin + at, {mean.data(), values.shape, DType::f32});
+    });
+  }
+}
+
+void ModelState::copy_values(BufferId from, BufferId to) const {
+  const Tensor target = arenas_.tensor(plan_, to);
+  on_host(arenas_.owner_of(plan_, from), arenas_.tensor(plan_, from), HostAccess::read,
+          [&](int64_t first, const Tensor& values) {
+            const Tensor part{target.as<float>() + first, values.shape, DType::f32};
+            on_host(arenas_.owner_of(plan_, to), part, HostAccess::write,
+                    [&](int64_t at, const Tensor& copy) {
+                      std::copy_n(values.as<const float>() + at, copy.elements(), copy.as<float>());
+                    });
+          });
+}
+
+void ModelState::use_average() const {
+  const Program& program = plan_.program;
+  for (const Unit& unit : program.units) {
+    const BufferId params = program.find("params:" + unit.name);
+    if (buffer_of("master", unit) == params)
+      copy_values(params, program.find("grads:" + unit.name));
+    const Tensor all = arenas_.tensor(plan_, params);
+    for_average(unit, [&](int64_t begin, const Tensor& mean) {
+      const Tensor part{all.as<std::byte>() + begin * size_of(all.dtype), mean.shape, all.dtype};
+      on_host(
+          arenas_.owner_of(plan_, params), part, HostAccess::write,
+          [&](int64_t at, const Tensor& values) { round(mean.as<const float>() + at, values); });
+    });
+  }
+}
+
+void ModelState::restore_own_weights() const {
+  const Program& program = plan_.program;
+  for (const Unit& unit : program.units) {
+    const BufferId params = program.find("params:" + unit.name);
+    if (buffer_of("master", unit) == params)
+      copy_values(program.find("grads:" + unit.name), params);
+    else
+      publish(unit);
+  }
+}
+
+}  // namespace dstrain

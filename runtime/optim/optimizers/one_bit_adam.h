@@ -1,0 +1,32 @@
+// 1-bit Adam (Tang et al., 2021) as DeepSpeed has it: AdamW without bias corrections, whose second moment is frozen
+// after freeze_step updates. From then on ranks send their momenta as signs instead of adding gradients.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "runtime/optim/optimizer_rule.h"
+
+namespace dstrain::optimizers {
+
+inline constexpr OptimizerRule one_bit_adam{
+    .kind = OptimizerKind::one_bit_adam,
+    .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitAdam"; },
+    .slots = {"exp_avg", "exp_avg_sq"},
+    .op = OpKind::adam,
+    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
+      return AdamAttrs{.eps = static_cast<float>(o.eps), .weight_decay = weight_decay};
+    },
+    .frozen_op = OpKind::frozen_adam,
+    .frozen_attrs = [](const OpAttrs& attrs) -> OpAttrs {
+      const auto own = attrs_as<AdamAttrs>(attrs);
+      return FrozenAdamAttrs{.eps = own.eps, .weight_decay = own.weight_decay};
+    },
+    .has_betas = true,
+    .params = [](const OptimizerConfig& o) -> OptimizerParams {
+      return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},
+              {"eps", fmt::format("{}", o.eps)},
+              {"freeze_step", fmt::format("{}", o.freeze_step)}};
+    },
+};
+
+}  // namespace dstrain::optimizers

@@ -1,0 +1,32 @@
+// 0/1 Adam (Lu et al., 2022) as DeepSpeed has it: AdamW without bias corrections, whose second moment is updated at
+// growing intervals and then frozen. From then on ranks take local steps, which they synchronise at growing intervals
+// (runtime/optim/zero_one_steps.h).
+#pragma once
+
+#include <fmt/format.h>
+
+#include "runtime/optim/optimizers/one_bit_adam.h"
+
+namespace dstrain::optimizers {
+
+inline constexpr OptimizerRule zero_one_adam{
+    .kind = OptimizerKind::zero_one_adam,
+    .name = [](const OptimizerConfig&) -> std::string_view { return "ZeroOneAdam"; },
+    .slots = one_bit_adam.slots,
+    .op = one_bit_adam.op,
+    .attrs = one_bit_adam.attrs,
+    .frozen_op = one_bit_adam.frozen_op,
+    .frozen_attrs = one_bit_adam.frozen_attrs,
+    .local_steps = true,
+    .has_betas = true,
+    .params = [](const OptimizerConfig& o) -> OptimizerParams {
+      return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},
+              {"eps", fmt::format("{}", o.eps)},
+              {"var_freeze_step", fmt::format("{}", o.zero_one.var_freeze_step)},
+              {"var_update_scaler", fmt::format("{}", o.zero_one.var_update_scaler)},
+              {"local_step_scaler", fmt::format("{}", o.zero_one.local_step_scaler)},
+              {"local_step_clipper", fmt::format("{}", o.zero_one.local_step_clipper)}};
+    },
+};
+
+}  // namespace dstrain::optimizers

@@ -1,0 +1,81 @@
+// Post-local SGD (Lin et al. 2018, as PyTorch's hook and its PeriodicModelAverager have it): each shard group of ranks
+// adds gradients, clips and updates by itself, and every few updates the weights of all groups are replaced by their
+// mean. Optimizer state stays each group's own. A rank sends one slice of a unit to its counterparts in the other
+// groups and gets the rest from its own group, so that a host sends each weight once.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/ir/rule.h"
+#include "runtime/plan/codecs/codecs.h"
+
+namespace dstrain {
+namespace {
+
+class WeightsAverage {
+ public:
+  WeightsAverage(Program& program, Place place)
+      : program_(program), place_(place), group_(program.add_group("average")) {}
+
+  // The weights of the unit leave.
+  void send(const Unit& unit) {
+    const BufferId sums = program_.add_buffer({.name = sums_of(unit),
+                                               .shape = {unit.elements},
+                                               .memory = MemoryClass::communication,
+                                               .lifetime = Lifetime::step,
+                                               .shared = true});
+    emit(OpKind::accumulate, {masters_of(unit)}, {sums});
+    const int64_t slice = unit.elements / place_.shard_size();
+    const BufferId mine = program_.view(sums, place_.shard_rank() * slice, slice);
+    emit(OpKind::all_reduce, {mine}, {mine}).channel =
+        place_.factored() ? replica_group : data_group;
+    if (place_.factored()) emit(OpKind::all_gather, {mine}, {sums}).channel = shard_group;
+  }
+  // The mean takes the place of the weights.
+  void commit(const Unit& unit) {
+    const BufferId masters = masters_of(unit), params = program_.find("params:" + unit.name);
+    emit(OpKind::commit_state, {program_.find(sums_of(unit))}, {masters}).attrs =
+        CommitAttrs{.divisor = place_.replicas()};
+    if (masters != params) emit(OpKind::cast, {masters}, {params});
+  }
+
+ private:
+  static std::string sums_of(const Unit& unit) { return "average:" + unit.name; }
+  BufferId masters_of(const Unit& unit) const {
+    const BufferId own = program_.find("master:" + unit.name);
+    return own == kNone ? program_.find("params:" + unit.name) : own;
+  }
+  Instruction& emit(OpKind op, std::vector<BufferId> reads, std::vector<BufferId> writes) {
+    program_.instructions.push_back({.op = op,
+                                     .when = When::step_end,
+                                     .reads = std::move(reads),
+                                     .writes = std::move(writes),
+                                     .group = group_});
+    return program_.instructions.back();
+  }
+
+  Program& program_;
+  const Place place_;
+  const int32_t group_;
+};
+
+}  // namespace
+
+bool updates_in_groups(const Job& job, StepKind kind) {
+  return local_groups(job) > 1 && kind != StepKind::whole_gradients;
+}
+
+void send_in_groups(Program& program, const Job& job, Place place, StepKind kind) {
+  for (Instruction& op : program.instructions)
+    if (is_collective(op.op) && op.channel == data_group) op.channel = shard_group;
+  if (kind != StepKind::regular) return;
+  WeightsAverage average(program, place);
+  // A unit's weights travel while those of the unit before are replaced.
+  const size_t apart = job.overlap_comm ? 1 : 0, count = program.units.size();
+  for (size_t i = 0; i < count + apart; ++i) {
+    if (i < count) average.send(program.units[i]);
+    if (i >= apart) average.commit(program.units[i - apart]);
+  }
+}
+
+}  // namespace dstrain

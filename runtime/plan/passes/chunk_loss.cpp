@@ -1,0 +1,156 @@
+// The head and the loss in pieces of rows: the logits of a piece are made, give its losses and gradients, and make room
+// for those of the next one.
+#include <algorithm>
+#include <span>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/kernel_spec.h"
+#include "runtime/plan/passes/passes.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kAbsent = SIZE_MAX;
+
+class ChunkLoss {
+ public:
+  ChunkLoss(Program& program, const KernelLibrary& library, int threads)
+      : program_(program), library_(library), threads_(threads) {}
+
+  void run(int64_t chunks) {
+    const std::vector<Instruction>& list = program_.instructions;
+    const auto loss = std::ranges::find(list, OpKind::cross_entropy, &Instruction::op);
+    if (loss == list.end()) return;  // a stage of a pipeline that is not the last
+    loss_ = static_cast<size_t>(loss - list.begin());
+    find_users();
+    const int64_t rows = program_.at(at(loss_).reads[1]).shape.elements();
+    const int64_t length = piece_length(rows, chunks);
+    if (length < rows) divide(rows, length);
+  }
+
+ private:
+  const Instruction& at(size_t i) const { return program_.instructions[i]; }
+
+  // Finds the products around the loss. Throws InternalError if anything else uses the logits.
+  void find_users() {
+    const BufferId logits = at(loss_).reads[0];
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      const Instruction& op = at(i);
+      const bool reads = std::ranges::find(op.reads, logits) != op.reads.end();
+      const bool writes = std::ranges::find(op.writes, logits) != op.writes.end();
+      if (i == loss_ || (!reads && !writes)) continue;
+      size_t* const place = writes && op.op == OpKind::linear              ? &head_
+                            : reads && op.op == OpKind::linear_input_grad  ? &input_grad_
+                            : reads && op.op == OpKind::linear_weight_grad ? &weight_grad_
+                                                                           : nullptr;
+      check(place && *place == kAbsent, "{} uses the logits: the loss cannot be computed in pieces",
+            name_of(op.op));
+      *place = i;
+    }
+    check(head_ != kAbsent && at(head_).writes.size() == 1, "no product makes the logits alone");
+  }
+
+  // Returns the rows of a piece: at most what `chunks` equal pieces would have, but whole parts of the sums that the
+  // weight gradient is made of, so that its bits stay.
+  int64_t piece_length(int64_t rows, int64_t chunks) const {
+    const int64_t wanted = (rows + chunks - 1) / chunks;
+    if (weight_grad_ == kAbsent) return wanted;
+    const int64_t part = part_of(rows);
+    for (int64_t parts = std::max<int64_t>(1, wanted / part); parts > 1; --parts) {
+      const int64_t length = parts * part, rest = rows % length;
+      if (part_of(length) == part && (rest <= part || part_of(rest) == part)) return length;
+    }
+    return std::min(part, rows);
+  }
+  // Returns the rows in a part of the sums of a weight gradient over `rows` rows.
+  int64_t part_of(int64_t rows) const {
+    SpecStorage storage(program_, at(weight_grad_), threads_);
+    KernelSpec spec = storage.get();
+    std::vector<TensorSpec> in(spec.in.begin(), spec.in.end());
+    for (TensorSpec& operand : in) operand.shape.dims[0] = rows;
+    spec.in = in;
+    return library_.sum_rows_part(spec);
+  }
+
+  // Returns rows [first, first + count) of a buffer.
+  BufferId rows_of(BufferId whole, int64_t first, int64_t count) {
+    Buffer piece = program_.at(whole);
+    const int64_t of_row = piece.shape.elements() / piece.shape[0];
+    piece.shape.dims[0] = count;
+    piece.parent = whole;
+    piece.parent_offset = first * of_row;
+    piece.name += fmt::format("[{}:{}]", first, first + count);
+    return program_.add_buffer(std::move(piece));
+  }
+
+  void divide(int64_t rows, int64_t length) {
+    const BufferId losses = program_.add_buffer(
+        {.name = "losses", .shape = {rows}, .dtype = DType::f64, .lifetime = Lifetime::micro});
+    Buffer piece = program_.at(at(loss_).reads[0]);
+    piece.shape.dims[0] = length;
+    piece.name = "logits of a piece";
+    const BufferId logits = program_.add_buffer(std::move(piece));
+    for (int64_t first = 0; first < rows; first += length)
+      add_piece(logits, losses, first, std::min(length, rows - first), rows);
+    std::vector<Instruction> all;
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      if (i == head_) std::ranges::move(pieces_, std::back_inserter(all));
+      if (i != head_ && i != loss_ && i != input_grad_ && i != weight_grad_)
+        all.push_back(std::move(program_.instructions[i]));
+    }
+    program_.instructions = std::move(all);
+    program_.logits = kNone;
+  }
+
+  void add_piece(BufferId logits, BufferId losses, int64_t first, int64_t count, int64_t rows) {
+    const BufferId x = rows_of(at(head_).reads[0], first, count);
+    if (count < program_.at(logits).shape[0]) logits = rows_of(logits, 0, count);
+    Instruction head = at(head_);
+    head.reads[0] = x;
+    head.writes[0] = logits;
+    pieces_.push_back(std::move(head));
+
+    Instruction loss = at(loss_);
+    loss.reads = {logits, rows_of(loss.reads[1], first, count)};
+    if (loss.writes.size() > 1) loss.writes[1] = logits;
+    if (first + count < rows) {
+      auto attrs = attrs_as<CrossEntropyAttrs>(loss.attrs);
+      attrs.by_row = true;
+      loss.attrs = attrs;
+      loss.accumulate = Accumulate::never;
+      loss.writes[0] = rows_of(losses, first, count);
+    } else {
+      loss.reads.push_back(rows_of(losses, 0, first));
+    }
+    pieces_.push_back(std::move(loss));
+
+    if (weight_grad_ != kAbsent) {
+      Instruction grad = at(weight_grad_);
+      grad.phase = Phase::forward;
+      grad.reads = {logits, x};
+      if (first > 0) grad.accumulate = Accumulate::always;
+      pieces_.push_back(std::move(grad));
+    }
+    if (input_grad_ != kAbsent) {
+      Instruction grad = at(input_grad_);
+      grad.phase = Phase::forward;
+      grad.reads[0] = logits;
+      grad.writes[0] = rows_of(grad.writes[0], first, count);
+      pieces_.push_back(std::move(grad));
+    }
+  }
+
+  Program& program_;
+  const KernelLibrary& library_;
+  const int threads_;
+  size_t loss_ = kAbsent, head_ = kAbsent, input_grad_ = kAbsent, weight_grad_ = kAbsent;
+  std::vector<Instruction> pieces_;
+};
+
+}  // namespace
+
+void chunk_loss(Program& program, int64_t chunks, const KernelLibrary& library, int threads) {
+  if (chunks > 1) ChunkLoss(program, library, threads).run(chunks);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,49 @@
+// Kinds of training steps. A run whose steps differ in what they send or update has a plan for each kind. All of them
+// work on the same persistent memory.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/job.h"
+
+namespace dstrain {
+
+enum class StepKind : uint8_t {
+  // Every step of most jobs. With a hook, the steps in which all of it is at work: with post_localSGD those that end
+  // with the average of the weights. With OneBitAdam, those whose second moment is frozen; with ZeroOneAdam, those in
+  // which ranks synchronise their local steps.
+  regular,
+  whole_gradients,  // gradients are added as they are; with ZeroOneAdam the second moment is updated
+  gradient_signs,   // ZeroOneAdam: gradients travel as signs
+  // post_localSGD: groups of ranks update weights of their own, which are not averaged yet; ZeroOneAdam: ranks move by
+  // their own gradients
+  local,
+};
+// Returns the name as printed: "whole gradients".
+std::string_view name_of(StepKind kind);
+
+// Returns the kinds of a job's steps; the first is `regular`. Pure.
+std::vector<StepKind> step_kinds(const Job& job);
+
+// Returns the kind of the step that follows `applied_steps` updates. Skipped steps do not count, so the step after a
+// skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. Pure.
+StepKind kind_of_step(const Job& job, int64_t applied_steps);
+
+// Returns how many groups of ranks update weights of their own after the start of post_localSGD; 1 where all ranks
+// always have the same weights. The job must have its shard groups.
+int local_groups(const Job& job);
+
+// What of the groups differs after a number of updates.
+struct GroupsDiffer {
+  bool weights = false;
+  bool state = false;  // of the optimizer
+};
+// Returns what differs after `applied_steps` updates. Pure.
+GroupsDiffer groups_differ(const Job& job, int64_t applied_steps);
+
+// Returns which of a job's steps have a kind: "steps 1 to 999".
+std::string steps_text(const Job& job, StepKind kind);
+
+}  // namespace dstrain

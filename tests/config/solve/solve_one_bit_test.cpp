@@ -1,0 +1,62 @@
+#include <catch2/catch.hpp>
+
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+namespace {
+std::string one_bit(const std::string& params) {
+  return trains_with(R"("optimizer": {"type": "OnebitAdam", "params": {)" + params + "}}");
+}
+}  // namespace
+
+TEST_CASE("training: 1-bit Adam has DeepSpeed's defaults, and what it does not go with") {
+  const OptimizerConfig defaults = ask(one_bit("")).job().optimizer;
+  CHECK(defaults.kind == OptimizerKind::one_bit_adam);
+  CHECK(defaults.lr == 0.001);
+  CHECK(defaults.beta2 == 0.999);
+  CHECK(defaults.eps == 1e-8);
+  CHECK(defaults.freeze_step == 100000);
+  CHECK(ask(one_bit(R"("freeze_step": 400)")).job().optimizer.freeze_step == 400);
+  const auto refusal = [](const std::string& with) {
+    return ask(trains_with(R"("optimizer": {"type": "OneBitAdam"}, )" + with), {}, 2).error();
+  };
+  for (const int stage : {1, 2, 3})
+    CHECK_THAT(refusal(fmt::format(R"("zero_optimization": {{"stage": {}}})", stage)),
+               Catch::Contains("zero_optimization.stage: OneBitAdam runs at stage 0"));
+  CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
+             Catch::Contains("pipeline.stages: OneBitAdam runs without a pipeline"));
+  CHECK_THAT(refusal(R"("dstrain": {"comm_hook": {"type": "powerSGD"}})"),
+             Catch::Contains("it says how gradients travel, and OneBitAdam sends something else"));
+  CHECK_THAT(
+      refusal(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
+      Catch::Contains("OneBitAdam updates on the device"));
+}
+
+TEST_CASE("training: 0/1 Adam has DeepSpeed's defaults, and what it does not go with") {
+  const auto zero_one = [](const std::string& params) {
+    return trains_with(R"("optimizer": {"type": "ZeroOneAdam", "params": {)" + params + "}}");
+  };
+  const OptimizerConfig defaults = ask(zero_one("")).job().optimizer;
+  CHECK(defaults.kind == OptimizerKind::zero_one_adam);
+  CHECK(defaults.lr == 0.001);
+  CHECK(defaults.zero_one == ZeroOneConfig{100000, 16, 32678, 16});
+  CHECK(ask(zero_one(R"("var_freeze_step": 4, "var_update_scaler": 3, "local_step_scaler": 2,
+                        "local_step_clipper": 1)"))
+            .job()
+            .optimizer.zero_one == ZeroOneConfig{4, 3, 2, 1});
+  for (const char* key :
+       {"var_freeze_step", "var_update_scaler", "local_step_scaler", "local_step_clipper"})
+    CHECK_THAT(ask(zero_one(fmt::format(R"("{}": 0)", key))).error(),
+               Catch::Contains(fmt::format("optimizer.params.{}", key)));
+  const auto refusal = [](const std::string& with) {
+    return ask(trains_with(R"("optimizer": {"type": "zerooneadam"}, )" + with), {}, 2).error();
+  };
+  CHECK_THAT(refusal(R"("zero_optimization": {"stage": 1})"),
+             Catch::Contains("zero_optimization.stage: ZeroOneAdam runs at stage 0"));
+  CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
+             Catch::Contains("pipeline.stages: ZeroOneAdam runs without a pipeline"));
+  CHECK_THAT(refusal(R"("dstrain": {"comm_hook": {"type": "powerSGD"}})"),
+             Catch::Contains("ZeroOneAdam sends something else"));
+}

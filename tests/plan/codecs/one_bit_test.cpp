@@ -1,0 +1,98 @@
+// Steps in which momenta travel as signs.
+#include <catch2/catch.hpp>
+
+#include "runtime/ir/quantized.h"
+#include "runtime/plan/report/codec_lines.h"
+#include "tests/plan/plans.h"
+
+using namespace dstrain;
+
+namespace {
+
+Job one_bit_job(int ranks, DType dtype = DType::bf16) {
+  Job job = sharded_job(0, ranks);
+  job.dtype = job.wire_dtype = dtype;
+  job.model.n_embd = 64;
+  job.optimizer.kind = OptimizerKind::one_bit_adam;
+  job.optimizer.freeze_step = 5;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("1-bit Adam: gradients are added until freeze_step, then no more") {
+  const Job job = one_bit_job(4);
+  CHECK(kind_of_step(job, 4) == StepKind::whole_gradients);
+  CHECK(kind_of_step(job, 5) == StepKind::regular);
+  CHECK(steps_text(job, StepKind::whole_gradients) == "steps 1 to 5");
+  CHECK(steps_text(job, StepKind::regular) == "from step 6 on");
+  // One rank freezes too, so that it is the same training.
+  CHECK(step_kinds(one_bit_job(1)).size() == 2);
+  const RankPlan plans = plan_of(job);
+  const Plan& whole = plans.training(StepKind::whole_gradients);
+  Job adamw = job;
+  adamw.optimizer.kind = OptimizerKind::adam;
+  CHECK(op_names(whole, "step") == op_names(plan_of(adamw).train, "step"));
+  CHECK(comm_work(whole) == comm_work(plan_of(adamw).train));
+  CHECK(count_ops(plans.train, OpKind::all_reduce) == 0);
+  CHECK(count_ops(plans.train, OpKind::cast) == 0);
+  CHECK(count_ops(plans.train, OpKind::adam) == 0);
+  const size_t units = plans.train.program.units.size();
+  for (const OpKind op : {OpKind::local_momentum, OpKind::quantize_signs, OpKind::all_to_all,
+                          OpKind::requantize_signs, OpKind::all_gather})
+    CHECK(count_ops(plans.train, op) == units);
+  // The sum, and to measure what is lost the rank's own part in each hop.
+  CHECK(count_ops(plans.train, OpKind::dequantize_signs) == 3 * units);
+  CHECK(count_ops(plans.train, OpKind::frozen_adam) == count_ops(whole, OpKind::adam));
+}
+
+TEST_CASE("1-bit Adam: a unit's signs travel while its neighbours are packed, if they may") {
+  Job job = one_bit_job(2);
+  for (const bool overlap : {false, true}) {
+    job.overlap_comm = overlap;
+    const Plan plan = plan_of(job).train;
+    std::vector<OpKind> first;
+    for (const Instruction& op : plan.program.instructions)
+      if (op.when == When::step_end && first.size() < 4 &&
+          (op.op == OpKind::local_momentum || op.op == OpKind::quantize_signs ||
+           op.op == OpKind::all_to_all || op.op == OpKind::requantize_signs))
+        first.push_back(op.op);
+    CHECK(first[2] == OpKind::all_to_all);
+    CHECK(first[3] == (overlap ? OpKind::local_momentum : OpKind::requantize_signs));
+  }
+}
+
+TEST_CASE("1-bit Adam: bytes are those of the signs, in two hops") {
+  for (const int ranks : {2, 3, 4, 8})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const RankPlan plans = plan_of(one_bit_job(ranks, dtype));
+      int64_t packed = 0;
+      for (const Unit& unit : plans.train.program.units)
+        packed += sign_bytes(unit.elements / ranks);
+      CHECK(sent_on(plans.train, data_group) == 2 * (ranks - 1) * packed);
+      CHECK(sent_on(plans.training(StepKind::whole_gradients), data_group) ==
+            (ranks - 1) * size_of(dtype) * padded(plans) / ranks);  // twice: an all-reduce
+      if (ranks > 2) continue;
+      const double ratio =
+          static_cast<double>(wire_bytes(plans.train)) /
+          static_cast<double>(wire_bytes(plans.training(StepKind::whole_gradients)));
+      CHECK(ratio == Approx((1 + 32.0 / 512) / (8 * size_of(dtype))).epsilon(0.02));
+    }
+}
+
+TEST_CASE("1-bit Adam keeps what packing loses: of all parts, and of the rank's own") {
+  const RankPlan plans = plan_of(one_bit_job(4), 2);
+  const Program& p = plans.train.program;
+  REQUIRE(p.codec_state.size() == 2 * p.units.size());
+  for (const CodecState& state : p.codec_state) {
+    CHECK(state.per_rank);
+    const auto unit = std::ranges::find(p.units, state.name, &Unit::name);
+    REQUIRE(unit != p.units.end());
+    CHECK((state.slot == "worker_error" || state.slot == "owner_error"));
+    CHECK(p.at(state.values).shape.elements() * (state.slot == "worker_error" ? 1 : 4) ==
+          unit->elements);
+  }
+  CHECK(plan_of(one_bit_job(1), 0).train.program.codec_state.empty());
+  for (int rank = 0; rank < 4; ++rank)
+    CHECK(comm_work(plan_of(one_bit_job(4), rank).train) == comm_work(plans.train));
+}
