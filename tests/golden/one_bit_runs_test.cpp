@@ -2,43 +2,19 @@
 // after.
 #include <catch2/catch.hpp>
 
-#include "tests/golden/run_program.h"
+#include "tests/golden/optimizer_runs.h"
 
 namespace dstrain::golden {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kSteps = 8, kFreeze = 3;
 
-class OneBitRuns {
- public:
-  Run run(const std::string& optimizer, int ranks, std::vector<std::string> arguments = {}) {
-    json config = golden_.config;
-    config.erase("scheduler");
-    config.erase("train_micro_batch_size_per_gpu");
-    config["train_batch_size"] = 16;
-    config["gradient_accumulation_steps"] = 2;
-    config["zero_optimization"] = {{"stage", 0}};
-    config["optimizer"] = {{"type", optimizer}, {"params", {{"lr", 1e-3}, {"weight_decay", 0.01}}}};
-    json& params = config["optimizer"]["params"];
-    if (optimizer == "OneBitAdam")
-      params["freeze_step"] = kFreeze;
-    else
-      params["bias_correction"] = false;
-    config["dstrain"]["steps"] = kSteps;
-    arguments.insert(arguments.end(), {"--num_gpus", std::to_string(ranks)});
-    return train(golden_, config, scratch_, "run" + std::to_string(runs_++), arguments);
-  }
-
- private:
-  const Case golden_{"gptlite"};
-  const ScratchFolder scratch_;
-  int runs_ = 0;
-};
+OptimizerRuns one_bit_runs() {
+  return {{{"dstrain", {{"steps", kSteps}}}}, {{"freeze_step", kFreeze}}};
+}
 
 TEST_CASE("1-bit Adam is AdamW until it freezes, and then sends a tenth at most") {
-  OneBitRuns runs;
+  OptimizerRuns runs = one_bit_runs();
   for (const int ranks : {1, 2, 4}) {
     const Run plain = runs.run("AdamW", ranks), run = runs.run("OneBitAdam", ranks);
     REQUIRE(run.steps.size() == kSteps);
@@ -61,7 +37,7 @@ TEST_CASE("1-bit Adam is AdamW until it freezes, and then sends a tenth at most"
 }
 
 TEST_CASE("1-bit Adam: a run that was stopped goes on bit for bit, before it freezes and after") {
-  OneBitRuns runs;
+  OptimizerRuns runs = one_bit_runs();
   const Run expected = runs.run("OneBitAdam", 2, {"--save_interval", "2"});
   for (const char* step : {"step_2", "step_4", "step_6"}) {
     CAPTURE(step);
@@ -73,7 +49,7 @@ TEST_CASE("1-bit Adam: a run that was stopped goes on bit for bit, before it fre
 }
 
 TEST_CASE("1-bit Adam: a checkpoint of two ranks goes on with four") {
-  OneBitRuns runs;
+  OptimizerRuns runs = one_bit_runs();
   const Run two = runs.run("OneBitAdam", 2, {"--save_interval", "4"});
   const Run four =
       runs.run("OneBitAdam", 4, {"--resume", (two.output / "checkpoints" / "step_4").string()});

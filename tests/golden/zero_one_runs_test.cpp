@@ -1,12 +1,10 @@
 // Whole runs of 0/1 Adam: what they send and measure, and what a run is that was stopped in one of its phases.
 #include <catch2/catch.hpp>
 
-#include "tests/golden/run_program.h"
+#include "tests/golden/optimizer_runs.h"
 
 namespace dstrain::golden {
 namespace {
-
-using nlohmann::json;
 
 constexpr size_t kZeroOneSteps = 14;
 // Steps 1, 2 and 4 send whole gradients, 3 and 5 signs of gradients; 6, 7, 9, 11 and 14 synchronise, the others send
@@ -17,39 +15,17 @@ constexpr Sends kSends[kZeroOneSteps] = {
     Sends::signs,     Sends::signs,     Sends::nothing, Sends::signs,     Sends::nothing,
     Sends::signs,     Sends::nothing,   Sends::nothing, Sends::signs};
 
-class ZeroOneRuns {
- public:
-  Run run(const std::string& optimizer, int ranks, std::vector<std::string> arguments = {}) {
-    json config = golden_.config;
-    config.erase("scheduler");
-    config.erase("train_micro_batch_size_per_gpu");
-    config["train_batch_size"] = 16;
-    config["gradient_accumulation_steps"] = 2;
-    config["steps_per_print"] = 1;
-    config["zero_optimization"] = {{"stage", 0}};
-    config["optimizer"] = {{"type", optimizer}, {"params", {{"lr", 1e-3}, {"weight_decay", 0.01}}}};
-    json& params = config["optimizer"]["params"];
-    if (optimizer == "ZeroOneAdam")
-      params.update({{"var_freeze_step", 5},
-                     {"var_update_scaler", 2},
-                     {"local_step_scaler", 2},
-                     {"local_step_clipper", 3}});
-    else
-      params["bias_correction"] = false;
-    config["dstrain"]["steps"] = kZeroOneSteps;
-    config["dstrain"]["eval_interval"] = kZeroOneSteps / 2;
-    arguments.insert(arguments.end(), {"--num_gpus", std::to_string(ranks)});
-    return train(golden_, config, scratch_, "run" + std::to_string(runs_++), arguments);
-  }
-
- private:
-  const Case golden_{"gptlite"};
-  const ScratchFolder scratch_;
-  int runs_ = 0;
-};
+OptimizerRuns zero_one_runs() {
+  return {{{"steps_per_print", 1},
+           {"dstrain", {{"steps", kZeroOneSteps}, {"eval_interval", kZeroOneSteps / 2}}}},
+          {{"var_freeze_step", 5},
+           {"var_update_scaler", 2},
+           {"local_step_scaler", 2},
+           {"local_step_clipper", 3}}};
+}
 
 TEST_CASE("0/1 Adam sends gradients, signs or nothing, measures signs, and learns as AdamW does") {
-  ZeroOneRuns runs;
+  OptimizerRuns runs = zero_one_runs();
   for (const int ranks : {1, 2, 4}) {
     const Run plain = runs.run("AdamW", ranks), run = runs.run("ZeroOneAdam", ranks);
     REQUIRE(run.steps.size() == kZeroOneSteps);
@@ -73,7 +49,7 @@ TEST_CASE("0/1 Adam sends gradients, signs or nothing, measures signs, and learn
 }
 
 TEST_CASE("0/1 Adam: a run that was stopped goes on bit for bit, in every phase") {
-  ZeroOneRuns runs;
+  OptimizerRuns runs = zero_one_runs();
   for (const int ranks : {1, 2}) {
     const Run expected = runs.run("ZeroOneAdam", ranks, {"--save_interval", "1"});
     // Before and after signs, at the switch, after a synchronisation, and between two.
@@ -91,7 +67,7 @@ TEST_CASE("0/1 Adam: a run that was stopped goes on bit for bit, in every phase"
 TEST_CASE(
     "0/1 Adam: a checkpoint of two ranks goes on with one and with four, between synchronisations "
     "too") {
-  ZeroOneRuns runs;
+  OptimizerRuns runs = zero_one_runs();
   const Run two = runs.run("ZeroOneAdam", 2, {"--save_interval", "1"});
   for (const int ranks : {1, 4})
     for (const int step : {4, 13}) {

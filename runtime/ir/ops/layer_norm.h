@@ -35,6 +35,21 @@ inline constexpr OpRule layer_norm{
         },
 };
 
+// Checks what layer_norm_input_grad and layer_norm_grad have alike: the reads d_y, x, weight, mean, rstd and an optional
+// gradient to add, and d_x, which is written. Returns C.
+inline int64_t expect_norm_grad(const Operands& o) {
+  const int64_t r = rows(o.in(1)), c = columns(o.in(1));
+  o.expect(o.in(0), r * c, o.run());
+  o.expect(o.in(1), r * c, o.run());
+  o.expect(o.in(2), c, o.run());
+  o.expect(o.in(3), r, DType::f32);
+  o.expect(o.in(4), r, DType::f32);
+  if (o.has_in(5)) o.expect(o.in(5), r * c, o.run());
+  o.expect(o.out(0), r * c, o.run());
+  o.no_alias();
+  return c;
+}
+
 inline constexpr OpRule layer_norm_input_grad{
     .kind = OpKind::layer_norm_input_grad,
     .name = "layer_norm_input_grad",
@@ -42,15 +57,7 @@ inline constexpr OpRule layer_norm_input_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(6, 6, 1, 1);
-          const int64_t r = rows(o.in(1)), c = columns(o.in(1));
-          o.expect(o.in(0), r * c, o.run());
-          o.expect(o.in(1), r * c, o.run());
-          o.expect(o.in(2), c, o.run());
-          o.expect(o.in(3), r, DType::f32);
-          o.expect(o.in(4), r, DType::f32);
-          if (o.has_in(5)) o.expect(o.in(5), r * c, o.run());
-          o.expect(o.out(0), r * c, o.run());
-          o.no_alias();
+          expect_norm_grad(o);
         },
 };
 
@@ -79,17 +86,9 @@ inline constexpr OpRule layer_norm_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(6, 6, 3, 3);
-          const int64_t r = rows(o.in(1)), c = columns(o.in(1));
-          o.expect(o.in(0), r * c, o.run());
-          o.expect(o.in(1), r * c, o.run());
-          o.expect(o.in(2), c, o.run());
-          o.expect(o.in(3), r, DType::f32);
-          o.expect(o.in(4), r, DType::f32);
-          if (o.has_in(5)) o.expect(o.in(5), r * c, o.run());
-          o.expect(o.out(0), r * c, o.run());
+          const int64_t c = expect_norm_grad(o);
           o.expect(o.out(1), c, DType::f32);
           o.expect(o.out(2), c, DType::f32);
-          o.no_alias();
         },
 };
 

@@ -239,22 +239,29 @@ void check_same_step(Communicator& comm, const std::string& dir, int64_t step) {
           all[0], dir, rank, all[rank]);
 }
 
-// Fills an entry with the mean of the rows of all groups: added in order, in f32, then divided.
-void average_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry) {
-  const int64_t row = entry.global_shape.elements();
-  check(entry.dtype == DType::f32, "{}/{}: rows are averaged in f32", entry.name, entry.slot);
-  const auto groups = static_cast<float>(tensor.shape[0]);
+// Saved rows that become one: those from `first` on, each `every` rows, added in order, in f32, and divided by `divisor`.
+struct RowSum {
+  int64_t row;     // elements of a row
+  int64_t within;  // the first element of the slice in its row
+  int64_t first = 0, every = 1;
+  float divisor = 1;
+};
+
+// Fills an entry of f32 values with a sum of rows.
+void sum_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry,
+              const RowSum& rows) {
+  check(entry.dtype == DType::f32, "{}/{}: rows are added in f32", entry.name, entry.slot);
   std::vector<float> sum, values;
   for (int64_t at = 0; at < entry.local.elements(); at += kChecksumBlock) {
     const auto n = std::min<int64_t>(kChecksumBlock, entry.local.elements() - at);
     sum.assign(static_cast<size_t>(n), 0);
     values.resize(sum.size());
-    for (int64_t r = 0; r < tensor.shape[0]; ++r) {
-      reader.read(tensor, r * row + entry.begin + at, n,
+    for (int64_t r = rows.first; r < tensor.shape[0]; r += rows.every) {
+      reader.read(tensor, r * rows.row + rows.within + at, n,
                   reinterpret_cast<std::byte*>(values.data()));
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
     }
-    for (float& value : sum) value /= groups;
+    for (float& value : sum) value /= rows.divisor;
     auto* const to = entry.local.as<float>() + at;
     if (entry.device)
       entry.device->upload(to, sum.data(), n * size_of(DType::f32));
@@ -263,24 +270,26 @@ void average_rows(SliceReader& reader, const CheckpointTensor& tensor, const Sta
   }
 }
 
-// Fills a row with the sum of the saved rows that fall to its rank, or with the mean of all rows. f32 values only.
+// Fills a copy of a group with the mean of the copies of all groups.
+void average_copies(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry) {
+  sum_rows(reader, tensor, entry,
+           {.row = entry.global_shape.elements(),
+            .within = entry.begin,
+            .divisor = static_cast<float>(tensor.shape[0])});
+}
+
+// Fills the row of a rank with the sum of the saved rows that fall to it, or with the mean of all rows.
 void add_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry) {
-  const int64_t row = row_of(entry.global_shape).elements(), n = entry.local.elements();
-  if (n == 0) return;
-  check(entry.dtype == DType::f32, "{}/{}: rows are added in f32", entry.name, entry.slot);
-  const int64_t ranks = entry.global_shape[0], mine = entry.begin / row, within = entry.begin % row;
-  std::vector<float> sum(static_cast<size_t>(n)), values(sum.size());
-  const int64_t rows = tensor.shape[0];
-  for (int64_t r = entry.mean ? 0 : mine; r < rows; r += entry.mean ? 1 : ranks) {
-    reader.read(tensor, r * row + within, n, reinterpret_cast<std::byte*>(values.data()));
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+  const int64_t row = row_of(entry.global_shape).elements();
+  if (entry.local.elements() == 0) return;
+  RowSum rows{.row = row, .within = entry.begin % row};
+  if (entry.mean) {
+    rows.divisor = static_cast<float>(tensor.shape[0]);
+  } else {
+    rows.first = entry.begin / row;
+    rows.every = entry.global_shape[0];
   }
-  if (entry.mean)
-    for (float& value : sum) value /= static_cast<float>(rows);
-  if (entry.device)
-    entry.device->upload(entry.local.data, sum.data(), entry.local.bytes());
-  else
-    std::memcpy(entry.local.data, sum.data(), static_cast<size_t>(entry.local.bytes()));
+  sum_rows(reader, tensor, entry, rows);
 }
 
 // Reads the values of this rank's slices into `state`. Throws UserError if they are damaged.
@@ -294,7 +303,7 @@ void read_values(const FoundCheckpoint& found, const std::vector<size_t>& used,
     int64_t begin = entry.begin;
     if (has_copies(tensor, entry)) {
       if (tensor.shape[0] != entry.copies) {
-        average_rows(reader, tensor, entry);
+        average_copies(reader, tensor, entry);
         continue;
       }
       begin = saved_begin(entry);
