@@ -138,12 +138,16 @@ def picture(rows, steps):
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def compare(case, options, folder):
+def compare(case, options, folder, known):
+    """Returns the row of a codec. `known` keeps the runs without codecs, which several codecs are compared with."""
     plain, codec = CASES[case]
     row = {"codec": case, "with": [], "without": [], "losses": {}}
     for seed in options.seeds:
         for name, settings in (("without", plain), ("with", {**plain, **codec})):
-            losses, validation = train(settings, seed, options, folder)
+            run = (json.dumps(settings, sort_keys=True), seed)
+            losses, validation = known.get(run) or train(settings, seed, options, folder)
+            if name == "without":
+                known[run] = losses, validation
             row[name].append(validation)
             row["losses"].setdefault(name, losses)
     row["difference"] = statistics.median(w / without - 1 for w, without in zip(row["with"], row["without"]))
@@ -158,7 +162,7 @@ def main():
     p.add_argument("--data", type=pathlib.Path)
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
     o = p.parse_args()
-    rows = []
+    rows, known = [], {}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "c.json").write_text("{}")
@@ -168,7 +172,7 @@ def main():
                 subprocess.run(["bible", "-f", "Gen1:1-Rev22:21"], stdout=file, check=True)
         print("codec            validation loss of each seed without, with   median difference")
         for case in o.only:
-            row = compare(case, o, folder)
+            row = compare(case, o, folder, known)
             rows.append(row)
             each = "  ".join(f"{a:.4f} {b:.4f}" for a, b in zip(row["without"], row["with"]))
             print(f"{case:15}  {each:48} {row['difference'] * 100:+8.2f} %", flush=True)

@@ -4,8 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "runtime/comm/devices/nccl_transport.h"
-#include "runtime/comm/devices/stream_comm.h"
+#include "runtime/comm/devices/nccl_comm.h"
 #include "runtime/core/devices/cuda_device.h"
 
 namespace dstrain {
@@ -21,7 +20,7 @@ struct OneRank {
       std::exit(77);
     }
     device = make_cuda_device(0);
-    comm = std::make_unique<StreamComm>(*host, *device, connect_nccl);
+    comm = make_nccl_communicator(*host, *device);
     in = device->allocate(kElements * 4, "the test");
     out = device->allocate(kElements * 4, "the test");
     std::vector<float> values(kElements);
