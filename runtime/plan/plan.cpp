@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/config/job.h"
+#include "runtime/config/sparse_gradients.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/rule.h"
@@ -126,6 +127,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
     reduce(program, without_sums(job), {}, residency);
   else
     reduce(program, in_groups && adds.ranks == 1 ? without_sums(job) : job, adds, residency);
+  if (sends_token_rows(job)) gather_token_rows(program, place);
   quantize_gradients(program, job, place, residency);
   update(program, job, adds, residency);
   if (in_groups) send_in_groups(program, job, place, kind);

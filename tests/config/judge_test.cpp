@@ -272,7 +272,12 @@ TEST_CASE("verdicts: reduction and data types") {
       {R"("managed_gradient_accumulation": false)", "managed_gradient_accumulation",
        "refused: there is no caller to mark the boundary: remove the key"},
       {R"("sparse_gradients": true)", "sparse_gradients",
-       "refused: removed from DeepSpeed (0.19.8), and gradients are dense here: use false"},
+       "honoured: rows of tokens or the table, whichever is fewer bytes: dstrain plan says which, "
+       "when the number of ranks and the vocabulary are known"},
+      {R"("sparse_gradients": true, "zero_optimization": {"stage": 1})", "sparse_gradients",
+       "refused: from stage 1 on each rank receives the sum of its own slice alone: use false, or "
+       "stage 0"},
+      {R"("sparse_gradients": false)", "sparse_gradients", "no_effect: off"},
       {R"("elasticity": {"enabled": true, "min_gpus": 2})", "elasticity.enabled",
        "refused: elasticity was removed from DeepSpeed (0.19.8); here the batch sizes are given, "
        "and "

@@ -75,6 +75,7 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
       {"zero_optimization.zero_quantized_gradients", [](Job& j) { j.quantize.gradients = true; }},
       {"zero_optimization.stage", [](Job& j) { j.zero_stage = 2; }},
       {"dstrain.deterministic_collectives", [](Job& j) { j.rank_order_sums = false; }},
+      {"sparse_gradients", [](Job& j) { j.sparse_gradients = true; }},
       {"shard ranks", [](Job& j) { j.shards.ranks = 2; }},
       {"shard ranks", [](Job& j) { j.shards.by_host = true; }},
       {"pipeline.partition", [](Job& j) { j.pipeline.partition = "memory"; }},

@@ -37,11 +37,17 @@ constexpr Rule kManaged{
     },
     "true: no_effect; false: refused"};
 
-constexpr Rule kSparse{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+constexpr Rule kSparse{[](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
-                         return {State::refused, std::string(spec.note)};
+                         if (facts.model == "benchmark")
+                           return {State::no_effect, "the model has no token embedding"};
+                         if (facts.stage == 0) return {};
+                         return {State::refused,
+                                 "from stage 1 on each rank receives the sum of its own slice "
+                                 "alone: use false, or stage 0"};
                        },
-                       "false: no_effect; true: refused"};
+                       "false: no_effect; true: honoured at stage 0, else refused; no_effect for "
+                       "the benchmark model"};
 
 }  // namespace
 
@@ -124,7 +130,9 @@ std::vector<KeySpec> training() {
        .choices = "mean|sum"},
       {.key = "sparse_gradients",
        .fallback = "false",
-       .note = "removed from DeepSpeed (0.19.8), and gradients are dense here: use false",
+       .note =
+           "true: the token embedding's gradient travels as rows of tokens where these are fewer "
+           "bytes than the table",
        .rule = &kSparse},
       {.key = "disable_allgather",
        .fallback = "false",

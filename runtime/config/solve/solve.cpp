@@ -11,6 +11,7 @@
 #include "runtime/config/solve/solve_batch.h"
 #include "runtime/config/solve/solve_pipeline.h"
 #include "runtime/config/solve/solve_run.h"
+#include "runtime/config/solve/solve_sparse.h"
 #include "runtime/config/solve/solve_training.h"
 #include "runtime/config/solve/values.h"
 #include "runtime/config/text.h"
@@ -93,6 +94,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   check_sizes(job, diagnostics);
   check_pipeline(job, diagnostics);
   if (data_ranks) check_shards(job, values, diagnostics, *data_ranks, request.ranks_origin);
+  solve_sparse(job, values, diagnostics, data_ranks.has_value());
   if (job.graph == GraphMode::on && job.device == "cpu")
     diagnostics.error("dstrain.cuda_graph", "the CPU has no graphs: use \"auto\" or --device cuda");
   else if (job.graph == GraphMode::on)

@@ -199,6 +199,7 @@ void add_layout(FactList& list, const Job& job) {
                   g.param_persistence, g.model_persistence, g.max_live_elements,
                   g.max_reuse_distance));
   add("dstrain.reduce", job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch");
+  add("sparse_gradients", job.sparse_gradients);
   add("dstrain.recompute",
       fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
   add("dstrain.loss_chunks", job.loss_chunks);

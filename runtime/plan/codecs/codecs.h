@@ -30,6 +30,12 @@ bool sends_factors(const Job& job, Place place, StepKind kind);
 // every rank. Adds the codec state "hook_factor" and, with error feedback, "hook_error".
 void power_sgd(Program& program, const Job& job, Place place);
 
+// After reduce(), where sends_token_rows() (runtime/config/sparse_gradients.h): the gradient of the token embedding is
+// not added over ranks. All ranks gather the token ids and the rows of a micro-batch instead, and each makes the table's
+// gradient of those of all ranks, added in f32 in the order of ranks. Throws InternalError if another instruction writes
+// the table's gradient, or another parameter lies in front of it in its unit.
+void gather_token_rows(Program& program, Place place);
+
 // After update(): codec state that the step has made replaces the old one, unless the step is skipped.
 void commit_codec_state(Program& program);
 

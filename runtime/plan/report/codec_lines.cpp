@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "runtime/config/sparse_gradients.h"
 #include "runtime/core/text.h"
 #include "runtime/ir/quantized.h"
 #include "runtime/ir/rule.h"
@@ -82,6 +83,18 @@ std::string factors_text(const Job& job, const Plan& plan) {
                      matrices, matrices == 1 ? "" : "s", values, largest, whole);
 }
 
+// Returns how the gradient of the token embedding travels, and why.
+std::string rows_text(const Job& job, const Plan& plan) {
+  const SparseGradientBytes bytes = sparse_gradient_bytes(job);
+  std::string line = "sparse_gradients: the token embedding's gradient travels ";
+  if (job.model.tied_head)
+    return line + "as the whole table, because the head is tied to it and its gradient is dense";
+  line += sends_token_rows(job) ? "as rows of tokens" : "as the whole table";
+  return line + fmt::format(": rows take {} a step, the table {}; rank {} sends {} a step in all",
+                            bytes_of(bytes.rows), bytes_of(bytes.table), plan.place.rank,
+                            bytes_of(wire_bytes(plan)));
+}
+
 // Returns which ranks have weights of their own with post_localSGD, and what their average sends.
 std::string local_text(const Job& job, const Plan& plan, std::span<const int> hosts) {
   const int groups = local_groups(job);
@@ -118,6 +131,7 @@ std::string step_kinds_text(const Job& job, const RankPlan& plans) {
 
 std::string codec_line(const Job& job, const Plan& plan, std::span<const int> hosts,
                        const PlanInputs& inputs) {
+  if (job.sparse_gradients && job.data_ranks() > 1) return rows_text(job, plan);
   if (job.hook.kind == HookKind::post_local_sgd) return local_text(job, plan, hosts);
   const bool hook = job.hook.kind != HookKind::none && job.data_ranks() > 1;
   if (job.quantize == QuantizeConfig{} && !hook) return {};

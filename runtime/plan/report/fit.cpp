@@ -190,7 +190,8 @@ int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
 }
 
 int highest_stage(const Job& job) {
-  if (freezes(job.optimizer) || job.hook.kind == HookKind::post_local_sgd) return 0;
+  if (freezes(job.optimizer) || job.hook.kind == HookKind::post_local_sgd || job.sparse_gradients)
+    return 0;
   return job.hook.kind == HookKind::none ? 3 : 1;
 }
 

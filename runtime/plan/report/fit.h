@@ -24,7 +24,7 @@ int64_t planned_bytes(const Job& job, const PlanInputs& inputs);
 // Returns whether the device's memory alone limits a run: that of a GPU, or a configured capacity. Elsewhere what is
 // offloaded takes the same memory as the rest.
 bool limits_device(const Job& job);
-// Returns the highest ZeRO stage that goes with the job's optimizer and communication hook.
+// Returns the highest ZeRO stage that goes with the job's optimizer and with what its gradients travel as.
 int highest_stage(const Job& job);
 
 // A change of settings that can reduce the memory of a job, with its effect on memory and speed.

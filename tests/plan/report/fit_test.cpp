@@ -100,9 +100,13 @@ TEST_CASE("an optimizer that every rank needs whole is neither sharded nor offlo
   for (const Variant& v : all) CHECK(v.settings.find("zero_optimization") == std::string::npos);
 }
 
-TEST_CASE("hooks are offered no stage that they do not go with") {
+TEST_CASE("hooks and sparse gradients are offered no stage that they do not go with") {
   Job job = some_job();
   job.device_memory = 1 << 20;
+  job.sparse_gradients = true;
+  for (const Variant& v : single_changes(job, plan_inputs(job)))
+    CHECK(v.settings.find("zero_optimization") == std::string::npos);
+  job.sparse_gradients = false;
   job.hook = {.kind = HookKind::post_local_sgd, .start = 2, .period = 4};
   job.shards = {1, false, false};
   for (const Variant& v : single_changes(job, plan_inputs(job)))

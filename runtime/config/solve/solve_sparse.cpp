@@ -1,0 +1,67 @@
+#include "runtime/config/solve/solve_sparse.h"
+
+#include <fmt/core.h>
+
+#include "runtime/config/sparse_gradients.h"
+#include "runtime/core/text.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::string_view kSparseGradients = "sparse_gradients";
+
+// Reports the keys that rows of tokens do not go with.
+void judge_others(const Job& job, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view offload = "zero_optimization.offload_optimizer.device";
+  const OptimizerKind kind = job.optimizer.kind;
+  if (job.pipeline.stages > 1)
+    diagnostics.error("pipeline.stages",
+                      "sparse_gradients runs without a pipeline: use 1, or sparse_gradients false");
+  if (kind == OptimizerKind::one_bit_adam || kind == OptimizerKind::zero_one_adam)
+    diagnostics.error("optimizer.type",
+                      "it says how gradients travel, and so does sparse_gradients: use AdamW, or "
+                      "sparse_gradients false");
+  if (job.hook.kind != HookKind::none)
+    diagnostics.error("dstrain.comm_hook.type",
+                      "it says how gradients travel, and so does sparse_gradients: keep one of the "
+                      "two");
+  if (v.given(offload) && v.text(offload) != "none")
+    diagnostics.error(offload,
+                      "sparse_gradients adds and updates on the device: remove offload_optimizer, "
+                      "or use sparse_gradients false");
+}
+
+// Says what travels, as far as the configuration alone decides it.
+void explain_bytes(const Job& job, Diagnostics& diagnostics, bool ranks_known) {
+  const auto text = [](int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  if (job.model.tied_head)
+    return diagnostics.no_effect(kSparseGradients,
+                                 "tied_head: the head's gradient makes that of the table dense");
+  if (ranks_known && job.data_ranks() == 1)
+    return diagnostics.no_effect(kSparseGradients, "one rank: there are no gradients to send");
+  if (!ranks_known || job.model.vocab_size == 0)
+    return diagnostics.explain(
+        kSparseGradients,
+        "rows of tokens or the table, whichever is fewer bytes: dstrain plan says which, when the "
+        "number of ranks and the vocabulary are known");
+  const SparseGradientBytes bytes = sparse_gradient_bytes(job);
+  if (bytes.rows < bytes.table)
+    return diagnostics.explain(
+        kSparseGradients, fmt::format("a rank sends {} of rows a step instead of {} of the table",
+                                      text(bytes.rows), text(bytes.table)));
+  diagnostics.no_effect(kSparseGradients,
+                        fmt::format("a rank sends the table, which takes {} a step: rows take {}",
+                                    text(bytes.table), text(bytes.rows)));
+}
+
+}  // namespace
+
+void solve_sparse(Job& job, Values& values, Diagnostics& diagnostics, bool ranks_known) {
+  if (!values.flag(kSparseGradients) || diagnostics.stopped(kSparseGradients)) return;
+  if (job.model.kind != ModelKind::gptlite) return;
+  job.sparse_gradients = true;
+  judge_others(job, values, diagnostics);
+  explain_bytes(job, diagnostics, ranks_known);
+}
+
+}  // namespace dstrain

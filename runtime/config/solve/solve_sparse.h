@@ -1,0 +1,14 @@
+// Solves sparse_gradients: what it does not go with, and what it comes to.
+#pragma once
+
+#include "runtime/config/job.h"
+#include "runtime/config/solve/diagnostics.h"
+#include "runtime/config/solve/values.h"
+
+namespace dstrain {
+
+// Sets Job::sparse_gradients and reports what excludes it. The rest of the job must be solved. `ranks_known`: the job
+// has the number of ranks of the run.
+void solve_sparse(Job& job, Values& values, Diagnostics& diagnostics, bool ranks_known);
+
+}  // namespace dstrain
