@@ -253,8 +253,8 @@ struct Job {
   ShardConfig shards;
   QuantizeConfig quantize;
   HookConfig hook;
-  bool sparse_gradients =
-      false;  // the token embedding's gradient may travel as rows (sparse_gradients.h)
+  // The gradient of the token embedding may travel as rows (sparse_gradients.h).
+  bool sparse_gradients = false;
   int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
   bool overlap_comm = false;                     // communication runs beside computation
   bool rank_order_sums = true;  // GPUs add in rank order, in f32; false: as NCCL adds

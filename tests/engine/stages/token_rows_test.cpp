@@ -76,9 +76,9 @@ TEST_CASE(
     Job job = rows_job(world->size(), DType::f32);
     job.reduce = reduce;
     REQUIRE(sends_token_rows(job));
-    Job alone =
-        job;  // its micro-batches have the samples of a micro-batch of all ranks, in rank order
+    Job alone = job;
     alone.ranks = 1;
+    // The samples of a micro-batch of all ranks, in rank order.
     alone.batch.micro_batch *= world->size();
     const auto table = static_cast<ptrdiff_t>(kVocabulary * job.model.n_embd * sizeof(float));
     std::vector<uint8_t> expected = Trained(alone, data, self, 1).bytes_of("grads:embedding");
@@ -93,7 +93,7 @@ TEST_CASE(
     "the table") {
   const RandomDataset data(kVocabulary, 0.1);
   const auto world = make_communicator();
-  Sample sample(3);
+  Sample sample(8);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch})
       for (const DType wire : {DType::f32, DType::bf16})
