@@ -23,8 +23,18 @@ struct BatchConfig {
 };
 
 // The update rule; Adam stands for AdamW too.
-enum class OptimizerKind { adam, sgd, adagrad, lion, lamb, muon, one_bit_adam, zero_one_adam };
-inline constexpr size_t kOptimizerKinds = 8;
+enum class OptimizerKind {
+  adam,
+  sgd,
+  adagrad,
+  lion,
+  lamb,
+  muon,
+  one_bit_adam,
+  zero_one_adam,
+  one_bit_lamb
+};
+inline constexpr size_t kOptimizerKinds = 9;
 // When ZeroOneAdam updates its second moment and when ranks synchronise, in updates.
 struct ZeroOneConfig {
   int64_t var_freeze_step =
@@ -35,6 +45,14 @@ struct ZeroOneConfig {
       32'678;  // local steps, after which the interval of synchronising doubles
   int64_t local_step_clipper = 16;  // the longest such interval
   bool operator==(const ZeroOneConfig&) const = default;
+};
+
+// The constants of OneBitLamb beside Lamb's: the share of the average of trust ratios that stays in an update, the limits
+// of the factor that a frozen average is multiplied by, and by which share of itself the factor may change in an update.
+struct OneBitLambConfig {
+  double coeff_beta = 0.9;
+  double factor_max = 4, factor_min = 0.5, factor_threshold = 0.1;
+  bool operator==(const OneBitLambConfig&) const = default;
 };
 
 // The optimizer and its constants. Adam and AdamW differ in decoupled_decay alone.
@@ -51,8 +69,10 @@ struct OptimizerConfig {
   bool eps_inside_sqrt = false;
   double adam_lr = 3e-4;  // muon: of the parameters that it leaves to Adam, as betas and eps are
   bool gram = true;       // muon: it may iterate on the Gram matrix
-  int64_t freeze_step = 100'000;  // one_bit_adam: updates before its second moment is frozen
+  int64_t freeze_step =
+      100'000;  // one_bit_adam, one_bit_lamb: updates before the second moment is frozen
   ZeroOneConfig zero_one{};
+  OneBitLambConfig one_bit_lamb{};
   bool operator==(const OptimizerConfig&) const = default;
 };
 

@@ -84,6 +84,13 @@ enum class OpKind : uint8_t {
   dequantize_signs,  // packed u8 (parts, bytes of one) -> y f32 (n): the parts in order
   local_momentum,    // grad f32 or run (n), of this rank alone, v f32 (n) -> m f32 (n), in place
   frozen_adam,       // m, v f32 (n) -> master f32 (n), param? run (n); in place
+  lamb_average,  // square sums f64 (ranks, pairs) -> average f32 (parameters), in place (runtime/ir/ops/frozen_lamb.h)
+  momentum_scale,  // m f32 (n), factor f32 (1) -> scale f32 (1), in place
+  scaled_momentum,  // grad f32 or run (n), of this rank alone, v, m f32 (n), scale f32 (1) -> x f32 (n)
+  // v, master f32 (n), scale, factor f32 (1) -> x, m, fresh f32 (n), in place, direction f32 (n), largest f32 (1), in place
+  frozen_lamb_direction,
+  lamb_factor,  // largest f32 (parameters), square sums f64 (pairs) -> factor f32 (parameters), in place
+  frozen_lamb,  // direction f32 (n), average, factor f32 (1) -> master f32 (n), param? run (n); in place
   local_step,     // grad f32 or run (n), of this rank alone, v f32 (n) -> m, sum f32 (n), in place
   local_weights,  // master, v, sum f32 (n) -> param run (n): the weights that local steps have led to
   end_local_steps,  // v f32 (n) -> master, m, sum f32 (n), param? run (n); in place
@@ -277,13 +284,30 @@ struct FrozenAdamAttrs {
   float weight_decay = 0;
   bool operator==(const FrozenAdamAttrs&) const = default;
 };
+// The attributes of lamb_average.
+struct LambAverageAttrs {
+  float min_coeff = 0.01f, max_coeff = 10;  // limits of the trust ratio
+  float beta = 0.9f;                        // the share of the average that stays
+  bool operator==(const LambAverageAttrs&) const = default;
+};
+// The attributes of frozen_lamb_direction.
+struct FrozenLambAttrs {
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  bool operator==(const FrozenLambAttrs&) const = default;
+};
+// The attributes of lamb_factor: the limits of a factor, and by which share of itself it may change.
+struct LambFactorAttrs {
+  float smallest = 0.5f, largest = 4, threshold = 0.1f;
+  bool operator==(const LambFactorAttrs&) const = default;
+};
 using OpAttrs =
     std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, ActivationAttrs,
                  AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs,
                  AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
                  MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
                  RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
-                 FrozenAdamAttrs>;
+                 FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -6,6 +6,7 @@
 #include "runtime/ir/ops/cross_entropy.h"
 #include "runtime/ir/ops/elementwise.h"
 #include "runtime/ir/ops/embed.h"
+#include "runtime/ir/ops/frozen_lamb.h"
 #include "runtime/ir/ops/layer_norm.h"
 #include "runtime/ir/ops/linear.h"
 #include "runtime/ir/ops/low_rank.h"
@@ -35,9 +36,9 @@ constexpr std::array<OpRule, kOpKinds> by_kind(const std::array<OpRule, N>&... f
 
 constexpr std::array<OpRule, kOpKinds> kRules =
     by_kind(ops::kAttentionRules, ops::kBoundaryRules, ops::kCollectiveRules,
-            ops::kCrossEntropyRules, ops::kElementwiseRules, ops::kEmbedRules, ops::kLayerNormRules,
-            ops::kLinearRules, ops::kLowRankRules, ops::kOptimizerRules, ops::kSignRules,
-            ops::kStepRules, ops::kTransferRules);
+            ops::kCrossEntropyRules, ops::kElementwiseRules, ops::kEmbedRules,
+            ops::kFrozenLambRules, ops::kLayerNormRules, ops::kLinearRules, ops::kLowRankRules,
+            ops::kOptimizerRules, ops::kSignRules, ops::kStepRules, ops::kTransferRules);
 
 }  // namespace
 

@@ -8,15 +8,17 @@
 #include "runtime/optim/optimizers/lion.h"
 #include "runtime/optim/optimizers/muon.h"
 #include "runtime/optim/optimizers/one_bit_adam.h"
+#include "runtime/optim/optimizers/one_bit_lamb.h"
 #include "runtime/optim/optimizers/sgd.h"
 #include "runtime/optim/optimizers/zero_one_adam.h"
 
 namespace dstrain {
 namespace {
 
-constexpr std::array kRules{optimizers::adam,         optimizers::sgd,          optimizers::adagrad,
-                            optimizers::lion,         optimizers::lamb,         optimizers::muon,
-                            optimizers::one_bit_adam, optimizers::zero_one_adam};
+constexpr std::array kRules{
+    optimizers::adam,         optimizers::sgd,           optimizers::adagrad,
+    optimizers::lion,         optimizers::lamb,          optimizers::muon,
+    optimizers::one_bit_adam, optimizers::zero_one_adam, optimizers::one_bit_lamb};
 
 constexpr bool ordered_by_kind() {
   for (size_t i = 0; i < kRules.size(); ++i)

@@ -151,7 +151,7 @@ TEST_CASE("load: a resume goes on in the folder of the run that it resumes") {
 TEST_CASE("load: all reasons are told at once, each with its place, none twice") {
   const std::string text = R"({
   "train_batch_size": 33, "train_micro_batch_size_per_gpu": 2,
-  "optimizer": {"type": "OneBitLamb", "params": {"lr": 1e-3, "freeze_step": 1}},
+  "optimizer": {"type": "MuAdam", "params": {"lr": 1e-3}},
   "zero_optimization": {"stage": 2, "legacy_stage1": true, "stage3_max_reuse_distance": 1},
   "tensorboard": {"enabled": true, "job_name": "x"},
   "gradient_cliping": 1.0,
@@ -165,8 +165,8 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
         "gradient_accumulation_steps x ranks. Valid: train_batch_size 32 = "
         "train_micro_batch_size_per_gpu 2 x "
         "gradient_accumulation_steps 8 x 2 ranks\n"
-        "c.json:3:17: optimizer.type: OneBitLamb is not available yet: use AdamW, Adam, SGD, "
-        "Adagrad, Lion, Lamb, Muon, OneBitAdam or ZeroOneAdam\n"
+        "c.json:3:17: optimizer.type: MuAdam is not part of dstrain: use AdamW, Adam, SGD, "
+        "Adagrad, Lion, Lamb, Muon, OneBitAdam, OneBitLamb or ZeroOneAdam\n"
         "c.json:4:37: zero_optimization.legacy_stage1: DeepSpeed refuses it too: use false\n"
         "c.json:6:3: gradient_cliping: unknown key (did you mean gradient_clipping?)\n"
         "c.json:7:3: compression_training: removed from DeepSpeed (0.19.8), and compression is not "

@@ -28,13 +28,17 @@ TEST_CASE("the state that an optimizer keeps") {
   CHECK(all_state_slots() == Names{"exp_avg", "exp_avg_sq", "momentum", "sum"});
 }
 
-TEST_CASE("an optimizer's op takes its attributes, and only Lamb's step is scaled by norms") {
+TEST_CASE(
+    "an optimizer's op takes its attributes, and only the steps of Lamb and 1-bit Lamb are scaled "
+    "by norms") {
   for (size_t i = 0; i < kOptimizerKinds; ++i) {
     const OptimizerConfig config = of(static_cast<OptimizerKind>(i));
     const OptimizerRule& rule = optimizer_rule(config.kind);
     CHECK_FALSE(rule.name(config).empty());
     CHECK(rule.attrs(config, 0.5f).index() != 0);
-    CHECK((rule.scaled_attrs != nullptr) == (config.kind == OptimizerKind::lamb));
+    CHECK((rule.scaled_attrs != nullptr) ==
+          (config.kind == OptimizerKind::lamb || config.kind == OptimizerKind::one_bit_lamb));
+    CHECK((rule.average_attrs != nullptr) == (config.kind == OptimizerKind::one_bit_lamb));
   }
   const auto lamb = std::get<LambAttrs>(
       optimizer_rule(OptimizerKind::lamb).scaled_attrs(of(OptimizerKind::lamb), 2, 5));
@@ -53,6 +57,21 @@ TEST_CASE("1-bit Adam goes on with the constants of its first steps, without bia
   CHECK(std::get<FrozenAdamAttrs>(rule.frozen_attrs(first)) ==
         FrozenAdamAttrs{.eps = 0.25f, .weight_decay = 0.5f});
   CHECK_FALSE(rule.corrects_bias);
+}
+
+TEST_CASE("1-bit Lamb averages trust ratios, and goes on with the constants of its first steps") {
+  OptimizerConfig config = of(OptimizerKind::one_bit_lamb);
+  config.eps = 0.25;
+  config.max_coeff = 2;
+  config.min_coeff = 0.5;
+  config.one_bit_lamb.coeff_beta = 0.75;
+  const OptimizerRule& rule = optimizer_rule(config.kind);
+  CHECK(std::get<LambAverageAttrs>(rule.average_attrs(config)) ==
+        LambAverageAttrs{.min_coeff = 0.5f, .max_coeff = 2, .beta = 0.75f});
+  CHECK(std::get<FrozenLambAttrs>(rule.frozen_attrs(rule.attrs(config, 0.5f))) ==
+        FrozenLambAttrs{.eps = 0.25f, .weight_decay = 0.5f});
+  CHECK_FALSE(rule.corrects_bias);
+  CHECK(freezes(config));
 }
 
 TEST_CASE("Muon takes hidden matrices, and scales those with more rows than columns") {
@@ -86,6 +105,8 @@ TEST_CASE("the parameters that a resumed run compares") {
   CHECK(params(OptimizerKind::lamb).at("max_coeff") == "10");
   CHECK(params(OptimizerKind::muon).at("ns_method") == "gram");
   CHECK(params(OptimizerKind::one_bit_adam).at("freeze_step") == "100000");
+  CHECK(params(OptimizerKind::one_bit_lamb).at("factor_threshold") == "0.1");
+  CHECK(params(OptimizerKind::one_bit_lamb).at("coeff_beta") == "0.9");
   CHECK(params(OptimizerKind::zero_one_adam).at("local_step_scaler") == "32678");
 }
 

@@ -67,6 +67,13 @@ std::unique_ptr<Kernel> make_requantize_signs(const KernelSpec& spec, const Laun
 std::unique_ptr<Kernel> make_dequantize_signs(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_frozen_adam(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_lamb_average(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_momentum_scale(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_scaled_momentum(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_frozen_lamb_direction(const KernelSpec& spec,
+                                                   const LaunchContext& context);
+std::unique_ptr<Kernel> make_lamb_factor(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_frozen_lamb(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_local_step(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_local_weights(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_end_local_steps(const KernelSpec& spec, const LaunchContext& context);

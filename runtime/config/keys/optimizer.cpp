@@ -23,6 +23,7 @@ constexpr OptimizerType kOptimizerTypes[] = {
     {"muon", OptimizerKind::muon},
     {"onebitadam", OptimizerKind::one_bit_adam},
     {"zerooneadam", OptimizerKind::zero_one_adam},
+    {"onebitlamb", OptimizerKind::one_bit_lamb},
 };
 
 }  // namespace
@@ -38,7 +39,6 @@ std::optional<OptimizerKind> optimizer_kind(std::string_view type) {
 namespace keys {
 namespace {
 
-constexpr std::string_view kLater = "onebitlamb";
 constexpr std::string_view kMup = "muadam|muadamw|musgd";
 constexpr std::string_view kTorch =
     "Adadelta|Adamax|ASGD|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam|Adafactor";
@@ -52,9 +52,6 @@ constexpr Rule kType{
       const std::string& name = value.text;
       const std::string lower = lower_case(name);
       if (optimizer_kind(name)) return {};
-      if (one_of(kLater, lower))
-        return {State::not_yet,
-                fmt::format("{} is not available yet: use {}", name, kOptimizerNames)};
       if (one_of(kMup, lower) || one_of(kTorch, name))
         return {State::refused,
                 fmt::format("{} is not part of dstrain: use {}", name, kOptimizerNames)};
@@ -68,8 +65,8 @@ constexpr Rule kType{
                           near.empty() ? fmt::format(": use {}", kOptimizerNames)
                                        : fmt::format(" (did you mean \"{}\"?)", near))};
     },
-    "Adagrad, Adam, AdamW, Lamb, Lion, Muon, OneBitAdam, ZeroOneAdam (any case), SGD: honoured; "
-    "OneBitLamb: not_yet; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
+    "Adagrad, Adam, AdamW, Lamb, Lion, Muon, OneBitAdam, OneBitLamb, ZeroOneAdam (any case), SGD: "
+    "honoured; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
 
 constexpr Rule kAmsgrad{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
                           if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
@@ -92,36 +89,6 @@ constexpr Rule kDecoupled{
     },
     "honoured; no_effect with type AdamW"};
 
-constexpr Rule kOfType{
-    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-      return {State::not_yet,
-              fmt::format("belongs to {}, which is not available yet", facts.optimizer), true};
-    },
-    "not_yet, as its optimizer"};
-
-constexpr Rule kLr{[](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-                     if (one_of(kLater, facts.optimizer)) return kOfType.judge(facts, spec, value);
-                     return {};
-                   },
-                   "honoured (a scheduler with its own rate overrules it: a warning where they "
-                   "differ); not_yet with "
-                   "an optimizer that is"};
-
-constexpr Rule kShared{[](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-                         if (one_of(kLater, facts.optimizer))
-                           return kOfType.judge(facts, spec, value);
-                         return {};
-                       },
-                       "honoured; not_yet with an optimizer that is"};
-
-// Says what becomes of a key that chooses how DeepSpeed sends what 1-bit optimizers send.
-constexpr Rule kBackend{
-    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (one_of(kLater, facts.optimizer)) return kOfType.judge(facts, spec, value);
-      return {State::no_effect, "momenta travel as everything else does"};
-    },
-    "no_effect; not_yet with an optimizer that is"};
-
 }  // namespace
 
 std::vector<KeySpec> optimizer() {
@@ -141,32 +108,25 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.lr",
        .type = Type::real,
        .fallback = "0.01",
-       .rule = &kLr,
        .min = 0,
        .only = "adagrad"},
       {.key = "optimizer.params.lr",
        .type = Type::real,
        .fallback = "0.02",
        .note = "of hidden matrices; where it is given, also of the other parameters",
-       .rule = &kLr,
        .min = 0,
        .only = "muon"},
       {.key = "optimizer.params.lr",
        .type = Type::real,
        .fallback = "0.001",
-       .note = "learning rate",
-       .rule = &kLr,
+       .note = "learning rate; a scheduler with its own rate overrules it, with a warning where "
+               "they differ",
        .min = 0},
-      {.key = "optimizer.params.weight_decay",
-       .type = Type::real,
-       .fallback = "0",
-       .rule = &kShared,
-       .min = 0},
+      {.key = "optimizer.params.weight_decay", .type = Type::real, .fallback = "0", .min = 0},
       {.key = "optimizer.params.betas",
        .type = Type::betas,
        .fallback = "[0.9, 0.95]",
        .note = "of the weights that Muon leaves to Adam",
-       .rule = &kShared,
        .min = 0,
        .max = 1,
        .open = true,
@@ -175,7 +135,6 @@ std::vector<KeySpec> optimizer() {
        .type = Type::betas,
        .fallback = "[0.9, 0.999]",
        .note = "decay of the two moments",
-       .rule = &kShared,
        .min = 0,
        .max = 1,
        .open = true,
@@ -183,24 +142,19 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.eps",
        .type = Type::real,
        .fallback = "1e-10",
-       .rule = &kShared,
        .min = 0,
        .only = "adagrad|muon"},
       {.key = "optimizer.params.eps",
        .type = Type::real,
        .fallback = "1e-8",
-       .rule = &kShared,
        .min = 0,
        .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
-      {.key = "optimizer.params.bias_correction",
-       .fallback = "true",
-       .rule = &kShared,
-       .only = "adam|adamw|lamb|onebitlamb"},
+      {.key = "optimizer.params.bias_correction", .fallback = "true", .only = "adam|adamw|lamb"},
       {.key = "optimizer.params.bias_correction",
        .fallback = "false",
        .state = State::no_effect,
        .note = "as in DeepSpeed, its moments are not corrected",
-       .only = "onebitadam|zerooneadam"},
+       .only = kOneBit},
       {.key = "optimizer.params.amsgrad",
        .fallback = "false",
        .rule = &kAmsgrad,
@@ -234,60 +188,62 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.max_coeff",
        .type = Type::real,
        .fallback = "10",
-       .rule = &kShared,
        .min = 0,
        .only = "lamb|onebitlamb"},
       {.key = "optimizer.params.min_coeff",
        .type = Type::real,
        .fallback = "0.01",
-       .rule = &kShared,
        .min = 0,
        .only = "lamb|onebitlamb"},
-      {.key = "optimizer.params.eps_inside_sqrt",
-       .fallback = "false",
-       .rule = &kShared,
-       .only = "lamb|onebitlamb"},
+      {.key = "optimizer.params.eps_inside_sqrt", .fallback = "false", .only = "lamb"},
       {.key = "optimizer.params.eps_inside_sqrt",
        .fallback = "false",
        .state = State::no_effect,
        .note = "as in DeepSpeed, eps is outside",
-       .only = "onebitadam|zerooneadam"},
+       .only = kOneBit},
       {.key = "optimizer.params.freeze_step",
        .type = Type::integer,
        .fallback = "100000",
        .note = "updates, after which the second moment is frozen and momenta travel as signs",
-       .rule = &kShared,
        .min = 1,
        .only = "onebitadam|onebitlamb"},
       {.key = "optimizer.params.cuda_aware",
        .fallback = "false",
-       .rule = &kBackend,
+       .state = State::no_effect,
+       .note = "momenta travel as everything else does",
        .only = kOneBit},
       {.key = "optimizer.params.comm_backend_name",
        .type = Type::choice,
        .fallback = "\"nccl\"",
-       .rule = &kBackend,
+       .state = State::no_effect,
+       .note = "momenta travel as everything else does",
        .choices = "nccl|mpi|hccl|compressed",
        .only = kOneBit},
       {.key = "optimizer.params.coeff_beta",
        .type = Type::real,
        .fallback = "0.9",
-       .rule = &kOfType,
+       .note = "of the average of trust ratios until freeze_step",
+       .min = 0,
+       .max = 1,
+       .open = true,
        .only = kOneBitLamb},
       {.key = "optimizer.params.factor_max",
        .type = Type::real,
        .fallback = "4",
-       .rule = &kOfType,
+       .note = "limit of the factor that frozen trust ratios are multiplied by",
+       .min = 0,
        .only = kOneBitLamb},
       {.key = "optimizer.params.factor_min",
        .type = Type::real,
        .fallback = "0.5",
-       .rule = &kOfType,
+       .note = "limit of the factor that frozen trust ratios are multiplied by",
+       .min = 0,
        .only = kOneBitLamb},
       {.key = "optimizer.params.factor_threshold",
        .type = Type::real,
        .fallback = "0.1",
-       .rule = &kOfType,
+       .note = "by which share of itself the factor may change in an update",
+       .min = 0,
        .only = kOneBitLamb},
       {.key = "optimizer.params.var_freeze_step",
        .type = Type::integer,

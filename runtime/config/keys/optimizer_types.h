@@ -10,7 +10,7 @@ namespace dstrain {
 
 // The types that can be used, for messages.
 inline constexpr std::string_view kOptimizerNames =
-    "AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam or ZeroOneAdam";
+    "AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam, OneBitLamb or ZeroOneAdam";
 
 // Returns the kind of optimizer that optimizer.type names; nothing where it names none that is available. SGD is
 // written as torch.optim has it, the others in any case.

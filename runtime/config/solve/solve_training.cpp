@@ -118,6 +118,10 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   real("max_coeff", o.max_coeff);
   real("min_coeff", o.min_coeff);
   flag("eps_inside_sqrt", o.eps_inside_sqrt);
+  real("coeff_beta", o.one_bit_lamb.coeff_beta);
+  real("factor_max", o.one_bit_lamb.factor_max);
+  real("factor_min", o.one_bit_lamb.factor_min);
+  real("factor_threshold", o.one_bit_lamb.factor_threshold);
   const auto count = [&](std::string_view name, int64_t& value) {
     if (has(name)) value = v.integer(key(name));
   };
@@ -131,6 +135,10 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
     diagnostics.error(
         "optimizer.params.min_coeff",
         fmt::format("{} is above max_coeff {}", json_text(o.min_coeff), json_text(o.max_coeff)));
+  if (o.one_bit_lamb.factor_min > o.one_bit_lamb.factor_max)
+    diagnostics.error("optimizer.params.factor_min",
+                      fmt::format("{} is above factor_max {}", json_text(o.one_bit_lamb.factor_min),
+                                  json_text(o.one_bit_lamb.factor_max)));
   if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
     diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0");
 }
@@ -308,9 +316,12 @@ void judge_wire(const Job& job, Values& v, Diagnostics& diagnostics) {
 
 // Reports what does not go together with momenta that travel in place of gradients.
 void judge_one_bit(const Job& job, Values& v, Diagnostics& diagnostics) {
-  const bool zero_one = job.optimizer.kind == OptimizerKind::zero_one_adam;
-  if (job.optimizer.kind != OptimizerKind::one_bit_adam && !zero_one) return;
-  const std::string_view name = zero_one ? "ZeroOneAdam" : "OneBitAdam";
+  const OptimizerKind kind = job.optimizer.kind;
+  const std::string_view name = kind == OptimizerKind::one_bit_adam    ? "OneBitAdam"
+                                : kind == OptimizerKind::zero_one_adam ? "ZeroOneAdam"
+                                : kind == OptimizerKind::one_bit_lamb  ? "OneBitLamb"
+                                                                       : "";
+  if (name.empty()) return;
   constexpr std::string_view offload = "zero_optimization.offload_optimizer.device";
   if (job.zero_stage > 0)
     diagnostics.error(

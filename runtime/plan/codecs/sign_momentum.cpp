@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rule.h"
 #include "runtime/plan/codecs/codecs.h"
+#include "runtime/plan/codecs/lamb_momentum.h"
 #include "runtime/plan/codecs/sign_exchange.h"
 
 namespace dstrain {
@@ -193,11 +194,15 @@ Job without_sums(const Job& job) {
 }
 
 void send_signs(Program& program, const Job& job, Place place, StepKind kind) {
+  // The norm is of all that this rank has, not of the sums that it owns.
+  for (Instruction& op : program.instructions) {
+    if (op.op == OpKind::finish_gradients) break;
+    if (op.op == OpKind::sum_squares) op.reads[0] = program.root(op.reads[0]);
+  }
+  if (optimizer_rule(job.optimizer.kind).scaled_attrs)
+    return send_lamb_momenta(program, job, place);
   std::vector<std::vector<Instruction>> updates =
       take_updates(program, optimizer_rule(job.optimizer.kind).op);
-  // The norm is of all that this rank has, not of the sums that it owns.
-  for (Instruction& op : program.instructions)
-    if (op.op == OpKind::sum_squares) op.reads[0] = program.root(op.reads[0]);
   const SignUpdate update = update_of(job, kind);
   std::vector<UnitUpdate> units;
   units.reserve(updates.size());

@@ -251,6 +251,12 @@ class UnitUpdate {
 
   void scaled_update(BufferId sums) {
     const auto count = static_cast<int64_t>(unit_.parameters.size());
+    if (rule_.average_attrs) {
+      const BufferId average = state(program_, "lamb_average:" + unit_.name, count);
+      Instruction& op = emit(OpKind::lamb_average, rule_.average_attrs(job_.optimizer));
+      op.reads = {sums};
+      op.writes = {average};
+    }
     for (int64_t i = 0; i < count; ++i) {
       const Range range = common(updated_, elements_of(unit_.parameters[static_cast<size_t>(i)]));
       if (range.size() <= 0) continue;

@@ -60,3 +60,37 @@ TEST_CASE("training: 0/1 Adam has DeepSpeed's defaults, and what it does not go 
   CHECK_THAT(refusal(R"("dstrain": {"comm_hook": {"type": "powerSGD"}})"),
              Catch::Contains("ZeroOneAdam sends something else"));
 }
+
+TEST_CASE("training: 1-bit Lamb has DeepSpeed's defaults, and what it does not go with") {
+  const auto lamb = [](const std::string& params) {
+    return trains_with(R"("optimizer": {"type": "OnebitLamb", "params": {)" + params + "}}");
+  };
+  const OptimizerConfig defaults = ask(lamb("")).job().optimizer;
+  CHECK(defaults.kind == OptimizerKind::one_bit_lamb);
+  CHECK(defaults.freeze_step == 100000);
+  CHECK(defaults.max_coeff == 10);
+  CHECK(defaults.min_coeff == 0.01);
+  CHECK(defaults.one_bit_lamb == OneBitLambConfig{0.9, 4, 0.5, 0.1});
+  const OptimizerConfig own =
+      ask(lamb(R"("freeze_step": 7, "max_coeff": 0.5, "min_coeff": 0.25, "coeff_beta": 0.75,
+                  "factor_max": 3, "factor_min": 0.125, "factor_threshold": 0.5)"))
+          .job()
+          .optimizer;
+  CHECK(own.freeze_step == 7);
+  CHECK(own.max_coeff == 0.5);
+  CHECK(own.min_coeff == 0.25);
+  CHECK(own.one_bit_lamb == OneBitLambConfig{0.75, 3, 0.125, 0.5});
+  const auto refusal = [](const std::string& with) {
+    return ask(trains_with(R"("optimizer": {"type": "OneBitLamb"}, )" + with), {}, 2).error();
+  };
+  for (const int stage : {1, 2, 3})
+    CHECK_THAT(refusal(fmt::format(R"("zero_optimization": {{"stage": {}}})", stage)),
+               Catch::Contains("zero_optimization.stage: OneBitLamb runs at stage 0"));
+  CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
+             Catch::Contains("pipeline.stages: OneBitLamb runs without a pipeline"));
+  CHECK_THAT(refusal(R"("dstrain": {"comm_hook": {"type": "powerSGD"}})"),
+             Catch::Contains("OneBitLamb sends something else"));
+  CHECK_THAT(
+      refusal(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
+      Catch::Contains("OneBitLamb updates on the device"));
+}

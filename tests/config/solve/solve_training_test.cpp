@@ -85,11 +85,16 @@ TEST_CASE("training: Adagrad, Lion and Lamb have DeepSpeed's defaults, in any ca
 
 TEST_CASE("training: what is said of optimizers that cannot be used") {
   const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
-      {optimizer("OneBitLamb", ""), "optimizer.type",
-       "not_yet: OneBitLamb is not available yet: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, "
-       "OneBitAdam or ZeroOneAdam"},
-      {optimizer("OnebitLamb", R"("freeze_step": 400)"), "optimizer.params.freeze_step",
-       "not_yet: belongs to onebitlamb, which is not available yet"},
+      {optimizer("OnebitLamb", R"("coeff_beta": 1)"), "optimizer.params.coeff_beta",
+       "error: expected a number from 0 to below 1, found 1"},
+      {optimizer("OnebitLamb", R"("factor_min": 5)"), "optimizer.params.factor_min",
+       "error: 5 is above factor_max 4"},
+      {optimizer("OnebitLamb", R"("factor_threshold": -1)"), "optimizer.params.factor_threshold",
+       "error: expected a number of at least 0, found -1"},
+      {optimizer("OnebitLamb", R"("eps_inside_sqrt": true)"), "optimizer.params.eps_inside_sqrt",
+       "no_effect: as in DeepSpeed, eps is outside"},
+      {optimizer("OnebitAdam", R"("coeff_beta": 0.5)"), "optimizer.params.coeff_beta",
+       "error: belongs to onebitlamb, not to onebitadam"},
       {optimizer("OnebitAdam", R"("freeze_step": 0)"), "optimizer.params.freeze_step",
        "error: expected an integer of at least 1, found 0"},
       {optimizer("OnebitAdam", R"("cuda_aware": true)"), "optimizer.params.cuda_aware",
@@ -98,8 +103,8 @@ TEST_CASE("training: what is said of optimizers that cannot be used") {
        "optimizer.params.comm_backend_name", "no_effect: momenta travel as everything else does"},
       {optimizer("OnebitAdam", R"("bias_correction": true)"), "optimizer.params.bias_correction",
        "no_effect: as in DeepSpeed, its moments are not corrected"},
-      {optimizer("OnebitLamb", R"("lr": 1e-4)"), "optimizer.params.lr",
-       "not_yet: belongs to onebitlamb, which is not available yet"},
+      {optimizer("OnebitLamb", R"("bias_correction": true)"), "optimizer.params.bias_correction",
+       "no_effect: as in DeepSpeed, its moments are not corrected"},
       {optimizer("Muon", R"("momentum": 1)"), "optimizer.params.momentum",
        "error: expected a number from 0 to below 1, found 1"},
       {optimizer("Muon", R"("ns_method": "svd")"), "optimizer.params.ns_method",
@@ -113,19 +118,19 @@ TEST_CASE("training: what is said of optimizers that cannot be used") {
        "error: 0.5 is above max_coeff 0.25"},
       {optimizer("RMSprop", ""), "optimizer.type",
        "refused: RMSprop is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, "
-       "OneBitAdam or ZeroOneAdam"},
+       "OneBitAdam, OneBitLamb or ZeroOneAdam"},
       {optimizer("MuAdam", ""), "optimizer.type",
        "refused: MuAdam is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, "
-       "OneBitAdam or ZeroOneAdam"},
+       "OneBitAdam, OneBitLamb or ZeroOneAdam"},
       {optimizer("sgd", ""), "optimizer.type",
        "error: unknown optimizer \"sgd\" (did you mean \"SGD\"?)"},
       {optimizer("DeepSpeed_Adam", ""), "optimizer.type",
        "error: unknown optimizer \"DeepSpeed_Adam\": use AdamW, Adam, SGD, Adagrad, Lion, Lamb, "
-       "Muon, OneBitAdam or ZeroOneAdam"},
+       "Muon, OneBitAdam, OneBitLamb or ZeroOneAdam"},
       {optimizer("None", ""), "optimizer.type",
        "error: no optimizer is called \"None\": remove the section for AdamW"},
       {trains_with(R"("optimizer": {"params": {"lr": 1}})"), "optimizer.type",
-       "error: missing: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam or "
+       "error: missing: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam, OneBitLamb or "
        "ZeroOneAdam, or remove "
        "the section"},
       {optimizer("Adam", R"("max_grad_norm": 1.0)"), "optimizer.params.max_grad_norm",
