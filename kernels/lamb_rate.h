@@ -9,8 +9,8 @@
 namespace dstrain {
 
 // Returns a parameter's trust ratio: the norm of its weights over that of its direction, limited, and 1 where either is
-// 0. `sums` holds for each rank, in order, the square sums (weight, direction) of every parameter of the unit. Ranks are
-// added in order.
+// 0. `sums` holds for each rank, in order, the square sums (weight, direction) of every parameter of the unit. Ranks
+// are added in order.
 DSTRAIN_HOST_DEVICE inline double lamb_trust(float min_coeff, float max_coeff, const double* sums,
                                              int64_t ranks, int64_t parameter, int64_t parameters) {
   double weight = 0, direction = 0;

@@ -257,6 +257,17 @@ class List {
     add("dequantize_signs, 4 parts", OpKind::dequantize_signs, {}, {packed(ranks, part)}, {whole});
     add("frozen_adam and bf16 copy", OpKind::frozen_adam, FrozenAdamAttrs{}, {whole, whole},
         {updated(whole), run({ranks * part})});
+    const Operand one = f32({1}), two{.spec = {Shape{2}, DType::f64}};
+    add("scaled_momentum f32", OpKind::scaled_momentum, LocalMomentumAttrs{.ranks = ranks},
+        {whole, whole, whole, one}, {whole});
+    add("frozen_lamb_direction", OpKind::frozen_lamb_direction, FrozenLambAttrs{},
+        {whole, whole, one, one},
+        {updated(whole), updated(whole), updated(whole), whole, updated(one)});
+    add("frozen_lamb and bf16 copy", OpKind::frozen_lamb, {}, {whole, one, one},
+        {updated(whole), run({ranks * part})});
+    add("momentum_scale", OpKind::momentum_scale, {}, {whole, one}, {one});
+    add("lamb_average", OpKind::lamb_average, LambAverageAttrs{}, {two}, {updated(one)});
+    add("lamb_factor", OpKind::lamb_factor, LambFactorAttrs{}, {one, two}, {updated(one)});
     add("local_step f32", OpKind::local_step, LocalMomentumAttrs{.ranks = ranks}, {whole, whole},
         {updated(whole), updated(whole)});
     add("local_weights bf16", OpKind::local_weights, FrozenAdamAttrs{}, {whole, whole, whole},

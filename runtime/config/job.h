@@ -47,8 +47,8 @@ struct ZeroOneConfig {
   bool operator==(const ZeroOneConfig&) const = default;
 };
 
-// The constants of OneBitLamb beside Lamb's: the share of the average of trust ratios that stays in an update, the limits
-// of the factor that a frozen average is multiplied by, and by which share of itself the factor may change in an update.
+// The constants of OneBitLamb beside Lamb's: the share of the average of trust ratios that stays in an update, the
+// limits of the factor that a frozen average is multiplied by, and by which share of itself it may change in an update.
 struct OneBitLambConfig {
   double coeff_beta = 0.9;
   double factor_max = 4, factor_min = 0.5, factor_threshold = 0.1;

@@ -60,8 +60,8 @@ struct OptimizerRule {
   OpAttrs (*average_attrs)(const OptimizerConfig& config) = nullptr;
   // Where they are set, the second slot is frozen after some updates, and ranks send the first one, or what they have
   // moved, instead of gradients (runtime/plan/step_kinds.h). Then frozen_op updates in place of `op`: it reads the
-  // slots and writes the master weights and the weights in the run's dtype; with scaled_attrs it writes a direction, which
-  // frozen_lamb follows. Returns its attributes from those of `op`.
+  // slots and writes the master weights and the weights in the run's dtype; with scaled_attrs it writes a direction,
+  // which frozen_lamb follows. Returns its attributes from those of `op`.
   OpKind frozen_op{};
   OpAttrs (*frozen_attrs)(const OpAttrs& attrs) = nullptr;
   // Ranks move by themselves between synchronisations, so that master weights, which all ranks have alike, are never

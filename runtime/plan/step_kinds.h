@@ -12,8 +12,8 @@ namespace dstrain {
 
 enum class StepKind : uint8_t {
   // Every step of most jobs. With a hook, the steps in which all of it is at work: with post_localSGD those that end
-  // with the average of the weights. With OneBitAdam, those whose second moment is frozen; with ZeroOneAdam, those in
-  // which ranks synchronise their local steps.
+  // with the average of the weights. With OneBitAdam and OneBitLamb, those whose second moment is frozen; with
+  // ZeroOneAdam, those in which ranks synchronise their local steps.
   regular,
   whole_gradients,  // gradients are added as they are; with ZeroOneAdam the second moment is updated
   gradient_signs,   // ZeroOneAdam: gradients travel as signs

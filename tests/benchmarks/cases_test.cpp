@@ -65,6 +65,9 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("lion and bf16 copy") == 22 * n);
   CHECK(bytes("lamb_direction") == 28 * n);
   CHECK(bytes("lamb and bf16 copy") == 14 * n + 16);
+  CHECK(bytes("scaled_momentum f32") == 16 * n + 4);
+  CHECK(bytes("frozen_lamb_direction") == 36 * n + 16);
+  CHECK(bytes("frozen_lamb and bf16 copy") == 14 * n + 8);
   CHECK(bytes("muon_momentum") == 16 * n);
   CHECK(bytes("muon and bf16 copy") == 14 * n);
   CHECK(bytes("sgd momentum and bf16 copy") == 22 * n);

@@ -1,4 +1,4 @@
-// OptimizerRuns: whole runs of GPT-lite with a sign optimizer, and with AdamW beside them.
+// OptimizerRuns: whole runs of GPT-lite with a sign optimizer, and with AdamW or Lamb beside them.
 #pragma once
 
 #include "tests/golden/run_program.h"
@@ -18,10 +18,10 @@ class OptimizerRuns {
     config_.merge_patch(changes);
   }
 
-  // Runs the program on `ranks` ranks with an optimizer, AdamW or the sign optimizer.
+  // Runs the program on `ranks` ranks with an optimizer: AdamW, Lamb or the sign optimizer.
   Run run(const std::string& optimizer, int ranks, std::vector<std::string> arguments = {}) {
     nlohmann::json config = config_, params{{"lr", 1e-3}, {"weight_decay", 0.01}};
-    if (optimizer == "AdamW")
+    if (optimizer == "AdamW" || optimizer == "Lamb")
       params["bias_correction"] = false;  // which sign optimizers have none of
     else
       params.update(phases_);

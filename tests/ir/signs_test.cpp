@@ -83,3 +83,57 @@ TEST_CASE("local steps, and what they lead to") {
   end.writes.pop_back();
   CHECK(t.refusal(end) == "");
 }
+
+TEST_CASE("1-bit Lamb's ops have values of whole parameters beside their elements") {
+  OneOp t(DType::bf16);
+  const BufferId x = t.buffer({48}), m = t.buffer({48}), v = t.buffer({48}), fresh = t.buffer({48}),
+                 master = t.buffer({48}), direction = t.buffer({48});
+  const BufferId scale = t.buffer({1}), factor = t.buffer({1}), largest = t.buffer({1}),
+                 two = t.buffer({2}), pairs = t.buffer({4}, DType::f64);
+  const Instruction average{.op = OpKind::lamb_average,
+                            .attrs = LambAverageAttrs{},
+                            .reads = {t.buffer({12}, DType::f64)},
+                            .writes = {two}};
+  CHECK(t.refusal(average) == "");
+  CHECK_THAT(t.refusal(with_read(average, 0, t.buffer({6}, DType::f64))), Contains("f64 pairs"));
+  CHECK_THAT(t.refusal(with_read(average, 0, t.buffer({12}))), Contains("f64 pairs"));
+
+  const Instruction scaling{.op = OpKind::momentum_scale, .reads = {m, factor}, .writes = {scale}};
+  CHECK(t.refusal(scaling) == "");
+  CHECK_THAT(t.refusal(with_write(scaling, 0, two)), Contains("1 elements of f32"));
+
+  const Instruction momentum{.op = OpKind::scaled_momentum,
+                             .attrs = LocalMomentumAttrs{.ranks = 2},
+                             .reads = {t.run({48}), v, m, scale},
+                             .writes = {x}};
+  CHECK(t.refusal(momentum) == "");
+  CHECK_THAT(t.refusal(with_read(momentum, 0, t.buffer({48}, DType::f16))),
+             Contains("a sum is f32"));
+  CHECK_THAT(t.refusal(with_read(momentum, 3, two)), Contains("1 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(momentum, 0, m)), Contains("overlaps"));
+
+  const Instruction step{.op = OpKind::frozen_lamb_direction,
+                         .attrs = FrozenLambAttrs{},
+                         .reads = {v, master, scale, factor},
+                         .writes = {x, m, fresh, direction, largest}};
+  CHECK(t.refusal(step) == "");
+  CHECK_THAT(t.refusal(with_read(step, 1, t.run({48}))), Contains("48 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(step, 4, two)), Contains("1 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(step, 2, v)), Contains("overlaps"));
+
+  const Instruction limit{.op = OpKind::lamb_factor,
+                          .attrs = LambFactorAttrs{},
+                          .reads = {t.buffer({2}), pairs},
+                          .writes = {two}};
+  CHECK(t.refusal(limit) == "");
+  CHECK_THAT(t.refusal(with_read(limit, 1, t.buffer({2}, DType::f64))),
+             Contains("4 elements of f64"));
+
+  Instruction move{.op = OpKind::frozen_lamb,
+                   .reads = {direction, scale, factor},
+                   .writes = {master, t.run({48})}};
+  CHECK(t.refusal(move) == "");
+  CHECK_THAT(t.refusal(with_write(move, 1, x)), Contains("48 elements of bf16"));
+  move.writes[1] = kNone;
+  CHECK(t.refusal(move) == "");
+}

@@ -1,6 +1,6 @@
 // 1-bit Lamb (Li et al., 2021) as DeepSpeed has it: Lamb without bias corrections, whose second moment and trust ratios
-// are frozen after freeze_step updates. From then on ranks send their momenta as signs instead of adding gradients, and a
-// factor of each parameter follows what its second moment would be (runtime/plan/codecs/lamb_momentum.cpp).
+// are frozen after freeze_step updates. From then on ranks send their momenta as signs instead of adding gradients, and
+// a factor of each parameter follows what its second moment would be (runtime/plan/codecs/lamb_momentum.cpp).
 #pragma once
 
 #include <fmt/format.h>

@@ -8,8 +8,8 @@
 namespace dstrain {
 
 // After update(), which has appended a step of Lamb: replaces it. Each rank's share of the momentum travels as signs,
-// each parameter's scaled to a root mean square of 1. Adds the codec state "worker_error" and "owner_error" of each unit,
-// and "exp_avg_sq_fresh", "lamb_average", "lamb_factor" and "momentum_scale" of each parameter.
+// each parameter's scaled to a root mean square of 1. Adds the codec state "worker_error" and "owner_error" of each
+// unit, and "exp_avg_sq_fresh", "lamb_average", "lamb_factor" and "momentum_scale" of each parameter.
 void send_lamb_momenta(Program& program, const Job& job, Place place);
 
 }  // namespace dstrain

@@ -1,4 +1,5 @@
-// Steps with a second moment that stays as it is: no gradient travels whole. What travels as signs is
+// Steps with a second moment that stays as it is: no gradient travels whole (those of OneBitLamb are in
+// lamb_momentum.cpp). What travels as signs is
 // - OneBitAdam: each rank's share of the momentum, made of its own gradient; the shares add up to the momentum.
 // - ZeroOneAdam, before its second moment is frozen: each rank's own gradient.
 // - ZeroOneAdam, after that: what the rank has moved since ranks have synchronised the last time, in some steps. In the

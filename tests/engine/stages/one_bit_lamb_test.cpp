@@ -1,5 +1,5 @@
-// 1-bit Lamb: the bits of Lamb until its second moment is frozen; then momenta that travel as signs, whose every step is
-// compared with the definition. mpirun starts this program on 1 to 4 ranks.
+// 1-bit Lamb: the bits of Lamb until its second moment is frozen; then momenta that travel as signs, whose every step
+// is compared with the definition. mpirun starts this program on 1 to 4 ranks.
 #include <catch2/catch.hpp>
 #include <map>
 

@@ -96,3 +96,55 @@ TEST_CASE("1-bit Adam keeps what packing loses: of all parts, and of the rank's 
   for (int rank = 0; rank < 4; ++rank)
     CHECK(comm_work(plan_of(one_bit_job(4), rank).train) == comm_work(plans.train));
 }
+
+TEST_CASE("1-bit Lamb: steps of Lamb until freeze_step, then a step of each parameter") {
+  Job job = one_bit_job(4);
+  job.optimizer.kind = OptimizerKind::one_bit_lamb;
+  job.optimizer.weight_decay = 0.1;
+  const RankPlan plans = plan_of(job, 2);
+  const Program& p = plans.train.program;
+  const Plan& whole = plans.training(StepKind::whole_gradients);
+  Job lamb = job;
+  lamb.optimizer.kind = OptimizerKind::lamb;
+  CHECK(comm_work(whole) == comm_work(plan_of(lamb, 2).train));
+  const size_t units = p.units.size(), parameters = p.parameters.size();
+  CHECK(count_ops(whole, OpKind::lamb_average) == units);
+  CHECK(count_ops(whole, OpKind::frozen_lamb) == 0);
+  for (const OpKind op : {OpKind::lamb_direction, OpKind::lamb, OpKind::lamb_average,
+                          OpKind::all_reduce, OpKind::reduce_scatter})
+    CHECK(count_ops(plans.train, op) == 0);
+  for (const OpKind op : {OpKind::momentum_scale, OpKind::scaled_momentum,
+                          OpKind::frozen_lamb_direction, OpKind::frozen_lamb})
+    CHECK(count_ops(plans.train, op) == parameters);
+  for (const OpKind op : {OpKind::lamb_factor, OpKind::quantize_signs, OpKind::all_to_all,
+                          OpKind::requantize_signs, OpKind::all_gather})
+    CHECK(count_ops(plans.train, op) == units);
+  // Of each unit the gradient and two measured losses, of each parameter two directions.
+  CHECK(count_ops(plans.train, OpKind::sum_squares) == 5 * units + 2 * parameters);
+  job.optimizer.weight_decay = 0;
+  CHECK(count_ops(plan_of(job, 2).train, OpKind::sum_squares) == 5 * units);
+  job.optimizer.kind = OptimizerKind::one_bit_adam;
+  CHECK(comm_work(plans.train) == comm_work(plan_of(job, 2).train));
+}
+
+TEST_CASE("1-bit Lamb keeps a fresh second moment, and three values of each parameter") {
+  for (const int ranks : {1, 4}) {
+    Job job = one_bit_job(ranks);
+    job.optimizer.kind = OptimizerKind::one_bit_lamb;
+    const RankPlan plans = plan_of(job, 0);
+    const Program& p = plans.train.program;
+    size_t of_parameters = 0;
+    for (const CodecState& state : p.codec_state) {
+      const auto parameter = std::ranges::find(p.parameters, state.name, &Parameter::name);
+      if (state.per_rank) continue;
+      REQUIRE(parameter != p.parameters.end());
+      ++of_parameters;
+      const bool fresh = state.slot == "exp_avg_sq_fresh";
+      CHECK((fresh || state.slot == "lamb_average" || state.slot == "lamb_factor" ||
+             state.slot == "momentum_scale"));
+      CHECK(p.at(state.values).shape.elements() == (fresh ? parameter->shape.elements() : 1));
+    }
+    CHECK(of_parameters == 4 * p.parameters.size());
+    CHECK(p.codec_state.size() == of_parameters + (ranks > 1 ? 2 * p.units.size() : 0));
+  }
+}

@@ -190,6 +190,23 @@ TEST_CASE("updates have the processor's bits") {
                              {o.flat(grad, 1), o.flat(DType::f32, 4)}, {m});
       require_processor_bits(o.with(OpKind::frozen_adam, FrozenAdamAttrs{1e-5f, 0.1f}),
                              {m, o.flat(DType::f32, 4)}, {master, param});
+      const Operand one{Shape{1}, DType::f32, {0.5}};
+      require_processor_bits(o.with(OpKind::scaled_momentum, LocalMomentumAttrs{3}),
+                             {o.flat(grad, 1), o.flat(DType::f32, 4), m, one},
+                             {{master.shape, DType::f32}});
+      require_processor_bits(
+          o.with(OpKind::frozen_lamb_direction, FrozenLambAttrs{1e-5f, 0.1f}),
+          {o.flat(DType::f32, 4), master, one, one},
+          {m, sum, sum, {master.shape, DType::f32}, {Shape{1}, DType::f32, {0}}});
+      require_processor_bits(o.with(OpKind::frozen_lamb), {m, one, one}, {master, param});
+      require_processor_bits(o.with(OpKind::momentum_scale), {m, {Shape{1}, DType::f32, {0}}},
+                             {{Shape{1}, DType::f32}});
+      require_processor_bits(o.with(OpKind::lamb_average, LambAverageAttrs{}),
+                             {{Shape{8}, DType::f64, {1, 2, 3, 4, 5, 6, 7, 8}}},
+                             {{Shape{2}, DType::f32, {1, 2}}});
+      require_processor_bits(o.with(OpKind::lamb_factor, LambFactorAttrs{}),
+                             {{Shape{2}, DType::f32, {1, 2}}, {Shape{4}, DType::f64, {1, 2, 0, 0}}},
+                             {{Shape{2}, DType::f32, {1, 2}}});
       require_processor_bits(o.with(OpKind::local_step, LocalMomentumAttrs{3}),
                              {o.flat(grad, 1), o.flat(DType::f32, 4)}, {m, sum});
       require_processor_bits(o.with(OpKind::local_weights, FrozenAdamAttrs{1e-5f, 0.1f}),

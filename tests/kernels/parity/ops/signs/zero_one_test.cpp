@@ -5,8 +5,7 @@
 
 #include "runtime/core/isa.h"
 #include "runtime/ir/quantized.h"
-#include "tests/kernels/parity/ops/packed_bytes.h"
-#include "tests/kernels/parity/ops/sign_values.h"
+#include "tests/kernels/parity/ops/signs/sign_values.h"
 #include "tests/support/sample.h"
 
 namespace dstrain::parity {
@@ -14,57 +13,15 @@ namespace {
 
 constexpr FrozenAdamAttrs kConstants{.eps = 1e-5f, .weight_decay = 0.1f};
 
-std::vector<Guarded> run_op(OpKind op, const OpAttrs& attrs, const StepState& state,
-                            const std::vector<Operand>& in, const std::vector<Operand>& out) {
-  Call call{op};
-  call.attrs = attrs;
-  call.state = &state;
-  return run_everywhere(call, in, out);
-}
-
-Operand nothing_yet(int64_t n) {
-  return {Shape{n}, DType::f32};
-}
-
 // The state of all ranks.
-struct ZeroOne {
-  int64_t ranks, part, n;
+struct ZeroOne : SignRanks {
   Values p, v;
-  std::vector<Values> m, sum, worker, server;
-  std::string sent, forward;  // in the newest step
+  std::vector<Values> m, sum;
 
   ZeroOne(int64_t of_ranks, int64_t of_part)
-      : ranks(of_ranks), part(of_part), n(ranks * part), p(sign_values(7, 0, n, false)) {
-    const auto count = static_cast<size_t>(ranks);
+      : SignRanks(of_ranks, of_part), p(sign_values(7, 0, n, false)) {
     v.assign(static_cast<size_t>(n), 0);
-    m = sum = worker = std::vector<Values>(count, v);
-    server.assign(count, Values(static_cast<size_t>(part), 0));
-  }
-
-  // Returns the sum over ranks of the values that signs stand for.
-  Values exchange(const std::vector<Values>& values, SignAttrs attrs, const StepState& state) {
-    const int64_t bytes = sign_bytes(part);
-    std::vector<std::string> from;
-    for (size_t r = 0; r < values.size(); ++r) {
-      const auto out = run_op(OpKind::quantize_signs, attrs, state, {flat(values[r])},
-                              {packed_of({ranks, bytes}), flat(worker[r])});
-      from.push_back(out[0].raw());
-      worker[r] = out[1].values();
-      sent += from.back();
-    }
-    for (size_t owner = 0; owner < values.size(); ++owner) {
-      std::string received;
-      for (const std::string& packed : from)
-        received += packed.substr(owner * static_cast<size_t>(bytes), static_cast<size_t>(bytes));
-      const auto out =
-          run_op(OpKind::requantize_signs, {}, state, {packed_of({ranks, bytes}, received)},
-                 {packed_of({bytes}), flat(server[owner])});
-      server[owner] = out[1].values();
-      forward += out[0].raw();
-    }
-    return run_op(OpKind::dequantize_signs, {}, state, {packed_of({ranks, bytes}, forward)},
-                  {nothing_yet(n)})[0]
-        .values();
+    m = sum = std::vector<Values>(static_cast<size_t>(ranks), v);
   }
 
   void add_gradients(const std::vector<Values>& gradients, const StepState& state) {
@@ -120,22 +77,6 @@ struct ZeroOne {
     return crc32(all);
   }
 };
-
-uint32_t crc_of(const std::vector<Values>& list) {
-  std::string all;
-  for (const Values& x : list)
-    all += Guarded(Shape{static_cast<int64_t>(x.size())}, DType::f32, x, 0).raw();
-  return crc32(all);
-}
-
-std::vector<Values> gradients_of(int64_t ranks, int64_t step, int64_t n, bool zeros) {
-  std::vector<Values> list;
-  for (int64_t r = 0; r < ranks; ++r) {
-    list.push_back(sign_values(r, step, n, zeros));
-    if (zeros) std::fill_n(list.back().begin(), std::min<int64_t>(n, 100), 0);
-  }
-  return list;
-}
 
 }  // namespace
 

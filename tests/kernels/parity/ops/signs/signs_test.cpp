@@ -7,7 +7,7 @@
 #include "runtime/ir/quantized.h"
 #include "tests/kernels/parity/ops/flat_update.h"
 #include "tests/kernels/parity/ops/packed_bytes.h"
-#include "tests/kernels/parity/ops/sign_values.h"
+#include "tests/kernels/parity/ops/signs/sign_values.h"
 #include "tests/support/sample.h"
 
 namespace dstrain::parity {
