@@ -1,10 +1,11 @@
-// Times the SIMD kernels, alternating with loops of the same memory traffic, and prints medians of the ratios:
-// kernels_bench [threads] [millions of parameters].
+// Times the SIMD kernels, alternating with loops of the same memory traffic, and prints the median of the ratios of
+// their times with the lowest and the highest: kernels_bench [threads] [millions of parameters] [part of the labels].
 #include <time.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -36,8 +37,15 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
+// Returns the median, the lowest and the highest.
+std::string spread(const std::vector<double>& x) {
+  const auto [least, most] = std::minmax_element(x.begin(), x.end());
+  return fmt::format("{:.3f} ({:.3f} to {:.3f})", median(x), *least, *most);
+}
+
 struct Timing {
-  double kernel, ratio;  // median seconds; median of loop time / kernel time
+  double kernel;               // median seconds
+  std::vector<double> ratios;  // loop time / kernel time
 };
 
 // Runs the two alternately, swapping which one goes first.
@@ -54,7 +62,7 @@ Timing compare(const std::function<void()>& kernel, const std::function<void()>&
     times.push_back(k);
     ratios.push_back(l / k);
   }
-  return {median(times), median(ratios)};
+  return {median(times), ratios};
 }
 
 struct Bench {
@@ -64,7 +72,6 @@ struct Bench {
   std::unique_ptr<Kernel> kernel;
   KernelCall call;
   StepState state;
-  int64_t bytes = 0;  // of all operands
 
   Bench(OpKind op, const OpAttrs& attrs, std::vector<TensorSpec> inputs,
         std::vector<TensorSpec> outputs, int threads)
@@ -76,7 +83,6 @@ struct Bench {
     const auto place = [&](const TensorSpec& s) {
       const Tensor t{nullptr, s.shape, s.dtype};
       memory.push_back(Memory::anonymous(std::max<int64_t>(64, t.bytes()), "benchmark"));
-      bytes += t.bytes();
       return Tensor{t.elements() > 0 ? memory.back().data() : nullptr, s.shape, s.dtype};
     };
     for (const TensorSpec& s : in) reads.push_back(place(s));
@@ -90,11 +96,30 @@ struct Bench {
     fill_operands(threads);
   }
 
+  // Gives every page memory of its own: pages that nothing has written are all the same one, which the caches have.
   void fill_operands(int threads) {
     for (std::vector<Tensor>* side : {&reads, &writes})
-      for (const Tensor& t : *side)
-        if (t && t.dtype == DType::f32)
+      for (const Tensor& t : *side) {
+        if (!t) continue;
+        if (t.dtype == DType::f32) {
           fill_uniform(t.as<float>(), 0, t.elements(), 0.5f, {1, 2}, threads);
+        } else if (t.dtype == DType::bf16) {
+          std::vector<float> x(static_cast<size_t>(t.elements()));
+          fill_uniform(x.data(), 0, t.elements(), 0.5f, {1, 2}, threads);
+          std::transform(x.begin(), x.end(), t.as<bf16>(), to_bf16);
+        } else {
+          // Packed values: this byte makes scales that are neither denormal nor NaN. Other dtypes are indices.
+          std::memset(t.data, t.dtype == DType::u8 ? 0x3f : 0, static_cast<size_t>(t.bytes()));
+        }
+      }
+  }
+  // Returns the traffic of the operands; the last `in_place` of those written are read too.
+  Traffic traffic(size_t in_place) const {
+    Traffic sum{};
+    for (const Tensor& t : reads) sum.read += t.bytes();
+    for (size_t i = 0; i < writes.size(); ++i)
+      (i + in_place < writes.size() ? sum.written : sum.updated) += writes[i].bytes();
+    return sum;
   }
   void run() const { kernel->run(call); }
 };
@@ -149,79 +174,103 @@ void bench_adam(DType copy, int64_t n, int threads) {
     ratios.push_back(first ? b / a : a / b);
   }
   const double traffic = static_cast<double>(size) * (has_copy ? 30 : 28);
-  fmt::print("adam{:<24} {:9.3f} ms {:7.1f} GB/s   same traffic / ours {:.3f}\n",
+  fmt::print("adam{:<24} {:9.3f} ms {:7.1f} GB/s   same traffic / ours {}\n",
              has_copy ? fmt::format(", {} copy", name_of(copy)) : ", f32",
              median(times) * 1e3 * static_cast<double>(slices), traffic / median(times) * 1e-9,
-             median(ratios));
+             spread(ratios));
 }
 
-void bench_op(const std::string& label, OpKind op, const OpAttrs& attrs, std::vector<TensorSpec> in,
-              std::vector<TensorSpec> out, int threads) {
+// What is the same for all kernels.
+struct Options {
+  int threads;
+  int64_t n;           // parameters
+  std::string filter;  // kernels whose labels do not have this are left out
+};
+
+// Compares an operation with a loop that reads and writes as many bytes. The last `in_place` of `out` are read too.
+void bench_op(const Options& options, const std::string& label, OpKind op, const OpAttrs& attrs,
+              std::vector<TensorSpec> in, std::vector<TensorSpec> out, size_t in_place = 0) {
+  if (label.find(options.filter) == std::string::npos) return;
+  const int threads = options.threads;
   Bench b(op, attrs, std::move(in), std::move(out), threads);
-  const int64_t half = b.bytes / 2;
-  const Memory from = Memory::anonymous(half, "copy source"), to = Memory::anonymous(half, "copy");
-  const auto bytes_of = [](const Memory& m) { return reinterpret_cast<char*>(m.data()); };
-  const Timing t =
-      compare([&] { b.run(); }, [&] { copy_traffic(bytes_of(from), bytes_of(to), half, threads); },
-              15, threads);
-  fmt::print("{:<28} {:9.3f} ms {:7.1f} GB/s   same bytes copied / ours {:.3f}\n", label,
-             t.kernel * 1e3, static_cast<double>(b.bytes) / t.kernel * 1e-9, t.ratio);
+  const Traffic traffic = b.traffic(in_place);
+  const auto filled = [](int64_t bytes) {
+    Memory m = Memory::anonymous(std::max<int64_t>(64, bytes), "traffic");
+    std::memset(m.data(), 1, static_cast<size_t>(m.bytes()));
+    return m;
+  };
+  const Memory from = filled(traffic.read), to = filled(traffic.written),
+               changed = filled(traffic.updated);
+  const Timing t = compare(
+      [&] { b.run(); },
+      [&] { flat_traffic(traffic, from.data(), to.data(), changed.data(), threads); }, 21, threads);
+  fmt::print("{:<28} {:9.3f} ms {:7.1f} GB/s   same traffic / ours {}\n", label, t.kernel * 1e3,
+             static_cast<double>(traffic.bytes()) / t.kernel * 1e-9, spread(t.ratios));
 }
 
-// Packed gradients and parameters, whose parts belong to four ranks. A copy of as many bytes takes as long as the
-// memory.
-void bench_codecs(int threads, int64_t n) {
+// Packed gradients and parameters, whose parts belong to four ranks.
+void bench_codecs(const Options& options) {
   constexpr int64_t ranks = 4;
-  const int64_t part = n / ranks / kQuantizedBlock * kQuantizedBlock, int4 = int4_bytes(part);
+  const int64_t n = options.n, part = n / ranks / kQuantizedBlock * kQuantizedBlock;
+  const int64_t int4 = int4_bytes(part);
   const auto bytes = [](Shape shape) { return TensorSpec{shape, DType::u8}; };
   const Int4Attrs attrs{.part = part};
+  const TensorSpec wide{Shape{ranks * part}, DType::f32};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const TensorSpec whole{Shape{ranks * part}, dtype}, own{Shape{part}, dtype};
     const auto bench = [&](std::string_view name, OpKind op, const OpAttrs& with, TensorSpec in,
                            TensorSpec out) {
-      bench_op(fmt::format("{} {}", name, name_of(dtype)), op, with, {in}, {out}, threads);
+      bench_op(options, fmt::format("{} {}", name, name_of(dtype)), op, with, {in}, {out});
     };
     bench("quantize", OpKind::quantize, {}, own, bytes({quantized_bytes(part)}));
     bench("dequantize", OpKind::dequantize, {}, bytes({ranks, quantized_bytes(part)}), whole);
     bench("quantize_int4", OpKind::quantize_int4, attrs, whole, bytes({ranks, int4}));
     const TensorSpec errors = bytes({ranks, quantized_bytes(part)});
-    bench_op(fmt::format("quantize_int4, errors {}", name_of(dtype)), OpKind::quantize_int4,
+    bench_op(options, fmt::format("quantize_int4, errors {}", name_of(dtype)),
+             OpKind::quantize_int4,
              Int4Attrs{.part = part, .error_beta = 0.8f, .error_steps = 1024}, {whole, errors},
-             {bytes({ranks, int4}), errors}, threads);
+             {bytes({ranks, int4}), errors});
     bench("sum_int4 of 4", OpKind::sum_int4, attrs, bytes({ranks, 1, int4}), own);
+    bench_op(options, fmt::format("quantize_signs {}", name_of(dtype)), OpKind::quantize_signs,
+             SignAttrs{}, {whole}, {bytes({ranks, sign_bytes(part)}), wide}, 1);
   }
-  bench_op("requantize_int4 of 4", OpKind::requantize_int4, attrs, {bytes({ranks, 1, int4})},
-           {bytes({1, int4})}, threads);
-  const TensorSpec wide{Shape{n}, DType::f32};
-  bench_op("error_squares", OpKind::error_squares, {}, {wide, wide}, {{Shape{2}, DType::f64}},
-           threads);
+  bench_op(options, "requantize_int4 of 4", OpKind::requantize_int4, attrs,
+           {bytes({ranks, 1, int4})}, {bytes({1, int4})});
+  const TensorSpec signs = bytes({ranks, sign_bytes(part)});
+  bench_op(options, "requantize_signs of 4", OpKind::requantize_signs, {}, {signs},
+           {bytes({sign_bytes(part)}), {Shape{part}, DType::f32}}, 1);
+  bench_op(options, "dequantize_signs", OpKind::dequantize_signs, {}, {signs}, {wide});
+  bench_op(options, "error_squares", OpKind::error_squares, {}, {wide, wide},
+           {{Shape{2}, DType::f64}});
 }
 
 // Low-rank factors of a matrix that is as large as n values.
-void bench_factors(int threads, int64_t n) {
+void bench_factors(const Options& options) {
   constexpr int64_t columns = 768;
-  const int64_t rows = n / columns;
+  const int64_t rows = options.n / columns;
   const TensorSpec matrix{Shape{rows, columns}, DType::f32};
   for (const int64_t rank : {1, 4}) {
     const TensorSpec p{Shape{rank, rows}, DType::f32}, q{Shape{rank, columns}, DType::f32};
     const auto bench = [&](std::string_view name, OpKind op, std::vector<TensorSpec> in,
-                           std::vector<TensorSpec> out) {
-      bench_op(fmt::format("{} rank {}", name, rank), op, {}, std::move(in), std::move(out),
-               threads);
+                           std::vector<TensorSpec> out, size_t in_place = 0) {
+      bench_op(options, fmt::format("{} rank {}", name, rank), op, {}, std::move(in),
+               std::move(out), in_place);
     };
     bench("project_rows", OpKind::project_rows, {matrix, q}, {p});
     bench("project_columns", OpKind::project_columns, {matrix, p}, {q});
     bench("expand_factors", OpKind::expand_factors, {p, q, matrix}, {matrix, matrix});
-    bench("gram_schmidt", OpKind::gram_schmidt, {p}, {p});
+    bench("gram_schmidt", OpKind::gram_schmidt, {}, {p}, 1);
     bench("random_factor", OpKind::random_factor, {}, {p});
   }
-  bench_op("add_error", OpKind::add_error, {}, {matrix}, {matrix}, threads);
-  bench_op("commit_state", OpKind::commit_state, {}, {matrix}, {matrix}, threads);
+  bench_op(options, "add_error", OpKind::add_error, {}, {matrix}, {matrix}, 1);
+  bench_op(options, "commit_state", OpKind::commit_state, {}, {matrix}, {matrix});
 }
 
-void bench_all(int threads, int64_t n) {
+void bench_all(const Options& options) {
+  const auto& [threads, n, filter] = options;
   fmt::print("{} threads, {}\n", threads, name_of(max_isa()));
-  for (DType copy : {DType::f32, DType::bf16, DType::f16}) bench_adam(copy, n, threads);
+  for (DType copy : {DType::f32, DType::bf16, DType::f16})
+    if (filter.empty()) bench_adam(copy, n, threads);
   const int64_t r = 2048, c = 768;
   for (DType dtype : {DType::f32, DType::bf16}) {
     const TensorSpec x{Shape{r, c}, dtype}, wide{Shape{r, 4 * c}, dtype};
@@ -230,8 +279,8 @@ void bench_all(int threads, int64_t n) {
     const TensorSpec table{Shape{65, c}, DType::f32}, loss{Shape{1}, DType::f64};
     const auto bench = [&](std::string_view name, OpKind op, const OpAttrs& attrs,
                            std::vector<TensorSpec> in, std::vector<TensorSpec> out) {
-      bench_op(fmt::format("{} {}", name, name_of(dtype)), op, attrs, std::move(in), std::move(out),
-               threads);
+      bench_op(options, fmt::format("{} {}", name, name_of(dtype)), op, attrs, std::move(in),
+               std::move(out));
     };
     bench("layer_norm", OpKind::layer_norm, {}, {x, row, row}, {x, stat, stat});
     bench("layer_norm_input_grad", OpKind::layer_norm_input_grad, {}, {x, x, row, stat, stat, x},
@@ -252,10 +301,11 @@ void bench_all(int threads, int64_t n) {
     bench("embed_token_grad V 65", OpKind::embed_token_grad, {}, {x, ids}, {table});
     bench("accumulate", OpKind::accumulate, {}, {wide}, {{Shape{r, 4 * c}, DType::f32}});
   }
-  bench_codecs(threads, n);
-  bench_factors(threads, n);
-  bench_op("sum_squares", OpKind::sum_squares, {}, {{Shape{n}, DType::f32}},
-           {{Shape{1}, DType::f64}}, threads);
+  bench_codecs(options);
+  bench_factors(options);
+  bench_op(options, "sum_squares", OpKind::sum_squares, {}, {{Shape{n}, DType::f32}},
+           {{Shape{1}, DType::f64}});
+  if (!filter.empty()) return;
   const Memory weights = Memory::anonymous(n * 4, "weights");
   auto* w = reinterpret_cast<float*>(weights.data());
   const double t = seconds([&] { fill_normal(w, 0, n, 0.02f, {1, 2}, threads); }, threads);
@@ -269,9 +319,10 @@ int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   const int64_t millions = argc > 2 ? std::atoi(argv[2]) : 40;
   if (threads < 1 || millions < 1) {
-    fmt::print(stderr, "usage: kernels_bench [threads] [millions of parameters]\n");
+    fmt::print(stderr,
+               "usage: kernels_bench [threads] [millions of parameters] [part of the labels]\n");
     return 1;
   }
-  dstrain::bench_all(threads, millions * 1000000);
+  dstrain::bench_all({threads, millions * 1000000, argc > 3 ? argv[3] : ""});
   return 0;
 }
