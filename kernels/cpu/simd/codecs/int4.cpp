@@ -17,46 +17,72 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Asks for the memory of the values some time after x.
+template <class T>
+SIMD_FN void fetch_ahead(const T* x) {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(x) + kValuesAhead;
+  SIMD_UNROLL
+  for (int64_t i = 0; i < kInt4Block * int64_t{sizeof(T)}; i += 64) hwy::Prefetch(bytes + i);
+}
+
+// n values in memory.
+template <class T>
+struct StoredValues {
+  const T* x;
+  int64_t n;
+
+  SIMD_FN void prepare(int64_t, int64_t) const {}
+  SIMD_FN void load(int64_t b, Int4Block& block) const {
+    load_block(x + b * kInt4Block, std::min(kInt4Block, n - b * kInt4Block), block);
+  }
+  SIMD_FN void fetch(int64_t b) const { fetch_ahead(x + b * kInt4Block); }
+};
+
 void quantize_int4_blocks(DType dtype, const void* x, int64_t n, std::byte* packed, int64_t begin,
                           int64_t end) {
-  std::byte* const codes = packed + int4_blocks(n) * kInt4Word;
   with_type(dtype, [=](auto t) SIMD_INLINE {
-    const auto* from = static_cast<const decltype(t)*>(x);
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b * kInt4Block, here = std::min(kInt4Block, n - first);
-      Int4Block block;
-      load_block(from + first, here, block);
-      pack_block(block, here, packed + b * kInt4Word, codes + b * kInt4BlockBytes);
-    }
+    StoredValues<decltype(t)> values{static_cast<const decltype(t)*>(x), n};
+    pack_blocks(values, begin, end, n, packed);
   });
 }
 
+// The sums of the values of packed parts.
+struct PartSums {
+  const PackedParts& parts;
+  Int4Block sums[2 * kGroup];
+
+  SIMD_FN Int4Block& at(int64_t b) { return sums[b % (2 * kGroup)]; }
+  SIMD_FN void prepare(int64_t b, int64_t blocks) {
+    sum_group(parts, b, blocks,
+              [&](int64_t k, const Int4Block& sum) SIMD_INLINE { at(b + k) = sum; });
+  }
+  SIMD_FN void load(int64_t b, Int4Block& block) { block = at(b); }
+  SIMD_FN void fetch(int64_t) const {}
+};
+
 void requantize_int4_blocks(const PackedParts& parts, std::byte* packed, int64_t begin,
                             int64_t end) {
-  std::byte* const codes = packed + int4_blocks(parts.n) * kInt4Word;
-  for (int64_t b = begin; b < end; ++b) {
-    Int4Block sum;
-    sum_block(parts, b, sum);
-    pack_block(sum, std::min(kInt4Block, parts.n - b * kInt4Block), packed + b * kInt4Word,
-               codes + b * kInt4BlockBytes);
-  }
+  PartSums sums{parts, {}};
+  pack_blocks(sums, begin, end, parts.n, packed);
 }
 
 void sum_int4_blocks(const PackedParts& parts, DType dtype, void* y, bool accumulate, int64_t begin,
                      int64_t end) {
   with_type(dtype, [=, &parts](auto t) SIMD_INLINE {
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t n = std::min(kInt4Block, parts.n - b * kInt4Block);
-      auto* to = static_cast<decltype(t)*>(y) + b * kInt4Block;
-      Int4Block sum;
-      sum_block(parts, b, sum);
-      if (accumulate) {
-        Int4Block before;
-        load_block(to, n, before);
-        add_block(before, sum);
-      }
-      store_block(sum, to, n);
-    }
+    for (int64_t b = begin; b < end; b += kGroup)
+      sum_group(parts, b, std::min<int64_t>(kGroup, end - b),
+                [=](int64_t k, Int4Block& sum) SIMD_INLINE {
+                  const int64_t first = (b + k) * kInt4Block;
+                  const int64_t n = std::min(kInt4Block, parts.n - first);
+                  auto* to = static_cast<decltype(t)*>(y) + first;
+                  fetch_ahead(to);
+                  if (accumulate) {
+                    Int4Block before;
+                    load_block(to, n, before);
+                    add_block(before, sum);
+                  }
+                  store_block(sum, to, n);
+                });
   });
 }
 

@@ -1,6 +1,5 @@
 // quantize_int4 and requantize_int4 with error feedback (runtime/ir/ops/boundary.h). A block of errors, which has
-// two of
-// int4, stays in the first-level cache between its passes.
+// two of int4, stays in the first-level cache between its passes.
 // Minimum memory traffic: that of the ops without (int4.cpp), and 2.03 bytes an element.
 #include <cstring>
 
@@ -45,6 +44,18 @@ struct Chunk {
   alignas(64) float sent[kQuantizedBlock] = {}, error[kQuantizedBlock] = {};
 };
 
+// The values of a chunk, whose first block of int4 is `first`.
+struct ChunkValues {
+  const float* sent;
+  int64_t first;
+
+  SIMD_FN void prepare(int64_t, int64_t) const {}
+  SIMD_FN void load(int64_t b, Int4Block& block) const {
+    from_floats(sent + (b - first) * kInt4Block, block);
+  }
+  SIMD_FN void fetch(int64_t) const {}
+};
+
 // Loads the errors of block b, of n values.
 SIMD_FN void load_errors(const Feedback& feedback, int64_t blocks, int64_t b, int64_t n,
                          Chunk& chunk) {
@@ -69,31 +80,26 @@ SIMD_FN void pack_chunk(const Feedback& feedback, int64_t b, int64_t here, int64
     const Pack sent = load(chunk.sent + i, lanes) + load(chunk.error + i, lanes) * up;
     store(sent, chunk.sent + i, lanes);
   });
-  const PackedParts part{packed, 1, 0, n};
-  std::byte* const codes = packed + int4_blocks(n) * kInt4Word;
-  for (int64_t k = 0; k < kBlocks && k * kInt4Block < here; ++k) {
-    const int64_t at = b * kBlocks + k, first = k * kInt4Block;
-    const int64_t count = std::min(kInt4Block, here - first);
-    Int4Block block;
-    from_floats(chunk.sent + first, block);
-    pack_block(block, count, packed + at * kInt4Word, codes + at * kInt4BlockBytes);
+  const int64_t first = b * kBlocks, blocks = int4_blocks(here);
+  ChunkValues values{chunk.sent, first};
+  pack_blocks(values, first, first + blocks, n, packed);
+  sum_group({packed, 1, 0, n}, first, blocks, [&](int64_t k, const Int4Block& sent) SIMD_INLINE {
     uint32_t word;
-    std::memcpy(&word, packed + at * kInt4Word, sizeof word);
-    if (word == kInt4NaN) continue;
-    sum_block(part, at, block);
+    std::memcpy(&word, packed + (first + k) * kInt4Word, sizeof word);
+    if (word == kInt4NaN) return;
     alignas(64) float back[kInt4Block];
-    to_floats(block, back);
-    for_packs(0, count, [&](int64_t i, auto lanes) SIMD_INLINE {
-      float* const error = chunk.error + first + i;
-      const Pack lost = (load(chunk.sent + first + i, lanes) - load(back + i, lanes)) * down;
-      store(load(error, lanes) * stays + lost * taken, error, lanes);
+    to_floats(sent, back);
+    const int64_t begin = k * kInt4Block;
+    for_packs(begin, std::min(begin + kInt4Block, here), [&](int64_t i, auto lanes) SIMD_INLINE {
+      const Pack lost = (load(chunk.sent + i, lanes) - load(back + i - begin, lanes)) * down;
+      store(load(chunk.error + i, lanes) * stays + lost * taken, chunk.error + i, lanes);
     });
-  }
+  });
   const auto largest = std::bit_cast<float>(largest_magnitude(chunk.error, here));
   const bool fits = largest < std::numeric_limits<float>::max() / 2;
-  const int64_t blocks = error_blocks(n);
-  pack_int8(chunk.error, here, fits ? int8_scale(largest) : 0.0f, feedback.next + b * kScale,
-            reinterpret_cast<int8_t*>(feedback.next + blocks * kScale) + b * kQuantizedBlock);
+  pack_int8(
+      chunk.error, here, fits ? int8_scale(largest) : 0.0f, feedback.next + b * kScale,
+      reinterpret_cast<int8_t*>(feedback.next + error_blocks(n) * kScale) + b * kQuantizedBlock);
 }
 
 void quantize_with_errors(DType dtype, const void* x, int64_t n, const Feedback& feedback,
@@ -119,11 +125,9 @@ void requantize_with_errors(const PackedParts& parts, const Feedback& feedback, 
     const int64_t here = std::min(kQuantizedBlock, parts.n - b * kQuantizedBlock);
     Chunk chunk;
     load_errors(feedback, error_blocks(parts.n), b, here, chunk);
-    for (int64_t k = 0; k < kBlocks && k * kInt4Block < here; ++k) {
-      Int4Block sum;
-      sum_block(parts, b * kBlocks + k, sum);
-      to_floats(sum, chunk.sent + k * kInt4Block);
-    }
+    sum_group(parts, b * kBlocks, int4_blocks(here),
+              [&](int64_t k, const Int4Block& sum)
+                  SIMD_INLINE { to_floats(sum, chunk.sent + k * kInt4Block); });
     pack_chunk(feedback, b, here, parts.n, chunk, packed);
   }
 }
