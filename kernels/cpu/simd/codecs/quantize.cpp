@@ -4,6 +4,7 @@
 // its passes.
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 #include "runtime/ir/quantized.h"
@@ -18,17 +19,33 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
+constexpr int64_t kAhead = 8192;  // bytes
+
 void quantize_blocks(DType dtype, const void* x, int64_t n, std::byte* packed, int64_t begin,
                      int64_t end) {
   const int64_t blocks = (n + kQuantizedBlock - 1) / kQuantizedBlock;
   auto* codes = reinterpret_cast<int8_t*>(packed + blocks * int64_t{sizeof(float)});
   with_type(dtype, [=](auto t) SIMD_INLINE {
+    const auto* const values = static_cast<const decltype(t)*>(x);
+    const auto count = [=](int64_t b) SIMD_INLINE {
+      return std::min(kQuantizedBlock, n - b * kQuantizedBlock);
+    };
+    const auto scale_of = [=](int64_t b) SIMD_INLINE {
+      const auto* const from = values + b * kQuantizedBlock;
+      // The processor asks for what the next blocks read too late by itself.
+      const auto* const ahead = reinterpret_cast<const std::byte*>(from) + kAhead;
+      for (int64_t i = 0; i < kQuantizedBlock * int64_t{sizeof(t)}; i += 64)
+        hwy::Prefetch(ahead + i);
+      return int8_scale(std::bit_cast<float>(largest_magnitude(from, count(b))));
+    };
+    // A scale is one long chain of operations, beside which the processor packs the block before.
+    float scale = begin < end ? scale_of(begin) : 0;
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b * kQuantizedBlock, here = std::min(kQuantizedBlock, n - first);
-      const auto* from = static_cast<const decltype(t)*>(x) + first;
-      const auto largest = std::bit_cast<float>(largest_magnitude(from, here));
-      pack_int8(from, here, int8_scale(largest), packed + b * int64_t{sizeof(float)},
+      const float next = b + 1 < end ? scale_of(b + 1) : 0;
+      const int64_t first = b * kQuantizedBlock;
+      pack_int8(values + first, count(b), scale, packed + b * int64_t{sizeof(float)},
                 codes + first);
+      scale = next;
     }
   });
 }

@@ -5,6 +5,7 @@
 // dequantize_signs 4.13.
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 #include "runtime/ir/quantized.h"
@@ -20,6 +21,9 @@ namespace dstrain::simd {
 namespace {
 
 constexpr int64_t kSignScale = sizeof(float), kPackBytes = 2;
+constexpr int kRun = 4;  // packs that are added together
+// How far in front of what is in use memory is asked for: elements of errors, bytes of signs.
+constexpr int64_t kErrorsAhead = 4096, kSignsAhead = 512;
 
 int64_t sign_blocks(int64_t n) {
   return (n + kSignBlock - 1) / kSignBlock;
@@ -93,21 +97,24 @@ SIMD_FN Pack signed_scale(uint32_t bits, Pack scale) {
   return r;
 }
 
-template <class Byte>
-SIMD_FN uint32_t load_signs(const SignBlock<Byte>& block, int64_t i) {
+// Loads the signs of the elements of a pack. The number of bytes is a constant for a whole one.
+template <class Lanes>
+SIMD_FN uint32_t load_signs(const std::byte* from, Lanes lanes) {
   uint16_t bits = 0;
-  const int64_t bytes = std::min(kPackBytes, (block.count - i + 7) / 8);
-  std::memcpy(&bits, block.signs + i / 8, static_cast<size_t>(bytes));
+  std::memcpy(&bits, from, static_cast<size_t>((lanes.n + 7) / 8));
   return bits;
 }
 
 // Packs the block's values, and writes what is lost of them to `error`. The lanes of `values` beyond its end are 0.
 SIMD_FN void pack_signs(const SignBlock<std::byte>& block, const float* values, float* error) {
   Pack even = all(0), odd = all(0);
-  for_packs(0, block.count, [&](int64_t i, auto) SIMD_INLINE {
-    Pack& sum = i / kPack % 2 == 0 ? even : odd;
-    sum = sum + absolute(load(values + i));
-  });
+  int64_t packs = (block.count + kPack - 1) / kPack;
+  const float* from = values;
+  for (; packs >= 2; packs -= 2, from += 2 * kPack) {
+    even = even + absolute(load(from));
+    odd = odd + absolute(load(from + kPack));
+  }
+  if (packs == 1) even = even + absolute(load(from));
   const float scale = sum(even + odd) / static_cast<float>(block.count);
   std::memcpy(block.scale, &scale, sizeof scale);
   for_packs(0, block.count, [&](int64_t i, auto lanes) SIMD_INLINE {
@@ -143,22 +150,50 @@ void quantize_sign_blocks(const SignSource& from, int64_t first, int64_t n, std:
   });
 }
 
+// Sets `sums` to the sums of packs from element i of a block on, added in the order of the parts. `first` is the block of
+// the first part.
+template <class Lanes, int packs>
+SIMD_FN void add_signs(const SignParts& parts, const SignBlock<const std::byte>& first, int64_t i,
+                       Lanes lanes, Pack (&sums)[packs]) {
+  SIMD_UNROLL
+  for (int k = 0; k < packs; ++k) sums[k] = all(0);
+  const std::byte *scales = first.scale, *signs = first.signs + i / 8;
+  const int64_t stride = sign_bytes(parts.n);
+  for (int64_t part = 0; part < parts.count; ++part, scales += stride, signs += stride) {
+    float scale;
+    std::memcpy(&scale, scales, sizeof scale);
+    SIMD_UNROLL
+    for (int k = 0; k < packs; ++k)
+      sums[k] = sums[k] + signed_scale(load_signs(signs + k * kPackBytes, lanes), all(scale));
+  }
+}
+
 void requantize_sign_blocks(const SignParts& parts, float* error, bool drop_error,
                             std::byte* packed, int64_t begin, int64_t end) {
   for (int64_t b = begin; b < end; ++b) {
     const SignBlock block(packed, parts.n, b);
     alignas(64) float values[kSignBlock];
-    for_packs(0, block.count, [&](int64_t i, auto) SIMD_INLINE { store(all(0), values + i); });
-    for (int64_t k = 0; k < parts.count; ++k) {
-      const SignBlock from(parts.packed + k * sign_bytes(parts.n), parts.n, b);
-      const Pack scale = all(from.load_scale());
-      for_packs(0, block.count, [&](int64_t i, auto) SIMD_INLINE {
-        store(load(values + i) + signed_scale(load_signs(from, i), scale), values + i);
-      });
+    const SignBlock first(parts.packed, parts.n, b);
+    float* const lost = error + block.first;
+    for (int64_t k = 0; k < parts.count; ++k)
+      hwy::Prefetch(first.signs + k * sign_bytes(parts.n) + kSignsAhead);
+    int64_t i = 0;
+    for (; i + kRun * kPack <= block.count; i += kRun * kPack) {
+      hwy::Prefetch(lost + i + kErrorsAhead);
+      hwy::Prefetch(lost + i + kErrorsAhead + kPack);
+      hwy::Prefetch(lost + i + kErrorsAhead + 2 * kPack);
+      hwy::Prefetch(lost + i + kErrorsAhead + 3 * kPack);
+      Pack sums[kRun];
+      add_signs(parts, first, i, Full{}, sums);
+      SIMD_UNROLL
+      for (int k = 0; k < kRun; ++k)
+        store(sums[k] + load_error(lost + i + k * kPack, drop_error, Full{}),
+              values + i + k * kPack);
     }
-    for_packs(0, block.count, [&](int64_t i, auto lanes) SIMD_INLINE {
-      const Pack lost = load_error(error + block.first + i, drop_error, lanes);
-      store(keep(lanes, load(values + i) + lost), values + i);
+    for_packs(i, block.count, [&](int64_t at, auto lanes) SIMD_INLINE {
+      Pack sum[1];
+      add_signs(parts, first, at, lanes, sum);
+      store(keep(lanes, sum[0] + load_error(lost + at, drop_error, lanes)), values + at);
     });
     pack_signs(block, values, error + block.first);
   }
@@ -170,7 +205,8 @@ void dequantize_sign_blocks(const std::byte* packed, int64_t n, float* y, int64_
     const SignBlock block(packed, n, b);
     const Pack scale = all(block.load_scale());
     for_packs(0, block.count, [&](int64_t i, auto lanes) SIMD_INLINE {
-      store(signed_scale(load_signs(block, i), scale), y + block.first + i, lanes);
+      store(signed_scale(load_signs(block.signs + i / 8, lanes), scale), y + block.first + i,
+            lanes);
     });
   }
 }
