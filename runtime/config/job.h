@@ -35,6 +35,11 @@ enum class OptimizerKind {
   one_bit_lamb
 };
 inline constexpr size_t kOptimizerKinds = 9;
+// Returns whether ranks send signs with an optimizer, once a part of its state is frozen.
+constexpr bool is_one_bit(OptimizerKind kind) {
+  return kind == OptimizerKind::one_bit_adam || kind == OptimizerKind::zero_one_adam ||
+         kind == OptimizerKind::one_bit_lamb;
+}
 // When ZeroOneAdam updates its second moment and when ranks synchronise, in updates.
 struct ZeroOneConfig {
   int64_t var_freeze_step =
@@ -69,8 +74,7 @@ struct OptimizerConfig {
   bool eps_inside_sqrt = false;
   double adam_lr = 3e-4;  // muon: of the parameters that it leaves to Adam, as betas and eps are
   bool gram = true;       // muon: it may iterate on the Gram matrix
-  int64_t freeze_step =
-      100'000;  // one_bit_adam, one_bit_lamb: updates before the second moment is frozen
+  int64_t freeze_step = 100'000;  // 1-bit optimizers: updates before the second moment is frozen
   ZeroOneConfig zero_one{};
   OneBitLambConfig one_bit_lamb{};
   bool operator==(const OptimizerConfig&) const = default;

@@ -13,11 +13,10 @@ constexpr std::string_view kSparseGradients = "sparse_gradients";
 // Reports the keys that rows of tokens do not go with.
 void judge_others(const Job& job, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view offload = "zero_optimization.offload_optimizer.device";
-  const OptimizerKind kind = job.optimizer.kind;
   if (job.pipeline.stages > 1)
     diagnostics.error("pipeline.stages",
                       "sparse_gradients runs without a pipeline: use 1, or sparse_gradients false");
-  if (kind == OptimizerKind::one_bit_adam || kind == OptimizerKind::zero_one_adam)
+  if (is_one_bit(job.optimizer.kind))
     diagnostics.error("optimizer.type",
                       "it says how gradients travel, and so does sparse_gradients: use AdamW, or "
                       "sparse_gradients false");

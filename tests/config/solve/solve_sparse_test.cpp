@@ -94,8 +94,9 @@ TEST_CASE("sparse_gradients: what it does not go with") {
                Catch::Contains("sparse_gradients: from stage 1 on"));
   CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
              Catch::Contains("pipeline.stages: sparse_gradients runs without a pipeline"));
-  CHECK_THAT(refusal(R"("optimizer": {"type": "OneBitAdam"})"),
-             Catch::Contains("optimizer.type: it says how gradients travel"));
+  for (const char* type : {"OneBitAdam", "OneBitLamb", "ZeroOneAdam"})
+    CHECK_THAT(refusal(fmt::format(R"("optimizer": {{"type": "{}"}})", type)),
+               Catch::Contains("optimizer.type: it says how gradients travel"));
   for (const char* type : {"powerSGD", "post_localSGD"})
     CHECK_THAT(refusal(fmt::format(R"("dstrain": {{"comm_hook": {{"type": "{}"}}}})", type)),
                Catch::Contains("dstrain.comm_hook.type: it says how gradients travel"));
