@@ -87,7 +87,7 @@ enum class OpKind : uint8_t {
   lamb_average,  // square sums f64 (ranks, pairs) -> average f32 (parameters), in place (runtime/ir/ops/frozen_lamb.h)
   momentum_scale,  // m f32 (n), factor f32 (1) -> scale f32 (1), in place
   scaled_momentum,  // grad f32 or run (n), of this rank alone, v, m f32 (n), scale f32 (1) -> x f32 (n)
-  // v, master f32 (n), scale, factor f32 (1) -> x, m, fresh f32 (n) in place, direction f32 (n), largest f32 (1) in place
+  // v, master f32 (n), scale, factor f32 (1) -> x, m, fresh f32 (n) in place, direction f32 (n), largest f32 in place
   frozen_lamb_direction,
   lamb_factor,  // largest f32 (parameters), square sums f64 (pairs) -> factor f32 (parameters), in place
   frozen_lamb,  // direction f32 (n), average, factor f32 (1) -> master f32 (n), param? run (n); in place
