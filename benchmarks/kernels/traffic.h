@@ -11,15 +11,15 @@ namespace dstrain {
 void adam_traffic(const float* grad, float* p, float* m, float* v, uint16_t* copy, int64_t n,
                   int threads);
 
-// Bytes of operands that are only read, only written, and read and written. A line that is written comes into the caches
-// first, as the kernels' stores let it; it does not count as read.
+// Bytes of operands that are only read, only written, and read and written. A line that is written comes into the
+// caches first, as with the kernels' stores; that does not count as read.
 struct Traffic {
   int64_t read, written, updated;
   int64_t bytes() const { return read + written + 2 * updated; }
 };
 
-// Reads `from`, writes `to` and adds 1 to each word of `changed`, all in step. They have the bytes of `traffic`, rounded
-// up to pages.
+// Reads `from`, writes `to` and adds 1 to each word of `changed`, all in step. They have the bytes of `traffic`,
+// rounded up to pages.
 void flat_traffic(const Traffic& traffic, const void* from, void* to, void* changed, int threads);
 
 }  // namespace dstrain

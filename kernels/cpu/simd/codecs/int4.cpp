@@ -10,7 +10,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/codecs/int4.cpp"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/simd/codecs/int4-inl.h"
+#include "kernels/cpu/simd/codecs/int4_pack-inl.h"
+#include "kernels/cpu/simd/codecs/int4_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -29,11 +30,14 @@ SIMD_FN void fetch_ahead(const T* x) {
 template <class T>
 struct StoredValues {
   const T* x;
-  int64_t n;
+  int64_t n, whole = n / kInt4Block;
 
   SIMD_FN void prepare(int64_t, int64_t) const {}
   SIMD_FN void load(int64_t b, Int4Block& block) const {
-    load_block(x + b * kInt4Block, std::min(kInt4Block, n - b * kInt4Block), block);
+    if (b < whole)
+      load_block(x + b * kInt4Block, kInt4Block, block);
+    else
+      load_block(x + b * kInt4Block, n - b * kInt4Block, block);
   }
   SIMD_FN void fetch(int64_t b) const { fetch_ahead(x + b * kInt4Block); }
 };

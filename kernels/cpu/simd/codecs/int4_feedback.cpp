@@ -9,7 +9,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/codecs/int4_feedback.cpp"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/simd/codecs/int4-inl.h"
+#include "kernels/cpu/simd/codecs/int4_pack-inl.h"
+#include "kernels/cpu/simd/codecs/int4_sum-inl.h"
 #include "kernels/cpu/simd/codecs/int8-inl.h"
 
 #ifndef DSTRAIN_SIMD_INT4_FEEDBACK_ONCE

@@ -75,6 +75,9 @@ namespace {
 // Bit i: lane i is below 0.
 SIMD_FN uint32_t sign_bits(Pack a) {
   const Mask below = less(a, all(0));
+#if HWY_TARGET == HWY_AVX3
+  return below.v[0].raw;
+#else
   uint32_t bits = 0;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {
@@ -83,10 +86,15 @@ SIMD_FN uint32_t sign_bits(Pack a) {
     bits |= static_cast<uint32_t>(some[0] | some[1] << 8) << (i * kLanes);
   }
   return bits;
+#endif
 }
 
 // Returns -scale in the lanes whose bit is set, scale in the others.
 SIMD_FN Pack signed_scale(uint32_t bits, Pack scale) {
+#if HWY_TARGET == HWY_AVX3
+  const hn::Mask<DF> negative{static_cast<__mmask16>(bits)};
+  return {{hn::IfThenElse(negative, hn::Neg(scale.v[0]), scale.v[0])}};
+#else
   Pack r;
   SIMD_UNROLL
   for (int i = 0; i < kParts; ++i) {
@@ -95,6 +103,7 @@ SIMD_FN Pack signed_scale(uint32_t bits, Pack scale) {
     r.v[i] = hn::IfThenElse(hn::LoadMaskBits(DF(), some), hn::Neg(scale.v[i]), scale.v[i]);
   }
   return r;
+#endif
 }
 
 // Loads the signs of the elements of a pack. The number of bytes is a constant for a whole one.
@@ -150,8 +159,8 @@ void quantize_sign_blocks(const SignSource& from, int64_t first, int64_t n, std:
   });
 }
 
-// Sets `sums` to the sums of packs from element i of a block on, added in the order of the parts. `first` is the block of
-// the first part.
+// Sets `sums` to the sums of packs from element i of a block on, added in the order of the parts. `first` is the block
+// of the first part.
 template <class Lanes, int packs>
 SIMD_FN void add_signs(const SignParts& parts, const SignBlock<const std::byte>& first, int64_t i,
                        Lanes lanes, Pack (&sums)[packs]) {

@@ -186,6 +186,26 @@ TEST_CASE("requantize_int4 packs the sums") {
   }
 }
 
+TEST_CASE("int4: parts of many senders add up in their order") {
+  const int64_t part = 700, senders = 35;
+  Values packed, exact(static_cast<size_t>(part), 0);
+  for (int64_t k = 0; k < senders; ++k) {
+    const Values bytes =
+        int4_definition(spread_values(part, DType::f32, 50 + static_cast<uint64_t>(k)));
+    packed.insert(packed.end(), bytes.begin(), bytes.end());
+    const Values values = from_int4(bytes, exact.size());
+    for (size_t i = 0; i < exact.size(); ++i)
+      exact[i] = static_cast<float>(exact[i]) + static_cast<float>(values[i]);
+  }
+  const Operand received{Shape{senders, 1, int4_bytes(part)}, DType::u8, packed};
+  CHECK(run_everywhere(int4_call(OpKind::sum_int4, {.part = part}), {received},
+                       {{Shape{part}, DType::f32}})[0]
+            .values() == exact);
+  CHECK(run_everywhere(int4_call(OpKind::requantize_int4, {.part = part}), {received},
+                       {{Shape{1, int4_bytes(part)}, DType::u8}})[0]
+            .values() == int4_definition(exact));
+}
+
 TEST_CASE(
     "int4: zeros and what is too small come back as zeros, an inf or a NaN makes its block NaN") {
   CHECK(in_int4(DType::f32, Values(130, 0), 130) ==
@@ -196,13 +216,13 @@ TEST_CASE(
     for (const DType dtype : kRunTypes)
       for (const size_t at : {size_t{128}, size_t{190}, size_t{255}}) {
         Values x = spread_values(400, dtype);
-        const Values good = from_int4(in_int4(dtype, x, 400), 400);
+        const Values good = rounded(from_int4(in_int4(dtype, x, 400), 400), dtype);
         x[at] = bad;
         const Values packed = in_int4(dtype, x, 400);
         CHECK(packed == int4_definition(x));
         const Values sum = run_everywhere(int4_call(OpKind::sum_int4, {.part = 400}),
                                           {{Shape{1, 1, int4_bytes(400)}, DType::u8, packed}},
-                                          {{Shape{400}, DType::f32}})[0]
+                                          {{Shape{400}, dtype}})[0]
                                .values();
         int64_t wrong = 0;
         for (size_t i = 0; i < x.size(); ++i)
