@@ -90,8 +90,10 @@ void flat_traffic(const Traffic& traffic, const void* from, void* to, void* chan
       change_words(both + updated.begin, updated.count());
     }
     // The sum must reach memory, or the compiler may leave out what makes it.
-    if (traffic.written > 0)
-      std::memcpy(writes + Words(traffic.written, begin, slices).begin, &sum, 8);
+    uint64_t* const sink = traffic.written > 0
+                               ? writes + Words(traffic.written, begin, slices).begin
+                               : both + Words(traffic.updated, begin, slices).begin;
+    if (traffic.written + traffic.updated > 0) std::memcpy(sink, &sum, sizeof sum);
   });
 }
 
