@@ -12,8 +12,9 @@
 
 namespace dstrain {
 
-// The two ops, and which operands of the joined one are theirs.
+// The two ops that a joined op consists of, and the operands of the joined op that each of them uses.
 struct JoinedOps {
+  // One of the two ops, with the numbers of its operands in the joined op (chosen()).
   struct Part {
     OpKind op{};
     OpAttrs attrs{};

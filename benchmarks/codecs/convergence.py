@@ -69,6 +69,10 @@ CASES = {
     "onebit_adam": (
         {"optimizer.params.betas": [0.9, 0.97]}, {"optimizer.type": "OneBitAdam", "optimizer.params.freeze_step": 150},
     ),
+    "onebit_lamb": (
+        {"optimizer.type": "Lamb", "optimizer.params.betas": [0.9, 0.97], "optimizer.params.bias_correction": False},
+        {"optimizer.type": "OneBitLamb", "optimizer.params.freeze_step": 150},
+    ),
     "zero_one_adam": zero_one_adam(1),
     "zero_one_adam_local": zero_one_adam(4),
 }  # fmt: skip

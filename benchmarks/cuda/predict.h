@@ -14,7 +14,7 @@ struct Assumption {
   std::string unit, source;
 };
 
-// How a kernel of our own asks for memory: warps on a multiprocessor, loads of 16 bytes in flight in each lane.
+// The loads that one of dstrain's kernels has in flight: warps on a multiprocessor, and 16-byte loads in each lane.
 struct Occupancy {
   double warps = 0, loads = 0;
   double bytes() const { return warps * 32 * loads * 16; }
@@ -24,7 +24,7 @@ struct Occupancy {
 // machine code). `source`: the text of a .cu file. Throws RunError if there is no such line.
 Occupancy occupancy_in(const std::string& source, const std::string& kernel);
 
-// A GPU as far as predictions know it.
+// The properties of a GPU that predictions use.
 struct Machine {
   std::string name;
   double bytes_per_second = 0;  // of memory

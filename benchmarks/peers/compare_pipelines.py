@@ -35,7 +35,7 @@ STAGES = 2
 def model_of(options):
     return {
         "type": "gptlite", "n_layer": 8, "n_embd": options.width, "n_head": options.width // 64,
-        "block_size": options.seq, "dropout": 0.0, "vocab_size": VOCABULARY,
+        "block_size": options.seq, "dropout": options.dropout, "vocab_size": VOCABULARY,
     }  # fmt: skip
 
 
@@ -149,6 +149,7 @@ def main():
     p.add_argument("--batch", type=int, default=2, help="samples per micro-batch")
     p.add_argument("--seq", type=int, default=256)
     p.add_argument("--width", type=int, default=768)
+    p.add_argument("--dropout", type=float, default=0.0)
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
     p.add_argument("--python", default=sys.executable, help="Python interpreter with torch (deepspeed) installed")
     options = p.parse_args()
@@ -158,6 +159,7 @@ def main():
     path = ROOT / "benchmarks/results/pipelines.json"
     old = json.loads(path.read_text()) if path.exists() else {}
     rows = old.get("results", []) if old.get("processor") == processor() else []
+    dropout = f", dropout {options.dropout:g}" if options.dropout else ""
     for dtype in options.dtypes.split(","):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="dstrain-pipelines-"))
         try:
@@ -165,7 +167,7 @@ def main():
                 options.environment = torch_environment(options.python, folder)
             for name, ratios, more in suites[options.suite](options, dtype, folder):
                 row = {
-                    "case": f"{name}, {dtype}", "micro_batches": options.micro_batches,
+                    "case": f"{name}, {dtype}{dropout}", "micro_batches": options.micro_batches,
                     "width": options.width, "seq": options.seq, "batch": options.batch,
                     "ratio": statistics.median(ratios), "ratios": ratios, **more,
                 }  # fmt: skip

@@ -32,7 +32,7 @@ struct Timeouts {
   int64_t start = 60'000'000'000;         // while ranks start, without another one that has
 };
 
-// The fault that made the run fail, and the ranks that waited for the rank that has it.
+// The fault that made the run fail, and the ranks that waited for the faulty rank.
 struct RootCause {
   // What has happened to a rank, to a host, or to the process that starts ranks.
   enum class Kind { vanished, suspended, hung, failed, host_lost, starter_ended, starter_stopped };

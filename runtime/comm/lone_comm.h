@@ -1,4 +1,5 @@
-// LoneComm: a part of one rank. Its operations are copies and wait for nobody; aborts are the world's.
+// LoneComm: the communicator of a part (PartOf) that has one rank. Its operations are copies and wait for nobody;
+// aborts are the world's.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// OrderedComm: the part that all transports between processes have in common. It checks the arguments,
+// OrderedComm: the base class of the communicators between processes. It checks the arguments,
 // numbers the operations, keeps them in start order, carries out the oldest one (stages.h), waits with a
 // deadline, and turns a lost peer or an abort into PeerError. A part leaves aborts and settings to the world.
 #pragma once
@@ -20,7 +20,7 @@ namespace dstrain {
 
 class OrderedComm;
 
-// What a communicator is a part of; the default is the world, which is a part of nothing.
+// The communicator that another one is a part of, and the part's ranks; by default none, as for the world.
 struct PartOf {
   OrderedComm* parent = nullptr;
   std::vector<int> world_ranks{};  // by rank of the part

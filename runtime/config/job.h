@@ -52,8 +52,9 @@ struct ZeroOneConfig {
   bool operator==(const ZeroOneConfig&) const = default;
 };
 
-// The constants of OneBitLamb beside Lamb's: the share of the average of trust ratios that stays in an update, the
-// limits of the factor that a frozen average is multiplied by, and by which share of itself it may change in an update.
+// The constants that OneBitLamb has in addition to Lamb's. coeff_beta: the share of the average of trust ratios that
+// stays in an update. Factor: what a frozen average is multiplied by. Its limits are factor_min and factor_max, and it
+// may change by factor_threshold of itself in an update.
 struct OneBitLambConfig {
   double coeff_beta = 0.9;
   double factor_max = 4, factor_min = 0.5, factor_threshold = 0.1;
@@ -141,9 +142,9 @@ struct GatherLimits {
   bool operator==(const GatherLimits&) const = default;
 };
 
-// Groups of consecutive data-parallel ranks. At stage 3 each has all parameters, divided among its ranks; or
-// parameters are divided among all ranks, and the groups only add gradients in two hops. With post_localSGD the ranks
-// of a group add their gradients.
+// The division of the data-parallel ranks into groups of consecutive ranks. At stage 3 each group has all parameters,
+// divided among its ranks; or parameters are divided among all ranks, and the groups only add gradients in two hops.
+// With post_localSGD the ranks of a group add their gradients.
 struct ShardConfig {
   int ranks = 0;           // of a group; 0: all data-parallel ranks
   bool by_host = false;    // the ranks of a host, whose number the run finds out; until then all
@@ -151,7 +152,7 @@ struct ShardConfig {
   bool operator==(const ShardConfig&) const = default;
 };
 
-// What travels quantized at stage 3 (zero_optimization.zero_quantized_*).
+// The tensors that ranks send in quantized form at stage 3 (zero_optimization.zero_quantized_*).
 struct QuantizeConfig {
   bool weights = false;    // gathered parameters: int8
   bool gradients = false;  // gradients on their way to the sums: int4, once for each of two hops

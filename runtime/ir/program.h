@@ -38,8 +38,8 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// Optimizer state that parameters updated as whole matrices (Parameter::as_matrix) do not have: the ranges of the unit
-// that its buffer holds, one after the other.
+// The layout of an optimizer state buffer that leaves out parameters updated as whole matrices (Parameter::as_matrix):
+// the ranges of the unit that it holds, one after the other.
 struct PartialState {
   Range within;  // what it would hold if all parameters had it
   std::vector<Range> ranges;
@@ -98,7 +98,7 @@ struct CodecState {
   uint64_t seed = 0;
 };
 
-// Codec state that a step has made: it takes the place of the state before once the step is known not to be skipped.
+// New codec state that a step has computed; it replaces the old state once the step is known not to be skipped.
 struct StateCommit {
   BufferId next = kNone, state = kNone;
   bool unscale = false;  // `next` is of the scaled gradient, `state` of the unscaled one

@@ -19,7 +19,7 @@ enum class Queue : uint8_t { compute, comm, host, copy, io };
 inline constexpr int kQueues = 5;
 std::string_view name_of(Queue queue);
 
-// The part of the runtime that carries out an op: at once, or from `collective` on beside what follows.
+// The part of the runtime that carries out an op. From `collective` on, it does so beside the ops that follow.
 enum class DoneBy : uint8_t {
   kernel,      // a KernelLibrary makes it
   executor,    // the executor's own work

@@ -24,7 +24,7 @@
 
 namespace dstrain {
 
-// What a rank holds of a class of state: all of it, its replica group's slices, or its own.
+// The share of a class of state that a rank holds: all of it, the slices of its replica group, or its own slice.
 enum class Held : uint8_t { whole, shard, slice };
 
 struct Residency {

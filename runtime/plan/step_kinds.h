@@ -10,6 +10,7 @@
 
 namespace dstrain {
 
+// The kind of a training step: what its ranks send and update.
 enum class StepKind : uint8_t {
   // Every step of most jobs. With a hook, the steps in which all of it is at work: with post_localSGD those that end
   // with the average of the weights. With OneBitAdam and OneBitLamb, those whose second moment is frozen; with
@@ -35,7 +36,7 @@ StepKind kind_of_step(const Job& job, int64_t applied_steps);
 // always have the same weights. The job must have its shard groups.
 int local_groups(const Job& job);
 
-// What of the groups differs after a number of updates.
+// Whether groups of ranks have different weights or optimizer state after a number of updates.
 struct GroupsDiffer {
   bool weights = false;
   bool state = false;  // of the optimizer

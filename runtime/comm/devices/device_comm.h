@@ -16,7 +16,7 @@ std::vector<int> count_equal(std::span<const double> identities, size_t width);
 // Collective. Returns how many ranks of `host` use this rank's GPU, itself included; 1 on other devices.
 int ranks_on_device(Communicator& host, const Device& device);
 
-// How a device's tensors travel.
+// The settings of make_device_communicator(): the transport of a device's tensors, and the kernel of their sums.
 struct DeviceCommOptions {
   ConnectTransport connect{};  // the transport to use; empty: NCCL where it can be
   // The kernel of sums in rank order; null: a transport of streams adds in an order of its own, and may round more than

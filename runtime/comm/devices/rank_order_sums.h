@@ -1,5 +1,5 @@
-// RankOrderSums: sums over ranks that are made in rank order, in f32, and rounded once, over a transport whose own sums
-// are not. Each rank gets its slice of every rank's tensor, adds, and for an all-reduce sends the result to all: as
+// RankOrderSums: adds the ranks' tensors in rank order, in f32 and with one rounding, over a transport that adds in
+// another way. Each rank gets its slice of every rank's tensor, adds, and for an all-reduce sends the result to all: as
 // many bytes as in a ring. A tensor is cut into windows, so that scratch memory has a limit.
 #pragma once
 

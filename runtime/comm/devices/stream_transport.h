@@ -1,5 +1,6 @@
-// StreamTransport: what carries tensors between devices in streams, such as NCCL. StreamComm counts and watches its
-// operations. They run in the order of the calls, which is the same on all ranks, whatever their streams.
+// StreamTransport: the interface of a library that carries tensors between devices in streams, such as NCCL. StreamComm
+// counts and watches its operations. They run in the order of the calls, which is the same on all ranks, whatever their
+// streams.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// AbortMessages: how an abort reaches ranks that do not share memory: by an MPI message to each of them.
+// AbortMessages: tells ranks that do not share memory about an abort, by an MPI message to each of them.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// BoardRendezvous: ranks that one process launched on this machine meet on its board, without MPI. Each
-// posts its record in its own slot; the last one wakes the others. Stands on core/rank_board.h.
+// BoardRendezvous: the rendezvous of ranks that one process launched on this machine. They meet on its board, without
+// MPI. Each posts its record in its own slot; the last one wakes the others. Stands on core/rank_board.h.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// PartRendezvous: some ranks of a communicator meet, to make one of their own. The records travel by the
+// PartRendezvous: the rendezvous of some ranks of a communicator that make one of their own. The records travel by the
 // operations of the communicator that they have.
 #pragma once
 

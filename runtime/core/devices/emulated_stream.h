@@ -17,7 +17,7 @@ namespace dstrain {
 
 class EmulatedCapture;
 
-// A stream that takes part in a capture, and the lane of the capture that its work becomes.
+// The capture that a stream takes part in, and the lane of the capture in which the stream's work is recorded.
 struct CaptureLane {
   std::shared_ptr<EmulatedCapture> capture;  // null: none
   size_t lane = 0;

@@ -11,7 +11,7 @@
 
 namespace dstrain {
 
-// Issues [begin, end) of the plan's order.
+// A piece of a step that is replayed as one graph: issues [begin, end) of the plan's order.
 struct StepPiece {
   size_t begin = 0, end = 0;
   // How many micro-batches it is launched for, from `micro` on. The graph has the addresses and samples of `micro`.

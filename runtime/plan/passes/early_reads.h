@@ -9,8 +9,8 @@
 
 namespace dstrain {
 
-// Collects the reads of the first units of the update, as long as OffloadConfig::read_ahead bytes suffice for all
-// that a unit reads.
+// Moves reads from disk for the first units of the update into the backward pass: all reads of a unit or none, at most
+// OffloadConfig::read_ahead bytes together.
 class EarlyReads {
  public:
   EarlyReads(Program& program, const Job& job);

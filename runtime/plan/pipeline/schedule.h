@@ -22,7 +22,7 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
-// A chunk of a stage.
+// Identifies a chunk, a part of the model on a stage of a pipeline: its stage, and its number on the stage.
 struct StageChunk {
   int stage = 0;
   int chunk = 0;

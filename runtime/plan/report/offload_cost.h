@@ -13,7 +13,7 @@ namespace dstrain {
 // The part of the speed without offload that is asked for at the break-even.
 inline constexpr double kOffloadBreakEven = 0.9;
 
-// What a rank's step moves, in bytes, and the seconds of its parts.
+// The estimated cost of a rank's step with offload: the bytes that it moves, and the seconds that its parts take.
 struct OffloadCost {
   double to_host = 0, to_device = 0;  // copies
   double disk_read = 0, disk_written = 0;

@@ -14,7 +14,7 @@ inline constexpr PipelineSchedule kSchedules[] = {
     PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved,
     PipelineSchedule::zb_h1, PipelineSchedule::zb_v};
 
-// The numbers that a schedule is made for.
+// A pipeline schedule to test, with its numbers of stages, virtual stages and micro-batches.
 struct PipelineCase {
   PipelineSchedule schedule{};
   int stages = 1, virtual_stages = 1, micros = 1;

@@ -24,6 +24,7 @@ constexpr int kQuarters = 4;
 static_assert(kInt4Quarter == 2 * kPack);
 using DByte = hn::Rebind<uint8_t, DF>;
 
+// The values of one int4 block as floats: by quarter, the first and the second value of each byte.
 struct Int4Block {
   Pack first[kQuarters], second[kQuarters];
 };

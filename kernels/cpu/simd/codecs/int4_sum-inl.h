@@ -47,8 +47,8 @@ SIMD_FN void load_scales(const std::byte* packed, int64_t b, int64_t blocks, flo
   }
 }
 
-// Adds the values of codes, of which there are two in a byte. A product with the scale is exact, so that a fused sum
-// has the bits of one that is not.
+// Adds scaled int4 values to sums in f32; a byte holds the codes of two values. A product with the scale is exact, so
+// that a fused sum has the bits of one that is not.
 class CodeValues {
  public:
 #if HWY_TARGET == HWY_AVX3

@@ -23,6 +23,7 @@ SIMD_FN void prefetch_changed(const float* state) {
   __builtin_prefetch(state + kPrefetchDistance, 1);
 }
 
+// Stands for the dtype of the weights' copy where there is none.
 struct NoCopy {};
 
 // `copy` points to the 16-bit weights; its type is NoCopy* if there are none.

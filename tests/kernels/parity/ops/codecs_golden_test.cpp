@@ -5,6 +5,7 @@
 
 #include "runtime/ir/quantized.h"
 #include "tests/kernels/parity/ops/packed_bytes.h"
+#include "tests/support/sample.h"
 
 namespace dstrain::parity {
 namespace {
@@ -188,7 +189,9 @@ TEST_CASE("gradients in int4 add up to those of the numpy model, in one hop and 
 TEST_CASE("PowerSGD over five steps is that of the numpy model within 1e-4 of the sum's length") {
   const nlohmann::json all = golden();
   REQUIRE(all["power_sgd"].size() == 19);
+  Sample sample = Sample::if_sanitized(8);
   for (const auto& c : all["power_sgd"]) {
+    if (!sample.takes()) continue;
     const int64_t ranks = c["ranks"], rows = c["rows"], columns = c["columns"], rank = c["rank"];
     CAPTURE(ranks, rows, columns, rank);
     Factors factors(ranks, rows, columns, rank);
