@@ -43,7 +43,7 @@ TEST_CASE("sparse_gradients: losses and norms are those of the table, with fewer
   for (size_t i = 0; i < rows.steps.size(); ++i) {
     CHECK(rows.column("loss")[i] == Approx(table.column("loss")[i]).epsilon(1e-6));
     CHECK(rows.column("grad_norm")[i] == Approx(table.column("grad_norm")[i]).epsilon(1e-5));
-    // Of 26 tokens, in place of 37 rows, which padding follows; ids are less than 1024 bytes.
+    // The rows of 26 tokens travel in place of 37 rows and their padding. Ids do not count: less than 1024 bytes.
     CHECK(table.column("comm_bytes")[i] - rows.column("comm_bytes")[i] ==
           (37 * 24 + 8) * 4 - 26 * 24 * 4);
   }

@@ -9,6 +9,25 @@ namespace {
 std::string one_bit(const std::string& params) {
   return trains_with(R"("optimizer": {"type": "OnebitAdam", "params": {)" + params + "}}");
 }
+
+// Checks what no 1-bit optimizer goes with.
+void check_refusals(const std::string& type) {
+  const auto refusal = [&](const std::string& with) {
+    return ask(trains_with(fmt::format(R"("optimizer": {{"type": "{}"}}, {})", type, with)), {}, 2)
+        .error();
+  };
+  for (const int stage : {1, 2, 3})
+    CHECK_THAT(refusal(fmt::format(R"("zero_optimization": {{"stage": {}}})", stage)),
+               Catch::Contains("zero_optimization.stage: " + type + " runs at stage 0"));
+  CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
+             Catch::Contains("pipeline.stages: " + type + " runs without a pipeline"));
+  CHECK_THAT(
+      refusal(R"("dstrain": {"comm_hook": {"type": "powerSGD"}})"),
+      Catch::Contains("it says how gradients travel, and " + type + " sends something else"));
+  CHECK_THAT(
+      refusal(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
+      Catch::Contains(type + " updates on the device"));
+}
 }  // namespace
 
 TEST_CASE("training: 1-bit Adam has DeepSpeed's defaults, and what it does not go with") {
@@ -19,19 +38,7 @@ TEST_CASE("training: 1-bit Adam has DeepSpeed's defaults, and what it does not g
   CHECK(defaults.eps == 1e-8);
   CHECK(defaults.freeze_step == 100000);
   CHECK(ask(one_bit(R"("freeze_step": 400)")).job().optimizer.freeze_step == 400);
-  const auto refusal = [](const std::string& with) {
-    return ask(trains_with(R"("optimizer": {"type": "OneBitAdam"}, )" + with), {}, 2).error();
-  };
-  for (const int stage : {1, 2, 3})
-    CHECK_THAT(refusal(fmt::format(R"("zero_optimization": {{"stage": {}}})", stage)),
-               Catch::Contains("zero_optimization.stage: OneBitAdam runs at stage 0"));
-  CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
-             Catch::Contains("pipeline.stages: OneBitAdam runs without a pipeline"));
-  CHECK_THAT(refusal(R"("dstrain": {"comm_hook": {"type": "powerSGD"}})"),
-             Catch::Contains("it says how gradients travel, and OneBitAdam sends something else"));
-  CHECK_THAT(
-      refusal(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
-      Catch::Contains("OneBitAdam updates on the device"));
+  check_refusals("OneBitAdam");
 }
 
 TEST_CASE("training: 0/1 Adam has DeepSpeed's defaults, and what it does not go with") {
@@ -50,15 +57,7 @@ TEST_CASE("training: 0/1 Adam has DeepSpeed's defaults, and what it does not go 
        {"var_freeze_step", "var_update_scaler", "local_step_scaler", "local_step_clipper"})
     CHECK_THAT(ask(zero_one(fmt::format(R"("{}": 0)", key))).error(),
                Catch::Contains(fmt::format("optimizer.params.{}", key)));
-  const auto refusal = [](const std::string& with) {
-    return ask(trains_with(R"("optimizer": {"type": "zerooneadam"}, )" + with), {}, 2).error();
-  };
-  CHECK_THAT(refusal(R"("zero_optimization": {"stage": 1})"),
-             Catch::Contains("zero_optimization.stage: ZeroOneAdam runs at stage 0"));
-  CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
-             Catch::Contains("pipeline.stages: ZeroOneAdam runs without a pipeline"));
-  CHECK_THAT(refusal(R"("dstrain": {"comm_hook": {"type": "powerSGD"}})"),
-             Catch::Contains("ZeroOneAdam sends something else"));
+  check_refusals("ZeroOneAdam");
 }
 
 TEST_CASE("training: 1-bit Lamb has DeepSpeed's defaults, and what it does not go with") {
@@ -80,17 +79,5 @@ TEST_CASE("training: 1-bit Lamb has DeepSpeed's defaults, and what it does not g
   CHECK(own.max_coeff == 0.5);
   CHECK(own.min_coeff == 0.25);
   CHECK(own.one_bit_lamb == OneBitLambConfig{0.75, 3, 0.125, 0.5});
-  const auto refusal = [](const std::string& with) {
-    return ask(trains_with(R"("optimizer": {"type": "OneBitLamb"}, )" + with), {}, 2).error();
-  };
-  for (const int stage : {1, 2, 3})
-    CHECK_THAT(refusal(fmt::format(R"("zero_optimization": {{"stage": {}}})", stage)),
-               Catch::Contains("zero_optimization.stage: OneBitLamb runs at stage 0"));
-  CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
-             Catch::Contains("pipeline.stages: OneBitLamb runs without a pipeline"));
-  CHECK_THAT(refusal(R"("dstrain": {"comm_hook": {"type": "powerSGD"}})"),
-             Catch::Contains("OneBitLamb sends something else"));
-  CHECK_THAT(
-      refusal(R"("zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}})"),
-      Catch::Contains("OneBitLamb updates on the device"));
+  check_refusals("OneBitLamb");
 }

@@ -155,25 +155,7 @@ double distance(const Values& a, const Values& b) {
 }  // namespace
 
 TEST_CASE("until it freezes, 1-bit Lamb has the bits of Lamb without bias corrections") {
-  const RandomDataset data(13, 0.1);
-  const auto world = make_communicator();
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
-      Job job = lamb_job(world->size(), dtype);
-      job.reduce = reduce;
-      job.optimizer.freeze_step = kSteps;
-      Job lamb = job;
-      lamb.optimizer.kind = OptimizerKind::lamb;
-      lamb.optimizer.bias_correction = false;
-      INFO(describe(job));
-      const RunResult expected = run_steps(lamb, data, *world, kSteps);
-      CHECK(difference(expected, run_steps(job, data, *world, kSteps), *world) == "");
-      job.optimizer.freeze_step = kFreeze;
-      const RunResult frozen = run_steps(job, data, *world, kSteps);
-      CHECK(frozen.loss[kFreeze] == expected.loss[kFreeze]);
-      CHECK(frozen.loss.back() != expected.loss.back());
-      CHECK(frozen.loss.back() == Approx(expected.loss.back()).epsilon(0.05));
-    }
+  check_until_frozen(lamb_job, OptimizerKind::lamb, kFreeze);
 }
 
 TEST_CASE("1-bit Lamb averages the trust ratios of its first steps") {

@@ -69,25 +69,7 @@ void model_step(const Job& job, const StepState& s, const std::vector<Values>& g
 }  // namespace
 
 TEST_CASE("until it freezes, 1-bit Adam has the bits of AdamW without bias corrections") {
-  const RandomDataset data(13, 0.1);
-  const auto world = make_communicator();
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
-      Job job = one_bit_job(world->size(), dtype);
-      job.reduce = reduce;
-      job.optimizer.freeze_step = kSteps;
-      Job adamw = job;
-      adamw.optimizer.kind = OptimizerKind::adam;
-      adamw.optimizer.bias_correction = false;
-      INFO(describe(job));
-      const RunResult expected = run_steps(adamw, data, *world, kSteps);
-      CHECK(difference(expected, run_steps(job, data, *world, kSteps), *world) == "");
-      job.optimizer.freeze_step = kFreeze;
-      const RunResult frozen = run_steps(job, data, *world, kSteps);
-      CHECK(frozen.loss[kFreeze] == expected.loss[kFreeze]);
-      CHECK(frozen.loss.back() != expected.loss.back());
-      CHECK(frozen.loss.back() == Approx(expected.loss.back()).epsilon(0.05));
-    }
+  check_until_frozen(one_bit_job, OptimizerKind::adam, kFreeze);
 }
 
 TEST_CASE("once it is frozen, every step of 1-bit Adam is that of the definition, bit for bit") {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -118,6 +119,32 @@ inline int64_t different(const Values& a, const Values& b) {
   int64_t count = 0;
   for (size_t i = 0; i < a.size(); ++i) count += a[i] != b[i];
   return count;
+}
+
+// Checks that a 1-bit optimizer has the bits of `plain` without bias corrections until it freezes, and others after
+// that. make_job(ranks, dtype) returns its job. Collective.
+template <class MakeJob>
+void check_until_frozen(const MakeJob& make_job, OptimizerKind plain, int64_t freeze) {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+      Job job = make_job(world->size(), dtype);
+      job.reduce = reduce;
+      job.optimizer.freeze_step = kSteps;
+      Job uncorrected = job;
+      uncorrected.optimizer.kind = plain;
+      uncorrected.optimizer.bias_correction = false;
+      INFO(describe(job));
+      const RunResult expected = run_steps(uncorrected, data, *world, kSteps);
+      CHECK(difference(expected, run_steps(job, data, *world, kSteps), *world) == "");
+      job.optimizer.freeze_step = freeze;
+      const RunResult frozen = run_steps(job, data, *world, kSteps);
+      const auto first = static_cast<size_t>(freeze);
+      CHECK(frozen.loss[first] == expected.loss[first]);
+      CHECK(frozen.loss.back() != expected.loss.back());
+      CHECK(frozen.loss.back() == Approx(expected.loss.back()).epsilon(0.05));
+    }
 }
 
 }  // namespace dstrain

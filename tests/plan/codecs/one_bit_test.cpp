@@ -119,7 +119,7 @@ TEST_CASE("1-bit Lamb: steps of Lamb until freeze_step, then a step of each para
   for (const OpKind op : {OpKind::lamb_factor, OpKind::quantize_signs, OpKind::all_to_all,
                           OpKind::requantize_signs, OpKind::all_gather})
     CHECK(count_ops(plans.train, op) == units);
-  // Of each unit the gradient and two measured losses, of each parameter two directions.
+  // Squares are added of the gradient and two measured losses of each unit, and of two directions of each parameter.
   CHECK(count_ops(plans.train, OpKind::sum_squares) == 5 * units + 2 * parameters);
   job.optimizer.weight_decay = 0;
   CHECK(count_ops(plan_of(job, 2).train, OpKind::sum_squares) == 5 * units);

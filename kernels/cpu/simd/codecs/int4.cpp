@@ -112,10 +112,10 @@ std::unique_ptr<Kernel> make_quantize_int4(const KernelSpec& spec) {
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     const auto* x = data<const std::byte>(call.in, 0);
     auto* packed = data<std::byte>(call.out, 0);
-    const int64_t n = attrs.part, in_group = parts / attrs.group;
+    const int64_t n = attrs.part;
     for_parts(threads, parts, int4_blocks(n), kGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
-                const int64_t to = part % attrs.group * in_group + part / attrs.group;
+                const int64_t to = packed_place(part, parts, attrs.group);
                 HWY_DYNAMIC_DISPATCH(quantize_int4_blocks)
                 (dtype, x + part * n * size_of(dtype), n, packed + to * int4_bytes(n), begin, end);
               });
@@ -130,9 +130,8 @@ std::unique_ptr<Kernel> make_requantize_int4(const KernelSpec& spec) {
     const auto* packed = data<const std::byte>(call.in, 0);
     auto* out = data<std::byte>(call.out, 0);
     for_parts(threads, sums, int4_blocks(n), kGrain, [&](int64_t part, int64_t begin, int64_t end) {
-      const int64_t at = part * int4_bytes(n);
-      const PackedParts parts{packed + at, senders, sums * int4_bytes(n), n};
-      HWY_DYNAMIC_DISPATCH(requantize_int4_blocks)(parts, out + at, begin, end);
+      HWY_DYNAMIC_DISPATCH(requantize_int4_blocks)
+      (parts_of_sum(packed, senders, sums, n, part), out + part * int4_bytes(n), begin, end);
     });
   });
 }
@@ -148,10 +147,9 @@ std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec) {
     const int64_t n = attrs.part;
     for_parts(threads, wanted, int4_blocks(n), kGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
-                const PackedParts parts{packed + (attrs.first + part) * int4_bytes(n), senders,
-                                        sums * int4_bytes(n), n};
                 HWY_DYNAMIC_DISPATCH(sum_int4_blocks)
-                (parts, dtype, y + part * n * size_of(dtype), call.accumulate, begin, end);
+                (parts_of_sum(packed, senders, sums, n, attrs.first + part), dtype,
+                 y + part * n * size_of(dtype), call.accumulate, begin, end);
               });
   });
 }

@@ -164,10 +164,10 @@ std::unique_ptr<Kernel> make_quantize_int4_with_errors(const KernelSpec& spec) {
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     const auto* x = data<const std::byte>(call.in, 0);
     auto* packed = data<std::byte>(call.out, 0);
-    const int64_t n = attrs.part, in_group = parts / attrs.group;
+    const int64_t n = attrs.part;
     for_parts(threads, parts, error_blocks(n), kErrorGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
-                const int64_t to = part % attrs.group * in_group + part / attrs.group;
+                const int64_t to = packed_place(part, parts, attrs.group);
                 HWY_DYNAMIC_DISPATCH(quantize_with_errors)
                 (dtype, x + part * n * size_of(dtype), n, feedback_of(call, attrs, part),
                  packed + to * int4_bytes(n), begin, end);
@@ -184,10 +184,9 @@ std::unique_ptr<Kernel> make_requantize_int4_with_errors(const KernelSpec& spec)
     const int64_t n = attrs.part;
     for_parts(threads, sums, error_blocks(n), kErrorGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
-                const int64_t at = part * int4_bytes(n);
-                const PackedParts parts{packed + at, senders, sums * int4_bytes(n), n};
                 HWY_DYNAMIC_DISPATCH(requantize_with_errors)
-                (parts, feedback_of(call, attrs, part), out + at, begin, end);
+                (parts_of_sum(packed, senders, sums, n, part), feedback_of(call, attrs, part),
+                 out + part * int4_bytes(n), begin, end);
               });
   });
 }

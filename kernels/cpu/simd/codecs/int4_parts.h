@@ -22,4 +22,15 @@ struct PackedParts {
   int64_t count, stride, n;
 };
 
+// Returns which packed part the part `part` of `parts` becomes (Int4Attrs::group).
+constexpr int64_t packed_place(int64_t part, int64_t parts, int64_t group) {
+  return part % group * (parts / group) + part / group;
+}
+
+// Returns the packed parts that sum `sum` of `sums` adds, one of each of `senders`.
+inline PackedParts parts_of_sum(const std::byte* packed, int64_t senders, int64_t sums, int64_t n,
+                                int64_t sum) {
+  return {packed + sum * int4_bytes(n), senders, sums * int4_bytes(n), n};
+}
+
 }  // namespace dstrain::simd

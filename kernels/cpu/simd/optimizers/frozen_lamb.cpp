@@ -88,13 +88,6 @@ float frozen_lamb_range(const FrozenLambStep& s, const FrozenLambOperands& o, in
   return largest(most);
 }
 
-void move_range(float rate, const UpdateOperands& o, int64_t begin, int64_t end) {
-  const Pack minus_rate = all(-rate);
-  update_range_f32(o, begin, end, [=](int64_t, auto, Pack p, Pack direction) SIMD_INLINE {
-    return fma(minus_rate, direction, p);
-  });
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
@@ -104,7 +97,7 @@ HWY_AFTER_NAMESPACE();
 namespace dstrain::simd {
 HWY_EXPORT(scaled_momentum_range);
 HWY_EXPORT(frozen_lamb_range);
-HWY_EXPORT(move_range);
+HWY_EXPORT(step_along_range);
 
 namespace {
 
@@ -206,7 +199,7 @@ std::unique_ptr<Kernel> make_frozen_lamb(const KernelSpec& spec) {
     const float rate = frozen_lamb_rate(*call.state, *data<const float>(call.in, 1),
                                         *data<const float>(call.in, 2));
     return [o, rate](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(move_range)(rate, o, begin, end);
+      HWY_DYNAMIC_DISPATCH(step_along_range)(rate, o, begin, end);
     };
   });
 }

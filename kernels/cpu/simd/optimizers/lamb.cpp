@@ -62,13 +62,6 @@ void direction_range(const LambStep& s, const LambOperands& o, DType grad, int64
   });
 }
 
-void lamb_range(float rate, const UpdateOperands& o, int64_t begin, int64_t end) {
-  const Pack minus_rate = all(-rate);
-  update_range_f32(o, begin, end, [=](int64_t, auto, Pack p, Pack direction) SIMD_INLINE {
-    return fma(minus_rate, direction, p);
-  });
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
@@ -77,7 +70,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dstrain::simd {
 HWY_EXPORT(direction_range);
-HWY_EXPORT(lamb_range);
+HWY_EXPORT(step_along_range);
 
 std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]),
@@ -110,7 +103,7 @@ std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec) {
                              lamb_rate(*call.state, attrs, data<const double>(call.in, 1),
                                        sums / (2 * attrs.parameters));
                          return [o, rate](int64_t begin, int64_t end) {
-                           HWY_DYNAMIC_DISPATCH(lamb_range)(rate, o, begin, end);
+                           HWY_DYNAMIC_DISPATCH(step_along_range)(rate, o, begin, end);
                          };
                        });
 }

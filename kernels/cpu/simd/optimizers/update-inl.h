@@ -64,6 +64,14 @@ SIMD_FN void update_range_f32(const UpdateOperands& o, int64_t begin, int64_t en
   update_with(static_cast<const float*>(o.grad), o, begin, end, rule);
 }
 
+// Updates elements [begin, end): p -= rate * direction.
+inline void step_along_range(float rate, const UpdateOperands& o, int64_t begin, int64_t end) {
+  const Pack minus_rate = all(-rate);
+  update_range_f32(o, begin, end, [=](int64_t, auto, Pack p, Pack direction) SIMD_INLINE {
+    return fma(minus_rate, direction, p);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
 HWY_AFTER_NAMESPACE();
