@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kBoard = "DSTRAIN_BOARD";    // RankBoard::address()
 constexpr const char* kOutput = "DSTRAIN_OUTPUT";  // RankOutput::address()
 
-constexpr int kRankNiceness = 5;  // of ranks that an agent watches
+constexpr int kAddedNiceness = 5;  // of ranks that an agent watches, to that of the run
 
 // Returns the addresses of the launching process, or of the agent on this host.
 RunAddresses addresses_here() {
@@ -53,7 +53,8 @@ RankBoard join_launcher(int rank) {
   open_rank_output(addresses.output, rank);
 
   // The agent of this host must get a core while ranks, maybe of several runs, keep all of them busy.
-  if (std::getenv(kRunVariable) != nullptr) ::setpriority(PRIO_PROCESS, 0, kRankNiceness);
+  if (std::getenv(kRunVariable) != nullptr)
+    ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kAddedNiceness);
 
   RankSlot& slot = board.slot(rank);
   slot.pid.store(::getpid());

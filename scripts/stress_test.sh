@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs the tests of build/release again and again on a loaded machine: beside busy processes, and with process numbers
+# that wrap around every 15 seconds, so that a number does not tell which process is older. Needs root.
+#   scripts/stress_test.sh [--runs 5] [--cpu 4] [arguments for ctest, e.g. -L dist]
+# Each run takes other samples of the long lists of cases. Prints a line for each run, and what failed in it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+runs=5
+cpu=4
+while [[ ${1:-} == --runs || ${1:-} == --cpu ]]; do
+  if [[ $1 == --runs ]]; then runs=$2; else cpu=$2; fi
+  shift 2
+done
+
+if ((EUID != 0)); then
+  echo "scripts/stress_test.sh sets the number of the next process, which needs root: run it with sudo" >&2
+  exit 1
+fi
+if ! command -v stress-ng >/dev/null; then
+  apt-get update -q >/dev/null
+  apt-get install -q -y --no-install-recommends stress-ng >/dev/null
+fi
+pid_max=$(</proc/sys/kernel/pid_max)
+logs=$(mktemp -d)
+background=()
+trap 'kill "${background[@]}" 2>/dev/null || true' EXIT
+stress-ng --cpu "$cpu" --quiet &
+background+=($!)
+while sleep 15; do echo $((pid_max - 100)) >/proc/sys/kernel/ns_last_pid; done &
+background+=($!)
+
+passed=0
+for ((run = 1; run <= runs; ++run)); do
+  began=$SECONDS
+  if DSTRAIN_SAMPLE=$((RANDOM * 32768 + RANDOM)) ctest --preset release "$@" >"$logs/$run.log" 2>&1; then
+    passed=$((passed + 1))
+  fi
+  echo "run $run: $(grep 'tests passed' "$logs/$run.log") in $((SECONDS - began)) s ($logs/$run.log)"
+  sed -n '/The following tests FAILED/,/^Errors/p' "$logs/$run.log"
+done
+echo "$passed of $runs runs passed beside $cpu busy processes"
+((passed == runs))
