@@ -59,6 +59,54 @@ TEST_CASE("a checkpoint without facts is taken with a line, its samples counted 
   CHECK(samples_before(old.label, job_of_batch(8)) == 32);
 }
 
+// Returns a job whose second moment is frozen after so many updates, and checks it with a checkpoint of the same kind.
+void resume_frozen(OptimizerKind kind, const char* key, int64_t was, int64_t is, int64_t applied) {
+  Job job = job_of_batch(8);
+  job.optimizer.kind = kind;
+  job.optimizer.freeze_step = job.optimizer.zero_one.var_freeze_step = is;
+  check_frozen_state(saved({{key, std::to_string(was)}}), job, {}, applied);
+}
+
+TEST_CASE("a second moment that is frozen stays so") {
+  for (const OptimizerKind kind :
+       {OptimizerKind::one_bit_adam, OptimizerKind::one_bit_lamb, OptimizerKind::zero_one_adam}) {
+    const char* key = kind == OptimizerKind::zero_one_adam ? "optimizer.params.var_freeze_step"
+                                                           : "optimizer.params.freeze_step";
+    CHECK_THROWS_WITH(
+        resume_frozen(kind, key, 2, 6, 4),
+        Catch::StartsWith("--resume: out/checkpoints/step_4 was saved after 4 updates, and ") &&
+            Catch::Contains(std::string(key) + " 6 would update it again. Use 2"));
+    CHECK_NOTHROW(resume_frozen(kind, key, 2, 4, 4));
+    CHECK_NOTHROW(resume_frozen(kind, key, 2, 1, 4));
+    CHECK_NOTHROW(resume_frozen(kind, key, 4, 6, 4));  // nothing is frozen yet
+    CHECK_NOTHROW(resume_frozen(kind, "none", 2, 6, 4));
+  }
+  CHECK_NOTHROW(resume_frozen(OptimizerKind::adam, "optimizer.params.freeze_step", 2, 6, 4));
+}
+
+TEST_CASE("between two synchronisations what local steps depend on does not change") {
+  const std::map<std::string, std::string> then = {{"optimizer.params.lr", "0.001"},
+                                                   {"optimizer.params.var_freeze_step", "2"},
+                                                   {"optimizer.params.local_step_scaler", "1"},
+                                                   {"optimizer.params.local_step_clipper", "4"},
+                                                   {"gradient_clipping", "1"}};
+  Job job = job_of_batch(8);
+  job.optimizer.kind = OptimizerKind::zero_one_adam;
+  job.optimizer.zero_one.var_freeze_step = 2;
+  // Updates 3, 4, 6 + 4k (local steps 1, 2, 4 + 4k) synchronise.
+  const RunFacts lr = {{"optimizer.params.lr", "0.002", FactChange::allowed}};
+  const RunFacts clipping = {{"gradient_clipping", "2", FactChange::allowed}};
+  for (const int64_t applied : {4, 6, 10}) {
+    CHECK_NOTHROW(check_frozen_state(saved(then), job, lr, applied));
+    CHECK_NOTHROW(check_frozen_state(saved(then), job, clipping, applied + 1));
+    CHECK_THROWS_WITH(
+        check_frozen_state(saved(then), job, lr, applied + 1),
+        Catch::StartsWith("--resume: before out/checkpoints/step_4 each rank of ZeroOneAdam has "
+                          "moved by itself in 1 step, which is not synchronised yet") &&
+            Catch::EndsWith("\n  optimizer.params.lr was 0.001 and is 0.002"));
+  }
+}
+
 TEST_CASE("a resume says where it begins and what it passed over") {
   CheckpointInfo checkpoint = saved({});
   checkpoint.passed_over = {"step_6: saving it was interrupted"};

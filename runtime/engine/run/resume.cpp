@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
 
 #include "runtime/core/error.h"
+#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/zero_one_steps.h"
 #include "runtime/storage/mismatches.h"
 
 namespace dstrain {
@@ -21,6 +26,33 @@ std::string consequence(const std::string& name, const CheckpointLabel& label, c
     return fmt::format("from step {} on samples are those of the new data, beginning at place {}",
                        next, first);
   return fmt::format("the new value holds from step {} on", next);
+}
+
+// Returns the whole number that a fact of the checkpoint is; nothing if it has no such fact.
+std::optional<int64_t> number_in(const CheckpointLabel& label, const std::string& name) {
+  const auto fact = label.facts.find(name);
+  if (fact == label.facts.end()) return {};
+  const std::string& text = fact->second;
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return number;
+}
+
+// The facts that say how far a local step of ZeroOneAdam goes, and which step synchronises.
+constexpr std::array<std::string_view, 5> kFactsOfLocalSteps{
+    "optimizer.params.lr", "scheduler", "optimizer.params.var_freeze_step",
+    "optimizer.params.local_step_scaler", "optimizer.params.local_step_clipper"};
+
+// Returns how many steps before the checkpoint are local and not synchronised.
+int64_t open_local_steps_of(const CheckpointLabel& label, int64_t applied_steps) {
+  const auto freeze = number_in(label, "optimizer.params.var_freeze_step"),
+             scaler = number_in(label, "optimizer.params.local_step_scaler"),
+             clipper = number_in(label, "optimizer.params.local_step_clipper");
+  if (!freeze || !scaler || !clipper) return 0;
+  return open_local_steps(
+      {.var_freeze_step = *freeze, .local_step_scaler = *scaler, .local_step_clipper = *clipper},
+      applied_steps);
 }
 
 }  // namespace
@@ -66,6 +98,38 @@ std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const J
     lines.push_back(
         change + ": accepted by --resume_with_changes, these are no longer the numbers of one run");
   return lines;
+}
+
+void check_frozen_state(const CheckpointInfo& checkpoint, const Job& job, const RunFacts& facts,
+                        int64_t applied_steps) {
+  const OptimizerConfig& o = job.optimizer;
+  if (!freezes(o)) return;
+  const OptimizerRule& rule = optimizer_rule(o.kind);
+  const char* const key =
+      rule.local_steps ? "optimizer.params.var_freeze_step" : "optimizer.params.freeze_step";
+  const int64_t freeze_step = rule.local_steps ? o.zero_one.var_freeze_step : o.freeze_step;
+  const std::optional<int64_t> was = number_in(checkpoint.label, key);
+  if (was && *was < applied_steps && applied_steps < freeze_step)
+    fail_user(
+        "--resume: {} was saved after {} updates, and {} froze its second moment after {}: {} {} "
+        "would update it again. Use {}, or resume from an earlier checkpoint",
+        checkpoint.dir, applied_steps, rule.name(o), *was, key, freeze_step, *was);
+  const int64_t open = open_local_steps_of(checkpoint.label, applied_steps);
+  if (!rule.local_steps || open == 0) return;
+  std::vector<std::string> changes;
+  for (const RunFact& fact : facts) {
+    if (std::ranges::find(kFactsOfLocalSteps, fact.name) == kFactsOfLocalSteps.end()) continue;
+    const auto stored = checkpoint.label.facts.find(fact.name);
+    if (stored != checkpoint.label.facts.end() && stored->second != fact.value)
+      changes.push_back(fmt::format("{} was {} and is {}", fact.name, stored->second, fact.value));
+  }
+  if (!changes.empty())
+    fail_user(
+        "--resume: before {} each rank of {} has moved by itself in {} step{}, which {} not "
+        "synchronised yet and belong{} to the settings of then; use those settings, or resume from "
+        "a checkpoint after a step that synchronises:\n  {}",
+        checkpoint.dir, rule.name(o), open, open == 1 ? "" : "s", open == 1 ? "is" : "are",
+        open == 1 ? "s" : "", listed(changes));
 }
 
 std::string resume_line(const CheckpointInfo& checkpoint) {

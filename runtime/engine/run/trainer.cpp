@@ -187,6 +187,7 @@ void Trainer::load_from_checkpoint() {
   });
   scalars.load(state_);
   next_sample_ = samples_before(resumed_->label, job_);
+  check_frozen_state(*resumed_, job_, facts(), state_.applied_steps);
   if (resumed_->groups > 1 && !groups_differ(job_, state_.applied_steps).state)
     fail_user(
         "--resume: {} groups of ranks have weights or optimizer state of their own after {} "
