@@ -64,6 +64,13 @@ class Hosts:
                 "tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "100ms",
             ))  # fmt: skip
 
+    def sent(self, i):
+        """Returns the bytes that a host has sent over the link, headers of packets included."""
+        words = self.enter(i, "cat", "/proc/net/dev")
+        lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+        counters = next(line for line in lines if line.strip().startswith("eth0:")).partition(":")[2]
+        return int(counters.split()[8])
+
     def mpirun(self, threads, ranks):
         """Returns the command that starts so many ranks of so many threads on each host."""
         network = f"{NETWORK}.0/24"

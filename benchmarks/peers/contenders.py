@@ -67,32 +67,33 @@ def torch_environment(python, folder):
     sys.exit(f"PyTorch does not run here:\n{run.stderr.decode()}")
 
 
-def take_turns(ours, theirs, rounds, steps):
+def take_turns(ours, theirs, rounds, steps, middle=statistics.median):
     """Runs one block of each program per round. Returns all of our times, all of theirs, and for each round the
-    ratio of their median to ours."""
+    ratio of their median (or what `middle` makes of a block's times) to ours."""
     our_ms, their_ms, ratios = [], [], []
     for _ in range(rounds):
         b = theirs.block(steps)
         a = ours.block(steps)
         our_ms += a
         their_ms += b
-        ratios.append(statistics.median(b) / statistics.median(a))
+        ratios.append(middle(b) / middle(a))
     return our_ms, their_ms, ratios
 
 
 class Asked:
     """Processes that run steps when a line on their standard input asks for them. Every process is asked; the
-    times of the first one are used."""
+    times of the first one are used. `under`: for each process the words in front of the command."""
 
-    def __init__(self, command, environments):
+    def __init__(self, command, environments, under=None):
         self.processes = [
             subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                [*words, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                 env={**os.environ, **environment}, preexec_fn=die_with_us,
             )
-            for environment in environments
+            for words, environment in zip(under or [()] * len(environments), environments)
         ]  # fmt: skip
-        self.version = self.answers()[0]["ready"]
+        self.ready = self.answers()
+        self.version = self.ready[0]["ready"]
 
     def answers(self):
         lines = [p.stdout.readline() for p in self.processes]
@@ -154,9 +155,9 @@ def deepspeed_contender(python, model, batch, dtype, zero, ranks, environment):
 
 class Dstrain:
     """Our command and its ranks, stopped except inside block(). `settings` is added to the configuration of
-    model, batch and optimizer."""
+    model, batch and optimizer. `under`: the words that start the ranks of a run on several hosts."""
 
-    def __init__(self, program, model, batch, dtype, folder, ranks=1, settings=None):
+    def __init__(self, program, model, batch, dtype, folder, ranks=1, settings=None, under=()):
         folder.mkdir(exist_ok=True)
         config = {
             "train_micro_batch_size_per_gpu": batch,
@@ -179,8 +180,8 @@ class Dstrain:
             config["dstrain"]["data"] = data
         (folder / "config.json").write_text(json.dumps(config, indent=2))
         self.log = open(folder / "log.txt", "w")
-        command = [program, "--num_gpus", str(ranks), "--device", "cpu"]
-        command += ["--config", folder / "config.json", "--output", folder / "out"]
+        command = [*under, program] if under else [program, "--num_gpus", str(ranks)]
+        command += ["--device", "cpu", "--config", folder / "config.json", "--output", folder / "out"]
         self.process = subprocess.Popen(
             command, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
             preexec_fn=die_with_us,
@@ -191,16 +192,18 @@ class Dstrain:
         self.signal(signal.SIGSTOP)
 
     def family(self):
-        """Returns the command's process and its descendants: they share a session, but not a process group."""
+        """Returns the command's process and its descendants. They share a session, but not a process group; ranks that
+        mpirun started on another host have a session of their own, and the folder among their arguments."""
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue  # the process has ended
-            if int(fields[3]) == self.process.pid:
+            if int(fields[3]) == self.process.pid or str(self.folder / "config.json").encode() in words:
                 pids.append(int(entry.name))
         return pids
 
@@ -225,22 +228,26 @@ class Dstrain:
         while len(times) < count:
             if self.process.poll() is not None:
                 sys.exit("dstrain ended:\n" + (self.folder / "log.txt").read_text())
-            if self.metrics.exists():
-                lines = self.metrics.read_text().split("\n")[:-1]
-                for line in lines[self.read :]:
-                    record = json.loads(line)
-                    if "loss" in record:
-                        times.append(record["step_ms"])
-                        self.newest = record
-                self.read = len(lines)
+            times += self.unread()
             time.sleep(0.005)
         return times
+
+    def unread(self):
+        """Returns the times of the steps that ended since the last call."""
+        if not self.metrics.exists():
+            return []
+        lines = self.metrics.read_text().split("\n")[:-1]
+        records = [record for record in map(json.loads, lines[self.read :]) if "loss" in record]
+        self.read = len(lines)
+        self.newest = records[-1] if records else self.newest
+        return [record["step_ms"] for record in records]
 
     def block(self, steps):
         self.signal(signal.SIGCONT)
         # The first step to end was running when the process was stopped, so its time does not count.
-        times = self.steps(steps + 1)[1:]
+        times = self.steps(steps + 1)[1 : steps + 1]
         self.signal(signal.SIGSTOP)
+        self.unread()  # steps that ended before the signal; the first to end in the next block was then running
         return times
 
     def close(self):
