@@ -5,9 +5,10 @@
 
 The model is GPT-lite shrunk to 4 layers of 128, on 4 ranks of two pretended hosts. The text is the King James Bible,
 if none is given. Each seed gives other weights and another order of samples; a codec's run and the run that it is
-compared with have the same. Prints the final validation loss of each, and the median over seeds of the relative
-difference. Writes benchmarks/results/codecs_convergence.json and .svg, which shows the losses of the first seed; rows
-of other codecs with the same steps and seeds are kept.
+compared with have the same. Prints the final validation loss of each, the median over seeds of the relative
+difference, and the median and the largest of the measured relative errors (`codec_error`). Writes
+benchmarks/results/codecs_convergence.json and .svg, which shows the losses of the first seed; rows of other codecs
+with the same steps and seeds are kept.
 """
 import argparse
 import json
@@ -84,7 +85,7 @@ def text_of(value):
 
 
 def train(settings, seed, options, folder):
-    """Returns the training losses by step, and the final validation loss."""
+    """Returns the training losses by step, the final validation loss, and the codec errors of each class of tensors."""
     out = folder / "out"
     command = [options.program, f"--num_gpus={RANKS}", "--launcher", "openmpi", "--device", "cpu"]
     command += ["--config", str(folder / "c.json"), "--data", str(options.data), "--output", str(out)]
@@ -119,7 +120,12 @@ def train(settings, seed, options, folder):
     if done.returncode != 0:
         sys.exit(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [line["loss"] for line in lines if "loss" in line], [x["val_loss"] for x in lines if "val_loss" in x][-1]
+    errors = {}
+    for line in lines:
+        for tensors, error in line.get("codec_error", {}).items():
+            errors.setdefault(tensors, []).append(error)
+    losses = [line["loss"] for line in lines if "loss" in line]
+    return losses, [x["val_loss"] for x in lines if "val_loss" in x][-1], errors
 
 
 def picture(rows, steps):
@@ -150,15 +156,21 @@ def compare(case, options, folder, known):
     """Returns the row of a codec. `known` keeps the runs without codecs, which several codecs are compared with."""
     plain, codec = CASES[case]
     row = {"codec": case, "with": [], "without": [], "curves": {}}
+    errors = {}
     for seed in options.seeds:
         for name, settings in (("without", plain), ("with", {**plain, **codec})):
             run = (json.dumps(settings, sort_keys=True), seed)
-            losses, validation = known.get(run) or train(settings, seed, options, folder)
+            losses, validation, measured = known.get(run) or train(settings, seed, options, folder)
             if name == "without":
-                known[run] = losses, validation
+                known[run] = losses, validation, {}
+            for tensors, values in measured.items():
+                errors.setdefault(tensors, []).extend(values)
             row[name].append(validation)
             means = [round(statistics.mean(losses[k : k + 10]), 4) for k in range(0, len(losses) - 9, 10)]
             row["curves"].setdefault(name, means)
+    row["codec_error"] = {
+        tensors: {"median": statistics.median(values), "largest": max(values)} for tensors, values in errors.items()
+    }
     row["difference"] = statistics.median(w / without - 1 for w, without in zip(row["with"], row["without"]))
     return row
 
@@ -179,12 +191,13 @@ def main():
             o.data = folder / "bible.txt"
             with open(o.data, "w") as file:
                 subprocess.run(["bible", "-f", "Gen1:1-Rev22:21"], stdout=file, check=True)
-        print("codec            validation loss of each seed without, with   median difference")
+        print("codec            validation loss of each seed without, with   median difference  median (largest) errors")
         for case in o.only:
             row = compare(case, o, folder, known)
             rows.append(row)
             each = "  ".join(f"{a:.4f} {b:.4f}" for a, b in zip(row["without"], row["with"]))
-            print(f"{case:15}  {each:48} {row['difference'] * 100:+8.2f} %", flush=True)
+            errors = " ".join(f"{k} {v['median']:.3f} ({v['largest']:.3f})" for k, v in row["codec_error"].items())
+            print(f"{case:15}  {each:48} {row['difference'] * 100:+8.2f} %  {errors}", flush=True)
     file = ROOT / "benchmarks/results/codecs_convergence.json"
     report = {"processor": processor(), "steps": o.steps, "seeds": o.seeds}
     before = json.loads(file.read_text()) if file.exists() else {}
