@@ -82,8 +82,10 @@ enum class OpKind : uint8_t {
   // packed u8 (K, bytes of a part) -> packed u8 (bytes), error f32 (n), in place: the signs of the sum + error
   requantize_signs,
   dequantize_signs,  // packed u8 (parts, bytes of one) -> y f32 (n): the parts in order
-  local_momentum,    // grad f32 or run (n), of this rank alone, v f32 (n) -> m f32 (n), in place
-  frozen_adam,       // m, v f32 (n) -> master f32 (n), param? run (n); in place
+  positive_bits,  // x f32 (n), whole bytes of bits -> bits u8 (n / 8): bit i % 8 of byte i / 8 is 1 where x[i] > 0
+  // grad f32 or run (n), of this rank alone, v f32 (n) or its positive_bits u8 (n / 8) -> m f32 (n), in place
+  local_momentum,
+  frozen_adam,   // m, v f32 (n) -> master f32 (n), param? run (n); in place
   lamb_average,  // square sums f64 (ranks, pairs) -> average f32 (parameters), in place (runtime/ir/ops/frozen_lamb.h)
   momentum_scale,  // m f32 (n), factor f32 (1) -> scale f32 (1), in place
   scaled_momentum,  // grad f32 or run (n), of this rank alone, v, m f32 (n), scale f32 (1) -> x f32 (n)

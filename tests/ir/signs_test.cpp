@@ -51,6 +51,15 @@ TEST_CASE("an optimizer's momentum that travels") {
              Contains("a sum is f32"));
   CHECK_THAT(t.refusal(with_write(momentum, 0, t.run({48}))), Contains("48 elements of f32"));
 
+  const BufferId bits = t.buffer({6}, DType::u8), fewer = t.buffer({5}, DType::u8);
+  const Instruction positive{.op = OpKind::positive_bits, .reads = {v}, .writes = {bits}};
+  CHECK(t.refusal(positive) == "");
+  CHECK_THAT(t.refusal(with_read(positive, 0, t.run({48}))), Contains("48 elements of f32"));
+  CHECK_THAT(t.refusal(with_read(positive, 0, t.buffer({44}))), Contains("whole bytes"));
+  CHECK_THAT(t.refusal(with_write(positive, 0, fewer)), Contains("6 elements of u8"));
+  CHECK(t.refusal(with_read(momentum, 1, bits)) == "");
+  CHECK_THAT(t.refusal(with_read(momentum, 1, fewer)), Contains("a bit for each element"));
+
   Instruction update{
       .op = OpKind::frozen_adam, .reads = {m, v}, .writes = {t.buffer({48}), t.run({48})}};
   CHECK(t.refusal(update) == "");

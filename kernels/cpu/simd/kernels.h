@@ -42,6 +42,7 @@ std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_quantize_signs(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_requantize_signs(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_dequantize_signs(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_positive_bits(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_frozen_adam(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_lamb_average(const KernelSpec& spec);

@@ -60,6 +60,7 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::quantize_signs, simd::make_quantize_signs},
     {OpKind::requantize_signs, simd::make_requantize_signs},
     {OpKind::dequantize_signs, simd::make_dequantize_signs},
+    {OpKind::positive_bits, simd::make_positive_bits},
     {OpKind::local_momentum, simd::make_local_momentum},
     {OpKind::frozen_adam, simd::make_frozen_adam},
     {OpKind::lamb_average, simd::make_lamb_average},

@@ -49,6 +49,7 @@ constexpr Maker kOps[] = {
     {OpKind::quantize_signs, make_quantize_signs},
     {OpKind::requantize_signs, make_requantize_signs},
     {OpKind::dequantize_signs, make_dequantize_signs},
+    {OpKind::positive_bits, make_positive_bits},
     {OpKind::local_momentum, make_local_momentum},
     {OpKind::frozen_adam, make_frozen_adam},
     {OpKind::lamb_average, make_lamb_average},

@@ -65,6 +65,7 @@ std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec, const LaunchContex
 std::unique_ptr<Kernel> make_quantize_signs(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_requantize_signs(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_dequantize_signs(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_positive_bits(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_frozen_adam(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_lamb_average(const KernelSpec& spec, const LaunchContext& context);

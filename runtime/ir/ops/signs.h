@@ -62,6 +62,21 @@ inline constexpr OpRule dequantize_signs{
         },
 };
 
+inline constexpr OpRule positive_bits{
+    .kind = OpKind::positive_bits,
+    .name = "positive_bits",
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          const int64_t n = o.in(0).shape.elements();
+          o.expect(n % 8 == 0, "the bits are whole bytes");
+          o.expect(o.in(0), n, DType::f32);
+          o.expect(o.out(0), n / 8, DType::u8);
+          o.no_alias();
+        },
+};
+
 inline constexpr OpRule local_momentum{
     .kind = OpKind::local_momentum,
     .name = "local_momentum",
@@ -71,9 +86,13 @@ inline constexpr OpRule local_momentum{
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
           expect_sum(o, o.in(0));
-          o.expect(o.in(1), o.in(0).shape.elements(), DType::f32);
+          const int64_t n = o.in(0).shape.elements();
+          if (o.in(1).dtype == DType::u8)
+            o.expect(8 * o.in(1).shape.elements() == n, "there is a bit for each element");
+          else
+            o.expect(o.in(1), n, DType::f32);
           o.expect(attrs_as<LocalMomentumAttrs>(op.attrs).ranks > 0, "there is no rank");
-          o.expect(o.out(0), o.in(0).shape.elements(), DType::f32);
+          o.expect(o.out(0), n, DType::f32);
           o.no_alias();
         },
 };
@@ -143,7 +162,7 @@ inline constexpr OpRule end_local_steps{
 };
 
 inline constexpr std::array kSignRules{quantize_signs, requantize_signs, dequantize_signs,
-                                       local_momentum, frozen_adam,      local_step,
-                                       local_weights,  end_local_steps};
+                                       positive_bits,  local_momentum,   frozen_adam,
+                                       local_step,     local_weights,    end_local_steps};
 
 }  // namespace dstrain::ops

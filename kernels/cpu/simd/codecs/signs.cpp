@@ -13,6 +13,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/codecs/signs.cpp"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/codecs/bits-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
 
 #ifndef DSTRAIN_SIMD_SIGNS_ONCE
@@ -72,46 +73,14 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Bit i: lane i is below 0.
-SIMD_FN uint32_t sign_bits(Pack a) {
-  const Mask below = less(a, all(0));
-#if HWY_TARGET == HWY_AVX3
-  return below.v[0].raw;
-#else
-  uint32_t bits = 0;
-  SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) {
-    uint8_t some[8] = {};
-    hn::StoreMaskBits(DF(), below.v[i], some);
-    bits |= static_cast<uint32_t>(some[0] | some[1] << 8) << (i * kLanes);
-  }
-  return bits;
-#endif
-}
-
 // Returns -scale in the lanes whose bit is set, scale in the others.
 SIMD_FN Pack signed_scale(uint32_t bits, Pack scale) {
-#if HWY_TARGET == HWY_AVX3
-  const hn::Mask<DF> negative{static_cast<__mmask16>(bits)};
-  return {{hn::IfThenElse(negative, hn::Neg(scale.v[0]), scale.v[0])}};
-#else
+  const Mask negative = mask_of(bits);
   Pack r;
   SIMD_UNROLL
-  for (int i = 0; i < kParts; ++i) {
-    const uint32_t here = bits >> (i * kLanes);
-    const uint8_t some[8] = {static_cast<uint8_t>(here), static_cast<uint8_t>(here >> 8)};
-    r.v[i] = hn::IfThenElse(hn::LoadMaskBits(DF(), some), hn::Neg(scale.v[i]), scale.v[i]);
-  }
+  for (int i = 0; i < kParts; ++i)
+    r.v[i] = hn::IfThenElse(negative.v[i], hn::Neg(scale.v[i]), scale.v[i]);
   return r;
-#endif
-}
-
-// Loads the signs of the elements of a pack. The number of bytes is a constant for a whole one.
-template <class Lanes>
-SIMD_FN uint32_t load_signs(const std::byte* from, Lanes lanes) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, from, static_cast<size_t>((lanes.n + 7) / 8));
-  return bits;
 }
 
 // Packs the block's values, and writes what is lost of them to `error`. The lanes of `values` beyond its end are 0.
@@ -128,8 +97,8 @@ SIMD_FN void pack_signs(const SignBlock<std::byte>& block, const float* values, 
   std::memcpy(block.scale, &scale, sizeof scale);
   for_packs(0, block.count, [&](int64_t i, auto lanes) SIMD_INLINE {
     const Pack v = load(values + i);
-    const auto bits = static_cast<uint16_t>(sign_bits(v));
-    std::memcpy(block.signs + i / 8, &bits, static_cast<size_t>((lanes.n + 7) / 8));
+    const uint32_t bits = bits_of(less(v, all(0)));
+    store_bits(bits, block.signs + i / 8, lanes);
     store(v - signed_scale(bits, all(scale)), error + i, lanes);
   });
 }
@@ -173,7 +142,7 @@ SIMD_FN void add_signs(const SignParts& parts, const SignBlock<const std::byte>&
     std::memcpy(&scale, scales, sizeof scale);
     SIMD_UNROLL
     for (int k = 0; k < packs; ++k)
-      sums[k] = sums[k] + signed_scale(load_signs(signs + k * kPackBytes, lanes), all(scale));
+      sums[k] = sums[k] + signed_scale(load_bits(signs + k * kPackBytes, lanes), all(scale));
   }
 }
 
@@ -214,8 +183,7 @@ void dequantize_sign_blocks(const std::byte* packed, int64_t n, float* y, int64_
     const SignBlock block(packed, n, b);
     const Pack scale = all(block.load_scale());
     for_packs(0, block.count, [&](int64_t i, auto lanes) SIMD_INLINE {
-      store(signed_scale(load_signs(block.signs + i / 8, lanes), scale), y + block.first + i,
-            lanes);
+      store(signed_scale(load_bits(block.signs + i / 8, lanes), scale), y + block.first + i, lanes);
     });
   }
 }

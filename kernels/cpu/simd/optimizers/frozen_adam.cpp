@@ -2,15 +2,18 @@
 // local_momentum: s = m / ranks,  m = s + (1 - beta1) (grad * grad_scale - s), so that the sum over ranks is the
 // momentum of the sum of their gradients. m is 0 where v is 0: there has never been a gradient, and m is what the
 // signs of neighbours left there. Minimum memory traffic: 16 bytes per parameter; a 16-bit gradient saves 2. A gradient
-// that has travelled is scaled already.
+// that has travelled is scaled already. Bits may say where v is above 0 (positive_bits): they take 0.125 bytes in place
+// of 4.
 // frozen_adam: p -= lr (m / (sqrt(v) + eps) + weight_decay p), where v is 0 with m = 0, and the copy of the weight in
 // the run's dtype. Minimum memory traffic: 16 bytes per parameter, 18 with a 16-bit copy.
 // Both do nothing if state->skip is set.
+// positive_bits: where x is above 0. Minimum memory traffic: 4.13 bytes per element.
 #include "kernels/cpu/simd/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/frozen_adam.cpp"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/codecs/bits-inl.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
 
 #ifndef DSTRAIN_SIMD_FROZEN_ADAM_ONCE
@@ -19,6 +22,11 @@ namespace dstrain::simd {
 namespace {
 struct MomentumStep {
   float grad_scale, rest1, share;  // grad_scale is 1 for a gradient that is scaled already
+};
+// Where the second moment is above 0: by its values, or by bits.
+struct SecondMoment {
+  const float* values;
+  const uint8_t* bits;  // null: the values say it
 };
 struct FrozenAdamStep {
   float lr, eps, decay;
@@ -32,20 +40,35 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class G>
-SIMD_FN void momentum_range_of(const MomentumStep& s, const G* grad, const float* v, float* m,
-                               int64_t begin, int64_t end) {
+// positive(i, lanes) returns the lanes of the pack at i whose second moment is above 0.
+template <class G, class Positive>
+SIMD_FN void momentum_range_of(const MomentumStep& s, const G* grad, float* m, int64_t begin,
+                               int64_t end, const Positive& positive) {
   const Pack scale = all(s.grad_scale), rest1 = all(s.rest1), share = all(s.share);
   for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
     const Pack old = load(m + i, n) * share, g = load(grad + i, n) * scale;
-    store(select_or_zero(greater(load(v + i, n), all(0)), fma(rest1, g - old, old)), m + i, n);
+    store(select_or_zero(positive(i, n), fma(rest1, g - old, old)), m + i, n);
   });
 }
 
-void momentum_range(const MomentumStep& s, DType dtype, const void* grad, const float* v, float* m,
-                    int64_t begin, int64_t end) {
+void momentum_range(const MomentumStep& s, DType dtype, const void* grad, const SecondMoment& v,
+                    float* m, int64_t begin, int64_t end) {
   with_type(dtype, [&](auto t) SIMD_INLINE {
-    momentum_range_of(s, static_cast<const decltype(t)*>(grad), v, m, begin, end);
+    const auto* g = static_cast<const decltype(t)*>(grad);
+    if (v.bits)
+      momentum_range_of(s, g, m, begin, end, [bits = v.bits](int64_t i, auto n) SIMD_INLINE {
+        return mask_of(load_bits(bits + i / 8, n));
+      });
+    else
+      momentum_range_of(s, g, m, begin, end, [values = v.values](int64_t i, auto n) SIMD_INLINE {
+        return greater(load(values + i, n), all(0));
+      });
+  });
+}
+
+void positive_bits_range(const float* x, uint8_t* bits, int64_t begin, int64_t end) {
+  for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+    store_bits(bits_of(greater(load(x + i, n), all(0))), bits + i / 8, n);
   });
 }
 
@@ -67,19 +90,31 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dstrain::simd {
 HWY_EXPORT(momentum_range);
+HWY_EXPORT(positive_bits_range);
 HWY_EXPORT(frozen_adam_range);
 
 std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]), dtype = spec.in[0].dtype,
+                    bits = spec.in[1].dtype == DType::u8,
                     attrs = attrs_as<LocalMomentumAttrs>(spec.attrs)](const KernelCall& call) {
     const StepState& s = *call.state;
     if (s.skip) return;
     const MomentumStep step{attrs.scaled ? s.grad_scale : 1.0f, static_cast<float>(1.0 - s.beta1),
                             1.0f / static_cast<float>(attrs.ranks)};
+    const SecondMoment v{data<const float>(call.in, 1),
+                         bits ? data<const uint8_t>(call.in, 1) : nullptr};
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(momentum_range)
-      (step, dtype, data(call.in, 0), data<const float>(call.in, 1), data<float>(call.out, 0),
-       begin, end);
+      (step, dtype, data(call.in, 0), v, data<float>(call.out, 0), begin, end);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_positive_bits(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, n = elements(spec.in[0])](const KernelCall& call) {
+    parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+      HWY_DYNAMIC_DISPATCH(positive_bits_range)
+      (data<const float>(call.in, 0), data<uint8_t>(call.out, 0), begin, end);
     });
   });
 }

@@ -2,7 +2,8 @@
 // kernels/cpu/simd/optimizers/frozen_adam.cpp, where v is 0 with m = 0:
 //   local_momentum: s = m / ranks,  m = s + (1 - beta1) (grad * grad_scale - s)
 //   frozen_adam: p -= lr (m / (sqrt(v) + eps) + weight_decay p)
-// Minimum memory traffic: 16 bytes per parameter each, a 16-bit gradient saves 2 and a 16-bit copy costs 2.
+// Minimum memory traffic: 16 bytes per parameter each, a 16-bit gradient saves 2 and a 16-bit copy costs 2. Where bits
+// say whether v is above 0 local_momentum takes 12.13. positive_bits, which makes them, takes 4.13.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 
@@ -18,6 +19,7 @@ struct LocalMomentum {
   bool scaled;  // the gradient is multiplied by grad_scale
   const G* grad;
   const float* v;
+  const uint8_t* bits;  // where v is above 0; null: v says it
   float* m;
 
   __device__ void operator()(int64_t at, int64_t n) const {
@@ -27,7 +29,10 @@ struct LocalMomentum {
     const float scale = scaled ? s.grad_scale : 1.0f;
     float g[kN], second[kN], moving[kN];
     load(grad, at, n, g);
-    load(v, at, n, second);
+    if (bits)
+      load_positive(at, n, second);
+    else
+      load(v, at, n, second);
     load(m, at, n, moving);
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
@@ -35,6 +40,28 @@ struct LocalMomentum {
       moving[k] = second[k] > 0 ? fmaf(rest1, g[k] * scale - old, old) : 0.0f;
     }
     store(moving, m, at, n);
+  }
+
+  // Sets the elements to 1 where v is above 0, to 0 elsewhere.
+  __device__ void load_positive(int64_t at, int64_t n, float (&second)[kN]) const {
+#pragma unroll
+    for (int k = 0; k < kN; ++k) {
+      const int64_t i = at + k;
+      second[k] = i >= 0 && i < n && (bits[i / 8] >> (i % 8) & 1) != 0 ? 1.0f : 0.0f;
+    }
+  }
+};
+
+// A thread has a byte.
+struct PositiveBits {
+  const float* x;
+  uint8_t* bits;
+
+  __device__ void operator()(int64_t at, int64_t) const {
+    unsigned byte = 0;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) byte |= (x[8 * at + k] > 0 ? 1u : 0u) << k;
+    bits[at] = static_cast<uint8_t>(byte);
   }
 };
 
@@ -67,14 +94,25 @@ struct FrozenAdam {
 
 std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.in[0]), dtype = spec.in[0].dtype,
+                    bits = spec.in[1].dtype == DType::u8,
                     attrs = attrs_as<LocalMomentumAttrs>(spec.attrs)](const KernelCall& call) {
     with_type(dtype, [&](auto g) {
       float* m = data<float>(call.out, 0);
-      launch_flat<kN>(context, "local_momentum", m, n,
-                      LocalMomentum<decltype(g)>{call.state, 1.0f / static_cast<float>(attrs.ranks),
-                                                 attrs.scaled, data<const decltype(g)>(call.in, 0),
-                                                 data<const float>(call.in, 1), m});
+      launch_flat<kN>(
+          context, "local_momentum", m, n,
+          LocalMomentum<decltype(g)>{call.state, 1.0f / static_cast<float>(attrs.ranks),
+                                     attrs.scaled, data<const decltype(g)>(call.in, 0),
+                                     bits ? nullptr : data<const float>(call.in, 1),
+                                     bits ? data<const uint8_t>(call.in, 1) : nullptr, m});
     });
+  });
+}
+
+std::unique_ptr<Kernel> make_positive_bits(const KernelSpec& spec, const LaunchContext& context) {
+  return kernel_of([context, bytes = elements(spec.out[0])](const KernelCall& call) {
+    auto* bits = data<uint8_t>(call.out, 0);
+    launch_flat<1>(context, "positive_bits", bits, bytes,
+                   PositiveBits{data<const float>(call.in, 0), bits});
   });
 }
 

@@ -164,6 +164,12 @@ TEST_CASE("signs and their errors have the processor's bits") {
                          {{Shape{bytes}, DType::u8}, values(n, 3)});
   require_processor_bits(o.with(OpKind::dequantize_signs), {packed},
                          {{Shape{parts * n}, DType::f32}});
+  const int64_t whole = 8 * 1031;
+  const Operand bits{Shape{whole / 8}, DType::u8, integer_values(whole / 8, 8, 0, 256)};
+  require_processor_bits(o.with(OpKind::positive_bits), {values(whole, 4)},
+                         {{bits.shape, DType::u8}});
+  require_processor_bits(o.with(OpKind::local_momentum, LocalMomentumAttrs{3}),
+                         {values(whole, 5), bits}, {values(whole, 6)});
 }
 
 TEST_CASE("updates have the processor's bits") {

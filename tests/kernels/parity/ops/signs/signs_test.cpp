@@ -142,6 +142,31 @@ TEST_CASE("local_momentum is the share of a rank, and 0 where there has been no 
     }
 }
 
+TEST_CASE("positive_bits say where values are above 0, and local_momentum goes by them") {
+  for (const DType dtype : kRunTypes)
+    for (const int64_t n : {8, 104, 40000}) {
+      const FlatStep step(2, n, dtype, 0.9, 0.95);
+      const Values m = rounded(normal_values(n, 3, 0.1), DType::f32);
+      Values v = rounded(uniform_values(n, 4, 0, 0.1), DType::f32);
+      for (size_t i = 0; i < v.size(); i += 5) v[i] = 0;
+      v[1] = 1e-45;  // the smallest one
+      v[2] = -1;
+      v[3] = -0.0;
+      v[4] = std::nan("");
+      const StepState& state = step.state;
+      const std::string bits =
+          run_op(OpKind::positive_bits, {}, state, {flat(v)}, {packed_of({n / 8})})[0].raw();
+      for (size_t i = 0; i < v.size(); ++i)
+        if ((static_cast<uint8_t>(bits[i / 8]) >> i % 8 & 1) != (v[i] > 0 ? 1 : 0)) FAIL(i);
+      const LocalMomentumAttrs attrs{.ranks = 3};
+      const auto by_values =
+          run_op(OpKind::local_momentum, attrs, state, {step.in(), flat(v)}, {flat(m)});
+      const auto by_bits = run_op(OpKind::local_momentum, attrs, state,
+                                  {step.in(), packed_of({n / 8}, bits)}, {flat(m)});
+      CHECK(by_bits[0].raw() == by_values[0].raw());
+    }
+}
+
 TEST_CASE("frozen_adam moves by the momentum over the frozen moment, but not where that is 0") {
   for (const DType copy : kRunTypes)
     for (const int64_t n : {1, 97, 40000}) {
