@@ -64,6 +64,8 @@ struct OptimizerRule {
   // which frozen_lamb follows. Returns its attributes from those of `op`.
   OpKind frozen_op{};
   OpAttrs (*frozen_attrs)(const OpAttrs& attrs) = nullptr;
+  // The frozen slot and the master weights may be sliced among ranks then (ZeRO stage 1). Ranks gather the first slot.
+  bool slices_frozen = false;
   // Ranks move by themselves between synchronisations, so that master weights, which all ranks have alike, are never
   // the parameters themselves.
   bool local_steps = false;
@@ -78,8 +80,8 @@ struct OptimizerRule {
 // Returns the rule of an optimizer.
 const OptimizerRule& optimizer_rule(OptimizerKind kind);
 
-// Returns whether the optimizer of `config` freezes a slot. Then every rank has the whole state (ZeRO stage 0, no
-// offload).
+// Returns whether the optimizer of `config` freezes a slot. Then every rank has all of the first slot (no offload), and
+// of everything else too (ZeRO stage 0) but for slices_frozen.
 bool freezes(const OptimizerConfig& config);
 
 // Returns the state that the optimizer of `config` keeps: the names of its slots in order.

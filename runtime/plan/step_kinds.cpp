@@ -4,6 +4,7 @@
 
 #include "runtime/optim/optimizer_rule.h"
 #include "runtime/optim/zero_one_steps.h"
+#include "runtime/plan/residency.h"
 
 namespace dstrain {
 namespace {
@@ -38,6 +39,7 @@ std::string zero_one_text(const ZeroOneConfig& c, StepKind kind) {
     case StepKind::local:
       return fmt::format("the other steps from {} on", c.var_freeze_step + 1);
     case StepKind::regular:
+    case StepKind::whole_momentum:  // not of this optimizer
       break;
   }
   return waits ? fmt::format("from step {} on, at intervals of 1 to {}", c.var_freeze_step + 1,
@@ -48,7 +50,8 @@ std::string zero_one_text(const ZeroOneConfig& c, StepKind kind) {
 }  // namespace
 
 std::string_view name_of(StepKind kind) {
-  constexpr std::string_view names[] = {"regular", "whole gradients", "gradient signs", "local"};
+  constexpr std::string_view names[] = {"regular", "whole gradients", "gradient signs", "local",
+                                        "whole momentum"};
   return names[static_cast<int>(kind)];
 }
 
@@ -63,7 +66,13 @@ std::vector<StepKind> step_kinds(const Job& job) {
   }
   if (first_updates(job) > 0) kinds.push_back(StepKind::whole_gradients);
   if (local_groups(job) > 1 && job.hook.period > 1) kinds.push_back(StepKind::local);
+  if (gathers_momentum(job)) kinds.push_back(StepKind::whole_momentum);
   return kinds;
+}
+
+bool gathers_momentum(const Job& job) {
+  return optimizer_rule(job.optimizer.kind).slices_frozen &&
+         residency_of(job, place_of(job, 0)).optimizer != Held::whole;
 }
 
 StepKind kind_of_step(const Job& job, int64_t applied_steps) {
@@ -91,6 +100,10 @@ std::string steps_text(const Job& job, StepKind kind) {
     return fmt::format("steps {}, {}, ... every {}", before + 1, before + 1 + job.hook.period,
                        job.hook.period);
   if (kind == StepKind::local) return fmt::format("the others from step {} on", before + 2);
+  if (kind == StepKind::whole_momentum)
+    return fmt::format("step {}, and the first of a later resume", before + 1);
+  if (kind == StepKind::regular && gathers_momentum(job))
+    return fmt::format("from step {} on", before + 2);
   if (kind == StepKind::regular)
     return before > 0 ? fmt::format("from step {} on", before + 1) : "all steps";
   return before == 1 ? "step 1" : fmt::format("steps 1 to {}", before);

@@ -21,12 +21,17 @@ enum class StepKind : uint8_t {
   // post_localSGD: groups of ranks update weights of their own, which are not averaged yet; ZeroOneAdam: ranks move by
   // their own gradients
   local,
+  whole_momentum,  // OneBitAdam, sharded: regular, and ranks gather the momentum, of which each has had a slice
 };
 // Returns the name as printed: "whole gradients".
 std::string_view name_of(StepKind kind);
 
 // Returns the kinds of a job's steps; the first is `regular`. Pure.
 std::vector<StepKind> step_kinds(const Job& job);
+
+// Returns whether the first regular step since ranks have begun or resumed has the kind `whole_momentum` in its place.
+// Checkpoints have a slice of the momentum from each rank, as before the second moment was frozen. Pure.
+bool gathers_momentum(const Job& job);
 
 // Returns the kind of the step that follows `applied_steps` updates. Skipped steps do not count, so the step after a
 // skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. Pure.

@@ -120,7 +120,9 @@ void Trainer::make_executors() {
 }
 
 size_t Trainer::plan_after(int64_t applied_steps) const {
-  const StepKind kind = kind_of_step(job_, applied_steps);
+  StepKind kind = kind_of_step(job_, applied_steps);
+  if (kind == StepKind::regular && gathers_momentum(job_) && !has_momentum_)
+    kind = StepKind::whole_momentum;
   for (size_t i = 0; i < plans_.other.size(); ++i)
     if (plans_.other[i].kind == kind) return i + 1;
   return 0;
@@ -227,6 +229,7 @@ void Trainer::step() {
   prepare_state();
   const size_t index = ran_ = plan_after(state_.applied_steps);
   const Plan& plan = plan_of(index);
+  has_momentum_ = has_momentum_ || plan.kind == StepKind::whole_momentum;
   if (ctx_.slot) ctx_.slot->begin_step(state_.step);
   StepContext context{.state = &state_, .batch = batch_at(state_.first_sample)};
   if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1))

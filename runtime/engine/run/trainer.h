@@ -37,6 +37,7 @@ class Trainer {
   const StepState& state() const { return state_; }
   const Plan& plan() const { return plans_.train; }  // of regular steps
   const Plan& plan(StepKind kind) const { return plans_.training(kind); }
+  const Plan& newest_plan() const { return plan_of(ran_); }  // of the newest step
   const MemoryTable& memory() const { return plans_.memory; }
   const Arenas& arenas() const { return arenas_; }
   const ModelState& model() const { return model_; }
@@ -48,7 +49,7 @@ class Trainer {
   bool ends_epoch() const;  // the newest step contained the last training sample
   void make_executors();
   void prepare_state();
-  // Returns which training plan the step after `applied_steps` updates runs.
+  // Returns which training plan the step after `applied_steps` updates runs, if it is the next one.
   size_t plan_after(int64_t applied_steps) const;
   const Plan& plan_of(size_t index) const {
     return index == 0 ? plans_.train : plans_.other[index - 1];
@@ -88,6 +89,7 @@ class Trainer {
   std::optional<Executor> validate_;
   std::optional<MetricsWriter> metrics_;  // on rank 0, once the output directory is open
   size_t ran_ = 0;                        // which training plan the newest step ran
+  bool has_momentum_ = false;             // ranks have gathered it (gathers_momentum())
   StepState state_;
   int64_t next_sample_ = 0;                    // first sample of the next step
   std::optional<CheckpointInfo> resumed_;      // the checkpoint that the run resumed from

@@ -21,6 +21,7 @@ inline constexpr OptimizerRule one_bit_adam{
       const auto own = attrs_as<AdamAttrs>(attrs);
       return FrozenAdamAttrs{.eps = own.eps, .weight_decay = own.weight_decay};
     },
+    .slices_frozen = true,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},

@@ -5,6 +5,12 @@
 // - ZeroOneAdam, after that: what the rank has moved since ranks have synchronised the last time, in some steps. In the
 //   others nothing travels. Weights that the forward pass reads are then the rank's own, made at the beginning of a
 //   step of the weights that are synchronised and of what the rank has moved since.
+// With sharded masters and second moments (OneBitAdam at ZeRO stage 1) a rank updates its slice of the weights by its
+// slice of the momentum, and ranks gather the weights. To make its share of the momentum a rank needs all of it, and
+// where the second moment of every element is above 0, as bits. Each rank has a slice of both when steps with whole
+// gradients end, and when a run is resumed; the first step after that (StepKind::whole_momentum) gathers them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -21,31 +27,55 @@ namespace {
 // What a unit's update consists of.
 enum class SignUpdate { momentum, gradient, local, synchronise };
 
+// What ends the step of a unit if ranks add its gradients: updates, and gathers of the weights that have been updated.
+struct UnitEnd {
+  std::vector<Instruction> updates, gathers;
+};
+
 // The update of one unit, in three parts, between which a collective is under way.
 class UnitUpdate {
  public:
-  // `updates`: the instructions that would update the unit with the sum of all gradients.
   UnitUpdate(Program& program, const Job& job, Place place, size_t unit, SignUpdate kind,
-             std::vector<Instruction> updates)
+             UnitEnd end)
       : program_(program),
         rule_(optimizer_rule(job.optimizer.kind)),
         ranks_(place.ranks),
         unit_(program.units[unit]),
         kind_(kind),
-        updates_(std::move(updates)),
+        updates_(std::move(end.updates)),
+        gathers_(std::move(end.gathers)),
         // Nothing is exchanged where each rank moves by itself.
         exchange_(program, kind == SignUpdate::local ? Place{} : place, unit, updates_.front()),
         gradient_(program.find("grads:" + unit_.name)),
-        momentum_(program.find(name_of_state(0))),
+        momentum_(program.find("whole_" + name_of_state(0))),
         second_(program.find(name_of_state(1))) {
+    if (momentum_ != kNone)
+      add_bits(place);
+    else
+      momentum_ = program.find(name_of_state(0));
     if (kind == SignUpdate::local || kind == SignUpdate::synchronise) add_local_sum();
+  }
+
+  // Appends what makes momentum and bits whole to the beginning of a step.
+  void append_gathers(std::vector<Instruction>& begin) const {
+    const auto append = [&](OpKind op, BufferId from, BufferId to) {
+      begin.push_back({.op = op,
+                       .when = When::step_begin,
+                       .reads = {from},
+                       .writes = {to},
+                       .group = updates_.front().group,
+                       .sublayer = updates_.front().sublayer});
+    };
+    append(OpKind::positive_bits, second_, own_bits_);
+    append(OpKind::all_gather, own_bits_, bits_);
+    append(OpKind::all_gather, program_.find(name_of_state(0)), momentum_);
   }
 
   void send() {
     switch (kind_) {
       case SignUpdate::momentum:
-        emit(OpKind::local_momentum, {gradient_, second_}, {momentum_}).attrs =
-            LocalMomentumAttrs{.ranks = ranks_};
+        emit(OpKind::local_momentum, {gradient_, bits_ == kNone ? second_ : bits_}, {momentum_})
+            .attrs = LocalMomentumAttrs{.ranks = ranks_};
         return exchange_.send(momentum_, {});
       case SignUpdate::gradient:
         return exchange_.send(gradient_, {.gradient = true});
@@ -102,6 +132,18 @@ class UnitUpdate {
     return exchange_.emit(kind, std::move(reads), std::move(writes));
   }
 
+  // Adds the bits that say where the second moment of the unit is above 0.
+  void add_bits(Place place) {
+    const int64_t bytes = unit_.elements / 8, own = bytes / place.ranks;
+    bits_ = program_.add_buffer({.name = name_of_state(1) + ":bits",
+                                 .shape = {bytes},
+                                 .dtype = DType::u8,
+                                 .memory = MemoryClass::optimizer,
+                                 .lifetime = Lifetime::persistent,
+                                 .shared = true});
+    own_bits_ = program_.view(bits_, place.rank * own, own);
+  }
+
   // Adds what local steps have moved, and the momentum, which differs from rank to rank meanwhile.
   void add_local_sum() {
     local_sum_ = program_.add_buffer({.name = "local_sum:" + unit_.name,
@@ -141,6 +183,7 @@ class UnitUpdate {
     for (const Instruction& old : updates_)  // they write masters, the two moments and parameters
       emit(rule_.frozen_op, {old.writes[1], old.writes[2]}, {old.writes[0], old.writes[3]}).attrs =
           rule_.frozen_attrs(old.attrs);
+    for (const Instruction& gather : gathers_) program_.instructions.push_back(gather);
   }
 
   Program& program_;
@@ -148,9 +191,12 @@ class UnitUpdate {
   const int64_t ranks_;
   const Unit& unit_;
   const SignUpdate kind_;
-  const std::vector<Instruction> updates_;
+  const std::vector<Instruction> updates_, gathers_;
   SignExchange exchange_;
-  const BufferId gradient_, momentum_, second_;
+  const BufferId gradient_;
+  BufferId momentum_;
+  const BufferId second_;
+  BufferId bits_ = kNone, own_bits_ = kNone;  // where the second moment is sharded
   BufferId local_sum_ = kNone;
 };
 
@@ -161,20 +207,23 @@ SignUpdate update_of(const Job& job, StepKind kind) {
                                                         : SignUpdate::momentum;
 }
 
-// Takes the updates of each unit out of the program.
-std::vector<std::vector<Instruction>> take_updates(Program& program, OpKind update) {
-  std::vector<std::vector<Instruction>> updates(program.units.size());
-  const auto unit_of = [&](const Instruction& op) {
+// Takes what ends the step of each unit out of the program.
+std::vector<UnitEnd> take_ends(Program& program, OpKind update) {
+  std::vector<UnitEnd> ends(program.units.size());
+  // Returns the end of the unit whose buffer this is.
+  const auto end_of = [&](std::string_view what, BufferId buffer) -> UnitEnd& {
     for (size_t u = 0; u < program.units.size(); ++u)
-      if (program.root(op.reads[0]) == program.find("grads:" + program.units[u].name)) return u;
-    throw InternalError("an update reads no gradients");
+      if (program.root(buffer) == program.find(fmt::format("{}:{}", what, program.units[u].name)))
+        return ends[u];
+    throw InternalError(fmt::format("{} is not that of a unit", program.at(buffer).name));
   };
   std::erase_if(program.instructions, [&](Instruction& op) {
-    const bool updates_unit = op.op == update;
-    if (updates_unit) updates[unit_of(op)].push_back(op);
-    return updates_unit;
+    const bool gathers = op.op == OpKind::all_gather && op.when == When::step_end;
+    if (op.op == update) end_of("grads", op.reads[0]).updates.push_back(op);
+    if (gathers) end_of("params", op.writes[0]).gathers.push_back(op);
+    return op.op == update || gathers;
   });
-  return updates;
+  return ends;
 }
 
 }  // namespace
@@ -202,18 +251,20 @@ void send_signs(Program& program, const Job& job, Place place, StepKind kind) {
   }
   if (optimizer_rule(job.optimizer.kind).scaled_attrs)
     return send_lamb_momenta(program, job, place);
-  std::vector<std::vector<Instruction>> updates =
-      take_updates(program, optimizer_rule(job.optimizer.kind).op);
+  std::vector<UnitEnd> ends = take_ends(program, optimizer_rule(job.optimizer.kind).op);
   const SignUpdate update = update_of(job, kind);
   std::vector<UnitUpdate> units;
-  units.reserve(updates.size());
-  for (size_t u = 0; u < updates.size(); ++u)
-    if (!updates[u].empty())
-      units.emplace_back(program, job, place, u, update, std::move(updates[u]));
+  units.reserve(ends.size());
+  for (size_t u = 0; u < ends.size(); ++u)
+    if (!ends[u].updates.empty())
+      units.emplace_back(program, job, place, u, update, std::move(ends[u]));
   exchange_units(units, job.overlap_comm);
-  if (update != SignUpdate::local && update != SignUpdate::synchronise) return;
   std::vector<Instruction> begin;
-  for (const UnitUpdate& unit : units) unit.append_weights(begin);
+  for (const UnitUpdate& unit : units) {
+    if (update == SignUpdate::local || update == SignUpdate::synchronise)
+      unit.append_weights(begin);
+    if (kind == StepKind::whole_momentum) unit.append_gathers(begin);
+  }
   program.instructions.insert(program.instructions.begin(), begin.begin(), begin.end());
 }
 

@@ -82,7 +82,8 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 
 // Adds the end of the step: the norm over owned slices, finish_gradients, and an optimizer instruction for
 // each run of parameters with the same weight decay, or the instructions of each matrix that is updated as a
-// whole; and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ... Where ranks hold more of the parameters
+// whole; and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ..., of which a slot that ranks gather is the
+// slice of a buffer "whole_exp_avg:U". Where ranks hold more of the parameters
 // than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group.
 void update(Program& program, const Job& job, Place place, const Residency& residency);
 

@@ -66,8 +66,11 @@ class UnitUpdate {
     copy_ = apart ? params : kNone;
     for (const std::string_view slot : state_slots(job.optimizer)) {
       const std::string name = fmt::format("{}:{}", slot, unit.name);
-      const bool partial = rule_.matrices && !slots_.empty();
-      slots_.push_back(partial ? partial_state(name) : state(program, name, updated.size()));
+      const bool partial = rule_.matrices && !slots_.empty(),
+                 gathered = rule_.slices_frozen && slots_.empty() && sharded();
+      slots_.push_back(partial    ? partial_state(name)
+                       : gathered ? gathered_state(name)
+                                  : state(program, name, updated.size()));
     }
     // The op has an operand for every slot of its optimizer: absent where the optimizer keeps no state.
     while (slots_.size() < rule_.slots.size() && !rule_.slots[slots_.size()].empty())
@@ -134,6 +137,16 @@ class UnitUpdate {
     if (buffer == kNone) return kNone;
     const int64_t at = position_of(program_.at(buffer), unit_, place_, range.begin);
     return program_.view(buffer, at, range.size());
+  }
+
+  // Returns this rank's slice of state that ranks gather.
+  BufferId gathered_state(const std::string& name) {
+    const BufferId whole = state(program_, "whole_" + name, unit_.elements);
+    program_.at(whole).shared = true;
+    const BufferId mine = program_.view(whole, updated_.begin, updated_.size());
+    Buffer named = program_.at(mine);
+    named.name = name;
+    return program_.add_buffer(std::move(named));
   }
 
   Instruction& emit(OpKind op, OpAttrs attrs = {}) {

@@ -72,7 +72,7 @@ Axis losses(const Job& job) {
 
 Axis offloads(const Job& job) {
   Axis axis;
-  if (highest_stage(job) == 0) return axis;
+  if (highest_stage(job) == 0 || freezes(job.optimizer)) return axis;
   if (limits_device(job) && job.offload.optimizer == OffloadTo::none)
     axis.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
                     [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
@@ -190,8 +190,8 @@ int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
 }
 
 int highest_stage(const Job& job) {
-  if (freezes(job.optimizer) || job.hook.kind == HookKind::post_local_sgd || job.sparse_gradients)
-    return 0;
+  if (job.hook.kind == HookKind::post_local_sgd || job.sparse_gradients) return 0;
+  if (freezes(job.optimizer)) return optimizer_rule(job.optimizer.kind).slices_frozen ? 1 : 0;
   return job.hook.kind == HookKind::none ? 3 : 1;
 }
 

@@ -36,6 +36,7 @@ class RankRun {
   const StepState& state() const { return trainer_->state(); }
   const Plan& plan() const { return trainer_->plan(); }
   const Plan& plan(StepKind kind) const { return trainer_->plan(kind); }
+  const Plan& newest_plan() const { return trainer_->newest_plan(); }
   // Returns the masters of a unit.
   Values master(const Unit& unit) const {
     const bool apart = plan().program.find("master:" + unit.name) != kNone;

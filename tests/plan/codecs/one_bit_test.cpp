@@ -97,6 +97,84 @@ TEST_CASE("1-bit Adam keeps what packing loses: of all parts, and of the rank's 
     CHECK(comm_work(plan_of(one_bit_job(4), rank).train) == comm_work(plans.train));
 }
 
+TEST_CASE("1-bit Adam at stage 1: a step gathers the momentum, the others send signs and weights") {
+  for (const int64_t ranks : {2, 3, 4, 8})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Job job = one_bit_job(static_cast<int>(ranks), dtype);
+      CHECK_FALSE(gathers_momentum(job));
+      job.zero_stage = 1;
+      CHECK(gathers_momentum(job));
+      const RankPlan plans = plan_of(job);
+      Job adamw = job;
+      adamw.optimizer.kind = OptimizerKind::adam;
+      CHECK_FALSE(gathers_momentum(adamw));
+      const Plan &whole = plans.training(StepKind::whole_gradients),
+                 &gathers = plans.training(StepKind::whole_momentum);
+      CHECK(comm_work(whole) == comm_work(plan_of(adamw).train));
+      int64_t packed = 0;
+      for (const Unit& unit : plans.train.program.units)
+        packed += sign_bytes(unit.elements / ranks);
+      const int64_t elements = padded(plans),
+                    sent =
+                        2 * (ranks - 1) * packed + (ranks - 1) * size_of(dtype) * elements / ranks;
+      CHECK(sent_on(plans.train, data_group) == sent);
+      CHECK(sent_on(gathers, data_group) ==
+            sent + (ranks - 1) * (4 * elements + elements / 8) / ranks);
+      const size_t units = plans.train.program.units.size();
+      CHECK(count_ops(plans.train, OpKind::positive_bits) == 0);
+      CHECK(count_ops(gathers, OpKind::positive_bits) == units);
+      CHECK(count_ops(plans.train, OpKind::all_gather) == 2 * units);
+      CHECK(count_ops(gathers, OpKind::all_gather) == 4 * units);
+      for (int rank = 0; rank < ranks; ++rank)
+        CHECK(comm_work(plan_of(job, rank).training(StepKind::whole_momentum)) ==
+              comm_work(gathers));
+    }
+  Job job = one_bit_job(4);
+  job.zero_stage = 1;
+  CHECK(step_kinds(job) ==
+        std::vector{StepKind::regular, StepKind::whole_gradients, StepKind::whole_momentum});
+  CHECK(steps_text(job, StepKind::whole_gradients) == "steps 1 to 5");
+  CHECK(steps_text(job, StepKind::whole_momentum) == "step 6, and the first of a later resume");
+  CHECK(steps_text(job, StepKind::regular) == "from step 7 on");
+  job = one_bit_job(1);
+  job.zero_stage = 1;
+  CHECK_FALSE(gathers_momentum(job));
+}
+
+TEST_CASE(
+    "1-bit Adam at stage 1 has a part of masters and second moments, and all of the momentum") {
+  for (const int64_t ranks : {2, 3, 4})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Job job = one_bit_job(static_cast<int>(ranks), dtype);
+      const RankPlan whole = plan_of(job);
+      job.zero_stage = 1;
+      const RankPlan plans = plan_of(job);
+      const int64_t n = padded(plans);
+      // Returns the bytes of the buffers that are named so.
+      const auto bytes = [&](const RankPlan& of, std::string_view name) {
+        int64_t sum = 0;
+        for (const Buffer& b : of.train.program.buffers)
+          if (b.lifetime == Lifetime::persistent && b.parent == kNone && b.name.starts_with(name))
+            sum += b.bytes();
+        return sum;
+      };
+      const int64_t masters = dtype == DType::f32 ? 0 : 4 * n;
+      CHECK(bytes(whole, "master:") == masters);
+      CHECK(bytes(plans, "master:") == masters / ranks);
+      CHECK(bytes(whole, "exp_avg_sq:") == 4 * n);
+      CHECK(bytes(plans, "exp_avg_sq:") == 4 * n / ranks + n / 8);  // with the bits
+      CHECK(bytes(whole, "exp_avg:") == 4 * n);
+      CHECK(bytes(plans, "whole_exp_avg:") == 4 * n);
+      CHECK(bytes(plans, "worker_error:") == 4 * n);
+      CHECK(bytes(plans, "owner_error:") == 4 * n / ranks);
+      const double saved = static_cast<double>((masters + 4 * n) * (ranks - 1) / ranks - n / 8);
+      CHECK(static_cast<double>(bytes_of(whole, MemoryClass::optimizer) -
+                                bytes_of(plans, MemoryClass::optimizer)) ==
+            Approx(saved).epsilon(0.02));
+      CHECK(whole.memory.total() > plans.memory.total());
+    }
+}
+
 TEST_CASE("1-bit Lamb: steps of Lamb until freeze_step, then a step of each parameter") {
   Job job = one_bit_job(4);
   job.optimizer.kind = OptimizerKind::one_bit_lamb;

@@ -93,11 +93,22 @@ TEST_CASE("offload is a way to fit where the device's memory is what is short") 
 
 TEST_CASE("an optimizer that every rank needs whole is neither sharded nor offloaded") {
   Job job = some_job();
-  job.optimizer.kind = OptimizerKind::one_bit_adam;
+  job.optimizer.kind = OptimizerKind::one_bit_lamb;
   job.device_memory = 1 << 20;
   const std::vector<Variant> all = single_changes(job, plan_inputs(job));
   CHECK(offers(all, "--set dstrain.recompute=1"));
   for (const Variant& v : all) CHECK(v.settings.find("zero_optimization") == std::string::npos);
+}
+
+TEST_CASE("1-bit Adam is offered stage 1, and nothing else of ZeRO") {
+  Job job = some_job();
+  job.optimizer.kind = OptimizerKind::one_bit_adam;
+  job.device_memory = 1 << 20;
+  const std::vector<Variant> all = single_changes(job, plan_inputs(job));
+  const std::string sharded = "--set zero_optimization.stage=1";
+  CHECK(offers(all, sharded));
+  for (const Variant& v : all)
+    CHECK((v.settings == sharded || v.settings.find("zero_optimization") == std::string::npos));
 }
 
 TEST_CASE("hooks and sparse gradients are offered no stage that they do not go with") {
