@@ -75,6 +75,29 @@ DSTRAIN_HOST_DEVICE inline float lamb_factor(const LambFactorAttrs& a, float bef
   return static_cast<float>(factor);
 }
 
+// What the slices of a unit have found of its parameters: a row of each slice, in which `parameters` follow each other.
+struct LambSlices {
+  const float* largest;  // the largest ratio, at least 0, in `ratios` rows
+  int64_t ratios;
+  const double* sums;  // pairs of square sums, in `ranks` rows
+  int64_t ranks;
+  int64_t parameters;
+};
+
+// Returns a parameter's new factor, of the largest ratio of all slices and of sums that are added in order.
+DSTRAIN_HOST_DEVICE inline float lamb_factor(const LambFactorAttrs& a, float before,
+                                             const LambSlices& s, int64_t parameter) {
+  float largest = s.largest[parameter];
+  for (int64_t r = 1; r < s.ratios; ++r) {
+    const float other = s.largest[r * s.parameters + parameter];
+    if (other > largest) largest = other;
+  }
+  double sums[2] = {0, 0};
+  for (int64_t r = 0; r < s.ranks; ++r)
+    for (int k = 0; k < 2; ++k) sums[k] += s.sums[2 * (r * s.parameters + parameter) + k];
+  return lamb_factor(a, before, largest, sums);
+}
+
 // Returns the rate of a step with a frozen second moment. A parameter whose trust ratio was always 1 has no average,
 // and goes on with 1.
 DSTRAIN_HOST_DEVICE inline float frozen_lamb_rate(const StepState& s, float average, float factor) {

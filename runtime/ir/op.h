@@ -88,10 +88,12 @@ enum class OpKind : uint8_t {
   frozen_adam,   // m, v f32 (n) -> master f32 (n), param? run (n); in place
   lamb_average,  // square sums f64 (ranks, pairs) -> average f32 (parameters), in place (runtime/ir/ops/frozen_lamb.h)
   momentum_scale,  // m f32 (n), factor f32 (1) -> scale f32 (1), in place
-  scaled_momentum,  // grad f32 or run (n), of this rank alone, v, m f32 (n), scale f32 (1) -> x f32 (n)
+  // grad f32 or run (n), of this rank alone, v f32 (n) or its positive_bits u8 (n / 8), m f32 (n), scale f32 (1)
+  // -> x f32 (n), which may be m
+  scaled_momentum,
   // v, master f32 (n), scale, factor f32 (1) -> x, m, fresh f32 (n) in place, direction f32 (n), largest f32 in place
   frozen_lamb_direction,
-  lamb_factor,  // largest f32 (parameters), square sums f64 (pairs) -> factor f32 (parameters), in place
+  lamb_factor,  // largest f32 (slices, parameters), square sums f64 (slices, pairs) -> factor f32 (parameters), in place
   frozen_lamb,  // direction f32 (n), average, factor f32 (1) -> master f32 (n), param? run (n); in place
   local_step,     // grad f32 or run (n), of this rank alone, v f32 (n) -> m, sum f32 (n), in place
   local_weights,  // master, v, sum f32 (n) -> param run (n): the weights that local steps have led to
@@ -274,10 +276,11 @@ struct SignAttrs {
   int64_t ranks = 1;      // by which x is divided
   bool operator==(const SignAttrs&) const = default;
 };
-// The attributes of local_momentum and local_step.
+// The attributes of local_momentum, scaled_momentum and local_step.
 struct LocalMomentumAttrs {
-  int64_t ranks = 1;   // whose gradients add up to that of the step
-  bool scaled = true;  // the gradient is to be multiplied by the step's grad_scale
+  int64_t ranks = 1;       // whose gradients add up to that of the step
+  bool scaled = true;      // the gradient is to be multiplied by the step's grad_scale
+  bool of_scaled = false;  // scaled_momentum: m has its scale already, as what came back from ranks
   bool operator==(const LocalMomentumAttrs&) const = default;
 };
 // The attributes of frozen_adam, local_weights and end_local_steps.

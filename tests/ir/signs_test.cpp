@@ -119,7 +119,11 @@ TEST_CASE("1-bit Lamb's ops have values of whole parameters beside their element
   CHECK_THAT(t.refusal(with_read(momentum, 0, t.buffer({48}, DType::f16))),
              Contains("a sum is f32"));
   CHECK_THAT(t.refusal(with_read(momentum, 3, two)), Contains("1 elements of f32"));
-  CHECK_THAT(t.refusal(with_write(momentum, 0, m)), Contains("overlaps"));
+  CHECK(t.refusal(with_write(momentum, 0, m)) == "");
+  CHECK_THAT(t.refusal(with_write(momentum, 0, v)), Contains("overlaps"));
+  CHECK(t.refusal(with_read(momentum, 1, t.buffer({6}, DType::u8))) == "");
+  CHECK_THAT(t.refusal(with_read(momentum, 1, t.buffer({5}, DType::u8))),
+             Contains("a bit for each element"));
 
   const Instruction step{.op = OpKind::frozen_lamb_direction,
                          .attrs = FrozenLambAttrs{},
@@ -135,8 +139,10 @@ TEST_CASE("1-bit Lamb's ops have values of whole parameters beside their element
                           .reads = {t.buffer({2}), pairs},
                           .writes = {two}};
   CHECK(t.refusal(limit) == "");
+  CHECK(t.refusal(with_read(limit, 0, t.buffer({6}))) == "");
+  CHECK_THAT(t.refusal(with_read(limit, 0, t.buffer({3}))), Contains("those of the parameters"));
   CHECK_THAT(t.refusal(with_read(limit, 1, t.buffer({2}, DType::f64))),
-             Contains("4 elements of f64"));
+             Contains("pairs of the parameters"));
 
   Instruction move{.op = OpKind::frozen_lamb,
                    .reads = {direction, scale, factor},

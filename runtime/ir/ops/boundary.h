@@ -11,6 +11,14 @@ inline void expect_sum(const Operands& o, const Buffer& sum) {
   o.expect(sum.dtype == DType::f32 || sum.dtype == o.run(), "a sum is f32 or of the run's dtype");
 }
 
+// Throws unless `buffer` is a second moment of n elements, or the bits of one.
+inline void expect_second_moment(const Operands& o, const Buffer& buffer, int64_t n) {
+  if (buffer.dtype == DType::u8)
+    o.expect(8 * buffer.shape.elements() == n, "there is a bit for each element");
+  else
+    o.expect(buffer, n, DType::f32);
+}
+
 inline constexpr OpRule cast{
     .kind = OpKind::cast,
     .name = "cast",

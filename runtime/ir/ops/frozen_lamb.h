@@ -2,6 +2,7 @@
 // moment is frozen, and what the steps after that consist of.
 #pragma once
 
+#include "runtime/ir/ops/boundary.h"
 #include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
@@ -47,11 +48,12 @@ inline constexpr OpRule scaled_momentum{
           o.count(4, 4, 1, 1);
           const int64_t n = o.in(0).shape.elements();
           expect_sum(o, o.in(0));
-          for (size_t i = 1; i < 3; ++i) o.expect(o.in(i), n, DType::f32);
+          expect_second_moment(o, o.in(1), n);
+          o.expect(o.in(2), n, DType::f32);
           o.expect(o.in(3), 1, DType::f32);
           o.expect(attrs_as<LocalMomentumAttrs>(op.attrs).ranks > 0, "there is no rank");
           o.expect(o.out(0), n, DType::f32);
-          o.no_alias();
+          o.no_alias(2, 0);
         },
 };
 
@@ -81,8 +83,13 @@ inline constexpr OpRule lamb_factor{
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
           const int64_t parameters = o.out(0).shape.elements();
-          o.expect(o.in(0), parameters, DType::f32);
-          o.expect(o.in(1), 2 * parameters, DType::f64);
+          const int64_t ratios = o.in(0).shape.elements(), sums = o.in(1).shape.elements();
+          o.expect(parameters > 0 && ratios > 0 && ratios % parameters == 0,
+                   "the ratios are not those of the parameters");
+          o.expect(o.in(0), ratios, DType::f32);
+          o.expect(sums > 0 && sums % (2 * parameters) == 0,
+                   "the square sums are not pairs of the parameters");
+          o.expect(o.in(1), sums, DType::f64);
           o.expect(o.out(0), parameters, DType::f32);
           o.no_alias();
         },

@@ -87,10 +87,7 @@ inline constexpr OpRule local_momentum{
           o.count(2, 2, 1, 1);
           expect_sum(o, o.in(0));
           const int64_t n = o.in(0).shape.elements();
-          if (o.in(1).dtype == DType::u8)
-            o.expect(8 * o.in(1).shape.elements() == n, "there is a bit for each element");
-          else
-            o.expect(o.in(1), n, DType::f32);
+          expect_second_moment(o, o.in(1), n);
           o.expect(attrs_as<LocalMomentumAttrs>(op.attrs).ranks > 0, "there is no rank");
           o.expect(o.out(0), n, DType::f32);
           o.no_alias();

@@ -23,11 +23,6 @@ namespace {
 struct MomentumStep {
   float grad_scale, rest1, share;  // grad_scale is 1 for a gradient that is scaled already
 };
-// Where the second moment is above 0: by its values, or by bits.
-struct SecondMoment {
-  const float* values;
-  const uint8_t* bits;  // null: the values say it
-};
 struct FrozenAdamStep {
   float lr, eps, decay;
 };
@@ -55,14 +50,8 @@ void momentum_range(const MomentumStep& s, DType dtype, const void* grad, const 
                     float* m, int64_t begin, int64_t end) {
   with_type(dtype, [&](auto t) SIMD_INLINE {
     const auto* g = static_cast<const decltype(t)*>(grad);
-    if (v.bits)
-      momentum_range_of(s, g, m, begin, end, [bits = v.bits](int64_t i, auto n) SIMD_INLINE {
-        return mask_of(load_bits(bits + i / 8, n));
-      });
-    else
-      momentum_range_of(s, g, m, begin, end, [values = v.values](int64_t i, auto n) SIMD_INLINE {
-        return greater(load(values + i, n), all(0));
-      });
+    with_positive(
+        v, [&](auto positive) SIMD_INLINE { momentum_range_of(s, g, m, begin, end, positive); });
   });
 }
 
@@ -95,14 +84,12 @@ HWY_EXPORT(frozen_adam_range);
 
 std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]), dtype = spec.in[0].dtype,
-                    bits = spec.in[1].dtype == DType::u8,
                     attrs = attrs_as<LocalMomentumAttrs>(spec.attrs)](const KernelCall& call) {
     const StepState& s = *call.state;
     if (s.skip) return;
     const MomentumStep step{attrs.scaled ? s.grad_scale : 1.0f, static_cast<float>(1.0 - s.beta1),
                             1.0f / static_cast<float>(attrs.ranks)};
-    const SecondMoment v{data<const float>(call.in, 1),
-                         bits ? data<const uint8_t>(call.in, 1) : nullptr};
+    const SecondMoment v = second_moment_of(call, 1);
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(momentum_range)
       (step, dtype, data(call.in, 0), v, data<float>(call.out, 0), begin, end);

@@ -3,15 +3,16 @@
 // lamb_average: the average of the trust ratio of each parameter of a unit.
 // momentum_scale: the scale of a parameter's momentum, in the first step with a frozen moment, in which `factor` is 0.
 // scaled_momentum: s = m / ranks,  x = scale (s + (1 - beta1) (grad * grad_scale - s)), 0 where v is 0, so that the sum
-//   over ranks is the scaled momentum of the sum of their gradients. m stays. Minimum memory traffic: 16 bytes per
-//   parameter; a 16-bit gradient saves 2.
+//   over ranks is the scaled momentum of the sum of their gradients. m stays, unless x takes its place. Bits may say
+//   where v is above 0, and instead of m there may be scale m, as it has come back from other ranks. Minimum memory
+//   traffic: 16 bytes per parameter; a 16-bit gradient saves 2, and bits 3.88.
 // frozen_lamb_direction, x being that sum:
 //   next = x / scale,  g = m + (next - m) / (1 - beta1),  fresh += (1 - beta2) (g^2 - fresh),  m = next
 //   x = m / (sqrt(v) + eps),  direction = x + weight_decay p
 //   largest = max over elements of (sqrt(v) + eps) / (sqrt(fresh) + eps), and of what was there
 //   In the first step `fresh` begins with v. Where v is 0 there has never been a gradient: x and m become 0, and the
 //   ratio is 1. Minimum memory traffic: 36 bytes per parameter.
-// lamb_factor: the factor of each parameter of a unit.
+// lamb_factor: the factor of each parameter of a unit, of what all ranks have of it.
 // frozen_lamb: p -= lr average factor direction, and the copy of the weight in the run's dtype. Minimum memory traffic:
 //   12 bytes per parameter, 14 with a 16-bit copy.
 // All do nothing if state->skip is set, but that frozen_lamb_direction writes zeros to x and to direction.
@@ -23,6 +24,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/frozen_lamb.cpp"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/codecs/bits-inl.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
 
 #ifndef DSTRAIN_SIMD_FROZEN_LAMB_ONCE
@@ -31,6 +33,7 @@ namespace dstrain::simd {
 namespace {
 struct ScaledStep {
   float grad_scale, rest1, share, scale;
+  bool of_scaled;  // m is multiplied by the scale already, and where v is 0 anything
 };
 struct FrozenLambStep {
   float scale, rest1, rest2, eps, decay;
@@ -49,16 +52,19 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-void scaled_momentum_range(const ScaledStep& s, DType dtype, const void* all_grad, const float* v,
-                           const float* m, float* x, int64_t begin, int64_t end) {
+void scaled_momentum_range(const ScaledStep& s, DType dtype, const void* all_grad,
+                           const SecondMoment& v, const float* m, float* x, int64_t begin,
+                           int64_t end) {
   const Pack grad_scale = all(s.grad_scale), rest1 = all(s.rest1), share = all(s.share),
              scale = all(s.scale);
   with_type(dtype, [&](auto t) SIMD_INLINE {
     const auto* grad = static_cast<const decltype(t)*>(all_grad);
-    for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
-      const Pack old = load(m + i, n) * share, g = load(grad + i, n) * grad_scale;
-      const Pack next = fma(rest1, g - old, old) * scale;
-      store(select_or_zero(greater(load(v + i, n), all(0)), next), x + i, n);
+    with_positive(v, [&](auto positive) SIMD_INLINE {
+      for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+        const Pack had = load(m + i, n), old = (s.of_scaled ? had / scale : had) * share;
+        const Pack g = load(grad + i, n) * grad_scale;
+        store(select_or_zero(positive(i, n), fma(rest1, g - old, old) * scale), x + i, n);
+      });
     });
   });
 }
@@ -149,11 +155,13 @@ std::unique_ptr<Kernel> make_scaled_momentum(const KernelSpec& spec) {
     const StepState& s = *call.state;
     if (s.skip) return;
     const ScaledStep step{attrs.scaled ? s.grad_scale : 1.0f, static_cast<float>(1.0 - s.beta1),
-                          1.0f / static_cast<float>(attrs.ranks), *data<const float>(call.in, 3)};
+                          1.0f / static_cast<float>(attrs.ranks), *data<const float>(call.in, 3),
+                          attrs.of_scaled};
+    const SecondMoment v = second_moment_of(call, 1);
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
       HWY_DYNAMIC_DISPATCH(scaled_momentum_range)
-      (step, dtype, data(call.in, 0), data<const float>(call.in, 1), data<const float>(call.in, 2),
-       data<float>(call.out, 0), begin, end);
+      (step, dtype, data(call.in, 0), v, data<const float>(call.in, 2), data<float>(call.out, 0),
+       begin, end);
     });
   });
 }
@@ -184,13 +192,14 @@ std::unique_ptr<Kernel> make_frozen_lamb_direction(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_lamb_factor(const KernelSpec& spec) {
-  return kernel_of([parameters = elements(spec.out[0]),
+  return kernel_of([parameters = elements(spec.out[0]), ratios = elements(spec.in[0]),
+                    sums = elements(spec.in[1]),
                     attrs = attrs_as<LambFactorAttrs>(spec.attrs)](const KernelCall& call) {
     if (call.state->skip) return;
     auto* factor = data<float>(call.out, 0);
-    for (int64_t p = 0; p < parameters; ++p)
-      factor[p] = lamb_factor(attrs, factor[p], data<const float>(call.in, 0)[p],
-                              data<const double>(call.in, 1) + 2 * p);
+    const LambSlices slices{data<const float>(call.in, 0), ratios / parameters,
+                            data<const double>(call.in, 1), sums / (2 * parameters), parameters};
+    for (int64_t p = 0; p < parameters; ++p) factor[p] = lamb_factor(attrs, factor[p], slices, p);
   });
 }
 

@@ -6,6 +6,7 @@
 // say whether v is above 0 local_momentum takes 12.13. positive_bits, which makes them, takes 4.13.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/memory_bound/optimizers/positive.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -30,7 +31,7 @@ struct LocalMomentum {
     float g[kN], second[kN], moving[kN];
     load(grad, at, n, g);
     if (bits)
-      load_positive(at, n, second);
+      load_positive(bits, at, n, second);
     else
       load(v, at, n, second);
     load(m, at, n, moving);
@@ -40,15 +41,6 @@ struct LocalMomentum {
       moving[k] = second[k] > 0 ? fmaf(rest1, g[k] * scale - old, old) : 0.0f;
     }
     store(moving, m, at, n);
-  }
-
-  // Sets the elements to 1 where v is above 0, to 0 elsewhere.
-  __device__ void load_positive(int64_t at, int64_t n, float (&second)[kN]) const {
-#pragma unroll
-    for (int k = 0; k < kN; ++k) {
-      const int64_t i = at + k;
-      second[k] = i >= 0 && i < n && (bits[i / 8] >> (i % 8) & 1) != 0 ? 1.0f : 0.0f;
-    }
   }
 };
 

@@ -3,6 +3,7 @@
 // frozen_lamb 12, 14 with a 16-bit copy of the weight. momentum_scale reads memory once in a run.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/memory_bound/optimizers/positive.cuh"
 #include "kernels/lamb_rate.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
@@ -27,13 +28,12 @@ struct LambAverage {
 struct LambFactor {
   const StepState* state;
   LambFactorAttrs attrs;
-  const float* largest;
-  const double* sums;
+  LambSlices slices;
   float* factor;
 
   __device__ void operator()(int64_t at, int64_t) const {
     if (state->skip) return;
-    factor[at] = lamb_factor(attrs, factor[at], largest[at], sums + 2 * at);
+    factor[at] = lamb_factor(attrs, factor[at], slices, at);
   }
 };
 
@@ -62,23 +62,28 @@ template <class G>
 struct ScaledMomentum {
   const StepState* state;
   float share;
-  bool scaled;  // the gradient is multiplied by grad_scale
+  LocalMomentumAttrs attrs;
   const G* grad;
-  const float *v, *m, *scale;
+  const float* v;
+  const uint8_t* bits;  // where v is above 0; null: v says it
+  const float *m, *scale;
   float* x;
 
   __device__ void operator()(int64_t at, int64_t n) const {
     const StepState& s = *state;
     if (s.skip) return;
     const auto rest1 = static_cast<float>(1.0 - s.beta1);
-    const float grad_scale = scaled ? s.grad_scale : 1.0f;
+    const float grad_scale = attrs.scaled ? s.grad_scale : 1.0f;
     float g[kN], second[kN], moving[kN];
     load(grad, at, n, g);
-    load(v, at, n, second);
+    if (bits)
+      load_positive(bits, at, n, second);
+    else
+      load(v, at, n, second);
     load(m, at, n, moving);
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
-      const float old = moving[k] * share;
+      const float old = (attrs.of_scaled ? moving[k] / *scale : moving[k]) * share;
       moving[k] = second[k] > 0 ? fmaf(rest1, g[k] * grad_scale - old, old) * *scale : 0.0f;
     }
     store(moving, x, at, n);
@@ -188,14 +193,17 @@ std::unique_ptr<Kernel> make_momentum_scale(const KernelSpec& spec, const Launch
 
 std::unique_ptr<Kernel> make_scaled_momentum(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.in[0]), dtype = spec.in[0].dtype,
+                    bits = spec.in[1].dtype == DType::u8,
                     a = attrs_as<LocalMomentumAttrs>(spec.attrs)](const KernelCall& call) {
     with_type(dtype, [&](auto g) {
       auto* x = data<float>(call.out, 0);
       launch_flat<kN>(context, "scaled_momentum", x, n,
-                      ScaledMomentum<decltype(g)>{
-                          call.state, 1.0f / static_cast<float>(a.ranks), a.scaled,
-                          data<const decltype(g)>(call.in, 0), data<const float>(call.in, 1),
-                          data<const float>(call.in, 2), data<const float>(call.in, 3), x});
+                      ScaledMomentum<decltype(g)>{call.state, 1.0f / static_cast<float>(a.ranks), a,
+                                                  data<const decltype(g)>(call.in, 0),
+                                                  bits ? nullptr : data<const float>(call.in, 1),
+                                                  bits ? data<const uint8_t>(call.in, 1) : nullptr,
+                                                  data<const float>(call.in, 2),
+                                                  data<const float>(call.in, 3), x});
     });
   });
 }
@@ -225,12 +233,13 @@ std::unique_ptr<Kernel> make_frozen_lamb_direction(const KernelSpec& spec,
 }
 
 std::unique_ptr<Kernel> make_lamb_factor(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of([context, n = elements(spec.out[0]),
+  return kernel_of([context, n = elements(spec.out[0]), ratios = elements(spec.in[0]),
+                    sums = elements(spec.in[1]),
                     a = attrs_as<LambFactorAttrs>(spec.attrs)](const KernelCall& call) {
     auto* factor = data<float>(call.out, 0);
-    launch_flat<1>(context, "lamb_factor", factor, n,
-                   LambFactor{call.state, a, data<const float>(call.in, 0),
-                              data<const double>(call.in, 1), factor});
+    const LambSlices slices{data<const float>(call.in, 0), ratios / n,
+                            data<const double>(call.in, 1), sums / (2 * n), n};
+    launch_flat<1>(context, "lamb_factor", factor, n, LambFactor{call.state, a, slices, factor});
   });
 }
 

@@ -220,6 +220,37 @@ TEST_CASE("1-bit Lamb: a skipped step changes no state, whatever it is given") {
             .values() == x);
 }
 
+TEST_CASE(
+    "1-bit Lamb: slices of a unit have the largest of their ratios, and the sum of their sums") {
+  const LambFactorAttrs attrs{.smallest = 0.5f, .largest = 4, .threshold = 1};
+  const Operand ratios{Shape{3, 2}, DType::f32, {1, 1.5, 1.75, 0, 1.25, 0.5}};
+  const Operand sums{Shape{2, 4}, DType::f64, {0, 0, 1, 3, 0, 0, 1, 5}};
+  CHECK(run_op(OpKind::lamb_factor, attrs, step_state(), {ratios, sums}, {flat({1, 1})})[0]
+            .values() == Values{1.75, 1.25});
+}
+
+TEST_CASE("scaled_momentum goes by bits, and by what came back from ranks, to the bit") {
+  for (const DType dtype : kRunTypes)
+    for (const int64_t n : {8, 104, 40000}) {
+      const Operand grad{Shape{n}, dtype, rounded(normal_values(n, 1), dtype)};
+      Values v(static_cast<size_t>(n), 1), came = rounded(normal_values(n, 2), DType::f32), m;
+      for (size_t i = 0; i < v.size(); i += 5) v[i] = 0;
+      for (size_t i = 0; i < v.size(); ++i)
+        m.push_back(v[i] > 0 ? static_cast<float>(came[i]) / 3.1f : 0);
+      const StepState state = step_state();
+      const std::string bits =
+          run_op(OpKind::positive_bits, {}, state, {flat(v)}, {packed_of({n / 8})})[0].raw();
+      const Operand scale = flat({static_cast<double>(3.1f)});
+      const auto expected = run_op(OpKind::scaled_momentum, LocalMomentumAttrs{.ranks = 3}, state,
+                                   {grad, flat(v), flat(m), scale}, {nothing_yet(n)})[0]
+                                .raw();
+      for (const Operand& second : {flat(v), packed_of({n / 8}, bits)})
+        CHECK(run_op(OpKind::scaled_momentum, LocalMomentumAttrs{.ranks = 3, .of_scaled = true},
+                     state, {grad, second, flat(came), scale}, {nothing_yet(n)})[0]
+                  .raw() == expected);
+    }
+}
+
 TEST_CASE("scaled_momentum reads gradients of every type") {
   for (const DType dtype : kRunTypes) {
     const Values g = rounded(normal_values(700, 1), dtype),
