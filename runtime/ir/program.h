@@ -94,6 +94,9 @@ struct CodecState {
   // the same.
   bool per_rank = false;
   bool mean = false;
+  // Each rank has a part of `elements`, from `begin` on, or none (`values` is absent).
+  bool sharded = false;
+  int64_t begin = 0, elements = 0;
   Init init = Init::zeros;  // zeros, or normal with standard deviation 1, the same on all ranks
   uint64_t seed = 0;
 };

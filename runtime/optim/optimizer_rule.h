@@ -64,7 +64,8 @@ struct OptimizerRule {
   // which frozen_lamb follows. Returns its attributes from those of `op`.
   OpKind frozen_op{};
   OpAttrs (*frozen_attrs)(const OpAttrs& attrs) = nullptr;
-  // The frozen slot and the master weights may be sliced among ranks then (ZeRO stage 1). Ranks gather the first slot.
+  // The frozen slot and the master weights may be sliced among ranks then (ZeRO stage 1). Ranks gather the first slot,
+  // with scaled_attrs apart from their slices of it, as the others' momentum is scaled.
   bool slices_frozen = false;
   // Ranks move by themselves between synchronisations, so that master weights, which all ranks have alike, are never
   // the parameters themselves.

@@ -21,7 +21,7 @@ enum class StepKind : uint8_t {
   // post_localSGD: groups of ranks update weights of their own, which are not averaged yet; ZeroOneAdam: ranks move by
   // their own gradients
   local,
-  whole_momentum,  // OneBitAdam, sharded: regular, and ranks gather the momentum, of which each has had a slice
+  whole_momentum,  // OneBitAdam and OneBitLamb, sharded: regular, and ranks gather the momentum, of which each has had a slice
 };
 // Returns the name as printed: "whole gradients".
 std::string_view name_of(StepKind kind);
@@ -29,7 +29,8 @@ std::string_view name_of(StepKind kind);
 // Returns the kinds of a job's steps; the first is `regular`. Pure.
 std::vector<StepKind> step_kinds(const Job& job);
 
-// Returns whether the first regular step since ranks have begun or resumed has the kind `whole_momentum` in its place.
+// Returns whether the first regular step since ranks have begun or resumed, and each before it that was skipped, has
+// the kind `whole_momentum` in its place.
 // Checkpoints have a slice of the momentum from each rank, as before the second moment was frozen. Pure.
 bool gathers_momentum(const Job& job);
 

@@ -59,49 +59,49 @@ TEST_CASE("1-bit Adam and Lamb: a stopped run goes on bit for bit, before it fre
   }
 }
 
-TEST_CASE("1-bit Adam: stages 0 and 1 go on from each other's checkpoints, bit for bit") {
+TEST_CASE("1-bit Adam and Lamb: stages 0 and 1 go on from each other's checkpoints, bit for bit") {
   OptimizerRuns runs = one_bit_runs();
-  const std::vector<std::string> stage_1{"--set", "zero_optimization.stage=1"};
-  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
+  const auto run = [&](const char* optimizer, int ranks, int stage,
+                       std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(),
+                     {"--set", "zero_optimization.stage=" + std::to_string(stage)});
+    return runs.run(optimizer, ranks, arguments);
   };
-  for (const int ranks : {2, 4}) {
-    const std::vector<std::string> saves{"--save_interval", "1"};
-    const Run whole = runs.run("OneBitAdam", ranks, saves),
-              sharded = runs.run("OneBitAdam", ranks, with(stage_1, saves));
-    const std::string expected = read_bytes(whole.output / "model.safetensors");
-    CHECK((read_bytes(sharded.output / "model.safetensors") == expected));
-    // Before it freezes, at the switch, after the step that gathers the momentum, and later.
-    for (const char* step : {"step_2", "step_3", "step_4", "step_6"}) {
-      CAPTURE(ranks, step);
-      const std::string of_whole = (whole.output / "checkpoints" / step).string(),
-                        of_sharded = (sharded.output / "checkpoints" / step).string();
-      for (const auto& arguments :
-           {with(stage_1, {"--resume", of_whole}), with(stage_1, {"--resume", of_sharded}),
-            std::vector<std::string>{"--resume", of_sharded}}) {
-        const Run resumed = runs.run("OneBitAdam", ranks, arguments);
-        CHECK((read_bytes(resumed.output / "model.safetensors") == expected));
-      }
+  for (const Signs& signs : kSigns)
+    for (const int ranks : {2, 4}) {
+      const Run whole = run(signs.optimizer, ranks, 0, {"--save_interval", "1"}),
+                sharded = run(signs.optimizer, ranks, 1, {"--save_interval", "1"});
+      const std::string expected = read_bytes(whole.output / "model.safetensors");
+      CHECK((read_bytes(sharded.output / "model.safetensors") == expected));
+      // Before it freezes, at the switch, after the step that gathers the momentum, and later.
+      for (const char* step : {"step_2", "step_3", "step_4", "step_6"})
+        for (const auto& [from, stage] :
+             {std::pair{&whole, 1}, std::pair{&sharded, 1}, std::pair{&sharded, 0}}) {
+          CAPTURE(signs.optimizer, ranks, step, stage);
+          const Run resumed = run(signs.optimizer, ranks, stage,
+                                  {"--resume", (from->output / "checkpoints" / step).string()});
+          CHECK((read_bytes(resumed.output / "model.safetensors") == expected));
+        }
     }
-  }
 }
 
-TEST_CASE("1-bit Adam: checkpoints of stages 0 and 1 go on alike with other numbers of ranks") {
+TEST_CASE("1-bit Adam and Lamb: checkpoints of stage 1 go on alike with other numbers of ranks") {
   OptimizerRuns runs = one_bit_runs();
-  const Run two =
-      runs.run("OneBitAdam", 2, {"--save_interval", "1", "--set", "zero_optimization.stage=1"});
-  for (const int ranks : {1, 4})
-    for (const char* step : {"step_2", "step_4"}) {
-      CAPTURE(ranks, step);
-      const std::string from = (two.output / "checkpoints" / step).string();
-      const Run whole = runs.run("OneBitAdam", ranks, {"--resume", from}),
-                sharded = runs.run("OneBitAdam", ranks,
-                                   {"--resume", from, "--set", "zero_optimization.stage=1"});
-      CHECK(whole.column("loss").back() == Approx(two.column("loss").back()).epsilon(0.02));
-      CHECK((read_bytes(sharded.output / "model.safetensors") ==
-             read_bytes(whole.output / "model.safetensors")));
-    }
+  for (const Signs& signs : kSigns) {
+    const Run two = runs.run(signs.optimizer, 2,
+                             {"--save_interval", "1", "--set", "zero_optimization.stage=1"});
+    for (const int ranks : {1, 4})
+      for (const char* step : {"step_2", "step_4"}) {
+        CAPTURE(signs.optimizer, ranks, step);
+        const std::string from = (two.output / "checkpoints" / step).string();
+        const Run whole = runs.run(signs.optimizer, ranks, {"--resume", from}),
+                  sharded = runs.run(signs.optimizer, ranks,
+                                     {"--resume", from, "--set", "zero_optimization.stage=1"});
+        CHECK(whole.column("loss").back() == Approx(two.column("loss").back()).epsilon(0.02));
+        CHECK((read_bytes(sharded.output / "model.safetensors") ==
+               read_bytes(whole.output / "model.safetensors")));
+      }
+  }
 }
 
 TEST_CASE("1-bit Adam and Lamb: a checkpoint of two ranks goes on with four, and with one") {

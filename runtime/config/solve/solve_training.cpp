@@ -323,17 +323,15 @@ void judge_one_bit(const Job& job, Values& v, Diagnostics& diagnostics) {
                                                                        : "";
   if (name.empty()) return;
   constexpr std::string_view offload = "zero_optimization.offload_optimizer.device";
-  if (kind == OptimizerKind::one_bit_adam && job.zero_stage > 1)
+  if (kind == OptimizerKind::zero_one_adam && job.zero_stage > 0)
     diagnostics.error("zero_optimization.stage",
-                      "OneBitAdam runs at stages 0 and 1, as each rank needs its whole gradients: "
-                      "use stage 1, or AdamW");
-  if (kind != OptimizerKind::one_bit_adam && job.zero_stage > 0)
-    diagnostics.error(
-        "zero_optimization.stage",
-        fmt::format("{} runs at stage 0, as {}: use stage 0, OneBitAdam at stage 1, or AdamW", name,
-                    kind == OptimizerKind::zero_one_adam
-                        ? "each rank makes weights of its own of all masters and second moments"
-                        : "each rank finds the factors of whole parameters"));
+                      "ZeroOneAdam runs at stage 0, as each rank makes weights of its own of all "
+                      "masters and second moments: use stage 0, OneBitAdam at stage 1, or AdamW");
+  else if (job.zero_stage > 1)
+    diagnostics.error("zero_optimization.stage",
+                      fmt::format("{} runs at stages 0 and 1, as each rank needs its whole "
+                                  "gradients: use stage 1, or AdamW",
+                                  name));
   if (job.pipeline.stages > 1)
     diagnostics.error("pipeline.stages",
                       fmt::format("{} runs without a pipeline: use 1, or AdamW", name));

@@ -232,9 +232,25 @@ void ModelState::begin_codecs(const Implementations& implementations) const {
   }
 }
 
+void ModelState::append_sharded(const CodecState& state, StateRegister& list) const {
+  const bool here = state.values != kNone;
+  Tensor values = here ? arenas_.tensor(plan_, state.values) : Tensor{nullptr, {0}, DType::f32};
+  values.shape = {values.elements()};
+  list.push_back({.name = state.name,
+                  .slot = std::string(kCodecSlots) + state.slot,
+                  .global_shape = {state.elements},
+                  .begin = state.begin,
+                  .local = values,
+                  .device = here ? arenas_.owner_of(plan_, state.values) : nullptr});
+}
+
 void ModelState::append_codec_state(StateRegister& list) const {
   const Place& place = plan_.place;
   for (const CodecState& state : plan_.program.codec_state) {
+    if (state.sharded) {
+      append_sharded(state, list);
+      continue;
+    }
     Tensor values = arenas_.tensor(plan_, state.values);
     const int64_t n = values.elements();
     values.shape = {n};

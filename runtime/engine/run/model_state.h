@@ -73,6 +73,7 @@ class ModelState {
   // Returns what this rank holds of `p` there.
   Piece piece(std::string_view slot, const Parameter& p) const;
   void append_codec_state(StateRegister& list) const;
+  void append_sharded(const CodecState& state, StateRegister& list) const;
   void append(std::string_view slot, StateRegister& list, bool differs) const;
   void publish(const Unit& unit) const;
   // Gathers the parts of `peers`, of which `mine` is this rank's, to `all`. Both are in the memory of `owner` (null:

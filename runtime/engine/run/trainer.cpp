@@ -119,9 +119,9 @@ void Trainer::make_executors() {
                       add_names(ctx_.slot, plans_.validate, "validation's "));
 }
 
-size_t Trainer::plan_after(int64_t applied_steps) const {
+size_t Trainer::plan_after(int64_t applied_steps, bool has_momentum) const {
   StepKind kind = kind_of_step(job_, applied_steps);
-  if (kind == StepKind::regular && gathers_momentum(job_) && !has_momentum_)
+  if (kind == StepKind::regular && gathers_momentum(job_) && !has_momentum)
     kind = StepKind::whole_momentum;
   for (size_t i = 0; i < plans_.other.size(); ++i)
     if (plans_.other[i].kind == kind) return i + 1;
@@ -227,12 +227,12 @@ void Trainer::prepare_state() {
 
 void Trainer::step() {
   prepare_state();
-  const size_t index = ran_ = plan_after(state_.applied_steps);
+  const size_t index = ran_ = plan_after(state_.applied_steps, has_momentum_);
   const Plan& plan = plan_of(index);
-  has_momentum_ = has_momentum_ || plan.kind == StepKind::whole_momentum;
+  const bool has_momentum = has_momentum_ || plan.kind == StepKind::whole_momentum;
   if (ctx_.slot) ctx_.slot->begin_step(state_.step);
   StepContext context{.state = &state_, .batch = batch_at(state_.first_sample)};
-  if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1))
+  if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1, has_momentum))
     context.next = batch_at(next_sample_);
   if (!job_.trace.empty() && traces_.size() < kTracedSteps) {
     traces_.emplace_back().step = state_.step;
@@ -245,7 +245,10 @@ void Trainer::step() {
     };
   train_[index]->run(context);
   if (ctx_.slot) ctx_.slot->leave_instruction();
-  if (!state_.skip) ++state_.applied_steps;
+  if (!state_.skip) {
+    ++state_.applied_steps;
+    has_momentum_ = has_momentum;
+  }
   // Only the ranks that received the signal know its number; -1 until run() exchanges it.
   if (state_.stop) stop_signal_ = -1;
 }

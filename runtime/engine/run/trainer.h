@@ -49,8 +49,8 @@ class Trainer {
   bool ends_epoch() const;  // the newest step contained the last training sample
   void make_executors();
   void prepare_state();
-  // Returns which training plan the step after `applied_steps` updates runs, if it is the next one.
-  size_t plan_after(int64_t applied_steps) const;
+  // Returns which training plan the step after `applied_steps` updates runs. `has_momentum`: ranks have gathered it.
+  size_t plan_after(int64_t applied_steps, bool has_momentum) const;
   const Plan& plan_of(size_t index) const {
     return index == 0 ? plans_.train : plans_.other[index - 1];
   }

@@ -29,6 +29,7 @@ inline constexpr OptimizerRule one_bit_lamb{
       const auto own = attrs_as<LambDirectionAttrs>(attrs);
       return FrozenLambAttrs{.eps = own.eps, .weight_decay = own.weight_decay};
     },
+    .slices_frozen = true,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       const OneBitLambConfig& c = o.one_bit_lamb;

@@ -48,8 +48,8 @@ Job without_sums(const Job& job);
 // After update(), where ranks keep their gradients: replaces the updates by those with a frozen second moment, and
 // sends momenta, gradients or the sums of local steps in two hops. Adds the codec state "worker_error" and
 // "owner_error" of each unit; with ZeroOneAdam "local_momentum" and "local_sum" too, with OneBitLamb that of
-// send_lamb_momenta(). Where the optimizer is sharded (OneBitAdam), adds "exp_avg_sq:U:bits" of each unit, which a step
-// of the kind `whole_momentum` makes.
+// send_lamb_momenta(). Where the optimizer is sharded, in steps of the kind `whole_momentum` ranks gather the momentum
+// first (FrozenSlices).
 void send_signs(Program& program, const Job& job, Place place, StepKind kind);
 // In validation: the parameters become the weights that ranks have synchronised, if the job has local steps.
 void use_synchronised_weights(Program& program, const Job& job);

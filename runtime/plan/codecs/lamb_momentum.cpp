@@ -1,70 +1,99 @@
 #include "runtime/plan/codecs/lamb_momentum.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rule.h"
+#include "runtime/plan/codecs/frozen_slices.h"
 #include "runtime/plan/codecs/sign_exchange.h"
 
 namespace dstrain {
 namespace {
 
-// A parameter of a unit: where it is, and where the padding behind it ends; its instructions in a step of Lamb.
+// A parameter of a unit: where it is, and where the padding behind it ends; the elements that this rank updates, which
+// may be none, and the instructions for them in a step of Lamb.
 struct Scaled {
   Range range;
   int64_t end = 0;
+  Range own;
   Instruction direction, step;
+};
+
+// What ends the step of a unit if ranks add its gradients. A direction is of one or more parameters, a step of one;
+// gathers are those of the weights that have been updated.
+struct LambEnd {
+  std::vector<Instruction> directions, steps, gathers;
 };
 
 // The update of one unit, in three parts, between which a collective is under way.
 class LambUpdate {
  public:
-  // `directions` and `steps`: the instructions that would update the unit with the sum of all gradients. A direction is
-  // of one or more parameters, a step of one.
-  LambUpdate(Program& program, const Job& job, Place place, size_t unit,
-             const std::vector<Instruction>& directions, const std::vector<Instruction>& steps)
+  LambUpdate(Program& program, const Job& job, Place place, size_t unit, StepKind kind,
+             const LambEnd& end)
       : program_(program),
         job_(job),
         rule_(optimizer_rule(job.optimizer.kind)),
-        ranks_(place.ranks),
+        place_(place),
         unit_(program.units[unit]),
-        exchange_(program, place, unit, directions.front()),
+        gathers_momentum_(kind == StepKind::whole_momentum),
+        gathers_(end.gathers),
+        exchange_(program, place, unit, end.directions.front()),
         count_(static_cast<int64_t>(unit_.parameters.size())) {
-    check(steps.size() == unit_.parameters.size(), "{} has a parameter without a step", unit_.name);
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const Range range = elements_of(parameter(i));
-      const int64_t end = i + 1 < steps.size() ? parameter(i + 1).offset : unit_.elements;
-      parameters_.push_back({range, end, direction_of(directions, range), steps[i]});
-    }
     gradient_ = find("grads");
     momentum_ = find(rule_.slots[0]);
     second_ = find(rule_.slots[1]);
     direction_ = find("direction");
     average_ = find("lamb_average");
-    fresh_ = persistent("exp_avg_sq_fresh", unit_.elements);
+    updated_ = range_of(program.at(second_), unit_, place);
+    add_parameters(end);
+    fresh_ = persistent("exp_avg_sq_fresh", updated_.size());
     factor_ = persistent("lamb_factor", count_);
     scale_ = persistent("momentum_scale", count_);
-    sent_ = of_step("scaled_momentum", unit_.elements, DType::f32);
-    largest_ = of_step("lamb_largest", count_, DType::f32);
-    squares_ = of_step("lamb_squares", 2 * count_, DType::f64);
+    if (sharded()) {
+      sent_ = persistent("scaled_momentum", unit_.elements);
+      program.at(sent_).shared = true;
+      came_ = of_step("own_momentum", updated_.size(), DType::f32);
+      slices_.emplace(program, place, unit_, momentum_, second_, sent_);
+    } else {
+      sent_ = came_ = of_step("scaled_momentum", unit_.elements, DType::f32);
+    }
+    const int64_t rows = sharded() ? place.ranks : 1;
+    largest_ = of_step("lamb_largest", rows * count_, DType::f32);
+    squares_ = of_step("lamb_squares", place.ranks * 2 * count_, DType::f64);
+    own_largest_ = row_of(largest_, rows);
+    own_squares_ = sharded() ? row_of(squares_, rows) : squares_;
     keep_state();
   }
 
+  // Appends what makes the momentum whole to the beginning of a step.
+  void append_gathers(std::vector<Instruction>& begin) {
+    if (slices_ && gathers_momentum_) slices_->append_gathers(exchange_.like(), begin);
+  }
+
   void send() {
+    // Later steps of sharded state have what came back: the momentum, times its scale.
+    const bool of_scaled = sharded() && !gathers_momentum_;
+    const BufferId had = sharded() ? sent_ : momentum_;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const Scaled& p = parameters_[i];
-      exchange_.emit(OpKind::momentum_scale, {part(momentum_, p.range), one(factor_, i)},
-                     {one(scale_, i)});
+      if (!of_scaled)
+        exchange_.emit(OpKind::momentum_scale, {part(had, p.range), one(factor_, i)},
+                       {one(scale_, i)});
       const Range padded{p.range.begin, p.end};
+      const BufferId second =
+          slices_ ? program_.view(slices_->bits(), padded.begin / 8, padded.size() / 8)
+                  : part(second_, padded);
+      const BufferId sent = part(sent_, padded);
       exchange_
           .emit(OpKind::scaled_momentum,
-                {part(gradient_, padded), part(second_, padded), part(momentum_, padded),
+                {part(gradient_, padded), second, sharded() ? sent : part(had, padded),
                  one(scale_, i)},
-                {part(sent_, padded)})
-          .attrs = LocalMomentumAttrs{.ranks = ranks_};
+                {sent})
+          .attrs = LocalMomentumAttrs{.ranks = place_.ranks, .of_scaled = of_scaled};
     }
     exchange_.send(sent_, {});
   }
@@ -73,44 +102,82 @@ class LambUpdate {
 
   void update() {
     exchange_.receive(sent_);
-    exchange_.emit(OpKind::zero, {}, {largest_});
-    exchange_.emit(OpKind::zero, {}, {squares_});
-    for (size_t i = 0; i < parameters_.size(); ++i) direction(i);
+    // What came stays as it is for the next step.
+    if (sharded()) exchange_.emit(OpKind::accumulate, {part(sent_, updated_)}, {came_});
+    exchange_.emit(OpKind::zero, {}, {own_largest_});
+    exchange_.emit(OpKind::zero, {}, {own_squares_});
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      if (parameters_[i].own.size() > 0) direction(i);
+    if (sharded()) {
+      exchange_.emit(OpKind::all_gather, {own_largest_}, {largest_});
+      exchange_.emit(OpKind::all_gather, {own_squares_}, {squares_});
+    }
     exchange_.emit(OpKind::lamb_factor, {largest_, squares_}, {factor_}).attrs = LambFactorAttrs{
         .smallest = static_cast<float>(job_.optimizer.one_bit_lamb.factor_min),
         .largest = static_cast<float>(job_.optimizer.one_bit_lamb.factor_max),
         .threshold = static_cast<float>(job_.optimizer.one_bit_lamb.factor_threshold)};
     for (size_t i = 0; i < parameters_.size(); ++i)
-      exchange_.emit(OpKind::frozen_lamb,
-                     {part(direction_, parameters_[i].range), one(average_, i), one(factor_, i)},
-                     parameters_[i].step.writes);
+      if (const Scaled& p = parameters_[i]; p.own.size() > 0)
+        exchange_.emit(OpKind::frozen_lamb,
+                       {part(direction_, p.own), one(average_, i), one(factor_, i)}, p.step.writes);
+    for (const Instruction& gather : gathers_) program_.instructions.push_back(gather);
   }
 
  private:
+  bool sharded() const { return updated_.size() < unit_.elements; }
+
+  void add_parameters(const LambEnd& end) {
+    for (size_t i = 0; i < unit_.parameters.size(); ++i) {
+      const Range range = elements_of(parameter(i));
+      const bool last = i + 1 == unit_.parameters.size();
+      parameters_.push_back({.range = range,
+                             .end = last ? unit_.elements : parameter(i + 1).offset,
+                             .own = common(updated_, range),
+                             .direction = {},
+                             .step = {}});
+      Scaled& p = parameters_.back();
+      if (p.own.size() <= 0) continue;
+      p.direction = direction_of(end.directions, p.own);
+      const auto step = std::ranges::find(end.steps, static_cast<int64_t>(i), [](const auto& op) {
+        return attrs_as<LambAttrs>(op.attrs).parameter;
+      });
+      check(step != end.steps.end(), "{} has a parameter without a step", unit_.name);
+      p.step = *step;
+    }
+  }
+
   const Parameter& parameter(size_t i) const {
     return program_.parameters[static_cast<size_t>(unit_.parameters[i])];
   }
 
-  // Every rank has the whole direction, so it adds the squares of all of it: nothing has to be sent.
+  // As for the gradient's norm squares are added slice by slice, whoever has them, so that all stages give the same
+  // bits.
   void direction(size_t i) {
     const Scaled& p = parameters_[i];
     const auto attrs = attrs_as<FrozenLambAttrs>(rule_.frozen_attrs(p.direction.attrs));
-    const BufferId plain = part(sent_, p.range), decayed = part(direction_, p.range);
     exchange_
         .emit(OpKind::frozen_lamb_direction,
-              {part(second_, p.range), p.step.writes[0], one(scale_, i), one(factor_, i)},
-              {plain, part(momentum_, p.range), part(fresh_, p.range), decayed, one(largest_, i)})
+              {part(second_, p.own), p.step.writes[0], one(scale_, i), one(factor_, i)},
+              {part(came_, p.own), part(momentum_, p.own), part(fresh_, p.own),
+               part(direction_, p.own), one(own_largest_, i)})
         .attrs = attrs;
     if (attrs.weight_decay == 0) return;
-    exchange_.emit(OpKind::sum_squares, {plain}, {one(squares_, 2 * i)});
-    exchange_.emit(OpKind::sum_squares, {decayed}, {one(squares_, 2 * i + 1)});
+    for (int r = 0; r < place_.ranks; ++r) {
+      Place owner = place_;
+      owner.rank = r;
+      const Range range = common(p.own, owned_slice(unit_, owner));
+      if (range.size() <= 0) continue;
+      const size_t at = 2 * (static_cast<size_t>(r) * parameters_.size() + i);
+      exchange_.emit(OpKind::sum_squares, {part(came_, range)}, {one(squares_, at)});
+      exchange_.emit(OpKind::sum_squares, {part(direction_, range)}, {one(squares_, at + 1)});
+    }
   }
 
   // Returns the direction of the run of parameters that the elements are in.
   Instruction direction_of(const std::vector<Instruction>& directions, Range elements) const {
     for (const Instruction& op : directions) {
       const Buffer& moment = program_.at(op.writes[0]);
-      const int64_t begin = moment.parent == kNone ? 0 : moment.parent_offset;
+      const int64_t begin = updated_.begin + (moment.parent == kNone ? 0 : moment.parent_offset);
       if (begin <= elements.begin && elements.end <= begin + moment.shape.elements()) return op;
     }
     throw InternalError("a parameter has no direction");
@@ -130,10 +197,18 @@ class LambUpdate {
                                 .shape = {elements},
                                 .dtype = dtype,
                                 .memory = MemoryClass::optimizer,
-                                .lifetime = Lifetime::step});
+                                .lifetime = Lifetime::step,
+                                .shared = sharded()});
   }
-  BufferId part(BufferId whole, Range range) {
-    return program_.view(whole, range.begin, range.size());
+  // Returns elements of the unit in a buffer of all of it, or of the rank's slice.
+  BufferId part(BufferId buffer, Range range) {
+    const int64_t at = position_of(program_.at(buffer), unit_, place_, range.begin);
+    return program_.view(buffer, at, range.size());
+  }
+  // Returns this rank's of equal rows.
+  BufferId row_of(BufferId buffer, int64_t rows) {
+    const int64_t row = program_.at(buffer).shape.elements() / rows;
+    return program_.view(buffer, rows > 1 ? place_.rank * row : 0, row);
   }
   BufferId one(BufferId whole, size_t i) {
     return program_.view(whole, static_cast<int64_t>(i), 1);
@@ -143,30 +218,43 @@ class LambUpdate {
   void keep_state() {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const std::string& name = parameter(i).name;
+      const Range range = parameters_[i].range, own = parameters_[i].own;
+      const bool here = own.size() > 0;
+      program_.codec_state.push_back({.name = name,
+                                      .slot = "exp_avg_sq_fresh",
+                                      .values = here ? part(fresh_, own) : kNone,
+                                      .sharded = sharded(),
+                                      .begin = here ? own.begin - range.begin : 0,
+                                      .elements = range.size()});
       for (const auto& [slot, values] :
-           {std::pair{"exp_avg_sq_fresh", part(fresh_, parameters_[i].range)},
-            std::pair{"lamb_average", one(average_, i)}, std::pair{"lamb_factor", one(factor_, i)},
-            std::pair{"momentum_scale", one(scale_, i)}})
-        program_.codec_state.push_back({.name = name, .slot = slot, .values = values});
+           {std::pair{"lamb_average", average_}, std::pair{"lamb_factor", factor_},
+            std::pair{"momentum_scale", scale_}})
+        program_.codec_state.push_back({.name = name, .slot = slot, .values = one(values, i)});
     }
   }
 
   Program& program_;
   const Job& job_;
   const OptimizerRule& rule_;
-  const int64_t ranks_;
+  const Place place_;
   const Unit& unit_;
+  const bool gathers_momentum_;
+  const std::vector<Instruction> gathers_;
   SignExchange exchange_;
   const int64_t count_;  // of parameters
+  Range updated_;        // by this rank
   std::vector<Scaled> parameters_;
+  std::optional<FrozenSlices> slices_;  // where the second moment is sharded
   BufferId gradient_ = kNone, momentum_ = kNone, second_ = kNone, direction_ = kNone,
-           average_ = kNone, fresh_ = kNone, factor_ = kNone, scale_ = kNone, sent_ = kNone,
-           largest_ = kNone, squares_ = kNone;
+           average_ = kNone, fresh_ = kNone, factor_ = kNone, scale_ = kNone;
+  BufferId sent_ = kNone, came_ = kNone;        // what is exchanged, and what came of `updated_`
+  BufferId largest_ = kNone, squares_ = kNone;  // of all rows
+  BufferId own_largest_ = kNone, own_squares_ = kNone;  // of those that this rank writes
 };
 
 }  // namespace
 
-void send_lamb_momenta(Program& program, const Job& job, Place place) {
+void send_lamb_momenta(Program& program, const Job& job, Place place, StepKind kind) {
   const OptimizerRule& rule = optimizer_rule(job.optimizer.kind);
   const auto norm =
       std::ranges::find(program.instructions, OpKind::finish_gradients, &Instruction::op);
@@ -175,16 +263,24 @@ void send_lamb_momenta(Program& program, const Job& job, Place place) {
   std::vector<LambUpdate> units;
   units.reserve(program.units.size());
   for (size_t u = 0; u < program.units.size(); ++u) {
-    const BufferId directions = program.find("direction:" + program.units[u].name);
-    std::vector<Instruction> of_runs, of_parameters;
+    const std::string& name = program.units[u].name;
+    const BufferId directions = program.find("direction:" + name),
+                   parameters = program.find("params:" + name);
+    LambEnd end;
     for (const Instruction& op : old) {
-      if (op.op == rule.op && program.root(op.writes.back()) == directions) of_runs.push_back(op);
+      if (op.op == rule.op && program.root(op.writes.back()) == directions)
+        end.directions.push_back(op);
       if (op.op == rule.scaled_op && program.root(op.reads[0]) == directions)
-        of_parameters.push_back(op);
+        end.steps.push_back(op);
+      if (op.op == OpKind::all_gather && program.root(op.writes[0]) == parameters)
+        end.gathers.push_back(op);
     }
-    if (!of_runs.empty()) units.emplace_back(program, job, place, u, of_runs, of_parameters);
+    if (!end.directions.empty()) units.emplace_back(program, job, place, u, kind, end);
   }
   exchange_units(units, job.overlap_comm);
+  std::vector<Instruction> begin;
+  for (LambUpdate& unit : units) unit.append_gathers(begin);
+  program.instructions.insert(program.instructions.begin(), begin.begin(), begin.end());
 }
 
 }  // namespace dstrain

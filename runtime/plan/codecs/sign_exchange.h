@@ -25,6 +25,8 @@ class SignExchange {
   // Unpacks the sums to `values`, f32.
   void receive(BufferId values);
 
+  // Returns an instruction of the unit's update.
+  const Instruction& like() const { return like_; }
   // Appends an instruction of the unit's update.
   Instruction& emit(OpKind kind, std::vector<BufferId> reads, std::vector<BufferId> writes);
 

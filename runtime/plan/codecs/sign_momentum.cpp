@@ -6,18 +6,18 @@
 //   others nothing travels. Weights that the forward pass reads are then the rank's own, made at the beginning of a
 //   step of the weights that are synchronised and of what the rank has moved since.
 // With sharded masters and second moments (OneBitAdam at ZeRO stage 1) a rank updates its slice of the weights by its
-// slice of the momentum, and ranks gather the weights. To make its share of the momentum a rank needs all of it, and
-// where the second moment of every element is above 0, as bits. Each rank has a slice of both when steps with whole
-// gradients end, and when a run is resumed; the first step after that (StepKind::whole_momentum) gathers them.
+// slice of the momentum, and ranks gather the weights (frozen_slices.h).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rule.h"
 #include "runtime/plan/codecs/codecs.h"
+#include "runtime/plan/codecs/frozen_slices.h"
 #include "runtime/plan/codecs/lamb_momentum.h"
 #include "runtime/plan/codecs/sign_exchange.h"
 
@@ -49,32 +49,23 @@ class UnitUpdate {
         gradient_(program.find("grads:" + unit_.name)),
         momentum_(program.find("whole_" + name_of_state(0))),
         second_(program.find(name_of_state(1))) {
+    const BufferId own = program.find(name_of_state(0));
     if (momentum_ != kNone)
-      add_bits(place);
+      slices_.emplace(program, place, unit_, own, second_, momentum_);
     else
-      momentum_ = program.find(name_of_state(0));
+      momentum_ = own;
     if (kind == SignUpdate::local || kind == SignUpdate::synchronise) add_local_sum();
   }
 
-  // Appends what makes momentum and bits whole to the beginning of a step.
-  void append_gathers(std::vector<Instruction>& begin) const {
-    const auto append = [&](OpKind op, BufferId from, BufferId to) {
-      begin.push_back({.op = op,
-                       .when = When::step_begin,
-                       .reads = {from},
-                       .writes = {to},
-                       .group = updates_.front().group,
-                       .sublayer = updates_.front().sublayer});
-    };
-    append(OpKind::positive_bits, second_, own_bits_);
-    append(OpKind::all_gather, own_bits_, bits_);
-    append(OpKind::all_gather, program_.find(name_of_state(0)), momentum_);
+  // Appends what makes the momentum whole to the beginning of a step.
+  void append_gathers(std::vector<Instruction>& begin) {
+    slices_->append_gathers(updates_.front(), begin);
   }
 
   void send() {
     switch (kind_) {
       case SignUpdate::momentum:
-        emit(OpKind::local_momentum, {gradient_, bits_ == kNone ? second_ : bits_}, {momentum_})
+        emit(OpKind::local_momentum, {gradient_, slices_ ? slices_->bits() : second_}, {momentum_})
             .attrs = LocalMomentumAttrs{.ranks = ranks_};
         return exchange_.send(momentum_, {});
       case SignUpdate::gradient:
@@ -132,18 +123,6 @@ class UnitUpdate {
     return exchange_.emit(kind, std::move(reads), std::move(writes));
   }
 
-  // Adds the bits that say where the second moment of the unit is above 0.
-  void add_bits(Place place) {
-    const int64_t bytes = unit_.elements / 8, own = bytes / place.ranks;
-    bits_ = program_.add_buffer({.name = name_of_state(1) + ":bits",
-                                 .shape = {bytes},
-                                 .dtype = DType::u8,
-                                 .memory = MemoryClass::optimizer,
-                                 .lifetime = Lifetime::persistent,
-                                 .shared = true});
-    own_bits_ = program_.view(bits_, place.rank * own, own);
-  }
-
   // Adds what local steps have moved, and the momentum, which differs from rank to rank meanwhile.
   void add_local_sum() {
     local_sum_ = program_.add_buffer({.name = "local_sum:" + unit_.name,
@@ -196,7 +175,7 @@ class UnitUpdate {
   const BufferId gradient_;
   BufferId momentum_;
   const BufferId second_;
-  BufferId bits_ = kNone, own_bits_ = kNone;  // where the second moment is sharded
+  std::optional<FrozenSlices> slices_;  // where the second moment is sharded
   BufferId local_sum_ = kNone;
 };
 
@@ -250,7 +229,7 @@ void send_signs(Program& program, const Job& job, Place place, StepKind kind) {
     if (op.op == OpKind::sum_squares) op.reads[0] = program.root(op.reads[0]);
   }
   if (optimizer_rule(job.optimizer.kind).scaled_attrs)
-    return send_lamb_momenta(program, job, place);
+    return send_lamb_momenta(program, job, place, kind);
   std::vector<UnitEnd> ends = take_ends(program, optimizer_rule(job.optimizer.kind).op);
   const SignUpdate update = update_of(job, kind);
   std::vector<UnitUpdate> units;
@@ -260,7 +239,7 @@ void send_signs(Program& program, const Job& job, Place place, StepKind kind) {
       units.emplace_back(program, job, place, u, update, std::move(ends[u]));
   exchange_units(units, job.overlap_comm);
   std::vector<Instruction> begin;
-  for (const UnitUpdate& unit : units) {
+  for (UnitUpdate& unit : units) {
     if (update == SignUpdate::local || update == SignUpdate::synchronise)
       unit.append_weights(begin);
     if (kind == StepKind::whole_momentum) unit.append_gathers(begin);

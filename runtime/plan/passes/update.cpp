@@ -67,7 +67,8 @@ class UnitUpdate {
     for (const std::string_view slot : state_slots(job.optimizer)) {
       const std::string name = fmt::format("{}:{}", slot, unit.name);
       const bool partial = rule_.matrices && !slots_.empty(),
-                 gathered = rule_.slices_frozen && slots_.empty() && sharded();
+                 gathered =
+                     rule_.slices_frozen && !rule_.scaled_attrs && slots_.empty() && sharded();
       slots_.push_back(partial    ? partial_state(name)
                        : gathered ? gathered_state(name)
                                   : state(program, name, updated.size()));

@@ -87,5 +87,5 @@ TEST_CASE("training: 1-bit Lamb has DeepSpeed's defaults, and what it does not g
   CHECK(own.max_coeff == 0.5);
   CHECK(own.min_coeff == 0.25);
   CHECK(own.one_bit_lamb == OneBitLambConfig{0.75, 3, 0.125, 0.5});
-  check_refusals("OneBitLamb", "stage 0, as each rank finds the factors of whole parameters", 1);
+  check_refusals("OneBitLamb", "stages 0 and 1, as each rank needs its whole gradients", 2);
 }

@@ -265,3 +265,11 @@ TEST_CASE("1-bit Lamb: what runs beside computation and how often ranks add chan
     CHECK(difference(expected, run_steps(job, data, *world, kSteps), *world) == "");
   }
 }
+
+TEST_CASE("1-bit Lamb: stage 1 has the bits of stage 0, until it freezes and after") {
+  check_stage_1(lamb_job, kFreeze);
+}
+
+TEST_CASE("1-bit Lamb at stage 1: each step sends what its plan says, one of them the momentum") {
+  check_gathers(lamb_job, kFreeze, "scaled_momentum:");
+}

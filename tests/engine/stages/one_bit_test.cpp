@@ -134,68 +134,9 @@ TEST_CASE("1-bit Adam: what runs beside computation and how often ranks add chan
 }
 
 TEST_CASE("1-bit Adam: stage 1 has the bits of stage 0, until it freezes and after") {
-  const RandomDataset data(13, 0.1);
-  const auto world = make_communicator();
-  // Returns how many steps were skipped before the second moment was frozen, and after.
-  const auto skipped = [](const RunResult& run) {
-    std::pair<int, int> before_and_after;
-    int64_t applied = 0;
-    for (const int skip : run.skipped) {
-      (applied < kFreeze ? before_and_after.first : before_and_after.second) += skip;
-      applied += 1 - skip;
-    }
-    return before_and_after;
-  };
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const auto& [micro_batches, clipping] :
-         {std::pair<int64_t, double>{1, 0.5}, std::pair<int64_t, double>{4, 0}}) {
-      Job whole = one_bit_job(world->size(), dtype);
-      whole.batch = {micro_batches * 2 * world->size(), 2, micro_batches};
-      whole.gradient_clipping = clipping;
-      if (dtype == DType::f16) whole.loss_scale.initial = 0x1p26;
-      const int steps = dtype == DType::f16 ? 24 : 7;
-      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
-        whole.reduce = reduce;
-        whole.overlap_comm = reduce == ReduceMode::boundary;
-        whole.grad_dtype = reduce == ReduceMode::boundary ? DType::f32 : dtype;
-        Job sharded = whole;
-        sharded.zero_stage = 1;
-        INFO(describe(sharded));
-        const RunResult expected = run_steps(whole, data, *world, steps),
-                        result = run_steps(sharded, data, *world, steps);
-        CHECK(difference(expected, result, *world) == "");
-        CHECK((skipped(expected).first > 0) == (dtype == DType::f16));
-        CHECK((skipped(expected).second > 0) == (dtype == DType::f16));
-        CHECK(result.sent_per_step == result.planned_to_send);
-        if (world->size() > 1) CHECK(result.planned_bytes < expected.planned_bytes);
-      }
-    }
+  check_stage_1(one_bit_job, kFreeze);
 }
 
 TEST_CASE("1-bit Adam at stage 1: each step sends what its plan says, one of them the momentum") {
-  const RandomDataset data(13, 0.1);
-  const auto world = make_communicator();
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    Job job = one_bit_job(world->size(), dtype);
-    job.zero_stage = 1;
-    RankRun run(job, data, *world);
-    int gathered = 0;
-    for (int step = 0; step < kSteps; ++step) {
-      const int64_t before = run.state().applied_steps;
-      const int64_t sent = run.step();
-      CHECK(sent == wire_bytes(run.newest_plan()));
-      const StepKind kind = run.newest_plan().kind;
-      CHECK((kind == StepKind::whole_gradients) == (before < kFreeze));
-      gathered += kind == StepKind::whole_momentum;
-      if (kind == StepKind::whole_gradients || world->size() == 1) continue;
-      CHECK((kind == StepKind::whole_momentum) == (gathered == 1 && before == kFreeze));
-      // From then on all ranks have the same momentum.
-      for (const Unit& unit : run.plan().program.units)
-        for (const char* name : {"whole_exp_avg:", "params:"}) {
-          const std::vector<Values> all = run.of_all(run.read(name + unit.name));
-          for (const Values& other : all) CHECK(different(all[0], other) == 0);
-        }
-    }
-    CHECK(gathered == (world->size() > 1 ? 1 : 0));
-  }
+  check_gathers(one_bit_job, kFreeze, "whole_exp_avg:");
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/implementations.h"
@@ -146,6 +147,76 @@ void check_until_frozen(const MakeJob& make_job, OptimizerKind plain, int64_t fr
       CHECK(frozen.loss.back() != expected.loss.back());
       CHECK(frozen.loss.back() == Approx(expected.loss.back()).epsilon(0.05));
     }
+}
+
+// Checks that a 1-bit optimizer whose second moment freezes after `freeze` updates has the same bits at stages 0 and 1,
+// in steps that are skipped too, with less memory. Collective.
+template <class MakeJob>
+void check_stage_1(const MakeJob& make_job, int64_t freeze) {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  // Returns how many steps were skipped before the second moment was frozen, and after.
+  const auto skipped = [&](const RunResult& run) {
+    std::pair<int, int> before_and_after;
+    int64_t applied = 0;
+    for (const int skip : run.skipped) {
+      (applied < freeze ? before_and_after.first : before_and_after.second) += skip;
+      applied += 1 - skip;
+    }
+    return before_and_after;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const auto& [micro_batches, clipping] :
+         {std::pair<int64_t, double>{1, 0.5}, std::pair<int64_t, double>{4, 0}}) {
+      Job whole = make_job(world->size(), dtype);
+      whole.batch = {micro_batches * 2 * world->size(), 2, micro_batches};
+      whole.gradient_clipping = clipping;
+      if (dtype == DType::f16) whole.loss_scale.initial = 0x1p26;
+      const int steps = dtype == DType::f16 ? 24 : 7;
+      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+        whole.reduce = reduce;
+        whole.overlap_comm = reduce == ReduceMode::boundary;
+        whole.grad_dtype = reduce == ReduceMode::boundary ? DType::f32 : dtype;
+        Job sharded = whole;
+        sharded.zero_stage = 1;
+        INFO(describe(sharded));
+        const RunResult expected = run_steps(whole, data, *world, steps),
+                        result = run_steps(sharded, data, *world, steps);
+        CHECK(difference(expected, result, *world) == "");
+        CHECK((skipped(expected).first > 0) == (dtype == DType::f16));
+        CHECK((skipped(expected).second > 0) == (dtype == DType::f16));
+        CHECK(result.sent_per_step == result.planned_to_send);
+        if (world->size() > 1) CHECK(result.planned_bytes < expected.planned_bytes);
+      }
+    }
+}
+
+// Checks at stage 1 that each step sends what its plan says, and that ranks have the same values in the buffers `whole`
+// of all units once they have gathered the momentum, which they do until a step is not skipped. Collective.
+template <class MakeJob>
+void check_gathers(const MakeJob& make_job, int64_t freeze, const std::string& whole) {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Job job = make_job(world->size(), dtype);
+    job.zero_stage = 1;
+    RankRun run(job, data, *world);
+    for (int step = 0; step < kSteps; ++step) {
+      const int64_t before = run.state().applied_steps, sent = run.step();
+      CHECK(sent == wire_bytes(run.newest_plan()));
+      const StepKind kind = before < freeze                         ? StepKind::whole_gradients
+                            : before == freeze && world->size() > 1 ? StepKind::whole_momentum
+                                                                    : StepKind::regular;
+      CHECK(run.newest_plan().kind == kind);
+      if (kind == StepKind::whole_gradients || world->size() == 1) continue;
+      for (const Unit& unit : run.plan().program.units)
+        for (const std::string& name : {whole, std::string("params:")}) {
+          const Values mine = run.read(name + unit.name);
+          REQUIRE(static_cast<int64_t>(mine.size()) == unit.elements);
+          for (const Values& other : run.of_all(mine)) CHECK(different(mine, other) == 0);
+        }
+    }
+  }
 }
 
 }  // namespace dstrain

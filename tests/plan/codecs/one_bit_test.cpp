@@ -197,12 +197,54 @@ TEST_CASE("1-bit Lamb: steps of Lamb until freeze_step, then a step of each para
   for (const OpKind op : {OpKind::lamb_factor, OpKind::quantize_signs, OpKind::all_to_all,
                           OpKind::requantize_signs, OpKind::all_gather})
     CHECK(count_ops(plans.train, op) == units);
-  // Squares are added of the gradient and two measured losses of each unit, and of two directions of each parameter.
-  CHECK(count_ops(plans.train, OpKind::sum_squares) == 5 * units + 2 * parameters);
+  // Squares are added of the gradient and two measured losses of each unit, and of two directions of each parameter, by
+  // slices.
+  size_t pieces = 0;
+  for (const Parameter& parameter : p.parameters)
+    for (int rank = 0; rank < 4; ++rank) {
+      const Unit& unit = p.units[static_cast<size_t>(parameter.unit)];
+      pieces += common(owned_slice(unit, {rank, 4}), elements_of(parameter)).size() > 0;
+    }
+  CHECK(pieces > parameters);
+  CHECK(count_ops(plans.train, OpKind::sum_squares) == 5 * units + 2 * pieces);
   job.optimizer.weight_decay = 0;
   CHECK(count_ops(plan_of(job, 2).train, OpKind::sum_squares) == 5 * units);
   job.optimizer.kind = OptimizerKind::one_bit_adam;
   CHECK(comm_work(plans.train) == comm_work(plan_of(job, 2).train));
+}
+
+TEST_CASE(
+    "1-bit Lamb at stage 1: ranks also send the largest ratios and the norms of their slices") {
+  for (const int64_t ranks : {2, 3, 4})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Job job = one_bit_job(static_cast<int>(ranks), dtype);
+      job.optimizer.kind = OptimizerKind::one_bit_lamb;
+      const RankPlan at_stage_0 = plan_of(job);
+      job.zero_stage = 1;
+      const RankPlan plans = plan_of(job);
+      const Program& p = plans.train.program;
+      Job lamb = job;
+      lamb.optimizer.kind = OptimizerKind::lamb;
+      CHECK(comm_work(plans.training(StepKind::whole_gradients)) == comm_work(plan_of(lamb).train));
+      int64_t packed = 0, fresh = 0, scaled = 0;
+      for (const Unit& unit : p.units) {
+        packed += sign_bytes(unit.elements / ranks);
+        fresh += p.at(p.find("exp_avg_sq_fresh:" + unit.name)).bytes();
+        scaled += p.at(p.find("scaled_momentum:" + unit.name)).bytes();
+      }
+      const int64_t elements = padded(plans), found = 4 + 16;  // bytes of a parameter
+      const int64_t sent = 2 * (ranks - 1) * packed +
+                           (ranks - 1) * size_of(dtype) * elements / ranks +
+                           (ranks - 1) * found * static_cast<int64_t>(p.parameters.size());
+      CHECK(sent_on(plans.train, data_group) == sent);
+      CHECK(sent_on(plans.training(StepKind::whole_momentum), data_group) ==
+            sent + (ranks - 1) * (4 * elements + elements / 8) / ranks);
+      CHECK(fresh == 4 * elements / ranks);
+      CHECK(scaled == 4 * elements);
+      CHECK(plans.memory.total() < at_stage_0.memory.total());
+      for (int rank = 0; rank < ranks; ++rank)
+        CHECK(comm_work(plan_of(job, rank).train) == comm_work(plans.train));
+    }
 }
 
 TEST_CASE("1-bit Lamb keeps a fresh second moment, and three values of each parameter") {

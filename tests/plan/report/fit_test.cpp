@@ -93,7 +93,7 @@ TEST_CASE("offload is a way to fit where the device's memory is what is short") 
 
 TEST_CASE("an optimizer that every rank needs whole is neither sharded nor offloaded") {
   Job job = some_job();
-  job.optimizer.kind = OptimizerKind::one_bit_lamb;
+  job.optimizer.kind = OptimizerKind::zero_one_adam;
   job.device_memory = 1 << 20;
   const std::vector<Variant> all = single_changes(job, plan_inputs(job));
   CHECK(offers(all, "--set dstrain.recompute=1"));

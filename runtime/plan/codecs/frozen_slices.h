@@ -1,0 +1,32 @@
+// What ranks gather of a unit's frozen state where it is sharded: to make its share of the momentum a rank needs the
+// momentum of all ranks, and where the second moment of every element is above 0, as bits. Each rank has its slice of
+// both when steps with whole gradients end, and when a run is resumed; a step of the kind `whole_momentum` gathers them.
+#pragma once
+
+#include <vector>
+
+#include "runtime/ir/program.h"
+#include "runtime/plan/residency.h"
+
+namespace dstrain {
+
+class FrozenSlices {
+ public:
+  // `momentum` and `second`: the rank's slices of the two moments; `whole`: where the momentum is gathered, of which
+  // `momentum` may be a part. Adds the buffer "exp_avg_sq:U:bits".
+  FrozenSlices(Program& program, Place place, const Unit& unit, BufferId momentum, BufferId second,
+               BufferId whole);
+
+  // Returns the bits of the whole unit: u8, an eighth of its elements.
+  BufferId bits() const { return bits_; }
+  // Appends what gathers both, at the beginning of a step. `like`: an instruction of the unit's update.
+  void append_gathers(const Instruction& like, std::vector<Instruction>& begin);
+
+ private:
+  Program& program_;
+  const Range slice_;
+  const BufferId momentum_, second_, whole_;
+  BufferId bits_ = kNone;
+};
+
+}  // namespace dstrain
