@@ -120,26 +120,43 @@ SIMD_FN void store_block(const Int4Block& block, float* y, int64_t n) {
   std::memcpy(y, wide, static_cast<size_t>(n) * sizeof *y);
 }
 
+// Returns a and b rounded to bf16, ties to even, in turns. Neither has a NaN with bits below those of bf16.
+SIMD_FN hn::Vec<DU> rounded_pair(hn::Vec<DF> a, hn::Vec<DF> b) {
+#if HWY_TARGET == HWY_AVX3
+  // The halves of both values are rounded together: the low ones are above a tie, or at one below an odd high one.
+  alignas(64) static constexpr uint16_t kLow[2 * kPack] = {
+      0,  32, 2,  34, 4,  36, 6,  38, 8,  40, 10, 42, 12, 44, 14, 46,
+      16, 48, 18, 50, 20, 52, 22, 54, 24, 56, 26, 58, 28, 60, 30, 62};
+  const __m512i to_low = _mm512_load_si512(kLow);
+  const __m512i to_high = _mm512_or_si512(to_low, _mm512_set1_epi16(1));
+  const __m512i x = _mm512_castps_si512(a.raw), y = _mm512_castps_si512(b.raw);
+  const __m512i low = _mm512_permutex2var_epi16(x, to_low, y);
+  const __m512i high = _mm512_permutex2var_epi16(x, to_high, y);
+  const __m512i one = _mm512_set1_epi16(1), tie = _mm512_set1_epi16(INT16_MIN);
+  const __m512i compared = _mm512_ternarylogic_epi32(low, high, one, 0xf8);  // low | (high & one)
+  const __mmask32 up = _mm512_cmpgt_epu16_mask(compared, tie);
+  return hn::Vec<DU>{_mm512_mask_add_epi16(high, up, high, one)};
+#else
+  const auto rounded = [](auto x) SIMD_INLINE {
+    const auto bits = hn::BitCast(DU(), x);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(DU(), 1));
+    return hn::Add(hn::Add(bits, hn::Set(DU(), 0x7fff)), odd);
+  };
+  return hn::Or(hn::ShiftRight<16>(rounded(a)), hn::And(rounded(b), hn::Set(DU(), 0xffff0000u)));
+#endif
+}
+
 // The sum of int4 values and bf16 values is a NaN of the processor's own or one of bf16, if any. Neither has bits below
 // those of bf16, so that rounding leaves it alone, and no value needs a test.
 template <>
 SIMD_FN void store_block(const Int4Block& block, bf16* y, int64_t n) {
   alignas(64) bf16 some[kInt4Block];
   auto* const to = reinterpret_cast<uint32_t*>(n == kInt4Block ? y : some);
-  // Rounds to nearest, ties to even, and leaves 16 bits below those that are wanted.
-  const auto rounded = [](auto x) SIMD_INLINE {
-    const auto bits = hn::BitCast(DU(), x);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(DU(), 1));
-    return hn::Add(hn::Add(bits, hn::Set(DU(), 0x7fff)), odd);
-  };
-  const auto above = hn::Set(DU(), 0xffff0000u);
   SIMD_UNROLL
   for (int q = 0; q < kQuarters; ++q)
-    for (int i = 0; i < kParts; ++i) {
-      const auto low = hn::ShiftRight<16>(rounded(block.first[q].v[i]));
-      hn::StoreU(hn::Or(low, hn::And(rounded(block.second[q].v[i]), above)), DU(),
+    for (int i = 0; i < kParts; ++i)
+      hn::StoreU(rounded_pair(block.first[q].v[i], block.second[q].v[i]), DU(),
                  to + q * kPack + i * kLanes);
-    }
   if (n < kInt4Block) std::memcpy(y, some, static_cast<size_t>(n) * sizeof *y);
 }
 

@@ -141,36 +141,80 @@ SIMD_FN void scales_of(const UPack& keys, Int4Scales& scales) {
     hn::Store(hn::Or(all_fields.v[i], exponents.v[i]), DU(), scales.word + i * kLanes);
 }
 
-// Returns bits whose lowest ones are x rounded to the nearest even integer, in two's complement: 1.5 * 2^23 leaves no
-// bits behind the point. |x| is below 2^22.
-SIMD_FN hn::Vec<DU> code_bits(hn::Vec<DF> x) {
-  return hn::BitCast(DU(), hn::Add(x, hn::Set(DF(), 12582912.0f)));
+// Codes of values before they are packed: of each, the lowest four bits count. Where kWholeCodes is true, all bits are
+// those of the code, which may be 8 yet.
+#if HWY_TARGET == HWY_AVX3
+constexpr bool kWholeCodes = true;
+SIMD_FN hn::Vec<DI> code_of(hn::Vec<DF> x) {
+  return hn::Vec<DI>{_mm512_cvtps_epi32(x.raw)};
+}
+SIMD_FN hn::Vec<DF> value_of(hn::Vec<DI> code) {
+  return hn::ConvertTo(DF(), code);
+}
+#else
+constexpr bool kWholeCodes = false;
+// 1.5 * 2^23 leaves no bits behind the point: the lowest ones are the integer. |x| is below 2^22.
+constexpr float kNoFraction = 12582912.0f;
+SIMD_FN hn::Vec<DI> code_of(hn::Vec<DF> x) {
+  return hn::BitCast(DI(), hn::Add(x, hn::Set(DF(), kNoFraction)));
+}
+SIMD_FN hn::Vec<DF> value_of(hn::Vec<DI> code) {
+  return hn::Sub(hn::BitCast(DF(), code), hn::Set(DF(), kNoFraction));
+}
+#endif
+
+// Codes of a block: by quarter, of the first and the second value of each byte.
+struct Int4Codes {
+  IPack first[kQuarters], second[kQuarters];
+};
+
+// Stores the codes of a block of n values.
+SIMD_FN void store_codes(const Int4Codes& codes, int64_t n, std::byte* to) {
+  const int64_t bytes = (n + 1) / 2;
+  alignas(64) uint8_t last[kInt4BlockBytes];
+  auto* out = bytes == kInt4BlockBytes ? reinterpret_cast<uint8_t*>(to) : last;
+#if HWY_TARGET == HWY_AVX3
+  // The bytes of four packs, which 8 leaves for 7: by 128 bits four of each, so that 32 bits of each have to move.
+  const auto bytes_of = [](const IPack(&x)[kQuarters]) SIMD_INLINE {
+    const __m512i low = _mm512_packs_epi32(x[0].v[0].raw, x[1].v[0].raw);
+    const __m512i high = _mm512_packs_epi32(x[2].v[0].raw, x[3].v[0].raw);
+    return _mm512_min_epi8(_mm512_packs_epi16(low, high), _mm512_set1_epi8(7));
+  };
+  alignas(64) static constexpr int32_t kPlaces[kPack] = {0, 4, 8,  12, 1, 5, 9,  13,
+                                                         2, 6, 10, 14, 3, 7, 11, 15};
+  const __m512i high = _mm512_slli_epi16(bytes_of(codes.second), 4);
+  const __m512i two = _mm512_ternarylogic_epi32(_mm512_set1_epi8(15), bytes_of(codes.first), high,
+                                                0xca);  // bit by bit
+  _mm512_storeu_si512(out, _mm512_permutexvar_epi32(_mm512_load_si512(kPlaces), two));
+#else
+  const auto nibble = hn::Set(DI(), 15);
+  SIMD_UNROLL
+  for (int q = 0; q < kQuarters; ++q)
+    for (int i = 0; i < kParts; ++i) {
+      const auto low = hn::And(codes.first[q].v[i], nibble);
+      const auto high = hn::ShiftLeft<4>(hn::And(codes.second[q].v[i], nibble));
+      hn::StoreU(hn::DemoteTo(DByte(), hn::Or(low, high)), DByte(), out + q * kPack + i * kLanes);
+    }
+#endif
+  if (out == last) std::memcpy(to, last, static_cast<size_t>(bytes));
 }
 
 // Stores the codes of a block of n values; `inverse` has those of its quarters.
 SIMD_FN void pack_codes(const Int4Block& block, int64_t n, const float* inverse, std::byte* to) {
-  const auto nibble = hn::Set(DU(), 15);
-  const auto most = hn::Set(DF(), 7.0f);
-  const int64_t bytes = (n + 1) / 2;
-  alignas(64) uint8_t last[kInt4BlockBytes];
-  auto* out = bytes == kInt4BlockBytes ? reinterpret_cast<uint8_t*>(to) : last;
+  Int4Codes codes;
   SIMD_UNROLL
   for (int q = 0; q < kQuarters; ++q) {
     const auto by = hn::Set(DF(), inverse[q]);
+    const auto code = [&](auto x) SIMD_INLINE {
+      const auto steps = hn::Mul(x, by);
+      return code_of(kWholeCodes ? steps : hn::Min(steps, hn::Set(DF(), 7.0f)));
+    };
     for (int i = 0; i < kParts; ++i) {
-      const auto low = code_bits(hn::Min(hn::Mul(block.first[q].v[i], by), most));
-      const auto high = code_bits(hn::Min(hn::Mul(block.second[q].v[i], by), most));
-#if HWY_TARGET == HWY_AVX3
-      const auto two = hn::IfVecThenElse(nibble, low, hn::ShiftLeft<4>(high));  // bit by bit
-      hn::StoreU(hn::TruncateTo(DByte(), two), DByte(), out + q * kPack);
-#else
-      const auto two = hn::Or(hn::And(low, nibble), hn::ShiftLeft<4>(hn::And(high, nibble)));
-      hn::StoreU(hn::DemoteTo(DByte(), hn::BitCast(DI(), two)), DByte(),
-                 out + q * kPack + i * kLanes);
-#endif
+      codes.first[q].v[i] = code(block.first[q].v[i]);
+      codes.second[q].v[i] = code(block.second[q].v[i]);
     }
   }
-  if (out == last) std::memcpy(to, last, static_cast<size_t>(bytes));
+  store_codes(codes, n, to);
 }
 
 // Packs blocks [begin, end) of a part of n values. The scales of a group are made before the codes of the one before
