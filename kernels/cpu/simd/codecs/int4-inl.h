@@ -36,6 +36,14 @@ constexpr int kGroup = kPack / kQuarters;
 // comes too late, because a block takes most of the operations that it can have in work at once.
 constexpr int64_t kCodesAhead = 4096, kValuesAhead = 12288;
 
+// Asks for the memory of the values some time after x.
+template <class T>
+SIMD_FN void fetch_ahead(const T* x) {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(x) + kValuesAhead;
+  SIMD_UNROLL
+  for (int64_t i = 0; i < kInt4Block * int64_t{sizeof(T)}; i += 64) hwy::Prefetch(bytes + i);
+}
+
 // Returns the first bits of the fields of the quarters in their words.
 SIMD_FN hn::Vec<DU> field_bits(int part) {
   alignas(64) static constexpr uint32_t kBits[kPack] = {8, 14, 20, 26, 8, 14, 20, 26,

@@ -18,14 +18,6 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Asks for the memory of the values some time after x.
-template <class T>
-SIMD_FN void fetch_ahead(const T* x) {
-  const auto* const bytes = reinterpret_cast<const std::byte*>(x) + kValuesAhead;
-  SIMD_UNROLL
-  for (int64_t i = 0; i < kInt4Block * int64_t{sizeof(T)}; i += 64) hwy::Prefetch(bytes + i);
-}
-
 // n values in memory.
 template <class T>
 struct StoredValues {

@@ -1,7 +1,8 @@
-// quantize_int4 and requantize_int4 with error feedback (runtime/ir/ops/boundary.h). A block of errors, which has
-// two of int4, stays in the first-level cache between its passes.
+// quantize_int4 and requantize_int4 with error feedback (runtime/ir/ops/boundary.h). Groups of blocks stay in the
+// first-level cache between their passes: what is sent and its scales, its codes and what they lose, the next errors.
 // Minimum memory traffic: that of the ops without (int4.cpp), and 2.03 bytes an element.
 #include <cstring>
+#include <utility>
 
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -40,97 +41,268 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The values and errors of a block of errors.
-struct Chunk {
-  alignas(64) float sent[kQuantizedBlock] = {}, error[kQuantizedBlock] = {};
+constexpr int64_t kPerError = kQuantizedBlock / kInt4Block;  // blocks of int4 in one of errors
+constexpr int64_t kErrorGroup = kGroup / kPerError;          // blocks of errors in a group
+constexpr int64_t kErrorScale = sizeof(float);
+
+// What is known of the blocks of a group between its passes.
+struct FeedbackGroup {
+  Int4Block sent[kGroup];   // values and errors before
+  Int4Block error[kGroup];  // errors before, and then the next ones
+  Int4Scales scales;
+  float error_scale[kErrorGroup];  // of the next errors
 };
 
-// The values of a chunk, whose first block of int4 is `first`.
-struct ChunkValues {
-  const float* sent;
-  int64_t first;
-
-  SIMD_FN void prepare(int64_t, int64_t) const {}
-  SIMD_FN void load(int64_t b, Int4Block& block) const {
-    from_floats(sent + (b - first) * kInt4Block, block);
+// Loads n values of int8 times `scale` as a block; the others are 0.
+SIMD_FN void load_errors(const std::byte* codes, int64_t n, float scale, Int4Block& block) {
+  alignas(64) std::byte some[kInt4Block];
+  if (n < kInt4Block) {
+    std::memset(some, 0, sizeof some);
+    std::memcpy(some, codes, static_cast<size_t>(n));
+    codes = some;
   }
-  SIMD_FN void fetch(int64_t) const {}
+  const auto by = hn::Set(DF(), scale);
+  SIMD_UNROLL
+  for (int q = 0; q < kQuarters; ++q)
+    for (int i = 0; i < kParts; ++i) {
+      const std::byte* const from = codes + 2 * (q * kPack + i * kLanes);
+#if HWY_TARGET == HWY_AVX3
+      // (two ^ a) & b: a byte, 128 above its code, behind the bits of 2^23 or, where it is 8 bits higher, of 2^15.
+      const __m512i two =
+          _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+      const auto code_at = [=](int a, int b, float above) SIMD_INLINE {
+        const __m512i bits =
+            _mm512_ternarylogic_epi32(two, _mm512_set1_epi32(a), _mm512_set1_epi32(b), 0x28);
+        return hn::Sub(hn::Vec<DF>{_mm512_castsi512_ps(bits)}, hn::Set(DF(), above));
+      };
+      const auto first = code_at(0x4b000080, ~0xffff00, 8388608.0f + 128.0f);
+      const auto second = code_at(0x47008000, ~0xff00ff, 32768.0f + 128.0f);
+#else
+      alignas(64) uint16_t words[kLanes];
+      std::memcpy(words, from, sizeof words);
+      const auto two = hn::BitCast(DI(), hn::PromoteTo(DU(), hn::Load(DH(), words)));
+      const auto first = hn::ConvertTo(DF(), hn::ShiftRight<24>(hn::ShiftLeft<24>(two)));
+      const auto second = hn::ConvertTo(DF(), hn::ShiftRight<24>(hn::ShiftLeft<16>(two)));
+#endif
+      block.first[q].v[i] = hn::Mul(first, by);
+      block.second[q].v[i] = hn::Mul(second, by);
+    }
+}
+
+// Stores the first n values of a block as int8.
+SIMD_FN void store_errors(const Int4Block& block, int64_t n, float scale, std::byte* to) {
+  if (!(scale > 0)) {
+    std::memset(to, 0, static_cast<size_t>(n));
+    return;
+  }
+  const Pack inverse = all(1.0f / scale);
+#if HWY_TARGET == HWY_AVX3
+  alignas(64) std::byte some[kInt4Block];
+  std::byte* const out = n == kInt4Block ? to : some;
+  const auto words = [&](int q) SIMD_INLINE {
+    return _mm512_packs_epi32(_mm512_cvtps_epi32((block.first[q] * inverse).v[0].raw),
+                              _mm512_cvtps_epi32((block.second[q] * inverse).v[0].raw));
+  };
+  // 128 bits have four bytes each of the first and the second values of two quarters.
+  const __m512i in_turns =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
+  const __m512i by_quarter = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  SIMD_UNROLL
+  for (int q = 0; q < kQuarters; q += 2) {
+    const __m512i bytes = _mm512_shuffle_epi8(_mm512_packs_epi16(words(q), words(q + 1)), in_turns);
+    _mm512_storeu_si512(out + q * kInt4Quarter, _mm512_permutexvar_epi64(by_quarter, bytes));
+  }
+  if (out == some) std::memcpy(to, some, static_cast<size_t>(n));
+#else
+  alignas(64) float wide[kInt4Block];
+  to_floats(block, wide);
+  for_packs(0, n, [&](int64_t i, auto lanes) SIMD_INLINE {
+    store_codes(load(wide + i) * inverse, reinterpret_cast<int8_t*>(to) + i, lanes);
+  });
+#endif
+}
+
+// The next errors of blocks, and the largest magnitude of each lane.
+class NextErrors {
+ public:
+  SIMD_FN explicit NextErrors(const Feedback& feedback)
+      : down_(hn::Set(DF(), 1.0f / feedback.loss_scale)),
+        stays_(hn::Set(DF(), feedback.beta)),
+        taken_(hn::Set(DF(), 1.0f - feedback.beta)) {
+    for (auto& v : largest_.v) v = hn::Zero(DI());
+  }
+  // Sets the error of part i of a pack, of which the value `lost` does not travel.
+  SIMD_FN void set(hn::Vec<DF> lost, int i, hn::Vec<DF>& error) {
+    keep(hn::Add(hn::Mul(error, stays_), hn::Mul(hn::Mul(lost, down_), taken_)), i, error);
+  }
+  SIMD_FN void keep(hn::Vec<DF> next, int i, hn::Vec<DF>& error) {
+    error = next;
+    largest_.v[i] = hn::Max(largest_.v[i], hn::BitCast(DI(), hn::Abs(next)));
+  }
+  // Returns the scale of the errors so far.
+  SIMD_FN float scale() const {
+    auto all_parts = largest_.v[0];
+    for (int i = 1; i < kParts; ++i) all_parts = hn::Max(all_parts, largest_.v[i]);
+    const auto largest = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(DI(), all_parts)));
+    return largest < std::numeric_limits<float>::max() / 2 ? int8_scale(largest) : 0.0f;
+  }
+
+ private:
+  hn::Vec<DF> down_, stays_, taken_;
+  IPack largest_;
 };
 
-// Loads the errors of block b, of n values.
-SIMD_FN void load_errors(const Feedback& feedback, int64_t blocks, int64_t b, int64_t n,
-                         Chunk& chunk) {
-  if (!feedback.error) return;
-  constexpr int64_t kScale = sizeof(float);
-  float scale;
-  std::memcpy(&scale, feedback.error + b * kScale, sizeof scale);
-  const auto* codes =
-      reinterpret_cast<const int8_t*>(feedback.error + blocks * kScale) + b * kQuantizedBlock;
-  for_packs(0, n, [&](int64_t i, auto lanes) SIMD_INLINE {
-    store(load_codes(codes + i, lanes) * all(scale), chunk.error + i, lanes);
-  });
+// Packs a block of n values; `scale` and `inverse` have those of its quarters.
+SIMD_FN void pack_and_compare(const Int4Block& sent, int64_t n, const float* scale,
+                              const float* inverse, std::byte* to, NextErrors& next,
+                              Int4Block& error) {
+  Int4Codes codes;
+  SIMD_UNROLL
+  for (int q = 0; q < kQuarters; ++q) {
+    const auto by = hn::Set(DF(), inverse[q]), step = hn::Set(DF(), scale[q]);
+    // A code times its scale is exact, so that a fused difference has the bits of one that is not.
+    const auto pack = [&](auto x, int i, auto& e) SIMD_INLINE {
+      const auto code = code_of(hn::Min(hn::Mul(x, by), hn::Set(DF(), 7.0f)));
+      next.set(hn::NegMulAdd(value_of(code), step, x), i, e);
+      return code;
+    };
+    for (int i = 0; i < kParts; ++i) {
+      codes.first[q].v[i] = pack(sent.first[q].v[i], i, error.first[q].v[i]);
+      codes.second[q].v[i] = pack(sent.second[q].v[i], i, error.second[q].v[i]);
+    }
+  }
+  store_codes(codes, n, to);
 }
 
-// Adds the errors to the values of block b, of `here` of the part's n values, packs them, and stores the next errors.
-SIMD_FN void pack_chunk(const Feedback& feedback, int64_t b, int64_t here, int64_t n, Chunk& chunk,
-                        std::byte* packed) {
-  constexpr int64_t kScale = sizeof(float), kBlocks = kQuantizedBlock / kInt4Block;
-  const Pack up = all(feedback.loss_scale), down = all(1.0f / feedback.loss_scale);
-  const Pack stays = all(feedback.beta), taken = all(1.0f - feedback.beta);
-  for_packs(0, here, [&](int64_t i, auto lanes) SIMD_INLINE {
-    const Pack sent = load(chunk.sent + i, lanes) + load(chunk.error + i, lanes) * up;
-    store(sent, chunk.sent + i, lanes);
-  });
-  const int64_t first = b * kBlocks, blocks = int4_blocks(here);
-  ChunkValues values{chunk.sent, first};
-  pack_blocks(values, first, first + blocks, n, packed);
-  sum_group({packed, 1, 0, n}, first, blocks, [&](int64_t k, const Int4Block& sent) SIMD_INLINE {
-    uint32_t word;
-    std::memcpy(&word, packed + (first + k) * kInt4Word, sizeof word);
-    if (word == kInt4NaN) return;
-    alignas(64) float back[kInt4Block];
-    to_floats(sent, back);
-    const int64_t begin = k * kInt4Block;
-    for_packs(begin, std::min(begin + kInt4Block, here), [&](int64_t i, auto lanes) SIMD_INLINE {
-      const Pack lost = (load(chunk.sent + i, lanes) - load(back + i - begin, lanes)) * down;
-      store(load(chunk.error + i, lanes) * stays + lost * taken, chunk.error + i, lanes);
-    });
-  });
-  const auto largest = std::bit_cast<float>(largest_magnitude(chunk.error, here));
-  const bool fits = largest < std::numeric_limits<float>::max() / 2;
-  pack_int8(
-      chunk.error, here, fits ? int8_scale(largest) : 0.0f, feedback.next + b * kScale,
-      reinterpret_cast<int8_t*>(feedback.next + error_blocks(n) * kScale) + b * kQuantizedBlock);
+// The same for a block that comes back as zeros or as NaN, which leaves the errors as they are.
+SIMD_FN void pack_nothing(const Int4Block& sent, int64_t n, bool zeros, std::byte* to,
+                          NextErrors& next, Int4Block& error) {
+  std::memset(to, 0, static_cast<size_t>((n + 1) / 2));
+  const auto compare = [&](auto x, int i, auto& e) SIMD_INLINE {
+    if (zeros)
+      next.set(x, i, e);
+    else
+      next.keep(e, i, e);
+  };
+  for (int q = 0; q < kQuarters; ++q)
+    for (int i = 0; i < kParts; ++i) {
+      compare(sent.first[q].v[i], i, error.first[q].v[i]);
+      compare(sent.second[q].v[i], i, error.second[q].v[i]);
+    }
 }
+
+// Packs n values with their errors.
+class FeedbackPacker {
+ public:
+  SIMD_FN FeedbackPacker(const Feedback& feedback, int64_t n, std::byte* packed)
+      : feedback_(feedback), n_(n), packed_(packed) {}
+
+  // Packs blocks of errors [begin, end). values(b, blocks, f) calls f(k, block) for each of `blocks` blocks of int4 from b
+  // on. Each pass ends in long chains of operations, beside which the processor does the next pass of another group.
+  template <class Values>
+  SIMD_FN void pack(const Values& values, int64_t begin, int64_t end) {
+    FeedbackGroup groups[3];
+    FeedbackGroup *next = groups, *here = groups + 1, *done = groups + 2;
+    const int64_t first = begin * kPerError, last = std::min(end * kPerError, int4_blocks(n_));
+    for (int64_t b = first - kGroup; b < last + kGroup; b += kGroup) {
+      if (b + kGroup < last) begin_group(values, b + kGroup, count(b + kGroup, last), *next);
+      if (b >= first && b < last) pack_group(b, count(b, last), *here);
+      if (b > first) store_next(b - kGroup, count(b - kGroup, last), *done);
+      std::swap(done, here);
+      std::swap(here, next);
+    }
+  }
+
+ private:
+  static int64_t count(int64_t b, int64_t last) { return std::min<int64_t>(kGroup, last - b); }
+  SIMD_FN int64_t size(int64_t b) const { return std::min(kInt4Block, n_ - b * kInt4Block); }
+
+  template <class Values>
+  SIMD_FN void begin_group(const Values& values, int64_t b, int64_t blocks, FeedbackGroup& group) {
+    const auto up = all(feedback_.loss_scale);
+    QuarterKeys keys[kGroup];
+    values(b, blocks, [&](int64_t k, const Int4Block& x) SIMD_INLINE {
+      Int4Block &error = group.error[k], &sent = group.sent[k];
+      load_error(b + k, error);
+      SIMD_UNROLL
+      for (int q = 0; q < kQuarters; ++q) {
+        sent.first[q] = x.first[q] + error.first[q] * up;
+        sent.second[q] = x.second[q] + error.second[q] * up;
+      }
+      keys[k] = largest_keys(sent);
+    });
+    for (int64_t k = blocks; k < kGroup; ++k) keys[k] = keys[0];
+    scales_of(joined(keys), group.scales);
+  }
+
+  SIMD_FN void load_error(int64_t b, Int4Block& error) const {
+    static constexpr std::byte kNone[kInt4Block] = {};
+    float scale = 0;
+    const std::byte* codes = kNone;
+    if (feedback_.error) {
+      std::memcpy(&scale, feedback_.error + b / kPerError * kErrorScale, sizeof scale);
+      codes = feedback_.error + error_blocks(n_) * kErrorScale + b * kInt4Block;
+    }
+    hwy::Prefetch(codes + kCodesAhead);
+    hwy::Prefetch(codes + kCodesAhead + 64);
+    load_errors(codes, size(b), scale, error);
+  }
+
+  SIMD_FN void pack_group(int64_t b, int64_t blocks, FeedbackGroup& group) {
+    const Int4Scales& scales = group.scales;
+    for (int64_t e = 0; e * kPerError < blocks; ++e) {
+      NextErrors next(feedback_);
+      for (int64_t k = e * kPerError; k < std::min(blocks, (e + 1) * kPerError); ++k) {
+        const int64_t lane = k * kQuarters, n = size(b + k);
+        const uint32_t word = scales.word[lane];
+        std::memcpy(packed_ + (b + k) * kInt4Word, &word, sizeof word);
+        std::byte* const to = packed_ + int4_blocks(n_) * kInt4Word + (b + k) * kInt4BlockBytes;
+        Int4Block &sent = group.sent[k], &error = group.error[k];
+        if (word == 0 || word == kInt4NaN)
+          pack_nothing(sent, n, word == 0, to, next, error);
+        else
+          pack_and_compare(sent, n, scales.scale + lane, scales.inverse + lane, to, next, error);
+      }
+      group.error_scale[e] = next.scale();
+    }
+  }
+
+  SIMD_FN void store_next(int64_t b, int64_t blocks, const FeedbackGroup& group) const {
+    for (int64_t k = 0; k < blocks; ++k) {
+      const int64_t e = (b + k) / kPerError;
+      const float scale = group.error_scale[k / kPerError];
+      std::memcpy(feedback_.next + e * kErrorScale, &scale, sizeof scale);
+      std::byte* const to = feedback_.next + error_blocks(n_) * kErrorScale + (b + k) * kInt4Block;
+      store_errors(group.error[k], size(b + k), scale, to);
+    }
+  }
+
+  const Feedback feedback_;
+  const int64_t n_;
+  std::byte* const packed_;
+};
 
 void quantize_with_errors(DType dtype, const void* x, int64_t n, const Feedback& feedback,
                           std::byte* packed, int64_t begin, int64_t end) {
   with_type(dtype, [=, &feedback](auto t) SIMD_INLINE {
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b * kQuantizedBlock, here = std::min(kQuantizedBlock, n - first);
-      const auto* from = static_cast<const decltype(t)*>(x) + first;
-      Chunk chunk;
-      load_errors(feedback, error_blocks(n), b, here, chunk);
-      for_packs(0, here, [&](int64_t i, auto lanes) SIMD_INLINE {
-        store(load(from + i, lanes), chunk.sent + i, lanes);
-      });
-      pack_chunk(feedback, b, here, n, chunk, packed);
-    }
+    const auto values = [=](int64_t b, int64_t blocks, const auto& f) SIMD_INLINE {
+      for (int64_t k = 0; k < blocks; ++k) {
+        const auto* const from = static_cast<const decltype(t)*>(x) + (b + k) * kInt4Block;
+        fetch_ahead(from);
+        Int4Block block;
+        load_block(from, std::min(kInt4Block, n - (b + k) * kInt4Block), block);
+        f(k, block);
+      }
+    };
+    FeedbackPacker(feedback, n, packed).pack(values, begin, end);
   });
 }
 
 void requantize_with_errors(const PackedParts& parts, const Feedback& feedback, std::byte* packed,
                             int64_t begin, int64_t end) {
-  constexpr int64_t kBlocks = kQuantizedBlock / kInt4Block;
-  for (int64_t b = begin; b < end; ++b) {
-    const int64_t here = std::min(kQuantizedBlock, parts.n - b * kQuantizedBlock);
-    Chunk chunk;
-    load_errors(feedback, error_blocks(parts.n), b, here, chunk);
-    sum_group(parts, b * kBlocks, int4_blocks(here),
-              [&](int64_t k, const Int4Block& sum)
-                  SIMD_INLINE { to_floats(sum, chunk.sent + k * kInt4Block); });
-    pack_chunk(feedback, b, here, parts.n, chunk, packed);
-  }
+  const auto values = [&](int64_t b, int64_t blocks, const auto& f)
+                          SIMD_INLINE { sum_group(parts, b, blocks, f); };
+  FeedbackPacker(feedback, parts.n, packed).pack(values, begin, end);
 }
 
 }  // namespace

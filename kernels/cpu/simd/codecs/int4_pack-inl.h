@@ -94,8 +94,8 @@ SIMD_FN UPack over_blocks(UPack x, const F& f) {
 
 // The scales of a group.
 struct Int4Scales {
-  alignas(64) uint32_t word[kPack];  // the same for all quarters of a block
-  alignas(64) float inverse[kPack];  // 1 / scale of each quarter
+  alignas(64) uint32_t word[kPack];                // the same for all quarters of a block
+  alignas(64) float scale[kPack], inverse[kPack];  // of each quarter, and 1 / scale
 };
 
 // Makes the words and scales of a group from the largest keys of its quarters.
@@ -126,6 +126,7 @@ SIMD_FN void scales_of(const UPack& keys, Int4Scales& scales) {
     const auto sign = hn::IfThenElseZero(hn::Gt(key, hn::Set(DU(), 1)), positive);
     const auto magnitude = hn::Mul(multiple, hn::BitCast(DF(), unit));
     const auto scale = hn::BitCast(DF(), hn::Or(hn::BitCast(DU(), magnitude), sign));
+    hn::Store(scale, DF(), scales.scale + i * kLanes);
     hn::Store(hn::Div(one, scale), DF(), scales.inverse + i * kLanes);
     // 2^23 leaves no bits behind the point.
     const auto less = hn::BitCast(DU(), hn::Add(multiple, hn::Set(DF(), 8388607.0f)));
