@@ -34,7 +34,7 @@ constexpr int kGroup = kPack / kQuarters;
 
 // How far in front of what is loaded or stored memory is asked for, in bytes. What the processor asks for by itself
 // comes too late, because a block takes most of the operations that it can have in work at once.
-constexpr int64_t kCodesAhead = 4096, kValuesAhead = 12288;
+constexpr int64_t kWordsAhead = 1024, kCodesAhead = 4096, kValuesAhead = 12288;
 
 // Asks for the memory of the values some time after x.
 template <class T>

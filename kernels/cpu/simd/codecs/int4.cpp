@@ -24,7 +24,15 @@ struct StoredValues {
   const T* x;
   int64_t n, whole = n / kInt4Block;
 
-  SIMD_FN void prepare(int64_t, int64_t) const {}
+  template <class F>
+  SIMD_FN void look(int64_t first, int64_t blocks, const F& f) const {
+    SIMD_UNROLL
+    for (int64_t k = 0; k < kGroup; ++k) {
+      Int4Block block;
+      load(first + std::min(k, blocks - 1), block);
+      f(k, block);
+    }
+  }
   SIMD_FN void load(int64_t b, Int4Block& block) const {
     if (b < whole)
       load_block(x + b * kInt4Block, kInt4Block, block);
@@ -47,10 +55,14 @@ struct PartSums {
   const PackedParts& parts;
   Int4Block sums[2 * kGroup];
 
-  SIMD_FN Int4Block& at(int64_t b) { return sums[b % (2 * kGroup)]; }
-  SIMD_FN void prepare(int64_t b, int64_t blocks) {
-    sum_group(parts, b, blocks,
-              [&](int64_t k, const Int4Block& sum) SIMD_INLINE { at(b + k) = sum; });
+  SIMD_FN Int4Block& at(int64_t b) { return sums[static_cast<uint64_t>(b) % (2 * kGroup)]; }
+  template <class F>
+  SIMD_FN void look(int64_t b, int64_t blocks, const F& f) {
+    sum_group(parts, b, blocks, [&](int64_t k, const Int4Block& sum) SIMD_INLINE {
+      at(b + k) = sum;
+      f(k, sum);
+    });
+    for (int64_t k = blocks; k < kGroup; ++k) f(k, at(b));
   }
   SIMD_FN void load(int64_t b, Int4Block& block) { block = at(b); }
   SIMD_FN void fetch(int64_t) const {}

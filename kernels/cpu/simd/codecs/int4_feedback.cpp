@@ -257,6 +257,7 @@ class FeedbackPacker {
         const uint32_t word = scales.word[lane];
         std::memcpy(packed_ + (b + k) * kInt4Word, &word, sizeof word);
         std::byte* const to = packed_ + int4_blocks(n_) * kInt4Word + (b + k) * kInt4BlockBytes;
+        hwy::Prefetch(to + kCodesAhead);
         Int4Block &sent = group.sent[k], &error = group.error[k];
         if (word == 0 || word == kInt4NaN)
           pack_nothing(sent, n, word == 0, to, next, error);
@@ -273,6 +274,8 @@ class FeedbackPacker {
       const float scale = group.error_scale[k / kPerError];
       std::memcpy(feedback_.next + e * kErrorScale, &scale, sizeof scale);
       std::byte* const to = feedback_.next + error_blocks(n_) * kErrorScale + (b + k) * kInt4Block;
+      hwy::Prefetch(to + kCodesAhead);
+      hwy::Prefetch(to + kCodesAhead + 64);
       store_errors(group.error[k], size(b + k), scale, to);
     }
   }
@@ -286,7 +289,9 @@ void quantize_with_errors(DType dtype, const void* x, int64_t n, const Feedback&
                           std::byte* packed, int64_t begin, int64_t end) {
   with_type(dtype, [=, &feedback](auto t) SIMD_INLINE {
     const auto values = [=](int64_t b, int64_t blocks, const auto& f) SIMD_INLINE {
-      for (int64_t k = 0; k < blocks; ++k) {
+      SIMD_UNROLL
+      for (int64_t k = 0; k < kGroup; ++k) {
+        if (k >= blocks) return;
         const auto* const from = static_cast<const decltype(t)*>(x) + (b + k) * kInt4Block;
         fetch_ahead(from);
         Int4Block block;

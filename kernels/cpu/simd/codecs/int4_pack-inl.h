@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/cpu/simd/codecs/int4-inl.h"
 
@@ -220,34 +221,29 @@ SIMD_FN void pack_codes(const Int4Block& block, int64_t n, const float* inverse,
 
 // Packs blocks [begin, end) of a part of n values. The scales of a group are made before the codes of the one before
 // it: they are one long chain of operations, beside which the processor packs these codes.
-// The source has prepare(b, blocks), which is called once for each group before its values are asked for, while those
-// of the group before are still in use; load(b, block), which sets `block` to block b, with zeros beyond the part's
-// end; and fetch(b), which asks for the memory of blocks that will be loaded some time after block b.
+// The source has look(b, blocks, f), which calls f(k, block) for each of `blocks` blocks from b on, and with any of them
+// for the other k of a group, once for each group, while the values of the group before are still in use; load(b,
+// block), which sets `block` to block b; and fetch(b), which asks for the memory of blocks some time after block b. Values
+// beyond the part's end are 0.
 template <class Source>
 SIMD_FN void pack_blocks(Source& source, int64_t begin, int64_t end, int64_t n, std::byte* packed) {
   std::byte* const codes = packed + int4_blocks(n) * kInt4Word;
   const int64_t whole = n / kInt4Block;
-  Int4Scales scales[2];
-  const auto make_scales = [&](int64_t b) SIMD_INLINE {
-    const int64_t blocks = std::min<int64_t>(kGroup, end - b);
-    source.prepare(b, blocks);
-    QuarterKeys keys[kGroup];
-    SIMD_UNROLL
-    for (int64_t k = 0; k < kGroup; ++k) {
-      Int4Block block;
-      source.load(b + std::min(k, blocks - 1), block);
-      keys[k] = largest_keys(block);
+  Int4Scales both[2];
+  Int4Scales *here = both, *next = both + 1;
+  for (int64_t group = begin - kGroup; group < end; group += kGroup) {
+    if (group + kGroup < end) {
+      const int64_t blocks = std::min<int64_t>(kGroup, end - group - kGroup);
+      QuarterKeys keys[kGroup];
+      source.look(group + kGroup, blocks, [&](int64_t k, const Int4Block& block) SIMD_INLINE {
+        keys[k] = largest_keys(block);
+      });
+      scales_of(joined(keys), *next);
     }
-    scales_of(joined(keys), scales[b / kGroup % 2]);
-  };
-  if (begin < end) make_scales(begin);
-  for (int64_t group = begin; group < end; group += kGroup) {
-    if (group + kGroup < end) make_scales(group + kGroup);
-    const Int4Scales& here = scales[group / kGroup % 2];
     const int64_t last = std::min<int64_t>(group + kGroup, end);
-    for (int64_t b = group; b < last; ++b) {
+    for (int64_t b = std::max(group, begin); b < last; ++b) {
       const int64_t lane = (b - group) * kQuarters;
-      const uint32_t word = here.word[lane];
+      const uint32_t word = here->word[lane];
       std::memcpy(packed + b * kInt4Word, &word, sizeof word);
       std::byte* const to = codes + b * kInt4BlockBytes;
       source.fetch(b);
@@ -259,10 +255,11 @@ SIMD_FN void pack_blocks(Source& source, int64_t begin, int64_t end, int64_t n, 
       Int4Block block;
       source.load(b, block);
       if (b < whole)
-        pack_codes(block, kInt4Block, here.inverse + lane, to);
+        pack_codes(block, kInt4Block, here->inverse + lane, to);
       else
-        pack_codes(block, n - b * kInt4Block, here.inverse + lane, to);
+        pack_codes(block, n - b * kInt4Block, here->inverse + lane, to);
     }
+    std::swap(here, next);
   }
 }
 

@@ -21,6 +21,7 @@ namespace HWY_NAMESPACE {
 SIMD_FN void load_scales(const std::byte* packed, int64_t b, int64_t blocks, float* scales) {
   alignas(16) uint32_t words[kGroup] = {};
   const std::byte* from = packed + b * kInt4Word;
+  hwy::Prefetch(from + kWordsAhead);
   if (blocks == kGroup)
     std::memcpy(words, from, sizeof words);
   else
@@ -51,26 +52,24 @@ SIMD_FN void load_scales(const std::byte* packed, int64_t b, int64_t blocks, flo
 // that a fused sum has the bits of one that is not.
 class CodeValues {
  public:
+  SIMD_FN explicit CodeValues(float scale) : scale_(hn::Set(DF(), scale)) {}
 #if HWY_TARGET == HWY_AVX3
-  SIMD_FN explicit CodeValues(float scale)
-      : values_(hn::Mul(hn::Load(DF(), kCodes), hn::Set(DF(), scale))) {}
   SIMD_FN void add_low(hn::Vec<DI> two, hn::Vec<DF>& sum) const {
-    add(two, sum);
+    add(two, 0x4b000008, ~0xfffff0, 8388608.0f + 8.0f, sum);
   }
   SIMD_FN void add_high(hn::Vec<DI> two, hn::Vec<DF>& sum) const {
-    add(hn::ShiftRight<4>(two), sum);
+    add(two, 0x49000080, ~0xffff0f, 524288.0f + 8.0f, sum);
   }
 
  private:
-  alignas(64) static constexpr float kCodes[16] = {0,  1,  2,  3,  4,  5,  6,  7,
-                                                   -8, -7, -6, -5, -4, -3, -2, -1};
-  // Only the lowest four bits of `code` count, to the instruction too.
-  SIMD_FN void add(hn::Vec<DI> code, hn::Vec<DF>& sum) const {
-    sum = hn::Add(sum, hn::Vec<DF>{_mm512_permutexvar_ps(code.raw, values_.raw)});
+  // (two ^ a) & b: a code and 8 behind the bits of a power of two, `above` less 8, whose last bit stands for 1.
+  SIMD_FN void add(hn::Vec<DI> two, int a, int b, float above, hn::Vec<DF>& sum) const {
+    const __m512i bits =
+        _mm512_ternarylogic_epi32(two.raw, _mm512_set1_epi32(a), _mm512_set1_epi32(b), 0x28);
+    const auto code = hn::Sub(hn::Vec<DF>{_mm512_castsi512_ps(bits)}, hn::Set(DF(), above));
+    sum = hn::MulAdd(code, scale_, sum);
   }
-  hn::Vec<DF> values_;
 #else
-  SIMD_FN explicit CodeValues(float scale) : scale_(hn::Set(DF(), scale)) {}
   SIMD_FN void add_low(hn::Vec<DI> two, hn::Vec<DF>& sum) const {
     add(hn::ShiftLeft<28>(two), sum);
   }
@@ -82,8 +81,8 @@ class CodeValues {
   SIMD_FN void add(hn::Vec<DI> high_bits, hn::Vec<DF>& sum) const {
     sum = hn::MulAdd(hn::ConvertTo(DF(), hn::ShiftRight<28>(high_bits)), scale_, sum);
   }
-  hn::Vec<DF> scale_;
 #endif
+  hn::Vec<DF> scale_;
 };
 
 // Adds the values of a block's codes to `sum`; `scales` has those of its quarters.
