@@ -50,6 +50,7 @@ struct FeedbackGroup {
   Int4Block sent[kGroup];   // values and errors before
   Int4Block error[kGroup];  // errors before, and then the next ones
   Int4Scales scales;
+  IPack largest[kErrorGroup];      // magnitudes of the next errors, by lane
   float error_scale[kErrorGroup];  // of the next errors
 };
 
@@ -122,7 +123,8 @@ SIMD_FN void store_errors(const Int4Block& block, int64_t n, float scale, std::b
 #endif
 }
 
-// The next errors of blocks, and the largest magnitude of each lane.
+// The next errors of blocks, and the largest magnitude of each lane. Without kScaled the loss scale is 1.
+template <bool kScaled>
 class NextErrors {
  public:
   SIMD_FN explicit NextErrors(const Feedback& feedback)
@@ -133,29 +135,32 @@ class NextErrors {
   }
   // Sets the error of part i of a pack, of which the value `lost` does not travel.
   SIMD_FN void set(hn::Vec<DF> lost, int i, hn::Vec<DF>& error) {
-    keep(hn::Add(hn::Mul(error, stays_), hn::Mul(hn::Mul(lost, down_), taken_)), i, error);
+    if constexpr (kScaled) lost = hn::Mul(lost, down_);
+    keep(hn::Add(hn::Mul(error, stays_), hn::Mul(lost, taken_)), i, error);
   }
   SIMD_FN void keep(hn::Vec<DF> next, int i, hn::Vec<DF>& error) {
     error = next;
     largest_.v[i] = hn::Max(largest_.v[i], hn::BitCast(DI(), hn::Abs(next)));
   }
-  // Returns the scale of the errors so far.
-  SIMD_FN float scale() const {
-    auto all_parts = largest_.v[0];
-    for (int i = 1; i < kParts; ++i) all_parts = hn::Max(all_parts, largest_.v[i]);
-    const auto largest = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(DI(), all_parts)));
-    return largest < std::numeric_limits<float>::max() / 2 ? int8_scale(largest) : 0.0f;
-  }
+  SIMD_FN const IPack& largest() const { return largest_; }
 
  private:
   hn::Vec<DF> down_, stays_, taken_;
   IPack largest_;
 };
 
+// Returns the scale of errors whose largest magnitudes these are.
+SIMD_FN float error_scale(const IPack& by_lane) {
+  auto all_parts = by_lane.v[0];
+  for (int i = 1; i < kParts; ++i) all_parts = hn::Max(all_parts, by_lane.v[i]);
+  const auto largest = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(DI(), all_parts)));
+  return largest < std::numeric_limits<float>::max() / 2 ? int8_scale(largest) : 0.0f;
+}
+
 // Packs a block of n values; `scale` and `inverse` have those of its quarters.
+template <class Next>
 SIMD_FN void pack_and_compare(const Int4Block& sent, int64_t n, const float* scale,
-                              const float* inverse, std::byte* to, NextErrors& next,
-                              Int4Block& error) {
+                              const float* inverse, std::byte* to, Next& next, Int4Block& error) {
   Int4Codes codes;
   SIMD_UNROLL
   for (int q = 0; q < kQuarters; ++q) {
@@ -175,8 +180,9 @@ SIMD_FN void pack_and_compare(const Int4Block& sent, int64_t n, const float* sca
 }
 
 // The same for a block that comes back as zeros or as NaN, which leaves the errors as they are.
-SIMD_FN void pack_nothing(const Int4Block& sent, int64_t n, bool zeros, std::byte* to,
-                          NextErrors& next, Int4Block& error) {
+template <class Next>
+SIMD_FN void pack_nothing(const Int4Block& sent, int64_t n, bool zeros, std::byte* to, Next& next,
+                          Int4Block& error) {
   std::memset(to, 0, static_cast<size_t>((n + 1) / 2));
   const auto compare = [&](auto x, int i, auto& e) SIMD_INLINE {
     if (zeros)
@@ -191,11 +197,15 @@ SIMD_FN void pack_nothing(const Int4Block& sent, int64_t n, bool zeros, std::byt
     }
 }
 
-// Packs n values with their errors.
+// Packs n values with their errors. Without kScaled the loss scale is 1.
+template <bool kScaled>
 class FeedbackPacker {
  public:
   SIMD_FN FeedbackPacker(const Feedback& feedback, int64_t n, std::byte* packed)
-      : feedback_(feedback), n_(n), packed_(packed) {}
+      : feedback_(feedback),
+        n_(n),
+        packed_(packed),
+        read_((feedback.error ? feedback.error : feedback.next) + error_blocks(n) * kErrorScale) {}
 
   // Packs blocks of errors [begin, end). values(b, blocks, f) calls f(k, block) for each of `blocks` blocks of int4 from b
   // on. Each pass ends in long chains of operations, beside which the processor does the next pass of another group.
@@ -206,6 +216,9 @@ class FeedbackPacker {
     const int64_t first = begin * kPerError, last = std::min(end * kPerError, int4_blocks(n_));
     for (int64_t b = first - kGroup; b < last + kGroup; b += kGroup) {
       if (b + kGroup < last) begin_group(values, b + kGroup, count(b + kGroup, last), *next);
+      if (b > first)
+        for (int64_t e = 0; e * kPerError < count(b - kGroup, last); ++e)
+          done->error_scale[e] = error_scale(done->largest[e]);
       if (b >= first && b < last) pack_group(b, count(b, last), *here);
       if (b > first) store_next(b - kGroup, count(b - kGroup, last), *done);
       std::swap(done, here);
@@ -226,8 +239,8 @@ class FeedbackPacker {
       load_error(b + k, error);
       SIMD_UNROLL
       for (int q = 0; q < kQuarters; ++q) {
-        sent.first[q] = x.first[q] + error.first[q] * up;
-        sent.second[q] = x.second[q] + error.second[q] * up;
+        sent.first[q] = x.first[q] + (kScaled ? error.first[q] * up : error.first[q]);
+        sent.second[q] = x.second[q] + (kScaled ? error.second[q] * up : error.second[q]);
       }
       keys[k] = largest_keys(sent);
     });
@@ -241,30 +254,31 @@ class FeedbackPacker {
     const std::byte* codes = kNone;
     if (feedback_.error) {
       std::memcpy(&scale, feedback_.error + b / kPerError * kErrorScale, sizeof scale);
-      codes = feedback_.error + error_blocks(n_) * kErrorScale + b * kInt4Block;
+      codes = read_ + b * kInt4Block;
     }
-    hwy::Prefetch(codes + kCodesAhead);
-    hwy::Prefetch(codes + kCodesAhead + 64);
     load_errors(codes, size(b), scale, error);
   }
 
   SIMD_FN void pack_group(int64_t b, int64_t blocks, FeedbackGroup& group) {
     const Int4Scales& scales = group.scales;
     for (int64_t e = 0; e * kPerError < blocks; ++e) {
-      NextErrors next(feedback_);
+      NextErrors<kScaled> next(feedback_);
       for (int64_t k = e * kPerError; k < std::min(blocks, (e + 1) * kPerError); ++k) {
         const int64_t lane = k * kQuarters, n = size(b + k);
         const uint32_t word = scales.word[lane];
         std::memcpy(packed_ + (b + k) * kInt4Word, &word, sizeof word);
         std::byte* const to = packed_ + int4_blocks(n_) * kInt4Word + (b + k) * kInt4BlockBytes;
         hwy::Prefetch(to + kCodesAhead);
+        const std::byte* const ahead = read_ + (b + k) * kInt4Block + kCodesAhead;
+        hwy::Prefetch(ahead);
+        hwy::Prefetch(ahead + 64);
         Int4Block &sent = group.sent[k], &error = group.error[k];
         if (word == 0 || word == kInt4NaN)
           pack_nothing(sent, n, word == 0, to, next, error);
         else
           pack_and_compare(sent, n, scales.scale + lane, scales.inverse + lane, to, next, error);
       }
-      group.error_scale[e] = next.scale();
+      group.largest[e] = next.largest();
     }
   }
 
@@ -283,7 +297,17 @@ class FeedbackPacker {
   const Feedback feedback_;
   const int64_t n_;
   std::byte* const packed_;
+  const std::byte* const read_;  // the codes of the errors before, if any
 };
+
+template <class Values>
+SIMD_FN void pack_with_errors(const Feedback& feedback, const Values& values, int64_t n,
+                              std::byte* packed, int64_t begin, int64_t end) {
+  if (feedback.loss_scale == 1)
+    FeedbackPacker<false>(feedback, n, packed).pack(values, begin, end);
+  else
+    FeedbackPacker<true>(feedback, n, packed).pack(values, begin, end);
+}
 
 void quantize_with_errors(DType dtype, const void* x, int64_t n, const Feedback& feedback,
                           std::byte* packed, int64_t begin, int64_t end) {
@@ -299,7 +323,7 @@ void quantize_with_errors(DType dtype, const void* x, int64_t n, const Feedback&
         f(k, block);
       }
     };
-    FeedbackPacker(feedback, n, packed).pack(values, begin, end);
+    pack_with_errors(feedback, values, n, packed, begin, end);
   });
 }
 
@@ -307,7 +331,7 @@ void requantize_with_errors(const PackedParts& parts, const Feedback& feedback, 
                             int64_t begin, int64_t end) {
   const auto values = [&](int64_t b, int64_t blocks, const auto& f)
                           SIMD_INLINE { sum_group(parts, b, blocks, f); };
-  FeedbackPacker(feedback, parts.n, packed).pack(values, begin, end);
+  pack_with_errors(feedback, values, parts.n, packed, begin, end);
 }
 
 }  // namespace
