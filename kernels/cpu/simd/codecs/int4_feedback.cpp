@@ -207,8 +207,8 @@ class FeedbackPacker {
         packed_(packed),
         read_((feedback.error ? feedback.error : feedback.next) + error_blocks(n) * kErrorScale) {}
 
-  // Packs blocks of errors [begin, end). values(b, blocks, f) calls f(k, block) for each of `blocks` blocks of int4 from b
-  // on. Each pass ends in long chains of operations, beside which the processor does the next pass of another group.
+  // Packs blocks of errors [begin, end). values(b, blocks, f) calls f(k, block) for `blocks` blocks of int4 from
+  // b on. Each pass ends in long chains of operations, beside which the processor does the next pass of another group.
   template <class Values>
   SIMD_FN void pack(const Values& values, int64_t begin, int64_t end) {
     FeedbackGroup groups[3];

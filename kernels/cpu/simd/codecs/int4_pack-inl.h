@@ -221,10 +221,10 @@ SIMD_FN void pack_codes(const Int4Block& block, int64_t n, const float* inverse,
 
 // Packs blocks [begin, end) of a part of n values. The scales of a group are made before the codes of the one before
 // it: they are one long chain of operations, beside which the processor packs these codes.
-// The source has look(b, blocks, f), which calls f(k, block) for each of `blocks` blocks from b on, and with any of them
-// for the other k of a group, once for each group, while the values of the group before are still in use; load(b,
-// block), which sets `block` to block b; and fetch(b), which asks for the memory of blocks some time after block b. Values
-// beyond the part's end are 0.
+// The source has look(b, blocks, f), which is called once for each group, while the values of the group before are
+// still in use, and calls f(k, block) for each of `blocks` blocks from b on, and with any of them for the other k of a
+// group; load(b, block), which sets `block` to block b; and fetch(b), which asks for the memory of blocks some time
+// after block b. Values beyond the part's end are 0.
 template <class Source>
 SIMD_FN void pack_blocks(Source& source, int64_t begin, int64_t end, int64_t n, std::byte* packed) {
   std::byte* const codes = packed + int4_blocks(n) * kInt4Word;
