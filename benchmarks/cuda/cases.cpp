@@ -246,8 +246,12 @@ class List {
       return Operand{.spec = {Shape{parts, sign_bytes(of_part)}, DType::u8}};
     };
     const Operand whole = f32({ranks * part}), error = f32({part});
+    const Operand bits{.spec = {Shape{ranks * part / 8}, DType::u8}};
+    add("positive_bits", OpKind::positive_bits, {}, {whole}, {bits});
     add("local_momentum f32", OpKind::local_momentum, LocalMomentumAttrs{.ranks = ranks},
         {whole, whole}, {updated(whole)});
+    add("local_momentum f32, by bits", OpKind::local_momentum, LocalMomentumAttrs{.ranks = ranks},
+        {whole, bits}, {updated(whole)});
     add("quantize_signs, 4 parts", OpKind::quantize_signs, {}, {whole},
         {packed(ranks, part), updated(whole)});
     add("quantize_signs of a bf16 gradient", OpKind::quantize_signs, SignAttrs{.gradient = true},
