@@ -32,8 +32,9 @@ std::string raw_part(const std::string& raw, int64_t part, int64_t bytes) {
 // The exchange of gradients over several steps, by the ops of quantize_gradients().
 class FeedbackExchange {
  public:
-  FeedbackExchange(int64_t ranks, int64_t group, int64_t part)
+  FeedbackExchange(int64_t ranks, int64_t group, int64_t part, float loss_scale)
       : ranks_(ranks), group_(group), hosts_(ranks / group), part_(part) {
+    state_.loss_scale = loss_scale;
     const auto zeros = [&](int64_t parts) {
       return std::vector<std::string>(
           static_cast<size_t>(ranks),
@@ -45,7 +46,6 @@ class FeedbackExchange {
 
   void check_step(int64_t step, const std::string& kind, const json& expected) {
     state_.applied_steps = step;
-    state_.loss_scale = 4;
     std::vector<std::string> sent, forward;
     for (int64_t r = 0; r < ranks_; ++r) {
       const auto at = static_cast<size_t>(r);
@@ -121,15 +121,15 @@ class FeedbackExchange {
 TEST_CASE(
     "gradients in int4 with error feedback, and their errors, have the bits of the numpy model") {
   const auto cases = json::parse(std::ifstream(DSTRAIN_LOCO_GOLDEN));
-  REQUIRE(cases.size() == 48);
+  REQUIRE(cases.size() == 72);
   Sample sample = Sample::if_sanitized(8);
   for (const auto& c : cases) {
     if (!sample.takes()) continue;
-    FeedbackExchange exchange(c["ranks"], c["group"], c["part"]);
+    FeedbackExchange exchange(c["ranks"], c["group"], c["part"], c["loss_scale"]);
     REQUIRE(c["steps"].size() == 5);
     for (int64_t step = 0; step < 5; ++step) {
       INFO(c["ranks"] << " ranks in groups of " << c["group"] << ", parts of " << c["part"] << ", "
-                      << c["kind"] << ", step " << step);
+                      << c["kind"] << ", loss scale " << c["loss_scale"] << ", step " << step);
       exchange.check_step(step, c["kind"], c["steps"][static_cast<size_t>(step)]);
     }
   }
