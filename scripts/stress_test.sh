@@ -2,7 +2,7 @@
 # Runs the tests of build/release again and again on a loaded machine: beside busy processes, and with process numbers
 # that wrap around every 15 seconds, so that a number does not tell which process is older. Needs root.
 #   scripts/stress_test.sh [--runs 5] [--cpu 4] [arguments for ctest, e.g. -L dist]
-# Each run takes other samples of the long lists of cases. Prints a line for each run, and what failed in it.
+# Each run takes other samples of the long lists of cases, by a number that its line tells. Prints what failed in it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -32,11 +32,11 @@ background+=($!)
 
 passed=0
 for ((run = 1; run <= runs; ++run)); do
-  began=$SECONDS
-  if DSTRAIN_SAMPLE=$((RANDOM * 32768 + RANDOM)) ctest --preset release "$@" >"$logs/$run.log" 2>&1; then
+  began=$SECONDS sample=$((RANDOM * 32768 + RANDOM))
+  if DSTRAIN_SAMPLE=$sample ctest --preset release "$@" >"$logs/$run.log" 2>&1; then
     passed=$((passed + 1))
   fi
-  echo "run $run: $(grep 'tests passed' "$logs/$run.log") in $((SECONDS - began)) s ($logs/$run.log)"
+  echo "run $run: $(grep 'tests passed' "$logs/$run.log") in $((SECONDS - began)) s (DSTRAIN_SAMPLE=$sample, $logs/$run.log)"
   sed -n '/The following tests FAILED/,/^Errors/p' "$logs/$run.log"
 done
 echo "$passed of $runs runs passed beside $cpu busy processes"

@@ -191,7 +191,7 @@ def main():
             o.data = folder / "bible.txt"
             with open(o.data, "w") as file:
                 subprocess.run(["bible", "-f", "Gen1:1-Rev22:21"], stdout=file, check=True)
-        print("codec            validation loss of each seed without, with   median difference  median (largest) errors")
+        print("codec            validation loss of each seed without, with   median   errors: median (largest)")
         for case in o.only:
             row = compare(case, o, folder, known)
             rows.append(row)

@@ -21,7 +21,8 @@ enum class StepKind : uint8_t {
   // post_localSGD: groups of ranks update weights of their own, which are not averaged yet; ZeroOneAdam: ranks move by
   // their own gradients
   local,
-  whole_momentum,  // OneBitAdam and OneBitLamb, sharded: regular, and ranks gather the momentum, of which each has had a slice
+  // OneBitAdam and OneBitLamb, sharded: regular, and ranks gather the momentum, of which each has had a slice
+  whole_momentum,
 };
 // Returns the name as printed: "whole gradients".
 std::string_view name_of(StepKind kind);
@@ -30,8 +31,8 @@ std::string_view name_of(StepKind kind);
 std::vector<StepKind> step_kinds(const Job& job);
 
 // Returns whether the first regular step since ranks have begun or resumed, and each before it that was skipped, has
-// the kind `whole_momentum` in its place.
-// Checkpoints have a slice of the momentum from each rank, as before the second moment was frozen. Pure.
+// the kind `whole_momentum` in its place. Checkpoints have a slice of the momentum from each rank, as before the second
+// moment was frozen. Pure.
 bool gathers_momentum(const Job& job);
 
 // Returns the kind of the step that follows `applied_steps` updates. Skipped steps do not count, so the step after a

@@ -28,6 +28,14 @@ std::string consequence(const std::string& name, const CheckpointLabel& label, c
   return fmt::format("the new value holds from step {} on", next);
 }
 
+// Returns what differs between the checkpoint's value of a fact and its value now; nothing if they are equal, or the
+// program that saved the checkpoint did not know the fact.
+std::optional<std::string> change_of(const RunFact& fact, const CheckpointLabel& label) {
+  const auto was = label.facts.find(fact.name);
+  if (was == label.facts.end() || was->second == fact.value) return {};
+  return fmt::format("{} was {} and is {}", fact.name, was->second, fact.value);
+}
+
 // Returns the whole number that a fact of the checkpoint is; nothing if it has no such fact.
 std::optional<int64_t> number_in(const CheckpointLabel& label, const std::string& name) {
   const auto fact = label.facts.find(name);
@@ -78,14 +86,12 @@ std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const J
                     checkpoint.dir)};
   std::vector<std::string> lines, forbidden;
   for (const RunFact& fact : facts) {
-    const auto was = label.facts.find(fact.name);
-    if (was == label.facts.end() || was->second == fact.value) continue;
-    const std::string change =
-        fmt::format("{} was {} and is {}", fact.name, was->second, fact.value);
+    const std::optional<std::string> change = change_of(fact, label);
+    if (!change) continue;
     if (fact.change == FactChange::forbidden) {
-      forbidden.push_back(change);
+      forbidden.push_back(*change);
     } else {
-      lines.push_back(fmt::format("{}: {}", change, consequence(fact.name, label, job)));
+      lines.push_back(fmt::format("{}: {}", *change, consequence(fact.name, label, job)));
     }
   }
   if (!forbidden.empty() && !job.resume_with_changes)
@@ -119,9 +125,7 @@ void check_frozen_state(const CheckpointInfo& checkpoint, const Job& job, const 
   std::vector<std::string> changes;
   for (const RunFact& fact : facts) {
     if (std::ranges::find(kFactsOfLocalSteps, fact.name) == kFactsOfLocalSteps.end()) continue;
-    const auto stored = checkpoint.label.facts.find(fact.name);
-    if (stored != checkpoint.label.facts.end() && stored->second != fact.value)
-      changes.push_back(fmt::format("{} was {} and is {}", fact.name, stored->second, fact.value));
+    if (const auto change = change_of(fact, checkpoint.label)) changes.push_back(*change);
   }
   if (!changes.empty())
     fail_user(

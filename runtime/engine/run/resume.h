@@ -23,7 +23,7 @@ int64_t samples_before(const CheckpointLabel& label, const Job& job);
 std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const Job& job,
                                        const RunFacts& facts);
 
-// Throws UserError if `job` would use state of a 1-bit optimizer (runtime/plan/codecs) that was made under other settings.
+// Throws UserError if `job` would use state of a 1-bit optimizer that was made under other settings.
 // After `applied_steps` updates the checkpoint's second moment is frozen, and the job would update it again; or ranks
 // have moved by themselves since they synchronised, and the job has other learning rates or intervals.
 void check_frozen_state(const CheckpointInfo& checkpoint, const Job& job, const RunFacts& facts,

@@ -9,7 +9,6 @@
 
 #include <cstring>
 
-#include "kernels/cpu/simd/optimizers/second_moment.h"
 #include "kernels/cpu/simd/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -61,17 +60,6 @@ template <class Byte, class Lanes>
 SIMD_FN void store_bits(uint32_t bits, Byte* to, Lanes lanes) {
   const auto some = static_cast<uint16_t>(bits);
   std::memcpy(to, &some, static_cast<size_t>((lanes.n + 7) / 8));
-}
-
-// Calls f(positive), where positive(i, lanes) returns the lanes of the pack at i whose second moment is above 0.
-template <class F>
-SIMD_FN void with_positive(const SecondMoment& v, const F& f) {
-  if (v.bits)
-    f([bits = v.bits](int64_t i, auto n)
-          SIMD_INLINE { return mask_of(load_bits(bits + i / 8, n)); });
-  else
-    f([values = v.values](int64_t i, auto n)
-          SIMD_INLINE { return greater(load(values + i, n), all(0)); });
 }
 
 }  // namespace HWY_NAMESPACE

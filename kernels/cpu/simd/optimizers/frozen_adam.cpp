@@ -14,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/frozen_adam.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/codecs/bits-inl.h"
+#include "kernels/cpu/simd/optimizers/second_moment-inl.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
 
 #ifndef DSTRAIN_SIMD_FROZEN_ADAM_ONCE

@@ -24,7 +24,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/frozen_lamb.cpp"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/simd/codecs/bits-inl.h"
+#include "kernels/cpu/simd/optimizers/second_moment-inl.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
 
 #ifndef DSTRAIN_SIMD_FROZEN_LAMB_ONCE

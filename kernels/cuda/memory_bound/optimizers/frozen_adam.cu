@@ -6,7 +6,7 @@
 // say whether v is above 0 local_momentum takes 12.13. positive_bits, which makes them, takes 4.13.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
-#include "kernels/cuda/memory_bound/optimizers/positive.cuh"
+#include "kernels/cuda/memory_bound/optimizers/second_moment.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -19,8 +19,7 @@ struct LocalMomentum {
   float share;
   bool scaled;  // the gradient is multiplied by grad_scale
   const G* grad;
-  const float* v;
-  const uint8_t* bits;  // where v is above 0; null: v says it
+  SecondMoment v;
   float* m;
 
   __device__ void operator()(int64_t at, int64_t n) const {
@@ -30,10 +29,7 @@ struct LocalMomentum {
     const float scale = scaled ? s.grad_scale : 1.0f;
     float g[kN], second[kN], moving[kN];
     load(grad, at, n, g);
-    if (bits)
-      load_positive(bits, at, n, second);
-    else
-      load(v, at, n, second);
+    v.load_to(at, n, second);
     load(m, at, n, moving);
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
@@ -86,16 +82,13 @@ struct FrozenAdam {
 
 std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.in[0]), dtype = spec.in[0].dtype,
-                    bits = spec.in[1].dtype == DType::u8,
                     attrs = attrs_as<LocalMomentumAttrs>(spec.attrs)](const KernelCall& call) {
     with_type(dtype, [&](auto g) {
       float* m = data<float>(call.out, 0);
-      launch_flat<kN>(
-          context, "local_momentum", m, n,
-          LocalMomentum<decltype(g)>{call.state, 1.0f / static_cast<float>(attrs.ranks),
-                                     attrs.scaled, data<const decltype(g)>(call.in, 0),
-                                     bits ? nullptr : data<const float>(call.in, 1),
-                                     bits ? data<const uint8_t>(call.in, 1) : nullptr, m});
+      launch_flat<kN>(context, "local_momentum", m, n,
+                      LocalMomentum<decltype(g)>{call.state, 1.0f / static_cast<float>(attrs.ranks),
+                                                 attrs.scaled, data<const decltype(g)>(call.in, 0),
+                                                 second_moment_of(call, 1), m});
     });
   });
 }

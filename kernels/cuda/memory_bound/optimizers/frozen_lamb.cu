@@ -3,7 +3,7 @@
 // frozen_lamb 12, 14 with a 16-bit copy of the weight. momentum_scale reads memory once in a run.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
-#include "kernels/cuda/memory_bound/optimizers/positive.cuh"
+#include "kernels/cuda/memory_bound/optimizers/second_moment.cuh"
 #include "kernels/lamb_rate.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
@@ -64,8 +64,7 @@ struct ScaledMomentum {
   float share;
   LocalMomentumAttrs attrs;
   const G* grad;
-  const float* v;
-  const uint8_t* bits;  // where v is above 0; null: v says it
+  SecondMoment v;
   const float *m, *scale;
   float* x;
 
@@ -76,10 +75,7 @@ struct ScaledMomentum {
     const float grad_scale = attrs.scaled ? s.grad_scale : 1.0f;
     float g[kN], second[kN], moving[kN];
     load(grad, at, n, g);
-    if (bits)
-      load_positive(bits, at, n, second);
-    else
-      load(v, at, n, second);
+    v.load_to(at, n, second);
     load(m, at, n, moving);
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
@@ -193,17 +189,14 @@ std::unique_ptr<Kernel> make_momentum_scale(const KernelSpec& spec, const Launch
 
 std::unique_ptr<Kernel> make_scaled_momentum(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.in[0]), dtype = spec.in[0].dtype,
-                    bits = spec.in[1].dtype == DType::u8,
                     a = attrs_as<LocalMomentumAttrs>(spec.attrs)](const KernelCall& call) {
     with_type(dtype, [&](auto g) {
       auto* x = data<float>(call.out, 0);
       launch_flat<kN>(context, "scaled_momentum", x, n,
-                      ScaledMomentum<decltype(g)>{call.state, 1.0f / static_cast<float>(a.ranks), a,
-                                                  data<const decltype(g)>(call.in, 0),
-                                                  bits ? nullptr : data<const float>(call.in, 1),
-                                                  bits ? data<const uint8_t>(call.in, 1) : nullptr,
-                                                  data<const float>(call.in, 2),
-                                                  data<const float>(call.in, 3), x});
+                      ScaledMomentum<decltype(g)>{
+                          call.state, 1.0f / static_cast<float>(a.ranks), a,
+                          data<const decltype(g)>(call.in, 0), second_moment_of(call, 1),
+                          data<const float>(call.in, 2), data<const float>(call.in, 3), x});
     });
   });
 }
