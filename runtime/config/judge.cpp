@@ -22,11 +22,11 @@ std::string join(const std::string& path, const std::string& key) {
   return (path.empty() ? "" : path + ".") + printable(key);
 }
 
-// Returns whether the keys of the section only monitor a run and change none of its results.
-bool only_watches(const std::string& key) {
+// Returns whether no key of the section changes a result of a run: unknown ones are warnings there.
+bool changes_no_result(const std::string& key) {
   const size_t dot = key.find('.');
   return dot != std::string::npos &&
-         one_of("tensorboard|wandb|csv_monitor|comet|comms_logger|flops_profiler|timers",
+         one_of("tensorboard|wandb|csv_monitor|comet|comms_logger|flops_profiler|timers|autotuning",
                 key.substr(0, dot));
 }
 
@@ -135,7 +135,7 @@ class Walk {
     } else if (++suggestions_ <= kMostSuggestions) {
       judgement.message += suggestion(facts_, key);
     }
-    if (judgement.state == State::unknown && only_watches(key)) {
+    if (judgement.state == State::unknown && changes_no_result(key)) {
       judgement.state = State::no_effect;
       judgement.warns = true;
     }

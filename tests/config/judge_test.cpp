@@ -166,7 +166,19 @@ TEST_CASE("verdicts: sections that have a switch") {
       {R"("flops_profiler": {"output_file": null})", "flops_profiler.output_file",
        "no_effect: unset"},
       {R"("autotuning": {"enabled": true})", "autotuning.enabled",
-       "refused: autotuning is not part of dstrain: dstrain plan shows the memory of any setting"},
+       "no_effect: autotuning is not part of dstrain: the run trains with the values of the file; "
+       "dstrain plan shows the memory of any setting"},
+      {R"("autotuning": {"enabled": true, "tuner_num_trials": 9})", "autotuning.tuner_num_trials",
+       "no_effect: autotuning is not part of dstrain: the run trains with the values of the file; "
+       "dstrain plan shows the memory of any setting"},
+      {R"("autotuning": {"fast": false})", "autotuning.fast", "no_effect: autotuning is off"},
+      {R"("hybrid_engine": {"enabled": true})", "hybrid_engine.enabled",
+       "no_effect: hybrid_engine generates text between steps, which a run here does not: dstrain "
+       "generate does it from the run's weights"},
+      {R"("checkpoint": {"use_node_local_storage": true})", "checkpoint.use_node_local_storage",
+       "no_effect: checkpoints go to --output, which all hosts must share"},
+      {R"("checkpoint": {"use_node_local_storage": false})", "checkpoint.use_node_local_storage",
+       "no_effect: off"},
       {R"("amp": {"enabled": true})", "amp.enabled",
        "refused: amp (NVIDIA apex) was removed from DeepSpeed (0.19.8); here use bf16 or fp16"},
       {R"("amp": {"enabled": false})", "amp.enabled", "no_effect: amp is off"},

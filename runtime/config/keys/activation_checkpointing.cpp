@@ -46,7 +46,7 @@ std::vector<KeySpec> activation_checkpointing() {
       {.key = "activation_checkpointing.profile",
        .fallback = "false",
        .note = "metrics.jsonl has step_ms",
-       .rule = &rules::kWatch,
+       .rule = &rules::kWarns,
        .nullable = true},
       {.key = "activation_checkpointing.number_checkpoints",
        .type = Type::integer,

@@ -6,7 +6,7 @@ namespace dstrain::keys {
 std::vector<KeySpec> monitoring() {
   constexpr std::string_view breakdown = "metrics.jsonl has step_ms";
   constexpr std::string_view timers = "samples_per_second is always measured";
-  const Rule* gated = &rules::kWatchIfEnabled;
+  const Rule* gated = &rules::kWarnsIfEnabled;
   const Rule* logged = &rules::kIfEnabled;
   const auto section = [gated](std::string_view key) {
     return KeySpec{.key = key, .type = Type::section, .rule = gated};
@@ -26,11 +26,11 @@ std::vector<KeySpec> monitoring() {
       {.key = "wall_clock_breakdown",
        .fallback = "false",
        .note = breakdown,
-       .rule = &rules::kWatch},
+       .rule = &rules::kWarns},
       {.key = "memory_breakdown",
        .fallback = "false",
        .note = "dstrain plan prints the memory",
-       .rule = &rules::kWatch},
+       .rule = &rules::kWarns},
       {.key = "dump_state",
        .fallback = "false",
        .state = State::no_effect,

@@ -93,13 +93,13 @@ constexpr Rule kFiles{[](const Facts& facts, const KeySpec&, const Node&) -> Jud
 constexpr Rule kGds{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
       if (facts.nvme && to_boolean(value).value_or(false))
-        return {State::refused,
-                "GPUDirect Storage is not used: files go through host memory; use false"};
+        return {State::no_effect, "GPUDirect Storage is not used: files go through host memory",
+                false, true};
       Judgement judgement = kFiles.judge(facts, spec, value);
       if (judgement.state == State::honoured) judgement = {State::no_effect, "off"};
       return judgement;
     },
-    "true with offload to nvme: refused; else no_effect"};
+    "no_effect; true with offload to nvme: with a warning, as files go through host memory"};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 // Sections that do not concern the training step: checkpoints, data schedules, compression, inference.
+#include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
 
 namespace dstrain::keys {
@@ -14,6 +15,15 @@ constexpr Rule kDataEfficiency{
               spec.key != "data_efficiency.enabled"};
     },
     "off, or neither sampling nor routing on: no_effect; else not_yet"};
+
+constexpr Rule kLocalStorage{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+                               if (!to_boolean(value).value_or(false))
+                                 return {State::no_effect, "off"};
+                               return {State::no_effect,
+                                       "checkpoints go to --output, which all hosts must share",
+                                       false, true};
+                             },
+                             "no_effect; true: with a warning, as all hosts share one folder"};
 
 KeySpec refused(std::string_view key, std::string_view note) {
   return {.key = key, .type = Type::opaque, .state = State::refused, .note = note};
@@ -40,6 +50,13 @@ std::vector<KeySpec> others() {
     return KeySpec{
         .key = key, .type = Type::section, .note = note, .rule = &rules::kRefusedIfEnabled};
   };
+  const auto warned = [](std::string_view key, Type type, std::string_view fallback) {
+    return KeySpec{.key = key, .type = type, .fallback = fallback, .rule = &rules::kWarnsIfEnabled};
+  };
+  const auto warned_section = [](std::string_view key, std::string_view note) {
+    return KeySpec{
+        .key = key, .type = Type::section, .note = note, .rule = &rules::kWarnsIfEnabled};
+  };
   return {
       {.key = "checkpoint", .type = Type::section},
       {.key = "checkpoint.tag_validation",
@@ -49,10 +66,7 @@ std::vector<KeySpec> others() {
        .note = "tags are step numbers, the same on every rank",
        .choices = "ignore|warn|fail"},
       fixed("checkpoint.load_universal", Type::boolean, "false", logical),
-      {.key = "checkpoint.use_node_local_storage",
-       .fallback = "false",
-       .note = "checkpoints on each machine's own disk are not available yet: use false",
-       .rule = &rules::kFlag},
+      {.key = "checkpoint.use_node_local_storage", .fallback = "false", .rule = &kLocalStorage},
       {.key = "checkpoint.parallel_write", .type = Type::section},
       fixed("checkpoint.parallel_write.pipeline_stage", Type::boolean, "false", logical),
       fixed("checkpoint.checkpoint_serialization", Type::boolean, "true", logical),
@@ -140,40 +154,42 @@ std::vector<KeySpec> others() {
       against("elasticity.prefer_larger_batch", Type::boolean, "true"),
       against("elasticity.ignore_non_elastic_batch_info", Type::boolean, "false"),
 
-      off_section("autotuning",
-                  "is not part of dstrain: dstrain plan shows the memory of any setting"),
-      against("autotuning.enabled", Type::boolean, "false"),
-      against("autotuning.fast", Type::boolean, "true"),
-      against("autotuning.results_dir", Type::string, ""),
-      against("autotuning.exps_dir", Type::string, ""),
-      against("autotuning.overwrite", Type::boolean, "true"),
-      against("autotuning.start_profile_step", Type::integer, "3"),
-      against("autotuning.end_profile_step", Type::integer, "5"),
-      against("autotuning.metric", Type::string, "\"throughput\""),
-      against("autotuning.tuner_type", Type::string, "\"gridsearch\""),
-      against("autotuning.tuner_early_stopping", Type::integer, "5"),
-      against("autotuning.tuner_num_trials", Type::integer, "50"),
-      against("autotuning.arg_mappings", Type::opaque, ""),
+      warned_section("autotuning",
+                     "is not part of dstrain: the run trains with the values of the file; dstrain "
+                     "plan shows the memory of any setting"),
+      warned("autotuning.enabled", Type::boolean, "false"),
+      warned("autotuning.fast", Type::boolean, "true"),
+      warned("autotuning.results_dir", Type::string, ""),
+      warned("autotuning.exps_dir", Type::string, ""),
+      warned("autotuning.overwrite", Type::boolean, "true"),
+      warned("autotuning.start_profile_step", Type::integer, "3"),
+      warned("autotuning.end_profile_step", Type::integer, "5"),
+      warned("autotuning.metric", Type::string, "\"throughput\""),
+      warned("autotuning.tuner_type", Type::string, "\"gridsearch\""),
+      warned("autotuning.tuner_early_stopping", Type::integer, "5"),
+      warned("autotuning.tuner_num_trials", Type::integer, "50"),
+      warned("autotuning.arg_mappings", Type::opaque, ""),
       {.key = "autotuning.model_info",
        .type = Type::opaque,
-       .rule = &rules::kRefusedIfEnabled,
+       .rule = &rules::kWarnsIfEnabled,
        .nullable = true},
-      against("autotuning.mp_size", Type::integer, "1"),
-      against("autotuning.max_train_batch_size", Type::integer, ""),
-      against("autotuning.min_train_batch_size", Type::integer, "1"),
-      against("autotuning.max_train_micro_batch_size_per_gpu", Type::integer, "1024"),
-      against("autotuning.min_train_micro_batch_size_per_gpu", Type::integer, "1"),
-      against("autotuning.num_tuning_micro_batch_sizes", Type::integer, "3"),
+      warned("autotuning.mp_size", Type::integer, "1"),
+      warned("autotuning.max_train_batch_size", Type::integer, ""),
+      warned("autotuning.min_train_batch_size", Type::integer, "1"),
+      warned("autotuning.max_train_micro_batch_size_per_gpu", Type::integer, "1024"),
+      warned("autotuning.min_train_micro_batch_size_per_gpu", Type::integer, "1"),
+      warned("autotuning.num_tuning_micro_batch_sizes", Type::integer, "3"),
 
-      off_section("hybrid_engine",
-                  "serves inference, which is not part of training here: remove it"),
-      against("hybrid_engine.enabled", Type::boolean, "false"),
-      against("hybrid_engine.max_out_tokens", Type::integer, "512"),
-      against("hybrid_engine.inference_tp_size", Type::integer, "1"),
-      against("hybrid_engine.release_inference_cache", Type::boolean, "false"),
-      against("hybrid_engine.pin_parameters", Type::boolean, "true"),
-      against("hybrid_engine.tp_gather_partition_size", Type::integer, "8"),
-      against("hybrid_engine.enable_cuda_graph", Type::boolean, "false"),
+      warned_section("hybrid_engine",
+                     "generates text between steps, which a run here does not: dstrain generate "
+                     "does it from the run's weights"),
+      warned("hybrid_engine.enabled", Type::boolean, "false"),
+      warned("hybrid_engine.max_out_tokens", Type::integer, "512"),
+      warned("hybrid_engine.inference_tp_size", Type::integer, "1"),
+      warned("hybrid_engine.release_inference_cache", Type::boolean, "false"),
+      warned("hybrid_engine.pin_parameters", Type::boolean, "true"),
+      warned("hybrid_engine.tp_gather_partition_size", Type::integer, "8"),
+      warned("hybrid_engine.enable_cuda_graph", Type::boolean, "false"),
       off_section(
           "eigenvalue",
           "was removed from DeepSpeed (0.19.8) with quantize_training, which it serves: remove it"),

@@ -40,7 +40,7 @@ constinit const Rule kAboveOne{
     },
     "up to 1: no_effect; more: not_yet"};
 
-constinit const Rule kWatch{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+constinit const Rule kWarns{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                               if (!to_boolean(value).value_or(false))
                                 return {State::no_effect, "off"};
                               std::string text = "not available yet: the run goes on without it";
@@ -49,14 +49,17 @@ constinit const Rule kWatch{[](const Facts&, const KeySpec& spec, const Node& va
                             },
                             "no_effect; true: with a warning, as it is not available yet"};
 
-constinit const Rule kWatchIfEnabled{
+constinit const Rule kWarnsIfEnabled{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
-      Judgement j = if_enabled(facts, spec, State::no_effect,
-                               "is not available yet: the run goes on without it");
+      const KeySpec* section = find_key(facts, spec.key.substr(0, spec.key.find('.')));
+      const bool explained = section && !section->note.empty();
+      Judgement j = if_enabled(
+          facts, spec, State::no_effect,
+          explained ? section->note : "is not available yet: the run goes on without it");
       j.warns = enabled(facts, spec);
       return j;
     },
-    "no_effect; section on: with a warning, as it is not available yet"};
+    "no_effect; section on: with a warning, as the run goes on without it"};
 
 constinit const Rule kIfEnabled{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {

@@ -32,8 +32,8 @@ struct Rule {
 namespace rules {
 extern const Rule kFlag;              // true: not_yet
 extern const Rule kAboveOne;          // more than 1: not_yet
-extern const Rule kWatch;             // true: no_effect with a warning
-extern const Rule kWatchIfEnabled;    // the same if the section's `enabled` is true
+extern const Rule kWarns;             // true: no_effect with a warning
+extern const Rule kWarnsIfEnabled;    // the same if the section's `enabled` is true
 extern const Rule kIfEnabled;         // honoured if the section's `enabled` is true
 extern const Rule kRefusedIfEnabled;  // refused if the section's `enabled` is true
 extern const Rule kRecompute;         // an interval of layers, "none" or "selective"

@@ -101,8 +101,7 @@ TEST_CASE("verdicts: offload") {
       {zero(R"("offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": true})",
        "aio.use_gds", "no_effect: nothing is offloaded to nvme"},
       {zero(R"("stage": 3, "offload_param": {"device": "nvme"})") + R"(, "aio": {"use_gds": true})",
-       "aio.use_gds",
-       "refused: GPUDirect Storage is not used: files go through host memory; use false"},
+       "aio.use_gds", "no_effect: GPUDirect Storage is not used: files go through host memory"},
       {zero(R"("stage": 3, "offload_param": {"device": "nvme"})") +
            R"(, "aio": {"use_gds": false})",
        "aio.use_gds", "no_effect: off"},
