@@ -49,7 +49,7 @@ enum class OpKind : uint8_t {
   accumulate,      // x (n), any dtype -> y f32 or run (n): y = x or y += x, rounded once
   round_wire,      // in place f32 (n): each element rounded to the wire dtype and back
   sum_squares,     // x f32 or run (n) -> s f64 (1): blocks of 4096, in order
-  adam,            // grad f32 or run (n) -> master, m, v f32 (n), param? run (n); in place
+  adam,            // grad f32 or run (n) -> master, m, v f32 or run (n), param? run (n); in place
   adagrad,         // grad f32 or run (n) -> master, sum f32 (n), param? 16-bit (n); in place
   lion,            // grad f32 or run (n) -> master, m f32 (n), param? 16-bit (n); in place
   lamb_direction,  // grad f32 or run (n), master f32 (n) -> m, v f32 (n) in place, direction f32 (n)

@@ -68,6 +68,15 @@ void read_widened(const File& file, bool is_bf16, int64_t at, float* to, int64_t
   }
 }
 
+// Rounds f32 values to a 16-bit type.
+void narrow(const float* values, DType dtype, int64_t count, std::byte* to) {
+  for (int64_t i = 0; i < count; ++i)
+    if (dtype == DType::bf16)
+      reinterpret_cast<bf16*>(to)[i] = to_bf16(values[i]);
+    else
+      reinterpret_cast<f16*>(to)[i] = to_f16(values[i]);
+}
+
 // Throws UserError if a weight is not finite: the run would fail in its first step, with a misleading message.
 void check_numbers(const float* values, int64_t count, int64_t first, const std::string& name,
                    const std::string& path) {
@@ -87,11 +96,13 @@ void load_weights(const std::string& path, const StateRegister& want) {
   const SafetensorsHeader header = read_safetensors_header(file);
   check_header(header, want, path);
   std::vector<uint16_t> scratch;
+  std::vector<float> wide;
   for (const StateEntry& entry : want) {
     const SafetensorsTensor& t = *header.find(entry.name);
     const int64_t count = entry.local.elements();
-    check(entry.local.dtype == DType::f32, "weights are loaded as f32, and {} asks for {}",
-          entry.name, name_of(entry.local.dtype));
+    const DType dtype = entry.local.dtype;
+    check(dtype == DType::f32 || is_16bit(dtype),
+          "weights are loaded as floats, and {} asks for {}", entry.name, name_of(dtype));
     check(entry.begin >= 0 && entry.begin + count <= entry.global_shape.elements(),
           "slice [{}, {}) of {} is outside of it", entry.begin, entry.begin + count, entry.name);
     const auto read = [&](int64_t from, int64_t elements, float* to) {
@@ -102,14 +113,22 @@ void load_weights(const std::string& path, const StateRegister& want) {
         read_widened(file, t.type.name == "BF16", at, to, elements, scratch);
       check_numbers(to, elements, entry.begin + from, entry.name, path);
     };
-    if (!entry.device) {
-      read(0, count, entry.local.as<float>());
-      continue;
-    }
-    for_host_pieces(*entry.device, entry.local.data, 4 * count, 4 * kSentAtOnce, HostAccess::write,
-                    [&](int64_t at, std::byte* values, int64_t bytes) {
-                      read(at / 4, bytes / 4, reinterpret_cast<float*>(values));
-                    });
+    const int64_t element = size_of(dtype);
+    const auto read_piece = [&](int64_t at, std::byte* values, int64_t bytes) {
+      const int64_t from = at / element, n = bytes / element;
+      if (dtype == DType::f32) return read(from, n, reinterpret_cast<float*>(values));
+      wide.resize(static_cast<size_t>(std::min(n, kSentAtOnce)));
+      for (int64_t done = 0; done < n; done += kSentAtOnce) {
+        const int64_t here = std::min(kSentAtOnce, n - done);
+        read(from + done, here, wide.data());
+        narrow(wide.data(), dtype, here, values + done * element);
+      }
+    };
+    if (!entry.device)
+      read_piece(0, entry.local.as<std::byte>(), count * element);
+    else
+      for_host_pieces(*entry.device, entry.local.data, count * element, kSentAtOnce * element,
+                      HostAccess::write, read_piece);
   }
 }
 

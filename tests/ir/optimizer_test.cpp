@@ -13,12 +13,31 @@ TEST_CASE("adam updates f32 state of the gradient's size, and a copy in the run'
   CHECK(t.refusal(with_write(op, 3, kNone)) == "");
   CHECK(t.refusal(with_read(op, 0, t.run({12}))) == "");
   CHECK_THAT(t.refusal(with_read(op, 0, t.buffer({12}, DType::f16))), Contains("a sum is f32"));
-  for (const size_t state : {0, 1, 2}) {
+  for (const size_t state : {0, 1, 2})
     CHECK_THAT(t.refusal(with_write(op, state, t.buffer({11}))), Contains("12 elements of f32"));
+  for (const size_t state : {1, 2})
     CHECK_THAT(t.refusal(with_write(op, state, t.run({12}))), Contains("12 elements of f32"));
-  }
   CHECK_THAT(t.refusal(with_write(op, 3, t.buffer({12}))), Contains("12 elements of bf16"));
   CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
+}
+
+TEST_CASE(
+    "adam updates parameters that are their own masters, with state of f32 or of their dtype") {
+  OneOp t(DType::bf16);
+  Instruction op{.op = OpKind::adam,
+                 .attrs = AdamAttrs{.weight_decay = 0.1f},
+                 .reads = {t.run({12})},
+                 .writes = {t.run({12}), t.buffer({12}), t.buffer({12}), kNone}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_read(op, 0, t.buffer({12}))) == "");
+  CHECK_THAT(t.refusal(with_write(op, 3, t.run({12}))), Contains("16-bit masters have no copy"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({12}, DType::f16))),
+             Contains("12 elements of bf16"));
+  CHECK_THAT(t.refusal(with_write(op, 2, t.run({12}))), Contains("12 elements of f32"));
+  op.writes[1] = t.run({12});
+  CHECK_THAT(t.refusal(op), Contains("12 elements of bf16"));
+  op.writes[2] = t.run({12});
+  CHECK(t.refusal(op) == "");
 }
 
 TEST_CASE("sgd has a momentum or none") {

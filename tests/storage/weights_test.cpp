@@ -47,6 +47,33 @@ std::string load_error(const std::string& path, const StateRegister& want) {
   return "no error";
 }
 
+TEST_CASE("weights are rounded to 16-bit masters, slice by slice") {
+  TempDir dir;
+  const std::string path = dir / "model.safetensors";
+  std::vector<float> a = counted(300'000, 0.3f);
+  {
+    WeightsWriter writer(path, {entry("a", {300'000}, a)});
+    writer.write("a", 0, view(a));
+    writer.finish();
+  }
+  const auto load = [&](DType dtype, int64_t begin, std::vector<uint16_t>& bits) {
+    const Tensor local{bits.data(), {static_cast<int64_t>(bits.size())}, dtype};
+    load_weights(path, {{.name = "a",
+                         .slot = "master",
+                         .global_shape = {300'000},
+                         .dtype = dtype,
+                         .begin = begin,
+                         .local = local}});
+  };
+  std::vector<uint16_t> all(300'000), tail(7);
+  load(DType::bf16, 0, all);
+  load(DType::f16, 100, tail);
+  bool equal = true;
+  for (size_t i = 0; i < all.size(); ++i) equal &= all[i] == to_bf16(a[i]).bits;
+  CHECK(equal);
+  for (size_t i = 0; i < tail.size(); ++i) CHECK(tail[i] == to_f16(a[100 + i]).bits);
+}
+
 TEST_CASE("weights written slice by slice in any order are read back, whole and in other slices") {
   TempDir dir;
   const std::string path = dir / "model.safetensors";

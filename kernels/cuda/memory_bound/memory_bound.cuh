@@ -46,6 +46,8 @@ std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec, const LaunchCont
 std::unique_ptr<Kernel> make_round_wire(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_adam_of_own_masters(const KernelSpec& spec,
+                                                 const LaunchContext& context);
 std::unique_ptr<Kernel> make_adagrad(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_lion(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec, const LaunchContext& context);

@@ -77,9 +77,12 @@ constexpr Rule kAmsgrad{[](const Facts&, const KeySpec&, const Node& value) -> J
 constexpr Rule kMoments{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
                           if (to_boolean(value).value_or(true))
                             return {State::no_effect, "moments are fp32"};
-                          return {State::not_yet, "16-bit moments are not available yet: use true"};
+                          return {State::no_effect,
+                                  "moments have the dtype of the masters or fp32, as "
+                                  "bf16.bf16_optimizer_states says",
+                                  false, true};
                         },
-                        "true: no_effect; false: not_yet"};
+                        "no_effect; false: with a warning, as bf16_optimizer_states decides"};
 
 constexpr Rule kDecoupled{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {

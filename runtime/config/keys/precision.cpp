@@ -30,12 +30,19 @@ constexpr Rule kWindow{
     },
     "honoured; 0: error; fp16 off or loss_scale above 0: no_effect"};
 
+// Returns what becomes of 16-bit masters or moments in a run that has them on.
+Judgement of_adam(const Facts& facts) {
+  if (facts.optimizer == "adam" || facts.optimizer == "adamw") return {};
+  return {State::error, "16-bit masters need Adam or AdamW"};
+}
+
 constexpr Rule kFp16Masters{
-    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (!facts.fp16) return {State::no_effect, std::string(kFp16Off)};
-      return rules::kFlag.judge(facts, spec, value);
+      if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
+      return of_adam(facts);
     },
-    "false: no_effect; true: not_yet"};
+    "true with Adam: honoured; with another optimizer: error; else no_effect"};
 
 constexpr Rule kBf16{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                        if (!facts.bf16) return {State::no_effect, std::string(kBf16Off)};
@@ -43,14 +50,26 @@ constexpr Rule kBf16{[](const Facts& facts, const KeySpec&, const Node&) -> Judg
                      },
                      "honoured; bf16 off: no_effect"};
 
+constexpr Rule kBf16Masters{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      if (!facts.bf16) return {State::no_effect, std::string(kBf16Off)};
+      if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
+      return of_adam(facts);
+    },
+    "true with Adam: honoured; with another optimizer: error; else no_effect"};
+
 constexpr Rule kBf16States{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (!facts.bf16) return {State::no_effect, std::string(kBf16Off)};
-      return rules::kFlag.judge(facts, spec, value);
+      const Judgement judgement = kBf16Masters.judge(facts, spec, value);
+      if (judgement.state == State::honoured && !facts.on("bf16.bf16_master_weights_and_grads"))
+        return {State::error, "needs bf16_master_weights_and_grads"};
+      return judgement;
     },
-    "false: no_effect; true: not_yet"};
+    "true with bf16_master_weights_and_grads: honoured; without: error; else no_effect"};
 
-constexpr std::string_view kMasters = "masters and gradients are fp32 for now: use false";
+constexpr std::string_view kMasters =
+    "the 16-bit parameters are the masters; gradients are held in 16 bits unless grad_accum_dtype "
+    "says fp32";
 
 }  // namespace
 
@@ -118,10 +137,10 @@ std::vector<KeySpec> precision() {
       {.key = "bf16.bf16_master_weights_and_grads",
        .fallback = "false",
        .note = kMasters,
-       .rule = &kBf16States},
+       .rule = &kBf16Masters},
       {.key = "bf16.bf16_optimizer_states",
        .fallback = "false",
-       .note = "moments are fp32 for now: use false",
+       .note = "Adam's moments in bf16",
        .rule = &kBf16States},
       {.key = "bfloat16", .type = Type::section, .alias = "bf16"},
       {.key = "bfloat16.enabled", .alias = "bf16.enabled"},

@@ -18,6 +18,10 @@ void solve_local_sgd(Job& job, Values& v, Diagnostics& diagnostics) {
   job.shards = {hosts ? 0 : 1, hosts, false};
   if (job.pipeline.stages > 1)
     diagnostics.error("pipeline.stages", "post_localSGD runs without a pipeline: use 1, or noop");
+  if (is_16bit(job.master_dtype))
+    diagnostics.error(job.dtype == DType::bf16 ? "bf16.bf16_master_weights_and_grads"
+                                               : "fp16.fp16_master_weights_and_grads",
+                      "post_localSGD averages fp32 masters: use false, or noop");
   if (v.given(offload) && v.text(offload) != "none")
     diagnostics.error(
         offload,

@@ -1,6 +1,7 @@
 #include "runtime/engine/run/model_state.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
@@ -73,9 +74,8 @@ void ModelState::initialize(uint64_t seed, const Implementations& implementation
     const Tensor& t = held.values;
     if (!t) continue;
     const PhiloxKey key = stream_key(seed, hash_name(p.name));
-    on_host(held.owner, t, HostAccess::write, [&](int64_t at, const Tensor& values) {
-      auto* const v = values.as<float>();
-      const int64_t n = values.elements();
+    // Makes elements [begin, begin + n) of the parameter.
+    const auto fill = [&](float* v, int64_t begin, int64_t n) {
       switch (p.init) {
         case Init::zeros:
           std::fill_n(v, n, 0.0f);
@@ -84,11 +84,23 @@ void ModelState::initialize(uint64_t seed, const Implementations& implementation
           std::fill_n(v, n, 1.0f);
           break;
         case Init::normal:
-          implementations.fill_normal(v, first + at, n, p.init_scale, key, threads_);
+          implementations.fill_normal(v, begin, n, p.init_scale, key, threads_);
           break;
         case Init::uniform:
-          implementations.fill_uniform(v, first + at, n, p.init_scale, key, threads_);
+          implementations.fill_uniform(v, begin, n, p.init_scale, key, threads_);
           break;
+      }
+    };
+    on_host(held.owner, t, HostAccess::write, [&](int64_t at, const Tensor& values) {
+      const int64_t n = values.elements();
+      if (values.dtype == DType::f32) return fill(values.as<float>(), first + at, n);
+      constexpr int64_t kPiece = int64_t{1} << 18;
+      std::vector<float> wide(static_cast<size_t>(std::min(n, kPiece)));
+      for (int64_t done = 0; done < n; done += kPiece) {
+        const int64_t here = std::min(kPiece, n - done);
+        fill(wide.data(), first + at + done, here);
+        round(wide.data(),
+              {values.as<std::byte>() + done * size_of(values.dtype), {here}, values.dtype});
       }
     });
   }
@@ -163,8 +175,13 @@ void ModelState::round_masters(BufferId masters_id, const Tensor& to, RemoteMemo
   on_host(arenas_.owner_of(plan_, masters_id), arenas_.tensor(plan_, masters_id), HostAccess::read,
           [&](int64_t at, const Tensor& masters) {
             const Tensor part{to.as<std::byte>() + at * size_of(to.dtype), masters.shape, to.dtype};
-            on_host(owner, part, HostAccess::write, [&](int64_t first, const Tensor& narrow) {
-              round(masters.as<const float>() + first, narrow);
+            on_host(owner, part, HostAccess::write, [&](int64_t first, const Tensor& parameters) {
+              if (masters.dtype == DType::f32)
+                round(masters.as<const float>() + first, parameters);
+              else
+                std::memcpy(parameters.data,
+                            masters.as<const std::byte>() + first * size_of(masters.dtype),
+                            static_cast<size_t>(parameters.bytes()));
             });
           });
 }
@@ -185,7 +202,8 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
       list.push_back({.name = any.name,
                       .slot = std::string(slot),
                       .global_shape = any.shape,
-                      .local = {nullptr, {0}, DType::f32},
+                      .dtype = program.at(first).dtype,
+                      .local = {nullptr, {0}, program.at(first).dtype},
                       .owner = false});
       continue;
     }
@@ -197,8 +215,9 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
     list.push_back({.name = p.name,
                     .slot = std::string(slot),
                     .global_shape = p.shape,
+                    .dtype = program.at(id).dtype,
                     .begin = begin,
-                    .local = values ? values : Tensor{nullptr, {0}, DType::f32},
+                    .local = values ? values : Tensor{nullptr, {0}, program.at(id).dtype},
                     .copies = differs ? place.replicas() : 1,
                     .copy = differs ? place.replica() : 0,
                     .owner = !whole || (differs ? place.shard_rank() : place.rank) == 0,

@@ -1,6 +1,6 @@
 // ModelState: a rank's weights and optimizer state in the arenas, on any device. It makes fresh weights and
 // the StateRegister that weight files and checkpoints read and write. Transfers through the host use a
-// buffer of bounded size. Masters are f32; a 16-bit run also keeps a rounded copy.
+// buffer of bounded size. Masters are f32, of which a 16-bit run keeps a rounded copy, or a 16-bit run's parameters.
 #pragma once
 
 #include <array>
@@ -82,7 +82,8 @@ class ModelState {
                 Communicator& peers) const;
   // Rounds f32 values to a tensor on the host.
   void round(const float* values, const Tensor& to) const;
-  // Rounds the masters of a unit to its 16-bit parameters at `to`, in the memory of `owner` (null: the host's).
+  // Rounds the masters of a unit to its parameters at `to`, in the memory of `owner` (null: the host's), or copies them
+  // if they have the parameters' type.
   void round_masters(BufferId masters, const Tensor& to, RemoteMemory* owner) const;
   // Calls `take` on the first rank of the data-parallel group for all masters of this stage; null: the rank only
   // helps the others. Collective over the group.

@@ -16,6 +16,23 @@ struct PieceHeader {
   Tensor tensor() { return {this, {static_cast<int64_t>(sizeof(*this))}, DType::u8}; }
 };
 
+// Calls take(first, values) for values on the host in f32: all of them, or pieces of 16-bit ones in turn.
+template <class Take>
+void in_f32(const Tensor& values, Take&& take) {
+  constexpr int64_t kPiece = int64_t{1} << 18;
+  if (values.dtype == DType::f32) return take(int64_t{0}, values);
+  const int64_t n = values.elements();
+  std::vector<float> wide(static_cast<size_t>(std::min(n, kPiece)));
+  for (int64_t first = 0; first < n; first += kPiece) {
+    const int64_t here = std::min(kPiece, n - first);
+    for (int64_t i = 0; i < here; ++i)
+      wide[static_cast<size_t>(i)] = values.dtype == DType::bf16
+                                         ? to_float(values.as<const bf16>()[first + i])
+                                         : to_float(values.as<const f16>()[first + i]);
+    take(first, Tensor{wide.data(), {here}, DType::f32});
+  }
+}
+
 }  // namespace
 
 void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take, bool average) const {
@@ -70,8 +87,12 @@ void ModelState::collect_stage(const TakePiece& take, bool average) const {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
       const int64_t from = std::max(begin, p.offset);
       const int64_t to = std::min(begin + values.elements(), p.offset + p.shape.elements());
-      if (from < to)
-        take(p, from - p.offset, {values.as<float>() + (from - begin), {to - from}, DType::f32});
+      if (from >= to) continue;
+      const Tensor part{values.as<std::byte>() + (from - begin) * size_of(values.dtype),
+                        {to - from},
+                        values.dtype};
+      in_f32(part,
+             [&](int64_t first, const Tensor& wide) { take(p, from - p.offset + first, wide); });
     }
   };
   Device& device = arenas_.device();
@@ -93,21 +114,24 @@ void ModelState::collect_stage(const TakePiece& take, bool average) const {
       continue;
     }
     const Range owned = owned_slice(unit, plan_.place);
-    float* const mine = held.as<float>() + position_of(masters, unit, plan_.place, owned.begin);
+    const int64_t element = size_of(held.dtype);
+    std::byte* const mine =
+        held.as<std::byte>() + position_of(masters, unit, plan_.place, owned.begin) * element;
     const int64_t slice = owned.size(), window = std::min(slice, kBufferElements / ranks);
-    if (buffer.bytes() < window * ranks * size_of(DType::f32))
-      buffer = device.allocate(window * ranks * size_of(DType::f32), "gathered weights");
+    if (buffer.bytes() < window * ranks * element)
+      buffer = device.allocate(window * ranks * element, "gathered weights");
     for (int64_t at = 0; at < slice; at += window) {
       const int64_t n = std::min(window, slice - at);
       const auto gathered = [&](int64_t r, int64_t count) {
-        return Tensor{reinterpret_cast<float*>(buffer.data()) + r * n, {count}, DType::f32};
+        return Tensor{buffer.data() + r * n * element, {count}, held.dtype};
       };
-      Tensor part{mine + at, {n}, DType::f32};
+      Tensor part{mine + at * element, {n}, held.dtype};
       if (program.space_of(id) != Space::device) {  // collectives work on the device's memory
         const Tensor place = gathered(plan_.place.rank, n);
         on_host(arenas_.owner_of(plan_, id), part, HostAccess::read,
                 [&](int64_t first, const Tensor& values) {
-                  device.upload(place.as<float>() + first, values.data, values.bytes());
+                  device.upload(place.as<std::byte>() + first * element, values.data,
+                                values.bytes());
                 });
         part = place;
       }

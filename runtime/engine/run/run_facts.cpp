@@ -155,6 +155,8 @@ std::string hook_text(const HookConfig& h) {
 
 void add_precision(FactList& list, const Job& job) {
   list.add(FactChange::forbidden, "dtype", name_of(job.dtype));
+  list.add(FactChange::forbidden, "master weights", name_of(job.master_dtype));
+  list.add(FactChange::forbidden, "optimizer state", name_of(job.state_dtype));
   list.add(FactChange::allowed, "communication_data_type", name_of(job.wire_dtype));
   list.add(FactChange::allowed, "grad_accum_dtype", name_of(job.grad_dtype));
   list.add(FactChange::allowed, "zero_optimization.zero_quantized_weights", job.quantize.weights);

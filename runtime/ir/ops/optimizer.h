@@ -19,11 +19,32 @@ inline void check_update(const Program& p, const Instruction& op, size_t slots) 
   o.no_alias();
 }
 
+// Parameters of the run's dtype may be their own masters, with moments of f32 or of that dtype.
+inline void check_own_masters(const Program& p, const Instruction& op) {
+  const Operands o(p, op);
+  o.count(1, 1, 3, 4);
+  const int64_t n = o.in(0).shape.elements();
+  expect_sum(o, o.in(0));
+  o.expect(o.out(0), n, p.dtype);
+  for (size_t i = 1; i < 3; ++i)
+    o.expect(o.out(i), n, o.out(1).dtype == p.dtype ? p.dtype : DType::f32);
+  o.expect(!o.has_out(3), "16-bit masters have no copy");
+  o.no_alias();
+}
+
 inline constexpr OpRule adam{
     .kind = OpKind::adam,
     .name = "adam",
     .attrs = kAttrs<AdamAttrs>,
-    .check = [](const Program& p, const Instruction& op) { check_update(p, op, 3); },
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const bool own_masters = op.writes.size() > 0 && op.writes[0] != kNone &&
+                                   p.at(op.writes[0]).dtype != DType::f32;
+          if (own_masters)
+            check_own_masters(p, op);
+          else
+            check_update(p, op, 3);
+        },
 };
 
 inline constexpr OpRule adagrad{

@@ -70,8 +70,9 @@ class OffloadPass {
                   : job.offload.optimizer == OffloadTo::nvme ? Space::disk
                                                              : Space::host),
         offloaded_updates_in_(update_space(job.offload)),
+        own_masters_(job.master_dtype == program.dtype),
         separate_masters_(offloaded_updates_in_ == Space::host &&
-                          job.offload.parameters == OffloadTo::none && program.dtype == DType::f32),
+                          job.offload.parameters == OffloadTo::none && own_masters_),
         offloaded_(offloaded_units(program, job.offload)),
         early_(program, job) {
     for (size_t u = 0; u < program.units.size(); ++u) number_of_[program.units[u].name] = u;
@@ -114,7 +115,7 @@ class OffloadPass {
     std::ranges::move(more, std::back_inserter(list));
   }
 
-  // Gives the masters of an f32 run, which are the parameters themselves, a buffer of their own.
+  // Gives masters that are the parameters themselves, as in f32 runs, a buffer of their own.
   void separate_masters() {
     std::map<BufferId, std::pair<BufferId, int64_t>> master_of;  // and its first element there
     for (size_t u = 0; u < program_.units.size(); ++u) {
@@ -126,6 +127,7 @@ class OffloadPass {
       const int64_t begin = position_of(program_.at(params), unit, place_, updated.begin);
       const BufferId master = program_.add_buffer({.name = "master:" + unit.name,
                                                    .shape = {updated.size()},
+                                                   .dtype = program_.dtype,
                                                    .memory = MemoryClass::optimizer,
                                                    .lifetime = Lifetime::persistent});
       master_of[params] = {master, begin};
@@ -255,10 +257,10 @@ class OffloadPass {
       const auto [s, range] = use(id);
       s.written.push_back(range);
       s.last_write = i;
-      // Optimizers work in place, except for the 16-bit parameters, which they overwrite. So do collectives.
-      const bool narrow = program_.dtype != DType::f32 &&
-                          program_.at(program_.root(id)).memory == MemoryClass::parameters;
-      if (kernel && !narrow) extend(s.loaded, range);
+      // Optimizers and collectives work in place, but what is a copy of the masters is overwritten.
+      const MemoryClass memory = program_.at(program_.root(id)).memory;
+      const bool copy = !own_masters_ && memory == MemoryClass::parameters;
+      if (kernel && !copy) extend(s.loaded, range);
     }
   }
 
@@ -280,14 +282,14 @@ class OffloadPass {
       const bool loaded = s.loaded.size() > 0;
       for (const Range r : loaded ? std::vector{s.range} : joined(s.written)) {
         const BufferId to = program_.view(root, r.begin, r.size());
-        // An update that is skipped leaves the 16-bit parameters alone.
+        // An update that is skipped leaves parameters that are a copy alone.
         store(program_.view(s.copy, r.begin - s.range.begin, r.size()), to, of_step(group, !loaded),
               step);
       }
     }
   }
 
-  // Adds the copy of f32 masters to the parameters after the last instruction that writes them. `written`: what
+  // Adds the copy of separate masters to the parameters after the last instruction that writes them. `written`: what
   // instruction `i` writes.
   void publish_master(size_t i, const std::vector<BufferId>& written,
                       const std::map<BufferId, Staged>& staged, int32_t group, UnitStep& step) {
@@ -377,13 +379,14 @@ class OffloadPass {
   Place place_;
   const Residency& residency_;
   Space state_in_, offloaded_updates_in_;  // of units whose state is offloaded
-  bool separate_masters_;  // their f32 masters are not the parameters, which stay on the device
+  bool own_masters_;                       // the parameters are the masters, as in f32 runs
+  bool separate_masters_;  // such masters get buffers of their own beside the device's parameters
   std::vector<bool> offloaded_;  // of every unit: its optimizer state
   EarlyReads early_;
   std::unordered_map<std::string, size_t> number_of_;  // of units, by name
   Space updates_in_ = Space::device;                   // of the unit at hand: where its update runs
   std::vector<Instruction> update_;                    // what follows finish_gradients
-  std::map<BufferId, Part> published_;                 // f32 masters, and their parameters
+  std::map<BufferId, Part> published_;                 // separate masters, and their parameters
   std::set<BufferId> on_disk_;                         // what transfers have been made for
 };
 

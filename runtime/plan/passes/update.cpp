@@ -11,9 +11,11 @@
 namespace dstrain {
 namespace {
 
-BufferId state(Program& program, const std::string& name, int64_t elements) {
+BufferId state(Program& program, const std::string& name, int64_t elements,
+               DType dtype = DType::f32) {
   return program.add_buffer({.name = name,
                              .shape = {elements},
+                             .dtype = dtype,
                              .memory = MemoryClass::optimizer,
                              .lifetime = Lifetime::persistent});
 }
@@ -59,7 +61,7 @@ class UnitUpdate {
         updated_(updated),
         group_(group),
         segments_(segments(program, unit, job.weight_decay_exclude)) {
-    const bool apart = program.dtype != DType::f32 || rule_.local_steps;
+    const bool apart = job.master_dtype != program.dtype || rule_.local_steps;
     grads_ = program.find("grads:" + unit.name);
     const BufferId params = program.find("params:" + unit.name);
     master_ = apart ? state(program, "master:" + unit.name, updated.size()) : params;
@@ -71,7 +73,7 @@ class UnitUpdate {
                      rule_.slices_frozen && !rule_.scaled_attrs && slots_.empty() && sharded();
       slots_.push_back(partial    ? partial_state(name)
                        : gathered ? gathered_state(name)
-                                  : state(program, name, updated.size()));
+                                  : state(program, name, updated.size(), job.state_dtype));
     }
     // The op has an operand for every slot of its optimizer: absent where the optimizer keeps no state.
     while (slots_.size() < rule_.slots.size() && !rule_.slots[slots_.size()].empty())

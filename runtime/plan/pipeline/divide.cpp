@@ -28,8 +28,10 @@ double state_bytes(const Job& job, bool of_matrix) {
   const Place place = place_of(job, 0);
   const Residency held = residency_of(job, place);
   const auto value = static_cast<double>(size_of(job.dtype));
-  const double moments = of_matrix ? 4 : 4 * static_cast<double>(state_slots(job.optimizer).size());
-  const double master = is_16bit(job.dtype) ? 4 : 0;
+  const auto moment = static_cast<double>(size_of(job.state_dtype));
+  const double moments =
+      moment * (of_matrix ? 1 : static_cast<double>(state_slots(job.optimizer).size()));
+  const double master = job.master_dtype != job.dtype ? 4 : 0;
   return value / divisor(held.parameters, place) +
          static_cast<double>(size_of(job.grad_dtype)) / divisor(held.gradients, place) +
          (moments + master) / divisor(held.optimizer, place);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kHeadSize = 128;
 constexpr std::array<int64_t, 2> kChannelsOfALayer{128, 32};
-// No run keeps less of a parameter: its weight in fp32, or in 16 bits and a master.
+// No run keeps less of a parameter: its weight in fp32, or in 16 bits with a master or a gradient.
 constexpr int64_t kLeastBytes = 4;
 // The most memory of a machine in all: plans have some ten times as many bytes, which must not exceed 63 bits.
 constexpr double kMostBytes = 1e17;

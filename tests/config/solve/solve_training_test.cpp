@@ -139,7 +139,8 @@ TEST_CASE("training: what is said of optimizers that cannot be used") {
        "refused: DeepSpeed's Adam refuses it too: use false"},
       {optimizer("Adam", R"("fp32_optimizer_states": false)"),
        "optimizer.params.fp32_optimizer_states",
-       "not_yet: 16-bit moments are not available yet: use true"},
+       "no_effect: moments have the dtype of the masters or fp32, as bf16.bf16_optimizer_states "
+       "says"},
       {optimizer("Adam", R"("lr": -1)"), "optimizer.params.lr",
        "error: expected a number of at least 0, found -1"},
       {optimizer("AdamW", R"("adam_w_mode": false)"), "optimizer.params.adam_w_mode",
@@ -273,82 +274,6 @@ TEST_CASE("training: OneCycle cannot move the momentum of SGD") {
         std::vector<std::string>{
             "c.json:2:39: scheduler.params.cycle_momentum: has no effect: SGD has no "
             "betas to move"});
-}
-
-TEST_CASE("training: fp16 scales its loss, dynamically unless a scale is given") {
-  const Job dynamic = ask(trains_with(R"("fp16": {"enabled": true, "initial_scale_power": 12,
-    "loss_scale_window": 500, "hysteresis": 1, "consecutive_hysteresis": true, "min_loss_scale": 4})"))
-                          .job();
-  CHECK(dynamic.dtype == DType::f16);
-  CHECK(dynamic.skip_on_overflow);
-  CHECK(dynamic.loss_scale == LossScaleConfig{true, 4096, 500, 1, true, 4});
-  const Job fixed = ask(trains_with(R"("fp16": {"enabled": true, "loss_scale": 512})")).job();
-  CHECK_FALSE(fixed.loss_scale.dynamic);
-  CHECK(fixed.loss_scale.initial == 512);
-  CHECK(ask(trains_with(R"("fp16": {"enabled": true})")).job().loss_scale ==
-        LossScaleConfig{true, 65536, 1000, 2, false, 1});
-  CHECK(ask(trains_with("")).job().loss_scale == LossScaleConfig{});
-}
-
-TEST_CASE("training: bf16 skips steps that overflow unless told not to") {
-  CHECK(ask(trains_with(R"("bf16": {"enabled": true})")).job().skip_on_overflow);
-  CHECK_FALSE(ask(trains_with(R"("bf16": {"enabled": true, "check_grad_overflow": false})"))
-                  .job()
-                  .skip_on_overflow);
-}
-
-TEST_CASE("training: gradients travel in the run's type unless told otherwise") {
-  CHECK(ask(trains_with(R"("bf16": {"enabled": true})")).job().wire_dtype == DType::bf16);
-  CHECK(ask(trains_with(R"("bf16": {"enabled": true}, "communication_data_type": "FP32")"))
-            .job()
-            .wire_dtype == DType::f32);
-  CHECK(ask(trains_with(R"("communication_data_type": "half")")).job().wire_dtype == DType::f16);
-}
-
-TEST_CASE("training: gradients are held in fp32 unless told otherwise") {
-  const std::string bf16 = R"("bf16": {"enabled": true})";
-  CHECK(ask(trains_with(bf16)).job().grad_dtype == DType::f32);
-  CHECK(
-      ask(trains_with(bf16 + R"(, "data_types": {"grad_accum_dtype": "BF16"})")).job().grad_dtype ==
-      DType::bf16);
-}
-
-TEST_CASE("training: what is said of precision") {
-  const auto [members, key, expected] = GENERATE(table<std::string, std::string, std::string>({
-      {R"("fp16": {"enabled": true}, "bf16": {"enabled": true})", "bf16.enabled",
-       "error: fp16 and bf16 cannot both be enabled: set one of them to false"},
-      {R"("bf16": {"enabled": true}, "data_types": {"param_dtype": "fp16"})",
-       "data_types.param_dtype",
-       "error: fp16 does not agree with the fp16 and bf16 sections, which say bf16"},
-      {R"("fp16": {"enabled": "false", "loss_scale": 0})", "fp16.loss_scale",
-       "no_effect: fp16 is off"},
-      {R"("fp16": {"enabled": true, "loss_scale": 8, "hysteresis": 2})", "fp16.hysteresis",
-       "no_effect: the loss scale is static"},
-      {R"("fp16": {"enabled": true, "min_loss_scale": 0})", "fp16.min_loss_scale", "honoured"},
-      {R"("fp16": {"enabled": true, "loss_scale_window": 0})", "fp16.loss_scale_window",
-       "error: expected an integer above 0: the loss scale is dynamic"},
-      {R"("fp16": {"enabled": true, "loss_scale": 8, "loss_scale_window": 0})",
-       "fp16.loss_scale_window", "no_effect: the loss scale is static"},
-      {R"("fp16": {"enabled": false, "min_loss_scale": 0.0})", "fp16.min_loss_scale",
-       "no_effect: fp16 is off"},
-      {R"("fp16": {"enabled": true, "min_loss_scale": 0.5})", "fp16.min_loss_scale",
-       "error: expected an integer of at least 0, found 0.5"},
-      {R"("fp16": {"enabled": true, "min_loss_scale": 1024, "initial_scale_power": 8})",
-       "fp16.min_loss_scale",
-       "error: 1024 is above the first scale, 2 to the initial_scale_power (256)"},
-      {R"("fp16": {"enabled": true, "loss_scale": -1})", "fp16.loss_scale",
-       "error: expected a number of at least 0, found -1"},
-      {R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})",
-       "fp16.fp16_master_weights_and_grads",
-       "not_yet: masters and gradients are fp32 for now: use false"},
-      {R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})",
-       "bf16.bf16_master_weights_and_grads",
-       "not_yet: masters and gradients are fp32 for now: use false"},
-      {R"("bf16": {"enabled": false, "bf16_optimizer_states": true})", "bf16.bf16_optimizer_states",
-       "no_effect: bf16 is off"},
-  }));
-  INFO(members);
-  CHECK(verdict(ask(trains_with(members)).check(), key) == expected);
 }
 
 TEST_CASE("training: the sections of the ZeRO stages become limits of the job") {

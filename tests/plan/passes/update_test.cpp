@@ -44,6 +44,29 @@ TEST_CASE("where the optimizer is sharded a rank updates its slice, and slices a
   }
 }
 
+TEST_CASE("16-bit parameters that are the masters need no other copy, at any stage") {
+  for (const int stage : {0, 1, 2, 3})
+    for (const DType moments : {DType::f32, DType::bf16}) {
+      Job job = sharded_job(stage);
+      job.dtype = job.wire_dtype = job.grad_dtype = job.master_dtype = DType::bf16;
+      job.state_dtype = moments;
+      const Plan plan = plan_of(job).train;
+      const Program& program = plan.program;
+      for (const Unit& unit : program.units) {
+        CHECK(program.find("master:" + unit.name) == kNone);
+        const int64_t n = unit.elements / (stage >= 1 ? job.ranks : 1);
+        const Buffer& m = program.at(program.find("exp_avg:" + unit.name));
+        CHECK(m.dtype == moments);
+        CHECK(m.shape.elements() == n);
+      }
+      for (const Instruction& op : program.instructions) {
+        if (op.op != OpKind::adam) continue;
+        CHECK(program.at(program.root(op.writes[0])).memory == MemoryClass::parameters);
+        CHECK(op.writes[3] == kNone);
+      }
+    }
+}
+
 TEST_CASE("Lamb moves every element of a parameter once, by norms of the slices that ranks own") {
   for (const int stage : {0, 1, 2, 3}) {
     Job job = sharded_job(stage);

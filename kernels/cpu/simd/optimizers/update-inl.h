@@ -19,16 +19,17 @@ namespace HWY_NAMESPACE {
 // times this distance makes Zen 4 a fifth slower; this one costs it nothing.
 constexpr int64_t kPrefetchDistance = 128;
 
-SIMD_FN void prefetch_changed(const float* state) {
+template <class T>
+SIMD_FN void prefetch_changed(const T* state) {
   __builtin_prefetch(state + kPrefetchDistance, 1);
 }
 
 // Stands for the dtype of the weights' copy where there is none.
 struct NoCopy {};
 
-// `copy` points to the 16-bit weights; its type is NoCopy* if there are none.
-template <class G, class T, class Rule>
-SIMD_FN void update_typed(const G* grad, float* master, T* copy, int64_t begin, int64_t end,
+// `copy` points to the 16-bit weights; its type is NoCopy* if there are none, or if they are the masters.
+template <class G, class M, class T, class Rule>
+SIMD_FN void update_typed(const G* grad, M* master, T* copy, int64_t begin, int64_t end,
                           const Rule& rule) {
   for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
     __builtin_prefetch(grad + i + kPrefetchDistance);
@@ -55,6 +56,26 @@ SIMD_FN void update_range(const UpdateOperands& o, int64_t begin, int64_t end, c
   with_type(o.grad_type, [&](auto g) SIMD_INLINE {
     update_with(static_cast<const decltype(g)*>(o.grad), o, begin, end, rule);
   });
+}
+
+// The same for 16-bit weights that are their own masters. The gradient is f32 or of their type.
+template <class Rule>
+SIMD_FN void update_own_masters(const UpdateOperands& o, int64_t begin, int64_t end,
+                                const Rule& rule) {
+  const auto update = [&](auto* weights) SIMD_INLINE {
+    using T = std::remove_pointer_t<decltype(weights)>;
+    const auto of = [&](const auto* grad) SIMD_INLINE {
+      update_typed(grad, weights, static_cast<NoCopy*>(nullptr), begin, end, rule);
+    };
+    if (o.grad_type == DType::f32)
+      of(static_cast<const float*>(o.grad));
+    else
+      of(static_cast<const T*>(o.grad));
+  };
+  if (o.copy_type == DType::bf16)
+    update(static_cast<bf16*>(o.copy));
+  else
+    update(static_cast<f16*>(o.copy));
 }
 
 // The same with a direction in f32 in place of the gradient.

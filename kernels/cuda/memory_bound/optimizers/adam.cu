@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/memory_bound/optimizers/adam.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -32,18 +33,13 @@ struct Segment {
 };
 
 struct Segments {
-  const StepState* state;
-  float eps;
-  bool decoupled, beside_muon;
+  AdamRule rule;
   int count;
   Segment list[kMostSegments];
 };
 static_assert(sizeof(Segments) <= 4096);
 
-// Four neighbouring elements of what an update reads.
-struct Values {
-  float grad[kN], master[kN], m[kN], v[kN];
-};
+using Values = AdamValues<kN>;
 
 // Loads whole aligned packs; those of f32 are all issued before the first is used.
 template <class G>
@@ -70,24 +66,6 @@ __device__ __forceinline__ void load_aligned(const Segment& o, int64_t at, Value
   v.widen_to(x.v);
 }
 
-__device__ __forceinline__ void update(const Segments& all, float weight_decay, Values& x) {
-  const StepState& s = *all.state;
-  const auto rest1 = static_cast<float>(1.0 - s.beta1);
-  const auto rest2 = static_cast<float>(1.0 - s.beta2);
-  const float lr = all.beside_muon ? s.adam_lr : s.lr;
-  const float mend1 = 1.0f / s.bias_correction1, mend2 = 1.0f / s.bias_correction2;
-  // l2 is added to the gradient, decay to the update.
-  const float l2 = all.decoupled ? 0.0f : weight_decay, decay = all.decoupled ? weight_decay : 0.0f;
-#pragma unroll
-  for (int k = 0; k < kN; ++k) {
-    const float slope = fmaf(l2, x.master[k], x.grad[k] * s.grad_scale);
-    x.m[k] = fmaf(rest1, slope - x.m[k], x.m[k]);
-    x.v[k] = fmaf(rest2, slope * slope - x.v[k], x.v[k]);
-    const float step = (x.m[k] * mend1) / (sqrtf(x.v[k] * mend2) + all.eps);
-    x.master[k] = fmaf(-lr, fmaf(decay, x.master[k], step), x.master[k]);
-  }
-}
-
 // Updates elements [at, at + kN) of a segment, of which [0, n) exist.
 template <class G, class T>
 __device__ __forceinline__ void update_pack(const Segments& all, const Segment& o, int64_t at) {
@@ -95,7 +73,7 @@ __device__ __forceinline__ void update_pack(const Segments& all, const Segment& 
   T* const copy = static_cast<T*>(o.copy);
   if (o.aligned && at >= 0 && at + kN <= o.n) {
     load_aligned<G>(o, at, x);
-    update(all, o.weight_decay, x);
+    update(all.rule, o.weight_decay, x);
     store_pack<true>(x.m, o.m, at, o.n);
     store_pack<true>(x.v, o.v, at, o.n);
     store_pack<true>(x.master, o.master, at, o.n);
@@ -106,7 +84,7 @@ __device__ __forceinline__ void update_pack(const Segments& all, const Segment& 
   load(o.master, at, o.n, x.master);
   load(o.m, at, o.n, x.m);
   load(o.v, at, o.n, x.v);
-  update(all, o.weight_decay, x);
+  update(all.rule, o.weight_decay, x);
   store(x.m, o.m, at, o.n);
   store(x.v, o.v, at, o.n);
   store(x.master, o.master, at, o.n);
@@ -128,7 +106,7 @@ __global__ void __launch_bounds__(kFlatThreads) adam_kernel(const Segments all) 
   }
   const Segment& o = all.list[low];
   const unsigned block = blockIdx.x - (low > 0 ? all.list[low - 1].end : 0);
-  if (all.state->skip) return;
+  if (all.rule.state->skip) return;
   const int64_t at = o.first + kN * (static_cast<int64_t>(block) * kFlatThreads + threadIdx.x);
   if (at < o.n) update_pack<G, T>(all, o, at);
 }
@@ -143,8 +121,13 @@ bool aligned_from(const void* p, DType dtype, int first) {
   return p == nullptr || at % (kN * size_of(dtype)) == 0;
 }
 
+bool has_f32_masters(const KernelSpec& spec) {
+  return spec.out[0].dtype == DType::f32;
+}
+
 // Whether one launch updates the ranges of both specs.
 bool joins(const KernelSpec& a, const KernelSpec& b) {
+  if (!has_f32_masters(a) || !has_f32_masters(b)) return false;
   auto one = attrs_as<AdamAttrs>(a.attrs), two = attrs_as<AdamAttrs>(b.attrs);
   one.weight_decay = two.weight_decay = 0;
   return a.op == b.op && one == two && a.in[0].dtype == b.in[0].dtype &&
@@ -163,7 +146,7 @@ class AdamGroup final : public KernelGroup {
   }
 
   void run(std::span<const KernelCall> calls) const override {
-    Segments all{calls[0].state, attrs_.eps, attrs_.decoupled_decay, attrs_.beside_muon, 0, {}};
+    Segments all{{calls[0].state, attrs_.eps, attrs_.decoupled_decay, attrs_.beside_muon}, 0, {}};
     unsigned end = 0;
     for (size_t i = 0; i < calls.size(); ++i) {
       const int64_t n = parts_[i].elements;
@@ -209,6 +192,7 @@ class AdamGroup final : public KernelGroup {
 }  // namespace
 
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context) {
+  if (!has_f32_masters(spec)) return make_adam_of_own_masters(spec, context);
   return kernel_of(
       [group = std::make_shared<AdamGroup>(std::span(&spec, 1), context)](const KernelCall& call) {
         group->run({&call, 1});

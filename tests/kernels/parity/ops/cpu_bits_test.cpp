@@ -184,6 +184,12 @@ TEST_CASE("updates have the processor's bits") {
                    AdamAttrs{.eps = 1e-5f, .weight_decay = 0.1f, .decoupled_decay = decoupled});
         require_processor_bits(call, {o.flat(grad, 1)}, {master, m, o.flat(DType::f32, 4), param});
       }
+      for (const DType own : {DType::bf16, DType::f16})
+        for (const DType moments : {DType::f32, own})
+          if (grad == DType::f32 || grad == own)
+            require_processor_bits(
+                o.with(OpKind::adam, AdamAttrs{.eps = 1e-5f, .weight_decay = 0.1f}),
+                {o.flat(grad, 1)}, {o.flat(own, 2), o.flat(moments, 3), o.flat(moments, 4)});
       for (bool nesterov : {false, true}) {
         const Call call = o.with(
             OpKind::sgd,

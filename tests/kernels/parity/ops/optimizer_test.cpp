@@ -62,6 +62,44 @@ TEST_CASE("adam does one step of AdamW or of Adam with L2, and writes the rounde
       }
 }
 
+TEST_CASE(
+    "adam rounds 16-bit weights that are their own masters, and 16-bit moments, once a step") {
+  for (const int64_t n : {1, 16, 97, 40000})
+    for (const DType dtype : {DType::bf16, DType::f16})
+      for (const DType grad : {DType::f32, dtype})
+        for (const DType moments : {DType::f32, dtype}) {
+          INFO(n << " " << name_of(dtype) << ", gradient " << name_of(grad) << ", moments "
+                 << name_of(moments));
+          UpdateInputs o(n, grad);
+          o.p = rounded(o.p, dtype);
+          o.m = rounded(o.m, moments);
+          o.v = rounded(o.v, moments);
+          const StepState s = adam_state(3);
+          Call call{OpKind::adam};
+          call.state = &s;
+          call.attrs = AdamAttrs{.eps = 1e-8f, .weight_decay = 0.1f, .decoupled_decay = true};
+          const Shape shape{n};
+          const auto out = run_everywhere(
+              call, {o.in()},
+              {{shape, dtype, o.p}, {shape, moments, o.m}, {shape, moments, o.v}, absent()});
+          for (size_t i = 0; i < o.p.size(); ++i) {
+            const double g = o.grad[i] * 0.01f;
+            o.m[i] = 0.9 * o.m[i] + (1 - 0.9) * g;
+            o.v[i] = 0.95 * o.v[i] + (1 - 0.95) * g * g;
+            const double step =
+                o.m[i] / s.bias_correction1 / (std::sqrt(o.v[i] / s.bias_correction2) + 1e-8);
+            o.p[i] -= 0.01f * (step + 0.1f * o.p[i]);
+          }
+          // Half a unit of the last place, and what f32 rounds before it.
+          const auto unit = [](DType type) {
+            return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : 1e-6;
+          };
+          require_close("p", out[0].values(), o.p, {1.001 * unit(dtype), 1e-7});
+          require_close("m", out[1].values(), o.m, {1.001 * unit(moments), 1e-7});
+          require_close("v", out[2].values(), o.v, {1.001 * unit(moments), 1e-7});
+        }
+}
+
 TEST_CASE("adam keeps betas close to one apart from one") {
   constexpr double beta1 = 0.999, beta2 = 0.99999;
   StepState s = adam_state(1);
@@ -109,6 +147,12 @@ TEST_CASE("an optimizer leaves everything as it is when the step is skipped") {
     for (size_t i = 0; i < out.size(); ++i)
       CHECK(out[i].values() == rounded(states[i].values, states[i].dtype));
   }
+  Call call{OpKind::adam};
+  call.state = &s;
+  const std::vector<Operand> own_masters{
+      {Shape{97}, DType::bf16, o.p}, o.state(o.m), o.state(o.v), absent()};
+  const auto out = run_everywhere(call, {o.in()}, own_masters);
+  CHECK(out[0].values() == rounded(o.p, DType::bf16));
 }
 
 TEST_CASE("sgd follows torch over three steps, with every combination of its options") {

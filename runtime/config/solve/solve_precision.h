@@ -1,0 +1,20 @@
+// The part of the job that says in which types values are computed, sent and kept.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/config/job.h"
+#include "runtime/config/keys/facts.h"
+#include "runtime/config/solve/diagnostics.h"
+#include "runtime/config/solve/values.h"
+
+namespace dstrain {
+
+// Returns DeepSpeed's name of a float type: "bf16".
+std::string_view deepspeed_name(DType dtype);
+
+// Sets the types of the job and its loss scale, from the sections fp16, bf16 and data_types, communication_data_type and
+// the hooks that cast. Adds to `diagnostics` what contradicts.
+void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts);
+
+}  // namespace dstrain
