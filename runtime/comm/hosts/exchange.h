@@ -16,6 +16,7 @@
 #include "runtime/comm/rendezvous/host_map.h"
 #include "runtime/comm/shared/local_tensors.h"
 #include "runtime/comm/stages.h"
+#include "runtime/core/core_yield.h"
 #include "runtime/core/memory.h"
 
 namespace dstrain {
@@ -109,6 +110,7 @@ class Exchange final : public Awaited {
   int64_t next_begin_ = 0;  // the next window to start: its first element and place in slices_
   size_t next_slice_ = 0;
   int active_ = 0;
+  CoreYield yield_;
 };
 
 }  // namespace dstrain
