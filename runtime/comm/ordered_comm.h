@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/core_yield.h"
 #include "runtime/comm/operation.h"
 #include "runtime/comm/rendezvous/part_rendezvous.h"
 #include "runtime/comm/stages.h"
-#include "runtime/core/core_yield.h"
 
 namespace dstrain {
 

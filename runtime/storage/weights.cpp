@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "runtime/core/convert_floats.h"
 #include "runtime/core/devices/host_pieces.h"
 #include "runtime/core/error.h"
 #include "runtime/core/step_rules.h"
@@ -68,15 +69,6 @@ void read_widened(const File& file, bool is_bf16, int64_t at, float* to, int64_t
   }
 }
 
-// Rounds f32 values to a 16-bit type.
-void narrow(const float* values, DType dtype, int64_t count, std::byte* to) {
-  for (int64_t i = 0; i < count; ++i)
-    if (dtype == DType::bf16)
-      reinterpret_cast<bf16*>(to)[i] = to_bf16(values[i]);
-    else
-      reinterpret_cast<f16*>(to)[i] = to_f16(values[i]);
-}
-
 // Throws UserError if a weight is not finite: the run would fail in its first step, with a misleading message.
 void check_numbers(const float* values, int64_t count, int64_t first, const std::string& name,
                    const std::string& path) {
@@ -101,8 +93,8 @@ void load_weights(const std::string& path, const StateRegister& want) {
     const SafetensorsTensor& t = *header.find(entry.name);
     const int64_t count = entry.local.elements();
     const DType dtype = entry.local.dtype;
-    check(dtype == DType::f32 || is_16bit(dtype),
-          "weights are loaded as floats, and {} asks for {}", entry.name, name_of(dtype));
+    check(is_convertible(dtype), "weights are loaded as floats, and {} asks for {}", entry.name,
+          name_of(dtype));
     check(entry.begin >= 0 && entry.begin + count <= entry.global_shape.elements(),
           "slice [{}, {}) of {} is outside of it", entry.begin, entry.begin + count, entry.name);
     const auto read = [&](int64_t from, int64_t elements, float* to) {
@@ -121,7 +113,7 @@ void load_weights(const std::string& path, const StateRegister& want) {
       for (int64_t done = 0; done < n; done += kSentAtOnce) {
         const int64_t here = std::min(kSentAtOnce, n - done);
         read(from + done, here, wide.data());
-        narrow(wide.data(), dtype, here, values + done * element);
+        convert_floats({wide.data(), {here}, DType::f32}, {values + done * element, {here}, dtype});
       }
     };
     if (!entry.device)

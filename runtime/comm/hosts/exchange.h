@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/comm/core_yield.h"
 #include "runtime/comm/hosts/routes.h"
 #include "runtime/comm/hosts/window_tags.h"
 #include "runtime/comm/mpi/mpi_session.h"
@@ -16,7 +17,6 @@
 #include "runtime/comm/rendezvous/host_map.h"
 #include "runtime/comm/shared/local_tensors.h"
 #include "runtime/comm/stages.h"
-#include "runtime/core/core_yield.h"
 #include "runtime/core/memory.h"
 
 namespace dstrain {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/comm/core_yield.h"
 #include "runtime/comm/mpi/mpi_session.h"
 #include "runtime/comm/stages.h"
-#include "runtime/core/core_yield.h"
 
 namespace dstrain {
 

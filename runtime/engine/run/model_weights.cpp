@@ -1,6 +1,7 @@
 // The part of ModelState that collects the weights of the whole model on rank 0.
 #include <algorithm>
 
+#include "runtime/core/convert_floats.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/run/model_state.h"
 
@@ -25,11 +26,10 @@ void in_f32(const Tensor& values, Take&& take) {
   std::vector<float> wide(static_cast<size_t>(std::min(n, kPiece)));
   for (int64_t first = 0; first < n; first += kPiece) {
     const int64_t here = std::min(kPiece, n - first);
-    for (int64_t i = 0; i < here; ++i)
-      wide[static_cast<size_t>(i)] = values.dtype == DType::bf16
-                                         ? to_float(values.as<const bf16>()[first + i])
-                                         : to_float(values.as<const f16>()[first + i]);
-    take(first, Tensor{wide.data(), {here}, DType::f32});
+    const Tensor piece{wide.data(), {here}, DType::f32};
+    convert_floats({values.as<std::byte>() + first * size_of(values.dtype), {here}, values.dtype},
+                   piece);
+    take(first, piece);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "runtime/core/checksum.h"
+#include "runtime/core/convert_floats.h"
 #include "runtime/core/devices/host_pieces.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
@@ -97,7 +98,9 @@ bool has_copies(const CheckpointTensor& tensor, const StateEntry& entry) {
 
 // Returns whether a tensor has the values of an entry.
 bool fits(const CheckpointTensor& tensor, const StateEntry& entry) {
-  if (tensor.dtype != entry.dtype) return false;
+  if (tensor.dtype != entry.dtype)
+    return tensor.shape == entry.global_shape && !entry.per_rank && !is_codec_state(entry.slot) &&
+           is_convertible(tensor.dtype) && is_convertible(entry.dtype);
   // Packed rows cannot be added.
   if (!entry.per_rank || entry.dtype != DType::f32)
     return tensor.shape == entry.global_shape || has_copies(tensor, entry);
@@ -296,6 +299,7 @@ void add_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEn
 void read_values(const FoundCheckpoint& found, const std::vector<size_t>& used,
                  StateRegister& state) {
   SliceReader reader(found);
+  std::vector<std::byte> stored;  // what is converted
   for (size_t i = 0; i < state.size(); ++i) {
     const StateEntry& entry = state[i];
     if (used[i] == kNotThere) continue;
@@ -312,14 +316,21 @@ void read_values(const FoundCheckpoint& found, const std::vector<size_t>& used,
       continue;
     }
     const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
-    if (!entry.device) {
-      reader.read(tensor, begin, n, entry.local.as<std::byte>());
+    const auto read = [&](int64_t at, std::byte* values, int64_t bytes) {
+      const int64_t from = begin + at / size, count = bytes / size;
+      if (tensor.dtype == entry.dtype) return reader.read(tensor, from, count, values);
+      stored.resize(static_cast<size_t>(count * size_of(tensor.dtype)));
+      reader.read(tensor, from, count, stored.data());
+      convert_floats({stored.data(), {count}, tensor.dtype}, {values, {count}, entry.dtype});
+    };
+    if (entry.device) {
+      for_host_pieces(*entry.device, entry.local.data, n * size, kChecksumBlock, HostAccess::write,
+                      read);
       continue;
     }
-    for_host_pieces(*entry.device, entry.local.data, n * size, kChecksumBlock, HostAccess::write,
-                    [&](int64_t at, std::byte* values, int64_t bytes) {
-                      reader.read(tensor, begin + at / size, bytes / size, values);
-                    });
+    const int64_t piece = tensor.dtype == entry.dtype ? n * size : kChecksumBlock;
+    for (int64_t at = 0; at < n * size; at += piece)
+      read(at, entry.local.as<std::byte>() + at, std::min(piece, n * size - at));
   }
 }
 

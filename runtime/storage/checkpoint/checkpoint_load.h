@@ -13,7 +13,8 @@ namespace dstrain {
 // Checks a checkpoint before its values are read; throws if this run cannot take it.
 using JudgeCheckpoint = std::function<void(const CheckpointInfo&)>;
 
-// Fills the local tensors of `state` from the checkpoint that find_checkpoint chooses; collective. If its
+// Fills the local tensors of `state` from the checkpoint that find_checkpoint chooses; collective. Floats of masters and
+// of the optimizer's state are converted where the checkpoint has others. If its
 // data turn out to be damaged and the user did not name it, the one before it is loaded. Returns what was
 // loaded. Throws on every rank or on none: UserError, which names tensor and file, if something is
 // missing, superfluous, of another shape or damaged, and what `judge` throws.

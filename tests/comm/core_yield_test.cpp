@@ -1,4 +1,4 @@
-#include "runtime/core/core_yield.h"
+#include "runtime/comm/core_yield.h"
 
 #include <catch2/catch.hpp>
 
