@@ -153,15 +153,16 @@ TEST_CASE("a drive that does not answer is an error within the limit, and may an
 
 TEST_CASE("an operation that waits for a long one before it is not late") {
   StoreFixture f({{"w", 200 * 4096}, {"v", 4096}}, {.block_size = 4096, .queue_depth = 1});
-  DiskStore& store = f.open(std::chrono::seconds(1));
+  // A drive that others write to may stall for a second.
+  DiskStore& store = f.open(std::chrono::seconds(3));
   f.calls.change_results([](const iocb&, int64_t result) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return result;
   });
   const Bytes bytes(200 * 4096), behind(4096);
   const auto first = store.write(0, 0, bytes.data(), bytes.size());
   const auto second = store.write(1, 0, behind.data(), 4096);
-  CHECK_NOTHROW(second.wait());  // after two seconds
+  CHECK_NOTHROW(second.wait());  // after four seconds
   CHECK_NOTHROW(first.wait());
 }
 
