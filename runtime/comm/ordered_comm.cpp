@@ -1,5 +1,6 @@
 #include "runtime/comm/ordered_comm.h"
 
+#include <sched.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -209,8 +210,9 @@ void OrderedComm::go_on(WaitState& state, std::chrono::microseconds longest) {
   const auto now = Clock::now();
   if (!state.idle) state = {true, now, now, 0};
   if (now - state.idle_since < kSpin) {
+    if (crowded_) ::sched_yield();
     for (int i = 0; i < 16 && !crowded_; ++i) __builtin_ia32_pause();
-    if (!crowded_ || yield_.yield()) return;
+    return;
   }
   throw_if_stopped();
   if (now - state.last_check > std::chrono::milliseconds(100)) {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/core_yield.h"
 #include "runtime/comm/operation.h"
 #include "runtime/comm/rendezvous/part_rendezvous.h"
 #include "runtime/comm/stages.h"
@@ -117,7 +116,6 @@ class OrderedComm : public Communicator {
   int threads_ = 1;
   double deadline_seconds_;
   bool crowded_;  // more ranks than cores: a rank that spins may take the core that a peer needs
-  CoreYield yield_;
   int64_t started_ = 0;
   int64_t completed_ = 0;
   std::atomic<int64_t> wire_bytes_{0};

@@ -3,12 +3,10 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
-#include "runtime/comm/mpi/mpi_settings.h"
 #include "tests/support/catch.h"
 
 int main(int argc, char** argv) {
   int provided = 0;
-  dstrain::prepare_mpi_settings();
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   const int failures = dstrain::run_tests(argc, argv);
   // After a failure the ranks no longer agree on what comes next.

@@ -309,7 +309,7 @@ void Exchange::receive(Slot& slot, int host, int what, std::byte* data, int64_t 
 }
 
 void Exchange::sleep(int earlier, std::chrono::microseconds longest) {
-  sleep_for_messages(yield_, earlier, longest);
+  sleep_for_messages(earlier, longest);
 }
 
 int Exchange::waited_rank() {

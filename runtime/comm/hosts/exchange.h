@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "runtime/comm/core_yield.h"
 #include "runtime/comm/hosts/routes.h"
 #include "runtime/comm/hosts/window_tags.h"
 #include "runtime/comm/mpi/mpi_session.h"
@@ -110,7 +109,6 @@ class Exchange final : public Awaited {
   int64_t next_begin_ = 0;  // the next window to start: its first element and place in slices_
   size_t next_slice_ = 0;
   int active_ = 0;
-  CoreYield yield_;
 };
 
 }  // namespace dstrain

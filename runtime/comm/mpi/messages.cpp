@@ -1,5 +1,7 @@
 #include "runtime/comm/mpi/messages.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -8,12 +10,14 @@
 
 namespace dstrain {
 
-void sleep_for_messages(CoreYield& yield, int earlier, std::chrono::microseconds longest) {
+void sleep_for_messages(int earlier, std::chrono::microseconds longest) {
   constexpr int kYields = 64;
   constexpr std::chrono::microseconds kShortest{20}, kLongest{500};
-  if (earlier < kYields && yield.yield()) return;
-  std::this_thread::sleep_for(
-      std::min({longest, kLongest, kShortest * (1 + std::max(0, earlier - kYields) / 8)}));
+  if (earlier < kYields)
+    ::sched_yield();
+  else
+    std::this_thread::sleep_for(
+        std::min({longest, kLongest, kShortest * (1 + (earlier - kYields) / 8)}));
 }
 
 Messages::Messages(const MpiSession& mpi, size_t most) : comm_(mpi.comm()) {

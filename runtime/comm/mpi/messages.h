@@ -5,16 +5,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/comm/core_yield.h"
 #include "runtime/comm/mpi/mpi_session.h"
 #include "runtime/comm/stages.h"
 
 namespace dstrain {
 
 // Sleeps between two looks for messages, because MPI cannot wake a rank when one arrives. Yields the core 64
-// times, unless another process keeps it, then sleeps for 20 to 500 us, longer with every call, at most `longest`.
-// `earlier`: how many calls this wait has had already.
-void sleep_for_messages(CoreYield& yield, int earlier, std::chrono::microseconds longest);
+// times, then sleeps for 20 to 500 us, longer with every call, at most `longest`. `earlier`: how many calls
+// this wait has had already.
+void sleep_for_messages(int earlier, std::chrono::microseconds longest);
 
 class Messages final : public Awaited {
  public:
@@ -30,7 +29,7 @@ class Messages final : public Awaited {
   // The peer of an incomplete message, of a receive before that of a send.
   int waited_rank() override;
   void sleep(int earlier, std::chrono::microseconds longest) override {
-    sleep_for_messages(yield_, earlier, longest);
+    sleep_for_messages(earlier, longest);
   }
 
  private:
@@ -43,7 +42,6 @@ class Messages final : public Awaited {
   MPI_Comm comm_;
   std::vector<MPI_Request> requests_;
   std::vector<Peer> peers_;  // of the requests
-  CoreYield yield_;
 };
 
 }  // namespace dstrain
