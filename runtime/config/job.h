@@ -267,7 +267,7 @@ struct Job {
   DType dtype = DType::f32;       // the run's dtype
   DType wire_dtype = DType::f32;  // communication_data_type, else the run's dtype
   DType grad_dtype = DType::f32;  // grad_accum_dtype: f32 or the run's dtype
-  // Of master weights, f32 or the run's dtype (bf16_master_weights_and_grads): then the parameters are the masters.
+  // The dtype of master weights: f32, or the run's (bf16_master_weights_and_grads), where the parameters are the masters.
   DType master_dtype = DType::f32;
   DType state_dtype = DType::f32;  // of the optimizer's state: f32, or that of the masters
   LossScaleConfig loss_scale;
