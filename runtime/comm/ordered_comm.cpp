@@ -1,6 +1,5 @@
 #include "runtime/comm/ordered_comm.h"
 
-#include <sched.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 namespace dstrain {
 namespace {
 
-// A wait spins this long (yielding its core if a peer may need it), then sleeps.
+// A wait spins this long, then sleeps. Where ranks are more than cores it sleeps at once.
 constexpr std::chrono::microseconds kSpin{20};
 // The longest sleep of a wait between two looks for an abort and at the deadline.
 constexpr std::chrono::milliseconds kLongestSleep{100};
@@ -209,9 +208,8 @@ void OrderedComm::go_on(WaitState& state, std::chrono::microseconds longest) {
   }
   const auto now = Clock::now();
   if (!state.idle) state = {true, now, now, 0};
-  if (now - state.idle_since < kSpin) {
-    if (crowded_) ::sched_yield();
-    for (int i = 0; i < 16 && !crowded_; ++i) __builtin_ia32_pause();
+  if (!crowded_ && now - state.idle_since < kSpin) {
+    for (int i = 0; i < 16; ++i) __builtin_ia32_pause();
     return;
   }
   throw_if_stopped();

@@ -3,9 +3,11 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include "runtime/comm/mpi/mpi_settings.h"
 #include "tests/support/catch.h"
 
 int main(int argc, char** argv) {
+  dstrain::prepare_mpi_settings();
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   const int failures = dstrain::run_tests(argc, argv);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/comm/mpi/messages.h"
+#include "runtime/comm/mpi/message_sleep.h"
 #include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
 

@@ -1,24 +1,9 @@
 #include "runtime/comm/mpi/messages.h"
 
-#include <sched.h>
-
-#include <algorithm>
-#include <chrono>
-#include <thread>
-
+#include "runtime/comm/mpi/message_sleep.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
-
-void sleep_for_messages(int earlier, std::chrono::microseconds longest) {
-  constexpr int kYields = 64;
-  constexpr std::chrono::microseconds kShortest{20}, kLongest{500};
-  if (earlier < kYields)
-    ::sched_yield();
-  else
-    std::this_thread::sleep_for(
-        std::min({longest, kLongest, kShortest * (1 + (earlier - kYields) / 8)}));
-}
 
 Messages::Messages(const MpiSession& mpi, size_t most) : comm_(mpi.comm()) {
   requests_.reserve(most);
@@ -52,6 +37,10 @@ bool Messages::ready() {
   requests_.clear();
   peers_.clear();
   return true;
+}
+
+void Messages::sleep(int earlier, std::chrono::microseconds longest) {
+  sleep_for_messages(earlier, longest);
 }
 
 int Messages::waited_rank() {

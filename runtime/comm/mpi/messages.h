@@ -10,11 +10,6 @@
 
 namespace dstrain {
 
-// Sleeps between two looks for messages, because MPI cannot wake a rank when one arrives. Yields the core 64
-// times, then sleeps for 20 to 500 us, longer with every call, at most `longest`. `earlier`: how many calls
-// this wait has had already.
-void sleep_for_messages(int earlier, std::chrono::microseconds longest);
-
 class Messages final : public Awaited {
  public:
   // At most `most` messages at a time. `mpi` outlives this object.
@@ -28,9 +23,7 @@ class Messages final : public Awaited {
   bool ready() override;
   // The peer of an incomplete message, of a receive before that of a send.
   int waited_rank() override;
-  void sleep(int earlier, std::chrono::microseconds longest) override {
-    sleep_for_messages(earlier, longest);
-  }
+  void sleep(int earlier, std::chrono::microseconds longest) override;
 
  private:
   struct Peer {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "runtime/comm/mpi/message_sleep.h"
 #include "runtime/comm/mpi/mpi_settings.h"
 #include "runtime/core/error.h"
 
@@ -28,6 +29,7 @@ void require_threads(int provided) {
 }
 
 MpiSession::MpiSession() {
+  sleep_precisely();
   int initialised = 0;
   MPI_Initialized(&initialised);
   if (!initialised) {
@@ -39,7 +41,9 @@ MpiSession::MpiSession() {
   int threads = MPI_THREAD_SINGLE;
   MPI_Query_thread(&threads);
   require_threads(threads);
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &request), "MPI_Comm_idup");
+  wait_for(request, "MPI_Comm_idup");
   read_comm();
   int* bound = nullptr;
   int known = 0;
@@ -58,6 +62,10 @@ void MpiSession::read_comm() {
 }
 
 std::unique_ptr<MpiSession> MpiSession::split(int part) {
+  // MPI_Comm_split keeps a core busy until all ranks are there: they come together first.
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
+  wait_for(request, "MPI_Ibarrier");
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(comm_, part == kNoPart ? MPI_UNDEFINED : part, rank_, &comm),
             "MPI_Comm_split");
@@ -67,7 +75,9 @@ std::unique_ptr<MpiSession> MpiSession::split(int part) {
 
 void MpiSession::gather_bytes(const void* mine, void* all, size_t bytes) {
   const int n = static_cast<int>(bytes);
-  check_mpi(MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm_), "MPI_Allgather");
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm_, &request), "MPI_Iallgather");
+  wait_for(request, "MPI_Iallgather");
 }
 
 void MpiSession::leave() {

@@ -56,6 +56,8 @@ std::vector<std::string> inner_interfaces(std::span<const std::string> names) {
 void prepare_mpi_settings() {
   ::setenv("OMPI_MCA_btl_tcp_eager_limit", kEagerBytes, 0);
   ::setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", kEagerBytes, 0);
+  // With more ranks than cores Open MPI would yield the core in every look for messages (message_sleep.h).
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   const std::vector<std::string> names = interface_names(), inner = inner_interfaces(names);
   if (inner.empty() || user_chose_interfaces()) return;
   std::string excluded = "127.0.0.1/8,sppp";  // Open MPI's default

@@ -19,11 +19,14 @@ TEST_CASE(
 TEST_CASE("settings of the user stay") {
   ::setenv("OMPI_MCA_btl_tcp_eager_limit", "1234", 1);
   ::unsetenv("OMPI_MCA_btl_tcp_rndv_eager_limit");
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);
   prepare_mpi_settings();
   REQUIRE(std::getenv("OMPI_MCA_btl_tcp_eager_limit") == std::string("1234"));
   REQUIRE(std::getenv("OMPI_MCA_btl_tcp_rndv_eager_limit") == std::string("270336"));
+  REQUIRE(std::getenv("OMPI_MCA_mpi_yield_when_idle") == std::string("1"));
   ::unsetenv("OMPI_MCA_btl_tcp_eager_limit");
   ::unsetenv("OMPI_MCA_btl_tcp_rndv_eager_limit");
+  ::unsetenv("OMPI_MCA_mpi_yield_when_idle");
 }
 
 }  // namespace

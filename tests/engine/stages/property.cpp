@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "runtime/comm/mpi/mpi_settings.h"
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
@@ -178,6 +179,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", seconds, "go on for so long");
   app.add_option("--seed", seed, "of the first case; the next ones count up");
   CLI11_PARSE(app, argc, argv);
+  prepare_mpi_settings();
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &argc);
   const std::unique_ptr<Communicator> comm = make_communicator();
   const auto start = std::chrono::steady_clock::now();
