@@ -17,8 +17,11 @@ using FloatVec = hn::Vec<Floats>;
 
 constexpr int kFloats = static_cast<int>(hn::MaxLanes(Floats()));
 // As many sums as fit in the registers beside two vectors of B and one of A.
-constexpr int kTileRows = kFloats == 16 ? 12 : kFloats == 8 ? 6 : 4;
+constexpr int kTileRows = kFloats == 16 ? 12 : 6;
 constexpr int kTileColumns = 2 * kFloats;
+// How often a panel of A holds each element. SSE has no load that fills a vector with one element, and a shuffle for
+// each would take the place of a product.
+constexpr int kCopies = kFloats == 4 ? kFloats : 1;
 constexpr int64_t kLine = 16;  // floats in a cache line
 constexpr int64_t kRowsAhead =
     6;  // rows to prefetch: they are too far apart for the hardware prefetcher
@@ -83,6 +86,13 @@ HWY_ATTR void pack_panels(const F32Source& s, float* to) {
   }
 }
 
+// Spreads `count` packed floats over kCopies times the memory, each element as often, from the last one to the first.
+HWY_ATTR void repeat_elements(float* packed, int64_t count) {
+  const hn::CappedTag<float, kCopies> d;
+  for (int64_t i = count - 1; i >= 0; --i)
+    hn::Store(hn::Set(d, packed[i]), d, packed + i * kCopies);
+}
+
 // Writes the first `count` lanes of v to c, or adds them with `add`.
 HWY_ATTR inline void put(FloatVec v, float* c, int64_t count, bool add) {
   const Floats d;
@@ -109,13 +119,13 @@ HWY_ATTR void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRI
     for (int v = 0; v < vectors; ++v) sums[i][v] = hn::Zero(d);
   }
 #pragma GCC unroll 4
-  for (int64_t k = 0; k < depth; ++k, a += kTileRows, b += kTileColumns) {
+  for (int64_t k = 0; k < depth; ++k, a += kTileRows * kCopies, b += kTileColumns) {
     FloatVec right[vectors];
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) right[v] = hn::Load(d, b + v * kFloats);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
-      const FloatVec left = hn::Set(d, a[i]);
+      const FloatVec left = kCopies == 1 ? hn::Set(d, a[i]) : hn::Load(d, a + i * kCopies);
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) sums[i][v] = hn::MulAdd(left, right[v], sums[i][v]);
     }
@@ -137,8 +147,8 @@ HWY_ATTR void multiply_rows(const float* a, const float* b, int64_t wanted, int6
     if (wanted <= most) return multiply_rows<most>(a, b, wanted, depth, c, stride, columns, add);
     if (wanted < rows) {
       multiply_rows<most>(a, b, most, depth, c, stride, columns, add);
-      return multiply_rows<rows - most>(a + most, b, wanted - most, depth, c + most * stride,
-                                        stride, columns, add);
+      return multiply_rows<rows - most>(a + most * kCopies, b, wanted - most, depth,
+                                        c + most * stride, stride, columns, add);
     }
   }
   if (columns > kFloats)
@@ -150,19 +160,25 @@ HWY_ATTR void multiply_rows(const float* a, const float* b, int64_t wanted, int6
 void multiply_panels_of(const F32Tiles& t) {
   for (int64_t i = 0; i < t.rows; i += kTileRows)
     for (int64_t j = 0; j < t.columns; j += kTileColumns)
-      multiply_rows<kTileRows>(
-          t.a + i * t.depth, t.b + j * t.depth, std::min<int64_t>(kTileRows, t.rows - i), t.depth,
-          t.c + i * t.stride + j, t.stride, std::min<int64_t>(kTileColumns, t.columns - j), t.add);
+      multiply_rows<kTileRows>(t.a + i * t.depth * kCopies, t.b + j * t.depth,
+                               std::min<int64_t>(kTileRows, t.rows - i), t.depth,
+                               t.c + i * t.stride + j, t.stride,
+                               std::min<int64_t>(kTileColumns, t.columns - j), t.add);
 }
 
 void pack_a_panels(const F32Source& a, float* to) {
   pack_panels<kTileRows>(a, to);
+  if constexpr (kCopies > 1)
+    repeat_elements(to, (a.extent + kTileRows - 1) / kTileRows * kTileRows * a.depth);
 }
 void pack_b_panels(const F32Source& b, float* to) {
   pack_panels<kTileColumns>(b, to);
 }
 int64_t tile_rows() {
   return kTileRows;
+}
+int64_t copies_of_a() {
+  return kCopies;
 }
 int64_t tile_columns() {
   return kTileColumns;
@@ -180,12 +196,16 @@ HWY_EXPORT(pack_a_panels);
 HWY_EXPORT(pack_b_panels);
 HWY_EXPORT(tile_rows);
 HWY_EXPORT(tile_columns);
+HWY_EXPORT(copies_of_a);
 
 int64_t f32_tile_rows() {
   return HWY_DYNAMIC_DISPATCH(tile_rows)();
 }
 int64_t f32_tile_columns() {
   return HWY_DYNAMIC_DISPATCH(tile_columns)();
+}
+int64_t f32_copies_of_a() {
+  return HWY_DYNAMIC_DISPATCH(copies_of_a)();
 }
 void pack_f32_a(const F32Source& a, float* to) {
   HWY_DYNAMIC_DISPATCH(pack_a_panels)(a, to);

@@ -2,8 +2,8 @@
 // are packed into panels first, so that a tile reads both contiguously.
 //
 // A panel of A holds f32_tile_rows() rows, a panel of B f32_tile_columns() columns. For each k, the elements of all
-// rows or columns are contiguous, with zeros past the end of the matrix. Both sizes depend on the instruction
-// set; the order of additions does not.
+// rows or columns are contiguous, with zeros past the end of the matrix; a panel of A holds each element
+// f32_copies_of_a() times. These sizes depend on the instruction set; the order of additions does not.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@ namespace dstrain {
 
 int64_t f32_tile_rows();
 int64_t f32_tile_columns();
+int64_t f32_copies_of_a();
 
 // A part of a row-major matrix whose rows are `stride` elements apart: `extent` rows of A or columns of B, and
 // `depth` values of k. It is stored as (depth, extent) if `depth_major`, else as (extent, depth).
@@ -23,7 +24,7 @@ struct F32Source {
   bool depth_major = false;
 };
 
-// Writes the source's panels one after the other; a panel has `depth` times its width elements.
+// Writes the source's panels one after the other; a panel has `depth` times its width elements, one of A its copies.
 void pack_f32_a(const F32Source& a, float* to);
 void pack_f32_b(const F32Source& b, float* to);
 

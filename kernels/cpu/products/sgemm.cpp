@@ -59,7 +59,7 @@ struct SgemmScratch {
     const int64_t depth = std::min(k, kMostDepth);
     b = round_up(std::min(columns, kMostColumns), f32_tile_columns()) * depth;
     b = round_up(b, kAlignFloats);
-    a = round_up(kTilesOfRows * f32_tile_rows() * depth, kAlignFloats);
+    a = round_up(kTilesOfRows * f32_tile_rows() * f32_copies_of_a() * depth, kAlignFloats);
   }
   int64_t floats() const { return b + a; }
 };
