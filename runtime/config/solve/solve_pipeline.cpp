@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <regex>
 #include <string_view>
 
 #include "runtime/config/keys/coerce.h"
@@ -15,6 +16,10 @@ namespace {
 constexpr std::string_view kStages = "pipeline.stages", kSchedule = "pipeline.schedule",
                            kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition";
 
+constexpr std::string_view kTypePrefix = "type:";
+// The compiler of regular expressions calls itself for each bracket: longer text could exhaust the stack.
+constexpr size_t kLongestExpression = 200;
+
 // Returns the schedule of a legal name. Torch's names are those of its schedule classes.
 PipelineSchedule schedule_of(const std::string& name) {
   if (name == "gpipe" || name == "loopedbfs") return PipelineSchedule::gpipe;
@@ -24,13 +29,38 @@ PipelineSchedule schedule_of(const std::string& name) {
   return PipelineSchedule::one_f_one_b;
 }
 
+// Reports text that is not a regular expression of the grammar in which layers are searched for.
+void check_expression(const std::string& expression, Diagnostics& diagnostics) {
+  if (expression.size() > kLongestExpression) {
+    diagnostics.error(kPartition,
+                      fmt::format("expected a regular expression of at most {} characters, found "
+                                  "{}",
+                                  kLongestExpression, expression.size()));
+    return;
+  }
+  try {
+    const std::regex regex(expression, std::regex::ECMAScript | std::regex::icase);
+  } catch (const std::regex_error& e) {
+    diagnostics.error(kPartition, fmt::format("\"{}{}\": expected a regular expression ({})",
+                                              kTypePrefix, printable(expression), e.what()));
+  }
+}
+
 void solve_partition(PipelineConfig& p, Values& values, Diagnostics& diagnostics) {
   const Member* given = values.given(kPartition);
   if (!given || given->value.is(Node::Kind::string)) {
-    const std::string method = lower_case(values.text(kPartition));
+    const std::string text = values.text(kPartition);
+    const std::string method = lower_case(text);
+    if (method.starts_with(kTypePrefix) && method.size() > kTypePrefix.size()) {
+      // Case matters in an expression: \D is not \d.
+      const std::string expression = text.substr(kTypePrefix.size());
+      check_expression(expression, diagnostics);
+      p.partition = fmt::format("{}{}", kTypePrefix, expression);
+      return;
+    }
     constexpr std::array<std::string_view, 5> methods{"best", "parameters", "uniform", "time",
                                                       "memory"};
-    bool known = method.starts_with("type:") && method.size() > 5;
+    bool known = false;
     for (const std::string_view m : methods) known = known || method == m;
     if (!known)
       diagnostics.error(kPartition,

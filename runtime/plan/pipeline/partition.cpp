@@ -82,14 +82,14 @@ std::vector<int64_t> weights_by_name(const std::string& expression,
     const std::regex regex(expression, std::regex::ECMAScript | std::regex::icase);
     for (const LayerSize& layer : layers) weights.push_back(std::regex_search(layer.name, regex));
   } catch (const std::regex_error& e) {
-    fail_user("partition \"{}{}\": expected a regular expression ({})", kTypePrefix, expression,
-              e.what());
+    fail_user("pipeline.partition: \"{}{}\": expected a regular expression ({})", kTypePrefix,
+              expression, e.what());
   }
   if (std::ranges::count(weights, 1) > 0) return weights;
   std::vector<std::string> names;
   for (const LayerSize& layer : layers) names.push_back(layer.name);
-  fail_user("partition \"{}{}\": no layer has such a name; the layers are {}", kTypePrefix,
-            expression, fmt::join(names, ", "));
+  fail_user("pipeline.partition: \"{}{}\": no layer has such a name; the layers are {}",
+            kTypePrefix, expression, fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -156,7 +156,8 @@ std::vector<int64_t> partition_by(const std::string& method, const std::vector<L
     return partition_balanced(weights_by_name(method.substr(kTypePrefix.size()), layers), parts);
   if (method != "time" && method != "memory")
     fail_user(
-        "partition \"{}\": expected uniform, parameters, type:REGEX, memory, time, or a list "
+        "pipeline.partition: \"{}\": expected uniform, parameters, type:REGEX, memory, time, or a "
+        "list "
         "of first layers",
         method);
   std::vector<double> sizes;

@@ -67,6 +67,12 @@ TEST_CASE("pipeline: what cannot be is refused with the reason") {
   CHECK_THAT(error(R"("stages": 4)", 4, R"(, "dstrain": {"model": {"n_layer": 1}})"),
              Catch::Contains("4 stages are more than the 3 layers of the model"));
   CHECK_THAT(error(R"("stages": 2, "partition": "halves")"), Catch::Contains("type:REGEX"));
+  CHECK_THAT(error(R"("stages": 2, "partition": "type:(")"),
+             Catch::StartsWith("c.json:1:28: pipeline.partition: \"type:(\": expected a regular "
+                               "expression ("));
+  CHECK(error("\"stages\": 2, \"partition\": \"type:" + std::string(201, 'x') + "\"") ==
+        "c.json:1:28: pipeline.partition: expected a regular expression of at most 200 characters, "
+        "found 201");
   CHECK_THAT(error(R"("stages": 2, "partition": [0, 4, 8])"),
              Catch::Contains("expected the first layers of 2 stages"));
   CHECK_THAT(error(R"("stages": 2, "partition": [0, 99])"), Catch::Contains("99 is not a layer"));
@@ -92,4 +98,15 @@ TEST_CASE("pipeline: a list of first layers") {
   const Job job = ask(pipeline(R"("stages": 2, "partition": [0, 5])"), {}, 2).job();
   CHECK(job.pipeline.partition == "list");
   CHECK(job.pipeline.first_layers == std::vector<int64_t>{0, 5});
+}
+
+TEST_CASE("pipeline: a regular expression stays as it is written") {
+  const auto partition = [](const std::string& text) {
+    return ask(pipeline(R"("stages": 2, "partition": ")" + text + "\""), {}, 2)
+        .job()
+        .pipeline.partition;
+  };
+  CHECK(partition("type:\\\\D+$") == "type:\\D+$");
+  CHECK(partition("Type:Blocks") == "type:Blocks");
+  CHECK(partition("Uniform") == "uniform");
 }

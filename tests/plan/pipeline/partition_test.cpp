@@ -104,16 +104,18 @@ TEST_CASE("partition: by the layers' names") {
   CHECK(partition_by("type:blocks\\.[13]$", layers, 2) ==
         partition_balanced({0, 0, 1, 0, 1, 0}, 2));
   CHECK(partition_by("uniform", layers, 4) == List{0, 2, 4, 5, 6});
-  CHECK_THROWS_WITH(partition_by("type:attention", layers, 2),
-                    "partition \"type:attention\": no layer has such a name; the layers are "
-                    "embedding, blocks.0, blocks.1, blocks.2, blocks.3, head");
+  CHECK_THROWS_WITH(
+      partition_by("type:attention", layers, 2),
+      "pipeline.partition: \"type:attention\": no layer has such a name; the layers are "
+      "embedding, blocks.0, blocks.1, blocks.2, blocks.3, head");
   CHECK_THROWS_AS(partition_by("type:attention", layers, 2), UserError);
-  CHECK_THROWS_WITH(partition_by("type:(", layers, 2),
-                    Catch::StartsWith("partition \"type:(\": expected a regular expression"));
+  CHECK_THROWS_WITH(
+      partition_by("type:(", layers, 2),
+      Catch::StartsWith("pipeline.partition: \"type:(\": expected a regular expression"));
   CHECK_THROWS_AS(partition_by("type:(", layers, 2), UserError);
   CHECK_THROWS_WITH(
       partition_by("best", layers, 2),
-      "partition \"best\": expected uniform, parameters, type:REGEX, memory, time, or "
+      "pipeline.partition: \"best\": expected uniform, parameters, type:REGEX, memory, time, or "
       "a list of first layers");
   CHECK_THROWS_AS(partition_by("best", layers, 2), UserError);
 }
