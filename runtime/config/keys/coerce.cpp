@@ -31,9 +31,9 @@ std::string number_text(const KeySpec& spec, double value) {
              : json_text(value);
 }
 
-// An upper limit that no sensible value reaches is named only if a value exceeds it.
+// A limit that no sensible value reaches is named only if a value exceeds it.
 std::string range_text(const KeySpec& spec, bool whole) {
-  const bool low = std::isfinite(spec.min);
+  const bool low = std::isfinite(spec.min) && (whole || spec.min > -kMaxCount);
   const bool high = std::isfinite(spec.max) && (whole || spec.max < kMaxCount);
   if (low && high)
     return fmt::format(" from {} {} {}", number_text(spec, spec.min), spec.open ? "to below" : "to",
@@ -216,8 +216,9 @@ std::string type_error(const KeySpec& spec, const Node& node) {
        (spec.fallback.empty() && spec.type != Type::section && spec.type != Type::opaque)))
     return "";
   if (fits(spec, node)) return "";
-  const bool above = to_real(node).value_or(0) > spec.max;
-  return fmt::format("expected {}, found {}{}", expectation(spec, above), found(node),
+  const double value = to_real(node).value_or(0);
+  const bool beyond = value > spec.max || (spec.min <= -kMaxCount && value < spec.min);
+  return fmt::format("expected {}, found {}{}", expectation(spec, beyond), found(node),
                      hint(spec, node));
 }
 

@@ -27,7 +27,7 @@ bool takes_quoted(std::string_view key);
 // not be "auto".
 std::string type_error(const KeySpec& spec, const Node& node);
 
-// Returns what a key expects: "an integer of at least 1". With `whole`, upper limits are named that no
+// Returns what a key expects: "an integer of at least 1". With `whole`, limits are named that no
 // sensible value comes near.
 std::string expectation(const KeySpec& spec, bool whole = false);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "runtime/config/keys/sections.h"
 #include "runtime/config/text.h"
@@ -28,6 +29,17 @@ std::string_view selected(const Facts& facts, std::string_view key) {
   return facts.model;
 }
 
+// Limits the numbers that a step computes with, which it does in fp32: larger ones would be infinite there.
+void limit_to_f32(std::vector<KeySpec>& table) {
+  constexpr double most = std::numeric_limits<float>::max();
+  for (KeySpec& spec : table) {
+    if (spec.type != Type::real && spec.type != Type::rate) continue;
+    if (!spec.key.starts_with("optimizer.") && !spec.key.starts_with("scheduler.")) continue;
+    spec.min = std::max(spec.min, -most);
+    spec.max = std::min(spec.max, most);
+  }
+}
+
 }  // namespace
 
 std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
@@ -44,6 +56,7 @@ const std::vector<KeySpec>& key_table() {
                          keys::zero, keys::offload, keys::activation_checkpointing, keys::pipeline,
                          keys::monitoring, keys::others, keys::dstrain})
       std::ranges::move(section(), std::back_inserter(all));
+    limit_to_f32(all);
     return all;
   }();
   return table;
