@@ -91,7 +91,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   loaded.default_batch = batch.by_default;
   solve_run(job, values, diagnostics, facts, request.need_data);
   solve_training(job, values, diagnostics, facts);
-  check_sizes(job, diagnostics);
+  check_sizes(job, values, diagnostics);
   check_pipeline(job, diagnostics);
   if (data_ranks) check_shards(job, values, diagnostics, *data_ranks, request.ranks_origin);
   solve_sparse(job, values, diagnostics, data_ranks.has_value());

@@ -164,6 +164,48 @@ TEST_CASE("run: a micro-batch of more rows than a product can have names the lar
         "2147483647 rows that a product can have: use at most 524287");
 }
 
+TEST_CASE("run: a size that follows from another key is that key's error") {
+  CHECK(
+      ask(R"({"train_batch_size": 2147483647})").error() ==
+      "c.json:1:2: train_batch_size: a train_micro_batch_size_per_gpu of 2147483647 follows from "
+      "it: 2147483647 samples of 2048 tokens are more than the 2147483647 rows that a product can "
+      "have: use a train_micro_batch_size_per_gpu of at most 1048575");
+  CHECK(
+      ask(R"({"train_batch_size": 1048575})", {"dstrain.model.vocab_size=100000000"}).error() ==
+      "c.json:1:2: train_batch_size: about 2.8e+18 activations of a micro-batch are more than can "
+      "be counted");
+  CHECK(ask("{}", {"dstrain.model.block_size=2147483647", "dstrain.model.n_embd=12"}).error() ==
+        "--set: dstrain.model.block_size: 8 samples of 2147483647 tokens are more than the "
+        "2147483647 rows that a product can have: use a train_micro_batch_size_per_gpu of at most "
+        "1");
+  CHECK(ask(R"({"train_micro_batch_size_per_gpu": 1, "train_batch_size": 1073741824})").error() ==
+        "c.json:1:39: train_batch_size: 1073741824 micro-batches a step through 12 layers are more "
+        "than the 262144 passes through a layer that a plan can hold: at most 21845 micro-batches; "
+        "use a larger train_micro_batch_size_per_gpu, or a smaller train_batch_size");
+  CHECK(
+      ask(R"({"gradient_accumulation_steps": 1073741824})").error() ==
+      "c.json:1:2: gradient_accumulation_steps: 1073741824 micro-batches a step through 12 layers "
+      "are more than the 262144 passes through a layer that a plan can hold: at most 21845 "
+      "micro-batches; use a larger train_micro_batch_size_per_gpu, or a smaller "
+      "train_batch_size");
+}
+
+TEST_CASE("run: more samples than can be counted are an error of a key that is given") {
+  const std::string batch = R"({"train_micro_batch_size_per_gpu": 2147483647,
+ "gradient_accumulation_steps": 262144})";
+  const std::vector<std::string> model = {"dstrain.model.type=benchmark", "dstrain.model.n_layer=1",
+                                          "dstrain.model.in_size=1", "dstrain.model.hidden_size=1",
+                                          "dstrain.model.out_size=1"};
+  CHECK(ask(batch, model, 64).error() ==
+        "c.json:1:2: train_micro_batch_size_per_gpu: 1000 steps (dstrain.steps, by default) of "
+        "36028797002186752 samples are more than can be counted");
+  std::vector<std::string> with_steps = model;
+  with_steps.emplace_back("dstrain.steps=9007199254740992");
+  CHECK(ask(batch, with_steps, 1).error() ==
+        "--set: dstrain.steps: 9007199254740992 steps of 562949953159168 samples are more than can "
+        "be counted");
+}
+
 TEST_CASE("run: the CPU replays no graph") {
   Ask a = ask(trains_with(R"("dstrain": {"cuda_graph": "on"})"));
   const std::string needs = "honoured: needs a GPU: a run on the CPU stops at it";
