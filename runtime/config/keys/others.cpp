@@ -25,8 +25,8 @@ constexpr Rule kLocalStorage{[](const Facts&, const KeySpec&, const Node& value)
                              },
                              "no_effect; true: with a warning, as all hosts share one folder"};
 
-KeySpec refused(std::string_view key, std::string_view note) {
-  return {.key = key, .type = Type::opaque, .state = State::refused, .note = note};
+KeySpec refused(std::string_view key, const Rule& rule, std::string_view note) {
+  return {.key = key, .type = Type::opaque, .note = note, .rule = &rule};
 }
 
 KeySpec fixed(std::string_view key, Type type, std::string_view fallback, std::string_view note) {
@@ -83,9 +83,9 @@ std::vector<KeySpec> others() {
       fixed("checkpoint.writer.data_parallel", Type::string, "", writer),
       fixed("checkpoint.writer.io_multiplier", Type::integer, "1", writer),
       refused(
-          "nebula",
+          "nebula", rules::kRefusedIfOn,
           "Nebula was removed from DeepSpeed (0.19.8): remove the section and use --save_interval"),
-      refused("datastates_ckpt",
+      refused("datastates_ckpt", rules::kRefusedUnlessOff,
               "DataStates is not part of dstrain: remove the section and use --save_interval"),
 
       fixed("compile", Type::section, "", compile),
@@ -202,16 +202,16 @@ std::vector<KeySpec> others() {
       against("eigenvalue.layer_name", Type::string, ""),
       against("eigenvalue.layer_num", Type::integer, "0"),
       {.key = "eigenvalue.model_name", .type = Type::string, .rule = &rules::kRefusedIfEnabled},
-      refused("quantize_training",
+      refused("quantize_training", rules::kRefusedIfOn,
               "removed from DeepSpeed (0.19.8), and training with quantized weights is not part of "
               "dstrain: "
               "remove it"),
-      refused("weight_quantization",
+      refused("weight_quantization", rules::kRefusedUnlessOff,
               "quantization for inference is not part of dstrain: remove it"),
-      refused("compression_training",
+      refused("compression_training", rules::kRefusedUnlessOff,
               "removed from DeepSpeed (0.19.8), and compression is not part of dstrain: remove the "
               "section"),
-      refused("sparse_attention",
+      refused("sparse_attention", rules::kRefusedUnlessOff,
               "removed from DeepSpeed (0.19.8), and attention is dense and causal here: remove the "
               "section"),
   };

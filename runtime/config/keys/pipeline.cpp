@@ -132,8 +132,8 @@ std::vector<KeySpec> pipeline() {
       {.key = "tensor_parallel.keep_module_on_host", .fallback = "false", .rule = &kTensor},
       {.key = "expert_parallel",
        .type = Type::opaque,
-       .state = State::not_yet,
-       .note = "expert parallelism is not available yet: remove the section"},
+       .note = "expert parallelism is not available yet: remove the section",
+       .rule = &rules::kNotYetIfOn},
   };
 }
 

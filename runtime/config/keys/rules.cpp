@@ -22,6 +22,15 @@ Judgement if_enabled(const Facts& facts, const KeySpec& spec, State state,
   return {state, fmt::format("{} {}", section, reason), !spec.key.ends_with(".enabled")};
 }
 
+// Judges a whole section of a feature that dstrain does not have; `on` is DeepSpeed's default of `enabled`.
+Judgement stops_if_on(const KeySpec& spec, const Node& section, bool on, State state) {
+  if (section.members.empty()) return {State::no_effect, fmt::format("{} is empty", spec.key)};
+  if (const Member* enabled = section.member("enabled"))
+    on = to_boolean(enabled->value, takes_quoted(spec.key)).value_or(true);
+  if (!on) return {State::no_effect, fmt::format("{} is off", spec.key)};
+  return {state, std::string(spec.note)};
+}
+
 }  // namespace
 
 namespace rules {
@@ -74,6 +83,24 @@ constinit const Rule kRefusedIfEnabled{
       return if_enabled(facts, spec, State::refused, section ? section->note : spec.note);
     },
     "section off: no_effect; on: refused"};
+
+constinit const Rule kRefusedIfOn{
+    [](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+      return stops_if_on(spec, value, false, State::refused);
+    },
+    "empty, or without `enabled`, or `enabled` false: no_effect; else refused"};
+
+constinit const Rule kRefusedUnlessOff{
+    [](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+      return stops_if_on(spec, value, true, State::refused);
+    },
+    "empty, or `enabled` false: no_effect; else refused"};
+
+constinit const Rule kNotYetIfOn{
+    [](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+      return stops_if_on(spec, value, false, State::not_yet);
+    },
+    "empty, or without `enabled`, or `enabled` false: no_effect; else not_yet"};
 
 constinit const Rule kRecompute{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {

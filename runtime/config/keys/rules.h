@@ -37,6 +37,10 @@ extern const Rule kWarnsIfEnabled;    // the same if the section's `enabled` is 
 extern const Rule kIfEnabled;         // honoured if the section's `enabled` is true
 extern const Rule kRefusedIfEnabled;  // refused if the section's `enabled` is true
 extern const Rule kRecompute;         // an interval of layers, "none" or "selective"
+// Of whole sections, whose members are not in the table:
+extern const Rule kRefusedIfOn;       // refused if its `enabled` is true
+extern const Rule kRefusedUnlessOff;  // refused unless it is empty or its `enabled` is false
+extern const Rule kNotYetIfOn;        // not_yet if its `enabled` is true
 }  // namespace rules
 
 }  // namespace dstrain
