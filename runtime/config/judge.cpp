@@ -154,7 +154,8 @@ class Walk {
     for (size_t i = at + 1; i < verdicts_.size(); ++i)
       if (!worst || weight(verdicts_[i].state) > weight(worst->state)) worst = &verdicts_[i];
     Verdict& v = verdicts_[at];
-    if (twice || !worst) return;
+    // A section that is refused as a whole keeps its reason, whatever its keys are.
+    if (!worst || (is_error(v.state) && !v.echo)) return;
     if (is_error(worst->state) && weight(worst->state) > weight(v.state)) {
       v.state = worst->state;
       v.message = "see " + worst->key;

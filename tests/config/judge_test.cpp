@@ -107,8 +107,8 @@ TEST_CASE("verdicts: keys of a stage have no effect below it") {
        "zero_optimization.mics_shard_size", "honoured: every rank has all parameters"},
       {zero(R"("mics_hierarchical_params_gather": true)"),
        "zero_optimization.mics_hierarchical_params_gather",
-       "no_effect: a gather over several hosts brings each byte to each host once, with or without "
-       "it"},
+       "no_effect: removed from DeepSpeed (0.19.8); a gather over several hosts brings each byte "
+       "to each host once, with or without it"},
       {zero(R"("zenflow": {"topk_ratio": 0.1})"), "zero_optimization.zenflow",
        "refused: ZenFlow updates most weights late, by sums of several steps' gradients, which "
        "changes what is learned: remove the section; offload_optimizer updates every weight in "
@@ -287,8 +287,8 @@ TEST_CASE("verdicts: reduction and data types") {
        "honoured: rows of tokens or the table, whichever is fewer bytes: dstrain plan says which, "
        "when the number of ranks and the vocabulary are known"},
       {R"("sparse_gradients": true, "zero_optimization": {"stage": 1})", "sparse_gradients",
-       "refused: from stage 1 on each rank receives the sum of its own slice alone: use false, or "
-       "stage 0"},
+       "refused: removed from DeepSpeed (0.19.8); here from stage 1 on each rank receives the sum "
+       "of its own slice alone: use false, or stage 0"},
       {R"("sparse_gradients": false)", "sparse_gradients", "no_effect: off"},
       {R"("elasticity": {"enabled": true, "min_gpus": 2})", "elasticity.enabled",
        "refused: elasticity was removed from DeepSpeed (0.19.8); here the batch sizes are given, "

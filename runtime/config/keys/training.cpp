@@ -43,8 +43,8 @@ constexpr Rule kSparse{[](const Facts& facts, const KeySpec&, const Node& value)
                            return {State::no_effect, "the model has no token embedding"};
                          if (facts.stage == 0) return {};
                          return {State::refused,
-                                 "from stage 1 on each rank receives the sum of its own slice "
-                                 "alone: use false, or stage 0"};
+                                 "removed from DeepSpeed (0.19.8); here from stage 1 on each rank "
+                                 "receives the sum of its own slice alone: use false, or stage 0"};
                        },
                        "false: no_effect; true: honoured at stage 0, else refused; no_effect for "
                        "the benchmark model"};
@@ -132,7 +132,7 @@ std::vector<KeySpec> training() {
        .fallback = "false",
        .note =
            "true: the token embedding's gradient travels as rows of tokens where these are fewer "
-           "bytes than the table",
+           "bytes than the table; removed from DeepSpeed (0.19.8)",
        .rule = &kSparse},
       {.key = "disable_allgather",
        .fallback = "false",

@@ -59,6 +59,12 @@ constexpr Rule kRemoved{[](const Facts&, const KeySpec& spec, const Node&) -> Ju
                         },
                         "null: no_effect; else refused"};
 
+// The section has the reason, so that a run prints it once.
+constexpr Rule kOfZenflow{[](const Facts&, const KeySpec& spec, const Node&) -> Judgement {
+                            return {State::refused, std::string(spec.note), true};
+                          },
+                          "refused"};
+
 // LoCo, the error feedback of quantized gradients.
 constexpr Rule kLoco{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
@@ -66,18 +72,19 @@ constexpr Rule kLoco{
         return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
       if (!facts.on("zero_optimization.zero_quantized_gradients"))
         return {State::refused,
-                "it is the error feedback of quantized gradients: set zero_quantized_gradients, or "
-                "remove it"};
+                "removed from DeepSpeed (0.19.8); here it is the error feedback of quantized "
+                "gradients: set zero_quantized_gradients, or remove it"};
       return {State::honoured, std::string(spec.note)};
     },
     "null, or not stage 3: no_effect; without zero_quantized_gradients: refused; else honoured"};
 constexpr Rule kLocoPart{
-    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
-      if (facts.stage != 3)
-        return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
-      return {State::honoured, std::string(spec.note)};
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      Judgement of_section = kLoco.judge(facts, spec, value);
+      if (is_error(of_section.state))
+        return {of_section.state, "inside zero_optimization.zeropp_loco_param", true};
+      return of_section;
     },
-    "stages 0, 1, 2: no_effect; 3: honoured"};
+    "as the section"};
 
 constexpr Rule kOffloadFlag{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
                               if (!to_boolean(value).value_or(false))
@@ -96,8 +103,8 @@ KeySpec of_zenflow(std::string_view key, Type type, std::string_view fallback) {
   return {.key = key,
           .type = type,
           .fallback = fallback,
-          .state = State::refused,
-          .note = "ZenFlow is not part of dstrain"};
+          .note = "ZenFlow is not part of dstrain",
+          .rule = &kOfZenflow};
 }
 
 KeySpec stage3_count(std::string_view key, std::string_view fallback, std::string_view note = {}) {
@@ -266,7 +273,9 @@ std::vector<KeySpec> zero() {
        .rule = &kQuantized},
       {.key = "zero_optimization.zeropp_loco_param",
        .type = Type::section,
-       .note = "what packing gradients loses is added to those of the next step (LoCo)",
+       .note =
+           "what packing gradients loses is added to those of the next step (LoCo); removed from "
+           "DeepSpeed (0.19.8)",
        .rule = &kLoco,
        .nullable = true},
       {.key = "zero_optimization.zeropp_loco_param.err_beta",
@@ -285,7 +294,9 @@ std::vector<KeySpec> zero() {
       {.key = "zero_optimization.mics_shard_size",
        .type = Type::integer,
        .fallback = "-1",
-       .note = "consecutive ranks among which parameters are divided; -1: all",
+       .note =
+           "consecutive ranks among which parameters are divided; -1: all; removed from DeepSpeed "
+           "(0.19.8)",
        .rule = &kShards,
        .min = -1,
        .max = kMostShardRanks},
@@ -293,7 +304,8 @@ std::vector<KeySpec> zero() {
        .fallback = "false",
        .state = State::no_effect,
        .note =
-           "a gather over several hosts brings each byte to each host once, with or without it"},
+           "removed from DeepSpeed (0.19.8); a gather over several hosts brings each byte to each "
+           "host once, with or without it"},
 
       {.key = "zero_optimization.leaf_module",
        .type = Type::section,

@@ -337,7 +337,8 @@ void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics
   const bool mics = member != nullptr && to_integer(member->value) == ranks;
   diagnostics.error(
       mics ? kMicsShardSize : kHpzPartitionSize,
-      fmt::format("{} does not divide the {} {}ranks ({}): expected a divisor", ranks, data_ranks,
+      fmt::format("{}{} does not divide the {} {}ranks ({}): expected a divisor",
+                  mics ? "removed from DeepSpeed (0.19.8); here " : "", ranks, data_ranks,
                   job.pipeline.stages > 1 ? "data-parallel " : "", ranks_origin));
 }
 

@@ -91,7 +91,7 @@ TEST_CASE("sparse_gradients: what it does not go with") {
   };
   for (const int stage : {1, 2, 3})
     CHECK_THAT(refusal(fmt::format(R"("zero_optimization": {{"stage": {}}})", stage)),
-               Catch::Contains("sparse_gradients: from stage 1 on"));
+               Catch::Contains("here from stage 1 on"));
   CHECK_THAT(refusal(R"("pipeline": {"stages": 2}, "gradient_accumulation_steps": 2)"),
              Catch::Contains("pipeline.stages: sparse_gradients runs without a pipeline"));
   for (const char* type : {"OneBitAdam", "OneBitLamb", "ZeroOneAdam"})
