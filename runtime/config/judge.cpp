@@ -88,7 +88,7 @@ class Walk {
       const KeySpec* spec = find_key(facts_, key);
       if (const auto by = merged_.ignored.find(key); by != merged_.ignored.end())
         whole(key, m,
-              {State::no_effect, fmt::format("ignored, as {} says", by->second), false, true});
+              {State::no_effect, fmt::format("ignored, as {} says", by->second.by), false, true});
       else if (!spec && is_comment(m.key))
         whole(key, m, {State::no_effect, "a comment"});
       else if (!spec)

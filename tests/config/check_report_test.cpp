@@ -38,3 +38,21 @@ TEST_CASE("check: text has a line per key, JSON the members of docs/formats.md")
   CHECK(json[3]["line"] == 0);
   CHECK(json[3]["column"] == 0);
 }
+
+TEST_CASE("check: an ignored key that the configuration does not have is told, with its place") {
+  Ask a = ask(R"({"dstrain": {"ignore": ["fp17"]}})");
+  a.request.ignored = {"typo.key"};
+  const LoadedConfig loaded = a.check();
+  CHECK(check_text(loaded.verdicts) ==
+        "c.json:1:2: dstrain: honoured\n"
+        "c.json:1:14: dstrain.ignore: honoured\n"
+        "c.json:1:25: fp17: no_effect: the ignored key is not in the configuration\n"
+        "--ignore: typo.key: no_effect: the ignored key is not in the configuration\n"
+        "4 verdicts: 2 honoured, 2 no_effect. This file trains.\n");
+  REQUIRE(loaded.verdicts.size() == 4);
+  CHECK(loaded.verdicts[2].column == 25);
+  CHECK(loaded.verdicts[3].line == 0);
+  CHECK(loaded.warnings == std::vector<std::string>{
+                               "c.json:1:25: fp17: the ignored key is not in the configuration",
+                               "--ignore: typo.key: the ignored key is not in the configuration"});
+}

@@ -210,8 +210,7 @@ TEST_CASE("load: an ignored key counts as not written, with one line") {
   CHECK(a.load().warnings[1] == "c.json:2:2: seed: ignored, as dstrain.ignore says");
 
   a.request.ignored = {"sede"};
-  CHECK(a.load().warnings.back() ==
-        "--ignore sede: the ignored key sede is not in the configuration");
+  CHECK(a.load().warnings.back() == "--ignore: sede: the ignored key is not in the configuration");
 }
 
 TEST_CASE("load: of two names of a key one may be ignored") {

@@ -48,13 +48,15 @@ void erase(Node& root, std::string_view path) {
   }
 }
 
-std::map<std::string, std::string> ignored_keys(const ConfigRequest& request, const Node& root) {
+std::map<std::string, Ignored> ignored_keys(const ConfigRequest& request, const Node& root) {
   constexpr std::string_view own_key = "dstrain.ignore";
-  std::map<std::string, std::string> keys;
+  std::map<std::string, Ignored> keys;
   if (const Member* list = find(root, own_key))
     for (const Node& key : list->value.items)
-      if (key.is(Node::Kind::string)) keys.emplace(key.text, own_key);
-  for (const std::string& key : request.ignored) keys.emplace(key, "--ignore " + printable(key));
+      if (key.is(Node::Kind::string))
+        keys.emplace(key.text, Ignored{std::string(own_key), key.place});
+  for (const std::string& key : request.ignored)
+    keys.emplace(key, Ignored{"--ignore " + printable(key), kCommandLine});
   return keys;
 }
 

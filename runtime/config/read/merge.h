@@ -23,12 +23,17 @@ std::string where(const SourceNames& names, const SourcePlace& place, std::strin
 // if a value on the way is neither a section nor true, false or null.
 bool put(Node& root, std::string_view path, Node value);
 
+// Who says that a key is ignored.
+struct Ignored {
+  std::string by;     // "--ignore amp", "dstrain.ignore"
+  SourcePlace place;  // of the key's name in the list dstrain.ignore, or the command line
+};
+
 // A configuration with the command line applied.
 struct Merged {
   Node root;
   SourceNames names;
-  std::map<std::string, std::string>
-      ignored;  // dotted key; its source: "--ignore amp", "dstrain.ignore"
+  std::map<std::string, Ignored> ignored;  // by dotted key
 };
 
 // Reads the file of `request` and applies the options: --model replaces the model section, --set changes

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "runtime/config/judge.h"
 #include "runtime/config/keys/coerce.h"
@@ -62,6 +63,25 @@ void solve_command_line(Job& job, Values& values, const ConfigRequest& request) 
   if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
 }
 
+// Adds a verdict on each key that is to be ignored and that the configuration does not have: it may be misspelt.
+void judge_ignored(const Merged& merged, std::vector<Verdict>& verdicts) {
+  for (const auto& [key, ignored] : merged.ignored) {
+    if (find(merged.root, key)) continue;
+    const SourcePlace& place = ignored.place;
+    Verdict v;
+    v.key = printable(key);
+    if (place.source == Source::file) {
+      v.line = place.line;
+      v.column = place.column;
+    }
+    v.state = State::no_effect;
+    v.message = "the ignored key is not in the configuration";
+    v.where = place.source == Source::command_line ? "--ignore" : where(merged.names, place, key);
+    v.warns = true;
+    verdicts.push_back(std::move(v));
+  }
+}
+
 }  // namespace
 
 LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
@@ -108,14 +128,11 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   for (const Setting& s : loaded.settings)
     if (s.origin.substr(0, 4) == "auto")
       diagnostics.explain(s.key, fmt::format("{} ({})", s.value, s.origin));
+  judge_ignored(merged, loaded.verdicts);
   for (const Verdict& v : loaded.verdicts)
     if (!is_error(v.state) &&
         ((v.warns && !v.echo) || v.message.substr(0, 15) == "another name of"))
       diagnostics.warning(v.key, v.message);
-  for (const auto& [key, by] : merged.ignored)
-    if (!find(merged.root, key))
-      loaded.warnings.push_back(
-          fmt::format("{}: the ignored key {} is not in the configuration", by, printable(key)));
   return loaded;
 }
 
