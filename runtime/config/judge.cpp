@@ -128,10 +128,16 @@ class Walk {
       const std::string selected = family == "optimizer"   ? facts_.optimizer
                                    : family == "scheduler" ? facts_.scheduler
                                                            : facts_.model;
+      const Member* type = find(*facts_.root, family + ".type");
+      const bool auto_type = selected.empty() && type && type->value.is_auto();
+      if (auto_type && m.value.is_auto()) return whole(key, m, {State::no_effect, "unset"});
       judgement = {
           State::error,
-          fmt::format("belongs to {}, not to {}", fmt::join(split_words(other), ", "),
-                      selected.empty() ? "this section without a type" : printable(selected))};
+          auto_type ? fmt::format("belongs to {}, and {}.type is \"auto\": name the schedule",
+                                  fmt::join(split_words(other), ", "), family)
+                    : fmt::format(
+                          "belongs to {}, not to {}", fmt::join(split_words(other), ", "),
+                          selected.empty() ? "this section without a type" : printable(selected))};
     } else if (++suggestions_ <= kMostSuggestions) {
       judgement.message += suggestion(facts_, key);
     }

@@ -57,7 +57,7 @@ std::vector<KeySpec> scheduler() {
       {.key = "scheduler", .type = Type::section, .note = "absent: a constant learning rate"},
       {.key = "scheduler.type",
        .type = Type::string,
-       .note = "the schedule; case matters",
+       .note = "the schedule; case matters; auto: a constant learning rate",
        .rule = &kScheduleType},
       {.key = "scheduler.params", .type = Type::section},
       real("scheduler.params.warmup_min_lr", "0", linear),

@@ -164,6 +164,11 @@ void solve_schedule(Job& job, Values& v, Diagnostics& diagnostics, const Facts& 
   if (!section->value.member("type"))
     diagnostics.error("scheduler.type",
                       "missing: use WarmupLR, for example, or remove the section");
+  if (v.is_auto("scheduler.type")) {
+    const std::string constant = "\"auto\" names no schedule: the learning rate is constant";
+    diagnostics.no_effect("scheduler.type", constant);
+    diagnostics.warning("scheduler.type", constant);
+  }
   const Member* type = v.given("scheduler.type");
   if (!type || diagnostics.stopped("scheduler.type")) return;
   v.text("scheduler.type", "", "");

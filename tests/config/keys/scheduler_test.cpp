@@ -26,3 +26,29 @@ TEST_CASE("scheduler: rates beyond the range of fp32 are errors") {
        "scheduler.params.lr_range_test_step_rate", most},
   });
 }
+
+TEST_CASE("scheduler: of type auto, parameters that are auto are unset, with one line") {
+  const std::string all = scheduler(
+      "auto", R"("warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto",
+                 "total_num_steps": "auto")");
+  check_all({
+      {all, "scheduler", "no_effect"},
+      {all, "scheduler.type",
+       "no_effect: \"auto\" names no schedule: the learning rate is constant"},
+      {all, "scheduler.params.warmup_min_lr", "no_effect: unset"},
+      {all, "scheduler.params.total_num_steps", "no_effect: unset"},
+      {scheduler("auto", R"("warmup_min_lr": "auto", "warmup_max_lr": 0.1)"),
+       "scheduler.params.warmup_max_lr",
+       "error: belongs to WarmupLR, WarmupDecayLR, and scheduler.type is \"auto\": name the "
+       "schedule"},
+      {scheduler("auto", R"("warmup": "auto")"), "scheduler.params.warmup", "unknown: unknown key"},
+      {R"("scheduler": {"params": {"warmup_max_lr": "auto"}})", "scheduler.params.warmup_max_lr",
+       "error: belongs to WarmupLR, WarmupDecayLR, not to this section without a type"},
+  });
+  const LoadedConfig loaded = ask(trains_with(all)).load();
+  CHECK(loaded.job.schedule == ScheduleConfig{});
+  CHECK(loaded.warnings ==
+        std::vector<std::string>{
+            "c.json:1:16: scheduler.type: \"auto\" names no schedule: the learning rate is "
+            "constant"});
+}
