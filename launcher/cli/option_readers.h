@@ -18,7 +18,8 @@
 namespace dstrain {
 
 constexpr int64_t kAnyInteger = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMostRanks = 65536;  // of a run
+constexpr size_t kMostDigits = std::numeric_limits<int64_t>::digits10;  // that always fit
+constexpr int64_t kMostRanks = 65536;                                   // of a run
 
 // Returns all of `text` as a number from `least` to `most`.
 template <class Number>
@@ -32,13 +33,14 @@ Number number_of(const std::string& option, const std::string& text, Number leas
   return value;
 }
 
+// Reads an integer. A message names the largest one only where the text may be larger.
 template <class Target>
 CommandLine::Reader integer(Target& target, int64_t least, int64_t most = kAnyInteger) {
   return [&target, least, most](const std::string& option, const std::string& text) {
+    const bool unlimited = most == kAnyInteger && text.size() <= kMostDigits;
     target = number_of<int64_t>(option, text, least, most,
-                                most == kAnyInteger
-                                    ? fmt::format("an integer from {} up", least)
-                                    : fmt::format("an integer from {} to {}", least, most));
+                                unlimited ? fmt::format("an integer from {} up", least)
+                                          : fmt::format("an integer from {} to {}", least, most));
   };
 }
 
@@ -68,11 +70,10 @@ std::vector<Number> numbers_of(const std::string& option, const std::string& lis
 
 // Returns the bytes that a text such as "1GB", "512MiB" or "1000000" names. GB is 10^9 bytes, GiB 2^30.
 inline int64_t bytes_of(const std::string& option, const std::string& text) {
-  constexpr const char* expected = "a number of bytes such as 1GB, 512MiB or 1048576";
-  const auto [number, unit] = split_bytes(text);
-  if (unit == 0) return number_of<int64_t>(option, text, 0, kAnyInteger, expected);
-  return static_cast<int64_t>(
-      unit * number_of<double>(option, std::string(number), 0, kMostUnits, expected));
+  if (const std::optional<int64_t> bytes = parse_bytes(text)) return *bytes;
+  fail_user("{}: expected a number of bytes such as 1GB, 512MiB or 1048576{}, got '{}'", option,
+            text.size() > kMostDigits ? fmt::format(", at most {}", kAnyInteger) : "",
+            printable(text));
 }
 
 // Reads a text that must not be empty.

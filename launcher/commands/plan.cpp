@@ -38,7 +38,7 @@ std::string draw_timeline(const Job& job, const std::vector<RankPlan>& stages,
   const std::string title =
       fmt::format("an estimated step: {} stages, {} micro-batches", pipeline.stages, micro_batches);
   if (file.empty()) return timeline_text(title, orders, times, kTimelineWidth);
-  write_file(file, timeline_svg(title, orders, times));
+  write_file(file_to_replace(file), timeline_svg(title, orders, times));
   return fmt::format("the timeline of a step is in {}\n", file);
 }
 
@@ -73,7 +73,7 @@ int run_plan(const PlanArguments& arguments) {
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
   settle_device(loaded.job, RunsWhere::nowhere);
   settle_host_shards(loaded.job, pretended_hosts(loaded.job.ranks));
-  check_exclusions(loaded.job);
+  check_exclusions(loaded);
   settle_vocabulary(loaded.job);
   settle_batch(request, loaded, memory_of_each(loaded.job.ranks));
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));

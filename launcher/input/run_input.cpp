@@ -95,7 +95,13 @@ void halve_to_fit(Job& job, int64_t offered) {
     return needed.device + needed.host + kProcessOverheadBytes <= offered &&
            (job.device_memory == 0 || needed.device <= job.device_memory);
   };
-  while (job.batch.micro_batch > 1 && !fits()) set_micro_batch(job, job.batch.micro_batch / 2);
+  const int64_t own = job.batch.micro_batch;
+  bool fitting = fits();
+  while (!fitting && job.batch.micro_batch > 1) {
+    set_micro_batch(job, job.batch.micro_batch / 2);
+    fitting = fits();
+  }
+  if (!fitting) set_micro_batch(job, own);
 }
 
 // Returns the micro-batch of the run to resume. `resume` is its folder or one of its checkpoints. 0 if it is unknown.
@@ -116,7 +122,7 @@ void check_trace_file(const std::string& path) {
   if (std::filesystem::is_directory(path))
     fail_user("dstrain.trace {} is a directory: name a file", path);
   try {
-    const NewFile probe(path);  // leaves nothing behind
+    const NewFile probe(file_to_replace(path));  // leaves nothing behind
   } catch (const RunError& e) {
     fail_user("dstrain.trace: {} (--set dstrain.trace=FILE names another one)", e.what());
   }
@@ -164,7 +170,7 @@ void settle_device(Job& job, RunsWhere where) {
   check_device_name(job.device);
   if (job.device == "auto") job.device = cuda_device_count() > 0 ? "cuda" : "cpu";
   if (where != RunsWhere::nowhere && job.device == "cpu" && job.graph == GraphMode::on)
-    fail_user("dstrain.cuda_graph is \"on\", and the CPU has no graphs: use \"auto\"");
+    fail_user("dstrain.cuda_graph: the CPU has no graphs: use \"auto\" or --device cuda");
   if (job.device != "cuda" || cuda_device_count() > 0) return;
   if (has_cuda_backend() && where != RunsWhere::here) return;
   throw UserError(why_no_cuda());
@@ -236,11 +242,19 @@ void check_exclusions(const Job& job) {
           printable(pattern), weights.front().name, weights.back().name);
 }
 
+void check_exclusions(const LoadedConfig& loaded) try {
+  check_exclusions(loaded.job);
+} catch (const UserError& error) {
+  const auto setting =
+      std::ranges::find(loaded.settings, "dstrain.weight_decay_exclude", &Setting::key);
+  fail_user("{}: {}", setting->origin, error.what());
+}
+
 RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
   settle_device(job, where);
-  check_exclusions(job);
+  check_exclusions(input.loaded);
   input.dataset = open_dataset(job);
   if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
     job.model.vocab_size = input.dataset->vocabulary().size;
@@ -326,11 +340,12 @@ void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::st
   if (needed <= offered / ranks_here) return;
   fail_user(
       "the run needs {}{} ({} rank{} x {}), and this machine offers {} ({}): {}; 'dstrain plan' "
-      "shows what takes the memory",
+      "shows what takes it, beside {} for each process itself",
       lower_bound ? "at least " : "", bytes_text(static_cast<double>(needed) * ranks_here),
       ranks_here, ranks_here == 1 ? "" : "s", bytes_text(static_cast<double>(needed)),
       bytes_text(static_cast<double>(offered)), source,
-      advice.empty() ? "use fewer ranks, a smaller micro-batch, block_size or model" : advice);
+      advice.empty() ? "use fewer ranks, a smaller micro-batch, block_size or model" : advice,
+      bytes_text(static_cast<double>(kProcessOverheadBytes)));
 }
 
 void check_output_directory(const std::string& directory) {

@@ -22,8 +22,8 @@ std::string check_text(const std::vector<Verdict>& verdicts) {
   std::vector<std::string> parts;
   for (const auto& [state, n] : counts) parts.push_back(fmt::format("{} {}", n, name_of(state)));
   return fmt::format(
-      "{}{}: {}. {}\n", text, counted(static_cast<int64_t>(verdicts.size()), "verdict"),
-      fmt::join(parts, ", "),
+      "{}{}{}{}. {}\n", text, counted(static_cast<int64_t>(verdicts.size()), "verdict"),
+      parts.empty() ? "" : ": ", fmt::join(parts, ", "),
       has_errors(verdicts) ? "This file does not train as it is." : "This file trains.");
 }
 

@@ -128,8 +128,14 @@ Vocabulary parse_vocabulary(std::string_view text, const std::string& source) tr
     fail_user("{}: \"format\" is \"{}\", expected char, byte or bin", source, printable(format));
   }
   return vocabulary;
-} catch (const json::exception& error) {
-  fail_user("{} is not a vocabulary that dstrain wrote: {}", source, error.what());
+} catch (const json::parse_error& error) {
+  fail_user("{} is not a vocabulary that dstrain wrote: it is no JSON at byte {}", source,
+            error.byte);
+} catch (const json::exception&) {
+  fail_user(
+      "{} is not a vocabulary that dstrain wrote: expected \"format\", \"size\" and, for char, "
+      "\"characters\"",
+      source);
 }
 
 }  // namespace dstrain

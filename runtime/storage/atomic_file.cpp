@@ -144,6 +144,19 @@ void NewFile::commit() {
   sync_directory(parent_of(path_));
 }
 
+std::string file_to_replace(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path target = path;
+  constexpr int kMostLinks = 40;  // as the system
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(target, error)); ++i)
+    target = target.parent_path() / fs::read_symlink(target, error);
+  const fs::file_status status = fs::status(target, error);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    fail_run("cannot replace {}: it is not a regular file; name another one", path);
+  return target.string();
+}
+
 void write_file(const std::string& path, std::string_view bytes) {
   NewFile file(path);
   file.write_at(bytes.data(), static_cast<int64_t>(bytes.size()), 0);

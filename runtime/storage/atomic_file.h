@@ -58,6 +58,10 @@ class NewFile {
   bool committed_ = false;
 };
 
+// Returns the file that a file named by the user is written to: `path`, or where a symbolic link of that name leads.
+// Throws RunError if something else than a regular file is there: renaming would replace a device or a pipe.
+std::string file_to_replace(const std::string& path);
+
 // Replaces the file at `path` by `bytes` atomically. Throws RunError.
 void write_file(const std::string& path, std::string_view bytes);
 

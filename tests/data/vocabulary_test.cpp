@@ -83,8 +83,11 @@ TEST_CASE("vocab.json holds format, size and the characters, and reads back") {
 }
 
 TEST_CASE("a damaged vocab.json is refused with its name and the reason") {
-  CHECK_THAT(parse_error("{\"format\": \"char\""), Contains("vocab.json is not a vocabulary"));
-  CHECK_THAT(parse_error("[]"), Contains("vocab.json is not a vocabulary"));
+  CHECK(parse_error("{\"format\": \"char\"") ==
+        "vocab.json is not a vocabulary that dstrain wrote: it is no JSON at byte 18");
+  CHECK(parse_error("[]") ==
+        "vocab.json is not a vocabulary that dstrain wrote: expected \"format\", \"size\" and, for "
+        "char, \"characters\"");
   CHECK_THAT(parse_error("{\"format\": \"word\", \"size\": 1}"),
              Contains("\"word\", expected char, byte or bin"));
   CHECK_THAT(parse_error("{\"format\": \"byte\", \"size\": 255}"), Contains("\"size\" is 255"));

@@ -80,6 +80,24 @@ TEST_CASE("a place that does not exist is a RunError that names it") {
                     Contains("file/sub") && Contains("Not a directory"));
 }
 
+TEST_CASE("a file that the user names is replaced where its link leads, and a device is not") {
+  TempDir dir;
+  CHECK(file_to_replace(dir / "new") == dir / "new");
+  CHECK(file_to_replace("new") == "new");
+  const std::string file = dir.write("file", "x"), link = dir / "link", dangling = dir / "dangling";
+  std::filesystem::create_symlink("file", link);
+  std::filesystem::create_symlink(dir / "none", dangling);
+  CHECK(file_to_replace(file) == file);
+  CHECK(file_to_replace(link) == file);
+  CHECK(file_to_replace(dangling) == dir / "none");
+  const std::string fifo = dir / "pipe", to_fifo = dir / "to_pipe";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  std::filesystem::create_symlink(fifo, to_fifo);
+  for (const std::string& special : {fifo, to_fifo, std::string("/dev/null"), dir.path()})
+    CHECK_THROWS_WITH(file_to_replace(special),
+                      "cannot replace " + special + ": it is not a regular file; name another one");
+}
+
 TEST_CASE("directories are made with their parents, and making them again is no error") {
   TempDir dir;
   make_directory(dir / "a/b/c");

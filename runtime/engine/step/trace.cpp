@@ -117,7 +117,8 @@ void write_trace(const std::string& path, const std::vector<StepTrace>& steps, C
   std::string events = gather_texts(events_of(steps, comm.rank()), comm);
   if (comm.rank() != 0) return;
   events.erase(events.find_last_of(','));  // the format has no comma after the last event
-  write_file(path, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events + "\n]}\n");
+  write_file(file_to_replace(path),
+             "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events + "\n]}\n");
 }
 
 }  // namespace dstrain

@@ -28,7 +28,7 @@ TEST_CASE("a run that fits is no error, one byte more is") {
       check_memory(3'000'000'000, 2, 4'000'000'000, "MemAvailable in /proc/meminfo"),
       "the run needs 6.00 GB (2 ranks x 3.00 GB), and this machine offers 4.00 GB (MemAvailable in "
       "/proc/meminfo): use fewer ranks, a smaller micro-batch, block_size or model; 'dstrain plan' "
-      "shows what takes the memory");
+      "shows what takes it, beside 168 MB for each process itself");
   CHECK_THROWS_WITH(check_memory(2000, 1, 1000, "x", true),
                     Catch::StartsWith("the run needs at least 2.00 kB (1 rank x 2.00 kB)"));
   CHECK_THROWS_AS(check_memory(int64_t{1} << 62, 65536, int64_t{1} << 40, "x"), UserError);
@@ -106,8 +106,12 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
       "c.json names no batch size: micro-batch 4 (Hugging Face's default 8, halved until the plan "
       "fits), accumulation 2");
   CHECK(job_from_resolved(resolved_config_json(half)).batch == half.job.batch);
-  CHECK(settled(kProcessOverheadBytes).job.batch.micro_batch == 1);
-  CHECK(settled(0).job.batch.micro_batch == 8);  // nothing would fit
+  Job smallest = whole.job;
+  smallest.batch = {4, 1, 2};
+  const int64_t least = planned_bytes(smallest, plan_inputs(smallest)) + kProcessOverheadBytes;
+  CHECK(settled(least).job.batch.micro_batch == 1);
+  CHECK(settled(least - 1).job.batch.micro_batch == 8);  // no micro-batch would fit
+  CHECK(settled(0).job.batch.micro_batch == 8);
 
   // A run that is resumed keeps the batch that it had.
   fs::create_directories(folder + "/run/checkpoints/step_4");

@@ -77,6 +77,9 @@ TEST_CASE("wrong input is one error and status 1, before anything is started") {
       {"--set dstrain.model.vocab_size=3", "dstrain\\.model\\.vocab_size is 3.*"},
       {"--set dstrain.trace=nowhere/t.json",
        "dstrain\\.trace: .*nowhere/t\\.json.*No such file.*dstrain\\.trace=FILE.*"},
+      {"--set dstrain.trace=/dev/null", "dstrain\\.trace: .*/dev/null: it is not a regular file.*"},
+      {"--set 'dstrain.weight_decay_exclude=[\"z*\"]'",
+       "--set: dstrain.*no weight .* like \"z\\*\".*"},
       {"--set dstrain.trace=tmp", "dstrain\\.trace tmp is a directory: name a file"},
   }));
   CAPTURE(mistake.options);
