@@ -15,7 +15,7 @@ for stage in 0 1 2 3; do
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "two$stage" \
     --set "zero_optimization.stage=$stage" >"two$stage.log" 2>&1 || fail "stage $stage" "two$stage.log"
   same_weights "$stage" "two$stage"
-  [[ -z $(hosts_pids node1)$(hosts_pids node2) ]] || fail 'processes are left' "two$stage.log"
+  hosts_wait_until 'no process is left' hosts_idle node1 node2
 done
 
 # A signal ends the run after its step, on both hosts.

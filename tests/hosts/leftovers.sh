@@ -19,7 +19,7 @@ ends() { # NAME STATUS EXPECTED
   echo "$1: $(grep -E -- "$3" "$1.log" | tail -n 1)"
 }
 places() { find tmp -mindepth 1 -maxdepth 1 | wc -l; }
-nothing_left() { [[ $(places) == 0 && -z $(hosts_pids node1)$(hosts_pids node2) ]]; }
+nothing_left() { [[ $(places) == 0 ]] && hosts_idle node1 node2; }
 # On a host without an agent, the processes that mpirun started end by themselves.
 ranks_gone() { [[ -z $(ranks_on node2)$(programs_on node2 '*/orted') ]]; }
 short_run() {

@@ -12,6 +12,8 @@
 #   hosts_on NODE COMMAND...      runs a command on a host, in the current directory
 #   hosts_pids NODE [WORD]        prints the ids, as this script sees them, of the processes on a host that have WORD in
 #                                 their command line, without sshd and the processes of the host itself
+#   hosts_idle NODE...            returns whether the hosts have no such process; that of another host that mpirun uses
+#                                 ends a moment after mpirun itself
 #   hosts_link NODE up|down       connects or disconnects the network cable of a host
 #   hosts_bad_link NODE MS PERCENT  makes the cable of a host bad: from now on each frame is MS milliseconds late in
 #                                 each direction, and PERCENT percent of frames are lost (needs the program
@@ -88,6 +90,11 @@ hosts_pids() {
     [[ $line == *"$word"* ]] && echo "${process#/proc/}"
   done
   return 0
+}
+
+hosts_idle() {
+  local host
+  for host in "$@"; do [[ -z $(hosts_pids "$host") ]] || return 1; done
 }
 
 hosts_link() {

@@ -19,7 +19,7 @@ pipeline() {
   local name=$1 ranks=$2
   hosts_on node1 "${@:3}" --config c.json --output "$name" "${model[@]}" >"$name.log" 2>&1 || fail "$name" "$name.log"
   cmp "alone$ranks/model.safetensors" "$name/model.safetensors" || fail "$name: other weights" "$name.log"
-  [[ -z $(hosts_pids node1)$(hosts_pids node2) ]] || fail "$name: processes are left" "$name.log"
+  hosts_wait_until "$name: no process is left" hosts_idle node1 node2
   echo "$name: the weights of data-parallel degree $ranks on one host"
 }
 

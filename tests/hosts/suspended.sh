@@ -22,7 +22,6 @@ print(int(sum(json.loads(l).get("step_ms", 0) for l in sys.stdin if l.endswith("
 went_on() { (($(seconds_of "$1" "$2") >= 5)); }
 # Continues the launching process and nsenter, which stops when the process that it has started is stopped.
 continues() { kill -CONT "$launcher" $(<"/proc/$run/task/$run/children"); }
-nothing_left() { [[ -z $(hosts_pids "$1") ]]; }
 
 starts suspended
 kill -STOP "$launcher"
@@ -42,7 +41,7 @@ echo 'a suspended launching process ends nothing'
 starts gone
 kill -STOP "$launcher"
 hosts_link node2 down
-hosts_wait_until 'nothing is left on the host that cannot reach it' nothing_left node2
+hosts_wait_until 'nothing is left on the host that cannot reach it' hosts_idle node2
 hosts_link node2 up
 continues
 status=0
