@@ -50,6 +50,24 @@ TEST_CASE("dangerous changes are refused together, meant ones are told with what
               "the numbers of one run"});
 }
 
+TEST_CASE(
+    "what makes other tensors is refused, whatever the user accepts, and before anything else") {
+  const RunFacts facts = {{"optimizer.type", "SGD", FactChange::forbidden},
+                          {"optimizer slots", "momentum", FactChange::impossible},
+                          {"optimizer.params.lr", "0.1", FactChange::allowed}};
+  Job job = job_of_batch(8);
+  for (const bool accepted : {false, true}) {
+    job.resume_with_changes = accepted;
+    CHECK_THROWS_WITH(
+        changes_since(saved({{"optimizer.type", "AdamW"}, {"optimizer slots", "exp_avg"}}), job,
+                      facts),
+        "--resume: out/checkpoints/step_4 was saved by a run with other tensors; use its settings, "
+        "or begin a new run "
+        "(with its weights, --init_weights, if the model is the same):\n  "
+        "optimizer slots was exp_avg and is momentum");
+  }
+}
+
 TEST_CASE("a checkpoint without facts is taken with a line, its samples counted by steps") {
   CheckpointInfo old = saved({});
   old.label.samples = -1;

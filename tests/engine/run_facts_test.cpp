@@ -73,6 +73,7 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
       {"communication_data_type", [](Job& j) { j.wire_dtype = DType::bf16; }},
       {"zero_optimization.zero_quantized_weights", [](Job& j) { j.quantize.weights = true; }},
       {"zero_optimization.zero_quantized_gradients", [](Job& j) { j.quantize.gradients = true; }},
+      {"dstrain.comm_hook", [](Job& j) { j.hook.kind = HookKind::post_local_sgd; }},
       {"zero_optimization.stage", [](Job& j) { j.zero_stage = 2; }},
       {"dstrain.deterministic_collectives", [](Job& j) { j.rank_order_sums = false; }},
       {"sparse_gradients", [](Job& j) { j.sparse_gradients = true; }},
@@ -87,6 +88,52 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
     change.apply(job);
     CHECK(different(facts, facts_of(job)) == std::vector<std::string>{change.name});
   }
+}
+
+TEST_CASE("the tensors that an optimizer keeps are a fact of their own") {
+  const Folder folder;
+  const auto sgd = [&](double momentum) {
+    Job job = folder.job();
+    job.optimizer.kind = OptimizerKind::sgd;
+    job.optimizer.momentum = momentum;
+    return facts_of(job);
+  };
+  using Names = std::vector<std::string>;
+  CHECK(different(sgd(0.9), sgd(0.8)) == Names{"optimizer.params.momentum"});
+  CHECK(different(sgd(0.9), sgd(0)) == Names{"optimizer slots", "optimizer.params.momentum"});
+}
+
+TEST_CASE("what compression does to numbers is a fact where it is on, and no other") {
+  const Folder folder;
+  const auto with = [&](const std::function<void(Job&)>& apply) {
+    Job job = folder.job();
+    apply(job);
+    return facts_of(job);
+  };
+  using Names = std::vector<std::string>;
+  const auto loco = [](float beta, int64_t steps) {
+    return [=](Job& j) { j.quantize = {true, true, true, beta, steps}; };
+  };
+  const std::string loco_key = "zero_optimization.zeropp_loco_param";
+  CHECK(different(with(loco(0.8f, 4)), with(loco(0.1f, 4))) == Names{loco_key});
+  CHECK(different(with(loco(0.8f, 4)), with(loco(0.8f, 5))) == Names{loco_key});
+  const auto groups = [](bool quantized, int ranks) {
+    return [=](Job& j) {
+      j.quantize.gradients = quantized;
+      j.shards.ranks = ranks;
+    };
+  };
+  CHECK(different(with(groups(true, 0)), with(groups(true, 2))) ==
+        Names{"quantized between groups", "shard ranks"});
+  CHECK(different(with(groups(false, 0)), with(groups(false, 2))) == Names{"shard ranks"});
+  const auto local = [](bool by_host) {
+    return [=](Job& j) {
+      j.hook.kind = HookKind::post_local_sgd;
+      j.shards = {by_host ? 0 : 1, by_host, false};
+    };
+  };
+  CHECK(different(with(local(true)), with(local(false))) ==
+        Names{"dstrain.comm_hook", "shard ranks"});
 }
 
 TEST_CASE("lists are facts with all of their members") {

@@ -84,21 +84,26 @@ std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const J
         fmt::format("{} does not say what its numbers depend on, as an older dstrain saved it: "
                     "model, data, seed and batch are taken to be the same",
                     checkpoint.dir)};
-  std::vector<std::string> lines, forbidden;
+  std::vector<std::string> lines, forbidden, impossible;
   for (const RunFact& fact : facts) {
     const std::optional<std::string> change = change_of(fact, label);
     if (!change) continue;
-    if (fact.change == FactChange::forbidden) {
+    if (fact.change == FactChange::impossible)
+      impossible.push_back(*change);
+    else if (fact.change == FactChange::forbidden)
       forbidden.push_back(*change);
-    } else {
+    else
       lines.push_back(fmt::format("{}: {}", *change, consequence(fact.name, label, job)));
-    }
   }
+  if (!impossible.empty())
+    fail_user(
+        "--resume: {} was saved by a run with other tensors; use its settings, or begin a new run "
+        "(with its weights, --init_weights, if the model is the same):\n  {}",
+        checkpoint.dir, listed(impossible));
   if (!forbidden.empty() && !job.resume_with_changes)
     fail_user(
         "--resume: {} was saved by a run with other settings, which change what the model learns; "
-        "use "
-        "those settings, or accept the changes with --resume_with_changes:\n  {}",
+        "use those settings, or accept the changes with --resume_with_changes:\n  {}",
         checkpoint.dir, listed(forbidden));
   for (const std::string& change : forbidden)
     lines.push_back(

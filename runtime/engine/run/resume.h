@@ -18,8 +18,9 @@ std::map<std::string, std::string> kept_facts(const RunFacts& facts);
 int64_t samples_before(const CheckpointLabel& label, const Job& job);
 
 // Returns a line for each fact that differs between the checkpoint and `facts`, which are those of `job`: the
-// old value, the new value and the consequence. Throws UserError if a fact that is not allowed to change
-// (FactChange::forbidden) differs and job.resume_with_changes does not accept it.
+// old value, the new value and the consequence. Throws UserError if a fact differs that decides which tensors there are
+// (FactChange::impossible), or one that is not allowed to change (FactChange::forbidden) and that
+// job.resume_with_changes does not accept.
 std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const Job& job,
                                        const RunFacts& facts);
 

@@ -35,26 +35,29 @@ std::string list_text(const std::vector<std::string>& members) {
 }
 
 void add_model(FactList& list, const ModelConfig& m) {
-  const auto model = [&list](std::string_view key, const auto& value) {
-    list.add(FactChange::forbidden, fmt::format("dstrain.model.{}", key), value);
+  const auto model = [&list](FactChange change, std::string_view key, const auto& value) {
+    list.add(change, fmt::format("dstrain.model.{}", key), value);
   };
-  model("n_layer", m.n_layer);
+  const auto shape = [&model](std::string_view key, const auto& value) {
+    model(FactChange::impossible, key, value);
+  };
+  shape("n_layer", m.n_layer);
   if (m.kind == ModelKind::benchmark) {
-    model("type", "benchmark");
-    model("in_size", m.in_size);
-    model("hidden_size", m.hidden_size);
-    model("out_size", m.out_size);
+    shape("type", "benchmark");
+    shape("in_size", m.in_size);
+    shape("hidden_size", m.hidden_size);
+    shape("out_size", m.out_size);
     return;
   }
-  model("type", "gptlite");
-  model("n_embd", m.n_embd);
-  model("n_head", m.n_head);
-  model("block_size", m.block_size);
-  model("activation", m.gelu ? "gelu" : "relu");
-  model("qkv_bias", m.qkv_bias);
-  model("tied_head", m.tied_head);
-  model("vocab_size", m.vocab_size);
-  list.add(FactChange::allowed, "dstrain.model.dropout", m.dropout);
+  shape("type", "gptlite");
+  shape("n_embd", m.n_embd);
+  model(FactChange::forbidden, "n_head", m.n_head);
+  shape("block_size", m.block_size);
+  model(FactChange::forbidden, "activation", m.gelu ? "gelu" : "relu");
+  shape("qkv_bias", m.qkv_bias);
+  shape("tied_head", m.tied_head);
+  shape("vocab_size", m.vocab_size);
+  model(FactChange::allowed, "dropout", m.dropout);
 }
 
 std::string vocabulary_text(const Vocabulary& vocabulary) {
@@ -84,6 +87,15 @@ void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   list.add(FactChange::allowed, "dstrain.data.val_fraction", job.data.val_fraction);
 }
 
+// Returns the tensors that an optimizer keeps for each parameter.
+std::string slots_text(const OptimizerConfig& o) {
+  const std::vector<std::string_view> slots = state_slots(o);
+  if (slots.empty()) return "none";
+  const bool matrices = optimizer_rule(o.kind).matrices != nullptr;
+  return fmt::format("{}{}", fmt::join(slots, ", "),
+                     matrices ? fmt::format(", of matrices {} alone", slots.front()) : "");
+}
+
 void add_optimizer(FactList& list, const Job& job) {
   const OptimizerConfig& o = job.optimizer;
   const auto params = [&list](std::string_view key, const auto& value) {
@@ -91,6 +103,7 @@ void add_optimizer(FactList& list, const Job& job) {
   };
   const OptimizerRule& rule = optimizer_rule(o.kind);
   list.add(FactChange::forbidden, "optimizer.type", rule.name(o));
+  list.add(FactChange::impossible, "optimizer slots", slots_text(o));
   params("lr", o.lr);
   params("weight_decay", o.weight_decay);
   for (const auto& [key, value] : rule.params(o)) params(key, value);
@@ -141,16 +154,30 @@ void add_schedule(FactList& list, const ScheduleConfig& s) {
   list.add(FactChange::allowed, "scheduler", text);
 }
 
+// Returns which ranks are a group.
+std::string groups_text(const ShardConfig& shards) {
+  if (shards.by_host) return "the ranks of a host";
+  return shards.ranks == 0 ? "all ranks"
+                           : fmt::format("{} rank{}", shards.ranks, shards.ranks == 1 ? "" : "s");
+}
+
 // Returns the communication hook as one fact.
-std::string hook_text(const HookConfig& h) {
+std::string hook_text(const HookConfig& h, const ShardConfig& groups) {
   if (h.kind == HookKind::none) return "none";
   if (h.kind == HookKind::post_local_sgd)
-    return fmt::format("post_localSGD after {} steps, period {}", h.start, h.period);
+    return fmt::format("post_localSGD after {} steps, period {}, groups of {}", h.start, h.period,
+                       groups_text(groups));
   return fmt::format(
       "{} of rank {} after {} steps, rate {}, error feedback {}, epsilon {}, seed {}{}",
       h.kind == HookKind::power_sgd ? "powerSGD" : "batched_powerSGD", h.rank, h.start,
       h.min_compression, h.error_feedback, h.orthogonal_eps, h.seed,
       h.warm_start ? "" : ", no warm start");
+}
+
+// Returns the settings of LoCo as one fact.
+std::string loco_text(const QuantizeConfig& q) {
+  if (!q.gradients || !q.feedback) return "none";
+  return fmt::format("err_beta {}, reset_T {}", q.error_beta, q.error_steps);
 }
 
 void add_precision(FactList& list, const Job& job) {
@@ -162,7 +189,11 @@ void add_precision(FactList& list, const Job& job) {
   list.add(FactChange::allowed, "zero_optimization.zero_quantized_weights", job.quantize.weights);
   list.add(FactChange::allowed, "zero_optimization.zero_quantized_gradients",
            job.quantize.gradients);
-  list.add(FactChange::allowed, "dstrain.comm_hook", hook_text(job.hook));
+  // Gradients that travel from group to group are rounded once more.
+  list.add(FactChange::allowed, "quantized between groups",
+           groups_text(job.quantize.gradients ? job.shards : ShardConfig{}));
+  list.add(FactChange::allowed, "zero_optimization.zeropp_loco_param", loco_text(job.quantize));
+  list.add(FactChange::allowed, "dstrain.comm_hook", hook_text(job.hook, job.shards));
   const LossScaleConfig& s = job.loss_scale;
   if (job.dtype == DType::f16)
     list.add(FactChange::allowed, "fp16",
@@ -192,7 +223,7 @@ void add_layout(FactList& list, const Job& job) {
   add("train_micro_batch_size_per_gpu", job.batch.micro_batch);
   add("gradient_accumulation_steps", job.batch.accumulation);
   add("zero_optimization.stage", job.zero_stage);
-  add("shard ranks", job.shards.by_host ? "of a host" : fmt::format("{}", job.shards.ranks));
+  add("shard ranks", groups_text(job.shards));
   add("zero_optimization.reduce_bucket_size", job.reduce_bucket_elements);
   add("zero_optimization.overlap_comm", job.overlap_comm);
   const GatherLimits& g = job.gather;
