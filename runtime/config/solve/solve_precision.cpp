@@ -12,6 +12,9 @@
 namespace dstrain {
 namespace {
 
+// The smallest loss scale: fp32 gradients are multiplied by its inverse, which must be a number.
+constexpr double kLeastScale = 0x1p-126;
+
 DType dtype_of(const std::string& name) {
   if (one_of("fp16|float16|half", name)) return DType::f16;
   return one_of("bf16|bfloat16", name) ? DType::bf16 : DType::f32;
@@ -59,13 +62,17 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   const double fixed = v.real("fp16.loss_scale");
   scale.dynamic = fixed == 0;
   scale.initial = fixed;
+  if (fixed > 0 && fixed < kLeastScale)
+    diagnostics.error("fp16.loss_scale",
+                      fmt::format("expected 0, which makes it dynamic, or a number from 1.2e-38, as "
+                                  "fp32 gradients are divided by it; found {}",
+                                  json_text(fixed)));
   if (!scale.dynamic) return;
   scale.initial = std::ldexp(1.0, static_cast<int>(v.integer("fp16.initial_scale_power")));
   scale.window = v.integer("fp16.loss_scale_window");
   scale.hysteresis = static_cast<int>(v.integer("fp16.hysteresis"));
   scale.consecutive_hysteresis = v.flag("fp16.consecutive_hysteresis");
-  // A scale that is halved to 0 could not divide the gradients.
-  scale.minimum = std::max(static_cast<double>(v.integer("fp16.min_loss_scale")), 0x1p-126);
+  scale.minimum = std::max(static_cast<double>(v.integer("fp16.min_loss_scale")), kLeastScale);
   if (scale.minimum > scale.initial)
     diagnostics.error("fp16.min_loss_scale",
                       fmt::format("{} is above the first scale, 2 to the initial_scale_power ({})",

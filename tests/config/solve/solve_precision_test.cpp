@@ -70,6 +70,10 @@ TEST_CASE("precision: what is said of it") {
        "error: 1024 is above the first scale, 2 to the initial_scale_power (256)"},
       {R"("fp16": {"enabled": true, "loss_scale": -1})", "fp16.loss_scale",
        "error: expected a number of at least 0, found -1"},
+      {R"("fp16": {"enabled": true, "loss_scale": 1e-39})", "fp16.loss_scale",
+       "error: expected 0, which makes it dynamic, or a number from 1.2e-38, as fp32 gradients are "
+       "divided by it; found 1e-39"},
+      {R"("fp16": {"enabled": true, "loss_scale": 1.2e-38})", "fp16.loss_scale", "honoured"},
       {R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true})",
        "fp16.fp16_master_weights_and_grads", "honoured"},
       {R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})",
