@@ -74,15 +74,16 @@ constexpr Rule kAmsgrad{[](const Facts&, const KeySpec&, const Node& value) -> J
                         },
                         "false: no_effect; true: refused"};
 
-constexpr Rule kMoments{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-                          if (to_boolean(value).value_or(true))
-                            return {State::no_effect, "moments are fp32"};
-                          return {State::no_effect,
-                                  "moments have the dtype of the masters or fp32, as "
-                                  "bf16.bf16_optimizer_states says",
-                                  false, true};
-                        },
-                        "no_effect; false: with a warning, as bf16_optimizer_states decides"};
+constexpr Rule kMoments{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (to_boolean(value).value_or(true))
+        return {State::no_effect, "moments are fp32 unless bf16.bf16_optimizer_states is on"};
+      return {State::no_effect,
+              "moments have the dtype of the masters or fp32, as "
+              "bf16.bf16_optimizer_states says",
+              false, true};
+    },
+    "no_effect; false: with a warning, as bf16_optimizer_states decides"};
 
 constexpr Rule kDecoupled{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {

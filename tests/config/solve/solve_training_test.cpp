@@ -137,6 +137,9 @@ TEST_CASE("training: what is said of optimizers that cannot be used") {
        "refused: DeepSpeed refuses it too: use gradient_clipping at the top level"},
       {optimizer("Adam", R"("amsgrad": true)"), "optimizer.params.amsgrad",
        "refused: DeepSpeed's Adam refuses it too: use false"},
+      {optimizer("Adam", R"("fp32_optimizer_states": true)"),
+       "optimizer.params.fp32_optimizer_states",
+       "no_effect: moments are fp32 unless bf16.bf16_optimizer_states is on"},
       {optimizer("Adam", R"("fp32_optimizer_states": false)"),
        "optimizer.params.fp32_optimizer_states",
        "no_effect: moments have the dtype of the masters or fp32, as bf16.bf16_optimizer_states "
