@@ -1,5 +1,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
+#include "launcher/input/name_patterns.h"
 #include "launcher/input/run_input.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/failure.h"
@@ -73,7 +74,7 @@ int run_plan(const PlanArguments& arguments) {
   for (const std::string& warning : loaded.warnings) log::warn("{}", warning);
   settle_device(loaded.job, RunsWhere::nowhere);
   settle_host_shards(loaded.job, pretended_hosts(loaded.job.ranks));
-  check_exclusions(loaded);
+  check_name_patterns(loaded);
   settle_vocabulary(loaded.job);
   settle_batch(request, loaded, memory_of_each(loaded.job.ranks));
   if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));

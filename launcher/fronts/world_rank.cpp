@@ -7,6 +7,7 @@
 
 #include "launcher/fronts/rank_run.h"
 #include "launcher/fronts/slurm_front.h"
+#include "launcher/fronts/start_deadline.h"
 #include "launcher/fronts/world_watch.h"
 #include "launcher/input/same_input.h"
 #include "launcher/process/failure.h"
@@ -99,7 +100,10 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       announce(input, "");
     }
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
-    comm = connect(threads, input.job(), nullptr);
+    {
+      const StartDeadline deadline(rank, input.job().timeout_s, starter);
+      comm = connect(threads, input.job(), nullptr);
+    }
     if (job && first_failed(*comm, false)) {
       comm->finish();
       return 1;

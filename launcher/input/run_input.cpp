@@ -1,6 +1,5 @@
 #include "launcher/input/run_input.h"
 
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <system_error>
 
 #include "launcher/implementations.h"
+#include "launcher/input/name_patterns.h"
 #include "launcher/placement/machine.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/config/text.h"
@@ -38,17 +38,6 @@ namespace {
 constexpr int64_t kLargestConfig = int64_t{64} << 20;
 constexpr const char* kMicroBatchKey = "train_micro_batch_size_per_gpu";
 
-// Returns names and shapes of the model's weights.
-StateRegister weights_of(const ModelConfig& model) {
-  Program program;
-  Builder builder(program, {});
-  implementations().build_model(builder, model);
-  StateRegister list;
-  for (const Parameter& p : program.parameters)
-    list.push_back({.name = p.name, .slot = "master", .global_shape = p.shape});
-  return list;
-}
-
 // Returns the number of the model's weights. Builds three layers at most, because all further ones are like the third.
 double weight_count(ModelConfig model) {
   const int64_t layers = model.n_layer;
@@ -62,23 +51,6 @@ double weight_count(ModelConfig model) {
   if (layers <= 3) return count(layers);
   const double two = count(2);
   return two + static_cast<double>(layers - 2) * (count(3) - two);
-}
-
-// Returns whether `pattern` matches a weight of the model. All layers after the third are like it.
-bool names_a_weight(const std::string& pattern, const StateRegister& three_layers, int64_t layers) {
-  const auto matches = [&pattern](const std::string& name) {
-    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-  };
-  for (int64_t layer = 2; layer < std::max<int64_t>(layers, 3); ++layer)
-    for (const StateEntry& weight : three_layers) {
-      const size_t number = weight.name.find(".2.");
-      if (layer == 2 ? matches(weight.name)
-                     : number != std::string::npos &&
-                           matches(fmt::format("{}.{}.{}", weight.name.substr(0, number), layer,
-                                               weight.name.substr(number + 3))))
-        return true;
-    }
-  return false;
 }
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
@@ -228,33 +200,11 @@ std::string batch_line(const std::string& path, const LoadedConfig& loaded) {
                      loaded.job.batch.accumulation);
 }
 
-void check_exclusions(const Job& job) {
-  if (job.weight_decay_exclude.empty()) return;
-  ModelConfig model = job.model;
-  model.n_layer = std::min<int64_t>(model.n_layer, 3);
-  model.vocab_size = std::max<int64_t>(model.vocab_size, 1);
-  const StateRegister weights = weights_of(model);
-  for (const std::string& pattern : job.weight_decay_exclude)
-    if (!names_a_weight(pattern, weights, job.model.n_layer))
-      fail_user(
-          "dstrain.weight_decay_exclude: no weight has a name like \"{}\" (there are {}, {}, ...; "
-          "\"*.bias\" excludes all biases)",
-          printable(pattern), weights.front().name, weights.back().name);
-}
-
-void check_exclusions(const LoadedConfig& loaded) try {
-  check_exclusions(loaded.job);
-} catch (const UserError& error) {
-  const auto setting =
-      std::ranges::find(loaded.settings, "dstrain.weight_decay_exclude", &Setting::key);
-  fail_user("{}: {}", setting->origin, error.what());
-}
-
 RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
   settle_device(job, where);
-  check_exclusions(input.loaded);
+  check_name_patterns(input.loaded);
   input.dataset = open_dataset(job);
   if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
     job.model.vocab_size = input.dataset->vocabulary().size;

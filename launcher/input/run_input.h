@@ -48,11 +48,6 @@ void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::str
 // Returns a line about the batch that the run uses if the file at `path` names none, else an empty text.
 std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 
-// Throws UserError if a pattern of dstrain.weight_decay_exclude matches no weight. The vocabulary's size may be
-// unknown. With the loaded configuration the message begins with the place of the patterns.
-void check_exclusions(const Job& job);
-void check_exclusions(const LoadedConfig& loaded);
-
 // Reads the input that every rank needs, and settles the device. request.ranks must be set. Throws UserError.
 RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::here);
 

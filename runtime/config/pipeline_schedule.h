@@ -9,6 +9,9 @@
 
 namespace dstrain {
 
+// What begins a partition by the names of layers; a regular expression follows.
+inline constexpr std::string_view kByLayerName = "type:";
+
 // Returns the name of a schedule as the configuration writes it: "zb-h1".
 std::string_view schedule_name(PipelineSchedule schedule);
 

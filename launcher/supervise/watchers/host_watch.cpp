@@ -202,7 +202,7 @@ class MemberWatcher {
     if (auto socket = connector_.connected()) {
       leader_ = std::make_unique<SocketChannel>(std::move(*socket));
       leader_->channel.send({{"token", task_.token}, {"host", task_.host}});
-      last_received_ns_ = monotonic_ns();
+      silence_ = Silence(monotonic_ns());
     } else if (monotonic_ns() - begin_ns_ > kToConnect) {
       log::warn(
           "the watcher on {} cannot reach the one on {} at port {}: ranks here are watched, "
@@ -217,17 +217,15 @@ class MemberWatcher {
   void serve() {
     if (!leader_) return;
     reporter_.report(leader_->channel);
+    silence_.update(monotonic_ns());
     const bool open = leader_->channel.receive();
     while (const auto message = leader_->channel.next()) {
-      last_received_ns_ = monotonic_ns();
+      silence_.heard();
       handle(*message);
     }
     leader_->channel.flush();
-    const int64_t now = monotonic_ns();
-    if (last_update_ns_ != 0 && now - last_update_ns_ > 2 * kHeartbeat) last_received_ns_ = now;
-    last_update_ns_ = now;
     if (ended_ || over_ns_ != 0 || all_done(view_->ranks())) return;
-    if (open && now - last_received_ns_ <= task_.silence_s * 1000 * kMillisecond) return;
+    if (open && silence_.ns() <= task_.silence_s * 1000 * kMillisecond) return;
     print_error(fmt::format("{} was lost: {}", task_.names.front(),
                             open ? fmt::format("no word from it for {} s", task_.silence_s)
                                  : "the connection to its watcher ended"));
@@ -252,7 +250,8 @@ class MemberWatcher {
   RankReporter reporter_;
   TcpConnector connector_;
   std::unique_ptr<SocketChannel> leader_;
-  int64_t begin_ns_, last_received_ns_ = 0, last_update_ns_ = 0, over_ns_ = 0, gone_ns_ = 0;
+  int64_t begin_ns_, over_ns_ = 0, gone_ns_ = 0;
+  Silence silence_{0};  // of the leader
   bool ended_ = false;  // the leader has sent its last message
 };
 

@@ -3,18 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/connection/silence.h"
 #include "launcher/supervise/report_messages.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
-namespace {
-
-// A pause between two updates that only a suspension of this process explains.
-constexpr int64_t kSuspended = 2'000'000'000;
-
-}  // namespace
-
 PeerView::PeerView(std::string name, std::vector<int> ranks, int64_t silence_s)
     : name_(std::move(name)), silence_s_(silence_s), reports_(ranks.size()) {
   for (size_t i = 0; i < ranks.size(); ++i) reports_[i].rank = ranks[i];
@@ -23,16 +15,17 @@ PeerView::PeerView(std::string name, std::vector<int> ranks, int64_t silence_s)
 void PeerView::connect(std::unique_ptr<SocketChannel> connection) {
   connection_ = std::move(connection);
   last_received_ns_ = monotonic_ns();
+  silence_ = Silence(last_received_ns_);
 }
 
 void PeerView::update(bool) {
   if (!connection_ || !lost_.empty()) return;
   const int64_t now = monotonic_ns();
-  if (last_update_ns_ != 0 && now - last_update_ns_ > kSuspended) last_received_ns_ = now;
-  last_update_ns_ = now;
+  silence_.update(now);
   const bool open = connection_->channel.receive();
   while (const auto message = connection_->channel.next()) {
     last_received_ns_ = now;
+    silence_.heard();
     try {
       handle(*message);
     } catch (const nlohmann::json::exception& e) {
@@ -40,7 +33,7 @@ void PeerView::update(bool) {
     }
   }
   if (!open) return mark_lost("the connection to its watcher ended");
-  if (now - last_received_ns_ > silence_s_ * 1'000'000'000)
+  if (silence_.ns() > silence_s_ * 1'000'000'000)
     return mark_lost(fmt::format("no word from it for {} s", silence_s_));
   if (now - last_sent_ns_ >= kHeartbeat) {
     last_sent_ns_ = now;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/connection/line_channel.h"
+#include "launcher/connection/silence.h"
 #include "launcher/supervise/host_view.h"
 
 namespace dstrain {
@@ -45,7 +46,8 @@ class PeerView final : public HostView {
   std::unique_ptr<SocketChannel> connection_;
   std::string lost_;
   int64_t lost_since_ = 0;
-  int64_t last_received_ns_ = 0, last_sent_ns_ = 0, last_update_ns_ = 0;
+  int64_t last_received_ns_ = 0, last_sent_ns_ = 0;
+  Silence silence_{0};
   int stopped_ = 0;
   int64_t kills_ = 0;
 };

@@ -16,7 +16,6 @@ namespace {
 constexpr std::string_view kStages = "pipeline.stages", kSchedule = "pipeline.schedule",
                            kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition";
 
-constexpr std::string_view kTypePrefix = "type:";
 // The compiler of regular expressions calls itself for each bracket: longer text could exhaust the stack.
 constexpr size_t kLongestExpression = 200;
 
@@ -42,7 +41,7 @@ void check_expression(const std::string& expression, Diagnostics& diagnostics) {
     const std::regex regex(expression, std::regex::ECMAScript | std::regex::icase);
   } catch (const std::regex_error& e) {
     diagnostics.error(kPartition, fmt::format("\"{}{}\": expected a regular expression ({})",
-                                              kTypePrefix, printable(expression), e.what()));
+                                              kByLayerName, printable(expression), e.what()));
   }
 }
 
@@ -51,11 +50,11 @@ void solve_partition(PipelineConfig& p, Values& values, Diagnostics& diagnostics
   if (!given || given->value.is(Node::Kind::string)) {
     const std::string text = values.text(kPartition);
     const std::string method = lower_case(text);
-    if (method.starts_with(kTypePrefix) && method.size() > kTypePrefix.size()) {
+    if (method.starts_with(kByLayerName) && method.size() > kByLayerName.size()) {
       // Case matters in an expression: \D is not \d.
-      const std::string expression = text.substr(kTypePrefix.size());
+      const std::string expression = text.substr(kByLayerName.size());
       check_expression(expression, diagnostics);
-      p.partition = fmt::format("{}{}", kTypePrefix, expression);
+      p.partition = fmt::format("{}{}", kByLayerName, expression);
       return;
     }
     constexpr std::array<std::string_view, 5> methods{"best", "parameters", "uniform", "time",

@@ -7,12 +7,11 @@
 #include <regex>
 #include <string_view>
 
+#include "runtime/config/pipeline_schedule.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
-
-constexpr std::string_view kTypePrefix = "type:";
 
 // Returns the sums of the first 0, 1, 2 .. values.
 template <class T>
@@ -82,14 +81,19 @@ std::vector<int64_t> weights_by_name(const std::string& expression,
     const std::regex regex(expression, std::regex::ECMAScript | std::regex::icase);
     for (const LayerSize& layer : layers) weights.push_back(std::regex_search(layer.name, regex));
   } catch (const std::regex_error& e) {
-    fail_user("pipeline.partition: \"{}{}\": expected a regular expression ({})", kTypePrefix,
-              expression, e.what());
+    fail_user("\"{}{}\": expected a regular expression ({})", kByLayerName, expression, e.what());
   }
   if (std::ranges::count(weights, 1) > 0) return weights;
+  constexpr size_t kFirst = 4;  // of a long list; its last one follows
   std::vector<std::string> names;
-  for (const LayerSize& layer : layers) names.push_back(layer.name);
-  fail_user("pipeline.partition: \"{}{}\": no layer has such a name; the layers are {}",
-            kTypePrefix, expression, fmt::join(names, ", "));
+  for (const LayerSize& layer : layers) {
+    if (names.size() <= kFirst || &layer == &layers.back())
+      names.push_back(layer.name);
+    else
+      names[kFirst] = "...";
+  }
+  fail_user("\"{}{}\": no layer has such a name; the layers are {}", kByLayerName, expression,
+            fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -152,11 +156,11 @@ std::vector<int64_t> partition_by(const std::string& method, const std::vector<L
     for (const LayerSize& layer : layers) weights.push_back(layer.parameters);
     return partition_balanced(weights, parts);
   }
-  if (method.starts_with(kTypePrefix))
-    return partition_balanced(weights_by_name(method.substr(kTypePrefix.size()), layers), parts);
+  if (method.starts_with(kByLayerName))
+    return partition_balanced(weights_by_name(method.substr(kByLayerName.size()), layers), parts);
   if (method != "time" && method != "memory")
     fail_user(
-        "pipeline.partition: \"{}\": expected uniform, parameters, type:REGEX, memory, time, or a "
+        "\"{}\": expected uniform, parameters, type:REGEX, memory, time, or a "
         "list "
         "of first layers",
         method);

@@ -44,6 +44,21 @@ bool named(RunningProgram& program, const std::string& error) {
   return std::regex_match(only_error(program.text()), std::regex(error));
 }
 
+TEST_CASE(
+    "ranks whose peer never begins end after dstrain.timeout_s, and say what they waited for") {
+  const RunFolder folder;
+  RunningProgram program = folder.start(
+      std::string("mpirun --oversubscribe --bind-to none -np 1 ") + DSTRAIN_PROGRAM +
+          " --config c.json --set dstrain.timeout_s=2 " + folder.token() + " : -np 1 sleep 1000",
+      {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+  CHECK(program.wait() == 2);
+  CAPTURE(program.text());
+  CHECK(named(
+      program,
+      "rank 0 has waited 2 s for the other ranks of mpirun: one is stopped, has not begun, or "
+      "cannot be reached \\(dstrain.timeout_s\\)"));
+}
+
 TEST_CASE("a stopped rank of the user's own mpirun is named, and everything ends") {
   struct Case {
     int ranks, victim;

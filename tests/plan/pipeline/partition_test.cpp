@@ -104,19 +104,21 @@ TEST_CASE("partition: by the layers' names") {
   CHECK(partition_by("type:blocks\\.[13]$", layers, 2) ==
         partition_balanced({0, 0, 1, 0, 1, 0}, 2));
   CHECK(partition_by("uniform", layers, 4) == List{0, 2, 4, 5, 6});
+  CHECK_THROWS_WITH(partition_by("type:attention", layers, 2),
+                    "\"type:attention\": no layer has such a name; the layers are "
+                    "embedding, blocks.0, blocks.1, blocks.2, blocks.3, head");
   CHECK_THROWS_WITH(
-      partition_by("type:attention", layers, 2),
-      "pipeline.partition: \"type:attention\": no layer has such a name; the layers are "
-      "embedding, blocks.0, blocks.1, blocks.2, blocks.3, head");
+      partition_by(
+          "type:attention",
+          layers_of({.n_layer = 9, .n_embd = 8, .n_head = 2, .block_size = 4, .vocab_size = 5}), 2),
+      Catch::EndsWith("the layers are embedding, blocks.0, blocks.1, blocks.2, ..., head"));
   CHECK_THROWS_AS(partition_by("type:attention", layers, 2), UserError);
-  CHECK_THROWS_WITH(
-      partition_by("type:(", layers, 2),
-      Catch::StartsWith("pipeline.partition: \"type:(\": expected a regular expression"));
+  CHECK_THROWS_WITH(partition_by("type:(", layers, 2),
+                    Catch::StartsWith("\"type:(\": expected a regular expression"));
   CHECK_THROWS_AS(partition_by("type:(", layers, 2), UserError);
-  CHECK_THROWS_WITH(
-      partition_by("best", layers, 2),
-      "pipeline.partition: \"best\": expected uniform, parameters, type:REGEX, memory, time, or "
-      "a list of first layers");
+  CHECK_THROWS_WITH(partition_by("best", layers, 2),
+                    "\"best\": expected uniform, parameters, type:REGEX, memory, time, or "
+                    "a list of first layers");
   CHECK_THROWS_AS(partition_by("best", layers, 2), UserError);
 }
 

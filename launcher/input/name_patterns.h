@@ -1,0 +1,27 @@
+// Patterns of the configuration for names of the model: those of weights, and of the layers that a pipeline divides.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "runtime/config/load.h"
+#include "runtime/storage/state.h"
+
+namespace dstrain {
+
+// Returns names and shapes of the model's weights.
+StateRegister weights_of(const ModelConfig& model);
+
+// A pattern that matches no name: its key in the configuration, and what is wrong.
+struct WrongPattern {
+  std::string key, message;
+};
+
+// Returns the first pattern of dstrain.weight_decay_exclude that matches no weight, or of pipeline.partition that
+// matches no layer. The vocabulary's size may be unknown.
+std::optional<WrongPattern> find_wrong_pattern(const Job& job);
+
+// Throws UserError, which names the place of the pattern, if there is a wrong one.
+void check_name_patterns(const LoadedConfig& loaded);
+
+}  // namespace dstrain

@@ -1,0 +1,47 @@
+#include "launcher/input/name_patterns.h"
+
+#include <fmt/core.h>
+
+#include <catch2/catch.hpp>
+
+namespace dstrain {
+namespace {
+
+std::string wrong(const Job& job) {
+  const std::optional<WrongPattern> pattern = find_wrong_pattern(job);
+  return pattern ? fmt::format("{}: {}", pattern->key, pattern->message) : "";
+}
+
+TEST_CASE("a pattern that is the name of no weight is an error") {
+  Job job;
+  job.model = {.n_layer = 12, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
+  job.weight_decay_exclude = {"*.bias", "*ln*", "blocks.11.mlp.fc.weight", "lm_head.weight"};
+  CHECK(wrong(job).empty());
+  for (const char* pattern : {"bias", "blocks.12.*", "layers.0.bias", ""}) {
+    job.weight_decay_exclude = {"*.bias", pattern};
+    CHECK(wrong(job) ==
+          fmt::format("dstrain.weight_decay_exclude: no weight has a name like \"{}\" (there are "
+                      "token_embedding_table.weight, lm_head.weight, ...; \"*.bias\" excludes all "
+                      "biases)",
+                      pattern));
+  }
+  job.model.n_layer = 1;
+  job.weight_decay_exclude = {"blocks.0.*", "ln.weight"};
+  CHECK(wrong(job).empty());
+}
+
+TEST_CASE("an expression that is found in the name of no layer is an error of a pipeline") {
+  Job job;
+  job.model = {.n_layer = 2, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
+  job.pipeline.partition = "type:attention";
+  CHECK(wrong(job).empty());  // one stage
+  job.pipeline.stages = 2;
+  CHECK(wrong(job) ==
+        "pipeline.partition: \"type:attention\": no layer has such a name; the layers are "
+        "embedding, blocks.0, blocks.1, head");
+  job.pipeline.partition = "type:BLOCKS";
+  CHECK(wrong(job).empty());
+}
+
+}  // namespace
+}  // namespace dstrain
