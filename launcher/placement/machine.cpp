@@ -11,6 +11,7 @@
 #include <sstream>
 #include <vector>
 
+#include "runtime/core/cgroup.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
 
@@ -56,25 +57,11 @@ std::optional<int64_t> number_after(const fs::path& file, const std::string& key
   return std::nullopt;
 }
 
-// Returns the memory cgroups of this process, innermost first. A container often sees paths of its host that are not
-// mounted; its own cgroup is then the root of the mount, which is always the last of the list.
+// Returns the memory cgroups of this process, innermost first.
 std::vector<Cgroup> cgroups(const fs::path& root) {
   std::vector<Cgroup> found;
-  std::ifstream in(root / "proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    const bool version2 = controllers == ",,";
-    if (!version2 && controllers.find(",memory,") == std::string::npos) continue;
-    const fs::path mount = root / "sys/fs/cgroup" / (version2 ? "" : "memory");
-    fs::path path = fs::path(line.substr(second + 1)).relative_path();
-    for (;; path = path.parent_path()) {
-      found.push_back({mount / path, version2 ? &kVersion2 : &kVersion1});
-      if (path.empty()) break;
-    }
-  }
+  for (const CgroupDirectory& group : cgroup_directories(root, "memory"))
+    found.push_back({group.path, group.version2 ? &kVersion2 : &kVersion1});
   return found;
 }
 

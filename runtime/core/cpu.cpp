@@ -16,6 +16,7 @@
 #include <set>
 #include <string>
 
+#include "runtime/core/cgroup.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -44,6 +45,20 @@ int quota_in_cores(double quota, double period) {
   return std::max(1, static_cast<int>((quota + period - 1) / period));
 }
 
+int quota_of_version2(const std::filesystem::path& group) {
+  std::string quota;
+  double period = 0;
+  std::ifstream file(group / "cpu.max");
+  if (!(file >> quota >> period) || quota == "max") return 0;
+  return quota_in_cores(std::atof(quota.c_str()), period);
+}
+
+int quota_of_version1(const std::filesystem::path& group) {
+  double quota = 0, period = 0;
+  std::ifstream quota_file(group / "cpu.cfs_quota_us"), period_file(group / "cpu.cfs_period_us");
+  return quota_file >> quota && period_file >> period ? quota_in_cores(quota, period) : 0;
+}
+
 }  // namespace
 
 std::vector<int> usable_cores() {
@@ -56,21 +71,19 @@ std::vector<int> usable_cores() {
   return cores;
 }
 
-int cgroup_core_limit(const std::string& root) {
-  std::string quota;
-  double period = 0;
-  if (std::ifstream v2(root + "/cpu.max"); v2 >> quota >> period)
-    return quota == "max" ? 0 : quota_in_cores(std::atof(quota.c_str()), period);
-  double quota_us = 0;
-  std::ifstream quota_file(root + "/cpu/cpu.cfs_quota_us");
-  std::ifstream period_file(root + "/cpu/cpu.cfs_period_us");
-  if (quota_file >> quota_us && period_file >> period) return quota_in_cores(quota_us, period);
-  return 0;
+int cgroup_core_limit(const std::filesystem::path& root) {
+  int least = 0;
+  for (const CgroupDirectory& group : cgroup_directories(root, "cpu")) {
+    const int limit =
+        group.version2 ? quota_of_version2(group.path) : quota_of_version1(group.path);
+    if (limit > 0) least = least == 0 ? limit : std::min(least, limit);
+  }
+  return least;
 }
 
 int usable_core_count() {
   const int cores = static_cast<int>(usable_cores().size());
-  const int limit = cgroup_core_limit("/sys/fs/cgroup");
+  const int limit = cgroup_core_limit("/");
   return limit > 0 ? std::min(cores, limit) : cores;
 }
 
@@ -79,7 +92,18 @@ int threads_per_rank(int ranks_on_host) {
 }
 
 int threads_asked_for() {
-  return std::getenv("OMP_NUM_THREADS") == nullptr ? 0 : ::omp_get_max_threads();
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr || *text == 0) return 0;
+  int threads = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, status] = std::from_chars(text, end, threads);
+  // A comma begins the numbers of nested levels.
+  if (status != std::errc() || (stop != end && *stop != ',') || threads < 1 || threads > kMaxCores)
+    fail_user(
+        "OMP_NUM_THREADS is \"{}\": expected the threads of a rank, from 1 to {}; where it is not "
+        "set, ranks share the cores evenly",
+        text, kMaxCores);
+  return threads;
 }
 
 std::vector<int> cores_of_rank(const std::vector<int>& cores, int rank_on_host, int ranks_on_host) {

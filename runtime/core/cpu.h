@@ -10,6 +10,7 @@
 //   OMP_PROC_BIND = false: the affinity set here binds the rank, and the kernel places its threads.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,14 +25,14 @@ std::vector<int> usable_cores();
 // rounded up.
 int usable_core_count();
 
-// Returns the CPU quota, in cores rounded up, of the cgroup with its files in `root` (version 2: cpu.max,
-// version 1: cpu/cpu.cfs_quota_us); 0 if there is no limit.
-int cgroup_core_limit(const std::string& root);
+// Returns the smallest CPU quota, in cores rounded up, of the cgroups that this process is in (version 2: cpu.max,
+// version 1: cpu.cfs_quota_us); 0 if there is no limit. `root` is the root of the file system, which tests replace.
+int cgroup_core_limit(const std::filesystem::path& root);
 
 // Returns max(1, usable cores / ranks on this host).
 int threads_per_rank(int ranks_on_host);
 
-// Returns the threads that OMP_NUM_THREADS asked for when this process started; 0 where it is not set.
+// Returns the threads that OMP_NUM_THREADS asks for; 0 where it is not set. Throws UserError if it is no number of threads.
 int threads_asked_for();
 
 // Returns the cores of rank `rank_on_host`: contiguous shares of equal size, the remainder for the last

@@ -14,7 +14,7 @@
 namespace dstrain {
 namespace {
 
-// A temporary directory with the files of /sys/fs/cgroup.
+// A temporary directory with the files of the kernel about cgroups.
 class FakeCgroup {
  public:
   FakeCgroup() : root_(std::filesystem::temp_directory_path() / "dstrain_cgroup_XXXXXX") {
@@ -45,23 +45,58 @@ std::vector<int> cores(int n) {
 TEST_CASE("a cgroup's CPU quota counts in cores, rounded up") {
   FakeCgroup cgroup;
   REQUIRE(cgroup_core_limit(cgroup.root()) == 0);
-  cgroup.write("cpu.max", "max 100000\n");
+  cgroup.write("proc/self/cgroup", "0::/\n");
   REQUIRE(cgroup_core_limit(cgroup.root()) == 0);
-  cgroup.write("cpu.max", "150000 100000\n");
+  const std::string file = "sys/fs/cgroup/cpu.max";
+  cgroup.write(file, "max 100000\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 0);
+  cgroup.write(file, "150000 100000\n");
   REQUIRE(cgroup_core_limit(cgroup.root()) == 2);
-  cgroup.write("cpu.max", "400000 100000\n");
+  cgroup.write(file, "400000 100000\n");
   REQUIRE(cgroup_core_limit(cgroup.root()) == 4);
-  cgroup.write("cpu.max", "1000 100000\n");
+  cgroup.write(file, "1000 100000\n");
   REQUIRE(cgroup_core_limit(cgroup.root()) == 1);
 }
 
 TEST_CASE("the first version of cgroups is understood too") {
   FakeCgroup cgroup;
-  cgroup.write("cpu/cpu.cfs_period_us", "100000\n");
-  cgroup.write("cpu/cpu.cfs_quota_us", "-1\n");
+  cgroup.write("proc/self/cgroup", "4:memory:/\n3:cpu,cpuacct:/\n");
+  cgroup.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  cgroup.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
   REQUIRE(cgroup_core_limit(cgroup.root()) == 0);
-  cgroup.write("cpu/cpu.cfs_quota_us", "250000\n");
+  cgroup.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "250000\n");
   REQUIRE(cgroup_core_limit(cgroup.root()) == 3);
+}
+
+TEST_CASE("the smallest quota of a cgroup and those around it counts") {
+  FakeCgroup cgroup;
+  cgroup.write("proc/self/cgroup", "0::/slice/job\n");
+  cgroup.write("sys/fs/cgroup/slice/job/cpu.max", "300000 100000\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 3);
+  cgroup.write("sys/fs/cgroup/slice/cpu.max", "200000 100000\n");
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 2);
+  cgroup.write("proc/self/cgroup", "0::/of/the/host\n");  // not mounted here
+  REQUIRE(cgroup_core_limit(cgroup.root()) == 0);
+}
+
+TEST_CASE("OMP_NUM_THREADS is a number of threads, or an error that names it") {
+  const char* const before = std::getenv("OMP_NUM_THREADS");
+  const std::string kept = before ? before : "";
+  const auto asked = [](const char* text) {
+    ::setenv("OMP_NUM_THREADS", text, 1);
+    return threads_asked_for();
+  };
+  CHECK(asked("3") == 3);
+  CHECK(asked("4,2") == 4);
+  CHECK(asked("") == 0);
+  for (const char* text : {"abc", "0", "-1", "1.5", "2x", "100000", "99999999999999999999"})
+    CHECK_THROWS_WITH(asked(text), Catch::StartsWith(fmt::format(
+                                       "OMP_NUM_THREADS is \"{}\": expected the threads of a rank, "
+                                       "from 1 to 4096",
+                                       text)));
+  ::unsetenv("OMP_NUM_THREADS");
+  CHECK(threads_asked_for() == 0);
+  if (before) ::setenv("OMP_NUM_THREADS", kept.c_str(), 1);
 }
 
 TEST_CASE("ranks of a host share its cores evenly and never overlap") {
