@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "runtime/config/text.h"
+
 namespace dstrain {
 
 std::string_view schedule_name(PipelineSchedule schedule) {
@@ -29,25 +31,25 @@ std::optional<std::string> schedule_error(PipelineSchedule schedule, int stages,
   switch (schedule) {
     case PipelineSchedule::interleaved:
       if (virtual_stages < 2)
-        return fmt::format(
-            "schedule {} with {} virtual stages: expected two or more, or schedule {}", name,
-            virtual_stages, schedule_name(PipelineSchedule::one_f_one_b));
+        return fmt::format("schedule {} with {}: expected two or more, or schedule {}", name,
+                           counted(virtual_stages, "virtual stage"),
+                           schedule_name(PipelineSchedule::one_f_one_b));
       if (micro_batches % stages != 0)
-        return fmt::format(
-            "schedule {} with {} micro-batches on {} stages: expected a multiple of the stages",
-            name, micro_batches, stages);
+        return fmt::format("schedule {} with {} on {}: expected a multiple of the stages", name,
+                           counted(micro_batches, "micro-batch", "es"), counted(stages, "stage"));
       return std::nullopt;
     case PipelineSchedule::zb_v:
       if (virtual_stages != 2)
-        return fmt::format("schedule {} with {} virtual stages: expected two", name,
-                           virtual_stages);
+        return fmt::format("schedule {} with {}: expected two", name,
+                           counted(virtual_stages, "virtual stage"));
       return std::nullopt;
     case PipelineSchedule::gpipe:
     case PipelineSchedule::one_f_one_b:
     case PipelineSchedule::zb_h1:
       if (virtual_stages != 1)
-        return fmt::format("schedule {} with {} virtual stages: expected one, or schedule {}", name,
-                           virtual_stages, schedule_name(PipelineSchedule::interleaved));
+        return fmt::format("schedule {} with {}: expected one, or schedule {}", name,
+                           counted(virtual_stages, "virtual stage"),
+                           schedule_name(PipelineSchedule::interleaved));
       return std::nullopt;
   }
   return "an unknown schedule";

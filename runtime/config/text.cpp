@@ -63,8 +63,8 @@ void append_utf8(std::string& out, uint32_t code) {
   }
 }
 
-std::string counted(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+std::string counted(int64_t count, std::string_view what, std::string_view plural) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : plural);
 }
 
 std::string lower_case(std::string_view text) {

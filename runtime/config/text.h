@@ -23,8 +23,8 @@ bool is_json_number(std::string_view text);
 // '?'.
 std::string printable(std::string_view text);
 
-// Returns "1 rank", "3 ranks".
-std::string counted(int64_t count, std::string_view what);
+// Returns "1 rank", "3 ranks"; "3 batches" where `plural` is "es".
+std::string counted(int64_t count, std::string_view what, std::string_view plural = "s");
 
 // Returns the edit distance with transpositions of neighbours (Damerau-Levenshtein); case does not count,
 // and '-' equals '_'.

@@ -4,6 +4,13 @@
 
 using namespace dstrain;
 
+TEST_CASE("text: a count has the plural unless it is 1") {
+  CHECK(counted(1, "rank") == "1 rank");
+  CHECK(counted(0, "rank") == "0 ranks");
+  CHECK(counted(1, "micro-batch", "es") == "1 micro-batch");
+  CHECK(counted(2, "micro-batch", "es") == "2 micro-batches");
+}
+
 TEST_CASE("text: invalid UTF-8 is found at its first byte") {
   CHECK(first_invalid_utf8("plain \xc3\xa9 \xe4\xbd\xbf \xf0\x9f\x98\x80") ==
         std::string_view::npos);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/config/keys/coerce.h"
+#include "runtime/config/text.h"
 
 namespace dstrain {
 namespace {
@@ -111,8 +112,8 @@ BatchSolution solve_batch(Values& values, Diagnostics& diagnostics, std::optiona
   }
   const Triple t = complete(given, *ranks);
   if (!t.train) {
-    diagnostics.error(kMicro, fmt::format("{} x {} {} x {} ranks does not fit into 64 bits",
-                                          t.micro, kAccumulation, t.accumulation, *ranks));
+    diagnostics.error(kMicro, fmt::format("{} x {} {} x {} does not fit into 64 bits", t.micro,
+                                          kAccumulation, t.accumulation, counted(*ranks, "rank")));
     return {};
   }
   if (!fits(t, *ranks)) {
@@ -122,22 +123,23 @@ BatchSolution solve_batch(Values& values, Diagnostics& diagnostics, std::optiona
                                      {kAccumulation, given.accumulation}})
       if (value) said += fmt::format("{}{} {}", said.empty() ? "" : ", ", key, value);
     const auto offers = choices(given, *ranks);
-    diagnostics.error(
-        given.train ? kTrain : kMicro,
-        fmt::format("{} and {} ranks ({}) do not fit: {} = {} x {} x ranks. Valid: {}", said,
-                    *ranks, ranks_origin, kTrain, kMicro, kAccumulation, fmt::join(offers, "; ")));
+    diagnostics.error(given.train ? kTrain : kMicro,
+                      fmt::format("{} and {} ({}) do not fit: {} = {} x {} x ranks. Valid: {}",
+                                  said, counted(*ranks, "rank"), ranks_origin, kTrain, kMicro,
+                                  kAccumulation, fmt::join(offers, "; ")));
     return {};
   }
   const auto derived = [&](std::string_view key, int64_t value, const std::string& why) {
     values.integer(key, value, why);
   };
-  derived(kTrain, t.train, fmt::format("{} x {} x {} ranks", kMicro, kAccumulation, *ranks));
+  const std::string of_ranks = counted(*ranks, "rank");
+  derived(kTrain, t.train, fmt::format("{} x {} x {}", kMicro, kAccumulation, of_ranks));
   derived(kMicro, t.micro,
           by_default           ? std::string(kByDefault)
-          : given.accumulation ? fmt::format("{} / {} ranks / {}", kTrain, *ranks, kAccumulation)
-                               : fmt::format("{} / {} ranks", kTrain, *ranks));
+          : given.accumulation ? fmt::format("{} / {} / {}", kTrain, of_ranks, kAccumulation)
+                               : fmt::format("{} / {}", kTrain, of_ranks));
   derived(kAccumulation, t.accumulation,
-          given.train && given.micro ? fmt::format("{} / {} / {} ranks", kTrain, kMicro, *ranks)
+          given.train && given.micro ? fmt::format("{} / {} / {}", kTrain, kMicro, of_ranks)
                                      : std::string("one micro-batch per step"));
   return {{t.train, t.micro, t.accumulation}, by_default};
 }

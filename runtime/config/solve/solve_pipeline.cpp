@@ -104,9 +104,9 @@ PipelineConfig solve_pipeline(Values& values, Diagnostics& diagnostics,
   if (p.stages == 1) return {};
   if (ranks && *ranks % p.stages != 0) {
     diagnostics.error(kStages,
-                      fmt::format("{} stages do not divide {} ranks ({}) evenly: expected a "
-                                  "multiple of {} ranks",
-                                  p.stages, *ranks, ranks_origin, p.stages));
+                      fmt::format("{} stages do not divide {} ({}) evenly: expected a multiple of "
+                                  "{} ranks",
+                                  p.stages, counted(*ranks, "rank"), ranks_origin, p.stages));
     return {};
   }
   return p;

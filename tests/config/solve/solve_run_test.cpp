@@ -76,6 +76,15 @@ TEST_CASE("run: the benchmark model needs its sizes and makes its own samples") 
   CHECK(training.error() == "no error");
 }
 
+TEST_CASE("run: one of a thing has no plural") {
+  CHECK_THAT(ask("{}", {"train_batch_size=3", "train_micro_batch_size_per_gpu=2"}, 1).error(),
+             Catch::Contains(" and 1 rank (--num_gpus) do not fit"));
+  CHECK_THAT(ask(trains_with(""), {"pipeline.stages=2"}, 1).error(),
+             Catch::Contains("2 stages do not divide 1 rank (--num_gpus)"));
+  CHECK(setting(ask(trains_with(""), {}, 1).load(), "train_batch_size").origin ==
+        "derived: train_micro_batch_size_per_gpu x gradient_accumulation_steps x 1 rank");
+}
+
 TEST_CASE("run: what is said of values that cannot be used") {
   const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
       {model(R"("n_embd": 100, "n_head": 3)"), "dstrain.model.n_head",

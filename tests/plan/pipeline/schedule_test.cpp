@@ -149,10 +149,10 @@ TEST_CASE("schedule: numbers that a schedule cannot have are refused") {
   CHECK(error(P::gpipe, 2, 2, 1) ==
         "schedule gpipe with 2 virtual stages: expected one, or schedule interleaved");
   CHECK(error(P::interleaved, 2, 1, 4) ==
-        "schedule interleaved with 1 virtual stages: expected two or more, or schedule 1f1b");
+        "schedule interleaved with 1 virtual stage: expected two or more, or schedule 1f1b");
   CHECK(error(P::interleaved, 4, 2, 6) ==
         "schedule interleaved with 6 micro-batches on 4 stages: expected a multiple of the stages");
-  CHECK(error(P::zb_v, 4, 1, 8) == "schedule zb-v with 1 virtual stages: expected two");
+  CHECK(error(P::zb_v, 4, 1, 8) == "schedule zb-v with 1 virtual stage: expected two");
   CHECK_THROWS_AS(stage_order(P::zb_v, 4, 1, 0, 8), InternalError);
   CHECK_THROWS_AS(stage_order(P::gpipe, 4, 1, 4, 8), InternalError);
 }
