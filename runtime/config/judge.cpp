@@ -128,7 +128,10 @@ class Walk {
       const std::string selected = family == "optimizer"   ? facts_.optimizer
                                    : family == "scheduler" ? facts_.scheduler
                                                            : facts_.model;
-      const Member* type = find(*facts_.root, family + ".type");
+      const std::string type_key = (family == "dstrain" ? "dstrain.model" : family) + ".type";
+      const Member* type = find(*facts_.root, type_key);
+      if (type && is_error(judged(type_key, *type, *find_key(facts_, type_key)).state))
+        return whole(key, m, {State::error, "see " + type_key, true});
       const bool auto_type = selected.empty() && type && type->value.is_auto();
       if (auto_type && m.value.is_auto()) return whole(key, m, {State::no_effect, "unset"});
       judgement = {
@@ -172,30 +175,35 @@ class Walk {
   }
 
   void leaf(const std::string& key, const Member& m, const KeySpec& spec) {
-    const bool holds_keys = spec.type == Type::section || spec.type == Type::opaque;
-    const bool automatic = m.value.is_auto() && !holds_keys && !one_of(spec.choices, "auto");
-    const KeySpec& target = spec.rule ? spec : target_of(facts_, spec);
-    Judgement judgement;
-    if (key == "zero_optimization" && m.value.is(Node::Kind::boolean)) {
-      judgement = {State::honoured,
-                   fmt::format("an old form of \"stage\": {}", m.value.boolean ? 1 : 0)};
-    } else if (const std::string wrong = automatic ? "" : type_error(target, m.value);
-               !wrong.empty()) {
-      judgement = {State::error, wrong};
-    } else if (!spec.alias.empty() && gives(spec.alias)) {
-      judgement = {State::error,
-                   fmt::format("is given together with {}, its other name: keep one", spec.alias)};
-    } else {
-      judgement = legal(target, m.value, automatic);
-      if (!spec.alias.empty())
-        judgement.message = fmt::format("another name of {}{}{}", spec.alias,
-                                        judgement.message.empty() ? "" : "; ", judgement.message);
-    }
+    const Judgement judgement = judged(key, m, spec);
     add(key, m, judgement);
-    if (holds_keys) inside(key, m.value, judgement);
+    if (holds_keys(spec)) inside(key, m.value, judgement);
   }
 
-  Judgement legal(const KeySpec& spec, const Node& value, bool automatic) {
+  static bool holds_keys(const KeySpec& spec) {
+    return spec.type == Type::section || spec.type == Type::opaque;
+  }
+
+  // Returns the verdict on a key by its own value.
+  Judgement judged(const std::string& key, const Member& m, const KeySpec& spec) const {
+    const bool automatic = m.value.is_auto() && !holds_keys(spec) && !one_of(spec.choices, "auto");
+    const KeySpec& target = spec.rule ? spec : target_of(facts_, spec);
+    if (key == "zero_optimization" && m.value.is(Node::Kind::boolean))
+      return {State::honoured,
+              fmt::format("an old form of \"stage\": {}", m.value.boolean ? 1 : 0)};
+    if (const std::string wrong = automatic ? "" : type_error(target, m.value); !wrong.empty())
+      return {State::error, wrong};
+    if (!spec.alias.empty() && gives(spec.alias))
+      return {State::error,
+              fmt::format("is given together with {}, its other name: keep one", spec.alias)};
+    Judgement judgement = legal(target, m.value, automatic);
+    if (!spec.alias.empty())
+      judgement.message = fmt::format("another name of {}{}{}", spec.alias,
+                                      judgement.message.empty() ? "" : "; ", judgement.message);
+    return judgement;
+  }
+
+  Judgement legal(const KeySpec& spec, const Node& value, bool automatic) const {
     if (value.is(Node::Kind::null)) return {State::no_effect, "unset"};
     if (!spec.rule)
       return {spec.state, spec.state == State::honoured ? "" : std::string(spec.note)};

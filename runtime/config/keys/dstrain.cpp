@@ -17,10 +17,10 @@ constexpr Rule kTextData{[](const Facts& facts, const KeySpec&, const Node&) -> 
 constexpr Rule kSharding{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       const std::optional<int64_t> stage = stage_of_sharding(value.text);
-      if (stage && facts.stage != *stage)
+      if (stage && facts.stage != *stage && facts.legal("zero_optimization.stage"))
         return {State::error, fmt::format("is stage {}, zero_optimization.stage says {}: keep one",
                                           *stage, facts.stage)};
-      std::string text = fmt::format("ZeRO stage {}", facts.stage);
+      std::string text = fmt::format("ZeRO stage {}", stage.value_or(facts.stage));
       if (value.text == "HYBRID_SHARD")
         text += facts.integer("zero_optimization.mics_shard_size") > 0 ||
                         facts.integer("zero_optimization.zero_hpz_partition_size") > 1

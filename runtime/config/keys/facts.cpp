@@ -40,6 +40,13 @@ int64_t Facts::integer(std::string_view key) const {
   return to_integer(legal_or_default(*this, key)).value_or(0);
 }
 
+bool Facts::legal(std::string_view key) const {
+  const Member* member = find(*root, key);
+  const KeySpec* spec = find_key(*this, key);
+  check(spec, "the key table has no {}", key);
+  return !member || member->value.is_auto() || type_error(*spec, member->value).empty();
+}
+
 Facts find_facts(const Node& root) {
   Facts f;
   f.root = &root;

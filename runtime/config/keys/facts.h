@@ -26,6 +26,9 @@ struct Facts {
   bool on(std::string_view key) const;
   std::string text(std::string_view key) const;
   int64_t integer(std::string_view key) const;
+  // Returns whether the value of a key of the table is legal, or the file has none. An error that follows from the
+  // default of an illegal value would be a false one.
+  bool legal(std::string_view key) const;
 };
 
 // Returns the facts of a configuration; `root` is its canonical form (read/merge.h).

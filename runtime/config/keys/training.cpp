@@ -23,6 +23,7 @@ constexpr Rule kAccumulation{
       const std::string name = lower_case(value.text);
       if (one_of("fp32|float32|float", name)) return {};
       if (one_of("fp16|float16|half", name) ? facts.fp16 : facts.bf16) return {};
+      if (!facts.legal("fp16.enabled") || !facts.legal("bf16.enabled")) return {};
       if (facts.fp16) return {State::refused, "the run is fp16: use \"fp16\" or \"fp32\""};
       if (facts.bf16) return {State::refused, "the run is bf16: use \"bf16\" or \"fp32\""};
       return {State::refused, "an fp32 run adds its gradients in fp32: use \"fp32\""};

@@ -8,20 +8,38 @@
 #include "runtime/config/keys/key_table.h"
 
 namespace dstrain {
+namespace {
+
+// Returns whether `v` is a verdict on the key at `path`. An unknown key is at the same path if its own name has dots.
+bool is_on(const Verdict& v, std::string_view path) {
+  return v.key == path && v.state != State::unknown;
+}
+
+}  // namespace
 
 Verdict* Diagnostics::verdict_on(std::string_view key) {
   for (Verdict& v : verdicts_)
-    if (v.key == key) return &v;
+    if (is_on(v, key)) return &v;
   for (const KeySpec& spec : key_table())
     if (spec.alias == key)
       for (Verdict& v : verdicts_)
-        if (v.key == spec.key) return &v;
+        if (is_on(v, spec.key)) return &v;
   return nullptr;
 }
 
 bool Diagnostics::stopped(std::string_view key) const {
-  return std::ranges::any_of(
-      verdicts_, [&](const Verdict& v) { return v.key == key && is_error(v.state) && !v.echo; });
+  const auto stops = [this](std::string_view name) {
+    return std::ranges::any_of(verdicts_, [name](const Verdict& v) {
+      return is_on(v, name) && is_error(v.state) && !v.echo;
+    });
+  };
+  return stops(key) || std::ranges::any_of(key_table(), [&](const KeySpec& spec) {
+           return spec.alias == key && stops(spec.key);
+         });
+}
+
+bool Diagnostics::stopped(Keys keys) const {
+  return std::ranges::any_of(keys, [this](std::string_view key) { return stopped(key); });
 }
 
 void Diagnostics::set_verdict(std::string_view key, State state, const std::string& message) {

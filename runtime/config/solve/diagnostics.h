@@ -2,6 +2,7 @@
 // effect, warnings. A report changes the verdict on its key, so that each key keeps exactly one.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,10 +20,17 @@ class Diagnostics {
               std::vector<std::string>& warnings)
       : root_(root), names_(names), verdicts_(verdicts), warnings_(warnings) {}
 
+  using Keys = std::initializer_list<std::string_view>;
+
   // Sets the verdict on `key`. A verdict that stops the run already stays as it is. If the file does not
   // have the key, the verdict gets the place of the section that lacks it.
   void error(std::string_view key, const std::string& message) {
     set_verdict(key, State::error, message);
+  }
+  // The same for what the values of other keys, `of`, contradict together with `key`. Does nothing if one of them has
+  // an error: its default was used instead, and what follows from that is no fault of the configuration.
+  void error(std::string_view key, const std::string& message, Keys of) {
+    if (!stopped(of)) error(key, message);
   }
   void no_effect(std::string_view key, const std::string& message) {
     set_verdict(key, State::no_effect, message);
@@ -36,6 +44,8 @@ class Diagnostics {
 
  private:
   Verdict* verdict_on(std::string_view key);
+  // Returns whether the verdict on one of `keys` stops the run.
+  bool stopped(Keys keys) const;
   void set_verdict(std::string_view key, State state, const std::string& message);
 
   const Node& root_;

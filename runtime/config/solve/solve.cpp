@@ -101,7 +101,10 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   solve_command_line(job, values, request);
   job.pipeline = solve_pipeline(values, diagnostics, request.ranks, request.ranks_origin);
   std::optional<int64_t> data_ranks = request.ranks;
-  if (data_ranks) *data_ranks /= job.pipeline.stages;
+  if (diagnostics.stopped("pipeline.stages"))
+    data_ranks.reset();
+  else if (data_ranks)
+    *data_ranks /= job.pipeline.stages;
   const BatchSolution batch =
       solve_batch(values, diagnostics, data_ranks,
                   job.pipeline.stages == 1

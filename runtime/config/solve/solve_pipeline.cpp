@@ -14,7 +14,8 @@ namespace dstrain {
 namespace {
 
 constexpr std::string_view kStages = "pipeline.stages", kSchedule = "pipeline.schedule",
-                           kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition";
+                           kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition",
+                           kLayers = "dstrain.model.n_layer";
 
 // The compiler of regular expressions calls itself for each bracket: longer text could exhaust the stack.
 constexpr size_t kLongestExpression = 200;
@@ -82,7 +83,8 @@ void solve_partition(PipelineConfig& p, Values& values, Diagnostics& diagnostics
         kPartition,
         fmt::format("{}: expected the first layers of {} stages{}, which begin with 0 and ascend",
                     json_text(given->value), p.stages,
-                    chunks > 1 ? fmt::format(" x {} parts", chunks) : ""));
+                    chunks > 1 ? fmt::format(" x {} parts", chunks) : ""),
+        {kStages, kSchedule, kVirtual});
 }
 
 // Schedules with several parts on a stage have two unless the configuration says otherwise.
@@ -120,21 +122,26 @@ void check_pipeline(const Job& job, Diagnostics& diagnostics) {
   };
   const int64_t micro_batches = job.batch.accumulation;  // 0: not known yet
   if (const auto error = error_with(p.stages))
-    diagnostics.error(kVirtual, *error);
+    diagnostics.error(kVirtual, *error, {kSchedule});
   else if (const auto wrong = error_with(micro_batches); wrong && micro_batches > 0)
-    diagnostics.error(kSchedule, *wrong + "; gradient_accumulation_steps is their number");
+    diagnostics.error(kSchedule, *wrong + "; gradient_accumulation_steps is their number",
+                      {kVirtual});
   const bool gptlite = job.model.kind == ModelKind::gptlite;
   const int64_t layers = job.model.n_layer + (gptlite ? 2 : 0);
   const int chunks = chunks_of(p);
   if (int64_t{p.stages} * chunks > layers)
     diagnostics.error(
-        kStages, fmt::format("{} stages{} are more than the {} layers of the model{}", p.stages,
-                             chunks > 1 ? fmt::format(" x {} parts", chunks) : "", layers,
-                             gptlite ? ", embedding and head included" : ""));
+        kStages,
+        fmt::format("{} stages{} are more than the {} of the model{}", p.stages,
+                    chunks > 1 ? fmt::format(" x {} parts", chunks) : "", counted(layers, "layer"),
+                    gptlite ? ", embedding and head included" : ""),
+        {kLayers, kSchedule, kVirtual});
   else if (!p.first_layers.empty() && p.first_layers.back() >= layers)
-    diagnostics.error(kPartition, fmt::format("{} is not a layer: the model has {}{}, from 0",
-                                              p.first_layers.back(), layers,
-                                              gptlite ? ", embedding and head included" : ""));
+    diagnostics.error(
+        kPartition,
+        fmt::format("{} is not a layer: the model has {}{}, from 0", p.first_layers.back(), layers,
+                    gptlite ? ", embedding and head included" : ""),
+        {kLayers});
 }
 
 }  // namespace dstrain

@@ -54,7 +54,8 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
       m && dtype_of(lower_case(m->value.text)) != job.dtype)
     diagnostics.error("data_types.param_dtype",
                       fmt::format("{} does not agree with the fp16 and bf16 sections, which say {}",
-                                  m->value.text, run_type));
+                                  m->value.text, run_type),
+                      {"fp16.enabled", "bf16.enabled"});
   if (facts.bf16) job.skip_on_overflow = v.flag("bf16.check_grad_overflow");
   if (!facts.fp16) return;
   job.skip_on_overflow = true;
@@ -76,7 +77,8 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   if (scale.minimum > scale.initial)
     diagnostics.error("fp16.min_loss_scale",
                       fmt::format("{} is above the first scale, 2 to the initial_scale_power ({})",
-                                  json_text(scale.minimum), json_text(scale.initial)));
+                                  json_text(scale.minimum), json_text(scale.initial)),
+                      {"fp16.initial_scale_power", "fp16.loss_scale"});
 }
 
 }  // namespace dstrain

@@ -25,7 +25,8 @@ void solve_gptlite(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
   if (m.n_embd % m.n_head != 0)
     diagnostics.error(
         v.given("dstrain.model.n_head") ? "dstrain.model.n_head" : "dstrain.model.n_embd",
-        fmt::format("n_embd {} is not a multiple of n_head {}", m.n_embd, m.n_head));
+        fmt::format("n_embd {} is not a multiple of n_head {}", m.n_embd, m.n_head),
+        {"dstrain.model.n_head", "dstrain.model.n_embd"});
 }
 
 void solve_benchmark(ModelConfig& m, Values& v, Diagnostics& diagnostics) {

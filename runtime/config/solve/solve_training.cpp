@@ -81,18 +81,22 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   if (o.min_coeff > o.max_coeff)
     diagnostics.error(
         "optimizer.params.min_coeff",
-        fmt::format("{} is above max_coeff {}", json_text(o.min_coeff), json_text(o.max_coeff)));
+        fmt::format("{} is above max_coeff {}", json_text(o.min_coeff), json_text(o.max_coeff)),
+        {key("max_coeff")});
   if (o.one_bit_lamb.factor_min > o.one_bit_lamb.factor_max)
     diagnostics.error("optimizer.params.factor_min",
                       fmt::format("{} is above factor_max {}", json_text(o.one_bit_lamb.factor_min),
-                                  json_text(o.one_bit_lamb.factor_max)));
+                                  json_text(o.one_bit_lamb.factor_max)),
+                      {key("factor_max")});
   if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
-    diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0");
+    diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0",
+                      {key("momentum"), key("dampening")});
 }
 
 // Reports that the optimizer's learning rates have no effect where they differ from that of the schedule, in `key`.
 void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, std::string_view key,
                  double rate) {
+  if (diagnostics.stopped(key)) return;
   const auto overrule = [&](std::string_view own, double value) {
     if (!v.given(own) || rate == value) return;
     const std::string message =
@@ -152,7 +156,8 @@ void solve_total(Job& job, Values& v, Diagnostics& diagnostics) {
   if (!v.given(key) && !v.is_auto(key))
     diagnostics.error(key, "missing: give the number of steps, or \"auto\" for dstrain.steps");
   s.total_num_steps = v.integer(key, std::max<int64_t>(1, job.steps), "dstrain.steps");
-  if (s.total_num_steps < s.warmup_num_steps && !diagnostics.stopped(key))
+  if (s.total_num_steps < s.warmup_num_steps &&
+      !diagnostics.stopped({key, "scheduler.params.warmup_num_steps", "dstrain.steps"}))
     diagnostics.warning(key, fmt::format("{} is less than warmup_num_steps {}", s.total_num_steps,
                                          s.warmup_num_steps));
 }
@@ -342,9 +347,10 @@ void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics
   const bool mics = member != nullptr && to_integer(member->value) == ranks;
   diagnostics.error(
       mics ? kMicsShardSize : kHpzPartitionSize,
-      fmt::format("{}{} does not divide the {} {}ranks ({}): expected a divisor",
-                  mics ? "removed from DeepSpeed (0.19.8); here " : "", ranks, data_ranks,
-                  job.pipeline.stages > 1 ? "data-parallel " : "", ranks_origin));
+      fmt::format("{}{} does not divide the {} ({}): expected a divisor",
+                  mics ? "removed from DeepSpeed (0.19.8); here " : "", ranks,
+                  counted(data_ranks, job.pipeline.stages > 1 ? "data-parallel rank" : "rank"),
+                  ranks_origin));
 }
 
 }  // namespace dstrain

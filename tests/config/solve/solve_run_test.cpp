@@ -76,6 +76,32 @@ TEST_CASE("run: the benchmark model needs its sizes and makes its own samples") 
   CHECK(training.error() == "no error");
 }
 
+TEST_CASE("run: a value that is illegal is the only error, whatever its default contradicts") {
+  const auto [sets, expected] = GENERATE(table<std::vector<std::string>, std::string>({
+      {{"dstrain.model.type=bench", "dstrain.model.in_size=3"},
+       "--set: dstrain.model.type: expected one of \"gptlite\", \"benchmark\", found "
+       "\"bench\""},
+      {{"zero_optimization.stage=7", "dstrain.sharding=FULL_SHARD"},
+       "--set: zero_optimization.stage: expected an integer from 0 to 3, found 7"},
+      {{"fp16.enabled=maybe", "data_types.param_dtype=fp16", "data_types.grad_accum_dtype=fp16"},
+       "--set: fp16.enabled: expected true or false, found \"maybe\""},
+      {{"fp16.enabled=true", "fp16.initial_scale_power=-1", "fp16.min_loss_scale=100000"},
+       "--set: fp16.initial_scale_power: expected an integer from 0 to 126, found -1"},
+      {{"optimizer.type=SGD", "optimizer.params.momentum=-1", "optimizer.params.nesterov=true"},
+       "--set: optimizer.params.momentum: expected a number of at least 0, found -1"},
+      {{"optimizer.type=Lamb", "optimizer.params.max_coeff=-1", "optimizer.params.min_coeff=20"},
+       "--set: optimizer.params.max_coeff: expected a number of at least 0, found -1"},
+      {{"pipeline.stages=0", "train_batch_size=2"},
+       "--set: pipeline.stages: expected an integer from 1 to 4096, found 0"},
+      {{"pipeline.stages=2", "pipeline.schedule=2F", "pipeline.virtual_stages=2"},
+       "--set: pipeline.schedule: expected one of \"gpipe\", \"1f1b\", \"interleaved\", "
+       "\"zb-h1\", \"zb-v\", \"loopedbfs\", \"interleaved1f1b\", "
+       "\"interleavedzerobubble\", \"zbvzerobubble\", found \"2F\""},
+  }));
+  INFO(sets.back());
+  CHECK(ask(trains_with(""), sets, 4).error() == expected);
+}
+
 TEST_CASE("run: one of a thing has no plural") {
   CHECK_THAT(ask("{}", {"train_batch_size=3", "train_micro_batch_size_per_gpu=2"}, 1).error(),
              Catch::Contains(" and 1 rank (--num_gpus) do not fit"));
