@@ -12,6 +12,7 @@
 namespace dstrain {
 namespace {
 
+constexpr std::string_view kUnknown = "unknown key";
 constexpr size_t kLongestPath = 200;
 constexpr int kMostSuggestions =
     100;  // the search for similar names is slow; a hostile file has many keys
@@ -20,6 +21,11 @@ constexpr int kMostSuggestions =
 std::string join(const std::string& path, const std::string& key) {
   if (path.size() > kLongestPath) return path;
   return (path.empty() ? "" : path + ".") + printable(key);
+}
+
+// Returns whether the key's own name has a dot. Its path may be that of a key of the table, but nothing reads it.
+bool has_dot(const Member& m) {
+  return m.key.find('.') != std::string::npos;
 }
 
 // Returns whether no key of the section changes a result of a run: unknown ones are warnings there.
@@ -85,7 +91,7 @@ class Walk {
   void members(const Node& node, const std::string& path) {
     for (const Member& m : node.members) {
       const std::string key = join(path, m.key);
-      const KeySpec* spec = find_key(facts_, key);
+      const KeySpec* spec = has_dot(m) ? nullptr : find_key(facts_, key);
       if (const auto by = merged_.ignored.find(key); by != merged_.ignored.end())
         whole(key, m,
               {State::no_effect, fmt::format("ignored, as {} says", by->second.by), false, true});
@@ -119,10 +125,29 @@ class Walk {
     }
   }
 
+  // Returns how to write the key at the path `key` whose own name has dots, or nothing if no section is there.
+  std::string nested(const std::string& key, const std::string& name) const {
+    const KeySpec* section = find_key(facts_, key.substr(0, key.rfind('.')));
+    if (!section || section->type != Type::section || name.ends_with('.')) return "";
+    std::string text, closing;
+    for (const char c : printable(name)) {
+      if (c != '.') {
+        text += c;
+      } else {
+        text += "\": {\"";
+        closing += '}';
+      }
+    }
+    return fmt::format(" (a dot in a name does not nest: write \"{}\": ...{})", text, closing);
+  }
+
   void unknown(const std::string& key, const Member& m) {
     std::string other;
-    Judgement judgement{State::unknown, "unknown key"};
-    find_key(facts_, key, &other);
+    Judgement judgement{State::unknown, std::string(kUnknown)};
+    if (has_dot(m))
+      judgement.message += nested(key, m.key);
+    else
+      find_key(facts_, key, &other);
     if (!other.empty()) {
       const std::string family = key.substr(0, key.find('.'));
       const std::string selected = family == "optimizer"   ? facts_.optimizer
@@ -141,7 +166,7 @@ class Walk {
                     : fmt::format(
                           "belongs to {}, not to {}", fmt::join(split_words(other), ", "),
                           selected.empty() ? "this section without a type" : printable(selected))};
-    } else if (++suggestions_ <= kMostSuggestions) {
+    } else if (judgement.message == kUnknown && ++suggestions_ <= kMostSuggestions) {
       judgement.message += suggestion(facts_, key);
     }
     if (judgement.state == State::unknown && changes_no_result(key)) {

@@ -213,6 +213,16 @@ TEST_CASE("load: an ignored key counts as not written, with one line") {
   CHECK(a.load().warnings.back() == "--ignore: sede: the ignored key is not in the configuration");
 }
 
+TEST_CASE("load: a key with a dot in its own name can be ignored") {
+  Ask a = ask(trains_with(R"("fp16.enabled": true, "x": {"y.z": {"a": 1}})"));
+  CHECK_THAT(a.error(), Catch::Contains("fp16.enabled: unknown key"));
+  a.request.ignored = {"fp16.enabled", "x", "x.y.z.a"};
+  CHECK(a.load().warnings ==
+        std::vector<std::string>{"c.json:1:2: fp16.enabled: ignored, as --ignore fp16.enabled says",
+                                 "c.json:1:24: x: ignored, as --ignore x says"});
+  CHECK(a.job().dtype == DType::f32);
+}
+
 TEST_CASE("load: of two names of a key one may be ignored") {
   Ask a = ask(trains_with(R"("bf16": {"enabled": true}, "bfloat16": {"enabled": false})"));
   CHECK(a.error() != "no error");

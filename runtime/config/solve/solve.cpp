@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -63,10 +64,19 @@ void solve_command_line(Job& job, Values& values, const ConfigRequest& request) 
   if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
 }
 
+// Returns whether the configuration has a key at `path`, be it one with dots in its own name.
+bool has_key(const Node& section, std::string_view path) {
+  return std::ranges::any_of(section.members, [path](const Member& m) {
+    if (!path.starts_with(m.key)) return false;
+    const std::string_view rest = path.substr(m.key.size());
+    return rest.empty() || (rest.front() == '.' && has_key(m.value, rest.substr(1)));
+  });
+}
+
 // Adds a verdict on each key that is to be ignored and that the configuration does not have: it may be misspelt.
 void judge_ignored(const Merged& merged, std::vector<Verdict>& verdicts) {
   for (const auto& [key, ignored] : merged.ignored) {
-    if (find(merged.root, key)) continue;
+    if (has_key(merged.root, key)) continue;
     const SourcePlace& place = ignored.place;
     Verdict v;
     v.key = printable(key);
