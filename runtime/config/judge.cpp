@@ -232,7 +232,7 @@ class Walk {
     if (value.is(Node::Kind::null)) return {State::no_effect, "unset"};
     if (!spec.rule)
       return {spec.state, spec.state == State::honoured ? "" : std::string(spec.note)};
-    if (!automatic) return spec.rule->judge(facts_, spec, value);
+    if (!automatic) return spec.rule->judge(facts_, spec, in_table_case(spec, value));
     if (spec.fallback.empty()) return {State::no_effect, "unset"};
     return spec.rule->judge(facts_, spec, read_value(spec.fallback, Source::file));
   }

@@ -59,10 +59,13 @@ bool number_fits(const KeySpec& spec, const Node& node) {
   return v && in_range(spec, *v);
 }
 
+bool takes_any_case(const KeySpec& spec) {
+  return lower_case(spec.choices) == spec.choices;
+}
+
 bool is_choice(const KeySpec& spec, const Node& node) {
   return node.is(Kind::string) &&
-         (one_of(spec.choices, node.text) || (lower_case(spec.choices) == spec.choices &&
-                                              one_of(spec.choices, lower_case(node.text))));
+         one_of(spec.choices, takes_any_case(spec) ? lower_case(node.text) : node.text);
 }
 
 bool all_are(const Node& node, Kind kind) {
@@ -173,6 +176,11 @@ bool takes_quoted(std::string_view key) {
       "zero_optimization|fp16|bf16|bfloat16|tensorboard|wandb|csv_monitor|comet|comms_logger|"
       "tensor_parallel|hybrid_engine|compile|timers|weight_quantization",
       key.substr(0, key.find('.')));
+}
+
+Node in_table_case(const KeySpec& spec, Node node) {
+  if (spec.type == Type::choice && takes_any_case(spec)) node.text = lower_case(node.text);
+  return node;
 }
 
 std::string expectation(const KeySpec& spec, bool whole) {

@@ -23,6 +23,9 @@ std::optional<int64_t> to_bytes(const Node& node);
 // Returns whether DeepSpeed validates the section of `key`, so that quoted values are legal in it.
 bool takes_quoted(std::string_view key);
 
+// Returns `node` as the table writes it: where any case is accepted, a choice in lower case.
+Node in_table_case(const KeySpec& spec, Node node);
+
 // Returns what is wrong with `node` as a value of `spec` (type or range), or an empty string. `node` must
 // not be "auto".
 std::string type_error(const KeySpec& spec, const Node& node);

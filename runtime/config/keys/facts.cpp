@@ -22,7 +22,7 @@ Node legal_or_default(const Facts& facts, std::string_view key) {
   check(spec, "the key table has no {}", key);
   if (member && !member->value.is_auto() && !member->value.is(Node::Kind::null) &&
       type_error(*spec, member->value).empty())
-    return member->value;
+    return in_table_case(*spec, member->value);
   return default_of(key, facts);
 }
 

@@ -76,7 +76,7 @@ Node Values::by_default(std::string_view key) const {
 Node Values::resolve(std::string_view key, const Node& derived, const std::string& why) {
   if (const Member* member = given(key)) {
     const KeySpec* spec = find_key(facts_, key);
-    Node node = member->value;
+    Node node = in_table_case(*spec, member->value);
     // The recorded value is the converted one: 500000000 for 5e8, true for "true".
     if (spec->type == Type::boolean) {
       node.boolean = *to_boolean(node);
@@ -87,8 +87,6 @@ Node Values::resolve(std::string_view key, const Node& derived, const std::strin
       node = node_of(*to_bytes(node));
     } else if (spec->type == Type::rate && node.is(Node::Kind::array)) {
       node = Node(node.items[0]);
-    } else if (spec->type == Type::choice && lower_case(spec->choices) == spec->choices) {
-      node.text = lower_case(node.text);
     }
     if (spec->type == Type::real || spec->type == Type::rate) node = node_of(*to_real(node));
     record(key, json_text(node), where(names_, member->place, key));
