@@ -39,6 +39,24 @@ TEST_CASE("check: text has a line per key, JSON the members of docs/formats.md")
   CHECK(json[3]["column"] == 0);
 }
 
+TEST_CASE("check: a key's message has the warning that a run prints once") {
+  const LoadedConfig loaded = ask(R"({"scheduler": {"type": "WarmupDecayLR",
+  "params": {"warmup_num_steps": 30, "total_num_steps": "auto", "warmup_max_lr": 0.1}},
+  "dstrain": {"steps": 3}, "optimizer": {"type": "Adam", "params": {"lr": 0.5}}})")
+                                  .check();
+  const std::string less = "3 is less than warmup_num_steps 30";
+  CHECK(verdict(loaded, "scheduler.params.total_num_steps") ==
+        "honoured: 3 (auto: dstrain.steps); " + less);
+  CHECK_THAT(check_text(loaded.verdicts), Catch::Contains(less));
+  CHECK_THAT(check_json(loaded.verdicts), Catch::Contains(less));
+  const std::string overrules = "the scheduler overrules it: scheduler.params.warmup_max_lr is 0.1";
+  CHECK(verdict(loaded, "optimizer.params.lr") == "no_effect: " + overrules);
+  CHECK(loaded.warnings ==
+        std::vector<std::string>{
+            "c.json:2:38: scheduler.params.total_num_steps: " + less,
+            "c.json:3:69: optimizer.params.lr: 0.5 has no effect, " + overrules});
+}
+
 TEST_CASE("check: an ignored key that the configuration does not have is told, with its place") {
   Ask a = ask(R"({"dstrain": {"ignore": ["fp17"]}})");
   a.request.ignored = {"typo.key"};

@@ -74,6 +74,21 @@ void Diagnostics::set_verdict(std::string_view key, State state, const std::stri
 void Diagnostics::warning(std::string_view key, const std::string& message) {
   const Verdict* v = verdict_on(key);
   warnings_.push_back(fmt::format("{}: {}: {}", v ? v->where : names_.file, key, message));
+  warned_.push_back({std::string(key), message});
+}
+
+void Diagnostics::finish() {
+  for (const Verdict& v : verdicts_)
+    if (!is_error(v.state) && ((v.warns && !v.echo) || v.message.starts_with("another name of")))
+      warnings_.push_back(fmt::format("{}: {}: {}", v.where, v.key, v.message));
+  for (const auto& [key, message] : warned_) {
+    Verdict* v = verdict_on(key);
+    if (!v || is_error(v->state)) continue;
+    if (v->message.empty())
+      v->message = message;
+    else if (!message.ends_with(v->message))  // the reason of no_effect, which the warning repeats
+      v->message += "; " + message;
+  }
 }
 
 void Diagnostics::explain(std::string_view key, const std::string& message) {

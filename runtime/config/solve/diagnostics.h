@@ -37,21 +37,30 @@ class Diagnostics {
   }
   // Adds a warning for rank 0 to print.
   void warning(std::string_view key, const std::string& message);
+  // Adds a warning for each verdict that is one, then each other warning to the message of the verdict on its key,
+  // for dstrain check. The last call.
+  void finish();
   // Sets the message of the verdict on `key` if it has none.
   void explain(std::string_view key, const std::string& message);
   // Returns whether the verdict on `key` stops the run.
   bool stopped(std::string_view key) const;
-
- private:
-  Verdict* verdict_on(std::string_view key);
   // Returns whether the verdict on one of `keys` stops the run.
   bool stopped(Keys keys) const;
+
+ private:
+  struct Warning {
+    std::string key, message;
+  };
+
+  // Returns the verdict on `key`, or on the old name under which the file has it, or null.
+  Verdict* verdict_on(std::string_view key);
   void set_verdict(std::string_view key, State state, const std::string& message);
 
   const Node& root_;
   const SourceNames& names_;
   std::vector<Verdict>& verdicts_;
   std::vector<std::string>& warnings_;
+  std::vector<Warning> warned_;  // the same warnings, without places
 };
 
 }  // namespace dstrain

@@ -142,10 +142,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
     if (s.origin.substr(0, 4) == "auto")
       diagnostics.explain(s.key, fmt::format("{} ({})", s.value, s.origin));
   judge_ignored(merged, loaded.verdicts);
-  for (const Verdict& v : loaded.verdicts)
-    if (!is_error(v.state) &&
-        ((v.warns && !v.echo) || v.message.substr(0, 15) == "another name of"))
-      diagnostics.warning(v.key, v.message);
+  diagnostics.finish();
   return loaded;
 }
 
