@@ -42,11 +42,13 @@ std::string key_table_markdown() {
       "**error**. A key that is not in this table is unknown. Keys whose names\n"
       "begin with `_`, `//` or `#`, and `$schema`, `comment` and `description`, are comments. A "
       "key\n"
-      "named by `--ignore KEY` or in `dstrain.ignore` counts as not written. `\"auto\"` is legal "
-      "for\n"
-      "every value that is not a section: the default, or what the table says. A name in brackets "
-      "is\n"
-      "the type of optimizer, scheduler or model that has the key.\n";
+      "named by `--ignore KEY` or in `dstrain.ignore` counts as not written. `\"auto\"` is the "
+      "default,\n"
+      "or what the table says. It is legal for every value that is not a section; a required key "
+      "counts as\n"
+      "missing with it, unless the table says what it is. A name in brackets is the type of "
+      "optimizer,\n"
+      "scheduler or model that has the key.\n";
   for (const auto& [name, rows] : sections)
     text += fmt::format("\n## {}\n\n| key | value | default | state | |\n|---|---|---|---|---|\n{}",
                         name, rows);
