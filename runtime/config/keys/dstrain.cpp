@@ -131,6 +131,7 @@ constexpr Rule kActivationPath{
 
 std::vector<KeySpec> dstrain() {
   constexpr double size = 2147483647;
+  constexpr double layers = 2048;  // a plan lists every instruction of a step, for each layer
   constexpr std::string_view gpt = "gptlite", dnn = "benchmark";
   const auto count = [](std::string_view key, std::string_view fallback, double min, double max,
                         std::string_view note = {}, std::string_view only = {}) {
@@ -149,8 +150,8 @@ std::vector<KeySpec> dstrain() {
        .type = Type::choice,
        .fallback = "\"gptlite\"",
        .choices = "gptlite|benchmark"},
-      count("dstrain.model.n_layer", "12", 1, 1000000, "blocks", gpt),
-      count("dstrain.model.n_layer", "", 1, 1000000, "linear layers; required", dnn),
+      count("dstrain.model.n_layer", "12", 1, layers, "blocks", gpt),
+      count("dstrain.model.n_layer", "", 1, layers, "linear layers; required", dnn),
       count("dstrain.model.n_embd", "768", 1, size, "channels; a multiple of n_head", gpt),
       count("dstrain.model.n_head", "12", 1, size, "", gpt),
       count("dstrain.model.block_size", "2048", 1, size, "tokens of a sample", gpt),

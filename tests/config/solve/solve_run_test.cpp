@@ -1,5 +1,7 @@
 #include "runtime/config/solve/solve_run.h"
 
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
 
 #include "tests/config/config_fixture.h"
@@ -76,8 +78,33 @@ TEST_CASE("run: the benchmark model needs its sizes and makes its own samples") 
   CHECK(training.error() == "no error");
 }
 
+TEST_CASE("run: the parameters of the benchmark model are counted layer by layer") {
+  const auto parameters = [](int64_t layers, int64_t hidden) {
+    return verdict(ask(trains_with(""),
+                       {fmt::format(R"(dstrain.model={{"type": "Benchmark", "in_size": 2147483647,
+                           "hidden_size": {}, "out_size": 4, "n_layer": {}}})",
+                                    hidden, layers)})
+                       .check(),
+                   "dstrain.model");
+  };
+  CHECK(parameters(1, 2147483647) == "honoured");
+  CHECK(parameters(2, 8) == "honoured");
+  CHECK(parameters(2048, 8) == "honoured");
+  CHECK(parameters(2, 2147483647) ==
+        "error: about 4.6e+18 parameters are more than can be counted");
+  CHECK(parameters(2048, 2147483647) ==
+        "error: about 9.4e+21 parameters are more than can be counted");
+}
+
 TEST_CASE("run: a value that is illegal is the only error, whatever its default contradicts") {
   const auto [sets, expected] = GENERATE(table<std::vector<std::string>, std::string>({
+      {{"dstrain.model.block_size=0", "train_micro_batch_size_per_gpu=2000000"},
+       "--set: dstrain.model.block_size: expected an integer from 1 to 2147483647, found 0"},
+      {{"dstrain.model.n_layer=0", "gradient_accumulation_steps=200000"},
+       "--set: dstrain.model.n_layer: expected an integer from 1 to 2048, found 0"},
+      {{"dstrain.model.n_embd=0", "dstrain.model.block_size=2147483647",
+        "dstrain.model.vocab_size=2147483647", "train_micro_batch_size_per_gpu=1"},
+       "--set: dstrain.model.n_embd: expected an integer from 1 to 2147483647, found 0"},
       {{"dstrain.model.type=bench", "dstrain.model.in_size=3"},
        "--set: dstrain.model.type: expected one of \"gptlite\", \"benchmark\", found "
        "\"bench\""},
@@ -118,7 +145,7 @@ TEST_CASE("run: what is said of values that cannot be used") {
       {model(R"("n_embd": 100)"), "dstrain.model.n_embd",
        "error: n_embd 100 is not a multiple of n_head 12"},
       {model(R"("n_layer": 0)"), "dstrain.model.n_layer",
-       "error: expected an integer from 1 to 1000000, found 0"},
+       "error: expected an integer from 1 to 2048, found 0"},
       {model(R"("dropout": 1)"), "dstrain.model.dropout",
        "error: expected a number from 0 to below 1, found 1"},
       {model(R"("type": "gpt_lite")"), "dstrain.model.type",
@@ -143,7 +170,11 @@ TEST_CASE("run: what is said of values that cannot be used") {
       {ours(R"("eval_samples": 0)"), "dstrain.eval_samples",
        "error: expected an integer of at least 1, found 0"},
       {ours(R"("model": {"n_layer": 20000})"), "dstrain.model.n_layer",
-       "error: 20000 layers are more than the 2048 that a plan can hold: use fewer, wider layers"},
+       "error: expected an integer from 1 to 2048, found 20000"},
+      {ours(R"("model": {"n_layer": 2048})"), "dstrain.model.n_layer", "honoured"},
+      {model(R"("type": "GPTLite")"), "dstrain.model.type", "honoured"},
+      {model(R"("n_head": 0)"), "dstrain.model.n_embd", "none"},
+      {model(R"("n_embd": 0, "n_head": 5)"), "dstrain.model.n_head", "honoured"},
       {R"({"gradient_accumulation_steps": 2147483647, "train_micro_batch_size_per_gpu": 1})",
        "gradient_accumulation_steps",
        "error: 2147483647 micro-batches a step through 12 layers are more than the 262144 passes "
@@ -164,8 +195,8 @@ TEST_CASE("run: what is said of values that cannot be used") {
        "error: expected \"none\", \"selective\" or an integer of at least 0, found \"2\": write 2 "
        "without quotes"},
       {ours(R"("step": 5)"), "dstrain.step", "unknown: unknown key (did you mean dstrain.steps?)"},
-      {model(R"("n_layer": 1000000, "n_embd": 2147483640)"), "dstrain.model",
-       "error: about 6.0e+25 parameters are more than can be counted"},
+      {model(R"("n_layer": 2048, "n_embd": 2147483640)"), "dstrain.model",
+       "error: about 1.2e+23 parameters are more than can be counted"},
       {model(R"("block_size": 2147483647, "vocab_size": 2147483647)"), "dstrain.model",
        "error: about 1.2e+20 activations of a micro-batch are more than can be counted"},
       {R"({"train_micro_batch_size_per_gpu": 2147483647, "dstrain": {"steps": 9007199254740992}})",
