@@ -90,12 +90,6 @@ constexpr Rule kReadAhead{[](const Facts& facts, const KeySpec&, const Node&) ->
                           },
                           "offload_optimizer.device not nvme: no_effect; else honoured"};
 
-// Whether a section of offload says where on disk.
-bool names_path(const Facts& facts, std::string_view section) {
-  const Member* path = find(*facts.root, fmt::format("{}.nvme_path", section));
-  return path && !path->value.is(Node::Kind::null);
-}
-
 constexpr Rule kActivations{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (value.text == "none") return {State::no_effect, "off"};
@@ -103,7 +97,7 @@ constexpr Rule kActivations{
       const bool elsewhere =
           facts.text("zero_optimization.offload_optimizer.device") == "nvme" ||
           (facts.stage == 3 && facts.text("zero_optimization.offload_param.device") == "nvme");
-      if (!elsewhere && !names_path(facts, "dstrain.offload"))
+      if (!elsewhere && rules::lacks_drive(facts, "dstrain.offload"))
         return {State::error,
                 "nvme needs dstrain.offload.nvme_path: a directory on the drive, or one for each"};
       return {State::honoured, "activations wait on disk"};
@@ -120,12 +114,12 @@ constexpr Rule kLossChunks{[](const Facts& facts, const KeySpec&, const Node&) -
                            "1, or the benchmark model: no_effect; else honoured"};
 
 constexpr Rule kActivationPath{
-    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (facts.text("dstrain.offload.activations") != "nvme")
         return {State::no_effect, "no activations are offloaded to nvme"};
-      return {};
+      return rules::judge_drives(value);
     },
-    "activations not on nvme: no_effect; else honoured"};
+    "activations not on nvme: no_effect; else honoured, an empty name: error"};
 
 }  // namespace
 

@@ -12,12 +12,6 @@ namespace {
 constexpr std::string_view kNoPath =
     "nvme needs nvme_path: a directory on the drive, or one for each";
 
-// Returns whether a section that offloads to nvme does not say where.
-bool lacks_path(const Facts& facts, std::string_view section) {
-  const Member* path = find(*facts.root, fmt::format("{}.nvme_path", section));
-  return !path || path->value.is(Node::Kind::null);
-}
-
 // Where parameters are offloaded to at stage 3.
 constexpr Rule kParameterDevice{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
@@ -26,7 +20,7 @@ constexpr Rule kParameterDevice{
         return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
       if (value.text == "cpu")
         return {State::honoured, "parameters are in the host's memory, and gathered from there"};
-      if (lacks_path(facts, "zero_optimization.offload_param"))
+      if (rules::lacks_drive(facts, "zero_optimization.offload_param"))
         return {State::error, std::string(kNoPath)};
       return {State::honoured, "parameters are on disk, but for the first max_in_cpu of a rank"};
     },
@@ -37,7 +31,7 @@ constexpr Rule kOptimizerDevice{
       if (value.text == "none") return {State::no_effect, "offload is off"};
       if (value.text == "cpu")
         return {State::honoured, "master weights and optimizer state are in the host's memory"};
-      if (lacks_path(facts, "zero_optimization.offload_optimizer"))
+      if (rules::lacks_drive(facts, "zero_optimization.offload_optimizer"))
         return {State::error, std::string(kNoPath)};
       if (facts.text("dstrain.offload.optimizer_on") == "device")
         return {State::refused,
@@ -66,15 +60,15 @@ constexpr Rule kIfOffloaded{[](const Facts& facts, const KeySpec& spec, const No
                             "device none: no_effect; else honoured"};
 
 constexpr Rule kOptimizerPath{
-    [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
       const std::string device = device_of(facts, spec);
       if (device == "none") return {State::no_effect, "offload is off"};
       if (device == "cpu") return {State::no_effect, "nothing is offloaded to nvme"};
-      return {};
+      return rules::judge_drives(value);
     },
-    "device none, cpu: no_effect; nvme: honoured"};
+    "device none, cpu: no_effect; nvme: honoured, an empty name: error"};
 
-constexpr Rule kParameterPath{
+constexpr Rule kOfParametersOnDisk{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
       const std::string device = device_of(facts, spec);
       if (device == "none") return {State::no_effect, "offload is off"};
@@ -83,6 +77,13 @@ constexpr Rule kParameterPath{
       return {};
     },
     "device none, cpu, or not stage 3: no_effect; nvme: honoured"};
+
+constexpr Rule kParameterPath{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      const Judgement judgement = kOfParametersOnDisk.judge(facts, spec, value);
+      return judgement.state == State::honoured ? rules::judge_drives(value) : judgement;
+    },
+    "device none, cpu, or not stage 3: no_effect; nvme: honoured, an empty name: error"};
 
 constexpr Rule kFiles{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                         if (!facts.nvme) return {State::no_effect, "nothing is offloaded to nvme"};
@@ -132,7 +133,7 @@ std::vector<KeySpec> offload() {
        .type = Type::integer,
        .fallback = "1000000000",
        .note = "of parameters on nvme: elements of each rank that stay in the host's memory",
-       .rule = &kParameterPath,
+       .rule = &kOfParametersOnDisk,
        .min = 0},
       {.key = "zero_optimization.offload_param.pin_memory",
        .fallback = "true",

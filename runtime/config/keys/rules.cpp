@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/text.h"
@@ -34,6 +36,21 @@ Judgement stops_if_on(const KeySpec& spec, const Node& section, bool on, State s
 }  // namespace
 
 namespace rules {
+
+bool lacks_drive(const Facts& facts, std::string_view section) {
+  const Member* path = find(*facts.root, fmt::format("{}.nvme_path", section));
+  return !path || path->value.is(Node::Kind::null) || path->value.is_auto();
+}
+
+Judgement judge_drives(const Node& value) {
+  const auto nameless = [](const Node& node) {
+    return node.is(Node::Kind::string) && node.text.empty();
+  };
+  if (nameless(value) || std::ranges::any_of(value.items, nameless))
+    return {State::error,
+            "has an empty name: expected a directory on the drive, or a list of one for each"};
+  return {};
+}
 
 constinit const Rule kFlag{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                              if (to_boolean(value).value_or(false))

@@ -41,6 +41,12 @@ extern const Rule kRecompute;         // an interval of layers, "none" or "selec
 extern const Rule kRefusedIfOn;       // refused if its `enabled` is true
 extern const Rule kRefusedUnlessOff;  // refused unless it is empty or its `enabled` is false
 extern const Rule kNotYetIfOn;        // not_yet if its `enabled` is true
+
+// Returns whether `section`, which offloads to nvme, does not say in nvme_path where on disk.
+bool lacks_drive(const Facts& facts, std::string_view section);
+
+// Judges an nvme_path that is used: a directory, or a list of some.
+Judgement judge_drives(const Node& value);
 }  // namespace rules
 
 }  // namespace dstrain

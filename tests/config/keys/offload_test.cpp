@@ -132,6 +132,43 @@ TEST_CASE("verdicts: offload") {
   });
 }
 
+TEST_CASE("verdicts: nvme_path with an empty name is an error where it is used, auto is unset") {
+  const std::string nameless =
+      "error: has an empty name: expected a directory on the drive, or a list of one for each";
+  for (const std::string path : {R"("")", R"([""])", R"(["", "a"])"}) {
+    const std::string on_nvme = R"({"device": "nvme", "nvme_path": )" + path + "}";
+    const std::string activations = R"({"activations": "nvme", "nvme_path": )" + path + "}";
+    check_all({
+        {zero(R"("stage": 1, "offload_optimizer": )" + on_nvme),
+         "zero_optimization.offload_optimizer.nvme_path", nameless},
+        {zero(R"("stage": 3, "offload_param": )" + on_nvme),
+         "zero_optimization.offload_param.nvme_path", nameless},
+        {R"("dstrain": {"offload": )" + activations + "}", "dstrain.offload.nvme_path", nameless},
+        {zero(R"("stage": 2, "offload_param": )" + on_nvme),
+         "zero_optimization.offload_param.nvme_path",
+         "no_effect: no parameters are offloaded to nvme"},
+        {zero(R"("offload_optimizer": {"device": "cpu", "nvme_path": )" + path + "}"),
+         "zero_optimization.offload_optimizer.nvme_path",
+         "no_effect: nothing is offloaded to nvme"},
+    });
+  }
+  const std::string automatic = R"({"device": "nvme", "nvme_path": "auto"})";
+  check_all({
+      {zero(R"("stage": 1, "offload_optimizer": )" + automatic),
+       "zero_optimization.offload_optimizer.device",
+       "error: nvme needs nvme_path: a directory on the drive, or one for each"},
+      {zero(R"("stage": 3, "offload_param": )" + automatic),
+       "zero_optimization.offload_param.device",
+       "error: nvme needs nvme_path: a directory on the drive, or one for each"},
+      {R"("dstrain": {"offload": {"activations": "nvme", "nvme_path": "auto"}})",
+       "dstrain.offload.activations",
+       "error: nvme needs dstrain.offload.nvme_path: a directory on the drive, or one for each"},
+      {zero(R"("offload_optimizer": {"device": "nvme", "nvme_path": "/a"})") +
+           R"(, "dstrain": {"offload": {"activations": "nvme", "nvme_path": "auto"}})",
+       "dstrain.offload.activations", "honoured: activations wait on disk"},
+  });
+}
+
 TEST_CASE("offload of the optimizer and the device's memory reach the job") {
   const Job job = ask(trains_with(R"("zero_optimization": {"stage": 2,
       "offload_optimizer": {"device": "cpu", "pin_memory": false, "ratio": 0.25}},
