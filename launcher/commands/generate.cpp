@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <utility>
 
 #include "launcher/commands/commands.h"
@@ -52,6 +53,11 @@ std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabul
 
 int run_generate(const GenerateArguments& arguments) {
   const std::string job_file = arguments.run_dir + "/resolved_config.json";
+  if (!std::filesystem::exists(job_file))
+    fail_user(
+        "--run {}: there is no {}, which every run writes: give the output directory of a run "
+        "(its --output, or runs/<config's name>)",
+        arguments.run_dir, job_file);
   Job job =
       job_from_resolved(read_file(job_file, "resolved configuration", kLargestFile), job_file);
   if (job.model.kind != ModelKind::gptlite)
