@@ -37,7 +37,8 @@ std::string draw_timeline(const Job& job, const std::vector<RankPlan>& stages,
       pipeline_orders(pipeline.schedule, pipeline.stages, pipeline.virtual_stages, micro_batches);
   const PipelineTimes times = pipeline_times(orders, train_plans(stages), job.device);
   const std::string title =
-      fmt::format("an estimated step: {} stages, {} micro-batches", pipeline.stages, micro_batches);
+      fmt::format("an estimated step: {} stages, {} micro-batch{}", pipeline.stages, micro_batches,
+                  micro_batches == 1 ? "" : "es");
   if (file.empty()) return timeline_text(title, orders, times, kTimelineWidth);
   write_file(file_to_replace(file), timeline_svg(title, orders, times));
   return fmt::format("the timeline of a step is in {}\n", file);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -28,9 +29,9 @@ std::string reason_against_ranks(const ConfigRequest& request, int64_t train_bat
     const int64_t batch = load_config(smaller).job.batch.train_batch;
     if (batch == train_batch) return "";
     return fmt::format(
-        "{} ranks would make a global batch of {} instead of {}: give train_batch_size and "
+        "{} would make a global batch of {} instead of {}: give train_batch_size and "
         "train_micro_batch_size_per_gpu, and leave gradient_accumulation_steps out",
-        ranks, batch, train_batch);
+        counted(ranks, "rank"), batch, train_batch);
   } catch (const UserError& e) {
     return e.what();
   }

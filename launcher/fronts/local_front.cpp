@@ -16,6 +16,7 @@
 #include "launcher/ranks/rank_command.h"
 #include "launcher/ranks/rank_starter.h"
 #include "launcher/supervise/supervisor.h"
+#include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/log/log.h"
 
@@ -105,7 +106,7 @@ RankCommand local_command(const Job& job, const std::vector<std::string>& words)
 int run_local_ranks(const RunInput& input, const TrainArguments& arguments,
                     const std::vector<std::string>& words) {
   const int ranks = input.job().ranks;
-  log::info("launcher local: {} ranks on this machine", ranks);
+  log::info("launcher local: {} on this machine", counted(ranks, "rank"));
   const int cores = usable_core_count();
   if (ranks > cores && input.job().device != "cuda")
     log::warn("{} ranks share {} core{}, so they take turns: --num_gpus {} would be faster", ranks,

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "launcher/process/stop_signals.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -87,8 +88,8 @@ std::optional<SlurmJob> slurm_job(const Variables& variable) {
   const std::vector<int> of_step = read.counts("SLURM_STEP_TASKS_PER_NODE");
   const auto node = static_cast<size_t>(read.number("SLURM_NODEID", 0));
   if (node >= of_step.size())
-    fail_user("SLURM_NODEID is {}, and SLURM_STEP_TASKS_PER_NODE has {} nodes", node,
-              of_step.size());
+    fail_user("SLURM_NODEID is {}, and SLURM_STEP_TASKS_PER_NODE has {}", node,
+              counted(static_cast<int64_t>(of_step.size()), "node"));
   job.task = SlurmTask{.rank = read.number("SLURM_PROCID", 0),
                        .ranks = read.number("SLURM_STEP_NUM_TASKS", 1),
                        .rank_on_host = read.number("SLURM_LOCALID", 0),

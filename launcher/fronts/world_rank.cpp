@@ -12,6 +12,7 @@
 #include "launcher/input/same_input.h"
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/storage/output_lock.h"
@@ -80,8 +81,8 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     refuse_contradictions(arguments.launch);
     refuse_without_launcher(arguments.launch, starter);
     if (request.ranks && *request.ranks != ranks)
-      fail_user("--num_gpus is {}, but {} started {} ranks: leave --num_gpus out", *request.ranks,
-                starter, ranks);
+      fail_user("--num_gpus is {}, but {} started {}: leave --num_gpus out", *request.ranks,
+                starter, counted(ranks, "rank"));
     request.ranks = ranks;
     request.ranks_origin = starter;
     const std::string requeued = job ? resume_after_requeue(*job, request) : "";
@@ -92,7 +93,8 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     settle_batch(request, input.loaded, memory_of_each(ranks_here));
     std::optional<OutputLock> lock;
     if (rank == 0) {
-      log::info("inside {}: {} ranks, {} of them on this machine", starter, ranks, ranks_here);
+      log::info("inside {}: {}, {} of them on this machine", starter, counted(ranks, "rank"),
+                ranks_here);
       check_surroundings(input, ranks_here);
       lock.emplace(input.job().output);
       if (!requeued.empty()) log::info("{}", requeued);

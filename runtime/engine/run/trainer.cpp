@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/comm/devices/device_comm.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
@@ -295,7 +296,8 @@ void Trainer::log_collective(const CommRecord& record, const std::string& group)
 void Trainer::log_end(int64_t first_step, double seconds) const {
   if (!root()) return;
   if (const std::string table = comm_log_.table(); !table.empty())
-    log::info("collectives of rank 0, in {} steps:\n{}", state_.step - first_step, table);
+    log::info("collectives of rank 0, in {}:\n{}", counted(state_.step - first_step, "step"),
+              table);
   if (const Executor::GraphSize size = train_[0]->graph_size(); size.graphs > 0)
     log::info("{}", graph_line(size.graphs, size.nodes, size.launches));
   log::info("{}", last_line(job_, {.first_step = first_step,

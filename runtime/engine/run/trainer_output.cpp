@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/engine/run/resume.h"
@@ -120,10 +121,9 @@ void Trainer::write_traces() {
     sum.other += split.other;
   }
   const double percent = 100 / (sum.compute + sum.exposed_comm + sum.other);
-  log::info(
-      "trace of {} steps in {}: compute {:.1f} %, exposed communication {:.1f} %, other {:.1f} %",
-      traces_.size() - 1, job_.trace, percent * sum.compute, percent * sum.exposed_comm,
-      percent * sum.other);
+  log::info("trace of {} in {}: compute {:.1f} %, exposed communication {:.1f} %, other {:.1f} %",
+            counted(static_cast<int64_t>(traces_.size()) - 1, "step"), job_.trace,
+            percent * sum.compute, percent * sum.exposed_comm, percent * sum.other);
 }
 
 }  // namespace dstrain

@@ -32,6 +32,22 @@ TEST_CASE("lines about the run go to standard output, warnings to standard error
   CHECK(error.find("step=") == std::string::npos);
 }
 
+TEST_CASE("lines name one thing in the singular") {
+  const RunFolder folder;
+  RunningProgram program = folder.train(
+      "--num_gpus 1 --max_restarts 1 --steps 2 --set dstrain.trace=tr.json "
+      "--set comms_logger.enabled=true");
+  CHECK(program.wait() == 0);
+  CHECK(program.wrote("launcher local: 1 rank on this machine\n"));
+  CHECK(program.wrote("trace of 1 step in tr.json: "));
+  RunningProgram plan =
+      folder.start(DSTRAIN_PROGRAM
+                   " plan --config c.json --device cpu --num_gpus 2 --pipeline_num_stages 2 "
+                   "--set dstrain.model.n_layer=2 --set train_batch_size=1 --timeline 2>err");
+  CHECK(plan.wait() == 0);
+  CHECK(plan.wrote("an estimated step: 2 stages, 1 micro-batch\n"));
+}
+
 TEST_CASE("--log_time begins every line with date and time, once") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
