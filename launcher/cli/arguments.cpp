@@ -75,6 +75,9 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               integer(request.pipeline_stages, 1));
   line.option("--pipeline_schedule", "NAME", "gpipe, 1f1b, interleaved, zb-h1 or zb-v",
               text(request.pipeline_schedule));
+  line.option("--tensor_parallel_size", "T",
+              "ranks that share each layer (1; more are not available yet)",
+              integer(request.tensor_parallel, 1));
 }
 
 // The options of train and doctor that name files.

@@ -34,6 +34,7 @@ struct ConfigRequest {
   std::optional<std::string> recompute;  // "selective" or an interval
   std::optional<int64_t> pipeline_stages;
   std::optional<std::string> pipeline_schedule;
+  std::optional<int64_t> tensor_parallel;  // ranks that share each layer
   bool overwrite = false, resume_with_changes = false;
   bool need_data = false;  // a missing dstrain.data.path is an error (training)
 };

@@ -129,6 +129,19 @@ TEST_CASE("load: what only the command line knows reaches the job") {
   CHECK(setting(loaded, "run.ranks").origin == "--num_gpus");
 }
 
+TEST_CASE("load: --tensor_parallel_size is tensor_parallel.autotp_size") {
+  Ask a = ask(trains_with(R"("tensor_parallel": {"autotp_size": 2})"), {}, 4);
+  CHECK(a.error() ==
+        "c.json:1:22: tensor_parallel.autotp_size: tensor parallelism is not available yet: use 1");
+  a.request.tensor_parallel = 1;
+  CHECK(setting(a.load(), "run.ranks").value == "4");
+  a = ask(trains_with(""), {}, 4);
+  a.request.tensor_parallel = 2;
+  CHECK(a.error() ==
+        "--tensor_parallel_size: tensor_parallel.autotp_size: tensor parallelism is not available "
+        "yet: use 1");
+}
+
 TEST_CASE("load: a resume goes on in the folder of the run that it resumes") {
   const auto [resume, output] = GENERATE(table<std::string, std::string>({
       {"out", "out"},

@@ -125,6 +125,7 @@ std::string where(const SourceNames& names, const SourcePlace& place, std::strin
     if (key == "dstrain.data.path") return "--data";
     if (key == "pipeline.stages") return "--pipeline_num_stages";
     if (key == "pipeline.schedule") return "--pipeline_schedule";
+    if (key == "tensor_parallel.autotp_size") return "--tensor_parallel_size";
     if (key == "dstrain.recompute") return "--activation_checkpoint_interval";
     return fmt::format("--{}", key.substr(key.rfind('.') + 1));
   }
@@ -180,6 +181,9 @@ Merged merge(const ConfigRequest& request) {
   if (request.pipeline_schedule)
     put_or_fail(root, "--pipeline_schedule", "pipeline.schedule",
                 text_node(*request.pipeline_schedule, kCommandLine));
+  if (request.tensor_parallel)
+    put_or_fail(root, "--tensor_parallel_size", "tensor_parallel.autotp_size",
+                integer_node(*request.tensor_parallel, kCommandLine));
   merged.ignored = ignored_keys(request, root);
   return merged;
 }

@@ -47,6 +47,9 @@ TEST_CASE("train is the default command and knows every option of the contract")
     CHECK(r.save_interval == 5);
     CHECK(r.recompute == "selective");
     CHECK(r.resume == "old");
+    CHECK(r.pipeline_stages == 2);
+    CHECK(r.pipeline_schedule == "gpipe");
+    CHECK(r.tensor_parallel == 1);
     CHECK((r.overwrite && r.resume_with_changes));
     CHECK(r.sets == std::vector<std::string>{"a.b=1", "c={}"});
     CHECK(r.ignored == std::vector<std::string>{"amp", "fp16.opt_level"});
