@@ -102,6 +102,14 @@ void require(const std::string& command, const std::string& option, bool given) 
   if (!given) fail_user("dstrain {} needs {} (see dstrain {} --help)", command, option, command);
 }
 
+void refuse_two_beginnings(const ConfigRequest& request) {
+  if (request.resume && request.init_weights)
+    fail_user(
+        "--resume {0} takes the weights of its checkpoint, and --init_weights {1} names others: "
+        "leave out --init_weights to go on with the run, or --resume to begin one from {1}",
+        printable(*request.resume), printable(*request.init_weights));
+}
+
 Arguments parse_train(const std::vector<std::string>& words, bool overview) {
   TrainArguments a;
   ConfigRequest& request = a.request;
@@ -115,6 +123,7 @@ Arguments parse_train(const std::vector<std::string>& words, bool overview) {
     return PrintArguments{overview ? kOverview + *help : *help};
   a.launch.hosts.slots_each = request.ranks;
   require("train", "--config FILE", !request.path.empty());
+  refuse_two_beginnings(request);
   return a;
 }
 
@@ -240,6 +249,7 @@ Arguments parse_doctor(const std::vector<std::string>& words) {
   add_launch_options(line, a.launch);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   a.launch.hosts.slots_each = request.ranks;
+  refuse_two_beginnings(request);
   if (!request.path.empty()) a.words = words;
   return a;
 }

@@ -93,11 +93,11 @@ std::vector<std::string> words_resuming(const std::vector<std::string>& words,
   if (checkpoint.empty()) return words;
   std::vector<std::string> resuming;
   for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--resume") {
-      ++i;  // and its value
-    } else if (!words[i].starts_with("--resume=")) {
+    const std::string option = words[i].substr(0, words[i].find('='));
+    if (option != "--resume" && option != "--init_weights")
       resuming.push_back(words[i]);
-    }
+    else if (option == words[i])
+      ++i;  // and its value
   }
   resuming.push_back("--resume=" + checkpoint);
   return resuming;

@@ -36,8 +36,8 @@ int pause_unless_stopped(double seconds);
 int run_with_restarts(const RestartOptions& options, const StartRanks& start,
                       const Pause& pause = pause_unless_stopped);
 
-// Returns the command line `words` with --resume `checkpoint` in place of any other --resume; unchanged if `checkpoint`
-// is empty.
+// Returns the command line `words` with --resume `checkpoint` in place of any other --resume and of --init_weights, as
+// the checkpoint has the weights; unchanged if `checkpoint` is empty.
 std::vector<std::string> words_resuming(const std::vector<std::string>& words,
                                         const std::string& checkpoint);
 

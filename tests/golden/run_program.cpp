@@ -82,10 +82,12 @@ Run train(const Case& golden, const json& config, const ScratchFolder& scratch,
   const std::string program = DSTRAIN_BINARY_DIR "/bin/dstrain";
   const fs::path weights = golden.folder / "init.safetensors";
   std::vector<std::string> words = {program};
-  if (std::find(arguments.begin(), arguments.end(), "--device") == arguments.end())
-    words.insert(words.end(), {"--device", "cpu"});
+  const auto given = [&arguments](const char* option) {
+    return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
+  };
+  if (!given("--device")) words.insert(words.end(), {"--device", "cpu"});
   words.insert(words.end(), {"--config", (folder / "config.json").string()});
-  words.insert(words.end(), {"--init_weights", weights.string()});
+  if (!given("--resume")) words.insert(words.end(), {"--init_weights", weights.string()});
   words.insert(words.end(), {"--output", run.output.string()});
   words.insert(words.end(), golden.data.begin(), golden.data.end());
   words.insert(words.end(), arguments.begin(), arguments.end());

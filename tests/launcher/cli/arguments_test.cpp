@@ -30,8 +30,9 @@ TEST_CASE("train is the default command and knows every option of the contract")
     const auto a = std::get<TrainArguments>(
         parse(prefix +
               "--num_gpus 4 --config c.json --device cpu --model gptlite --data d.txt --steps 20 "
-              "--seed 7 --output out --init_weights w.safetensors --save_interval 5 --resume old "
-              "--activation_checkpoint_interval selective "
+              "--seed 7 --output out --save_interval 5 --resume old "
+              "--activation_checkpoint_interval selective --pipeline_num_stages 2 "
+              "--pipeline_schedule gpipe --tensor_parallel_size 1 "
               "--overwrite --resume_with_changes --set a.b=1 --set c={} --ignore amp --ignore "
               "fp16.opt_level"));
     const ConfigRequest& r = a.request;
@@ -43,7 +44,6 @@ TEST_CASE("train is the default command and knows every option of the contract")
     CHECK(r.steps == 20);
     CHECK(r.seed == 7);
     CHECK(r.output == "out");
-    CHECK(r.init_weights == "w.safetensors");
     CHECK(r.save_interval == 5);
     CHECK(r.recompute == "selective");
     CHECK(r.resume == "old");
@@ -55,6 +55,15 @@ TEST_CASE("train is the default command and knows every option of the contract")
     CHECK(r.ignored == std::vector<std::string>{"amp", "fp16.opt_level"});
     CHECK(r.need_data);
   }
+}
+
+TEST_CASE("a run begins with the weights of a file or of a checkpoint") {
+  CHECK(std::get<TrainArguments>(parse("--config c --init_weights w.safetensors"))
+            .request.init_weights == "w.safetensors");
+  for (const std::string command : {"", "train ", "doctor "})
+    CHECK(error_of(command + "--config c --init_weights w --resume out") ==
+          "--resume out takes the weights of its checkpoint, and --init_weights w names others: "
+          "leave out --init_weights to go on with the run, or --resume to begin one from w");
 }
 
 TEST_CASE("what is not given is absent") {

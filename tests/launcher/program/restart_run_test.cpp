@@ -77,6 +77,22 @@ TEST_CASE("before the first checkpoint a restart begins from the beginning") {
   CHECK(history_of(folder) == history_of(undisturbed));
 }
 
+TEST_CASE("a run that began with --init_weights is restarted from its checkpoint") {
+  const RunFolder folder, undisturbed;
+  REQUIRE(folder.start(DSTRAIN_PROGRAM " --config c.json --output first --steps 0").wait() == 0);
+  const std::string options =
+      "--steps 600 --save_interval 100 --set steps_per_print=100 --seed 2 "
+      "--num_gpus 2 --init_weights " +
+      folder.path("first/model.safetensors");
+  RunningProgram program = folder.train(options + " --max_restarts 1");
+  REQUIRE(wait_until([&] { return program.wrote("step=300 "); }));
+  kill_a_rank(program);
+  CHECK(program.wait() == 0);
+  CHECK(program.wrote("restart 1 of 1 in 1 s, from its checkpoint of step "));
+  CHECK(undisturbed.train(options).wait() == 0);
+  CHECK(folder.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
+}
+
 TEST_CASE("a failure that comes again is reported once the restarts are used up") {
   const RunFolder folder;
   RunningProgram program =

@@ -250,6 +250,15 @@ TEST_CASE(
   CHECK(has(said, "--resume passes over step_8: out/checkpoints/step_8 holds step 4"));
 }
 
+TEST_CASE("a resume takes the weights of its checkpoint, and --init_weights beside it is refused") {
+  const RunFolder folder;
+  run(folder, "--steps 2 --save_interval 1 --output out");
+  CHECK(refusal(folder, "--resume out --steps 4 --init_weights nope") ==
+        "--resume out takes the weights of its checkpoint, and --init_weights nope names others: "
+        "leave out --init_weights to go on with the run, or --resume to begin one from nope\n");
+  CHECK(has(run(folder, "--resume out --steps 4"), "resumes after step 2 of out/"));
+}
+
 TEST_CASE(
     "keep_last removes older checkpoints of the run, but every keep_every-th and what was left") {
   const RunFolder folder;

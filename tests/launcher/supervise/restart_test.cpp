@@ -115,6 +115,15 @@ TEST_CASE("--resume is replaced, however it was given") {
   CHECK(words_resuming({"--resume=a", "--seed", "1"}, "b") == Words{"--seed", "1", "--resume=b"});
 }
 
+TEST_CASE("a restart takes the checkpoint's weights, and from the beginning the initial ones") {
+  CHECK(words_resuming({"--init_weights", "w", "--config", "c"}, "a") ==
+        Words{"--config", "c", "--resume=a"});
+  CHECK(words_resuming({"--config", "c", "--init_weights=w"}, "a") ==
+        Words{"--config", "c", "--resume=a"});
+  CHECK(words_resuming({"--config", "c", "--init_weights=w"}, "") ==
+        Words{"--config", "c", "--init_weights=w"});
+}
+
 TEST_CASE("a pause that nobody ends lasts") {
   CHECK(pause_unless_stopped(0.05) == 0);
 }
