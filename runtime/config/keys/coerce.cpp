@@ -34,10 +34,11 @@ std::string number_text(const KeySpec& spec, double value) {
 // A limit that no sensible value reaches is named only if a value exceeds it.
 std::string range_text(const KeySpec& spec, bool whole) {
   const bool low = std::isfinite(spec.min) && (whole || spec.min > -kMaxCount);
-  const bool high = std::isfinite(spec.max) && (whole || spec.max < kMaxCount);
+  const bool bounded = std::isfinite(spec.max);
+  const bool high = bounded ? whole || spec.max < kMaxCount : whole && spec.type == Type::integer;
   if (low && high)
     return fmt::format(" from {} {} {}", number_text(spec, spec.min), spec.open ? "to below" : "to",
-                       number_text(spec, spec.max));
+                       bounded ? number_text(spec, spec.max) : std::to_string(INT64_MAX));
   if (low)
     return fmt::format(" {} {}", spec.open ? "above" : "of at least", number_text(spec, spec.min));
   return "";
@@ -225,7 +226,8 @@ std::string type_error(const KeySpec& spec, const Node& node) {
     return "";
   if (fits(spec, node)) return "";
   const double value = to_real(node).value_or(0);
-  const bool beyond = value > spec.max || (spec.min <= -kMaxCount && value < spec.min);
+  const bool beyond = value > spec.max || (spec.type == Type::integer && value >= 0x1p63) ||
+                      (spec.min <= -kMaxCount && value < spec.min);
   return fmt::format("expected {}, found {}{}", expectation(spec, beyond), found(node),
                      hint(spec, node));
 }

@@ -50,8 +50,8 @@ int64_t largest_divisor(int64_t n, int64_t limit) {
 }
 
 std::string show(const Triple& t, int64_t ranks) {
-  return fmt::format("{} {} = {} {} x {} {} x {} rank{}", kTrain, t.train, kMicro, t.micro,
-                     kAccumulation, t.accumulation, ranks, ranks == 1 ? "" : "s");
+  return fmt::format("{} {} = {} {} x {} {} x {}", kTrain, t.train, kMicro, t.micro, kAccumulation,
+                     t.accumulation, counted(ranks, "rank"));
 }
 
 // Returns up to three valid alternatives to an impossible triple: with another total, another split, or another

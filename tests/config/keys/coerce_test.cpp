@@ -26,6 +26,14 @@ TEST_CASE("coerce: integers may be written as whole floats, as DeepSpeed reads t
   CHECK(to_integer(value("true"), false) == std::nullopt);
 }
 
+TEST_CASE("coerce: an integer that does not fit into 64 bits is told the limit") {
+  const KeySpec seed{.key = "dstrain.seed", .type = Type::integer, .min = 0};
+  CHECK(type_error(seed, value("9223372036854775807")).empty());
+  CHECK(type_error(seed, value("1e19")) ==
+        "expected an integer from 0 to 9223372036854775807, found 1e+19");
+  CHECK(type_error(seed, value("-1")) == "expected an integer of at least 0, found -1");
+}
+
 TEST_CASE("coerce: booleans and reals may be quoted in the sections that DeepSpeed validates") {
   for (const char* yes : {"true", "1", "1.0", "\"true\"", "\"True\"", "\"1\"", "\"on\""})
     CHECK(to_boolean(value(yes)) == true);
