@@ -240,20 +240,6 @@ TEST_CASE("under a user's mpirun the program is one rank of it") {
   }
 }
 
-TEST_CASE("a checkpoint of another model is refused once, details on lines of their own") {
-  const auto ranks = GENERATE("1", "2");
-  const RunFolder folder;
-  REQUIRE(folder.train("--save_interval 2").wait() == 0);
-  RunningProgram program = folder.start(
-      std::string(DSTRAIN_PROGRAM) + " --config c.json --output again --resume out --num_gpus " +
-      ranks + " --set dstrain.model.n_embd=32 --resume_with_changes");
-  CHECK(program.wait() == 1);
-  CAPTURE(program.text());
-  CHECK(only_error(program.text()).find("was saved by a run with other tensors") !=
-        std::string::npos);
-  CHECK(program.wrote("\n  dstrain.model.n_embd was "));
-}
-
 TEST_CASE("plan and check print to standard output, as text and as JSON") {
   const RunFolder folder;
   const std::string program = DSTRAIN_PROGRAM " ";

@@ -146,16 +146,17 @@ TEST_CASE(
 TEST_CASE("what the checkpoint has no tensors for is refused by name, and no option accepts it") {
   const RunFolder folder;
   run(folder, "--steps 2 --save_interval 2 --output out");
-  const std::string accepted = GENERATE("", " --resume_with_changes");
+  const std::string how = GENERATE("", " --resume_with_changes --num_gpus 2");
   const auto [option, name] = GENERATE(table<std::string, std::string>({
       {"--set dstrain.model.n_layer=2", "dstrain.model.n_layer was 1 and is 2"},
+      {"--set dstrain.model.n_embd=32", "dstrain.model.n_embd was 16 and is 32"},
       {"--set optimizer.type=Lion", "optimizer slots was exp_avg, exp_avg_sq and is exp_avg"},
       {"--set optimizer.type=Muon",
        "optimizer slots was exp_avg, exp_avg_sq and is exp_avg, exp_avg_sq, of matrices exp_avg "
        "alone"},
       {"--set optimizer.type=SGD", "optimizer slots was exp_avg, exp_avg_sq and is none"},
   }));
-  const std::string error = refusal(folder, "--resume out --steps 3 " + option + accepted);
+  const std::string error = refusal(folder, "--resume out --steps 3 " + option + how);
   CHECK(error ==
         "--resume: out/checkpoints/step_2 was saved by a run with other tensors; use its settings, "
         "or begin a new run (with its weights, --init_weights, if the model is the same):\n  " +
