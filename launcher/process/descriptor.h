@@ -1,4 +1,4 @@
-// Descriptor: a file descriptor that closes itself. Pipe: a pair of them.
+// Descriptor: a file descriptor that closes itself. Pipe: a pair of them. Also the descriptors of the standard streams.
 #pragma once
 
 #include <utility>
@@ -30,5 +30,10 @@ struct Pipe {
   Descriptor read;
   Descriptor write;
 };
+
+// Opens /dev/null on each standard stream that is closed. Must be called before any file is opened: a file that got the
+// number of a standard stream would take what the program writes there. Such a stream reads as empty; writing to it
+// fails, as on a closed one, so that a command whose result goes nowhere says so.
+void open_closed_streams();
 
 }  // namespace dstrain

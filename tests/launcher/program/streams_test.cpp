@@ -105,5 +105,26 @@ TEST_CASE("a run goes on after whoever read its output has gone") {
   CHECK(steps_of(folder) == 6);
 }
 
+TEST_CASE("closed standard streams change nothing, and no file of the run takes their place") {
+  const std::string ranks = GENERATE("1", "2");
+  const std::string closed =
+      GENERATE("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-");
+  CAPTURE(ranks, closed);
+  const RunFolder folder;
+  RunningProgram program = folder.train("--num_gpus " + ranks + " " + closed);
+  CHECK(program.wait() == 0);
+  CHECK(steps_of(folder) == 6);
+  CHECK(folder.read("out/.dstrain.lock").find("step=") == std::string::npos);
+  const bool shown = closed == "<&-" || closed == "2>&-" || closed == "<&- 2>&-";
+  CHECK((program.text().find("step=4 ") != std::string::npos) == shown);
+}
+
+TEST_CASE("a result that a closed standard output cannot take is an error") {
+  const RunFolder folder;
+  RunningProgram program = folder.start(DSTRAIN_PROGRAM " plan --config c.json >&-");
+  CHECK(program.wait() == 2);
+  CHECK(only_error(program.text()).starts_with("cannot write to standard output: "));
+}
+
 }  // namespace
 }  // namespace dstrain
