@@ -20,8 +20,16 @@ namespace {
 
 constexpr int kCannotStart = 127;
 
+// Returns the standard input of a child process that has none. Opened here, where an error can still be thrown.
+Descriptor empty_input(const std::string& what) {
+  Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (input.get() < 0)
+    fail_run("cannot start {}: cannot open /dev/null: {}", what, std::strerror(errno));
+  return input;
+}
+
 // Prepares the new process, in which only async-signal-safe calls are allowed: its process group, its end with its
-// parent, its signals, and its standard streams. A first stream below 0 stands for empty input.
+// parent, its signals, and its standard streams.
 void prepare_child(std::array<int, 3> streams, pid_t parent) {
   sigset_t none;
   sigemptyset(&none);
@@ -30,8 +38,7 @@ void prepare_child(std::array<int, 3> streams, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kCannotStart);  // the parent ended before prctl()
-  const int input = streams[0] >= 0 ? streams[0] : ::open("/dev/null", O_RDONLY);
-  if (input < 0 || ::dup2(input, STDIN_FILENO) < 0 || ::dup2(streams[1], STDOUT_FILENO) < 0 ||
+  if (::dup2(streams[0], STDIN_FILENO) < 0 || ::dup2(streams[1], STDOUT_FILENO) < 0 ||
       ::dup2(streams[2], STDERR_FILENO) < 0)
     ::_exit(kCannotStart);
 }
@@ -76,20 +83,23 @@ Child::Child(const std::vector<std::string>& command, const Environment& added, 
   const std::vector<char*> argv = exec_pointers(words), envp = exec_pointers(environment);
   const pid_t parent = ::getpid();
   const bool three = pipes == Pipes::three;
+  if (!three) input_.read = empty_input(command.front());
   if (fork(command.front())) {
-    prepare_child({three ? input_.read.get() : -1, output_.write.get(),
-                   three ? errors_.write.get() : output_.write.get()},
-                  parent);
+    prepare_child(
+        {input_.read.get(), output_.write.get(), three ? errors_.write.get() : output_.write.get()},
+        parent);
     become(argv.data(), envp.data());
   }
   keep_own_ends();
 }
 
 Child::Child(const std::function<int()>& body, const Environment& added) {
+  const std::string what = "another process of dstrain";
   const pid_t parent = ::getpid();
+  input_.read = empty_input(what);
   std::fflush(nullptr);  // else the fork would write it too
-  if (fork("another process of dstrain")) {
-    prepare_child({-1, output_.write.get(), output_.write.get()}, parent);
+  if (fork(what)) {
+    prepare_child({input_.read.get(), output_.write.get(), output_.write.get()}, parent);
     for (const auto& [name, value] : added) ::setenv(name.c_str(), value.c_str(), 1);
     std::exit(run_body(body));
   }

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +64,31 @@ TEST_CASE("a program that cannot be started says so") {
   const Ending ending = end_of(child);
   CHECK(WEXITSTATUS(ending.status) == 127);
   CHECK(ending.text == "cannot start /no/such/program: No such file or directory\n");
+}
+
+TEST_CASE("a child process that finds no free descriptor is an error that says so") {
+  const int lowest = ::dup(STDIN_FILENO);
+  ::close(lowest);
+  rlimit usual{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual) == 0);
+  int refused = 0, started = 0;
+  for (int free = 0; free < 10; ++free) {
+    CAPTURE(free);
+    const rlimit few{static_cast<rlim_t>(lowest + free), usual.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    try {
+      Child child([] { return 0; }, {});
+      const Ending ending = end_of(child);
+      CHECK(WEXITSTATUS(ending.status) == 0);
+      ++started;
+    } catch (const RunError& e) {
+      CHECK_THAT(e.what(), Catch::EndsWith("Too many open files"));
+      ++refused;
+    }
+    ::setrlimit(RLIMIT_NOFILE, &usual);
+  }
+  CHECK(refused > 0);
+  CHECK(started > 0);
 }
 
 }  // namespace
