@@ -57,6 +57,9 @@ inline int meeting_port(const LaunchOptions& options) {
   return static_cast<int>(options.master_port.value_or(29500));
 }
 
+// The ports from there on at which node 0 listens, and not the run.
+inline constexpr int kMeetingPorts = 1;
+
 // Throws UserError for options that need another one, or exclude each other.
 void refuse_contradictions(const LaunchOptions& options);
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "launcher/commands/commands.h"
+#include "launcher/connection/network.h"
 #include "launcher/fronts/child_rank.h"
 #include "launcher/fronts/hosts_front.h"
 #include "launcher/fronts/local_front.h"
@@ -20,6 +21,7 @@
 #include "launcher/placement/core_binding.h"
 #include "launcher/placement/gpus.h"
 #include "launcher/placement/ranges_text.h"
+#include "launcher/process/failure.h"
 #include "launcher/process/pid_file.h"
 #include "launcher/process/program_path.h"
 #include "launcher/process/stop_signals.h"
@@ -42,33 +44,10 @@ Placement placement_here(int ranks) {
   return {"", {{"localhost", first_numbers(ranks), 0}}, {}};
 }
 
-}  // namespace
-
-int run_train(const TrainArguments& arguments, const std::vector<std::string>& words) {
+// Runs this process as the launching process of ranks with this placement. Returns the exit status.
+int launch(const TrainArguments& arguments, const std::vector<std::string>& words,
+           const std::optional<SlurmJob>& job, const Placement& placement) {
   const LaunchOptions& options = arguments.launch;
-  // --dry_run prints text for a shell on standard output, which log lines would mix with.
-  if (options.quiet || options.dry_run) log::set_least(log::Level::warning);
-  log::set_time_stamps(options.log_time);
-  if (launched_as_rank()) return run_launched_rank(arguments);
-  receive_stop_signals();
-  std::signal(SIGPIPE, SIG_IGN);  // a run goes on if the reader of its output has gone
-  const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);
-  if (job && is_rank_of_srun(*job)) {
-    if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 reports the error
-    export_task_place(*job->task);
-    return run_world_rank(arguments, job);
-  }
-  if (started_by_mpirun()) return run_world_rank(arguments, job);
-  refuse_contradictions(options);
-  std::optional<NodeMeeting> nodes;
-  if (options.no_ssh) {
-    const auto slots =
-        static_cast<int>(options.hosts.slots_each.value_or(local_slots().by_default));
-    if (*options.node_rank > 0) return serve_node(options, slots);
-    nodes.emplace(options, slots);
-  }
-  const Placement placement =
-      nodes ? nodes->placement() : place_ranks(options.hosts, local_slots());
   ConfigRequest request = arguments.request;
   std::vector<std::string> rank_words = words;
   if (job) {
@@ -112,8 +91,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     check_surroundings(input, 0);
     const OutputLock lock(input.job().output);
     announce(input, batch);
-    const int status = run_on_hosts(placement, arguments, input, rank_words);
-    return nodes ? nodes->end(status) : status;
+    return run_on_hosts(placement, arguments, input, rank_words);
   }
   if (options.elastic)
     fail_user(
@@ -138,6 +116,41 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     ::setenv(kGpusVariable, gpus.c_str(), 1);  // for this process or the ranks that it starts
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);
+}
+
+}  // namespace
+
+int run_train(const TrainArguments& arguments, const std::vector<std::string>& words) {
+  const LaunchOptions& options = arguments.launch;
+  // --dry_run prints text for a shell on standard output, which log lines would mix with.
+  if (options.quiet || options.dry_run) log::set_least(log::Level::warning);
+  log::set_time_stamps(options.log_time);
+  if (launched_as_rank()) return run_launched_rank(arguments);
+  receive_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);  // a run goes on if the reader of its output has gone
+  const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);
+  if (job && is_rank_of_srun(*job)) {
+    if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 reports the error
+    export_task_place(*job->task);
+    return run_world_rank(arguments, job);
+  }
+  if (started_by_mpirun()) return run_world_rank(arguments, job);
+  refuse_contradictions(options);
+  std::optional<NodeMeeting> nodes;
+  if (options.no_ssh) {
+    const auto slots =
+        static_cast<int>(options.hosts.slots_each.value_or(local_slots().by_default));
+    ports_from(meeting_port(options), slots, kMeetingPorts);  // checks them before the wait
+    if (*options.node_rank > 0) return serve_node(options, slots);
+    nodes.emplace(options, slots);
+  }
+  if (!nodes) return launch(arguments, words, job, place_ranks(options.hosts, local_slots()));
+  try {
+    return nodes->end(launch(arguments, words, job, nodes->placement()));
+  } catch (...) {
+    nodes->end(current_failure().exit_status());
+    throw;
+  }
 }
 
 }  // namespace dstrain

@@ -99,8 +99,9 @@ std::string address_of(const std::string& option, const std::string& host) {
   return text_of(number_in(first->ai_addr));
 }
 
-PortRange ports_from(int64_t first, int ranks) {
-  const int count = std::max(kFewestPorts, kPortsPerRank * ranks);
+PortRange ports_from(int64_t first, int ranks, int taken) {
+  const int usable = std::max(kFewestPorts, kPortsPerRank * ranks);
+  const int count = taken + usable;
   if (first < kFirstPort)
     fail_user(
         "--master_port {}: ports below {} are the system's, and mpirun does not listen there: "
@@ -110,7 +111,7 @@ PortRange ports_from(int64_t first, int ranks) {
   if (first + count - 1 > kLastPort)
     fail_user("--master_port {}: the run listens at {} ports from there on, and the last one is {}",
               first, count, kLastPort);
-  return {static_cast<int>(first), count};
+  return {static_cast<int>(first) + taken, usable};
 }
 
 }  // namespace dstrain

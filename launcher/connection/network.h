@@ -40,7 +40,8 @@ struct PortRange {
 };
 
 // Returns the ports of a run from `first` on: mpirun listens at the first, each rank at one of the others. `ranks` is
-// the largest number of ranks on one host. Throws UserError if there are too few ports, or the system reserves them.
-PortRange ports_from(int64_t first, int ranks);
+// the largest number of ranks on one host. The first `taken` ports are left out, because the run uses them otherwise.
+// Throws UserError if there are too few ports, or the system reserves them.
+PortRange ports_from(int64_t first, int ranks, int taken = 0);
 
 }  // namespace dstrain

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests runs on hosts without ssh, where the user gives the command on each host: the weights are those of one host,
-# node 0 refuses a node with other options and says why, and a stopped rank ends the run on both hosts.
+# node 0 refuses a node with other options and says why, wrong input ends both with status 1, and a stopped rank ends the run on both hosts.
 #   tests/hosts/no_ssh.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -51,6 +51,13 @@ said 'error: node 0 refuses this node: --nnodes is 2 on node 0$' misfit.1.log
 kill -TERM "$(hosts_pids node1 misfit)"
 wait "$master" || true
 hosts_wait_until 'nothing is left on node1' nothing_on node1
+
+node 1 refused --nnodes 2
+second=$!
+node 0 refused --nnodes 2 --set optimizer.type=none
+ends 1 $! refused.0.log
+ends 1 "$second" refused.1.log
+said 'the run ended with status 1; node 0 says why' refused.1.log
 
 node 0 stopped --nnodes 2 --steps 100000000
 master=$!

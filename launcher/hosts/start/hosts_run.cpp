@@ -90,8 +90,9 @@ MpirunOptions HostsRun::mpirun_options() const {
   for (auto& variable : progress_environment(STDERR_FILENO))
     start.exported.push_back(std::move(variable));
   start.directory = fs::current_path().string();
-  if (arguments_.launch.no_ssh)  // node 0 listens for the other nodes at the first port
-    start.ports = ports_from(meeting_port(arguments_.launch) + 1, most_ranks(placement_.hosts));
+  if (arguments_.launch.no_ssh)
+    start.ports =
+        ports_from(meeting_port(arguments_.launch), most_ranks(placement_.hosts), kMeetingPorts);
   else if (arguments_.launch.master_port)
     start.ports = ports_from(*arguments_.launch.master_port, most_ranks(placement_.hosts));
   return start;

@@ -45,6 +45,11 @@ TEST_CASE("a run has 64 ports, or two for each rank of a host") {
       ports_from(80, 8),
       "--master_port 80: ports below 1024 are the system's, and mpirun does not listen "
       "there: expected 1024 to 65472");
+  CHECK(ports_from(29500, 8, 1) == PortRange{29501, 64});
+  CHECK(ports_from(65471, 8, 1) == PortRange{65472, 64});
+  CHECK_THROWS_WITH(ports_from(65472, 8, 1),
+                    "--master_port 65472: the run listens at 65 ports from there on, and the last "
+                    "one is 65535");
 }
 
 }  // namespace

@@ -152,5 +152,20 @@ TEST_CASE("what needs a launching process is refused under a user's mpirun") {
         "--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");
 }
 
+TEST_CASE("ports that a run without ssh cannot use are refused at once") {
+  const auto [port, text] = GENERATE(table<std::string, std::string>(
+      {{"1023", "expected 1024 to 65471"}, {"65535", "the last one is 65535"}}));
+  const std::string rank = GENERATE("0", "1");
+  CAPTURE(port, rank);
+  const RunFolder folder;
+  RunningProgram program = folder.train("--no_ssh --nnodes 2 --master_addr 127.0.0.1 --node_rank " +
+                                        rank + " --master_port " + port);
+  CHECK(program.wait(60) == 1);
+  const std::string error = only_error(program.text());
+  CAPTURE(error);
+  CHECK(error.starts_with("--master_port " + port + ": "));
+  CHECK(error.ends_with(text));
+}
+
 }  // namespace
 }  // namespace dstrain
