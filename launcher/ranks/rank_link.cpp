@@ -9,6 +9,7 @@
 
 #include "launcher/output/rank_output.h"
 #include "launcher/ranks/run_directory.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -20,12 +21,23 @@ constexpr const char* kOutput = "DSTRAIN_OUTPUT";  // RankOutput::address()
 
 constexpr int kAddedNiceness = 5;  // of ranks that an agent watches, to that of the run
 
+bool is_numbered_rank() {
+  return std::getenv(kWorldRankVariable) != nullptr ||
+         std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+}
+
 // Returns the addresses of the launching process, or of the agent on this host.
 RunAddresses addresses_here() {
-  if (const char* run = std::getenv(kRunVariable)) return read_addresses(run);
+  const char* run = std::getenv(kRunVariable);
   const char* board = std::getenv(kBoard);
   const char* output = std::getenv(kOutput);
-  check(board != nullptr && output != nullptr, "joining a launching process that left no address");
+  // Whoever starts a rank numbers it.
+  if (!is_numbered_rank() || (run == nullptr && (board == nullptr || output == nullptr)))
+    fail_user(
+        "the variable {} is set, by which dstrain knows the ranks that it has started itself, and "
+        "this process is none: unset it",
+        run != nullptr ? kRunVariable : kBoard);
+  if (run != nullptr) return read_addresses(run);
   return {board, output};
 }
 

@@ -152,6 +152,17 @@ TEST_CASE("what needs a launching process is refused under a user's mpirun") {
         "--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");
 }
 
+TEST_CASE("a stray variable of dstrain's own is named") {
+  const std::string name = GENERATE("DSTRAIN_BOARD", "DSTRAIN_RUN");
+  const RunFolder folder;
+  RunningProgram program = folder.train("--num_gpus 2", {{name, "x"}});
+  CHECK(program.wait() == 1);
+  const std::string error = only_error(program.text());
+  CAPTURE(error);
+  CHECK(error.starts_with("the variable " + name + " is set, "));
+  CHECK(error.ends_with("unset it"));
+}
+
 TEST_CASE("ports that a run without ssh cannot use are refused at once") {
   const auto [port, text] = GENERATE(table<std::string, std::string>(
       {{"1023", "expected 1024 to 65471"}, {"65535", "the last one is 65535"}}));
