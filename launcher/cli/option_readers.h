@@ -76,11 +76,19 @@ inline int64_t bytes_of(const std::string& option, const std::string& text) {
             printable(text));
 }
 
+// Throws UserError if `value` is not UTF-8: it may go to other hosts or into files, as JSON.
+inline void require_utf8(const std::string& option, const std::string& value) {
+  if (first_invalid_utf8(value) != std::string::npos)
+    fail_user("{}: expected UTF-8, as paths have to be, got '{}': rename it", option,
+              printable(value));
+}
+
 // Reads a text that must not be empty.
 template <class Target>
 CommandLine::Reader text(Target& target) {
   return [&target](const std::string& option, const std::string& value) {
     if (value.empty()) fail_user("{}: the value is empty", option);
+    require_utf8(option, value);
     target = value;
   };
 }

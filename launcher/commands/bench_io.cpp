@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "launcher/cli/option_readers.h"
 #include "launcher/commands/commands.h"
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
@@ -135,6 +136,7 @@ std::string text_of(const BenchIoArguments& arguments, const AioTuning& tuning) 
 }  // namespace
 
 int run_bench_io(const BenchIoArguments& arguments) {
+  for (const std::string& directory : arguments.directories) require_utf8("PATH", directory);
   const AioConfig given = arguments.request.path.empty() ? AioConfig{} : aio_of(arguments.request);
   const AioChoices choices = choices_of(arguments);
   check_input(arguments, choices, given);

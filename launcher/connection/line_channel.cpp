@@ -81,7 +81,8 @@ std::optional<nlohmann::json> LineChannel::next() {
 }
 
 void LineChannel::send(const nlohmann::json& message) {
-  outgoing_ += message.dump() + '\n';
+  // Paths and options have been checked, so what is replaced is in names that are only shown, as a host's.
+  outgoing_ += message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
   flush();
 }
 

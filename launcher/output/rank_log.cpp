@@ -24,8 +24,8 @@ constexpr const char* kPrefix = "DSTRAIN_RANK_LOG";
 
 std::string rank_log_prefix(const std::string& directory) {
   std::error_code problem;
-  const fs::path path = fs::absolute(directory);
-  fs::create_directories(path, problem);
+  const fs::path path = fs::absolute(directory, problem);
+  if (!problem) fs::create_directories(path, problem);
   if (problem || !fs::is_directory(path))
     fail_user("--enable_each_rank_log: {} is not a directory and cannot be made one: {}", directory,
               problem ? problem.message() : "a file is there");

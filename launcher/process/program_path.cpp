@@ -7,6 +7,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+
 namespace dstrain {
 
 namespace fs = std::filesystem;
@@ -28,6 +31,18 @@ std::vector<std::string> own_command(const std::vector<std::string>& words) {
   std::vector<std::string> all = {fs::read_symlink("/proc/self/exe").string()};
   all.insert(all.end(), words.begin(), words.end());
   return all;
+}
+
+std::string working_directory() {
+  std::error_code problem;
+  const std::string path = fs::current_path(problem).string();
+  if (problem)
+    fail_user("the current directory cannot be told ({}): change to one that exists",
+              problem == std::errc::no_such_file_or_directory ? "it is gone" : problem.message());
+  if (first_invalid_utf8(path) != std::string::npos)
+    fail_user("the current directory '{}': its path is not UTF-8, as paths have to be: rename it",
+              printable(path));
+  return path;
 }
 
 }  // namespace dstrain

@@ -11,6 +11,7 @@
 
 #include "launcher/placement/machine.h"
 #include "launcher/process/process_state.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -23,6 +24,9 @@ std::string new_run_name() {
   std::error_code none;
   fs::path base = fs::temp_directory_path(none);
   if (none) base = "/tmp";
+  if (first_invalid_utf8(base.string()) != std::string::npos)
+    fail_user("TMPDIR: expected UTF-8, because every host is told the path, got '{}'",
+              printable(base.string()));
   return (base / fmt::format("{}{:0{}x}", kRunPrefix, number, kRunDigits)).string();
 }
 

@@ -13,7 +13,8 @@ namespace dstrain {
 inline constexpr std::string_view kRunPrefix = "dstrain-";
 inline constexpr size_t kRunDigits = 16;
 
-// Returns a new random name: "/tmp/dstrain-<16 hex digits>", or below TMPDIR if that is set.
+// Returns a new random name: "/tmp/dstrain-<16 hex digits>", or below TMPDIR if that is set. Throws
+// UserError if TMPDIR is not UTF-8.
 std::string new_run_name();
 
 // Returns the directory of Open MPI's files, which has the same path on every host.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <set>
@@ -12,6 +11,7 @@
 #include "launcher/hosts/checks/pair_check.h"
 #include "launcher/hosts/open_mpi.h"
 #include "launcher/placement/machine.h"
+#include "launcher/process/program_path.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -263,7 +263,7 @@ class PreflightRun {
 
   void compare_input() {
     if (questions_.words.empty()) return;
-    const std::string directory = std::filesystem::current_path().string();
+    const std::string directory = working_directory();
     const auto answers = ask_all(hosts_, "input", 4 * questions_.seconds, [&](size_t i) {
       if (failed_.contains(i)) return json();
       return json{{"do", "input"},

@@ -89,7 +89,7 @@ MpirunOptions HostsRun::mpirun_options() const {
     start.exported.emplace_back(kGpusVariable, gpus);
   for (auto& variable : progress_environment(STDERR_FILENO))
     start.exported.push_back(std::move(variable));
-  start.directory = fs::current_path().string();
+  start.directory = working_directory();
   if (arguments_.launch.no_ssh)
     start.ports =
         ports_from(meeting_port(arguments_.launch), most_ranks(placement_.hosts), kMeetingPorts);

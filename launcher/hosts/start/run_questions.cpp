@@ -8,13 +8,43 @@
 #include "launcher/connection/network.h"
 #include "launcher/hosts/start/agents.h"
 #include "launcher/implementations.h"
+#include "launcher/process/program_path.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/file_checksum.h"
 
 namespace dstrain {
 
+namespace fs = std::filesystem;
+
 using nlohmann::json;
+
+namespace {
+
+// Throws UserError if other hosts cannot read the configuration: it is a pipe, or one of this process's streams.
+void require_file(const std::string& config) {
+  std::error_code none;
+  const bool own =
+      config == "/dev/stdin" || config.starts_with("/dev/fd/") || config.starts_with("/proc/");
+  if (own || !fs::is_regular_file(config, none))
+    fail_user(
+        "--config {}: expected a regular file, because every host reads it: save the configuration "
+        "in one",
+        config);
+}
+
+// Throws UserError if the words of a command line cannot be told to other hosts.
+void require_utf8_words(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (first_invalid_utf8(words[i]) == std::string::npos) continue;
+    const bool whole = i == 0 || words[i].starts_with("--");  // "--export=NAME=VALUE"
+    fail_user("{}: expected UTF-8, because every host gets the command line, got '{}'",
+              whole ? words[i].substr(0, words[i].find('=')) : words[i - 1], printable(words[i]));
+  }
+}
+
+}  // namespace
 
 int most_ranks(const std::vector<HostRanks>& hosts) {
   int most = 0;
@@ -36,13 +66,16 @@ json input_files(const RunInput& input, const std::string& config) {
 
 PreflightQuestions questions_about(const RunInput& input, const std::string& config,
                                    const std::vector<std::string>& words) {
+  require_file(config);
+  require_utf8_words(words);
   PreflightQuestions questions;
   questions.program_checksum = file_checksum("/proc/self/exe");
   questions.words = words;
   questions.device = input.job().device;
   questions.world = input.job().ranks;
   questions.files = input_files(input, config);
-  questions.output = std::filesystem::absolute(input.job().output).lexically_normal().string();
+  questions.output =
+      (fs::path(working_directory()) / input.job().output).lexically_normal().string();
   questions.silence_ns = input.job().silence_s * 1'000'000'000;
   questions.check_memory = [job = input.job(), needed = std::map<int, int64_t>()](
                                int ranks, int64_t bytes, const std::string& source) mutable {

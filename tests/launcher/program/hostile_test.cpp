@@ -54,6 +54,46 @@ TEST_CASE("paths are data, on one rank and on two") {
   CHECK(nothing_ran(folder));
 }
 
+TEST_CASE("paths that are not UTF-8 are refused with the option's name, before anything starts") {
+  const RunFolder folder;
+  const std::string name = "b\xff", config = name + ".json";
+  fs::copy(folder.root / "c.json", folder.root / config);
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+      {"--config", {"--config", config, folder.token()}},
+      {"--config", {"check", "--json", "--config=" + config}},
+      {"PATH", {"bench-io", "--json", name}},
+      {"--output", {"--config", "c.json", "--output", name}},
+      {"--data", {"--config", "c.json", folder.token(), "--data", name}},
+      {"--init_weights", {"--config", "c.json", folder.token(), "--init_weights", name}},
+      {"--export",
+       {"--config", "c.json", folder.token(), "--launcher=openmpi", "--export", "A=" + name}},
+      {"--launcher_args",
+       {"--config", "c.json", folder.token(), "--launcher=openmpi", "--launcher_args=" + name}}};
+  for (const auto& [option, words] : cases) {
+    CAPTURE(option, words);
+    RunningProgram run = folder.start(program(words) + " >output");
+    CHECK(run.wait() == 1);
+    CHECK(only_error(run.text()).starts_with(option + ": expected UTF-8"));
+    CHECK(folder.read("output").find("step=") == std::string::npos);
+    CHECK_FALSE(fs::exists(folder.root / "out/model.safetensors"));
+  }
+}
+
+TEST_CASE("a directory that other hosts cannot be told is refused by name") {
+  const RunFolder folder;
+  fs::create_directory(folder.root / "d\xff");
+  const std::string command =
+      program({"--config", folder.path("c.json"), "--data", folder.path("text.txt"), folder.token(),
+               "--launcher", "openmpi"});
+  RunningProgram here = folder.start("sh -c " + shell_quoted("cd d* && exec " + command));
+  CHECK(here.wait() == 1);
+  CHECK(only_error(here.text()).starts_with("the current directory '"));
+  CHECK(only_error(here.text()).find("not UTF-8") != std::string::npos);
+  RunningProgram files = folder.start("env TMPDIR=" + folder.path("d\xff") + " " + command);
+  CHECK(files.wait() == 1);
+  CHECK(only_error(files.text()).starts_with("TMPDIR: expected UTF-8"));
+}
+
 TEST_CASE("values of variables are data, and reach every rank") {
   const auto ranks = GENERATE(1, 2);
   const RunFolder folder;

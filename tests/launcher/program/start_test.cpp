@@ -152,6 +152,17 @@ TEST_CASE("what needs a launching process is refused under a user's mpirun") {
         "--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");
 }
 
+TEST_CASE("a current directory that is gone is the user's error, under Open MPI too") {
+  const RunFolder folder;
+  fs::create_directory(folder.root / "gone");
+  RunningProgram program = folder.start(
+      "sh -c 'cd gone && rmdir ../gone && exec " DSTRAIN_PROGRAM " --launcher openmpi --config " +
+      folder.path("c.json") + " --data " + folder.path("text.txt") + " " + folder.token() + "'");
+  CHECK(program.wait() == 1);
+  CHECK(only_error(program.text()) ==
+        "the current directory cannot be told (it is gone): change to one that exists");
+}
+
 TEST_CASE("a stray variable of dstrain's own is named") {
   const std::string name = GENERATE("DSTRAIN_BOARD", "DSTRAIN_RUN");
   const RunFolder folder;
@@ -161,6 +172,19 @@ TEST_CASE("a stray variable of dstrain's own is named") {
   CAPTURE(error);
   CHECK(error.starts_with("the variable " + name + " is set, "));
   CHECK(error.ends_with("unset it"));
+}
+
+TEST_CASE("a configuration that only this process can read is refused where every host reads it") {
+  const RunFolder folder;
+  const std::string input = GENERATE("cat c.json | ", "<c.json ");
+  CAPTURE(input);
+  RunningProgram program =
+      folder.start("sh -c '" + input + DSTRAIN_PROGRAM " --config /dev/stdin --launcher openmpi " +
+                   folder.token() + "'");
+  CHECK(program.wait() == 1);
+  CHECK(only_error(program.text()) ==
+        "--config /dev/stdin: expected a regular file, because every host reads it: save the "
+        "configuration in one");
 }
 
 TEST_CASE("ports that a run without ssh cannot use are refused at once") {
