@@ -64,10 +64,11 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   scale.dynamic = fixed == 0;
   scale.initial = fixed;
   if (fixed > 0 && fixed < kLeastScale)
-    diagnostics.error("fp16.loss_scale",
-                      fmt::format("expected 0, which makes it dynamic, or a number from 1.2e-38, as "
-                                  "fp32 gradients are divided by it; found {}",
-                                  json_text(fixed)));
+    diagnostics.error(
+        "fp16.loss_scale",
+        fmt::format("expected 0, which makes it dynamic, or a number from 1.2e-38, as "
+                    "fp32 gradients are divided by it; found {}",
+                    json_text(fixed)));
   if (!scale.dynamic) return;
   scale.initial = std::ldexp(1.0, static_cast<int>(v.integer("fp16.initial_scale_power")));
   scale.window = v.integer("fp16.loss_scale_window");
