@@ -114,7 +114,7 @@ TEST_CASE("closed standard streams change nothing, and no file of the run takes 
   RunningProgram program = folder.train("--num_gpus " + ranks + " " + closed);
   CHECK(program.wait() == 0);
   CHECK(steps_of(folder) == 6);
-  CHECK(folder.read("out/.dstrain.lock").find("step=") == std::string::npos);
+  CHECK(lines_of(folder.read("out/.dstrain.lock")) <= 1);  // its own line, no log
   const bool shown = closed == "<&-" || closed == "2>&-" || closed == "<&- 2>&-";
   CHECK((program.text().find("step=4 ") != std::string::npos) == shown);
 }
