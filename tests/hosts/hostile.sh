@@ -39,7 +39,7 @@ hosts_wait_until 'the run has begun' grep -q 'step=1 ' log
 for host in node1 node2; do
   seen=0
   for process in $(hosts_pids "$host" "$name.json"); do
-    tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -q '^OMPI_COMM_WORLD_RANK=' || continue
+    grep -zq '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" 2>/dev/null || continue
     seen=$((seen + 1))
     for variable in "VALUE=$name" "FROM_FILE=$name" "NCCL_HOSTILE=$name"; do
       grep -Fxzq "$variable" "/proc/$process/environ" || fail "a rank on $host lacks ${variable%%=*}" log
