@@ -2,7 +2,8 @@
 # Runs the tests of build/release again and again on a loaded machine: beside busy processes, and with process numbers
 # that wrap around every 15 seconds, so that a number does not tell which process is older. Needs root.
 #   scripts/stress_test.sh [--runs 5] [--cpu 4] [arguments for ctest, e.g. -L dist]
-# Each run takes other samples of the long lists of cases, by a number that its line tells. Prints what failed in it or was skipped.
+# Each run takes other samples of the long lists of cases, by a number that its line tells. Prints what failed in it or
+# was skipped.
 # Tests with twelve processes in all run at a time, so that they get more of the cores than the busy processes do.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
