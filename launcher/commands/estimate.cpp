@@ -8,6 +8,7 @@
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
@@ -74,15 +75,14 @@ int run_estimate(const EstimateArguments& arguments) {
       stages, {}, [](const RankPlan& plan) { return plan.memory.total(); });
   const ModelSize model = model_size(largest.train.program);
   const auto total = static_cast<double>(largest.memory.total());
-  print_result(
-      fmt::format("DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
-                  "dstrain's plan of each of {} rank{}: ZeRO stage {}{}, {}, micro-batch {}\n{}{}"
-                  "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
-                  zero2_table(model, cluster), zero3_table(model, cluster), job.ranks,
-                  job.ranks == 1 ? "" : "s", job.zero_stage,
-                  zenflow ? " without zenflow, which dstrain does not have" : "",
-                  name_of(job.dtype), job.batch.micro_batch, stages_text(stages, largest),
-                  memory_text(largest.memory), total / 0x1p30, kDifference));
+  print_result(fmt::format(
+      "DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
+      "dstrain's plan of each of {}: ZeRO stage {}{}, {}, micro-batch {}\n{}{}"
+      "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
+      zero2_table(model, cluster), zero3_table(model, cluster), counted(job.ranks, "rank"),
+      job.zero_stage, zenflow ? " without zenflow, which dstrain does not have" : "",
+      name_of(job.dtype), job.batch.micro_batch, stages_text(stages, largest),
+      memory_text(largest.memory), total / 0x1p30, kDifference));
   return 0;
 }
 

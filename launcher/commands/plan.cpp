@@ -5,6 +5,7 @@
 #include "launcher/placement/machine.h"
 #include "launcher/process/failure.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/plan/pipeline/timeline.h"
@@ -36,9 +37,8 @@ std::string draw_timeline(const Job& job, const std::vector<RankPlan>& stages,
   const PipelineOrders orders =
       pipeline_orders(pipeline.schedule, pipeline.stages, pipeline.virtual_stages, micro_batches);
   const PipelineTimes times = pipeline_times(orders, train_plans(stages), job.device);
-  const std::string title =
-      fmt::format("an estimated step: {} stages, {} micro-batch{}", pipeline.stages, micro_batches,
-                  micro_batches == 1 ? "" : "es");
+  const std::string title = fmt::format("an estimated step: {} stages, {}", pipeline.stages,
+                                        counted(micro_batches, "micro-batch", "es"));
   if (file.empty()) return timeline_text(title, orders, times, kTimelineWidth);
   write_file(file_to_replace(file), timeline_svg(title, orders, times));
   return fmt::format("the timeline of a step is in {}\n", file);

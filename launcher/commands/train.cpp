@@ -27,6 +27,7 @@
 #include "launcher/process/stop_signals.h"
 #include "launcher/ranks/rank_environment.h"
 #include "launcher/ranks/rank_link.h"
+#include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -100,7 +101,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   check_surroundings(input, ranks);
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());
-  if (job) log::info("Slurm job {}: {} rank{} on this node", job->id, ranks, ranks == 1 ? "" : "s");
+  if (job) log::info("Slurm job {}: {} on this node", job->id, counted(ranks, "rank"));
   announce(input, batch);
   // Only a rank in a process of its own can be restarted.
   const bool alone = ranks == 1 && options.max_restarts == 0;

@@ -109,8 +109,8 @@ int run_local_ranks(const RunInput& input, const TrainArguments& arguments,
   log::info("launcher local: {} on this machine", counted(ranks, "rank"));
   const int cores = usable_core_count();
   if (ranks > cores && input.job().device != "cuda")
-    log::warn("{} ranks share {} core{}, so they take turns: --num_gpus {} would be faster", ranks,
-              cores, cores == 1 ? "" : "s", cores);
+    log::warn("{} ranks share {}, so they take turns: --num_gpus {} would be faster", ranks,
+              counted(cores, "core"), cores);
   const LocalStart local(input, arguments, words);
   return start_with_restarts(input.job(), arguments.launch,
                              [&local](const std::string& resume) { return local.start(resume); });

@@ -289,10 +289,10 @@ void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::st
                   bool lower_bound, const std::string& advice) {
   if (needed <= offered / ranks_here) return;
   fail_user(
-      "the run needs {}{} ({} rank{} x {}), and this machine offers {} ({}): {}; 'dstrain plan' "
+      "the run needs {}{} ({} x {}), and this machine offers {} ({}): {}; 'dstrain plan' "
       "shows what takes it, beside {} for each process itself",
       lower_bound ? "at least " : "", bytes_text(static_cast<double>(needed) * ranks_here),
-      ranks_here, ranks_here == 1 ? "" : "s", bytes_text(static_cast<double>(needed)),
+      counted(ranks_here, "rank"), bytes_text(static_cast<double>(needed)),
       bytes_text(static_cast<double>(offered)), source,
       advice.empty() ? "use fewer ranks, a smaller micro-batch, block_size or model" : advice,
       bytes_text(static_cast<double>(kProcessOverheadBytes)));

@@ -31,9 +31,10 @@ std::vector<int> CoreBinding::cores_of(int rank_on_host, int ranks_on_host,
   const std::vector<int> cores = list_.empty() ? physical_cores(usable) : list_;
   const auto each = static_cast<int>(cores.size()) / ranks_on_host;
   if (each == 0)
-    fail_user("{}: {} core{} ({}) for {} ranks on a host: each rank needs one at least",
-              list_.empty() ? "--bind_cores_to_rank" : "--bind_core_list", cores.size(),
-              cores.size() == 1 ? "" : "s", ranges_text(cores), ranks_on_host);
+    fail_user("{}: {} ({}) for {} ranks on a host: each rank needs one at least",
+              list_.empty() ? "--bind_cores_to_rank" : "--bind_core_list",
+              counted(static_cast<int64_t>(cores.size()), "core"), ranges_text(cores),
+              ranks_on_host);
   const auto first = cores.begin() + rank_on_host * each;
   return {first, first + each};
 }

@@ -104,7 +104,7 @@ bool has_token_header(const DataFile& file) {
 
 std::unique_ptr<TokenSource> open_bytes(std::unique_ptr<DataFile> file) {
   const Vocabulary vocabulary{.format = DataFormat::bytes, .characters = {}, .size = 256};
-  return std::make_unique<ArraySource<uint8_t>>(std::move(file), 0, vocabulary, "bytes");
+  return std::make_unique<ArraySource<uint8_t>>(std::move(file), 0, vocabulary, "byte");
 }
 
 std::unique_ptr<TokenSource> open_token_file(std::unique_ptr<DataFile> file) {
@@ -115,13 +115,13 @@ std::unique_ptr<TokenSource> open_token_file(std::unique_ptr<DataFile> file) {
           "the data file {} has {} bytes, an odd number, and no header of llm.c: it is not a file "
           "of uint16 tokens",
           file->path(), file->bytes());
-    return std::make_unique<ArraySource<uint16_t>>(std::move(file), 0, vocabulary, "tokens");
+    return std::make_unique<ArraySource<uint16_t>>(std::move(file), 0, vocabulary, "token");
   }
   if (checked_width(*file) == 2)
     return std::make_unique<ArraySource<uint16_t>>(std::move(file), kHeaderBytes, vocabulary,
-                                                   "tokens");
+                                                   "token");
   return std::make_unique<ArraySource<uint32_t>>(std::move(file), kHeaderBytes, vocabulary,
-                                                 "tokens");
+                                                 "token");
 }
 
 }  // namespace dstrain

@@ -26,7 +26,7 @@ class TextSource : public TokenSource {
   }
 
   int64_t tokens() const override { return scan_.characters; }
-  std::string_view unit() const override { return "characters"; }
+  std::string_view unit() const override { return "character"; }
   const DataFile& file() const override { return *file_; }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 
@@ -33,10 +34,10 @@ TokenDataset::Part TokenDataset::make_part(int64_t begin, int64_t tokens, bool r
 void TokenDataset::check_parts(const Job& job) const {
   const auto complain = [&](std::string_view name, const Part& part, std::string_view advice) {
     fail_user(
-        "the data file {} is too short: it has {} {}, its {} part {} of them (val_fraction {}), "
+        "the data file {} is too short: it has {}, its {} part {} of them (val_fraction {}), "
         "and "
         "one sample of block_size {} needs {}; {}",
-        source_->file().path(), source_->tokens(), source_->unit(), name, part.tokens,
+        source_->file().path(), counted(source_->tokens(), source_->unit()), name, part.tokens,
         job.data.val_fraction, block_, block_ + 1, advice);
   };
   if (parts_[0].samples == 0)
@@ -94,9 +95,9 @@ uint64_t TokenDataset::fingerprint() const {
 }
 
 std::string TokenDataset::summary() const {
-  std::string text =
-      fmt::format("{}: {} {}, vocabulary {}; {} training samples of {}", source_->file().path(),
-                  source_->tokens(), source_->unit(), vocabulary().size, parts_[0].samples, block_);
+  std::string text = fmt::format("{}: {}, vocabulary {}; {} of {}", source_->file().path(),
+                                 counted(source_->tokens(), source_->unit()), vocabulary().size,
+                                 counted(parts_[0].samples, "training sample"), block_);
   if (parts_[1].samples > 0) text += fmt::format(", {} for validation", parts_[1].samples);
   return text;
 }

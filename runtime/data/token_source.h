@@ -13,7 +13,7 @@ class TokenSource {
  public:
   virtual ~TokenSource() = default;
   virtual int64_t tokens() const = 0;
-  virtual std::string_view unit() const = 0;  // what a token is, for messages: "characters"
+  virtual std::string_view unit() const = 0;  // what a token is, for messages: "character"
   virtual const DataFile& file() const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
 

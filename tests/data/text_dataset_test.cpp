@@ -201,6 +201,8 @@ TEST_CASE("the summary names file, tokens, vocabulary and samples") {
   CHECK(open_dataset(job)->summary() ==
         dir / "t.txt" +
             ": 100 characters, vocabulary 2; 22 training samples of 4, 2 for validation");
+  CHECK(open_dataset(text_job(dir.write("one.txt", "ababa"), 4))->summary() ==
+        dir / "one.txt" + ": 5 characters, vocabulary 2; 1 training sample of 4");
 }
 
 }  // namespace

@@ -123,9 +123,9 @@ constinit const Rule kRecompute{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
       if (const int64_t interval = to_integer(value, false).value_or(0); interval > 0)
         return {State::honoured,
-                fmt::format("of {} layer{} the input is kept; the backward pass computes the rest "
+                fmt::format("of {} the input is kept; the backward pass computes the rest "
                             "again",
-                            interval, interval == 1 ? "" : "s in a row")};
+                            counted(interval, "layer", "s in a row"))};
       if (lower_case(value.text) == "selective")
         return {State::honoured, "the backward pass computes norms and activation functions again"};
       return {State::no_effect, "off"};

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
 #include "runtime/plan/report/fit.h"
@@ -28,9 +29,9 @@ void check_device_memory(const Job& job, const MemoryTable& memory, const Device
   if (over) fail_user("{}", lack_of_device_memory(job, inputs));
   if (lacks[0] != 0)
     fail_user(
-        "the run needs {} on each GPU ({} rank{} x {}), and {} are free of {}'s {}: {}; "
+        "the run needs {} on each GPU ({} x {}), and {} are free of {}'s {}: {}; "
         "'dstrain plan' shows what takes the memory",
-        bytes_text(static_cast<double>(needed) * sharing), sharing, sharing == 1 ? "" : "s",
+        bytes_text(static_cast<double>(needed) * sharing), counted(sharing, "rank"),
         bytes_text(static_cast<double>(needed)), bytes_text(static_cast<double>(has.free)),
         device.name(), bytes_text(static_cast<double>(has.total)),
         advice_to_fit(job, has.free / sharing - reserve, inputs));

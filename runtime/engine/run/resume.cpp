@@ -7,6 +7,7 @@
 #include <charconv>
 #include <optional>
 
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rule.h"
 #include "runtime/optim/zero_one_steps.h"
@@ -134,10 +135,10 @@ void check_frozen_state(const CheckpointInfo& checkpoint, const Job& job, const 
   }
   if (!changes.empty())
     fail_user(
-        "--resume: before {} each rank of {} has moved by itself in {} step{}, which {} not "
+        "--resume: before {} each rank of {} has moved by itself in {}, which {} not "
         "synchronised yet and belong{} to the settings of then; use those settings, or resume from "
         "a checkpoint after a step that synchronises:\n  {}",
-        checkpoint.dir, rule.name(o), open, open == 1 ? "" : "s", open == 1 ? "is" : "are",
+        checkpoint.dir, rule.name(o), counted(open, "step"), open == 1 ? "is" : "are",
         open == 1 ? "s" : "", listed(changes));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/optim/optimizer_rule.h"
 
@@ -157,8 +158,7 @@ void add_schedule(FactList& list, const ScheduleConfig& s) {
 // Returns which ranks are a group.
 std::string groups_text(const ShardConfig& shards) {
   if (shards.by_host) return "the ranks of a host";
-  return shards.ranks == 0 ? "all ranks"
-                           : fmt::format("{} rank{}", shards.ranks, shards.ranks == 1 ? "" : "s");
+  return shards.ranks == 0 ? "all ranks" : counted(shards.ranks, "rank");
 }
 
 // Returns the communication hook as one fact.

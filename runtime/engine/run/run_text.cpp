@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "runtime/config/text.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/run/metrics.h"
 #include "runtime/ir/rule.h"
@@ -49,7 +50,7 @@ std::string beginning(const Job& job, int64_t done) {
   const std::string weights =
       job.init_weights.empty() ? "fresh weights" : "the weights in " + job.init_weights;
   if (job.steps == 0) return "no step: writes " + weights;
-  return fmt::format("{} step{} from {}", job.steps, job.steps == 1 ? "" : "s", weights);
+  return fmt::format("{} from {}", counted(job.steps, "step"), weights);
 }
 
 std::string loss_text(double loss) {
@@ -63,17 +64,18 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
   const bool pipeline = job.pipeline.stages > 1;
   const Place& place = train.place;
   std::string line = fmt::format(
-      "{} of {} parameters, {}, ZeRO stage {}{}, {} rank{}{}; batch {} = micro-batch {} x "
-      "accumulation {} x {} {}rank{}; {}",
+      "{} of {} parameters, {}, ZeRO stage {}{}, {}{}; batch {} = micro-batch {} x accumulation {} "
+      "x "
+      "{}; {}",
       job.model.kind == ModelKind::gptlite ? "GPT-lite" : "benchmark model",
       count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage,
       place.factored() && place.replicas_hold
           ? fmt::format(" in {} replicas of {} ranks", place.replicas(), place.shard_size())
           : "",
-      job.ranks, job.ranks == 1 ? "" : "s",
+      counted(job.ranks, "rank"),
       pipeline ? fmt::format(", {} pipeline stages", job.pipeline.stages) : "", b.train_batch,
-      b.micro_batch, b.accumulation, job.data_ranks(), pipeline ? "data-parallel " : "",
-      job.data_ranks() == 1 ? "" : "s", beginning(job, done));
+      b.micro_batch, b.accumulation,
+      counted(job.data_ranks(), pipeline ? "data-parallel rank" : "rank"), beginning(job, done));
   if (job.device != "cpu" || done >= job.steps) return line;
   const double operations = operations_of(train);
   const double seconds = operations / (kUsualRate * threads);
@@ -95,8 +97,8 @@ std::string memory_line(const MemoryTable& memory) {
 }
 
 std::string graph_line(int64_t graphs, int64_t nodes, int64_t launches) {
-  return fmt::format("a step is {} graph{} with {} nodes, launched {} time{}", graphs,
-                     graphs == 1 ? "" : "s", nodes, launches, launches == 1 ? "" : "s");
+  return fmt::format("a step is {} with {} nodes, launched {}", counted(graphs, "graph"), nodes,
+                     counted(launches, "time"));
 }
 
 std::string last_line(const Job& job, const RunEnd& end) {

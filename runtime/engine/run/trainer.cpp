@@ -96,9 +96,8 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
   make_executors();
   arenas_.open_disk(plans_.train, job);
   if (root())
-    log::info("{}, {} rank{} of {} thread{}, {} a rank", device_text(backend_), job.ranks,
-              job.ranks == 1 ? "" : "s", ctx.threads, ctx.threads == 1 ? "" : "s",
-              memory_line(plans_.memory));
+    log::info("{}, {} of {}, {} a rank", device_text(backend_), counted(job.ranks, "rank"),
+              counted(ctx.threads, "thread"), memory_line(plans_.memory));
   log_stages();
   log_codecs();
   for (const Space space : {Space::device, Space::host, Space::disk})

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/config/sparse_gradients.h"
+#include "runtime/config/text.h"
 #include "runtime/core/text.h"
 #include "runtime/ir/quantized.h"
 #include "runtime/ir/rule.h"
@@ -78,9 +79,9 @@ std::string factors_text(const Job& job, const Plan& plan) {
   }
   if (const BufferId id = plan.program.find("whole_grads"); id != kNone)
     whole = plan.program.at(id).shape.elements();
-  return fmt::format("{}: {} gradient{} ({} values) travel as factors of rank {}, {} values whole",
+  return fmt::format("{}: {} ({} values) travel as factors of rank {}, {} values whole",
                      job.hook.kind == HookKind::power_sgd ? "powerSGD" : "batched_powerSGD",
-                     matrices, matrices == 1 ? "" : "s", values, largest, whole);
+                     counted(matrices, "gradient"), values, largest, whole);
 }
 
 // Returns how the gradient of the token embedding travels, and why.
@@ -104,10 +105,9 @@ std::string local_text(const Job& job, const Plan& plan, std::span<const int> ho
            "ordinary one (post_local_gradient_allreduce false: each rank is alone)";
   const int ranks = job.data_ranks() / groups;
   std::string line = fmt::format(
-      "post_localSGD: {} groups of {} rank{} update weights of their own, which are averaged every "
+      "post_localSGD: {} groups of {} update weights of their own, which are averaged every "
       "{} updates; rank {} sends {} in such a step",
-      groups, ranks, ranks == 1 ? "" : "s", job.hook.period, plan.place.rank,
-      bytes_of(wire_bytes(plan)));
+      groups, counted(ranks, "rank"), job.hook.period, plan.place.rank, bytes_of(wire_bytes(plan)));
   if (const int64_t leaves = leaving(plan, hosts); leaves > 0)
     line += fmt::format(", its host {} to others", bytes_of(leaves));
   return line;

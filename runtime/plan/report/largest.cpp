@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
 #include "runtime/plan/report/fit.h"
@@ -177,10 +178,10 @@ std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& ma
 std::string largest_text(const std::vector<LargestModel>& models, const Job& job,
                          const MachineMemory& machine) {
   std::string text = fmt::format(
-      "the largest GPT that trains on {} rank{} with {} of a device each, {} of the host's memory "
+      "the largest GPT that trains on {} with {} of a device each, {} of the host's memory "
       "and "
       "{} on disk in all\n",
-      job.ranks, job.ranks == 1 ? "" : "s", space_text(machine.device), space_text(machine.host),
+      counted(job.ranks, "rank"), space_text(machine.device), space_text(machine.host),
       space_text(machine.disk));
   std::vector<std::vector<std::string>> rows{
       {"settings", "parameters", "n_layer", "n_embd", "device", "host", "disk", "limit"}};

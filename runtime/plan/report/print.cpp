@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/config/text.h"
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/codecs/codecs.h"
@@ -137,11 +138,11 @@ std::string memory_text(const MemoryTable& memory) {
 std::string plan_to_text(const RankPlan& rank, const std::string& title) {
   const Plan& plan = rank.train;
   const Program& p = plan.program;
-  std::string text = fmt::format(
-      "{} | {} | {} micro-batch{} | {} instructions a step | peak {} | {} sent a step\n\n", title,
-      name_of(p.dtype), plan.micro_batches, plan.micro_batches == 1 ? "" : "es", plan.order.size(),
-      bytes_text(static_cast<double>(rank.memory.total())),
-      bytes_text(static_cast<double>(wire_bytes(plan))));
+  std::string text =
+      fmt::format("{} | {} | {} | {} instructions a step | peak {} | {} sent a step\n\n", title,
+                  name_of(p.dtype), counted(plan.micro_batches, "micro-batch", "es"),
+                  plan.order.size(), bytes_text(static_cast<double>(rank.memory.total())),
+                  bytes_text(static_cast<double>(wire_bytes(plan))));
   text += stage_text(plan) + groups_text(plan.place) + sums_text(plan) + memory_text(rank.memory) +
           gathers_text(plan) + "\n";
   std::vector<std::vector<std::string>> rows{
