@@ -7,8 +7,7 @@ namespace dstrain::cuda {
 std::unique_ptr<KernelLibrary> make_library(CUstream_st*) {
   fail_user(
       "this build of dstrain has no CUDA kernels: configure it with the preset `cuda` on a machine "
-      "with "
-      "the CUDA toolkit, or use --device cpu");
+      "with the CUDA toolkit, or use --device cpu");
 }
 
 }  // namespace dstrain::cuda

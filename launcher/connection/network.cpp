@@ -105,8 +105,7 @@ PortRange ports_from(int64_t first, int ranks, int taken) {
   if (first < kFirstPort)
     fail_user(
         "--master_port {}: ports below {} are the system's, and mpirun does not listen there: "
-        "expected "
-        "{} to {}",
+        "expected {} to {}",
         first, kFirstPort, kFirstPort, kLastPort - count + 1);
   if (first + count - 1 > kLastPort)
     fail_user("--master_port {}: the run listens at {} ports from there on, and the last one is {}",

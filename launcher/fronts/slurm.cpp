@@ -103,8 +103,7 @@ void export_task_place(const SlurmTask& task) {
     fail_user(
         "srun started {} tasks that cannot find each other, as it runs without PMIx: use "
         "srun --mpi=pmix ('srun --mpi=list' shows whether it has that), or start one dstrain in "
-        "the "
-        "batch script, without srun",
+        "the batch script, without srun",
         task.ranks);
   const auto set = [](const char* name, int value) {
     ::setenv(name, std::to_string(value).c_str(), 1);

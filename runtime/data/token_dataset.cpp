@@ -35,8 +35,7 @@ void TokenDataset::check_parts(const Job& job) const {
   const auto complain = [&](std::string_view name, const Part& part, std::string_view advice) {
     fail_user(
         "the data file {} is too short: it has {}, its {} part {} of them (val_fraction {}), "
-        "and "
-        "one sample of block_size {} needs {}; {}",
+        "and one sample of block_size {} needs {}; {}",
         source_->file().path(), counted(source_->tokens(), source_->unit()), name, part.tokens,
         job.data.val_fraction, block_, block_ + 1, advice);
   };

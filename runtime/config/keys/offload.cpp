@@ -175,8 +175,7 @@ std::vector<KeySpec> offload() {
        .type = Type::real,
        .fallback = "1.0",
        .note = "the least share of the optimizer's state that is offloaded, in whole layers; the "
-               "device "
-               "has and updates the rest, at every stage",
+               "device has and updates the rest, at every stage",
        .rule = &kIfOffloaded,
        .min = 0,
        .max = 1},

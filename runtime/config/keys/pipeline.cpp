@@ -60,8 +60,7 @@ std::vector<KeySpec> pipeline() {
        .note =
            "best and parameters: equal numbers of parameters; uniform: equal numbers of layers; "
            "type:REGEX: equal numbers of layers whose names match; time and memory, which may cut "
-           "a "
-           "block between attention and MLP; or the first layer of each part",
+           "a block between attention and MLP; or the first layer of each part",
        .rule = &kShape},
       {.key = "pipeline.seed_layers",
        .fallback = "false",

@@ -63,8 +63,7 @@ std::vector<KeySpec> training() {
       {.key = "train_micro_batch_size_per_gpu",
        .type = Type::integer,
        .note = "samples per rank in one forward and backward; unset, and train_batch_size too: 8, "
-               "halved "
-               "until the plan fits",
+               "halved until the plan fits",
        .min = 1,
        .max = batch},
       {.key = "gradient_accumulation_steps",

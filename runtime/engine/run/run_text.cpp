@@ -65,8 +65,7 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
   const Place& place = train.place;
   std::string line = fmt::format(
       "{} of {} parameters, {}, ZeRO stage {}{}, {}{}; batch {} = micro-batch {} x accumulation {} "
-      "x "
-      "{}; {}",
+      "x {}; {}",
       job.model.kind == ModelKind::gptlite ? "GPT-lite" : "benchmark model",
       count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage,
       place.factored() && place.replicas_hold

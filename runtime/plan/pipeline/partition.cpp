@@ -161,8 +161,7 @@ std::vector<int64_t> partition_by(const std::string& method, const std::vector<L
   if (method != "time" && method != "memory")
     fail_user(
         "\"{}\": expected uniform, parameters, type:REGEX, memory, time, or a "
-        "list "
-        "of first layers",
+        "list of first layers",
         method);
   std::vector<double> sizes;
   for (const LayerSize& layer : layers)

@@ -179,8 +179,7 @@ std::string largest_text(const std::vector<LargestModel>& models, const Job& job
                          const MachineMemory& machine) {
   std::string text = fmt::format(
       "the largest GPT that trains on {} with {} of a device each, {} of the host's memory "
-      "and "
-      "{} on disk in all\n",
+      "and {} on disk in all\n",
       counted(job.ranks, "rank"), space_text(machine.device), space_text(machine.host),
       space_text(machine.disk));
   std::vector<std::vector<std::string>> rows{

@@ -108,8 +108,7 @@ std::string offload_text(const OffloadCost& cost, const std::string& device, DTy
       bytes_text(cost.disk_written));
   text += fmt::format(
       "  computing takes {:.3g} s, transfers beside it {:.3g} s; then copies {:.3g} s, disk {:.3g} "
-      "s "
-      "and the host's update {:.3g} s run beside each other ({:.3g} s on the device)\n",
+      "s and the host's update {:.3g} s run beside each other ({:.3g} s on the device)\n",
       cost.computing, cost.beside, cost.copies_at_end, cost.disk_at_end, cost.update_on_host,
       cost.update_on_device);
   if (cost.break_even_tokens)

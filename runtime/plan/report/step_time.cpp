@@ -52,8 +52,7 @@ std::string rates_text(const std::string& device, DType dtype) {
   const double link = device == "cuda" ? kHostLink : rates.traffic / 2;
   return fmt::format(
       "{:.3g} TFLOP/s, {:.3g} GB/s of memory, {:.3g} GB/s of the host's, {:.3g} GB/s between "
-      "device "
-      "and host, {:.3g} GB/s of disk",
+      "device and host, {:.3g} GB/s of disk",
       rates.flops * 1e-12, rates.traffic * 1e-9, host.traffic * 1e-9, link * 1e-9, kDisk * 1e-9);
 }
 

@@ -148,8 +148,7 @@ void fail_mismatch(const std::string& dir, const std::vector<std::string>& misma
   if (mismatches.empty()) return;
   fail_user(
       "the checkpoint {} does not fit this run (mismatches: {}); resume with the model and "
-      "optimizer "
-      "it was saved with:\n  {}",
+      "optimizer it was saved with:\n  {}",
       dir, mismatches.size(), listed(mismatches));
 }
 
