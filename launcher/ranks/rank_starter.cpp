@@ -36,7 +36,7 @@ struct StartedRank {
 class RankStarter {
  public:
   RankStarter(const std::function<int()>& body, const RankBoard* board)
-      : body_(body), board_(board), starter_(::getpid()) {
+      : body_(body), board_(board), starter_(::getpid()), parent_(::getppid()) {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGCHLD);
     for (const int number : kPassedOn) sigaddset(&signals_, number);
@@ -56,8 +56,9 @@ class RankStarter {
       if (board_ != nullptr) board_->slot(rank).pid.store(pid);
     }
     while (collect()) {
-      const int number = ::sigtimedwait(&signals_, nullptr, &kPollInterval);
-      if (number > 0 && number != SIGCHLD) {
+      siginfo_t info{};
+      const int number = ::sigtimedwait(&signals_, &info, &kPollInterval);
+      if (number > 0 && number != SIGCHLD && is_order(info)) {
         note_end(128 + number);
         signal_all(number);
       }
@@ -75,6 +76,12 @@ class RankStarter {
     ::setenv(kWorldSizeVariable, std::to_string(ranks).c_str(), 1);
     ::setenv(kWorldRankVariable, std::to_string(rank).c_str(), 1);
     return body_();
+  }
+
+  // Returns whether a signal is for this process to act on. One that another process than the parent sent, as pkill and
+  // systemd do to all processes of a run, has reached the parent too, which lets the ranks finish their step.
+  bool is_order(const siginfo_t& info) const {
+    return info.si_code != SI_USER || info.si_pid == parent_;
   }
 
   // Collects the ranks that have ended. Returns whether any is left.
@@ -126,7 +133,7 @@ class RankStarter {
 
   const std::function<int()>& body_;
   const RankBoard* board_;
-  pid_t starter_;
+  pid_t starter_, parent_;
   sigset_t signals_{}, usual_{};
   std::vector<StartedRank> ranks_;
   int status_ = 0;

@@ -107,6 +107,17 @@ TEST_CASE("nohup keeps a run going when SIGHUP comes") {
   CHECK(program.wait() == 128 + SIGTERM);
 }
 
+TEST_CASE("a signal to all processes of a run at once lets it finish its step") {
+  const RunFolder folder;
+  RunningProgram program = folder.start(
+      DSTRAIN_PROGRAM " --config c.json --num_gpus 2 --steps 100000000 " + folder.token(), kRoot);
+  REQUIRE(wait_until([&] { return trains(folder); }));
+  for (const pid_t pid : processes_with(folder.token())) ::kill(pid, SIGTERM);
+  CHECK(program.wait() == 128 + SIGTERM);
+  CHECK(fs::exists(folder.root / "out/model.safetensors"));
+  CHECK(folder.nothing_left());
+}
+
 TEST_CASE("a run whose terminal is closed writes weights and checkpoint") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
