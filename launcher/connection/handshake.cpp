@@ -1,8 +1,10 @@
 #include "launcher/connection/handshake.h"
 
+#include <optional>
 #include <random>
 #include <utility>
 
+#include "launcher/connection/message.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -12,14 +14,16 @@ std::string random_token() {
   return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
 }
 
-void PendingConnections::serve(const TcpListener& listener, const Use& use) {
-  while (auto socket = listener.accept())
-    pending_.push_back(std::make_unique<SocketChannel>(std::move(*socket)));
-  std::erase_if(pending_, [&use](std::unique_ptr<SocketChannel>& connection) {
-    const bool open = connection->channel.receive();
-    const auto message = connection->channel.next();
-    if (!message) return !open || !connection->channel.fault().empty();
-    use(connection, *message);
+void PendingConnections::serve(const TcpListener& listener, int64_t now_ns, const Use& use) {
+  pending_.accept(listener, now_ns);
+  pending_.serve([&use](Pending& pending) {
+    std::optional<nlohmann::json> greeting;
+    const bool open = pending.connection->channel.receive(
+        [&greeting](const nlohmann::json& message) { greeting = message; }, 1);
+    if (!greeting) return !open;
+    LineChannel& channel = pending.connection->channel;
+    message_fault([&] { use(pending.connection, *greeting); });
+    if (!pending.connection) channel.admit();
     return true;
   });
 }

@@ -4,16 +4,16 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
+#include "launcher/connection/message.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
-
-constexpr size_t kLongestLine = size_t{64} << 20;
 
 // write() that fails with EPIPE if the reader has gone, instead of raising SIGPIPE.
 ssize_t write_quietly(int out, std::string_view text) {
@@ -34,29 +34,42 @@ ssize_t write_quietly(int out, std::string_view text) {
 
 }  // namespace
 
-LineChannel::LineChannel(int in, int out) : in_(in), out_(out) {
+LineChannel::LineChannel(int in, int out, size_t longest_line)
+    : in_(in), out_(out), longest_line_(longest_line) {
   for (const int fd : {in, out}) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-bool LineChannel::receive() {
-  std::array<char, 65536> buffer;
-  while (!closed_) {
-    const ssize_t n = ::read(in_, buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
-    if (n <= 0) {
-      closed_ = true;
-      if (n < 0) fault_ = std::strerror(errno);
-      break;
-    }
-    incoming_.append(buffer.data(), static_cast<size_t>(n));
-    if (incoming_.size() > kLongestLine) {
-      closed_ = true;
-      fault_ = fmt::format("a message of more than {} bytes", kLongestLine);
-      incoming_.clear();
-    }
+bool LineChannel::receive(const Use& use, size_t most) {
+  read();
+  for (size_t i = 0; i < most; ++i) {
+    const std::optional<nlohmann::json> message = next();
+    if (!message) break;
+    if (const std::string fault = message_fault([&] { use(*message); }); !fault.empty())
+      close("a malformed message: " + fault);
   }
   return !closed_ || incoming_.find('\n') != std::string::npos;
+}
+
+void LineChannel::close(const std::string& fault) {
+  closed_ = true;
+  fault_ = fault;
+  incoming_.clear();
+  scanned_ = 0;
+}
+
+// Never holds more than the longest line and its line break, so that lines that are not used yet wait in the kernel.
+void LineChannel::read() {
+  std::array<char, 65536> buffer;
+  while (!closed_ && incoming_.size() <= longest_line_) {
+    const ssize_t n =
+        ::read(in_, buffer.data(), std::min(buffer.size(), longest_line_ + 1 - incoming_.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    closed_ = n <= 0;
+    if (n > 0) incoming_.append(buffer.data(), static_cast<size_t>(n));
+  }
+  if (incoming_.size() > longest_line_ && incoming_.find('\n', scanned_) == std::string::npos)
+    close(fmt::format("a message of more than {} bytes", longest_line_));
 }
 
 std::optional<nlohmann::json> LineChannel::next() {
@@ -68,11 +81,8 @@ std::optional<nlohmann::json> LineChannel::next() {
   nlohmann::json message = nlohmann::json::parse(
       incoming_.begin(), incoming_.begin() + static_cast<ptrdiff_t>(end), nullptr, false);
   if (!message.is_object()) {
-    closed_ = true;
-    fault_ = fmt::format("expected a JSON object, got '{}'",
-                         incoming_.substr(0, std::min<size_t>(end, 200)));
-    incoming_.clear();
-    scanned_ = 0;
+    close(fmt::format("expected a JSON object, got '{}'",
+                      printable(incoming_.substr(0, std::min<size_t>(end, 200)))));
     return std::nullopt;
   }
   incoming_.erase(0, end + 1);

@@ -1,8 +1,10 @@
 // LineChannel: JSON objects, one per line, over a pair of descriptors: between the launching process and the agent on
-// each host, between watchers, and between nodes. Never blocks. Invariant: every received message is an object;
-// anything else closes the channel with a reason.
+// each host, between watchers, and between nodes. Never blocks. Invariant: whatever the other end sends, no exception
+// of the JSON library leaves the channel; what is no message closes it with a reason.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,15 +14,24 @@
 
 namespace dstrain {
 
+// The longest message in bytes: of a process of the run, and of one that has not shown yet that it is one.
+inline constexpr size_t kLongestMessage = size_t{64} << 20;
+inline constexpr size_t kLongestGreeting = 4096;
+
 class LineChannel {
  public:
-  // Takes descriptors to read from and to write to, and makes them non-blocking. The caller keeps owning them.
-  LineChannel(int in, int out);
+  // Takes descriptors to read from and to write to, and makes them non-blocking. The caller keeps owning them. A line
+  // of more than `longest_line` bytes closes the channel.
+  LineChannel(int in, int out, size_t longest_line = kLongestMessage);
 
-  // Reads what has arrived. Returns false once the channel is closed and next() has returned every message.
-  bool receive();
-  // Returns the next message that has arrived.
-  std::optional<nlohmann::json> next();
+  // Reads a message; an exception of message_fault() says that it is malformed.
+  using Use = std::function<void(const nlohmann::json& message)>;
+
+  // Reads what has arrived, and calls `use` for each message, `most` at most. A line that is no object, or that is
+  // malformed, closes the channel. Returns false once the channel is closed and every message has been used.
+  bool receive(const Use& use, size_t most = SIZE_MAX);
+  // Admits the other end as a process of the run: lines may be of kLongestMessage bytes from now on.
+  void admit() { longest_line_ = kLongestMessage; }
   // Why this end closed the channel; empty if the other end closed it, or it is open.
   const std::string& fault() const { return fault_; }
 
@@ -31,7 +42,12 @@ class LineChannel {
   size_t unsent() const { return outgoing_.size(); }
 
  private:
+  void read();
+  std::optional<nlohmann::json> next();
+  void close(const std::string& fault);
+
   int in_, out_;
+  size_t longest_line_;
   std::string incoming_, outgoing_;
   size_t scanned_ = 0;  // bytes of incoming_ that are known to have no line break
   bool closed_ = false;
@@ -40,8 +56,8 @@ class LineChannel {
 
 // A channel over a socket, which it owns.
 struct SocketChannel {
-  explicit SocketChannel(Descriptor connection)
-      : socket(std::move(connection)), channel(socket.get(), socket.get()) {}
+  explicit SocketChannel(Descriptor connection, size_t longest_line = kLongestMessage)
+      : socket(std::move(connection)), channel(socket.get(), socket.get(), longest_line) {}
   Descriptor socket;
   LineChannel channel;
 };

@@ -18,7 +18,7 @@
 namespace dstrain {
 namespace {
 
-constexpr int kFewestPorts = 64, kPortsPerRank = 2, kFirstPort = 1024, kLastPort = 65535;
+constexpr int kFewestPorts = 64, kPortsPerRank = 2, kFirstPort = 1024;
 
 uint32_t mask_of(int prefix) {
   return prefix <= 0 ? 0 : ~uint32_t{0} << (32 - std::min(prefix, 32));

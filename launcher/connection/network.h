@@ -32,6 +32,9 @@ bool is_in_network(const std::string& address, const std::string& network);
 // Returns the numeric address of `host`, a name or an address. Throws UserError, which names `option`, if it has none.
 std::string address_of(const std::string& option, const std::string& host);
 
+// The last TCP port.
+inline constexpr int kLastPort = 65535;
+
 // `count` TCP ports from `first` on.
 struct PortRange {
   int first = 0;

@@ -94,17 +94,12 @@ void AgentView::read() {
     errors_.append(buffer.data(), static_cast<size_t>(n));
     if (errors_.size() > kKeptErrors) errors_.erase(0, errors_.size() - kKeptErrors);
   }
-  const bool open = channel_.receive();
-  while (const auto message = channel_.next()) {
+  const bool open = channel_.receive([this](const json& message) {
     last_received_ns_ = monotonic_ns();
     silence_.heard();
     answered_ = true;
-    try {
-      handle_message(*message);
-    } catch (const json::exception& e) {
-      return mark_lost(fmt::format("its agent sent a malformed message: {}", e.what()));
-    }
-  }
+    handle_message(message);
+  });
   if (!channel_.fault().empty())
     return mark_lost(
         fmt::format("its agent cannot be understood: {} (start-up files of shells there "

@@ -1,40 +1,66 @@
 #include "launcher/nodes/node_address.h"
 
+#include <cstdint>
 #include <cstdlib>
+#include <optional>
 
+#include "launcher/connection/message.h"
+#include "launcher/connection/network.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
+
+using nlohmann::json;
+
 namespace {
 
 constexpr const char* kNodes = "DSTRAIN_NODES";
 
 }  // namespace
 
-void from_json(const nlohmann::json& json, NodeAddress& node) {
-  json.at("host").get_to(node.host);
-  json.at("addresses").get_to(node.addresses);
-  json.at("port").get_to(node.port);
-  json.at("token").get_to(node.token);
+void from_json(const json& message, NodeAddress& node) {
+  message.at("host").get_to(node.host);
+  message.at("addresses").get_to(node.addresses);
+  node.port = static_cast<int>(integer_member(message, "port", 1, kLastPort));
+  message.at("token").get_to(node.token);
+  if (node.addresses.size() > kMostAddresses)
+    throw MalformedMessage(fmt::format("more than {} addresses", kMostAddresses));
+  if (node.token.empty()) throw MalformedMessage("the token is empty");
 }
 
-void to_json(nlohmann::json& json, const NodeAddress& node) {
-  json = {{"host", node.host},
-          {"addresses", node.addresses},
-          {"port", node.port},
-          {"token", node.token}};
+void to_json(json& message, const NodeAddress& node) {
+  message = {{"host", node.host},
+             {"addresses", node.addresses},
+             {"port", node.port},
+             {"token", node.token}};
+}
+
+void from_json(const json& message, NodeIntroduction& node) {
+  message.get_to(node.address);
+  node.rank = integer_member(message, "node", INT64_MIN, INT64_MAX);
+  node.nnodes = integer_member(message, "nnodes", INT64_MIN, INT64_MAX);
+  node.slots = integer_member(message, "slots", INT64_MIN, INT64_MAX);
+}
+
+void to_json(json& message, const NodeIntroduction& node) {
+  message = node.address;
+  message.update({{"node", node.rank}, {"nnodes", node.nnodes}, {"slots", node.slots}});
 }
 
 void publish_nodes(const std::vector<NodeAddress>& nodes) {
-  ::setenv(kNodes, nlohmann::json(nodes).dump().c_str(), 1);
+  ::setenv(kNodes, json(nodes).dump().c_str(), 1);
 }
 
 NodeAddress node_address(const std::string& host) {
   const char* text = std::getenv(kNodes);
-  const auto list = nlohmann::json::parse(text != nullptr ? text : "[]", nullptr, false);
-  for (const auto& node : list)
-    if (node.is_object() && node.value("host", "") == host) return node.get<NodeAddress>();
-  fail_run("there is no node {} in this run", host);
+  std::optional<NodeAddress> found;
+  const std::string fault = message_fault([&] {
+    for (const json& node : json::parse(text != nullptr ? text : "[]"))
+      if (node.at("host").get<std::string>() == host) found = node.get<NodeAddress>();
+  });
+  if (!fault.empty()) fail_run("{} is not what dstrain writes: {}", kNodes, fault);
+  if (!found) fail_run("there is no node {} in this run", host);
+  return *found;
 }
 
 }  // namespace dstrain

@@ -1,8 +1,9 @@
-// The addresses of nodes, which are hosts that were started by hand (--no_ssh). Node 0 runs programs on another node
-// through `dstrain relay`, which the node admits by a token that it told node 0 only. Invariant: tokens are in no
-// command line.
+// The addresses of nodes, which are hosts that were started by hand (--no_ssh), and what a node tells node 0 about
+// itself. Node 0 runs programs on another node through `dstrain relay`, which the node admits by a token that it told
+// node 0 only. Invariant: tokens are in no command line.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,8 +17,22 @@ struct NodeAddress {
   int port = 0;
   std::string token;
 };
+// Throws MalformedMessage, or an exception of the JSON library.
 void from_json(const nlohmann::json& json, NodeAddress& node);
 void to_json(nlohmann::json& json, const NodeAddress& node);
+
+// What a node tells node 0 when it connects.
+struct NodeIntroduction {
+  NodeAddress address;
+  int64_t rank = 0, nnodes = 0;  // as on its command line
+  int64_t slots = 0;             // the ranks that it offers
+};
+// Throws MalformedMessage, or an exception of the JSON library.
+void from_json(const nlohmann::json& json, NodeIntroduction& node);
+void to_json(nlohmann::json& json, const NodeIntroduction& node);
+
+// The most addresses of itself that a node tells.
+inline constexpr size_t kMostAddresses = 64;
 
 // Passes the addresses on to all processes that this one starts from now on, in an environment variable.
 void publish_nodes(const std::vector<NodeAddress>& nodes);

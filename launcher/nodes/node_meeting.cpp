@@ -7,10 +7,13 @@
 #include <cstring>
 #include <optional>
 
+#include "launcher/cli/option_readers.h"
 #include "launcher/connection/handshake.h"
 #include "launcher/connection/tcp_socket.h"
+#include "launcher/placement/hostfile.h"
 #include "launcher/placement/machine.h"
 #include "launcher/placement/ranges_text.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/rank_board.h"
@@ -55,8 +58,8 @@ NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots)
           "--master_addr",
           kForAllNodes / 1'000'000'000, missing().size() == 1 ? "" : "s", ranges_text(missing()),
           nnodes_, missing().size() == 1 ? "has" : "have", port);
-    pending.serve(*listener, [this](auto& connection, const json& introduction) {
-      admit(connection, introduction);
+    pending.serve(*listener, monotonic_ns(), [this](auto& connection, const json& message) {
+      admit(connection, message.get<NodeIntroduction>());
     });
   }
   placement_.hostfile = "--no_ssh";
@@ -68,37 +71,41 @@ NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots)
   publish_nodes(addresses);
 }
 
-// Adds a node. Tells one that does not fit into the run why, and drops it; drops other programs silently.
-void NodeMeeting::admit(std::unique_ptr<SocketChannel>& connection, const json& introduction) {
-  std::string why;
-  try {
-    Node node{nullptr, introduction.get<NodeAddress>(), introduction.at("slots").get<int>()};
-    const auto rank = introduction.at("node").get<int64_t>();
-    const auto same_host = [&](const Node& other) {
-      return other.slots > 0 && other.address.host == node.address.host;
-    };
-    if (introduction.at("nnodes").get<int64_t>() != nnodes_)
-      why = fmt::format("--nnodes is {} on node 0", nnodes_);
-    else if (rank < 1 || rank >= nnodes_)
-      why = fmt::format("--node_rank {} is not below --nnodes {}", rank, nnodes_);
-    else if (nodes_[static_cast<size_t>(rank)].connection)
-      why = fmt::format("another node with --node_rank {} has come", rank);
-    else if (std::ranges::any_of(nodes_, same_host))
-      why = fmt::format("another node calls itself {}, too: give each host a name of its own",
-                        node.address.host);
-    else if (node.slots < 1)
-      why = "it offers no rank";
-    if (why.empty()) {
-      log::info("node {}: {}", rank, node.address.host);
-      node.connection = std::move(connection);
-      nodes_[static_cast<size_t>(rank)] = std::move(node);
-      return;
-    }
-  } catch (const json::exception&) {
+// Adds a node. Tells one that does not fit into the run why, and drops it.
+void NodeMeeting::admit(std::unique_ptr<SocketChannel>& connection, const NodeIntroduction& other) {
+  if (const std::string why = reason_against(other); !why.empty()) {
+    log::warn("node {} ({}) was refused: {}", other.rank, printable(other.address.host), why);
+    connection->channel.send({{"do", "refuse"}, {"why", why}});
+    send_out(*connection);
     return;
   }
-  connection->channel.send({{"do", "refuse"}, {"why", why}});
-  send_out(*connection);
+  log::info("node {}: {}", other.rank, other.address.host);
+  nodes_[static_cast<size_t>(other.rank)] = {std::move(connection), other.address,
+                                             static_cast<int>(other.slots)};
+}
+
+// Returns why a node does not fit into the run; empty if it does. Its host's name becomes a word of commands, as one
+// from a hostfile does.
+std::string NodeMeeting::reason_against(const NodeIntroduction& other) const {
+  const std::string& host = other.address.host;
+  const auto same_host = [&](const Node& known) {
+    return known.slots > 0 && known.address.host == host;
+  };
+  int64_t ranks = other.slots;
+  for (const Node& known : nodes_) ranks += known.slots;
+  if (other.nnodes != nnodes_) return fmt::format("--nnodes is {} on node 0", nnodes_);
+  if (other.rank < 1 || other.rank >= nnodes_)
+    return fmt::format("--node_rank {} is not below --nnodes {}", other.rank, nnodes_);
+  if (nodes_[static_cast<size_t>(other.rank)].connection)
+    return fmt::format("another node with --node_rank {} has come", other.rank);
+  if (const std::string error = host_name_error(host); !error.empty())
+    return fmt::format("its host name '{}' {}", printable(host), error);
+  if (std::ranges::any_of(nodes_, same_host))
+    return fmt::format("another node calls itself {}, too: give each host a name of its own", host);
+  if (other.slots < 1) return "it offers no rank";
+  if (other.slots > kMostRanks || ranks > kMostRanks)
+    return fmt::format("a run has at most {} ranks, and it offers {}", kMostRanks, other.slots);
+  return "";
 }
 
 std::vector<int> NodeMeeting::missing() const {

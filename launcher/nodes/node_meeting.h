@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "launcher/cli/launch_options.h"
@@ -34,7 +35,8 @@ class NodeMeeting {
     int slots = 0;
   };
 
-  void admit(std::unique_ptr<SocketChannel>& connection, const nlohmann::json& introduction);
+  void admit(std::unique_ptr<SocketChannel>& connection, const NodeIntroduction& other);
+  std::string reason_against(const NodeIntroduction& other) const;
   std::vector<int> missing() const;
 
   int64_t nnodes_;

@@ -35,7 +35,7 @@ Descriptor connect_to(const NodeAddress& address) {
            fmt::join(address.addresses, ", "));
 }
 
-void write_all(int to, std::string_view bytes) {
+void write_bytes(int to, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(to, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -49,7 +49,7 @@ bool copy(int from, int to) {
   std::array<char, 65536> buffer;
   const ssize_t n = ::read(from, buffer.data(), buffer.size());
   if (n < 0) return errno == EINTR;
-  write_all(to, {buffer.data(), static_cast<size_t>(n)});
+  write_bytes(to, {buffer.data(), static_cast<size_t>(n)});
   return n > 0;
 }
 
@@ -65,8 +65,8 @@ int relay(const std::vector<std::string>& words) {
   const Descriptor node = connect_to(address);
   const std::string command = fmt::format(
       "{}", fmt::join(words.begin() + static_cast<ptrdiff_t>(at) + 1, words.end(), " "));
-  write_all(node.get(),
-            nlohmann::json{{"token", address.token}, {"command", command}}.dump() + '\n');
+  write_bytes(node.get(), nlohmann::json{{"token", address.token}}.dump() + '\n' +
+                              nlohmann::json{{"command", command}}.dump() + '\n');
   char answer = 0;  // must come before standard input is forwarded
   if (::read(node.get(), &answer, 1) != 1) fail_run("{} did not run the command", address.host);
   std::array<pollfd, 2> inputs{{{node.get(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}}};

@@ -14,11 +14,13 @@
 #include <optional>
 
 #include "launcher/connection/handshake.h"
+#include "launcher/connection/message.h"
 #include "launcher/connection/network.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/nodes/node_address.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/stop_signals.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -65,12 +67,13 @@ class ServedNode {
  public:
   ServedNode(const LaunchOptions& options, int slots)
       : options_(options), master_address_(address_of("--master_addr", options.master_addr)) {
-    address_ = {host_name(), {}, listener_.port(), random_token()};
-    for (const InterfaceAddress& own : own_addresses()) address_.addresses.push_back(own.address);
-    introduction_ = address_;
-    introduction_["node"] = *options.node_rank;
-    introduction_["nnodes"] = *options.nnodes;
-    introduction_["slots"] = slots;
+    introduction_ = {{host_name(), {}, listener_.port(), random_token()},
+                     *options.node_rank,
+                     *options.nnodes,
+                     slots};
+    for (const InterfaceAddress& own : own_addresses())
+      if (introduction_.address.addresses.size() < kMostAddresses)
+        introduction_.address.addresses.push_back(own.address);
   }
   ServedNode(const ServedNode&) = delete;
   ServedNode& operator=(const ServedNode&) = delete;
@@ -93,13 +96,12 @@ class ServedNode {
       }
       serve_commands();
       std::erase_if(commands_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
-      const bool open = master_->channel.receive();
-      while (const auto message = master_->channel.next()) {
-        const std::string what = message->value("do", "");
-        if (what == "refuse") fail_user("node 0 refuses this node: {}", message->value("why", ""));
-        if (what == "end") return ended(message->value("status", 2));
-      }
-      if (!open) fail_run("node 0 was lost: the connection to it ended");
+      const bool open = master_->channel.receive([this](const json& message) { handle(message); });
+      if (ended_) return ended(*ended_);
+      if (!open)
+        fail_run("node 0 was lost: {}", master_->channel.fault().empty()
+                                            ? "the connection to it ended"
+                                            : master_->channel.fault());
     }
     return 128 + board.stop_request();
   }
@@ -122,16 +124,32 @@ class ServedNode {
     return false;
   }
 
-  // Runs the commands that node 0 asks for.
+  // Runs the commands that node 0 asks for. A relay first shows that it is node 0's, in a short message.
   void serve_commands() {
-    pending_.serve(listener_, [this](const auto& connection, const json& message) {
-      if (message.value("token", "") != address_.token) return;
-      const int socket = connection->socket.get();
-      ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
-      constexpr char answer = '!';
-      if (::write(socket, &answer, 1) == 1)
-        commands_.push_back(run_command(message.value("command", ""), socket));
+    pending_.serve(listener_, monotonic_ns(), [this](auto& connection, const json& message) {
+      if (message.at("token").template get<std::string>() == introduction_.address.token)
+        relays_.push_back(std::move(connection));
     });
+    std::erase_if(relays_, [this](const auto& relay) {
+      std::optional<std::string> command;
+      const bool open = relay->channel.receive(
+          [&command](const json& message) { message.at("command").get_to(command.emplace()); }, 1);
+      if (command) start(*command, relay->socket.get());
+      return command || !open;
+    });
+  }
+
+  void start(const std::string& command, int socket) {
+    ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
+    constexpr char answer = '!';
+    if (::write(socket, &answer, 1) == 1) commands_.push_back(run_command(command, socket));
+  }
+
+  void handle(const json& message) {
+    const auto what = message.at("do").get<std::string>();
+    if (what == "refuse")
+      fail_user("node 0 refuses this node: {}", printable(message.at("why").get<std::string>()));
+    if (what == "end") ended_ = static_cast<int>(integer_member(message, "status", 0, 255));
   }
 
   static int ended(int status) {
@@ -145,12 +163,13 @@ class ServedNode {
   const LaunchOptions& options_;
   std::string master_address_;  // numeric
   TcpListener listener_;
-  NodeAddress address_;  // of this node
-  json introduction_;
+  NodeIntroduction introduction_;  // of this node
   std::optional<TcpConnector> connector_;
   std::unique_ptr<SocketChannel> master_;
   PendingConnections pending_;
+  std::vector<std::unique_ptr<SocketChannel>> relays_;  // whose command has not arrived
   std::vector<pid_t> commands_;
+  std::optional<int> ended_;  // the status of the run
   int64_t begin_ns_ = monotonic_ns(), attempt_ns_ = 0;
 };
 

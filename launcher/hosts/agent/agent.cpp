@@ -160,11 +160,12 @@ class Agent {
     while (!ended_) {
       pollfd input{STDIN_FILENO, POLLIN, 0};
       ::poll(&input, 1, kTickMs);
-      const bool open = channel_.receive();
-      while (auto message = channel_.next()) {
+      const bool open = channel_.receive([this](const json& message) {
         silence_.heard();
-        handle(*message);
-      }
+        handle(message);
+      });
+      if (!channel_.fault().empty())
+        fail_run("the launching process cannot be understood: {}", channel_.fault());
       silence_.update(monotonic_ns());
       if (!open || launcher_is_lost()) return;
       answer_late();

@@ -66,8 +66,8 @@ void PairCheck::meet(const std::vector<PeerAddress>& peers) {
 }
 
 void PairCheck::answer_others() {
-  while (auto connection = listener_.accept()) unanswered_.push_back(std::move(*connection));
-  std::erase_if(unanswered_, [](const Descriptor& connection) {
+  unanswered_.accept(listener_, monotonic_ns());
+  unanswered_.serve([](const Descriptor& connection) {
     char question = 0;
     const ssize_t n = ::recv(connection.get(), &question, 1, 0);
     if (n < 0) return errno != EAGAIN;

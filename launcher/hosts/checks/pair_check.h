@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/connection/new_connections.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/process/descriptor.h"
 
@@ -59,7 +60,7 @@ class PairCheck {
   void advance(Peer& peer);
 
   TcpListener listener_;
-  std::vector<Descriptor> unanswered_;  // connections whose question has not arrived
+  NewConnections<Descriptor> unanswered_;  // whose question has not arrived
   std::optional<std::vector<Peer>> peers_;
   int64_t begin_ns_ = 0;
 };

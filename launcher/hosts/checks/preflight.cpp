@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <limits>
 #include <map>
 #include <set>
 
+#include "launcher/connection/message.h"
 #include "launcher/hosts/checks/output_probe.h"
 #include "launcher/hosts/checks/pair_check.h"
 #include "launcher/hosts/open_mpi.h"
@@ -53,10 +53,14 @@ class PreflightRun {
     if (fatal) failed_.insert(host);
   }
 
-  // Returns whether the host answered. Adds a finding if it did not.
+  // Returns whether the host answered, and `read` could read the answer. Adds a finding if not.
   bool answered(size_t host, const json& answer, const std::string& check,
-                const std::string& advice) {
-    if (!answer.is_null()) return true;
+                const std::string& advice, const std::function<void()>& read) {
+    if (!answer.is_null()) {
+      const std::string fault = message_fault(read);
+      if (!fault.empty()) find(host, check, "its agent sent a malformed answer: " + fault);
+      return fault.empty();
+    }
     if (!failed_.contains(host))
       find(host, check,
            hosts_[host]->lost().empty()
@@ -77,25 +81,20 @@ class PreflightRun {
     });
     const auto now = static_cast<double>(std::time(nullptr));
     for (size_t i = 0; i < hosts_.size(); ++i) {
+      HostFacts facts;
       if (!answered(i, answers[i], "ssh",
                     fmt::format("'ssh {}' must work without a password, and this dstrain be "
                                 "installed there at the same path",
-                                hosts_[i]->name())))
+                                hosts_[i]->name()),
+                    [&] { answers[i].get_to(facts); }))
         continue;
-      const json& a = answers[i];
-      HostFacts facts{hosts_[i]->name(),
-                      a.at("version").get<std::string>(),
-                      a.at("cores").get<int64_t>(),
-                      a.at("memory").get<int64_t>(),
-                      a.at("memory_source").get<std::string>(),
-                      clock_ahead(a.at("time").get<double>(), asked, now),
-                      a.value("addresses", std::vector<InterfaceAddress>()),
-                      a.value("identity", "")};
+      facts.host = hosts_[i]->name();
+      facts.clock_ahead_s = clock_ahead(facts.time, asked, now);
       if (facts.version != DSTRAIN_VERSION)
         find(i, "version",
              fmt::format("dstrain {} there, {} here: install the same on all hosts", facts.version,
                          DSTRAIN_VERSION));
-      else if (a.at("program").get<std::string>() != questions_.program_checksum)
+      else if (facts.program != questions_.program_checksum)
         find(i, "version",
              fmt::format("another build of dstrain {} there: install the same file on all hosts",
                          facts.version));
@@ -111,14 +110,13 @@ class PreflightRun {
         } catch (const UserError& e) {
           find(i, "memory", e.what());
         }
-      const auto open_files = a.value("open_files", std::numeric_limits<int64_t>::max());
       const int64_t needed =
           needed_open_files(static_cast<int64_t>(hosts_[i]->ranks().size() + hosts_.size()));
-      if (open_files < needed)
+      if (facts.open_files < needed)
         find(i, "files",
              fmt::format("a process may open {} files there, and needs {}: raise the limit (ulimit "
                          "-n, or /etc/security/limits.conf)",
-                         open_files, needed));
+                         facts.open_files, needed));
       result_.facts.push_back(std::move(facts));
     }
   }
@@ -165,13 +163,6 @@ class PreflightRun {
     return *found;
   }
 
-  static std::string addresses_text(const HostFacts& facts) {
-    std::string text;
-    for (const InterfaceAddress& a : facts.addresses)
-      text += fmt::format("{}{}/{}", text.empty() ? "" : ", ", a.address, a.prefix);
-    return text.empty() ? "none" : text;
-  }
-
   std::vector<std::string> addresses_in_network(const HostFacts& facts) const {
     std::vector<std::string> found;
     for (const InterfaceAddress& a : facts.addresses)
@@ -208,11 +199,15 @@ class PreflightRun {
       return failed_.contains(i) || is_here(i) ? json() : json{{"do", "open_mpi"}};
     });
     for (size_t i = 0; i < hosts_.size(); ++i) {
+      OpenMpi theirs;
       if (failed_.contains(i) || is_here(i) ||
-          !answered(i, answers[i], "openmpi", "mpirun there did not tell its version"))
+          !answered(i, answers[i], "openmpi", "mpirun there did not tell its version", [&] {
+            theirs.version = answers[i].value("version", "");
+            theirs.orted = answers[i].value("orted", false);
+          }))
         continue;
-      const auto version = answers[i].value("version", "");
-      if (!answers[i].value("orted", false))
+      const std::string& version = theirs.version;
+      if (!theirs.orted)
         find(i, "openmpi",
              fmt::format("mpirun's daemon orted is not on PATH there: install Open MPI{} (Debian: "
                          "openmpi-bin); 'ssh {} env' shows that PATH",
@@ -233,22 +228,26 @@ class PreflightRun {
         return json{{"do", "probe"}, {"output", to_json_text(questions_.output)}, {"write", write}};
       });
     };
-    const auto probed = [this](size_t i, const json& answer) {
-      if (!answered(i, answer, "output", fmt::format("{} cannot be looked at", questions_.output)))
+    const auto probed = [this](size_t i, const json& answer, bool& seen) {
+      std::string error;
+      if (!answered(i, answer, "output", fmt::format("{} cannot be looked at", questions_.output),
+                    [&] {
+                      error = from_json_text(answer.value("error", ""));
+                      seen = answer.value("seen", false);
+                    }))
         return false;
-      if (!answer.contains("error")) return true;
-      find(i, "output", from_json_text(answer["error"].get<std::string>()));
-      return false;
+      if (!error.empty()) find(i, "output", error);
+      return error.empty();
     };
-    if (!probed(0, ask(true)[0])) return;
+    bool seen = false;
+    if (!probed(0, ask(true)[0], seen)) return;
     const auto answers = ask(false);
     const std::string advice = fmt::format(
         "what {} writes into {} is not there: --output must be shared by all hosts, at the same "
         "path",
         hosts_[0]->name(), questions_.output);
     for (size_t i = 1; i < hosts_.size(); ++i)
-      if (!failed_.contains(i) && probed(i, answers[i]) && !answers[i].value("seen", false))
-        find(i, "output", advice);
+      if (!failed_.contains(i) && probed(i, answers[i], seen) && !seen) find(i, "output", advice);
     if (!any_is_here() && !sees_probe(questions_.output, questions_.run))
       find_here("output", advice + " (here a restart looks for its checkpoint)", false);
     hosts_[0]->ask(json{{"do", "probed"}}, "");
@@ -272,20 +271,28 @@ class PreflightRun {
                   {"ranks", questions_.world}};
     });
     for (size_t i = 0; i < hosts_.size(); ++i) {
+      std::string error, device = questions_.device;
+      int gpus = 0;
+      json theirs;
       if (failed_.contains(i) ||
-          !answered(i, answers[i], "input", "reading the configuration and the data took too long"))
+          !answered(i, answers[i], "input", "reading the configuration and the data took too long",
+                    [&] {
+                      error = from_json_text(answers[i].value("error", ""));
+                      theirs = answers[i].value("files", json::array());
+                      device = answers[i].value("device", device);
+                      gpus = answers[i].value("gpus", 0);
+                    }))
         continue;
-      if (answers[i].contains("error")) {
-        find(i, "input", from_json_text(answers[i]["error"].get<std::string>()));
+      if (!error.empty()) {
+        find(i, "input", error);
         continue;
       }
-      const json& theirs = answers[i].at("files");
       for (const json& file : questions_.files)
         if (std::find(theirs.begin(), theirs.end(), file) == theirs.end())
           find(i, "input",
                fmt::format("{} is not the same there as here: copy it, or use a shared directory",
                            file.at("path").get<std::string>()));
-      compare_device(i, answers[i].value("device", questions_.device), answers[i].value("gpus", 0));
+      compare_device(i, device, gpus);
     }
   }
 
@@ -335,11 +342,13 @@ class PreflightRun {
     });
     std::vector<PeerAddress> peers;
     for (size_t i = 0; i < hosts_.size(); ++i) {
+      int64_t port = 0;
       if (failed_.contains(i) ||
-          !answered(i, listening[i], "network", "it cannot listen for others"))
+          !answered(i, listening[i], "network", "it cannot listen for others",
+                    [&] { port = integer_member(listening[i], "port", 1, kLastPort); }))
         continue;
-      peers.push_back({hosts_[i]->name(), listening[i].at("port").get<int>(),
-                       addresses_in_network(facts_of(i))});
+      peers.push_back(
+          {hosts_[i]->name(), static_cast<int>(port), addresses_in_network(facts_of(i))});
     }
     std::optional<PairCheck> own = own_listener(peers);
     const auto answers = ask_all(
@@ -355,9 +364,11 @@ class PreflightRun {
           if (own) own->serve();
         });
     for (size_t i = 0; i < hosts_.size(); ++i) {
-      if (failed_.contains(i) || !answered(i, answers[i], "network", "it did not reach the others"))
+      std::vector<Unreached> unreached;
+      if (failed_.contains(i) || !answered(i, answers[i], "network", "it did not reach the others",
+                                           [&] { answers[i].at("failed").get_to(unreached); }))
         continue;
-      for (const auto& peer : answers[i].at("failed").get<std::vector<Unreached>>())
+      for (const Unreached& peer : unreached)
         find(i, "network",
              fmt::format("cannot reach {} ({}): hosts must reach each other {}", peer.name,
                          peer.why, ports_text()));
@@ -378,18 +389,6 @@ bool PreflightResult::good() const {
 
 PreflightResult preflight(Hosts hosts, const PreflightQuestions& questions) {
   return PreflightRun(hosts, questions).run();
-}
-
-std::string findings_text(const std::vector<Finding>& findings) {
-  size_t host = 0, check = 0;
-  for (const Finding& f : findings) {
-    host = std::max(host, f.host.size());
-    check = std::max(check, f.check.size());
-  }
-  std::string text;
-  for (const Finding& f : findings)
-    text += fmt::format("\n  {:<{}}  {:<{}}  {}", f.host, host, f.check, check, f.text);
-  return text;
 }
 
 int64_t needed_open_files(int64_t others) {

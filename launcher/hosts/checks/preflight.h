@@ -9,29 +9,10 @@
 
 #include "launcher/connection/network.h"
 #include "launcher/hosts/agent_view.h"
+#include "launcher/hosts/checks/findings.h"
+#include "launcher/hosts/checks/host_facts.h"
 
 namespace dstrain {
-
-// A problem that the preflight checks have found on a host.
-struct Finding {
-  std::string host;
-  std::string check;  // "ssh", "version", "host", "input", "device", "memory", "files",
-                      // "clock", "openmpi", "output", "network"
-  bool fatal = true;  // the run cannot start; false: a warning
-  std::string text;   // what is wrong, and what to do
-};
-
-// The properties of a host, from its first answer.
-struct HostFacts {
-  std::string host;
-  std::string version;
-  int64_t cores = 0;
-  int64_t memory_bytes = 0;
-  std::string memory_source;
-  double clock_ahead_s = 0;  // of this machine's clock
-  std::vector<InterfaceAddress> addresses;
-  std::string identity;  // host_identity(); empty: unknown
-};
 
 // The facts about a run that its hosts are checked for: what they must agree on, and what the run needs of them.
 // NOLINTNEXTLINE(bugprone-exception-escape): an empty json allocates nothing
@@ -63,9 +44,6 @@ struct PreflightResult {
 // Asks the agents of all hosts. The first host is that of rank 0.
 PreflightResult preflight(std::span<const std::unique_ptr<AgentView>> hosts,
                           const PreflightQuestions& questions);
-
-// Returns a line for each finding, indented by two blanks: host, check, text.
-std::string findings_text(const std::vector<Finding>& findings);
 
 // Returns how many open files a process needs that communicates with `others` other processes.
 int64_t needed_open_files(int64_t others);

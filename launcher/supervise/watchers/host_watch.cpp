@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "launcher/connection/handshake.h"
+#include "launcher/connection/message.h"
 #include "launcher/connection/silence.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/process/failure.h"
@@ -111,11 +113,11 @@ class LeaderWatcher {
   // Connects the views of other hosts to the watchers there, which send the run's token.
   void accept_watchers() {
     if (!listener_) return;
-    pending_.serve(*listener_, [this](auto& connection, const nlohmann::json& message) {
-      if (message.value("token", "") != token_) return;
+    pending_.serve(*listener_, monotonic_ns(), [this](auto& connection, const auto& message) {
+      if (message.at("token").template get<std::string>() != token_) return;
+      const int64_t number = integer_member(message, "host", 0, INT_MAX);
       for (const auto& [host, peer] : peers_)
-        if (host == message.value("host", -1) && !peer->connected())
-          peer->connect(std::move(connection));
+        if (host == number && !peer->connected()) return peer->connect(std::move(connection));
     });
   }
 
@@ -218,11 +220,10 @@ class MemberWatcher {
     if (!leader_) return;
     reporter_.report(leader_->channel);
     silence_.update(monotonic_ns());
-    const bool open = leader_->channel.receive();
-    while (const auto message = leader_->channel.next()) {
+    const bool open = leader_->channel.receive([this](const nlohmann::json& message) {
       silence_.heard();
-      handle(*message);
-    }
+      handle(message);
+    });
     leader_->channel.flush();
     if (ended_ || over_ns_ != 0 || all_done(view_->ranks())) return;
     if (open && silence_.ns() <= task_.silence_s * 1000 * kMillisecond) return;
@@ -234,7 +235,7 @@ class MemberWatcher {
 
   void handle(const nlohmann::json& m) {
     const std::string what = m.value("do", "");
-    if (what == "order_end") order_end(m.value("status", 2));
+    if (what == "order_end") order_end(static_cast<int>(integer_member(m, "status", 1, 255)));
     if (what == "kill") view_->kill_all();
     if (what == "end") ended_ = true;
   }

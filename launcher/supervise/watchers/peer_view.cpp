@@ -22,16 +22,13 @@ void PeerView::update(bool) {
   if (!connection_ || !lost_.empty()) return;
   const int64_t now = monotonic_ns();
   silence_.update(now);
-  const bool open = connection_->channel.receive();
-  while (const auto message = connection_->channel.next()) {
+  const bool open = connection_->channel.receive([&](const nlohmann::json& message) {
     last_received_ns_ = now;
     silence_.heard();
-    try {
-      handle(*message);
-    } catch (const nlohmann::json::exception& e) {
-      return mark_lost(fmt::format("its watcher cannot be understood: {}", e.what()));
-    }
-  }
+    handle(message);
+  });
+  if (const std::string& fault = connection_->channel.fault(); !fault.empty())
+    return mark_lost("its watcher cannot be understood: " + fault);
   if (!open) return mark_lost("the connection to its watcher ended");
   if (silence_.ns() > silence_s_ * 1'000'000'000)
     return mark_lost(fmt::format("no word from it for {} s", silence_s_));

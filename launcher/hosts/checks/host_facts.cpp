@@ -1,0 +1,30 @@
+#include "launcher/hosts/checks/host_facts.h"
+
+#include <fmt/core.h>
+
+#include "launcher/connection/message.h"
+
+namespace dstrain {
+
+void from_json(const nlohmann::json& answer, HostFacts& facts) {
+  constexpr int64_t any = std::numeric_limits<int64_t>::max();
+  answer.at("version").get_to(facts.version);
+  answer.at("program").get_to(facts.program);
+  answer.at("time").get_to(facts.time);
+  facts.cores = integer_member(answer, "cores", 0, any);
+  facts.memory_bytes = integer_member(answer, "memory", 0, any);
+  answer.at("memory_source").get_to(facts.memory_source);
+  if (answer.contains("open_files"))
+    facts.open_files = integer_member(answer, "open_files", 0, any);
+  facts.addresses = answer.value("addresses", facts.addresses);
+  facts.identity = answer.value("identity", "");
+}
+
+std::string addresses_text(const HostFacts& facts) {
+  std::string text;
+  for (const InterfaceAddress& a : facts.addresses)
+    text += fmt::format("{}{}/{}", text.empty() ? "" : ", ", a.address, a.prefix);
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace dstrain

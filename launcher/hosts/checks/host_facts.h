@@ -1,0 +1,34 @@
+// HostFacts: the properties of a host, which the agent on it tells in its first answer.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "launcher/connection/network.h"
+
+namespace dstrain {
+
+struct HostFacts {
+  std::string host;          // as the hostfile names it
+  std::string version;       // of dstrain
+  std::string program;       // the checksum of dstrain
+  double time = 0;           // by its clock, in seconds
+  double clock_ahead_s = 0;  // of this machine's clock; not in the answer
+  int64_t cores = 0;
+  int64_t memory_bytes = 0;
+  std::string memory_source;
+  int64_t open_files = std::numeric_limits<int64_t>::max();  // that a process may open
+  std::vector<InterfaceAddress> addresses;
+  std::string identity;  // host_identity(); empty: unknown
+};
+// Reads an agent's first answer, in which that of another version may lack the last members. Throws an exception of
+// message_fault().
+void from_json(const nlohmann::json& answer, HostFacts& facts);
+
+// Returns the addresses of a host for messages: "10.77.0.1/24, 10.78.0.1/24", or "none".
+std::string addresses_text(const HostFacts& facts);
+
+}  // namespace dstrain
