@@ -10,7 +10,8 @@
 #     --output   the folder for the results, PART.json, and the whole log of every step, PART.log; both are written
 #                after every step (default: benchmarks/results/gpu_NAME with the GPU's name; without a GPU none)
 #     --only     runs only the build and the steps whose names match this regular expression
-#     --seconds  the seconds that a part may take: what is not done by then is ended or not begun (default: 570)
+#     --seconds  the seconds that the call may take: what is not done by then is ended or not begun (default: 570). Of
+#                `all` the checks have half of them, and the figures what is left
 #     --no-mpi   builds without Open MPI, even if it is installed
 # After a step that fails, the others still run. The exit status is 0 if no step failed, else 1. A part takes less than
 # ten minutes on 16 cores.
@@ -43,8 +44,8 @@ case $part in
   checks | figures) ;;
   all)
     status=0
-    scripts/gpu_check.sh "${words[@]}" --part checks || status=$?
-    scripts/gpu_check.sh "${words[@]}" --part figures || status=$?
+    scripts/gpu_check.sh "${words[@]}" --part checks --seconds $((seconds / 2)) || status=$?
+    scripts/gpu_check.sh "${words[@]}" --part figures --seconds $((seconds > SECONDS ? seconds - SECONDS : 1)) || status=$?
     exit $status
     ;;
   *) usage ;;
@@ -64,7 +65,7 @@ fi
 cuda=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$nvcc")/compute-sanitizer")
 commit=$(git rev-parse HEAD 2>/dev/null || cat "$deps/commit" 2>/dev/null || echo unknown)
-echo "part: $part, GPU: ${gpu:-none}, driver: ${driver:-none}, CUDA $cuda, $(nproc) cores"
+echo "part: $part, GPU: ${gpu:-none}, driver: ${driver:-none}, CUDA $cuda, $(nproc) cores, $seconds seconds"
 if [[ -z $output && -n $gpu ]]; then
   output=benchmarks/results/gpu_$(tr 'A-Z ' 'a-z_' <<<"$gpu" | tr -cd 'a-z0-9_')
 fi
@@ -164,8 +165,8 @@ settle() {
   fi
   return $((status == 0 ? 0 : 1))
 }
-# begin NAME LIMIT COMMAND...: runs a step if --only asks for it and there is time. If $beside is yes, the step runs in
-# the background until join.
+# begin NAME LIMIT COMMAND...: runs a step if --only asks for it and there is time, and notes it. If $beside is yes, the
+# step runs in the background and is noted by join.
 open=()
 beside=no
 begin() {
@@ -193,6 +194,7 @@ checks() {
   if [[ -n $gpu && $(nproc) -ge 8 ]]; then
     beside=yes
     begin "PyTorch's models compiled, for the figures" 240 warm
+    beside=no
   fi
   begin 'starts without asking for a GPU' 30 "$build/bin/dstrain" --version
   if [[ -n $gpu ]]; then

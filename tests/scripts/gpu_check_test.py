@@ -4,6 +4,7 @@ fails and whoever ends it. Builds and measures nothing."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import stat
@@ -51,7 +52,7 @@ case "$*" in
 esac
 """
 DSTRAIN = """#!/usr/bin/env python3
-import json, os, pathlib, sys, time
+import fcntl, json, os, pathlib, sys, time
 words = sys.argv[1:]
 if os.environ.get("HANG") in words:
     print("a rank waits for ever", flush=True)
@@ -59,6 +60,11 @@ if os.environ.get("HANG") in words:
     pid.with_suffix(".new").write_text(str(os.getpid()))
     pid.with_suffix(".new").rename(pid)
     time.sleep(300)
+running = open(pathlib.Path(os.environ["STRAW"], "running"), "w")
+try:
+    fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit("another program runs on the GPU")
 if words == ["--version"]:
     sys.exit(print("dstrain"))
 if words[0] == "plan":
@@ -75,6 +81,7 @@ lines = [json.dumps({"step": i + 1, "loss": loss, "step_ms": 10}) for i in range
 (out / "model.safetensors").write_text("weights")
 if value("--steps") == "1000000":
     time.sleep(60)
+time.sleep(0.05)
 """
 BENCH = """#!/usr/bin/env python3
 import json, sys
@@ -235,6 +242,24 @@ class GpuCheck(unittest.TestCase):
         step = figures["steps"][0]
         self.assertEqual((step["name"], step["step_ms"]), ("GPT-2 124M", 10))
         self.assertEqual(step["torch"], {"skipped": "no PyTorch here"})
+
+    def test_steps_run_one_after_the_other_and_each_is_noted_as_it_ends(self):
+        nproc = self.straw / "bin/nproc"
+        nproc.write_text("#!/bin/sh\necho 16\n")
+        nproc.chmod(nproc.stat().st_mode | stat.S_IXUSR)
+        status, text, results = self.check("--only", "starts|loss|graph|two ranks|memory is", GPU="NVIDIA Straw",
+                                           CTEST_GPU="passed")
+        self.assertEqual(status, 0, text)
+        passed = [step["name"] for step in results["steps"] if step["result"] == "passed"]
+        self.assertEqual(passed[:3], ["configure", "build", "starts without asking for a GPU"])
+        self.assertIn("graph on and off", passed)
+
+    def test_all_parts_share_the_seconds_of_the_call(self):
+        status, text, _ = self.check("--part", "all", "--seconds", "200", "--only", "no step")
+        self.assertEqual(status, 0, text)
+        seconds = [int(n) for n in re.findall(r"^part: .* (\d+) seconds$", text, re.MULTILINE)]
+        self.assertEqual(seconds[0], 100)
+        self.assertTrue(100 < seconds[1] <= 200, seconds)  # the checks needed few of theirs
 
     def test_a_build_that_fails(self):
         status, _, results = self.check(BUILD_FAILS="1")
