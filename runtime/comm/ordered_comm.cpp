@@ -258,10 +258,10 @@ std::string OrderedComm::text_of(OpKey key) const {
 
 void OrderedComm::throw_if_stopped() {
   if (!failure_.empty()) throw PeerError(failure_);
-  const std::optional<Abort> abort = world().raised_abort();
-  if (!abort) return;
-  failure_ = fmt::format("rank {} stopped the run: {}", abort->rank, abort->reason);
-  throw PeerError(failure_);
+  if (std::string reason = abort_reason(); !reason.empty()) {
+    failure_ = std::move(reason);
+    throw PeerError(failure_);
+  }
 }
 
 void OrderedComm::throw_if_stopped_within(std::chrono::milliseconds time) {
@@ -283,6 +283,11 @@ void OrderedComm::abort(const std::string& reason) {
   const std::lock_guard lock(abort_mutex_);
   if (aborted_here_.exchange(true)) return;
   raise_abort(reason);
+}
+
+std::string OrderedComm::abort_reason() {
+  const std::optional<Abort> abort = world().raised_abort();
+  return abort ? fmt::format("rank {} stopped the run: {}", abort->rank, abort->reason) : "";
 }
 
 void OrderedComm::compare_keys(std::span<const OpKey> keys) {

@@ -41,6 +41,7 @@ class OrderedComm : public Communicator {
   int rank() const final { return rank_; }
   int size() const final { return size_; }
   void abort(const std::string& reason) final;
+  std::string abort_reason() final;
   int64_t wire_bytes() const final { return wire_bytes_; }
   void set_deadline(double seconds) final { world().deadline_seconds_ = seconds; }
   void set_threads(int threads) final { world().threads_ = threads; }

@@ -174,6 +174,30 @@ TEST_CASE("a peer that is missing in a replayed step is found at the deadline") 
   CHECK(failure == "a collective on rank 0: no answer from the other ranks within 0.3 s");
 }
 
+TEST_CASE(
+    "a rank that fails while its graphs live tells its peers and does not wait for the graphs") {
+  const RankBoard board = board_of(2);
+  std::array<std::string, 2> failures;
+  const auto errors = run_ranks(2, [&](int rank) {
+    const auto world = join_board(board, rank);
+    GraphRank r(*world);
+    r.capture();
+    r.replay();
+    r.end_step();
+    try {
+      if (rank == 0) r.comm().abandon();
+      if (rank == 0) r.comm().abort("a gradient is not finite");
+      r.replay();
+      r.end_step();
+    } catch (const RunError& error) {
+      failures[static_cast<size_t>(rank)] = error.what();
+    }
+  });
+  for (const std::string& error : errors) CHECK(error.empty());
+  CHECK(failures[0] == "this rank has failed");
+  CHECK(failures[1] == "rank 0 stopped the run: a gradient is not finite");
+}
+
 TEST_CASE("a peer that aborts ends a replayed step") {
   const RankBoard board = board_of(2);
   std::atomic<bool> waits{false};

@@ -1,6 +1,7 @@
 // EmulatedTransport: a transport of the emulated device that behaves like NCCL. Operations run in streams, in the order
 // of the calls. Sums go around a ring and are rounded to the tensor's dtype at every hop. There is no deadline: what
-// waits for a peer waits until stop().
+// waits for a peer waits until stop(), whether the peer is late, has stopped the group, or is gone. stop() returns when
+// the graphs that have captured operations are destroyed.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,10 @@ class EmulatedTransport final : public StreamTransport {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
-  void stop() override { stopped_ = true; }
+  void stop() override {
+    stopped_ = true;
+    while (captured_.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 
  private:
   struct Stopped {};
@@ -73,14 +77,17 @@ class EmulatedTransport final : public StreamTransport {
   // As NCCL does, lets an operation wait for the one before, whatever its stream, but not across the ends of a
   // capture.
   void give(Stream& stream, std::function<void()> operation) {
-    check(!stopped_, "an operation of a transport that was stopped");
+    if (stopped_) fail_run("the transport was stopped");
     auto& thread = *static_cast<EmulatedStream*>(stream.native());
     std::shared_ptr<EmulatedCapture> capture = thread.capture().capture;
     if (capture == last_capture_) stream.wait(*last_);
-    thread.submit([this, operation = std::move(operation)] {
+    thread.submit([this, operation = std::move(operation),
+                   held = capture ? captured_ : std::shared_ptr<int>()] {
       try {
         operation();
       } catch (const Stopped&) {
+      } catch (const PeerError&) {
+        wait_for_stop();
       } catch (const RunError& error) {
         note_failure(error.what());
       }
@@ -88,12 +95,15 @@ class EmulatedTransport final : public StreamTransport {
     last_->record(stream);
     last_capture_ = std::move(capture);
   }
-  // As a kernel of NCCL, the operation does not end before it is stopped.
   void note_failure(const std::string& failure) {
     {
       const std::lock_guard lock(mutex_);
       failure_ = failure;
     }
+    wait_for_stop();
+  }
+  // As a kernel of NCCL, an operation that failed does not end before it is stopped.
+  void wait_for_stop() const {
     while (!stopped_) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   void finish(Work work) {
@@ -152,6 +162,7 @@ class EmulatedTransport final : public StreamTransport {
   std::shared_ptr<std::atomic<int>> announced_;
   std::unique_ptr<Event> last_;  // after the newest operation
   std::shared_ptr<EmulatedCapture> last_capture_;
+  std::shared_ptr<int> captured_ = std::make_shared<int>(0);  // held by each captured operation
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;
   std::string failure_;

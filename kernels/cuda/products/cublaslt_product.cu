@@ -110,9 +110,12 @@ class LtProduct final : public Kernel {
                       : product_.op == OpKind::linear ? call.out[kPreOutput].data
                                                       : call.in[kPreInput].data;
     const void* const residual = product_.residual ? call.in[kResidualInput].data : nullptr;
-    if (!algorithm_ || !aligned(a) || !aligned(b) || !aligned(d) || !aligned(bias) ||
-        !aligned(pre) || !aligned(residual))
+    if (!algorithm_) return launch_tiled_product(product_, call, context_);
+    if (!aligned(a) || !aligned(b) || !aligned(d) || !aligned(bias) || !aligned(pre) ||
+        !aligned(residual)) {
+      context_.products->note_unaligned(product_);
       return launch_tiled_product(product_, call, context_);
+    }
     if (pre) set(matmul_.desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pre);
     if (bias) set(matmul_.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
 

@@ -1,5 +1,8 @@
+#include <utility>
+
 #include "kernels/cuda/products/cublaslt_state.cuh"
 #include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
 
 namespace dstrain::cuda {
 namespace {
@@ -17,6 +20,9 @@ Preference our_preference() {
   Preference preference(made);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       static_cast<uint64_t>(kProductWorkspace));
+  // By default a product that splits its sum may add the parts in the dtype of the result.
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   for (const auto operand :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
@@ -42,8 +48,8 @@ cublasLtHandle_t ProductState::handle() {
 
 std::optional<cublasLtMatmulAlgo_t> ProductState::algorithm(const Product& p,
                                                             const Matmul& matmul) {
-  const Key key{p.op, p.dtype, p.rows, p.in_features, p.out_features,
-                p.bias, p.relu, p.gelu, p.pre};
+  const Key key{p.op,   p.dtype, p.rows, p.in_features, p.out_features,
+                p.bias, p.relu,  p.gelu, p.pre};
   if (const auto known = chosen_.find(key); known != chosen_.end()) return known->second;
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
@@ -55,7 +61,20 @@ std::optional<cublasLtMatmulAlgo_t> ProductState::algorithm(const Product& p,
     check_cublas(status, "cuBLASLt's heuristic");
     if (found > 0) choice = best.algo;
   }
+  if (!choice)
+    log::warn(
+        "cuBLASLt has no algorithm for {} of {} rows, {} x {} features in {}: a slower kernel "
+        "is used",
+        name_of(p.op), p.rows, p.in_features, p.out_features, name_of(p.dtype));
   return chosen_[key] = choice;
+}
+
+void ProductState::note_unaligned(const Product& p) {
+  if (std::exchange(noted_unaligned_, true)) return;
+  log::warn(
+      "an operand of {} of {} rows, {} x {} features is not aligned to {} bytes: a slower "
+      "kernel is used",
+      name_of(p.op), p.rows, p.in_features, p.out_features, kOperandAlignment);
 }
 
 }  // namespace dstrain::cuda

@@ -52,11 +52,15 @@ class ProductState {
   cublasLtHandle_t handle();
   // Returns the first choice of cuBLASLt's heuristic for this product, or nothing if it has none. The heuristic is
   // asked once per product.
+  // Logs a product without one.
   std::optional<cublasLtMatmulAlgo_t> algorithm(const Product& product, const Matmul& matmul);
+  // Logs, at the first call, that cuBLASLt cannot compute a product because of an operand's address.
+  void note_unaligned(const Product& product);
 
  private:
   using Key = std::tuple<OpKind, DType, int64_t, int64_t, int64_t, bool, bool, bool, bool>;
   cublasLtHandle_t handle_ = nullptr;
+  bool noted_unaligned_ = false;
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> chosen_;
 };
 

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <nccl.h>
+#include <stdlib.h>
 
 #include <chrono>
 #include <mutex>
@@ -58,82 +59,110 @@ struct MemoryFunctions {
                            void*) = find<ncclResult_t(ncclComm_t, void*)>("ncclCommDeregister");
 };
 
-// A communicator of NCCL, as long as it is not stopped.
+// A communicator of NCCL, until it is stopped. NCCL frees it then, whoever uses it: every call is made with the mutex.
 struct Connection {
   std::mutex mutex;
   ncclComm_t comm = nullptr;
 };
 
+// The most blocks of a GPU that a communicator of so many ranks occupies. Those of a pipeline's messages run at the same
+// time as sums: with NCCL's own limit (up to 64 each) their kernels fill the GPU and wait for each other.
+// NCCL_MAX_CTAS has precedence.
+int most_blocks(int ranks) {
+  return ranks == 2 ? 8 : 16;
+}
+
 class NcclTransport final : public StreamTransport {
  public:
   NcclTransport(Communicator& host, Device& device, const std::atomic<double>& deadline_seconds)
-      : device_(device), rank_(host.rank()), deadline_seconds_(deadline_seconds) {
+      : host_(host), device_(device), deadline_seconds_(deadline_seconds) {
     ncclUniqueId id{};
-    if (rank_ == 0) settle(::ncclGetUniqueId(&id), "making an id");
+    if (host.rank() == 0)
+      call(
+          "making an id", [&](ncclComm_t) { return ::ncclGetUniqueId(&id); }, false);
     static_assert(sizeof id % sizeof(int32_t) == 0);
     host.broadcast({&id, {static_cast<int64_t>(sizeof id / sizeof(int32_t))}, DType::i32}, 0)
         .wait();
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;  // a blocking call would never return if a peer is lost
+    config.maxCTAs = most_blocks(host.size());
     device.attach_thread();
-    settle(::ncclCommInitRankConfig(&comm_, host.size(), id, rank_, &config),
-           "connecting the GPUs");
-    connection_->comm = comm_;
+    try {
+      call(
+          "connecting the GPUs",
+          [&](ncclComm_t) {
+            return ::ncclCommInitRankConfig(&connection_->comm, host.size(), id, host.rank(),
+                                            &config);
+          },
+          false);
+    } catch (...) {
+      stop();
+      throw;
+    }
   }
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
   ~NcclTransport() override { stop(); }  // nothing is under way after a good run
 
   void all_reduce(Tensor inout, Stream& stream) override {
-    settle(::ncclAllReduce(inout.data, inout.data, count(inout), type_of(inout.dtype), ncclSum,
-                           comm_, stream_of(stream)),
-           "all_reduce");
+    call("all_reduce", [&](ncclComm_t comm) {
+      return ::ncclAllReduce(inout.data, inout.data, count(inout), type_of(inout.dtype), ncclSum,
+                             comm, stream_of(stream));
+    });
   }
   void reduce_scatter(Tensor in, Tensor out, Stream& stream) override {
-    settle(::ncclReduceScatter(in.data, out.data, count(out), type_of(in.dtype), ncclSum, comm_,
-                               stream_of(stream)),
-           "reduce_scatter");
+    call("reduce_scatter", [&](ncclComm_t comm) {
+      return ::ncclReduceScatter(in.data, out.data, count(out), type_of(in.dtype), ncclSum, comm,
+                                 stream_of(stream));
+    });
   }
   void all_gather(Tensor in, Tensor out, Stream& stream) override {
-    settle(
-        ::ncclAllGather(in.data, out.data, count(in), type_of(in.dtype), comm_, stream_of(stream)),
-        "all_gather");
+    call("all_gather", [&](ncclComm_t comm) {
+      return ::ncclAllGather(in.data, out.data, count(in), type_of(in.dtype), comm,
+                             stream_of(stream));
+    });
   }
   void broadcast(Tensor inout, int root, Stream& stream) override {
-    settle(::ncclBroadcast(inout.data, inout.data, count(inout), type_of(inout.dtype), root, comm_,
-                           stream_of(stream)),
-           "broadcast");
+    call("broadcast", [&](ncclComm_t comm) {
+      return ::ncclBroadcast(inout.data, inout.data, count(inout), type_of(inout.dtype), root, comm,
+                             stream_of(stream));
+    });
   }
   void exchange(std::span<const Tensor> to, std::span<const Tensor> from, Stream& stream) override {
-    ncclResult_t first = ::ncclGroupStart();
-    const auto note = [&](ncclResult_t code) {
-      if (first == ncclSuccess && code != ncclInProgress) first = code;
-    };
-    for (size_t r = 0; r < to.size(); ++r) {
-      const int peer = static_cast<int>(r);
-      if (to[r])
-        note(::ncclSend(to[r].data, count(to[r]), type_of(to[r].dtype), peer, comm_,
-                        stream_of(stream)));
-      if (from[r])
-        note(::ncclRecv(from[r].data, count(from[r]), type_of(from[r].dtype), peer, comm_,
-                        stream_of(stream)));
-    }
-    const ncclResult_t end = ::ncclGroupEnd();
-    settle(first == ncclSuccess ? end : first, "messages");
+    call("messages", [&](ncclComm_t comm) {
+      ncclResult_t first = ::ncclGroupStart();
+      const auto note = [&](ncclResult_t code) {
+        if (first == ncclSuccess && code != ncclInProgress) first = code;
+      };
+      for (size_t r = 0; r < to.size(); ++r) {
+        const int peer = static_cast<int>(r);
+        if (to[r])
+          note(::ncclSend(to[r].data, count(to[r]), type_of(to[r].dtype), peer, comm,
+                          stream_of(stream)));
+        if (from[r])
+          note(::ncclRecv(from[r].data, count(from[r]), type_of(from[r].dtype), peer, comm,
+                          stream_of(stream)));
+      }
+      const ncclResult_t end = ::ncclGroupEnd();
+      return first == ncclSuccess ? end : first;
+    });
   }
 
   std::string failure() override {
-    if (comm_ == nullptr) return {};
+    const std::lock_guard lock(connection_->mutex);
+    if (connection_->comm == nullptr) return {};
     ncclResult_t state = ncclSuccess;
-    ::ncclCommGetAsyncError(comm_, &state);
+    ::ncclCommGetAsyncError(connection_->comm, &state);
     if (state == ncclSuccess || state == ncclInProgress) return {};
-    return fmt::format("NCCL: a collective failed on rank {}: {} ({})", rank_,
-                       ::ncclGetErrorString(state), ::ncclGetLastError(comm_));
+    return refusal("a collective", state);
   }
   void stop() override {
-    const std::lock_guard lock(connection_->mutex);
-    if (comm_ != nullptr) ::ncclCommAbort(comm_);
-    comm_ = connection_->comm = nullptr;
+    ncclComm_t comm = nullptr;
+    {
+      const std::lock_guard lock(connection_->mutex);
+      std::swap(comm, connection_->comm);
+    }
+    if (comm != nullptr) ::ncclCommAbort(comm);
   }
 
   Memory allocate(int64_t bytes, const std::string& what) override {
@@ -152,10 +181,13 @@ class NcclTransport final : public StreamTransport {
   std::shared_ptr<void> register_memory(std::byte* data, int64_t bytes) override {
     if (functions_.enroll == nullptr || functions_.withdraw == nullptr) return nullptr;
     void* handle = nullptr;
-    const ncclResult_t code = functions_.enroll(comm_, data, static_cast<size_t>(bytes), &handle);
-    if (code != ncclSuccess && code != ncclInProgress) return nullptr;
-    settle(code, "registering memory");
-    if (handle == nullptr) return nullptr;
+    bool refused = false;
+    call("registering memory", [&](ncclComm_t comm) {
+      const ncclResult_t code = functions_.enroll(comm, data, static_cast<size_t>(bytes), &handle);
+      refused = code != ncclSuccess && code != ncclInProgress;
+      return refused ? ncclSuccess : code;
+    });
+    if (refused || handle == nullptr) return nullptr;
     return {handle, [withdraw = functions_.withdraw,
                      weak = std::weak_ptr<Connection>(connection_)](void* registered) {
               const std::shared_ptr<Connection> connection = weak.lock();
@@ -166,25 +198,42 @@ class NcclTransport final : public StreamTransport {
   }
 
  private:
-  // Waits until NCCL has accepted a call, at most until the deadline.
-  void settle(ncclResult_t code, const char* what) {
+  // Gives NCCL a call, and waits until it is accepted: at most until the deadline, and until a peer stops the group.
+  // `connected`: the call needs the communicator, which may have been stopped.
+  template <class Call>
+  void call(const char* what, Call&& give, bool connected = true) {
     const auto begin = Clock::now();
+    ncclResult_t code = ncclSuccess;
+    {
+      const std::lock_guard lock(connection_->mutex);
+      if (connected) check_connected();
+      code = give(connection_->comm);
+    }
     while (code == ncclInProgress) {
       const double deadline = deadline_seconds_;
       if (std::chrono::duration<double>(Clock::now() - begin).count() > deadline)
         fail_run("NCCL: {} took more than {} s", what, deadline);
+      if (const std::string reason = host_.abort_reason(); !reason.empty()) fail_run("{}", reason);
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-      if (::ncclCommGetAsyncError(comm_, &code) != ncclSuccess) break;
+      const std::lock_guard lock(connection_->mutex);
+      check_connected();
+      if (::ncclCommGetAsyncError(connection_->comm, &code) != ncclSuccess) break;
     }
-    if (code != ncclSuccess)
-      fail_run("NCCL: {} failed on rank {}: {} ({})", what, rank_, ::ncclGetErrorString(code),
-               ::ncclGetLastError(comm_));
+    if (code == ncclSuccess) return;
+    const std::lock_guard lock(connection_->mutex);
+    fail_run("{}", refusal(what, code));
+  }
+  void check_connected() const {
+    if (connection_->comm == nullptr) fail_run("NCCL: the communicator was stopped");
+  }
+  std::string refusal(const char* what, ncclResult_t code) const {
+    return fmt::format("NCCL: {} failed on rank {}: {} ({})", what, host_.rank(),
+                       ::ncclGetErrorString(code), ::ncclGetLastError(connection_->comm));
   }
 
+  Communicator& host_;
   Device& device_;
-  int rank_;
   const std::atomic<double>& deadline_seconds_;
-  ncclComm_t comm_ = nullptr;
   std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
   MemoryFunctions functions_;
 };
@@ -197,6 +246,10 @@ bool has_nccl() {
 
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host, Device& device,
                                                      std::shared_ptr<const RankSum> sum) {
+  // A step's graph has the collectives of several communicators. No two launches of one communicator are ever under way
+  // at a time, as a step ends before the next begins; NCCL's support of that would let its communicators wait for each
+  // other within the graph. NCCL reads the variable once.
+  ::setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);
   const auto connect = [](Communicator& ranks, Device& gpu,
                           const std::atomic<double>& deadline_seconds) {
     return std::make_unique<NcclTransport>(ranks, gpu, deadline_seconds);

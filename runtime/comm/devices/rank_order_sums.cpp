@@ -19,10 +19,10 @@ int64_t rounded_up(int64_t n) {
 RankOrderSums::RankOrderSums(StreamTransport& transport, Device& device, int rank, int ranks,
                              std::shared_ptr<const RankSum> sum)
     : transport_(transport),
-      device_(device),
       rank_(rank),
       ranks_(ranks),
       sum_(std::move(sum)),
+      scratch_(device.allocate(kScratchBytes, "sums over ranks")),
       to_(static_cast<size_t>(ranks)),
       from_(static_cast<size_t>(ranks)) {}
 
@@ -57,7 +57,6 @@ void RankOrderSums::add_window(const Tensor& whole, const Window& window, void* 
 }
 
 void RankOrderSums::all_reduce(const Tensor& inout, Stream& stream) {
-  if (scratch_.bytes() == 0) scratch_ = device_.allocate(kScratchBytes, "sums over ranks");
   const int64_t slice = rounded_up((inout.elements() + ranks_ - 1) / ranks_);
   const int64_t most = window_elements(inout.dtype);
   for (int64_t begin = 0; begin < slice; begin += most) {
@@ -73,7 +72,6 @@ void RankOrderSums::all_reduce(const Tensor& inout, Stream& stream) {
 }
 
 void RankOrderSums::reduce_scatter(const Tensor& in, const Tensor& out, Stream& stream) {
-  if (scratch_.bytes() == 0) scratch_ = device_.allocate(kScratchBytes, "sums over ranks");
   const int64_t slice = out.elements(), most = window_elements(in.dtype);
   for (int64_t begin = 0; begin < slice; begin += most)
     add_window(in, {slice, begin, std::min(most, slice - begin)},

@@ -13,7 +13,8 @@ namespace dstrain {
 
 class RankOrderSums {
  public:
-  // For rank `rank` of `ranks`. `transport` and `device` must outlive this object.
+  // For rank `rank` of `ranks`. Allocates its scratch memory on `device`. `transport` and `device` must outlive this
+  // object.
   RankOrderSums(StreamTransport& transport, Device& device, int rank, int ranks,
                 std::shared_ptr<const RankSum> sum);
 
@@ -21,7 +22,7 @@ class RankOrderSums {
   static bool adds(DType dtype) {
     return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
   }
-  // Operands are those of the Communicator's. The first of either allocates the scratch memory.
+  // Operands are those of the Communicator's.
   void all_reduce(const Tensor& inout, Stream& stream);
   void reduce_scatter(const Tensor& in, const Tensor& out, Stream& stream);
 
@@ -39,7 +40,6 @@ class RankOrderSums {
   int64_t window_elements(DType dtype) const;
 
   StreamTransport& transport_;
-  Device& device_;
   int rank_, ranks_;
   std::shared_ptr<const RankSum> sum_;
   Memory scratch_;                 // what the other ranks send

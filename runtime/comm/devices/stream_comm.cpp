@@ -9,6 +9,8 @@ namespace dstrain {
 namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{200};
+// How long a failed communicator waits for its transport. The process then ends without it.
+constexpr std::chrono::seconds kLongestEnd{5};
 
 }  // namespace
 
@@ -72,6 +74,7 @@ StreamComm::~StreamComm() {
     std::erase(whole.parts_, this);
   }
   end_watch();
+  end_.wait(kLongestEnd);
 }
 
 void StreamComm::end_watch() {
@@ -114,13 +117,14 @@ template <class Call>
 void StreamComm::start(Collective kind, int64_t whole_bytes, Stream& stream, Call&& call) {
   check_failure();
   const int64_t bytes = ring_bytes(kind, whole_bytes, size());
+  // The transport may take as long as the deadline, in which another thread may stop it.
+  try {
+    call();
+  } catch (const RunError& error) {
+    stop(error.what());
+  }
   {
     const std::lock_guard lock(mutex_);
-    try {
-      call();
-    } catch (const RunError& error) {
-      if (failure_.empty()) stop_locked(error.what());
-    }
     if (!failure_.empty()) fail_run("{}", failure_);
     if (stream.capturing()) {
       captured_bytes_ += bytes;
@@ -287,6 +291,8 @@ void StreamComm::watch() {
     const double deadline = deadline_seconds_;
     if (const std::string error = transport_->failure(); !error.empty())
       stop_locked(error);
+    else if (const std::string reason = host_.abort_reason(); !reason.empty())
+      stop_locked(reason);
     else if (!newest_->reached() &&
              std::chrono::duration<double>(Clock::now() - under_way_since_).count() > deadline)
       stop_locked(fmt::format("a collective on rank {}: no answer from the other ranks within {} s",
@@ -314,7 +320,7 @@ void StreamComm::stop(const std::string& reason) {
 
 void StreamComm::stop_locked(const std::string& reason) {
   failure_ = reason;
-  transport_->stop();
+  end_.begin(transport_, device_);
 }
 
 }  // namespace dstrain

@@ -1,6 +1,7 @@
 // StreamComm: collectives between devices that are enqueued on streams and carried by a StreamTransport. The host
-// communicator of the same ranks carries small values and aborts. A thread watches the transport and stops it if it
-// reports an error or if a collective reaches the deadline, so that no stream hangs for ever.
+// communicator of the same ranks carries small values and aborts. A thread watches both: it stops the transport if it
+// reports an error, if a collective reaches the deadline, or if a peer has stopped the group, so that no stream hangs for
+// ever.
 // With a RankSum the sums are in rank order (rank_order_sums.h), else the transport's own.
 // What is captured from a stream has not run: it is counted and watched when the graph is replayed. A replay is
 // watched as a whole.
@@ -17,6 +18,7 @@
 
 #include "runtime/comm/devices/rank_order_sums.h"
 #include "runtime/comm/devices/stream_transport.h"
+#include "runtime/comm/devices/transport_end.h"
 #include "runtime/comm/operation.h"
 
 namespace dstrain {
@@ -29,6 +31,7 @@ class StreamComm final : public Communicator, public StreamCollectives {
              std::shared_ptr<const RankSum> sum = nullptr);
   StreamComm(const StreamComm&) = delete;
   StreamComm& operator=(const StreamComm&) = delete;
+  // The caller must have destroyed all graphs with captured collectives.
   ~StreamComm() override;
 
   int rank() const override { return host_.rank(); }
@@ -90,7 +93,7 @@ class StreamComm final : public Communicator, public StreamCollectives {
   // Stops the world and all its parts.
   void stop_all(const std::string& reason);
   void stop(const std::string& reason);
-  // Ends the transport's operations, so that streams go on and check_failure() throws the reason.
+  // Begins to end the transport's operations, so that streams go on and check_failure() throws the reason.
   void stop_locked(const std::string& reason);
 
   StreamComm* parent_ = nullptr;
@@ -100,14 +103,15 @@ class StreamComm final : public Communicator, public StreamCollectives {
   ConnectTransport connect_;
   std::shared_ptr<const RankSum> sum_;
   std::unique_ptr<Stream> stream_;  // of collectives that the host waits for
-  std::unique_ptr<StreamTransport> transport_;
+  std::shared_ptr<StreamTransport> transport_;
   std::optional<RankOrderSums> sums_;  // absent: sums are the transport's
   std::unique_ptr<Event> newest_;      // after the newest collective, or the newest replay
   Clock::time_point under_way_since_;
   std::vector<Tensor> to_, from_;  // the messages of an exchange, by rank
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::string failure_;
+  std::string failure_;  // not empty: no operation may be given to the transport any more
+  TransportEnd end_;     // of a transport that failed
   bool closing_ = false;
   int64_t captured_bytes_ = 0;
   std::atomic<double> deadline_seconds_{600};

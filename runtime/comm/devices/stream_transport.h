@@ -16,12 +16,12 @@ namespace dstrain {
 
 class StreamTransport {
  public:
-  // The caller must have waited for the operations, or stopped them.
+  // The caller must have waited for the operations, or stopped them, and destroyed all graphs with captured ones.
   virtual ~StreamTransport() = default;
 
   // Each gives an operation to `stream` and returns; operands are those of the Communicator's. In which order the sums
   // add, and how often they round, is the transport's affair. Throws RunError if the operation is refused, or not
-  // accepted within the deadline.
+  // accepted within the deadline, or if the transport is stopped.
   virtual void all_reduce(Tensor inout, Stream& stream) = 0;
   virtual void reduce_scatter(Tensor in, Tensor out, Stream& stream) = 0;
   virtual void all_gather(Tensor in, Tensor out, Stream& stream) = 0;
@@ -39,7 +39,8 @@ class StreamTransport {
 
   // Returns what has failed; empty: nothing.
   virtual std::string failure() = 0;
-  // Ends what is under way, so that streams go on, with tensors that are not complete. No operation may follow.
+  // Ends what is under way, so that streams go on, with tensors that are not complete; later operations throw RunError.
+  // Then waits until all graphs with captured operations are destroyed. May be called from any thread, once.
   virtual void stop() = 0;
 };
 

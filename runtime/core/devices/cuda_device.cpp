@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 
 namespace dstrain {
@@ -45,7 +46,9 @@ class CudaGraph final : public Graph {
  public:
   explicit CudaGraph(cudaGraph_t graph) {
     const cudaError_t counted = ::cudaGraphGetNodes(graph, nullptr, &nodes_);
-    const cudaError_t made = ::cudaGraphInstantiate(&graph_, graph, 0);
+    // Without the flag all nodes have the priority of the stream of the launch, and communication waits behind kernels.
+    const cudaError_t made =
+        ::cudaGraphInstantiate(&graph_, graph, cudaGraphInstantiateFlagUseNodePriority);
     ::cudaGraphDestroy(graph);
     check_cuda(counted, "counting the nodes of a step's graph");
     check_cuda(made, "instantiating the graph of a step");
@@ -152,8 +155,16 @@ class CudaDevice final : public Device {
   }
   std::shared_ptr<void> pin(std::byte* data, int64_t bytes) override {
     if (bytes <= 0) return nullptr;
-    check_cuda(::cudaHostRegister(data, static_cast<size_t>(bytes), cudaHostRegisterPortable),
-               "pinning host memory");
+    const cudaError_t code =
+        ::cudaHostRegister(data, static_cast<size_t>(bytes), cudaHostRegisterPortable);
+    if (code != cudaSuccess) {
+      ::cudaGetLastError();  // or it would be reported again by a later call
+      log::warn(
+          "{} of host memory cannot be pinned ({}): copies to and from the GPU are slower; "
+          "look at the limit of locked memory (ulimit -l)",
+          bytes_text(static_cast<double>(bytes)), ::cudaGetErrorString(code));
+      return nullptr;
+    }
     return {data, [](void* p) { ::cudaHostUnregister(p); }};
   }
   void populate(const Memory&, int) const override {}

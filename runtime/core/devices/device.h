@@ -97,7 +97,8 @@ class Device : public RemoteMemory {
   virtual Memory allocate(int64_t bytes, const std::string& what) = 0;
   // Returns host memory that streams can copy from and to.
   virtual Memory pinned(int64_t bytes, const std::string& what) = 0;
-  // Pins existing host memory for streams, as long as the returned object lives.
+  // Pins existing host memory for streams, as long as the returned object lives. Returns null, after a warning, if the
+  // system refuses: streams then copy it more slowly.
   virtual std::shared_ptr<void> pin(std::byte* data, int64_t bytes) = 0;
   // Makes the pages of `memory` present now, with `threads` threads (Memory::populate).
   virtual void populate(const Memory& memory, int threads) const = 0;

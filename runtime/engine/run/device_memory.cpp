@@ -11,15 +11,32 @@
 namespace dstrain {
 namespace {
 
-// Memory that CUDA and its libraries need on a GPU besides the plan, with a margin.
+// Memory that CUDA and its libraries need on a GPU besides the plan, with a margin: the context, and the kernels of
+// cuBLASLt, which are loaded when they are first used.
 constexpr int64_t kCudaReserveBytes = int64_t{512} << 20;
+// The buffers of one of NCCL's communicators, which are made at its first collective: 9.4 MiB for each of two neighbours
+// in each of the 16 blocks that most_blocks() of runtime/comm/devices/nccl_comm.cpp allows (NCCL's default sizes: 4 MiB
+// for the simple protocol, 4.7 for LL128, 0.5 for LL). Messages between two ranks have made theirs before.
+constexpr int64_t kNcclGroupBytes = int64_t{304} << 20;
+
+// Returns how many communicators carry collectives of a rank, if GPUs communicate by NCCL.
+int64_t groups_of(const Place& place, int ranks) {
+  if (ranks == 1) return 0;
+  return 1 + (place.stages > 1 && place.ranks > 1 ? 1 : 0) + (place.factored() ? 2 : 0);
+}
+
+int64_t reserve_of(const Job& job, const Device& device, int sharing, int rank) {
+  if (device.kind() != DeviceKind::cuda) return 0;
+  const int64_t groups = sharing > 1 ? 0 : groups_of(place_of(job, rank), job.ranks);
+  return kCudaReserveBytes + groups * kNcclGroupBytes;
+}
 
 }  // namespace
 
 void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
                          int sharing, Communicator& host, const PlanInputs& inputs) {
   const DeviceBytes has = device.memory();
-  const int64_t reserve = device.kind() == DeviceKind::cuda ? kCudaReserveBytes : 0;
+  const int64_t reserve = reserve_of(job, device, sharing, host.rank());
   const int64_t needed = memory.total() + reserve;
   const bool over = job.device_memory > 0 && memory.total() > job.device_memory;
   const std::array<double, 1> lacks{over || (has.total > 0 && needed > has.free / sharing) ? 1.0
