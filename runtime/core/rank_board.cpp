@@ -62,9 +62,11 @@ void RankSlot::set_state(RankState value) noexcept {
 int64_t RankSlot::add_names(std::span<const std::string> instruction_names) {
   const int64_t base = name_count.load(std::memory_order_relaxed);
   int64_t used = name_bytes.load(std::memory_order_relaxed);
+  // The number of a line is an index: after a name that is left out there is none.
+  const auto stored = std::count(names.begin(), names.begin() + used, '\n');
   for (const std::string& name : instruction_names) {
     const auto size = static_cast<int64_t>(name.size());
-    if (used + size + 1 > static_cast<int64_t>(names.size())) break;
+    if (stored < base || used + size + 1 > static_cast<int64_t>(names.size())) break;
     std::copy(name.begin(), name.end(), names.begin() + used);
     names[static_cast<size_t>(used + size)] = '\n';
     used += size + 1;

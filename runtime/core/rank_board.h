@@ -68,7 +68,7 @@ struct alignas(64) RankSlot {
   void set_state(RankState value) noexcept;
 
   // Appends the names of a plan's instructions, which must not have line breaks. Returns the index of the
-  // first, for publish(base + i). Names that do not fit are left out. The rank itself must call it before
+  // first, for publish(base + i). The first name that does not fit and all later ones are left out. The rank itself must call it before
   // the first step.
   int64_t add_names(std::span<const std::string> instruction_names);
 

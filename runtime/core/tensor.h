@@ -10,14 +10,21 @@
 
 namespace dstrain {
 
-// A shape of up to four dimensions, row-major. An empty shape is a scalar with one element.
+// A shape of up to kMaxRank dimensions, row-major. An empty shape is a scalar with one element.
 struct Shape {
-  std::array<int64_t, 4> dims{};
+  static constexpr int kMaxRank = 4;
+  std::array<int64_t, kMaxRank> dims{};
   int rank = 0;
 
   Shape() = default;
+  // Throws InternalError if the list has more than kMaxRank dimensions.
   Shape(std::initializer_list<int64_t> list) {
-    for (int64_t d : list) dims[static_cast<size_t>(rank++)] = d;
+    for (int64_t d : list) append(d);
+  }
+  // Adds a last dimension. Throws InternalError if there are kMaxRank already.
+  void append(int64_t dim) {
+    if (rank == kMaxRank) fail_full(dim);
+    dims[static_cast<size_t>(rank++)] = dim;
   }
   // Dimension `i`; negative ones count from the last.
   int64_t operator[](int i) const { return dims[static_cast<size_t>(i < 0 ? i + rank : i)]; }
@@ -27,6 +34,9 @@ struct Shape {
     return n;
   }
   bool operator==(const Shape&) const = default;
+
+ private:
+  [[noreturn]] void fail_full(int64_t dim) const;
 };
 
 std::string to_string(const Shape& shape);  // "(8, 256, 768)"

@@ -40,8 +40,7 @@ struct StateEntry {
 inline Shape saved_shape(const StateEntry& entry) {
   if (entry.copies == 1) return entry.global_shape;
   Shape shape{entry.copies};
-  for (int i = 0; i < entry.global_shape.rank; ++i)
-    shape.dims[static_cast<size_t>(shape.rank++)] = entry.global_shape[i];
+  for (int i = 0; i < entry.global_shape.rank; ++i) shape.append(entry.global_shape[i]);
   return shape;
 }
 // Returns where in that tensor the values of an entry begin.

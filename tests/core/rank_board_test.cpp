@@ -106,6 +106,21 @@ TEST_CASE("names that do not fit are known by their number") {
   CHECK(slot.current_instruction() == "instruction 2");
 }
 
+TEST_CASE("a name that is left out does not give its number to one of the next plan") {
+  const RankBoard board = RankBoard::create(1);
+  RankSlot& slot = board.slot(0);
+  const std::string half(slot.names.size() / 2 - 1, 'x');
+  const std::vector<std::string> train = {half, half + "x", "b"}, validate = {"c", "d"};
+  CHECK(slot.add_names(train) == 0);
+  CHECK(slot.add_names(validate) == 3);
+  for (const int64_t index : {1, 2, 3, 4}) {
+    slot.publish(index);
+    CHECK(slot.current_instruction() == fmt::format("instruction {}", index));
+  }
+  slot.publish(0);
+  CHECK(slot.current_instruction() == half);
+}
+
 TEST_CASE("the first failure is the culprit, whatever comes later and from whichever rank") {
   const RankBoard board = RankBoard::create(3);
   CHECK(board.fail(2, FailureKind::user, "no such file"));

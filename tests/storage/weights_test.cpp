@@ -106,7 +106,7 @@ TEST_CASE("a file that the Python package wrote fits the model it was made for")
   StateRegister want;
   for (const SafetensorsTensor& t : header.tensors) {
     Shape shape;
-    for (const int64_t dim : t.shape) shape.dims[static_cast<size_t>(shape.rank++)] = dim;
+    for (const int64_t dim : t.shape) shape.append(dim);
     want.push_back({.name = t.name, .global_shape = shape});
   }
   check_weights(path, want);

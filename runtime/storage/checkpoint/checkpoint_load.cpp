@@ -86,7 +86,7 @@ bool is_codec_state(std::string_view slot) {
 // Returns the shape of a row: without the first dimension.
 Shape row_of(const Shape& shape) {
   Shape row;
-  for (int i = 1; i < shape.rank; ++i) row.dims[static_cast<size_t>(row.rank++)] = shape[i];
+  for (int i = 1; i < shape.rank; ++i) row.append(shape[i]);
   return row;
 }
 

@@ -119,10 +119,11 @@ class ManifestReader {
     tensor.dtype = *known;
     int64_t bytes = size_of(tensor.dtype);
     for (const json& dim : object.at("shape")) {
-      if (tensor.shape.rank == 4) fail(tensor, "more than four dimensions");
+      if (tensor.shape.rank == Shape::kMaxRank)
+        fail(tensor, "more than {} dimensions", Shape::kMaxRank);
       const auto size = dim.get<int64_t>();
       if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) fail(tensor, "impossible shape");
-      tensor.shape.dims[static_cast<size_t>(tensor.shape.rank++)] = size;
+      tensor.shape.append(size);
     }
     for (const json& slice : object.at("slices"))
       tensor.slices.push_back(read_slice(tensor, slice));
