@@ -32,7 +32,8 @@ class DiskArena final : public RemoteMemory {
     int extent = 0;
     int64_t offset = 0;
   };
-  Place place_of(const void* address) const;
+  // Returns where bytes of a tensor are; of no bytes, any place. Throws InternalError if they are not all in one extent.
+  Place place_of(const void* address, int64_t bytes) const;
 
   const std::byte* base_;
   std::vector<int64_t> begins_;  // of the extents, ascending

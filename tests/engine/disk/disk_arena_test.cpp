@@ -1,6 +1,7 @@
 #include "runtime/engine/disk/disk_arena.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <numeric>
@@ -58,6 +59,55 @@ TEST_CASE("tensors on disk begin as zeros and keep every byte, wherever a piece 
   }
   CHECK(std::filesystem::is_empty(one.path()));
   CHECK(std::filesystem::is_empty(two.path()));
+}
+
+TEST_CASE("tensors without elements do not hide those that have their addresses") {
+  const TempDir drive;
+  Job job;
+  job.offload.nvme_paths = {drive.path()};
+  constexpr int kTensors = 40;  // more than what sorts keep in order
+  Plan plan;
+  std::vector<std::pair<int64_t, int64_t>> places;  // offset and bytes
+  int64_t end = 0;
+  for (int i = 0; i < kTensors; ++i) {
+    const int64_t elements = i % 3 == 0 ? 1000 + 7 * i : 0;
+    plan.program.add_buffer({.name = std::to_string(i),
+                             .shape = {elements},
+                             .lifetime = Lifetime::persistent,
+                             .space = Space::disk});
+    plan.address.push_back({Region::disk, end});
+    if (elements > 0) places.emplace_back(end, 4 * elements);
+    end += disk_blocks_up(4 * elements);
+  }
+  const Memory addresses = Memory::addresses(end, "test");
+  DiskArena disk(plan, job, addresses.data());
+  const auto values = [](int64_t bytes, size_t i) {
+    return std::vector<std::byte>(static_cast<size_t>(bytes), static_cast<std::byte>(i + 1));
+  };
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto [offset, bytes] = places[i];
+    disk.upload(addresses.data() + offset, values(bytes, i).data(), bytes);
+    // The drive queue asks as a step does.
+    auto first = values(100, i);
+    const Tensor part{addresses.data() + offset, {100}, DType::u8};
+    disk.read(part, {first.data(), {100}, DType::u8}).wait();
+    CHECK(first == values(100, i));
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto [offset, bytes] = places[i];
+    auto found = values(bytes, 99);
+    disk.download(found.data(), addresses.data() + offset, bytes);
+    CHECK(found == values(bytes, i));
+  }
+  // Nothing of an empty tensor, wherever it lies, and never a byte behind a tensor.
+  disk.upload(addresses.data() + end, nullptr, 0);
+  disk.download(nullptr, addresses.data(), 0);
+  std::array<std::byte, 4096> block{};
+  const auto [offset, bytes] = places.front();
+  CHECK_THROWS_AS(disk.upload(addresses.data() + offset + bytes - 4, block.data(), 8),
+                  InternalError);
+  CHECK_THROWS_AS(disk.download(block.data(), addresses.data() + offset + bytes - 4, 8),
+                  InternalError);
 }
 
 TEST_CASE("a directory that cannot be made is the user's error") {
