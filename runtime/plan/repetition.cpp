@@ -77,6 +77,7 @@ void Repetition::find_rings() {
     if (used[b] == 0) continue;
     const Address& a = plan_.address[b];
     const Ring ring{a.offset, a.copies > 1 ? a.stride : p.buffers[b].bytes(), a.copies};
+    if (ring.stride == 0) continue;  // it has the address of a buffer that has bytes
     const auto region = static_cast<size_t>(a.region);
     if (a.copies > 1 && p.buffers[b].lifetime == Lifetime::micro)
       rings_[region].push_back(ring);
@@ -89,7 +90,7 @@ void Repetition::find_rings() {
     for (size_t i = 1; i < rings.size(); ++i)
       sound_ = sound_ && rings[i - 1].end() <= rings[i].offset;
     for (const Bytes& bytes : fixed[r]) {
-      if (bytes.begin == bytes.end) continue;
+      if (bytes.begin == bytes.end) continue;  // no workspace
       const auto after = std::ranges::lower_bound(rings, bytes.end, {}, &Ring::offset);
       sound_ = sound_ && (after == rings.begin() || std::prev(after)->end() <= bytes.begin);
     }

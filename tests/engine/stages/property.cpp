@@ -53,7 +53,7 @@ Job random_job(Dice& dice, int ranks) {
     m.tied_head = dice.coin();
   } else {  // down to fewer parameters than ranks
     m.kind = ModelKind::benchmark;
-    m.n_layer = dice.between(1, 5);
+    m.n_layer = dice.between(1, 9);
     m.in_size = dice.between(1, 17);
     m.hidden_size = dice.between(1, 33);
     m.out_size = dice.between(2, 9);
