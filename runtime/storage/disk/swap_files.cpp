@@ -69,7 +69,8 @@ bool may_be_shared(int file) {
   return std::ranges::find(local, static_cast<uint32_t>(found.f_type)) == local.end();
 }
 
-// Removes the file if its run has ended. Returns a line about it, empty if the file stays.
+// Removes the file if its run has ended. Returns a line about it; empty if the file stays, or if it was empty: it may be
+// one that another rank has created and not yet locked, which then creates another (SwapFile::create()).
 std::string remove_if_dead(const fs::path& path, const std::string& host) {
   const int file = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) return "";  // another user's, or gone already
@@ -78,9 +79,10 @@ std::string remove_if_dead(const fs::path& path, const std::string& host) {
                     (host == this_host() || !may_be_shared(file)) &&
                     ::flock(file, LOCK_EX | LOCK_NB) == 0 && ::unlink(path.c_str()) == 0;
   ::close(file);
-  return dead ? fmt::format("removed {} ({}), which a run that has ended left", path.string(),
-                            bytes_text(static_cast<double>(status.st_size)))
-              : "";
+  return dead && status.st_size > 0
+             ? fmt::format("removed {} ({}), which a run that has ended left", path.string(),
+                           bytes_text(static_cast<double>(status.st_size)))
+             : "";
 }
 
 void make_swap_directory(const std::string& directory) {

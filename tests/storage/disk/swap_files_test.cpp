@@ -127,6 +127,17 @@ TEST_CASE("files of a living run and of the user are not touched") {
   CHECK(files_in(dir.path()).size() == before - 1);
 }
 
+TEST_CASE("an empty file, which a rank may just be creating, is removed without a line") {
+  const TempDir dir;
+  FakeIo calls;
+  const SwapFiles files({dir.path()}, 4096, calls);
+  std::string name = files_in(dir.path()).at(0);
+  name.replace(name.size() - 21, 16, "0123456789abcdef");
+  dir.write(name, "");
+  CHECK(remove_dead_swap_files(dir.path()).empty());
+  CHECK(files_in(dir.path()).size() == 1);
+}
+
 TEST_CASE("two stores of one process leave each other's files alone") {
   const TempDir dir;
   FakeIo calls;
