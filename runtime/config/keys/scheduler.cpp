@@ -88,7 +88,8 @@ std::vector<KeySpec> scheduler() {
       count("scheduler.params.decay_step_size", "0", cycle, 0),
       {.key = "scheduler.params.cycle_momentum",
        .fallback = "true",
-       .note = "moves beta1 against the learning rate; off where the optimizer has no betas",
+       .note = "moves beta1 against the learning rate; off where the optimizer has no betas, and "
+               "with Muon",
        .only = cycle},
       {.key = "scheduler.params.cycle_min_mom",
        .type = Type::rate,
