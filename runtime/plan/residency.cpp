@@ -15,9 +15,8 @@ Residency residency_of(const Job& job, Place place) {
               .grad_dtype = job.grad_dtype};
   if (!place.replicas_hold) return r;
   // Quantized shards are made of the slices at the beginning of a step (quantize_gathers()).
-  if (r.parameters == Held::slice && place.factored() && !job.quantize.weights)
-    r.parameters = Held::shard;
-  if (place.shard_size() == 1) r.parameters = Held::whole;
+  if (r.parameters != Held::slice || place.replicas() == 1 || job.quantize.weights) return r;
+  r.parameters = place.factored() ? Held::shard : Held::whole;
   return r;
 }
 

@@ -10,8 +10,8 @@
 //   3      FULL_SHARD     slice      slice      slice
 //   3      HYBRID_SHARD   slice      slice      shard
 //
-// MiCS and hpZ are HYBRID_SHARD's row. With quantized weights its parameters are slices, and shards are packed in each
-// step.
+// MiCS and hpZ are HYBRID_SHARD's row; a shard of one rank is whole. With quantized weights its parameters are slices,
+// and shards are packed in each step.
 // A slice is divided among the data-parallel group, a shard among one replica's ranks. Each rank updates a slice of its
 // own in every row, so that a shard is the slices of a replica group: rank r of shards of S ranks holds the slices of
 // all ranks with the number r mod S in their shard groups. Replicas exchange updated parameters once per step, and

@@ -15,13 +15,14 @@ struct Stay {         // how long parameters stay gathered
   BufferId buffer;
 };
 
-// Returns whether the issue before a gather gathers another block of the same parameters.
+// Returns whether the issue before one that gathers gathers another block of the same parameters.
 bool continues_gather(const Plan& plan, size_t i) {
   const Program& program = plan.program;
   const auto op_at = [&](size_t k) -> const Instruction& {
     return program.instructions[static_cast<size_t>(plan.order[k].instruction)];
   };
-  if (i == 0 || op_at(i - 1).op != OpKind::all_gather) return false;
+  if (i == 0 || op_at(i - 1).op != OpKind::all_gather || op_at(i).op != OpKind::all_gather)
+    return false;
   const BufferId before = op_at(i - 1).writes[0], mine = op_at(i).writes[0];
   return program.root(before) == program.root(mine) &&
          program.at(before).parent_offset < program.at(mine).parent_offset;
@@ -36,13 +37,8 @@ std::vector<Stay> find_stays(const Plan& plan) {
   std::unordered_map<BufferId, size_t> last_use;
   for (size_t i = plan.order.size(); i-- > 0;) {
     const Instruction& op = program.instructions[static_cast<size_t>(plan.order[i].instruction)];
-    // What the end of a step gathers is whole parameters or sums of the optimizer, which a rank that owns padding alone
-    // does not read. What replicas exchange is gathered again within each of them.
-    if (op.op == OpKind::all_gather && op.when != When::step_end && op.channel != replica_group) {
-      const BufferId received = program.root(op.writes[0]);
-      const auto packed = unpacked.find(received);
-      const BufferId gathered = packed == unpacked.end() ? received : packed->second;
-      if (program.at(gathered).lifetime == Lifetime::persistent) continue;
+    const BufferId gathered = gathered_from(program, op, unpacked);
+    if (gathered != kNone) {
       if (continues_gather(plan, i)) continue;
       const auto use = last_use.find(gathered);
       check(use != last_use.end(), "{} is gathered for {} and never used",

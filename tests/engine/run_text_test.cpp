@@ -24,7 +24,7 @@ Job small_job() {
 std::string first_line_of(const Job& job, int64_t done = 0) {
   const PlanInputs inputs{implementations().build_model,
                           make_planning_library(implementations(), job.device), 1};
-  const RankPlan plan = make_rank_plan(job, {0, job.ranks}, inputs);
+  const RankPlan plan = make_rank_plan(job, place_of(job, 0), inputs);
   return first_line(job, plan.train, done, 1);
 }
 
@@ -43,6 +43,23 @@ TEST_CASE("the first line of a run says what it is and where it begins") {
   CHECK(first_line_of(job, 12) == what + "steps 13 to 40, resumed after step 12");
   CHECK(first_line_of(job, 39) == what + "step 40, resumed after step 39");
   CHECK(first_line_of(job, 40) == what + "no step left: resumed after step 40 of 40");
+}
+
+TEST_CASE(
+    "the first line of a run says how many replicas have the parameters, and of how many ranks") {
+  Job job = small_job();
+  job.zero_stage = 3;
+  job.ranks = 4;
+  job.batch = {64, 8, 2};
+  const auto stage = [&](int shard_ranks) {
+    job.shards.ranks = shard_ranks;
+    const std::string line = first_line_of(job);
+    return line.substr(line.find("ZeRO"), line.find(", 4 ranks") - line.find("ZeRO"));
+  };
+  CHECK(stage(0) == "ZeRO stage 3");
+  CHECK(stage(1) == "ZeRO stage 3 in 4 replicas of 1 rank");
+  CHECK(stage(2) == "ZeRO stage 3 in 2 replicas of 2 ranks");
+  CHECK(stage(4) == "ZeRO stage 3 in 1 replica of 4 ranks");
 }
 
 TEST_CASE("the first line of a run whose steps are long says how long") {

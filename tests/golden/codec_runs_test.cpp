@@ -21,8 +21,9 @@ TEST_CASE("quantized weights: the same run with shards, on hosts and without, ne
   const Run plain = runs.run({{"stage", 3}}, 2 * kHalf, false);
   const Run expected = runs.run(quantized({}), 2 * kHalf, false);
   const Run mics = runs.run(quantized({{"mics_shard_size", 2}}), 2 * kHalf, false);
+  const Run whole = runs.run(quantized({{"mics_shard_size", 1}}), 2 * kHalf, false);
   const Run hybrid = runs.run(quantized({}), 2 * kHalf, true, {}, "HYBRID_SHARD");
-  for (const Run* run : {&mics, &hybrid}) {
+  for (const Run* run : {&mics, &whole, &hybrid}) {
     check_equal(*run, expected);
     CHECK(validations(*run) == validations(expected));
     CHECK(sent(*run) < sent(expected));

@@ -33,8 +33,10 @@ constexpr Rule kShards{
       if (facts.text("dstrain.sharding") == "FULL_SHARD")
         return {State::no_effect, "dstrain.sharding is FULL_SHARD: all ranks"};
       return {State::honoured,
-              ranks == 1 ? "every rank has all parameters"
-                         : fmt::format("parameters are divided among {} ranks in a row", ranks)};
+              ranks == 1 && facts.on("zero_optimization.zero_quantized_weights")
+                  ? "every rank has all parameters, which travel as int8 once a step"
+              : ranks == 1 ? "every rank has all parameters"
+                           : fmt::format("parameters are divided among {} ranks in a row", ranks)};
     },
     "off, or not stage 3: no_effect; else honoured"};
 
@@ -46,7 +48,7 @@ constexpr Rule kQuantized{
         return {State::no_effect, fmt::format("matters at stage 3; the stage is {}", facts.stage)};
       return {State::honoured, std::string(spec.note)};
     },
-    "false, or not stage 3: no_effect; else honoured"};
+    "false, not stage 3, or one data-parallel rank: no_effect; else honoured"};
 
 constexpr Rule kLegacy{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};

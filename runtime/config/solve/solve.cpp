@@ -126,6 +126,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   solve_training(job, values, diagnostics, facts);
   check_sizes(job, values, diagnostics);
   check_pipeline(job, diagnostics);
+  if (data_ranks == 1) judge_lone_rank(job, diagnostics);
   if (data_ranks) check_shards(job, values, diagnostics, *data_ranks, request.ranks_origin);
   solve_sparse(job, values, diagnostics, data_ranks.has_value());
   if (job.graph == GraphMode::on && job.device == "cpu")

@@ -33,8 +33,6 @@ void solve_local_sgd(Job& job, Values& v, Diagnostics& diagnostics) {
 void solve_hook(Job& job, Values& v, Diagnostics& diagnostics) {
   const std::string name = v.text(kType);
   if (diagnostics.stopped(kType)) return;
-  if (job.ranks > 1 && job.data_ranks() == 1 && name.ends_with("SGD"))
-    diagnostics.no_effect(kType, "one data-parallel rank: there are no gradients to send");
   if (name == "post_localSGD") return solve_local_sgd(job, v, diagnostics);
   if (!name.ends_with("powerSGD")) return;
   const auto key = [](std::string_view member) {

@@ -339,6 +339,18 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   solve_schedule(job, values, diagnostics, facts);
 }
 
+void judge_lone_rank(const Job& job, Diagnostics& diagnostics) {
+  const std::string gradients = "one data-parallel rank: there are no gradients to send";
+  if (job.quantize.weights)
+    diagnostics.no_effect("zero_optimization.zero_quantized_weights",
+                          "one data-parallel rank: there are no parameters to send");
+  if (job.quantize.gradients)
+    diagnostics.no_effect("zero_optimization.zero_quantized_gradients", gradients);
+  if (job.quantize.feedback)
+    diagnostics.no_effect("zero_optimization.zeropp_loco_param", gradients);
+  if (job.hook.kind != HookKind::none) diagnostics.no_effect("dstrain.comm_hook.type", gradients);
+}
+
 void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics,
                   int64_t data_ranks, const std::string& ranks_origin) {
   const int ranks = job.shards.ranks;

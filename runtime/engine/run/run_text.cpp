@@ -68,8 +68,9 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
       "x {}; {}",
       job.model.kind == ModelKind::gptlite ? "GPT-lite" : "benchmark model",
       count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage,
-      place.factored() && place.replicas_hold
-          ? fmt::format(" in {} replicas of {} ranks", place.replicas(), place.shard_size())
+      place.shard_ranks > 0 && place.replicas_hold && place.ranks > 1
+          ? fmt::format(" in {} of {}", counted(place.replicas(), "replica"),
+                        counted(place.shard_size(), "rank"))
           : "",
       counted(job.ranks, "rank"),
       pipeline ? fmt::format(", {} pipeline stages", job.pipeline.stages) : "", b.train_batch,

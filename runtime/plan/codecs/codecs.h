@@ -79,5 +79,11 @@ std::string codec_error_name(std::string_view of);
 
 // Returns the buffers that packed parameters are unpacked to, by the buffers that they are gathered in.
 std::unordered_map<BufferId, BufferId> unpacked_gathers(const Program& program);
+// Returns the buffer that has the parameters of a unit gathered, as they are computed with, from this instruction on;
+// kNone if it gathers none. A rank that holds all parameters packed unpacks them instead. What replicas exchange is
+// gathered again within each of them, and what the end of a step gathers is whole parameters, or sums of the optimizer.
+// `unpacked`: unpacked_gathers() of the program.
+BufferId gathered_from(const Program& program, const Instruction& op,
+                       const std::unordered_map<BufferId, BufferId>& unpacked);
 
 }  // namespace dstrain

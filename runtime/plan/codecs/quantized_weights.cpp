@@ -16,7 +16,7 @@ namespace {
 class QuantizeGathers {
  public:
   QuantizeGathers(Program& program, Place place)
-      : program_(program), place_(place), replicas_(place.replicas_hold && place.factored()) {}
+      : program_(program), place_(place), replicas_(place.replicas_hold && place.replicas() > 1) {}
 
   void run() {
     if (replicas_) take_transfers();
@@ -118,10 +118,14 @@ class QuantizeGathers {
     const BufferId gathered = gather.writes[0];
     const std::string name = program_.at(gathered).name.substr(sizeof("gathered:") - 1);
     const int64_t bytes = quantized_bytes(program_.at(gather.reads[0]).shape.elements());
-    const BufferId packed = add_packed("quantized:" + name, place_.ranks, bytes,
-                                       MemoryClass::communication, Lifetime::micro);
     Instruction op = gather;
-    if (replicas_) {
+    BufferId packed = kNone;
+    if (replicas_ && place_.shard_size() == 1)
+      packed = shard_of(gather, bytes);  // it has all slices
+    else
+      packed = add_packed("quantized:" + name, place_.ranks, bytes, MemoryClass::communication,
+                          Lifetime::micro);
+    if (replicas_ && place_.shard_size() > 1) {
       const BufferId shard = shard_of(gather, bytes);
       const int64_t block = place_.shard_size() * bytes;
       op.channel = shard_group;
@@ -130,7 +134,7 @@ class QuantizeGathers {
         op.writes = {program_.view(packed, b * block, block)};
         list.push_back(op);
       }
-    } else {
+    } else if (!replicas_) {
       const BufferId mine = program_.view(packed, place_.rank * bytes, bytes);
       // Peers read the packed slice alone.
       if (Buffer& source = program_.at(program_.root(gather.reads[0]));
@@ -182,7 +186,7 @@ class QuantizeGathers {
     op.op = OpKind::all_gather;
     op.reads = {mine};
     op.writes = {shard};
-    op.channel = replica_group;
+    op.channel = place_.factored() ? replica_group : data_group;
     exchange.ops.push_back(std::move(op));
     exchanges_.push_back(std::move(exchange));
     return shard;
@@ -190,7 +194,7 @@ class QuantizeGathers {
 
   Program& program_;
   const Place place_;
-  const bool replicas_;             // parameters are divided within each replica
+  const bool replicas_;             // each replica has all parameters, packed
   std::vector<size_t> first_read_;  // of each buffer, in the list as it was
   size_t end_of_start_ = 0;         // the first instruction that is not of the step's start
   std::unordered_map<BufferId, std::vector<Instruction>> hops_;  // by the slice that they bring
@@ -209,6 +213,25 @@ std::unordered_map<BufferId, BufferId> unpacked_gathers(const Program& program) 
   for (const Instruction& op : program.instructions)
     if (op.op == OpKind::dequantize) unpacked[op.reads[0]] = op.writes[0];
   return unpacked;
+}
+
+BufferId gathered_from(const Program& program, const Instruction& op,
+                       const std::unordered_map<BufferId, BufferId>& unpacked) {
+  const auto is_packed_shard = [&](BufferId id) {
+    const Buffer& buffer = program.at(program.root(id));
+    return buffer.memory == MemoryClass::parameters && buffer.lifetime == Lifetime::step;
+  };
+  BufferId gathered = kNone;
+  if (op.op == OpKind::dequantize) {
+    if (is_packed_shard(op.reads[0])) gathered = program.root(op.writes[0]);
+  } else if (op.op == OpKind::all_gather && op.when != When::step_end &&
+             !is_packed_shard(op.writes[0])) {
+    gathered = program.root(op.writes[0]);
+    if (const auto packed = unpacked.find(gathered); packed != unpacked.end())
+      gathered = packed->second;
+  }
+  return gathered == kNone || program.at(gathered).lifetime == Lifetime::persistent ? kNone
+                                                                                    : gathered;
 }
 
 }  // namespace dstrain

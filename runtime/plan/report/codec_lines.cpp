@@ -99,7 +99,6 @@ std::string rows_text(const Job& job, const Plan& plan) {
 // Returns which ranks have weights of their own with post_localSGD, and what their average sends.
 std::string local_text(const Job& job, const Plan& plan, std::span<const int> hosts) {
   const int groups = local_groups(job);
-  if (job.data_ranks() == 1) return {};
   if (groups == 1)
     return "post_localSGD: all ranks are on one host and add their gradients, so each step is an "
            "ordinary one (post_local_gradient_allreduce false: each rank is alone)";
@@ -111,6 +110,24 @@ std::string local_text(const Job& job, const Plan& plan, std::span<const int> ho
   if (const int64_t leaves = leaving(plan, hosts); leaves > 0)
     line += fmt::format(", its host {} to others", bytes_of(leaves));
   return line;
+}
+
+// Returns the keys of the job that change nothing where no rank has a peer to send to.
+std::vector<std::string_view> keys_for_peers(const Job& job) {
+  std::vector<std::string_view> keys;
+  if (job.quantize.weights) keys.emplace_back("zero_quantized_weights");
+  if (job.quantize.gradients) keys.emplace_back("zero_quantized_gradients");
+  if (job.hook.kind != HookKind::none) keys.emplace_back("dstrain.comm_hook");
+  if (job.sparse_gradients) keys.emplace_back("sparse_gradients");
+  return keys;
+}
+
+// Returns how parameters travel that are quantized.
+std::string weights_text(const Place& place) {
+  std::string text = fmt::format("parameters travel as int8 in blocks of {}", kQuantizedBlock);
+  if (place.replicas_hold && place.shard_size() == 1)
+    text += " once a step, as each rank has all of them";
+  return text;
 }
 
 }  // namespace
@@ -131,9 +148,16 @@ std::string step_kinds_text(const Job& job, const RankPlan& plans) {
 
 std::string codec_line(const Job& job, const Plan& plan, std::span<const int> hosts,
                        const PlanInputs& inputs) {
-  if (job.sparse_gradients && job.data_ranks() > 1) return rows_text(job, plan);
+  if (job.data_ranks() == 1) {
+    const std::vector<std::string_view> keys = keys_for_peers(job);
+    if (keys.empty()) return {};
+    return fmt::format(
+        "no effect of {}: one {}rank sends neither parameters nor gradients to others",
+        fmt::join(keys, ", "), job.pipeline.stages > 1 ? "data-parallel " : "");
+  }
+  if (job.sparse_gradients) return rows_text(job, plan);
   if (job.hook.kind == HookKind::post_local_sgd) return local_text(job, plan, hosts);
-  const bool hook = job.hook.kind != HookKind::none && job.data_ranks() > 1;
+  const bool hook = job.hook.kind != HookKind::none;
   if (job.quantize == QuantizeConfig{} && !hook) return {};
   Job plain = job;
   plain.quantize = {};
@@ -145,8 +169,7 @@ std::string codec_line(const Job& job, const Plan& plan, std::span<const int> ho
   const SentBytes with = sent_bytes(plan, hosts),
                   without = sent_bytes(stages[static_cast<size_t>(place.stage)].train, hosts);
   std::string line;
-  if (job.quantize.weights)
-    line = fmt::format("parameters travel as int8 in blocks of {}", kQuantizedBlock);
+  if (job.quantize.weights) line = weights_text(place);
   if (job.quantize.gradients) {
     line += fmt::format("{}gradients as int4 in blocks of {}{}, in ", line.empty() ? "" : ", ",
                         kInt4Block, job.quantize.feedback ? " with error feedback" : "");

@@ -54,20 +54,22 @@ std::string gathers_text(const Plan& plan) {
   std::set<BufferId> sources;
   BufferId newest = kNone;
   const std::unordered_map<BufferId, BufferId> unpacked = unpacked_gathers(p);
+  bool packed = false;
   for (const Instruction& op : p.instructions) {
-    if (op.op != OpKind::all_gather || op.when == When::step_end || op.channel == replica_group)
-      continue;
-    const BufferId received = p.root(op.writes[0]);
-    const auto packed = unpacked.find(received);
-    const BufferId root = packed == unpacked.end() ? received : packed->second;
-    const Buffer& gathered = p.at(root);
-    if (gathered.lifetime == Lifetime::persistent) continue;
-    if (std::exchange(newest, root) == root) continue;  // another block of the same gather
+    const BufferId gathered = gathered_from(p, op, unpacked);
+    if (gathered == kNone) continue;
+    if (std::exchange(newest, gathered) == gathered) continue;  // another block of the same gather
+    packed = op.op == OpKind::dequantize;
     sources.insert(p.root(op.reads[0]));
     (op.when == When::step_begin ? kept : gathers) += 1;
-    (op.when == When::step_begin ? kept_elements : elements) += gathered.shape.elements();
+    (op.when == When::step_begin ? kept_elements : elements) += p.at(gathered).shape.elements();
   }
   if (sources.empty()) return {};
+  if (packed)
+    return fmt::format(
+        "each rank gets all parameters as int8 once a step: {} of {} units ({} elements) are "
+        "unpacked once and stay for the step; the others {} times ({} elements) a micro-batch\n",
+        kept, sources.size(), kept_elements, gathers, elements);
   return fmt::format(
       "parameters are sharded: {} of {} units ({} elements) are gathered once and stay for the "
       "step; "
@@ -77,6 +79,9 @@ std::string gathers_text(const Plan& plan) {
 
 // Returns the groups of a factored data-parallel group, with the numbers of the ranks in the world.
 std::string groups_text(const Place& place) {
+  if (place.replicas_hold && place.shard_size() == 1 && place.ranks > 1)
+    return fmt::format("{} data-parallel ranks are replicas of 1: each has all parameters\n",
+                       place.ranks);
   if (!place.factored()) return {};
   std::vector<int> replicas;
   for (int r = place.shard_rank(); r < place.ranks; r += place.shard_size())

@@ -45,6 +45,29 @@ TEST_CASE("shards: FSDP's, MiCS's and hpZ's keys divide parameters among groups 
                       "here 16 does not divide the 8 ranks (--num_gpus): expected a divisor"));
 }
 
+TEST_CASE("shards: what one data-parallel rank has no peer to send to is said to have no effect") {
+  const std::string zero = "zero_optimization.";
+  const std::vector<std::string> all{zero + "stage=3", zero + "zero_quantized_weights=true",
+                                     zero + "zero_quantized_gradients=true",
+                                     zero + "zeropp_loco_param={}", zero + "mics_shard_size=1"};
+  const auto verdict_of = [&](const std::string& key, int ranks) {
+    return verdict(ask(trains_with(""), all, ranks).check(), zero + key);
+  };
+  CHECK(verdict_of("zero_quantized_weights", 1) ==
+        "no_effect: one data-parallel rank: there are no parameters to send");
+  for (const char* key : {"zero_quantized_gradients", "zeropp_loco_param"})
+    CHECK(verdict_of(key, 1) ==
+          "no_effect: one data-parallel rank: there are no gradients to send");
+  for (const char* key : {"zero_quantized_weights", "zero_quantized_gradients"})
+    CHECK_THAT(verdict_of(key, 2), Catch::StartsWith("honoured"));
+  CHECK(verdict_of("mics_shard_size", 2) ==
+        "honoured: every rank has all parameters, which travel as int8 once a step");
+  for (const char* hook : {"powerSGD", "batched_powerSGD", "post_localSGD"})
+    CHECK(verdict(ask(trains_with(""), {std::string("dstrain.comm_hook.type=") + hook}, 1).check(),
+                  "dstrain.comm_hook.type") ==
+          "no_effect: one data-parallel rank: there are no gradients to send");
+}
+
 TEST_CASE("LoCo: zeropp_loco_param is the error feedback of quantized gradients") {
   const std::string stage3 = "zero_optimization.stage=3",
                     loco = "zero_optimization.zeropp_loco_param",

@@ -31,7 +31,7 @@ Job codec_job(int ranks, DType dtype, int64_t accumulation = 2) {
 
 std::vector<int> shard_sizes(int ranks) {
   std::vector<int> sizes;
-  for (int size = 2; size < ranks; ++size)
+  for (int size = 1; size < ranks; ++size)
     if (ranks % size == 0) sizes.push_back(size);
   return sizes;
 }
