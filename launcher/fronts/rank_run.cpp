@@ -8,6 +8,7 @@
 #include "launcher/implementations.h"
 #include "launcher/placement/core_binding.h"
 #include "launcher/placement/gpus.h"
+#include "runtime/config/auto_line.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/devices/cuda_device.h"
@@ -59,6 +60,7 @@ std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slo
 
 void announce(const RunInput& input, const std::string& batch) {
   for (const std::string& warning : input.loaded.warnings) log::warn("{}", warning);
+  if (const std::string line = auto_line(input.loaded); !line.empty()) log::info("{}", line);
   if (!batch.empty()) log::info("{}", batch);
   log::info("{}", input.dataset->summary());
 }

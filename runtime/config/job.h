@@ -73,6 +73,7 @@ struct OptimizerConfig {
   bool nesterov = false;
   double max_coeff = 10, min_coeff = 0.01;  // lamb: limits of the trust ratio
   bool eps_inside_sqrt = false;
+  double lr_decay = 0;  // adagrad: update n has the rate lr / (1 + (n - 1) * lr_decay)
   double adam_lr = 3e-4;  // muon: of the parameters that it leaves to Adam, as betas and eps are
   bool gram = true;       // muon: it may iterate on the Gram matrix
   int64_t freeze_step = 100'000;  // 1-bit optimizers: updates before the second moment is frozen
@@ -98,6 +99,7 @@ struct ScheduleConfig {
   int64_t cycle_first_stair_count = 0, cycle_second_stair_count = 0, decay_step_size = 0;
   bool cycle_momentum = true;
   double cycle_min_mom = 0.8, cycle_max_mom = 0.9, decay_mom_rate = 0;
+  int64_t last_batch_iteration = -1;  // where the schedule begins; -1: at its first value
   bool operator==(const ScheduleConfig&) const = default;
 };
 

@@ -234,7 +234,9 @@ class Walk {
       return {spec.state, spec.state == State::honoured ? "" : std::string(spec.note)};
     if (!automatic) return spec.rule->judge(facts_, spec, in_table_case(spec, value));
     if (spec.fallback.empty()) return {State::no_effect, "unset"};
-    return spec.rule->judge(facts_, spec, read_value(spec.fallback, Source::file));
+    return spec.rule->judge(
+        facts_, spec,
+        read_value(spec.automatic.empty() ? spec.fallback : spec.automatic, Source::file));
   }
 
   const Merged& merged_;

@@ -9,7 +9,7 @@
 namespace dstrain {
 namespace {
 
-// `i` below is DeepSpeed's last_batch_iteration: -1 before the first applied update.
+// `i` below is DeepSpeed's last_batch_iteration, which grows by 1 with each applied update.
 
 int64_t warmup_steps(const ScheduleConfig& s) {
   return std::max<int64_t>(2, s.warmup_num_steps);  // ln(1) would divide by zero
@@ -62,13 +62,18 @@ double cycle_height(const ScheduleConfig& s, int64_t i) {
   const int64_t first = s.cycle_first_step_size, second = s.cycle_second_step_size;
   const int64_t at = (i + 1) % (first + second);
   const bool rising = at <= first;
-  const double share = rising
-                           ? static_cast<double>(at) / static_cast<double>(first)
-                           : static_cast<double>(first + second - at) / static_cast<double>(second);
-  const int64_t stairs = rising ? s.cycle_first_stair_count : s.cycle_second_stair_count;
-  if (stairs == 0) return share;
-  const int64_t climbed = rising ? at * stairs / first : (first + second - at) * stairs / second;
-  return static_cast<double>(climbed) / static_cast<double>(stairs);
+  const auto position = static_cast<double>(rising ? at : first + second - at);
+  const auto length = static_cast<double>(rising ? first : second);
+  const int64_t count = rising ? s.cycle_first_stair_count : s.cycle_second_stair_count;
+  if (count == 0) return position / length;
+  const auto stairs = static_cast<double>(count);
+  return std::floor(position * stairs / length) / stairs;
+}
+
+// Returns the optimizer's own betas, and its learning rates times `factor`.
+Rate own_rate(const OptimizerConfig& o, double factor) {
+  const double other = o.kind == OptimizerKind::muon ? o.adam_lr : o.lr;
+  return {o.lr * factor, o.beta1, o.beta2, other * factor};
 }
 
 Rate one_cycle(const ScheduleConfig& s, const OptimizerConfig& o, int64_t i) {
@@ -90,16 +95,8 @@ Rate one_cycle(const ScheduleConfig& s, const OptimizerConfig& o, int64_t i) {
               s.cycle_max_mom * (1.0 + s.decay_mom_rate * intervals));
 }
 
-}  // namespace
-
-Rate rate_at(const ScheduleConfig& schedule, const OptimizerConfig& optimizer,
-             int64_t applied_steps) {
-  const int64_t i = applied_steps - 1;
+Rate scheduled(const ScheduleConfig& schedule, const OptimizerConfig& optimizer, int64_t i) {
   const auto both = [&](double lr) { return Rate{lr, optimizer.beta1, optimizer.beta2, lr}; };
-  const double other = optimizer.kind == OptimizerKind::muon ? optimizer.adam_lr : optimizer.lr;
-  const auto own = [&](double factor) {
-    return Rate{optimizer.lr * factor, optimizer.beta1, optimizer.beta2, other * factor};
-  };
   switch (schedule.kind) {
     case ScheduleKind::constant:
       break;
@@ -112,9 +109,21 @@ Rate rate_at(const ScheduleConfig& schedule, const OptimizerConfig& optimizer,
     case ScheduleKind::warmup_decay:
       return both(warmup_decay(schedule, i));
     case ScheduleKind::warmup_cosine:
-      return own(warmup_cosine(schedule, i));
+      return own_rate(optimizer, warmup_cosine(schedule, i));
   }
-  return own(1);
+  return own_rate(optimizer, 1);
+}
+
+}  // namespace
+
+Rate rate_at(const ScheduleConfig& schedule, const OptimizerConfig& optimizer,
+             int64_t applied_steps) {
+  // DeepSpeed's schedules set a first value only if they begin at -1; otherwise step 1 has the optimizer's own.
+  const bool own = schedule.last_batch_iteration >= 0 && applied_steps == 0;
+  Rate rate = own ? own_rate(optimizer, 1)
+                  : scheduled(schedule, optimizer, schedule.last_batch_iteration + applied_steps);
+  rate.lr /= 1.0 + static_cast<double>(applied_steps) * optimizer.lr_decay;
+  return rate;
 }
 
 }  // namespace dstrain

@@ -18,7 +18,9 @@ struct Rate {
 };
 
 // Returns the rate of optimizer step number applied_steps + 1. As in DeepSpeed, the schedule advances after an
-// applied update: the first step uses the schedule's initial value, step n >= 2 its value at iteration n - 2.
+// applied update: the first step uses the schedule's initial value, step n >= 2 its value at iteration n - 2. A schedule
+// whose last_batch_iteration is L >= 0 has no initial value: the first step uses the optimizer's own rates, step n >= 2
+// the value at iteration L + n - 1.
 // `schedule` must be valid; the configuration checks it.
 Rate rate_at(const ScheduleConfig& schedule, const OptimizerConfig& optimizer,
              int64_t applied_steps);

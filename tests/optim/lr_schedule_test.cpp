@@ -235,6 +235,53 @@ TEST_CASE("OneCycle leaves the betas alone without cycle_momentum, and always un
   CHECK(rate_at(s, sgd, 3).beta2 == 0.999);
 }
 
+TEST_CASE("a schedule that begins later has the optimizer's own rates first, as in DeepSpeed") {
+  OptimizerConfig o;
+  o.lr = 7;
+  o.beta1 = 0.5;
+  o.beta2 = 0.75;
+  for (const ScheduleKind kind :
+       {ScheduleKind::lr_range_test, ScheduleKind::one_cycle, ScheduleKind::warmup,
+        ScheduleKind::warmup_decay, ScheduleKind::warmup_cosine}) {
+    CAPTURE(kind);
+    ScheduleConfig from_start = cycle();
+    from_start.kind = kind;
+    from_start.warmup_num_steps = 4;
+    from_start.total_num_steps = 40;
+    ScheduleConfig later = from_start;
+    later.last_batch_iteration = 0;
+    CHECK(rate_at(later, o, 0).lr == 7);
+    CHECK(rate_at(later, o, 0).beta1 == 0.5);
+    CHECK(rate_at(later, o, 0).beta2 == 0.75);
+    later.last_batch_iteration = 5;
+    // Step 2 has iteration 6, which a schedule from its start has in step 8.
+    for (const int64_t applied : {1, 2, 30}) {
+      CHECK(rate_at(later, o, applied).lr == rate_at(from_start, o, applied + 6).lr);
+      CHECK(rate_at(later, o, applied).beta1 == rate_at(from_start, o, applied + 6).beta1);
+    }
+  }
+}
+
+TEST_CASE("Adagrad's lr_decay divides the rate by the updates before, as torch.optim.Adagrad's") {
+  OptimizerConfig o;
+  o.kind = OptimizerKind::adagrad;
+  o.lr = 0.5;
+  o.lr_decay = 0.25;
+  CHECK(rate_at({}, o, 0).lr == 0.5);
+  CHECK(rate_at({}, o, 1).lr == close(0.5 / 1.25));
+  CHECK(rate_at({}, o, 4).lr == 0.25);
+  ScheduleConfig s = schedule_of(ScheduleKind::warmup);
+  s.warmup_max_lr = 0.1;
+  CHECK(rate_at(s, o, 5000).lr == close(0.1 / (1 + 5000 * 0.25)));
+}
+
+TEST_CASE("OneCycle's stairs are exact where the product of step and stairs leaves 64 bits") {
+  ScheduleConfig s = cycle();
+  s.cycle_first_step_size = s.cycle_second_step_size = int64_t{1} << 52;
+  s.cycle_first_stair_count = s.cycle_second_stair_count = int64_t{1} << 52;
+  CHECK(lr(s, int64_t{1} << 51) == close(1 + 10 * 0.5));
+}
+
 TEST_CASE("Muon has a second learning rate, which a schedule scales or overrules as the first") {
   OptimizerConfig o;
   o.kind = OptimizerKind::muon;

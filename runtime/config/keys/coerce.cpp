@@ -44,11 +44,12 @@ std::string range_text(const KeySpec& spec, bool whole) {
   return "";
 }
 
+// A limit that is not allowed itself must not be reached in fp32 either, in which a step computes.
 bool in_range(const KeySpec& spec, double value) {
   const bool low_open = spec.open && !std::isfinite(spec.max);
   const bool high_open = spec.open && std::isfinite(spec.max);
   return (low_open ? value > spec.min : value >= spec.min) &&
-         (high_open ? value < spec.max : value <= spec.max);
+         (high_open ? static_cast<float>(value) < static_cast<float>(spec.max) : value <= spec.max);
 }
 
 bool number_fits(const KeySpec& spec, const Node& node) {

@@ -52,7 +52,7 @@ std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
 const std::vector<KeySpec>& key_table() {
   static const std::vector<KeySpec> table = [] {
     std::vector<KeySpec> all;
-    for (auto section : {keys::training, keys::optimizer, keys::scheduler, keys::precision,
+    for (auto section : {keys::training, keys::optimizer, keys::optimizer_arguments, keys::scheduler, keys::precision,
                          keys::zero, keys::offload, keys::activation_checkpointing, keys::pipeline,
                          keys::monitoring, keys::others, keys::dstrain})
       std::ranges::move(section(), std::back_inserter(all));

@@ -16,6 +16,9 @@
 
 namespace dstrain {
 
+// How origins and messages call a default of Hugging Face's TrainingArguments.
+inline constexpr std::string_view kHuggingFace = "Hugging Face's default";
+
 // What values a key takes.
 enum class Type : uint8_t {
   boolean,
@@ -43,6 +46,9 @@ struct KeySpec {
   std::string_view key;  // dotted path
   Type type = Type::boolean;
   std::string_view fallback = {};  // default as JSON text; empty: unset, and null is legal
+  // What "auto" is, as JSON text, where Hugging Face's TrainingArguments say it; empty: the default, or what the
+  // solving function derives.
+  std::string_view automatic = {};
   State state = State::honoured;   // of a key without a rule
   std::string_view note = {};  // honoured: what it does; otherwise the reason, shown to the user
   const Rule* rule = nullptr;

@@ -16,6 +16,12 @@ std::string key_table_markdown() {
   const auto escaped = [](std::string_view text) {  // "|" ends a cell
     return fmt::format("{}", fmt::join(split_words(text), "\\|"));
   };
+  const auto default_of = [](const KeySpec& spec) {
+    if (spec.fallback.empty()) return std::string();
+    if (spec.automatic.empty() || spec.automatic == spec.fallback)
+      return fmt::format("`{}`", spec.fallback);
+    return fmt::format("`{}`; auto: `{}`", spec.fallback, spec.automatic);
+  };
   std::vector<std::pair<std::string, std::string>> sections;  // name, rows; in the table's order
   for (const KeySpec& spec : key_table()) {
     const bool top = spec.key.find('.') == std::string_view::npos && spec.type != Type::section &&
@@ -28,9 +34,9 @@ std::string key_table_markdown() {
                                                   : std::string(name_of(spec.state));
     const std::string only =
         spec.only.empty() ? "" : fmt::format(" ({})", fmt::join(split_words(spec.only), ", "));
-    section->second += fmt::format(
-        "| `{}`{} | {} | {} | {} | {} |\n", spec.key, only, escaped(expectation(spec)),
-        spec.fallback.empty() ? "" : fmt::format("`{}`", spec.fallback), escaped(state), spec.note);
+    section->second +=
+        fmt::format("| `{}`{} | {} | {} | {} | {} |\n", spec.key, only, escaped(expectation(spec)),
+                    default_of(spec), escaped(state), spec.note);
   }
   std::string text =
       "# Every key and its state\n\n"
@@ -44,11 +50,11 @@ std::string key_table_markdown() {
       "key\n"
       "named by `--ignore KEY` or in `dstrain.ignore` counts as not written. `\"auto\"` is the "
       "default,\n"
-      "or what the table says. It is legal for every value that is not a section; a required key "
-      "counts as\n"
-      "missing with it, unless the table says what it is. A name in brackets is the type of "
-      "optimizer,\n"
-      "scheduler or model that has the key.\n";
+      "Hugging Face's where the table has one, or what the table says. It is legal for every value "
+      "that\n"
+      "is not a section; a required key counts as missing with it, unless the table says what it "
+      "is.\n"
+      "A name in brackets is the type of optimizer, scheduler or model that has the key.\n";
   for (const auto& [name, rows] : sections)
     text += fmt::format("\n## {}\n\n| key | value | default | state | |\n|---|---|---|---|---|\n{}",
                         name, rows);

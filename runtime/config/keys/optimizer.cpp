@@ -39,10 +39,12 @@ std::optional<OptimizerKind> optimizer_kind(std::string_view type) {
 namespace keys {
 namespace {
 
+// Hugging Face's TrainingArguments.
+constexpr std::string_view kAutoLr = "5e-5", kAutoBetas = "[0.9, 0.999]", kAutoEps = "1e-8";
+
 constexpr std::string_view kMup = "muadam|muadamw|musgd";
 constexpr std::string_view kTorch =
     "Adadelta|Adamax|ASGD|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam|Adafactor";
-constexpr std::string_view kAdam = "adam|adamw";
 constexpr std::string_view kOneBit = "onebitadam|onebitlamb|zerooneadam";
 constexpr std::string_view kOneBitLamb = "onebitlamb";
 constexpr std::string_view kZeroOne = "zerooneadam";
@@ -68,31 +70,6 @@ constexpr Rule kType{
     "Adagrad, Adam, AdamW, Lamb, Lion, Muon, OneBitAdam, OneBitLamb, ZeroOneAdam (any case), SGD: "
     "honoured; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
 
-constexpr Rule kAmsgrad{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
-                          return {State::refused, "DeepSpeed's Adam refuses it too: use false"};
-                        },
-                        "false: no_effect; true: refused"};
-
-constexpr Rule kMoments{
-    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-      if (to_boolean(value).value_or(true))
-        return {State::no_effect, "moments are fp32 unless bf16.bf16_optimizer_states is on"};
-      return {State::no_effect,
-              "moments have the dtype of the masters or fp32, as "
-              "bf16.bf16_optimizer_states says",
-              false, true};
-    },
-    "no_effect; false: with a warning, as bf16_optimizer_states decides"};
-
-constexpr Rule kDecoupled{
-    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
-      if (facts.optimizer == "adamw" && !to_boolean(value).value_or(true))
-        return {State::no_effect, "type AdamW decays decoupled all the same: use Adam"};
-      return {};
-    },
-    "honoured; no_effect with type AdamW"};
-
 }  // namespace
 
 std::vector<KeySpec> optimizer() {
@@ -112,24 +89,32 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.lr",
        .type = Type::real,
        .fallback = "0.01",
+       .automatic = kAutoLr,
        .min = 0,
        .only = "adagrad"},
       {.key = "optimizer.params.lr",
        .type = Type::real,
        .fallback = "0.02",
+       .automatic = kAutoLr,
        .note = "of hidden matrices; where it is given, also of the other parameters",
        .min = 0,
        .only = "muon"},
       {.key = "optimizer.params.lr",
        .type = Type::real,
        .fallback = "0.001",
+       .automatic = kAutoLr,
        .note = "learning rate; a scheduler with its own rate overrules it, with a warning where "
                "they differ",
        .min = 0},
-      {.key = "optimizer.params.weight_decay", .type = Type::real, .fallback = "0", .min = 0},
+      {.key = "optimizer.params.weight_decay",
+       .type = Type::real,
+       .fallback = "0",
+       .automatic = "0",
+       .min = 0},
       {.key = "optimizer.params.betas",
        .type = Type::betas,
        .fallback = "[0.9, 0.95]",
+       .automatic = kAutoBetas,
        .note = "of the weights that Muon leaves to Adam",
        .min = 0,
        .max = 1,
@@ -138,6 +123,7 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.betas",
        .type = Type::betas,
        .fallback = "[0.9, 0.999]",
+       .automatic = kAutoBetas,
        .note = "decay of the two moments",
        .min = 0,
        .max = 1,
@@ -146,11 +132,13 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer.params.eps",
        .type = Type::real,
        .fallback = "1e-10",
+       .automatic = kAutoEps,
        .min = 0,
        .only = "adagrad|muon"},
       {.key = "optimizer.params.eps",
        .type = Type::real,
        .fallback = "1e-8",
+       .automatic = kAutoEps,
        .min = 0,
        .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
       {.key = "optimizer.params.bias_correction", .fallback = "true", .only = "adam|adamw|lamb"},
@@ -159,24 +147,6 @@ std::vector<KeySpec> optimizer() {
        .state = State::no_effect,
        .note = "as in DeepSpeed, its moments are not corrected",
        .only = kOneBit},
-      {.key = "optimizer.params.amsgrad",
-       .fallback = "false",
-       .rule = &kAmsgrad,
-       .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
-      {.key = "optimizer.params.adam_w_mode",
-       .fallback = "true",
-       .note = "decoupled weight decay (AdamW) instead of L2",
-       .rule = &kDecoupled,
-       .only = kAdam},
-      {.key = "optimizer.params.torch_adam",
-       .fallback = "false",
-       .state = State::no_effect,
-       .note = "there is one Adam here",
-       .only = kAdam},
-      {.key = "optimizer.params.fp32_optimizer_states",
-       .fallback = "true",
-       .rule = &kMoments,
-       .only = kAdam},
 
       {.key = "optimizer.params.momentum",
        .type = Type::real,

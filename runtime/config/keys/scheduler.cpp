@@ -43,6 +43,10 @@ std::vector<KeySpec> scheduler() {
     return KeySpec{
         .key = key, .type = Type::rate, .fallback = fallback, .note = note, .min = 0, .only = only};
   };
+  const auto automatic = [](KeySpec spec, std::string_view value) {
+    spec.automatic = value;  // of Hugging Face's TrainingArguments
+    return spec;
+  };
   const auto count = [](std::string_view key, std::string_view fallback, std::string_view only,
                         double min, std::string_view note = {}) {
     return KeySpec{.key = key,
@@ -60,10 +64,16 @@ std::vector<KeySpec> scheduler() {
        .note = "the schedule; case matters; auto: a constant learning rate",
        .rule = &kScheduleType},
       {.key = "scheduler.params", .type = Type::section},
-      real("scheduler.params.warmup_min_lr", "0", linear),
-      real("scheduler.params.warmup_max_lr", "", "WarmupLR", "unset: the optimizer's lr"),
-      real("scheduler.params.warmup_max_lr", "0.001", "WarmupDecayLR"),
-      count("scheduler.params.warmup_num_steps", "1000", warm, 1),
+      count(
+          "scheduler.params.last_batch_iteration", "-1", kOurs, -1,
+          "the iteration at which the schedule begins, for a run that goes on from weights alone; "
+          "-1: at its first value"),
+      automatic(real("scheduler.params.warmup_min_lr", "0", linear), "0"),
+      real("scheduler.params.warmup_max_lr", "", "WarmupLR",
+           "unset: the optimizer's lr; auto: that, or 5e-5 where it is not given"),
+      real("scheduler.params.warmup_max_lr", "0.001", "WarmupDecayLR",
+           "auto: the optimizer's lr, or 5e-5 where it is not given"),
+      automatic(count("scheduler.params.warmup_num_steps", "1000", warm, 1), "1"),
       {.key = "scheduler.params.warmup_type",
        .type = Type::choice,
        .fallback = "\"log\"",
@@ -105,7 +115,10 @@ std::vector<KeySpec> scheduler() {
        .max = 1,
        .open = true,
        .only = cycle},
-      real("scheduler.params.decay_mom_rate", "0", cycle),
+      real(
+          "scheduler.params.decay_mom_rate", "0", cycle,
+          "as in DeepSpeed, beta1 grows by it after the cycle; an error where that is 1 within the "
+          "run's steps"),
   };
 }
 

@@ -9,6 +9,7 @@ namespace dstrain::keys {
 
 std::vector<KeySpec> training();
 std::vector<KeySpec> optimizer();
+std::vector<KeySpec> optimizer_arguments();
 std::vector<KeySpec> scheduler();
 std::vector<KeySpec> precision();
 std::vector<KeySpec> zero();

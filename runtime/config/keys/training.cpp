@@ -75,6 +75,7 @@ std::vector<KeySpec> training() {
       {.key = "gradient_clipping",
        .type = Type::real,
        .fallback = "1.0",
+       .automatic = "1.0",
        .note = "largest L2 norm of the gradient; 0: off",
        .min = 0},
       {.key = "steps_per_print",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -15,7 +16,6 @@ namespace {
 constexpr std::string_view kTrain = "train_batch_size";
 constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
 constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
-constexpr std::string_view kByDefault = "Hugging Face's default";
 
 struct Triple {
   int64_t train = 0, micro = 0, accumulation = 0;  // 0: not given
@@ -107,7 +107,7 @@ BatchSolution solve_batch(Values& values, Diagnostics& diagnostics, std::optiona
   if (by_default) given.micro = kDefaultMicroBatch;
   if (!ranks) {
     if (const std::string why = impossible(given); !why.empty()) diagnostics.error(kTrain, why);
-    if (by_default) values.integer(kMicro, given.micro, kByDefault);
+    if (by_default) values.integer(kMicro, given.micro, kHuggingFace);
     return {{given.train, given.micro, given.accumulation}, by_default};
   }
   const Triple t = complete(given, *ranks);
@@ -135,7 +135,7 @@ BatchSolution solve_batch(Values& values, Diagnostics& diagnostics, std::optiona
   const std::string of_ranks = counted(*ranks, "rank");
   derived(kTrain, t.train, fmt::format("{} x {} x {}", kMicro, kAccumulation, of_ranks));
   derived(kMicro, t.micro,
-          by_default           ? std::string(kByDefault)
+          by_default           ? std::string(kHuggingFace)
           : given.accumulation ? fmt::format("{} / {} / {}", kTrain, of_ranks, kAccumulation)
                                : fmt::format("{} / {}", kTrain, of_ranks));
   derived(kAccumulation, t.accumulation,

@@ -10,6 +10,7 @@
 #include "runtime/config/keys/optimizer_types.h"
 #include "runtime/config/solve/solve_hook.h"
 #include "runtime/config/solve/solve_precision.h"
+#include "runtime/config/solve/solve_schedule.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -18,13 +19,16 @@ namespace {
 constexpr std::string_view kMicsShardSize = "zero_optimization.mics_shard_size",
                            kHpzPartitionSize = "zero_optimization.zero_hpz_partition_size";
 
+constexpr double kTorchWeightDecay = 0.01;  // torch.optim.AdamW's default
+
 // `o` has the plain lr and what the other optimizers have.
 void solve_muon(OptimizerConfig& o, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view lr = "optimizer.params.lr", of_matrices = "optimizer.params.muon_lr",
                              of_others = "optimizer.params.adam_lr";
   if (v.given(lr) && v.given(of_matrices) && v.given(of_others))
     diagnostics.no_effect(lr, "muon_lr and adam_lr overrule it");
-  o.adam_lr = v.given(lr) ? v.real(of_others, o.lr, lr) : v.real(of_others);
+  const bool has_lr = v.given(lr) || v.is_auto(lr);
+  o.adam_lr = has_lr ? v.real(of_others, o.lr, lr) : v.real(of_others);
   o.lr = v.real(of_matrices, o.lr, lr);
   o.gram = v.text("optimizer.params.ns_method") == "gram";
 }
@@ -48,7 +52,16 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
     if (has(name)) value = v.flag(key(name));
   };
   real("lr", o.lr);
-  real("weight_decay", o.weight_decay);
+  real("lr_decay", o.lr_decay);
+  o.decoupled_decay = false;
+  flag("adam_w_mode", o.decoupled_decay);
+  if (lower_case(type) == "adamw") o.decoupled_decay = true;
+  const bool of_torch = has("torch_adam") && v.flag(key("torch_adam")) && o.decoupled_decay;
+  if (of_torch && !v.is_auto(key("weight_decay")))
+    o.weight_decay =
+        v.real(key("weight_decay"), kTorchWeightDecay, "the default of torch.optim.AdamW");
+  else
+    real("weight_decay", o.weight_decay);
   if (has("betas")) {
     const auto betas = v.betas(key("betas"));
     o.beta1 = betas[0];
@@ -56,9 +69,6 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   }
   real("eps", o.eps);
   flag("bias_correction", o.bias_correction);
-  o.decoupled_decay = false;
-  flag("adam_w_mode", o.decoupled_decay);
-  if (lower_case(type) == "adamw") o.decoupled_decay = true;
   real("momentum", o.momentum);
   real("dampening", o.dampening);
   flag("nesterov", o.nesterov);
@@ -91,126 +101,6 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
     diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0",
                       {key("momentum"), key("dampening")});
-}
-
-// Reports that the optimizer's learning rates have no effect where they differ from that of the schedule, in `key`.
-void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, std::string_view key,
-                 double rate) {
-  if (diagnostics.stopped(key)) return;
-  const auto overrule = [&](std::string_view own, double value) {
-    if (!v.given(own) || rate == value) return;
-    const std::string message =
-        fmt::format("the scheduler overrules it: {} is {}", key, json_text(rate));
-    diagnostics.no_effect(own, message);
-    diagnostics.warning(own, fmt::format("{} has no effect, {}", json_text(value), message));
-  };
-  const OptimizerConfig& o = job.optimizer;
-  if (o.kind == OptimizerKind::muon) {
-    overrule("optimizer.params.muon_lr", o.lr);
-    overrule("optimizer.params.adam_lr", o.adam_lr);
-  }
-  if (const Member* lr = v.given("optimizer.params.lr"))
-    overrule("optimizer.params.lr", to_real(lr->value).value_or(o.lr));
-}
-
-void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
-  ScheduleConfig& s = job.schedule;
-  for (const char* key : {"scheduler.params.cycle_min_lr", "scheduler.params.cycle_max_lr"})
-    if (!v.given(key)) diagnostics.error(key, "OneCycle needs it: give a learning rate");
-  s.cycle_min_lr = v.real("scheduler.params.cycle_min_lr", 0, "missing");
-  s.cycle_max_lr = v.real("scheduler.params.cycle_max_lr", 0, "missing");
-  overrule_lr(job, v, diagnostics, "scheduler.params.cycle_max_lr", s.cycle_max_lr);
-  s.decay_lr_rate = v.real("scheduler.params.decay_lr_rate");
-  s.cycle_first_step_size = v.integer("scheduler.params.cycle_first_step_size");
-  s.cycle_second_step_size = v.integer("scheduler.params.cycle_second_step_size",
-                                       s.cycle_first_step_size, "cycle_first_step_size");
-  s.cycle_first_stair_count = v.integer("scheduler.params.cycle_first_stair_count");
-  s.cycle_second_stair_count = v.integer("scheduler.params.cycle_second_stair_count",
-                                         s.cycle_first_stair_count, "cycle_first_stair_count");
-  s.decay_step_size = v.integer("scheduler.params.decay_step_size");
-  s.cycle_momentum = v.flag("scheduler.params.cycle_momentum");
-  const Member* type = v.given("optimizer.type");
-  const bool muon = job.optimizer.kind == OptimizerKind::muon;
-  if (s.cycle_momentum && type && optimizer_kind(type->value.text) &&
-      (muon || !find_key(facts, "optimizer.params.betas"))) {
-    const std::string why = muon ? "as in DeepSpeed, Muon's momentum and betas do not move"
-                                 : type->value.text + " has no betas to move";
-    s.cycle_momentum = false;
-    diagnostics.no_effect("scheduler.params.cycle_momentum", why);
-    diagnostics.warning("scheduler.params.cycle_momentum", "has no effect: " + why);
-  }
-  if (s.cycle_momentum && v.given("optimizer.params.betas")) {
-    constexpr std::string_view key = "optimizer.params.betas",
-                               why = "cycle_momentum moves the betas";
-    diagnostics.no_effect(key, std::string(why));
-    diagnostics.warning(key, fmt::format("has no effect: OneCycle's {}", why));
-  }
-  s.cycle_min_mom = v.real("scheduler.params.cycle_min_mom");
-  s.cycle_max_mom = v.real("scheduler.params.cycle_max_mom");
-  s.decay_mom_rate = v.real("scheduler.params.decay_mom_rate");
-}
-
-void solve_total(Job& job, Values& v, Diagnostics& diagnostics) {
-  constexpr std::string_view key = "scheduler.params.total_num_steps";
-  ScheduleConfig& s = job.schedule;
-  if (!v.given(key) && !v.is_auto(key))
-    diagnostics.error(key, "missing: give the number of steps, or \"auto\" for dstrain.steps");
-  s.total_num_steps = v.integer(key, std::max<int64_t>(1, job.steps), "dstrain.steps");
-  if (s.total_num_steps < s.warmup_num_steps &&
-      !diagnostics.stopped({key, "scheduler.params.warmup_num_steps", "dstrain.steps"}))
-    diagnostics.warning(key, fmt::format("{} is less than warmup_num_steps {}", s.total_num_steps,
-                                         s.warmup_num_steps));
-}
-
-void solve_schedule(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
-  ScheduleConfig& s = job.schedule;
-  const Member* section = find(*facts.root, "scheduler");
-  if (!section || !section->value.is(Node::Kind::object)) return;
-  if (!section->value.member("type"))
-    diagnostics.error("scheduler.type",
-                      "missing: use WarmupLR, for example, or remove the section");
-  if (v.is_auto("scheduler.type")) {
-    const std::string constant = "\"auto\" names no schedule: the learning rate is constant";
-    diagnostics.no_effect("scheduler.type", constant);
-    diagnostics.warning("scheduler.type", constant);
-  }
-  const Member* type = v.given("scheduler.type");
-  if (!type || diagnostics.stopped("scheduler.type")) return;
-  v.text("scheduler.type", "", "");
-  const std::string& name = type->value.text;
-  if (name == "LRRangeTest") {
-    s.kind = ScheduleKind::lr_range_test;
-    s.range_min_lr = v.real("scheduler.params.lr_range_test_min_lr");
-    s.range_step_size = v.integer("scheduler.params.lr_range_test_step_size");
-    s.range_step_rate = v.real("scheduler.params.lr_range_test_step_rate");
-    s.range_staircase = v.flag("scheduler.params.lr_range_test_staircase");
-    return overrule_lr(job, v, diagnostics, "scheduler.params.lr_range_test_min_lr",
-                       s.range_min_lr);
-  }
-  if (name == "OneCycle") {
-    s.kind = ScheduleKind::one_cycle;
-    return solve_one_cycle(job, v, diagnostics, facts);
-  }
-  s.warmup_num_steps = v.integer("scheduler.params.warmup_num_steps");
-  s.warmup_linear = v.text("scheduler.params.warmup_type") == "linear";
-  if (name == "WarmupCosineLR") {
-    s.kind = ScheduleKind::warmup_cosine;
-    s.warmup_min_ratio = v.real("scheduler.params.warmup_min_ratio");
-    s.cos_min_ratio = v.real("scheduler.params.cos_min_ratio");
-    return solve_total(job, v, diagnostics);
-  }
-  constexpr std::string_view top = "scheduler.params.warmup_max_lr";
-  s.warmup_min_lr = v.real("scheduler.params.warmup_min_lr");
-  if (name == "WarmupLR") {
-    s.kind = ScheduleKind::warmup;
-    s.warmup_max_lr = v.real(top, job.optimizer.lr, "optimizer.params.lr");
-  } else {
-    s.kind = ScheduleKind::warmup_decay;
-    s.warmup_max_lr =
-        v.is_auto(top) ? v.real(top, job.optimizer.lr, "optimizer.params.lr") : v.real(top);
-    solve_total(job, v, diagnostics);
-  }
-  overrule_lr(job, v, diagnostics, top, s.warmup_max_lr);
 }
 
 void solve_shards(Job& job, Values& v, Diagnostics& diagnostics, const std::string& sharding) {

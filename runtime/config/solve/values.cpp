@@ -67,10 +67,19 @@ void Values::record(std::string_view key, std::string value, std::string origin)
   settings_.push_back({std::string(key), std::move(value), std::move(origin)});
 }
 
-Node Values::by_default(std::string_view key) const {
+Node Values::by_table(std::string_view key, std::string& why) const {
   const KeySpec* spec = find_key(facts_, key);
   check(spec && !spec->fallback.empty(), "the key table has no default of {}", key);
-  return read_value(spec->fallback, Source::file);
+  const bool automatic = is_auto(key) && !spec->automatic.empty();
+  if (automatic) why = kHuggingFace;
+  return read_value(automatic ? spec->automatic : spec->fallback, Source::file);
+}
+
+double Values::automatic(std::string_view key) const {
+  const KeySpec* spec = find_key(facts_, key);
+  check(spec && !spec->automatic.empty(), "the key table does not say what \"auto\" is for {}",
+        key);
+  return read_value(spec->automatic, Source::file).real;
 }
 
 Node Values::resolve(std::string_view key, const Node& derived, const std::string& why) {
@@ -99,24 +108,30 @@ Node Values::resolve(std::string_view key, const Node& derived, const std::strin
   return derived;
 }
 
+Node Values::resolve(std::string_view key) {
+  std::string why;
+  const Node value = by_table(key, why);
+  return resolve(key, value, why);
+}
+
 double Values::real(std::string_view key) {
-  return resolve(key, by_default(key), "").real;
+  return resolve(key).real;
 }
 
 int64_t Values::integer(std::string_view key) {
-  return resolve(key, by_default(key), "").integer;
+  return resolve(key).integer;
 }
 
 bool Values::flag(std::string_view key) {
-  return resolve(key, by_default(key), "").boolean;
+  return resolve(key).boolean;
 }
 
 std::string Values::text(std::string_view key) {
-  return resolve(key, by_default(key), "").text;
+  return resolve(key).text;
 }
 
 std::array<double, 2> Values::betas(std::string_view key) {
-  const Node node = resolve(key, by_default(key), "");
+  const Node node = resolve(key);
   return {*to_real(node.items[0]), *to_real(node.items[1])};
 }
 

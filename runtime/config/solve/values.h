@@ -32,6 +32,8 @@ class Values {
   bool flag(std::string_view key);
   std::string text(std::string_view key);
   std::array<double, 2> betas(std::string_view key);
+  // Returns what "auto" is for `key` by Hugging Face's TrainingArguments, whether the file says so or not.
+  double automatic(std::string_view key) const;
   // Returns the texts of a key that takes one or several; none if it is not given.
   std::vector<std::string> texts(std::string_view key);
 
@@ -49,7 +51,9 @@ class Values {
  private:
   // Returns and records the value of `key`, or `derived` where it is not given.
   Node resolve(std::string_view key, const Node& derived, const std::string& why);
-  Node by_default(std::string_view key) const;
+  // Returns the value of a key that is not given, from the table, and sets `why` to its source.
+  Node by_table(std::string_view key, std::string& why) const;
+  Node resolve(std::string_view key);
 
   const Node& root_;
   const Facts& facts_;

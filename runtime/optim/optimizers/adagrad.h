@@ -1,5 +1,4 @@
-// Adagrad as torch.optim.Adagrad has it, with an accumulator that begins at 0 and a learning rate without decay of its
-// own.
+// Adagrad as torch.optim.Adagrad has it, with an accumulator that begins at 0. lr_schedule.h applies its lr_decay.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +16,9 @@ inline constexpr OptimizerRule adagrad{
       return AdagradAttrs{.eps = static_cast<float>(o.eps), .weight_decay = weight_decay};
     },
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
-      return {{"eps", fmt::format("{}", o.eps)}};
+      OptimizerParams params{{"eps", fmt::format("{}", o.eps)}};
+      if (o.lr_decay > 0) params.push_back({"lr_decay", fmt::format("{}", o.lr_decay)});
+      return params;
     },
 };
 
