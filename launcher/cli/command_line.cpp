@@ -1,10 +1,13 @@
 #include "launcher/cli/command_line.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
 #include <string_view>
 
+#include "runtime/config/keys/key_table.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -19,6 +22,35 @@ std::vector<std::string> split(const std::string& names) {
     begin = comma + 1;
   }
   return parts;
+}
+
+// Returns the key that an option of another program means, "--lr" or "--optimizer.params.lr"; empty: none.
+std::string key_of_option(const std::string& option) {
+  const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+  if (one_of("fp16|bf16", name)) return name + ".enabled";
+  for (const KeySpec& spec : key_table())
+    if (spec.key == name && spec.type != Type::section) return name;
+  return std::string(key_called(name));
+}
+
+// Returns what to do in place of an option of DeepSpeed's or another program's; empty: nothing is known. `names` are the
+// command's own options.
+std::string advice_on(const std::string& word, const std::vector<std::string>& names) {
+  const auto has = [&names](const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  const size_t equals = word.find('=');
+  const std::string option = word.substr(0, equals);
+  if (!has("--set")) return "";
+  if (option == "--deepspeed") return "leave it out, --config names DeepSpeed's file";
+  if (one_of("--local_rank|--local-rank", option))
+    return "leave it out, dstrain numbers its ranks itself";
+  const std::string key = key_of_option(option);
+  if (key.empty()) return "";
+  const std::string own = "--" + key.substr(key.rfind('.') + 1);
+  if (own != option && has(own)) return fmt::format("did you mean {}?", own);
+  const std::string value = equals == std::string::npos ? "VALUE" : word.substr(equals + 1);
+  return fmt::format("say it with --set {}={}", key, printable(value));
 }
 
 }  // namespace
@@ -103,7 +135,10 @@ void CommandLine::refuse(const std::string& word) const {
   if (!word.starts_with('-'))
     fail_user("unexpected argument '{}' (options start with --; see dstrain {} --help)", shown,
               command_);
-  const std::string near = nearest(word.substr(0, word.find('=')), names_);
+  const std::string name = word.substr(0, word.find('='));
+  if (const std::string advice = advice_on(word, names_); !advice.empty())
+    fail_user("unknown option '{}': {}", shown, advice);
+  const std::string near = nearest(name, names_);
   if (near.empty()) fail_user("unknown option '{}' (see dstrain {} --help)", shown, command_);
   fail_user("unknown option '{}'; did you mean {}?", shown, near);
 }

@@ -24,7 +24,7 @@ void judge_name_patterns(LoadedConfig& loaded) {
 int run_check(const CheckArguments& arguments) {
   LoadedConfig loaded = check_config(arguments.request);
   judge_name_patterns(loaded);
-  print_result(arguments.json ? check_json(loaded.verdicts) : check_text(loaded.verdicts));
+  print_result(arguments.json ? check_json(loaded.verdicts) : check_text(loaded.verdicts, loaded.way_on));
   return has_errors(loaded.verdicts) ? 1 : 0;
 }
 

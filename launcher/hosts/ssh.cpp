@@ -2,7 +2,7 @@
 
 #include "launcher/cli/command_names.h"
 #include "launcher/process/program_path.h"
-#include "launcher/process/shell_quote.h"
+#include "runtime/config/shell_quote.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "launcher/cli/command_names.h"
-#include "launcher/process/shell_quote.h"
 #include "launcher/ranks/rank_environment.h"
+#include "runtime/config/shell_quote.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 

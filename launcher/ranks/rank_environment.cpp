@@ -12,8 +12,8 @@
 #include <sstream>
 #include <system_error>
 
-#include "launcher/process/shell_quote.h"
 #include "launcher/process/stop_signals.h"
+#include "runtime/config/shell_quote.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 

@@ -9,7 +9,7 @@
 
 namespace dstrain {
 
-std::string check_text(const std::vector<Verdict>& verdicts) {
+std::string check_text(const std::vector<Verdict>& verdicts, std::string_view way_on) {
   std::string text;
   std::map<State, int> counts;
   for (const Verdict& v : verdicts) {
@@ -17,14 +17,17 @@ std::string check_text(const std::vector<Verdict>& verdicts) {
     // The message on an unknown key begins with the word "unknown".
     const std::string_view state = v.state == State::unknown && !v.echo ? "" : name_of(v.state);
     text += fmt::format("{}: {}{}{}{}{}\n", v.where, v.key, v.key.empty() ? "" : ": ", state,
-                        state.empty() || v.message.empty() ? "" : ": ", v.message);
+                        state.empty() || v.message.empty() ? "" : ": ", v.text());
   }
   std::vector<std::string> parts;
   for (const auto& [state, n] : counts) parts.push_back(fmt::format("{} {}", n, name_of(state)));
-  return fmt::format(
-      "{}{}{}{}. {}\n", text, counted(static_cast<int64_t>(verdicts.size()), "verdict"),
-      parts.empty() ? "" : ": ", fmt::join(parts, ", "),
-      has_errors(verdicts) ? "This file does not train as it is." : "This file trains.");
+  std::string trains = "This file trains.";
+  if (has_errors(verdicts))
+    trains =
+        fmt::format("This file does not train as it is{}{}", way_on.empty() ? "." : "; ", way_on);
+  return fmt::format("{}{}{}{}. {}\n", text,
+                     counted(static_cast<int64_t>(verdicts.size()), "verdict"),
+                     parts.empty() ? "" : ": ", fmt::join(parts, ", "), trains);
 }
 
 std::string check_json(const std::vector<Verdict>& verdicts) {
@@ -34,7 +37,7 @@ std::string check_json(const std::vector<Verdict>& verdicts) {
                     {"line", v.line},
                     {"column", v.column},
                     {"state", name_of(v.state)},
-                    {"message", v.message}});
+                    {"message", v.text()}});
   return fmt::format("{}\n", list.dump(1));
 }
 

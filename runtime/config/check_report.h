@@ -2,14 +2,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/verdict.h"
 
 namespace dstrain {
 
-// Returns a line per key and a last line with the number of verdicts by state.
-std::string check_text(const std::vector<Verdict>& verdicts);
+// Returns a line per key and a last line with the number of verdicts by state and, with errors, the way on
+// (LoadedConfig::way_on).
+std::string check_text(const std::vector<Verdict>& verdicts, std::string_view way_on = {});
 
 // Returns a JSON array with an object per key (docs/formats.md, check --json).
 std::string check_json(const std::vector<Verdict>& verdicts);

@@ -36,23 +36,10 @@ bool changes_no_result(const std::string& key) {
                 key.substr(0, dot));
 }
 
-// Returns the order of states: the state with the largest weight among its keys is that of a section.
-int weight(State state) {
-  switch (state) {
-    case State::no_effect:
-      return 0;
-    case State::honoured:
-      return 1;
-    case State::not_yet:
-      return 2;
-    case State::refused:
-      return 3;
-    case State::unknown:
-      return 4;
-    case State::error:
-      return 5;
-  }
-  return 0;
+// Returns the order of verdicts: a section goes by the one with the largest weight among its keys.
+int weight(const Verdict& v) {
+  if (is_error(v.state)) return v.echo ? 2 : 3;
+  return v.state == State::honoured ? 1 : 0;
 }
 
 class Walk {
@@ -167,7 +154,7 @@ class Walk {
                           "belongs to {}, not to {}", fmt::join(split_words(other), ", "),
                           selected.empty() ? "this section without a type" : printable(selected))};
     } else if (judgement.message == kUnknown && ++suggestions_ <= kMostSuggestions) {
-      judgement.message += suggestion(facts_, key);
+      judgement.message += suggestion(facts_, key, m.value);
     }
     if (judgement.state == State::unknown && changes_no_result(key)) {
       judgement.state = State::no_effect;
@@ -186,12 +173,12 @@ class Walk {
     members(m.value, key);
     const Verdict* worst = nullptr;
     for (size_t i = at + 1; i < verdicts_.size(); ++i)
-      if (!worst || weight(verdicts_[i].state) > weight(worst->state)) worst = &verdicts_[i];
+      if (!worst || weight(verdicts_[i]) > weight(*worst)) worst = &verdicts_[i];
     Verdict& v = verdicts_[at];
-    // A section that is refused as a whole keeps its reason, whatever its keys are.
     if (!worst || (is_error(v.state) && !v.echo)) return;
-    if (is_error(worst->state) && weight(worst->state) > weight(v.state)) {
-      v.state = worst->state;
+    if (is_error(worst->state)) {
+      // What stops a run is in the section, which is no second error.
+      v.state = State::honoured;
       v.message = "see " + worst->key;
       v.echo = true;
     } else if (worst->state == State::no_effect && v.state == State::honoured) {

@@ -9,6 +9,7 @@
 #include "runtime/config/read/reader.h"
 #include "runtime/config/solve/solve.h"
 #include "runtime/config/text.h"
+#include "runtime/config/way_on.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -35,8 +36,9 @@ LoadedConfig load_config(const ConfigRequest& request) {
   }
   try {
     LoadedConfig loaded = solve(merge(with_ranks), with_ranks);
-    if (has_errors(loaded.verdicts)) throw UserError(error_text(loaded));
-    return loaded;
+    if (!has_errors(loaded.verdicts)) return loaded;
+    find_way_on(with_ranks, loaded);
+    throw UserError(error_text(loaded));
   } catch (const SyntaxError& e) {
     fail_user("{}:{}:{}: {}", request.path, e.line, e.column, e.what());
   }
@@ -44,7 +46,9 @@ LoadedConfig load_config(const ConfigRequest& request) {
 
 LoadedConfig check_config(const ConfigRequest& request) {
   try {
-    return solve(merge(request), request);
+    LoadedConfig loaded = solve(merge(request), request);
+    if (has_errors(loaded.verdicts)) find_way_on(request, loaded);
+    return loaded;
   } catch (const SyntaxError& e) {
     LoadedConfig loaded;
     Verdict v;

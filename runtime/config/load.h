@@ -45,6 +45,9 @@ struct LoadedConfig {
   std::vector<Verdict> verdicts;  // in the file's order, then the command line's
   Settings settings;
   std::vector<std::string> warnings;  // for rank 0 to print once
+  // With errors: the options with which the configuration trains, "it trains with --ignore amp", or what they leave to
+  // mend; empty: none is known.
+  std::string way_on;
   // The file names no batch size: the micro-batch is the default, which may be made smaller to fit.
   bool default_batch = false;
 
@@ -56,7 +59,7 @@ struct LoadedConfig {
 void check_device_name(const std::string& device);
 
 // Returns the job that `request` asks for. Throws one UserError with every error of the configuration, a
-// line each ("ds_config.json:12:5: zero_optimization.stage: ...").
+// line each ("ds_config.json:12:5: zero_optimization.stage: ..."), and in the last line the way on.
 LoadedConfig load_config(const ConfigRequest& request);
 
 // Returns the verdicts for `dstrain check`. Every error inside the file becomes a verdict, a syntax error

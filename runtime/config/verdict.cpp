@@ -14,4 +14,9 @@ bool has_errors(const std::vector<Verdict>& verdicts) {
   return std::ranges::any_of(verdicts, [](const Verdict& v) { return is_error(v.state); });
 }
 
+std::string Verdict::text() const {
+  if (way_on.empty()) return message;
+  return message.empty() ? way_on : message + "; " + way_on;
+}
+
 }  // namespace dstrain

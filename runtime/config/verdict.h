@@ -33,6 +33,11 @@ struct Verdict {
   std::string where;    // "ds_config.json:12:5", "--set", "--steps", or the file's name alone
   bool echo = false;    // repeats another verdict, which has the message for the user
   bool warns = false;   // the run goes on and prints the message once as a warning
+  // How a run goes on although the verdict stops it: "`--ignore amp` goes on without it"; empty: no option answers it
+  std::string way_on = {};
+
+  // Returns the message and the way on.
+  std::string text() const;
 };
 
 // Returns whether any verdict stops a run.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -61,11 +62,14 @@ struct Ask {
     }
   }
   Job job() const { return load().job; }
+  // Returns the errors without their ways on, of which way_on_test.cpp has the cases.
   std::string error() const {
     try {
       load();
     } catch (const UserError& e) {
-      return e.what();
+      const std::regex ways("; (DeepSpeed [^;\n]*; )?`--[^\n]*");
+      const std::regex last("\n(it trains with|what is left to mend) [^\n]*$");
+      return std::regex_replace(std::regex_replace(std::string(e.what()), ways, ""), last, "");
     }
     return "no error";
   }

@@ -19,7 +19,7 @@ TEST_CASE("verdicts: a key with a dot in its own name is unknown, with how to ne
       {R"("optimizer": {"type": "AdamW", "params.lr": 0.5})", "optimizer.params.lr",
        nest(R"("params": {"lr": ...})")},
       {R"("optimizer": {"type": "AdamW", "params.lr": 0.5})", "optimizer",
-       "unknown: see optimizer.params.lr"},
+       "honoured: see optimizer.params.lr"},
       {R"("no.such": 1)", "no.such", "unknown: unknown key"},
       {R"("fp16.": 1)", "fp16.", "unknown: unknown key"},
       {R"("_fp16.enabled": 1)", "_fp16.enabled", "no_effect: a comment"},

@@ -340,7 +340,7 @@ TEST_CASE("verdicts: unknown keys name the nearest one, and their inside follows
       {R"("data_parallel": {"enabled": true})", "data_parallel", "unknown: unknown key"},
       {R"("data_parallel": {"enabled": true})", "data_parallel.enabled",
        "unknown: inside data_parallel"},
-      {R"("fp16": {"fp16": true})", "fp16", "unknown: see fp16.fp16"},
+      {R"("fp16": {"fp16": true})", "fp16", "honoured: see fp16.fp16"},
       {R"("aio": {"block": 1})", "aio.block", "unknown: unknown key"},
       {R"("activation_checkpointing": {"comment": "x"})", "activation_checkpointing.comment",
        "no_effect: a comment"},

@@ -13,16 +13,6 @@
 namespace dstrain {
 namespace {
 
-std::string_view parent_of(std::string_view key) {
-  const size_t dot = key.rfind('.');
-  return dot == std::string_view::npos ? std::string_view{} : key.substr(0, dot);
-}
-
-std::string_view leaf_of(std::string_view key) {
-  const size_t dot = key.rfind('.');
-  return dot == std::string_view::npos ? key : key.substr(dot + 1);
-}
-
 std::string_view selected(const Facts& facts, std::string_view key) {
   if (key.substr(0, 10) == "optimizer.") return facts.optimizer;
   if (key.substr(0, 10) == "scheduler.") return facts.scheduler;
@@ -52,9 +42,10 @@ std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
 const std::vector<KeySpec>& key_table() {
   static const std::vector<KeySpec> table = [] {
     std::vector<KeySpec> all;
-    for (auto section : {keys::training, keys::optimizer, keys::optimizer_arguments, keys::scheduler, keys::precision,
-                         keys::zero, keys::offload, keys::activation_checkpointing, keys::pipeline,
-                         keys::monitoring, keys::others, keys::dstrain})
+    for (auto section :
+         {keys::training, keys::optimizer, keys::optimizer_arguments, keys::scheduler,
+          keys::precision, keys::zero, keys::offload, keys::activation_checkpointing,
+          keys::pipeline, keys::monitoring, keys::others, keys::dstrain})
       std::ranges::move(section(), std::back_inserter(all));
     limit_to_f32(all);
     return all;
@@ -81,26 +72,6 @@ const KeySpec& target_of(const Facts& facts, const KeySpec& spec) {
 bool is_comment(std::string_view name) {
   return name.starts_with('_') || name.starts_with("//") || name.starts_with('#') ||
          one_of("$schema|$comment|comment|comments|description", name);
-}
-
-std::string suggestion(const Facts& facts, std::string_view key) {
-  const std::string_view parent = parent_of(key), leaf = leaf_of(key);
-  std::vector<std::string> siblings, elsewhere;
-  for (const KeySpec& spec : key_table()) {
-    if (!spec.only.empty() && !one_of(spec.only, selected(facts, spec.key))) continue;
-    if (parent_of(spec.key) == parent)
-      siblings.emplace_back(leaf_of(spec.key));
-    else if (spec.state == State::no_effect && parent_of(parent_of(spec.key)).size() > 0)
-      continue;  // unlikely to be meant
-    else if (edit_distance(leaf_of(spec.key), leaf) == 0 && spec.key != parent)
-      elsewhere.emplace_back(spec.key);
-  }
-  // A name that exists in one other section is more likely misplaced than misspelt. A name that exists in several
-  // (`enabled`) gives no hint.
-  if (elsewhere.size() == 1) return fmt::format(" (did you mean {}?)", elsewhere[0]);
-  const std::string near = nearest(leaf, siblings);
-  if (near.empty()) return "";
-  return fmt::format(" (did you mean {}{}{}?)", parent, parent.empty() ? "" : ".", near);
 }
 
 }  // namespace dstrain

@@ -12,6 +12,7 @@
 
 #include "runtime/config/keys/facts.h"
 #include "runtime/config/keys/rules.h"
+#include "runtime/config/read/tree.h"
 #include "runtime/config/verdict.h"
 
 namespace dstrain {
@@ -55,7 +56,7 @@ struct KeySpec {
   double min = -kNoLimit, max = kNoLimit;
   bool open =
       false;  // the limit itself is not allowed: max if it is finite, else min; not for integers
-  std::string_view choices = {};  // "a|b"
+  std::string_view choices = {};  // "a|b"; of a string whose rule decides: the names to suggest
   std::string_view only = {};     // "a|b": types of optimizer, scheduler or model that have the key
   std::string_view alias = {};    // this key is an old name of `alias`
   bool nullable = false;          // null is legal although there is a default
@@ -74,8 +75,13 @@ const KeySpec& target_of(const Facts& facts, const KeySpec& spec);
 // Returns whether a key of this name is a comment at any place: "_comment", "//", "$schema" and the like.
 bool is_comment(std::string_view name);
 
-// Returns " (did you mean ...?)" for an unknown `key`, or an empty string where no known key is near.
-std::string suggestion(const Facts& facts, std::string_view key);
+// Returns " (did you mean ...?)" for an unknown `key` with this value, or an empty string where no known key is near. A
+// key that would refuse the value is no help.
+std::string suggestion(const Facts& facts, std::string_view key, const Node& value);
+
+// Returns the key that means what other programs call `name`: "dstrain.seed" for "seed", "--seed" and "random-seed"; empty:
+// none.
+std::string_view key_called(std::string_view name);
 
 // Returns the ZeRO stage of one of FSDP's sharding strategies; nothing for another text.
 std::optional<int64_t> stage_of_sharding(std::string_view strategy);

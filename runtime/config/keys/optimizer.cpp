@@ -49,6 +49,9 @@ constexpr std::string_view kOneBit = "onebitadam|onebitlamb|zerooneadam";
 constexpr std::string_view kOneBitLamb = "onebitlamb";
 constexpr std::string_view kZeroOne = "zerooneadam";
 
+constexpr std::string_view kNames =
+    "Adam|AdamW|SGD|Lamb|Lion|Muon|Adagrad|OneBitAdam|OneBitLamb|ZeroOneAdam";
+
 constexpr Rule kType{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
       const std::string& name = value.text;
@@ -59,9 +62,7 @@ constexpr Rule kType{
                 fmt::format("{} is not part of dstrain: use {}", name, kOptimizerNames)};
       if (lower == "none")
         return {State::error, "no optimizer is called \"None\": remove the section for AdamW"};
-      const std::string near =
-          nearest(name, {"Adam", "AdamW", "SGD", "Lamb", "Lion", "Muon", "Adagrad", "OneBitAdam",
-                         "OneBitLamb", "ZeroOneAdam"});
+      const std::string near = nearest(name, split_words(kNames));
       return {State::error,
               fmt::format("unknown optimizer \"{}\"{}", printable(name),
                           near.empty() ? fmt::format(": use {}", kOptimizerNames)
@@ -75,7 +76,11 @@ constexpr Rule kType{
 std::vector<KeySpec> optimizer() {
   return {
       {.key = "optimizer", .type = Type::section, .note = "absent: AdamW with the defaults below"},
-      {.key = "optimizer.type", .type = Type::string, .note = "the update rule", .rule = &kType},
+      {.key = "optimizer.type",
+       .type = Type::string,
+       .note = "the update rule",
+       .rule = &kType,
+       .choices = kNames},
       {.key = "optimizer.params", .type = Type::section},
       {.key = "optimizer.legacy_fusion",
        .fallback = "false",

@@ -62,7 +62,8 @@ std::vector<KeySpec> scheduler() {
       {.key = "scheduler.type",
        .type = Type::string,
        .note = "the schedule; case matters; auto: a constant learning rate",
-       .rule = &kScheduleType},
+       .rule = &kScheduleType,
+       .choices = kOurs},
       {.key = "scheduler.params", .type = Type::section},
       count(
           "scheduler.params.last_batch_iteration", "-1", kOurs, -1,

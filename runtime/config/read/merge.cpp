@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/config/keys/coerce.h"
@@ -140,6 +141,9 @@ bool put(Node& root, std::string_view path, Node value) {
     if (!root.is(Node::Kind::null) && !root.is(Node::Kind::boolean)) return false;
     root.kind = Node::Kind::object;
   }
+  // A key that the file has twice has one value then.
+  if (dot == std::string_view::npos && std::ranges::count(root.members, key, &Member::key) > 1)
+    std::erase_if(root.members, [key](const Member& m) { return m.key == key; });
   Member* member = nullptr;
   for (Member& m : root.members)
     if (m.key == key) member = &m;

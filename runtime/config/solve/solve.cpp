@@ -151,7 +151,8 @@ std::string error_text(const LoadedConfig& loaded) {
   std::string text;
   for (const Verdict& v : loaded.verdicts)
     if (is_error(v.state) && !v.echo)
-      text += fmt::format("{}{}: {}: {}", text.empty() ? "" : "\n", v.where, v.key, v.message);
+      text += fmt::format("{}{}: {}: {}", text.empty() ? "" : "\n", v.where, v.key, v.text());
+  if (!loaded.way_on.empty()) text += "\n" + loaded.way_on;
   return text;
 }
 

@@ -14,7 +14,7 @@ namespace dstrain {
 // alone (number of ranks, device, output directory).
 LoadedConfig solve(const Merged& merged, const ConfigRequest& request);
 
-// Returns a line for each verdict that stops the run: place, key and message.
+// Returns a line for each verdict that stops the run, place, key and message, and a last one with the way on.
 std::string error_text(const LoadedConfig& loaded);
 
 }  // namespace dstrain

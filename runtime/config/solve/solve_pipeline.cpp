@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kStages = "pipeline.stages", kSchedule = "pipeline.schedule",
                            kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition",
-                           kLayers = "dstrain.model.n_layer";
+                           kLayerCount = "dstrain.model.n_layer";
 
 // The compiler of regular expressions calls itself for each bracket: longer text could exhaust the stack.
 constexpr size_t kLongestExpression = 200;
@@ -135,13 +135,13 @@ void check_pipeline(const Job& job, Diagnostics& diagnostics) {
         fmt::format("{} stages{} are more than the {} of the model{}", p.stages,
                     chunks > 1 ? fmt::format(" x {} parts", chunks) : "", counted(layers, "layer"),
                     gptlite ? ", embedding and head included" : ""),
-        {kLayers, kSchedule, kVirtual});
+        {kLayerCount, kSchedule, kVirtual});
   else if (!p.first_layers.empty() && p.first_layers.back() >= layers)
     diagnostics.error(
         kPartition,
         fmt::format("{} is not a layer: the model has {}{}, from 0", p.first_layers.back(), layers,
                     gptlite ? ", embedding and head included" : ""),
-        {kLayers});
+        {kLayerCount});
 }
 
 }  // namespace dstrain

@@ -84,10 +84,75 @@ TEST_CASE("key table: what a misspelt or misplaced key may have meant") {
       {"bf16.loss_scale", " (did you mean fp16.loss_scale?)"},
       {"eval-interval", " (did you mean dstrain.eval_interval?)"},
       {"dstrain.model.n_layers", " (did you mean dstrain.model.n_layer?)"},
-      {"hidden_size", ""},
+      {"hidden_size", " (did you mean dstrain.model.n_embd?)"},
       {"", ""},
   }));
-  CHECK(suggestion(facts, key) == meant);
+  CHECK(suggestion(facts, key, Node{}) == meant);
+}
+
+TEST_CASE("key table: what other programs call a key is told, and no hint leads to a refusal") {
+  const Node root = read_config(R"({"scheduler": {"type": "WarmupLR"}})", Source::file);
+  const Facts facts = find_facts(root);
+  const auto [key, value, meant] = GENERATE(table<std::string, std::string, std::string>({
+      {"max_grad_norm", "1.0", " (did you mean gradient_clipping?)"},
+      {"num_epochs", "3", " (did you mean dstrain.steps?)"},
+      {"fp8", R"({"enabled": true})", " (there is no fp8 here: use bf16.enabled)"},
+      {"memory_optimization", R"({"cpu_offloading": true})", ""},
+      {"seed", "1", " (did you mean dstrain.seed?)"},
+      {"micro_batch_size", "1", " (did you mean train_micro_batch_size_per_gpu?)"},
+      {"micro_batch_per_gpu", "1", " (did you mean train_micro_batch_size_per_gpu?)"},
+      {"learning_rate", "1", " (did you mean optimizer.params.lr?)"},
+      {"zero_stage", "1", " (did you mean zero_optimization.stage?)"},
+      {"save_steps", "1", " (did you mean dstrain.save_interval?)"},
+      {"save-interval", "1", " (did you mean dstrain.save_interval?)"},
+      {"log_interval", "1", " (did you mean steps_per_print?)"},
+      {"log-interval", "1", " (did you mean steps_per_print?)"},
+      {"gradient_checkpointing", "true", " (did you mean dstrain.recompute?)"},
+      {"mixed_precision", "\"bf16\"", " (say it with bf16.enabled or fp16.enabled)"},
+      {"dtype", "\"bf16\"", " (say it with bf16.enabled or fp16.enabled)"},
+      {"pipeline.num_stages", "2", " (did you mean pipeline.stages?)"},
+      {"warmup_steps", "2", " (did you mean scheduler.params.warmup_num_steps?)"},
+      {"optimizer.weight_decay", "0.1", " (did you mean optimizer.params.weight_decay?)"},
+      {"fp18", "1", ""},
+      {"fp18", R"({"enabled": true})", " (did you mean fp16?)"},
+      {"min_lr", "1", ""},
+      {"zero_optimization.stag", "9", ""},
+      {"gradient_clippin", "{}", ""},
+  }));
+  INFO(key);
+  CHECK(suggestion(facts, key, read_value(value, Source::file)) == meant);
+}
+
+TEST_CASE("key table: every name of other programs leads to a key of the table") {
+  const Node root = read_config(R"({"scheduler": {"type": "WarmupLR"}})", Source::file);
+  for (const char* name : {"seed",
+                           "batch_size",
+                           "micro_batch_size",
+                           "gas",
+                           "lr",
+                           "weight_decay",
+                           "grad_clip",
+                           "stage",
+                           "save_steps",
+                           "eval_steps",
+                           "log_interval",
+                           "epochs",
+                           "warmup_steps",
+                           "lr_scheduler",
+                           "recompute",
+                           "num_stages",
+                           "grad_accum_dtype",
+                           "num_layers",
+                           "hidden_size",
+                           "num_heads",
+                           "seq_length",
+                           "data_path",
+                           "timeout"}) {
+    INFO(name);
+    CHECK(find_key(find_facts(root), key_called(name)) != nullptr);
+  }
+  CHECK(key_called("--Random-Seed") == "dstrain.seed");
+  CHECK(key_called("nothing").empty());
 }
 
 TEST_CASE("key table: names of comments") {

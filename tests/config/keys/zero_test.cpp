@@ -17,7 +17,7 @@ TEST_CASE("zenflow: a refused section is one error, whatever its keys are") {
   CHECK(misspelt.error() == refused + "\nc.json:1:36: zero_optimization.zenflow.topk: unknown key");
   const LoadedConfig loaded = misspelt.check();
   CHECK_THAT(verdict(loaded, zenflow), Catch::StartsWith("refused: ZenFlow updates"));
-  CHECK(verdict(loaded, "zero_optimization") == "unknown: see zero_optimization.zenflow.topk");
+  CHECK(verdict(loaded, "zero_optimization") == "honoured: see zero_optimization.zenflow");
 }
 
 TEST_CASE("LoCo: a refused section refuses its keys, with one error") {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "launcher/process/shell_quote.h"
+#include "runtime/config/shell_quote.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -1,4 +1,4 @@
-#include "launcher/process/shell_quote.h"
+#include "runtime/config/shell_quote.h"
 
 #include <catch2/catch.hpp>
 #include <random>

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/process/shell_quote.h"
+#include "runtime/config/shell_quote.h"
 #include "runtime/core/cpu.h"
 #include "tests/launcher/support/run_folder.h"
 #include "tests/support/without_variable.h"

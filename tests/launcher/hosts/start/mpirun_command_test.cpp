@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/process/shell_quote.h"
+#include "runtime/config/shell_quote.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -1,4 +1,4 @@
-#include "launcher/process/shell_quote.h"
+#include "runtime/config/shell_quote.h"
 
 #include <algorithm>
 #include <string_view>

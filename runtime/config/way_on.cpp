@@ -1,0 +1,209 @@
+#include "runtime/config/way_on.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/read/merge.h"
+#include "runtime/config/shell_quote.h"
+#include "runtime/config/solve/solve.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int kMostRounds = 12;  // an answer may lead to another error: "missing", for example
+constexpr size_t kMostVerdicts = 200;  // a hostile file has many keys, and each option searches all
+
+// The options that answer a verdict: keys that are ignored, and settings.
+struct Answer {
+  std::vector<std::string> ignores, sets;  // KEY; KEY=VALUE
+  bool operator==(const Answer&) const = default;
+};
+using Answers = std::map<std::string, Answer>;  // by the key of the verdict
+
+std::string section_of(const std::string& key) {
+  const size_t dot = key.rfind('.');
+  return dot == std::string::npos ? "" : key.substr(0, dot);
+}
+
+Answer ignoring(std::string key) {
+  return {{std::move(key)}, {}};
+}
+
+Answer setting(const std::string& key, const std::string& value) {
+  return {{}, {key + "=" + value}};
+}
+
+bool stops(const Verdict& v) {
+  return is_error(v.state) && !v.echo;
+}
+
+// A configuration whose verdicts are answered.
+struct Asked {
+  const Merged& merged;
+  const Facts& facts;
+};
+
+// Returns the last of several members that the file has at the path `key`, or null if it has one at most.
+const Member* repeated(const Node& root, const std::string& key) {
+  const std::string section = section_of(key);
+  const Member* const above = section.empty() ? nullptr : find(root, section);
+  if (!section.empty() && !above) return nullptr;
+  const std::string name = section.empty() ? key : key.substr(section.size() + 1);
+  for (const Member& m : (above ? above->value : root).members)
+    if (m.key == name && m.first.line > 0) return &m;
+  return nullptr;
+}
+
+// Returns the answer to a wrong value that is written at `member`.
+Answer answer_value(const Verdict& v, const Member& member, const Asked& asked) {
+  if (const Member* last = repeated(asked.merged.root, v.key);
+      last && !last->value.is(Node::Kind::object))
+    return setting(v.key, json_text(last->value));
+  const Node& value = member.value;
+  const KeySpec* spec = find_key(asked.facts, v.key);
+  if (spec && value.is(Node::Kind::string) && !spec->choices.empty())
+    if (const std::string near = nearest(value.text, split_words(spec->choices)); !near.empty())
+      return setting(v.key, near);
+  if (v.key == "optimizer.type")
+    return v.state == State::refused ? setting(v.key, "AdamW") : ignoring("optimizer");
+  if (v.key == "scheduler.type") return ignoring("scheduler");
+  Answer answer = ignoring(v.key);
+  // What max_grad_norm asks for has another place.
+  if (v.key == "optimizer.params.max_grad_norm" && to_real(value).value_or(-1) >= 0 &&
+      !find(asked.merged.root, "gradient_clipping"))
+    answer.sets.push_back("gradient_clipping=" + json_text(value));
+  return answer;
+}
+
+// Returns the answer to `v` that is tried first; empty: none.
+Answer first_answer(const Verdict& v, const Asked& asked) {
+  if (v.key.empty()) return {};
+  if (v.key == "scheduler.params.total_num_steps") return setting(v.key, "auto");
+  const Member* member = find(asked.merged.root, v.key);
+  const bool in_file =
+      member ? member->place.source == Source::file || member->place.source == Source::model_file
+             : v.line > 0 && v.state == State::unknown;
+  if (in_file) return member ? answer_value(v, *member, asked) : ignoring(v.key);
+  // A key that is missing: the section goes on without itself.
+  return member || v.key.starts_with("dstrain.") || section_of(v.key).empty()
+             ? Answer{}
+             : ignoring(section_of(v.key));
+}
+
+// Returns the answer to `v` after `tried` has not helped; empty: none.
+Answer next_answer(const Verdict& v, const Answer& tried) {
+  const std::string above = section_of(tried.ignores.empty() ? v.key : tried.ignores.front());
+  return above.empty() || above.starts_with("dstrain") ? Answer{} : ignoring(above);
+}
+
+ConfigRequest with(ConfigRequest request, const Answers& answers) {
+  for (const auto& [key, answer] : answers) {
+    request.ignored.insert(request.ignored.end(), answer.ignores.begin(), answer.ignores.end());
+    request.sets.insert(request.sets.end(), answer.sets.begin(), answer.sets.end());
+  }
+  return request;
+}
+
+// Returns the answers to all verdicts that have one, and writes the keys without one to `left`.
+Answers find_answers(const ConfigRequest& request, std::vector<std::string>& left) {
+  Answers answers;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const ConfigRequest asked = with(request, answers);
+    const Merged merged = merge(asked);
+    const LoadedConfig loaded = solve(merged, asked);
+    const Node root = canonical(merged);
+    const Facts facts = find_facts(root);
+    left.clear();
+    bool changed = false;
+    for (const Verdict& v : loaded.verdicts) {
+      if (!stops(v)) continue;
+      const auto tried = answers.find(v.key);
+      Answer answer =
+          tried == answers.end() ? first_answer(v, {merged, facts}) : next_answer(v, tried->second);
+      if (answer == Answer{}) {
+        left.push_back(v.key.empty() ? "the file" : v.key);
+      } else {
+        answers[v.key] = std::move(answer);
+        changed = true;
+      }
+    }
+    if (!changed) break;
+  }
+  for (const std::string& key : left) answers.erase(key);
+  return answers;
+}
+
+// Returns KEY=VALUE as a word for a shell, which takes the first '=' as it is behind an option.
+std::string set_text(const std::string& set) {
+  std::string letters = set;
+  letters.erase(letters.find('='), 1);
+  return safe_without_quotes(letters) ? set : shell_quoted(set);
+}
+
+// Returns all options, without those for keys inside a section that is ignored as a whole.
+std::string options_text(const Answers& answers, const std::vector<Verdict>& order) {
+  std::vector<std::string> ignores, options;
+  for (const auto& [key, answer] : answers)
+    ignores.insert(ignores.end(), answer.ignores.begin(), answer.ignores.end());
+  const auto inside_another = [&](const std::string& key) {
+    return std::ranges::any_of(
+        ignores, [&](const std::string& other) { return key.starts_with(other + "."); });
+  };
+  const auto add = [&](const Answer& answer) {
+    const auto once = [&](const std::string& option) {
+      if (std::ranges::find(options, option) == options.end()) options.push_back(option);
+    };
+    for (const std::string& key : answer.ignores)
+      if (!inside_another(key)) once("--ignore " + shell_quoted(key));
+    for (const std::string& set : answer.sets)
+      if (!inside_another(set.substr(0, set.find('=')))) once("--set " + set_text(set));
+  };
+  for (const Verdict& v : order)
+    if (const auto it = answers.find(v.key); it != answers.end()) add(it->second);
+  for (const auto& [key, answer] : answers) add(answer);
+  return fmt::format("{}", fmt::join(options, " "));
+}
+
+// Returns what DeepSpeed does with an unknown key.
+std::string_view habit(const std::string& key) {
+  if (key.starts_with("dstrain")) return "";
+  const bool argument =
+      key.starts_with("optimizer.params.") || key.starts_with("scheduler.params.");
+  const bool strict = key.find('.') != std::string::npos && takes_quoted(key);
+  return argument || strict ? "DeepSpeed refuses it too; " : "DeepSpeed ignores it; ";
+}
+
+std::string answer_text(const Verdict& v, const Answer& answer) {
+  const std::string options = options_text({{v.key, answer}}, {});
+  const std::string_view before = v.state == State::unknown ? habit(v.key) : "";
+  std::string_view after = "goes on";
+  if (answer.sets.empty())
+    after = answer.ignores.front() == v.key ? "goes on without it" : "goes on without the section";
+  return fmt::format("{}`{}` {}", before, options, after);
+}
+
+}  // namespace
+
+void find_way_on(const ConfigRequest& request, LoadedConfig& loaded) {
+  if (std::ranges::count_if(loaded.verdicts, stops) > static_cast<int64_t>(kMostVerdicts)) return;
+  std::vector<std::string> left;
+  const Answers answers = find_answers(request, left);
+  if (answers.empty()) return;
+  for (Verdict& v : loaded.verdicts)
+    if (const auto it = answers.find(v.key); stops(v) && it != answers.end())
+      v.way_on = answer_text(v, it->second);
+  const std::string options = options_text(answers, loaded.verdicts);
+  loaded.way_on = left.empty() ? fmt::format("it trains with {}", options)
+                               : fmt::format("what is left to mend with {}: {}", options,
+                                             fmt::join(left, ", "));
+}
+
+}  // namespace dstrain

@@ -1,0 +1,114 @@
+#include <catch2/catch.hpp>
+#include <sstream>
+
+#include "runtime/config/check_report.h"
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+namespace {
+
+std::string way_on(const LoadedConfig& loaded, const std::string& key) {
+  for (const Verdict& v : loaded.verdicts)
+    if (v.key == key) return v.way_on;
+  return "none";
+}
+
+// Returns the configuration with the options of its own last line. They must have no quotes.
+Ask followed(Ask a) {
+  std::istringstream words(a.check().way_on);
+  for (std::string word; words >> word;) {
+    if (word == "--ignore" && words >> word) a.request.ignored.push_back(word);
+    if (word == "--set" && words >> word) a.request.sets.push_back(word);
+  }
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("way on: every verdict that stops a run ends with its own, and the last line holds all") {
+  const Ask a =
+      ask(R"({"train_batch_size": 8, "timeout": 5, "fp16": {"enabled": true, "opt_level": "O2",
+    "min_loss_scale": 0.5}, "optimizer": {"type": "Adam", "params": {"betas3": 1}},
+    "sparse_attention": {"mode": "fixed"}, "sequence_parallel_size": 2})");
+  const LoadedConfig loaded = a.check();
+  CHECK(way_on(loaded, "timeout") == "DeepSpeed ignores it; `--ignore timeout` goes on without it");
+  CHECK(way_on(loaded, "fp16.opt_level") ==
+        "DeepSpeed refuses it too; `--ignore fp16.opt_level` goes on without it");
+  CHECK(way_on(loaded, "fp16.min_loss_scale") ==
+        "`--ignore fp16.min_loss_scale` goes on without it");
+  CHECK(way_on(loaded, "optimizer.params.betas3") ==
+        "DeepSpeed refuses it too; `--ignore optimizer.params.betas3` goes on without it");
+  CHECK(way_on(loaded, "sparse_attention") == "`--ignore sparse_attention` goes on without it");
+  CHECK(way_on(loaded, "sparse_attention.mode").empty());
+  CHECK(way_on(loaded, "train_batch_size").empty());
+  const std::string all =
+      "it trains with --ignore timeout --ignore fp16.opt_level --ignore fp16.min_loss_scale "
+      "--ignore optimizer.params.betas3 --ignore sparse_attention --ignore sequence_parallel_size";
+  CHECK(loaded.way_on == all);
+  CHECK_THAT(check_text(loaded.verdicts, loaded.way_on),
+             Catch::EndsWith(". This file does not train as it is; " + all + "\n"));
+  CHECK_THAT(check_json(loaded.verdicts), Catch::Contains("`--ignore timeout` goes on"));
+  CHECK_THROWS_WITH(a.load(), Catch::EndsWith("\n" + all));
+  CHECK_FALSE(has_errors(followed(a).check().verdicts));
+}
+
+TEST_CASE("way on: what the last line says trains, though one answer leads to the next") {
+  const std::string text = GENERATE(
+      R"("scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": -1}})",
+      R"("scheduler": {"type": "WarmupDecayLR"})", R"("scheduler": {"type": "OneCycle"})",
+      R"("scheduler": {"params": {"warmup_num_steps": 5}})",
+      R"("scheduler": {"type": "StepLR", "params": {"step_size": 5}})",
+      R"("scheduler": {"type": "WarmUpLR", "params": {"warmup_num_steps": 5}})",
+      R"("optimizer": {"params": {"lr": 1}})", R"("optimizer": "auto")",
+      R"("optimizer": {"type": "None", "params": {"lr": 1}})",
+      R"("optimizer": {"type": "RMSprop", "params": {"lr": 1, "alpha": 0.5}})",
+      R"("optimizer": {"type": "AdamW", "params": {"max_grad_norm": 2}})",
+      R"("optimizer": {"type": "ZeroOneAdam"}, "zero_optimization": {"stage": 2})",
+      R"("zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme"}})",
+      R"("zero_optimization": {"stage": 9, "cpu_offload": true, "offload_optimizer": {"device": "cpu"}})",
+      R"("train_batch_size": 9)", R"("steps_per_print": 5, "steps_per_print": 6)",
+      R"("fp16": {"enabled": true}, "bf16": {"enabled": true})",
+      R"("data_types": {"grad_accum_dtype": "fp16"}, "checkpoint": {"tag_validation": "val"})",
+      R"("pipeline": {"stages": 3}, "elasticity": {"enabled": true})");
+  INFO(text);
+  const Ask a = ask(trains_with(text), {}, 8);
+  REQUIRE(has_errors(a.check().verdicts));
+  INFO(a.check().way_on);
+  CHECK_FALSE(has_errors(followed(a).check().verdicts));
+}
+
+TEST_CASE("way on: settings keep what was meant") {
+  const auto all = [](const std::string& members) {
+    return ask(trains_with(members)).check().way_on;
+  };
+  CHECK(all(R"("optimizer": {"type": "AdamW", "params": {"max_grad_norm": 2}})") ==
+        "it trains with --ignore optimizer.params.max_grad_norm --set gradient_clipping=2");
+  CHECK(all(R"("steps_per_print": 5, "steps_per_print": 6)") ==
+        "it trains with --set steps_per_print=6");
+  CHECK(all(R"("scheduler": {"type": "WarmUpLR"})") ==
+        "it trains with --set scheduler.type=WarmupLR");
+  CHECK(all(R"("a key": 1)") == "it trains with --ignore 'a key'");
+}
+
+TEST_CASE("way on: what no option answers is named") {
+  Ask a = ask(trains_with(R"("timeout": 5)"), {"steps_per_print=-1"});
+  CHECK(a.check().way_on == "what is left to mend with --ignore timeout: steps_per_print");
+  CHECK(a.check().verdicts[0].way_on ==
+        "DeepSpeed ignores it; `--ignore timeout` goes on without it");
+  a = ask(trains_with(R"("timeout": 5)"));
+  a.request.need_data = true;
+  CHECK_THROWS_WITH(
+      a.load(), Catch::EndsWith("what is left to mend with --ignore timeout: dstrain.data.path"));
+  CHECK(ask("{").check().way_on.empty());
+}
+
+TEST_CASE("way on: a section is no second error") {
+  const LoadedConfig loaded =
+      ask(trains_with(
+              R"("fp16": {"opt_level": 1}, "eigenvalue": {"enabled": true, "max_iter": 5})"))
+          .check();
+  CHECK(verdict(loaded, "fp16") == "honoured: see fp16.opt_level");
+  CHECK(verdict(loaded, "eigenvalue") == "honoured: see eigenvalue.enabled");
+}
