@@ -1,18 +1,25 @@
 #!/usr/bin/env bash
 # Runs the tests of build/release again and again on a loaded machine: beside busy processes, and with process numbers
 # that wrap around every 15 seconds, so that a number does not tell which process is older. Needs root.
-#   scripts/stress_test.sh [--runs 5] [--cpu 4] [arguments for ctest, e.g. -L dist]
+#   scripts/stress_test.sh [--runs 5] [--cpu 4] [--no_table] [arguments for ctest, e.g. -L dist]
 # Each run takes other samples of the long lists of cases, by a number that its line tells. Prints what failed in it or
-# was skipped.
+# was skipped. Before the busy processes start, every cell of the table of stop signals is run once (half an hour;
+# --no_table leaves it out).
 # Tests with twelve processes in all run at a time, so that they get more of the cores than the busy processes do.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 runs=5
 cpu=4
-while [[ ${1:-} == --runs || ${1:-} == --cpu ]]; do
-  if [[ $1 == --runs ]]; then runs=$2; else cpu=$2; fi
-  shift 2
+table=yes
+while true; do
+  case ${1:-} in
+    --runs) runs=$2 && shift ;;
+    --cpu) cpu=$2 && shift ;;
+    --no_table) table=no ;;
+    *) break ;;
+  esac
+  shift
 done
 
 if ((EUID != 0)); then
@@ -28,6 +35,8 @@ pid_max=$(</proc/sys/kernel/pid_max)
 logs=$(mktemp -d)
 background=()
 trap 'kill "${background[@]}" 2>/dev/null || true' EXIT
+status=0
+[[ $table == no ]] || bash tests/hosts/stop_table.sh build/release/bin/dstrain || status=1
 stress-ng --cpu "$cpu" --quiet &
 background+=($!)
 while sleep 15; do echo $((pid_max - 100)) >/proc/sys/kernel/ns_last_pid; done &
@@ -43,4 +52,4 @@ for ((run = 1; run <= runs; ++run)); do
   sed -n '/^The following tests/,$p' "$logs/$run.log"
 done
 echo "$passed of $runs runs passed beside $cpu busy processes"
-((passed == runs))
+((passed == runs && status == 0))

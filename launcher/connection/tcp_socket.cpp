@@ -1,6 +1,7 @@
 #include "launcher/connection/tcp_socket.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -45,6 +46,14 @@ int socket_error(const Descriptor& socket) {
   socklen_t size = sizeof error;
   ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   return error;
+}
+
+std::optional<bool> peer_answers(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+  return info.tcpi_state == TCP_ESTABLISHED && info.tcpi_retransmits < kVainRetries &&
+         info.tcpi_probes < kVainRetries;
 }
 
 TcpListener::TcpListener() : socket_(open_tcp_socket()) {

@@ -5,6 +5,7 @@
 
 #include <netinet/in.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,15 @@ int start_connecting(const Descriptor& socket, const sockaddr_in& address);
 
 // Returns the error of a socket's last operation, 0 if there is none, and clears it.
 int socket_error(const Descriptor& socket);
+
+// Returns whether the machine at the other end of a TCP connection acknowledges what is sent to it, even if its program
+// reads nothing. Returns nothing if the descriptor is no such connection.
+std::optional<bool> peer_answers(int socket);
+
+// The attempts to send data again, without an acknowledgement, from which on the other machine counts as one that does
+// not answer. They take two seconds if an answer takes 20 ms. A link that loses frames rarely loses the same one so
+// often.
+inline constexpr int64_t kVainRetries = 3;
 
 // A TCP socket that listens at a port and accepts connections. Owns the socket. No function blocks.
 class TcpListener {

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "launcher/process/stop_signals.h"
 #include "launcher/supervise/report_messages.h"
 #include "launcher/supervise/root_cause.h"
 #include "runtime/core/error.h"
@@ -27,7 +28,7 @@ AgentView::AgentView(std::string name, const std::vector<std::string>& command,
                      std::vector<int> ranks, int64_t silence_ns)
     : name_(std::move(name)),
       own_ranks_(std::move(ranks)),
-      child_(command, {}, Child::Pipes::three),
+      child_(command, {}, Child::Pipes::three, Child::StopSignal::ignored),
       channel_(child_.output(), child_.input()),
       reports_(own_ranks_.size()),
       addresses_(own_addresses()),
@@ -136,6 +137,8 @@ void AgentView::handle_message(const json& m) {
     output_.push_back({m.at("rank").get<int>(),
                        m.at("error").get<bool>() ? StandardStream::error : StandardStream::output,
                        from_json_text(m.at("text").get<std::string>())});
+  } else if (what == "stop") {
+    take_stop_signal(m.at("signal").get<int>(), m.at("count").get<int>());
   } else if (what == "fault") {
     mark_lost(from_json_text(m.at("text").get<std::string>()));
   } else if (what == "bye") {

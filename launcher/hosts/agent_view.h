@@ -14,6 +14,7 @@
 //   watch {world, ranks}                 watching; then ranks {ranks, starter, stopped, kills} after every change and
 //                                        once a second, and output {rank, error, text}
 //   alive, at least once a second        fault {text}, after which the agent ends
+//                                        stop {signal, count}: the agent has received that many stop signals
 //   stop {signal}, kill
 //   end                                  bye, when nothing of the run is left
 #pragma once

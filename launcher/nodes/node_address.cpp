@@ -1,11 +1,14 @@
 #include "launcher/nodes/node_address.h"
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
 
 #include "launcher/connection/message.h"
 #include "launcher/connection/network.h"
+#include "launcher/process/environment.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -15,6 +18,7 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kNodes = "DSTRAIN_NODES";
+constexpr const char* kNodeProcess = "DSTRAIN_NODE_PROCESS";
 
 }  // namespace
 
@@ -49,6 +53,18 @@ void to_json(json& message, const NodeIntroduction& node) {
 
 void publish_nodes(const std::vector<NodeAddress>& nodes) {
   ::setenv(kNodes, json(nodes).dump().c_str(), 1);
+}
+
+std::vector<std::string> environment_for_node_zero() {
+  std::vector<std::string> variables =
+      merged_environment({{kNodeProcess, std::to_string(::getpid())}});
+  std::erase_if(variables, [](const std::string& v) { return v.starts_with("SSH_"); });
+  return variables;
+}
+
+PeerProcess node_process() {
+  const char* text = std::getenv(kNodeProcess);
+  return text == nullptr ? PeerProcess() : PeerProcess(std::atol(text));
 }
 
 NodeAddress node_address(const std::string& host) {

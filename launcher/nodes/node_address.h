@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/rendezvous/peer_process.h"
+
 namespace dstrain {
 
 // The address at which a node of a run without ssh takes requests of node 0 to run programs.
@@ -36,6 +38,13 @@ inline constexpr size_t kMostAddresses = 64;
 
 // Passes the addresses on to all processes that this one starts from now on, in an environment variable.
 void publish_nodes(const std::vector<NodeAddress>& nodes);
+
+// Returns the variables of a program that this process runs for node 0: its own without those of an ssh login, in which
+// it may have been started and with which the program has nothing to do, and one that names this process.
+std::vector<std::string> environment_for_node_zero();
+
+// Returns the process that runs this one for node 0, or one with pid 0.
+PeerProcess node_process();
 
 // Returns the address of the node `host`. Throws RunError if this process has not been told one.
 NodeAddress node_address(const std::string& host);

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <optional>
 
 #include "launcher/cli/option_readers.h"
 #include "launcher/connection/handshake.h"
+#include "launcher/connection/message.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/placement/hostfile.h"
 #include "launcher/placement/machine.h"
@@ -25,6 +27,7 @@ using nlohmann::json;
 
 // Nodes are started one after the other, by hand or by a scheduler.
 constexpr int64_t kForAllNodes = 600'000'000'000;
+constexpr int64_t kBetweenRemarks = 60'000'000'000;
 constexpr int kMeetingTickMs = 20;
 
 // Writes everything that is unsent, for a second at most.
@@ -35,33 +38,19 @@ void send_out(SocketChannel& connection) {
   }
 }
 
+std::string nodes_text(const std::vector<int>& ranks) {
+  return fmt::format("node{} {}", ranks.size() == 1 ? "" : "s", ranges_text(ranks));
+}
+
 }  // namespace
 
 NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots)
-    : nnodes_(*options.nnodes), nodes_(static_cast<size_t>(nnodes_)) {
-  nodes_.front() = {nullptr, {host_name(), {}, 0, ""}, slots};
-  const int port = meeting_port(options);
-  const std::optional<TcpListener> listener = TcpListener::at(port);
-  if (!listener)
-    fail_user(
-        "cannot listen for other hosts at port {}: {}; choose another with --master_port, on all "
-        "hosts",
-        port, std::strerror(errno));
-  log::info("node 0 of {}: waits for the others at port {}", nnodes_, port);
-  PendingConnections pending;
-  for (const int64_t begin = monotonic_ns(); !missing().empty();
-       ::poll(nullptr, 0, kMeetingTickMs)) {
-    if (monotonic_ns() - begin > kForAllNodes)
-      fail_user(
-          "after {} s node{} {} of {} {} not come to port {}: start them with --node_rank and this "
-          "host's "
-          "--master_addr",
-          kForAllNodes / 1'000'000'000, missing().size() == 1 ? "" : "s", ranges_text(missing()),
-          nnodes_, missing().size() == 1 ? "has" : "have", port);
-    pending.serve(*listener, monotonic_ns(), [this](auto& connection, const json& message) {
-      admit(connection, message.get<NodeIntroduction>());
-    });
-  }
+    : nnodes_(*options.nnodes),
+      nodes_(static_cast<size_t>(nnodes_)),
+      before_signal_ends_([this](int number) { tell_end(128 + number); }) {
+  nodes_.front().address = {host_name(), {}, 0, ""};
+  nodes_.front().slots = slots;
+  meet(meeting_port(options));
   placement_.hostfile = "--no_ssh";
   std::vector<NodeAddress> addresses;
   for (const Node& node : nodes_) {
@@ -69,6 +58,76 @@ NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots)
     if (node.connection) addresses.push_back(node.address);
   }
   publish_nodes(addresses);
+  watch_ = std::thread([this] { watch(); });
+}
+
+void NodeMeeting::meet(int port) {
+  const std::optional<TcpListener> listener = TcpListener::at(port);
+  if (!listener)
+    fail_user(
+        "cannot listen for other hosts at port {}: {}; choose another with --master_port, on all "
+        "hosts",
+        port, std::strerror(errno));
+  log::info("node 0 of {}: waits at port {} for {}", nnodes_, port, nodes_text(missing()));
+  PendingConnections pending;
+  const int64_t begin = monotonic_ns();
+  for (int64_t remarked = begin; true; ::poll(nullptr, 0, kMeetingTickMs)) {
+    Stop stop;
+    {
+      const std::lock_guard lock(mutex_);
+      stop = serve({{"do", "wait"}, {"for", missing()}});
+      forget_gone_nodes();
+      pending.serve(*listener, monotonic_ns(), [this](auto& connection, const json& message) {
+        admit(connection, message.get<NodeIntroduction>());
+      });
+    }
+    if (stop.count > 0) take_stop_signal(stop.signal, stop.count);
+    if (missing().empty()) return;
+    const int64_t now = monotonic_ns();
+    if (now - begin > kForAllNodes)
+      fail_user(
+          "after {} s {} of {} {} not come to port {}: start {} with --node_rank and this "
+          "host's --master_addr",
+          kForAllNodes / 1'000'000'000, nodes_text(missing()), nnodes_,
+          missing().size() == 1 ? "has" : "have", port, missing().size() == 1 ? "it" : "them");
+    if (now - remarked < kBetweenRemarks) continue;
+    remarked = now;
+    log::info("node 0 of {}: still waits at port {} for {}", nnodes_, port, nodes_text(missing()));
+  }
+}
+
+NodeMeeting::Stop NodeMeeting::serve(const json& message) {
+  Stop stop;
+  const int64_t now = monotonic_ns();
+  const bool sends = now - sent_ns_ >= kHeartbeat;
+  if (sends) sent_ns_ = now;
+  for (Node& node : nodes_) {
+    if (!node.connection) continue;
+    LineChannel& channel = node.connection->channel;
+    node.silence.update(now);
+    node.open = channel.receive([&](const json& m) {
+      node.silence.heard();
+      if (m.at("say").get<std::string>() == "stop")
+        stop = {static_cast<int>(integer_member(m, "signal", 1, NSIG)),
+                static_cast<int>(integer_member(m, "count", 1, INT32_MAX))};
+    });
+    if (sends) channel.send(message);
+    channel.flush();
+  }
+  return stop;
+}
+
+// A node whose process ended, or whose machine does not answer, may come again.
+void NodeMeeting::forget_gone_nodes() {
+  for (size_t rank = 1; rank < nodes_.size(); ++rank) {
+    Node& node = nodes_[rank];
+    if (!node.connection) continue;
+    const bool lost = node.silence.ns() > kLongestSilence &&
+                      !peer_answers(node.connection->socket.get()).value_or(false);
+    if (node.open && !lost) continue;
+    log::warn("node {} ({}) has gone: waits for it to come again", rank, node.address.host);
+    node = Node();
+  }
 }
 
 // Adds a node. Tells one that does not fit into the run why, and drops it.
@@ -80,8 +139,10 @@ void NodeMeeting::admit(std::unique_ptr<SocketChannel>& connection, const NodeIn
     return;
   }
   log::info("node {}: {}", other.rank, other.address.host);
-  nodes_[static_cast<size_t>(other.rank)] = {std::move(connection), other.address,
-                                             static_cast<int>(other.slots)};
+  nodes_[static_cast<size_t>(other.rank)] = {.connection = std::move(connection),
+                                             .address = other.address,
+                                             .slots = static_cast<int>(other.slots),
+                                             .silence = Silence(monotonic_ns())};
 }
 
 // Returns why a node does not fit into the run; empty if it does. Its host's name becomes a word of commands, as one
@@ -115,12 +176,32 @@ std::vector<int> NodeMeeting::missing() const {
   return ranks;
 }
 
-NodeMeeting::~NodeMeeting() {
+// What a lost node means for the run is found out through its agent.
+void NodeMeeting::watch() {
+  while (!over_) {
+    ::poll(nullptr, 0, kMeetingTickMs);
+    Stop stop;
+    {
+      const std::lock_guard lock(mutex_);
+      stop = serve({{"do", "alive"}});
+    }
+    if (stop.count > 0) take_stop_signal(stop.signal, stop.count);
+  }
+}
+
+void NodeMeeting::tell_end(int status) {
+  const std::lock_guard lock(mutex_);
   for (Node& node : nodes_) {
     if (!node.connection) continue;
-    node.connection->channel.send({{"do", "end"}, {"status", status_}});
+    node.connection->channel.send({{"do", "end"}, {"status", status}});
     send_out(*node.connection);
   }
+}
+
+NodeMeeting::~NodeMeeting() {
+  over_ = true;
+  if (watch_.joinable()) watch_.join();
+  tell_end(status_);
 }
 
 }  // namespace dstrain

@@ -1,15 +1,21 @@
 // NodeMeeting: node 0 of hosts that were started by hand (--no_ssh). It listens at --master_port until all other nodes
-// have connected, and tells them at the end how the run ended.
+// have connected. From then on node 0 and each of them send at least something every second, the nodes tell which stop
+// signals they have received, and node 0 tells them at the end how the run ended.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "launcher/cli/launch_options.h"
 #include "launcher/connection/line_channel.h"
+#include "launcher/connection/silence.h"
 #include "launcher/nodes/node_address.h"
 #include "launcher/placement/resources.h"
+#include "launcher/process/stop_signals.h"
 
 namespace dstrain {
 
@@ -30,19 +36,37 @@ class NodeMeeting {
 
  private:
   struct Node {
-    std::unique_ptr<SocketChannel> connection;  // null for node 0
+    std::unique_ptr<SocketChannel>
+        connection;  // null for node 0, and if it has not come or has gone
     NodeAddress address;
     int slots = 0;
+    Silence silence{0};
+    bool open = true;
+  };
+  struct Stop {
+    int signal = 0, count = 0;
   };
 
+  void meet(int port);
   void admit(std::unique_ptr<SocketChannel>& connection, const NodeIntroduction& other);
   std::string reason_against(const NodeIntroduction& other) const;
   std::vector<int> missing() const;
+  // Reads what nodes have sent, and sends `message` to them if a second has passed. Returns the last stop signal that
+  // one of them has reported. The caller holds the lock.
+  Stop serve(const nlohmann::json& message);
+  void forget_gone_nodes();
+  void watch();
+  void tell_end(int status);
 
   int64_t nnodes_;
+  std::mutex mutex_;         // guards nodes_ and sent_ns_
   std::vector<Node> nodes_;  // by node rank
+  int64_t sent_ns_ = 0;
   Placement placement_;
   int status_ = 2;
+  std::atomic<bool> over_{false};
+  BeforeSignalEnds before_signal_ends_;
+  std::thread watch_;  // serves the nodes while they run
 };
 
 }  // namespace dstrain

@@ -13,6 +13,7 @@
 #include "launcher/cli/command_names.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/nodes/node_address.h"
+#include "launcher/process/stop_signals.h"
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
 
@@ -56,6 +57,7 @@ bool copy(int from, int to) {
 }  // namespace
 
 int relay(const std::vector<std::string>& words) {
+  ignore_stop_signals();  // one to all processes of a run must not cut the run's connections
   std::signal(SIGPIPE, SIG_IGN);
   const size_t at = !words.empty() && words.front() == "--" ? 1 : 0;
   if (words.size() < at + 2)

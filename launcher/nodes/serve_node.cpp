@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,9 +17,12 @@
 #include "launcher/connection/handshake.h"
 #include "launcher/connection/message.h"
 #include "launcher/connection/network.h"
+#include "launcher/connection/silence.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/nodes/node_address.h"
 #include "launcher/placement/machine.h"
+#include "launcher/placement/ranges_text.h"
+#include "launcher/process/environment.h"
 #include "launcher/process/stop_signals.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -32,6 +36,17 @@ using nlohmann::json;
 constexpr int kServeTickMs = 20;
 constexpr int64_t kBetweenAttempts = 500'000'000;
 constexpr int64_t kNodeZeroTimeout = 600'000'000'000;
+constexpr int64_t kRemarkAfter = 1'000'000'000, kRemarkEvery = 60'000'000'000;
+// How long node 0 may take to end the run after the second stop signal.
+constexpr int64_t kForEnd = 15'000'000'000;
+// How long the programs that run for node 0 may take to end after their connections.
+constexpr int64_t kForCommands = 8'000'000'000;
+
+// A shell that runs a command of node 0.
+struct ServedCommand {
+  pid_t pid = -1;
+  Descriptor connection;  // the command's standard input and output
+};
 
 // Starts a shell that runs `command` with the socket as standard input and output, in a process group of its own.
 // Returns its process id.
@@ -56,7 +71,9 @@ pid_t run_command(const std::string& command, int socket) {
   std::string shell = "sh", option = "-c", text = command;
   std::array<char*, 4> words{shell.data(), option.data(), text.data(), nullptr};
   pid_t pid = -1;
-  const int error = ::posix_spawn(&pid, "/bin/sh", &actions, &attributes, words.data(), environ);
+  std::vector<std::string> environment = environment_for_node_zero();
+  const int error = ::posix_spawn(&pid, "/bin/sh", &actions, &attributes, words.data(),
+                                  exec_pointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   if (error != 0) fail_run("cannot start a shell: {}", std::strerror(error));
@@ -77,33 +94,31 @@ class ServedNode {
   }
   ServedNode(const ServedNode&) = delete;
   ServedNode& operator=(const ServedNode&) = delete;
+  // Ends the connections of the commands, so that they end. They clear this host of the run first.
   ~ServedNode() {
-    for (const pid_t pid : commands_) ::kill(-pid, SIGTERM);
+    for (const ServedCommand& command : commands_) ::shutdown(command.connection.get(), SHUT_RDWR);
+    const int64_t end = monotonic_ns() + kForCommands;
+    for (collect_commands(); !commands_.empty() && monotonic_ns() < end; collect_commands())
+      ::poll(nullptr, 0, kServeTickMs);
   }
 
-  int run(const RankBoard& board) {
+  int run(const RankBoard& requests, const StopSignals& signals) {
     start_connecting();
-    while (board.stop_request() == 0) {
+    while (true) {
       ::poll(nullptr, 0, kServeTickMs);
+      const int first = requests.stop_request(), second = signals.second();
       if (!master_) {
+        if (first != 0) return 128 + first;
         if (connect()) continue;
-        if (monotonic_ns() - begin_ns_ > kNodeZeroTimeout)
-          fail_run(
-              "node 0 did not answer at {}:{} within {} s: start it with --node_rank 0 on that "
-              "host",
-              options_.master_addr, meeting_port(options_), kNodeZeroTimeout / 1'000'000'000);
+        wait_for_node_zero();
         continue;
       }
       serve_commands();
-      std::erase_if(commands_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
-      const bool open = master_->channel.receive([this](const json& message) { handle(message); });
-      if (ended_) return ended(*ended_);
-      if (!open)
-        fail_run("node 0 was lost: {}", master_->channel.fault().empty()
-                                            ? "the connection to it ended"
-                                            : master_->channel.fault());
+      collect_commands();
+      if (const auto status = serve_node_zero()) return *status;
+      tell_stop(second != 0 ? second : first, second != 0 ? 2 : first != 0 ? 1 : 0);
+      if (told_stops_ == 2 && monotonic_ns() - told_ns_ > kForEnd) return 128 + second;
     }
-    return 128 + board.stop_request();
   }
 
  private:
@@ -116,12 +131,73 @@ class ServedNode {
     if (auto socket = connector_->connected()) {
       master_ = std::make_unique<SocketChannel>(std::move(*socket));
       master_->channel.send(introduction_);
+      silence_ = Silence(monotonic_ns());
       log::info("node {} of {}: has met node 0 at {}:{}", *options_.node_rank, *options_.nnodes,
                 options_.master_addr, meeting_port(options_));
       return true;
     }
     if (monotonic_ns() - attempt_ns_ > kBetweenAttempts) start_connecting();
     return false;
+  }
+
+  void wait_for_node_zero() {
+    const int64_t now = monotonic_ns();
+    if (now - begin_ns_ > kNodeZeroTimeout)
+      fail_run(
+          "node 0 did not answer at {}:{} within {} s: start it with --node_rank 0 on that host",
+          options_.master_addr, meeting_port(options_), kNodeZeroTimeout / 1'000'000'000);
+    if (now < next_remark_ns_) return;
+    next_remark_ns_ = now + kRemarkEvery;
+    log::info("node {} of {}: waits for node 0, which does not answer at {}:{} yet",
+              *options_.node_rank, *options_.nnodes, options_.master_addr, meeting_port(options_));
+  }
+
+  // Exchanges messages with node 0. Returns the exit status of the run once it has ended. Throws if node 0 refuses this
+  // node or is lost.
+  std::optional<int> serve_node_zero() {
+    LineChannel& channel = master_->channel;
+    const int64_t now = monotonic_ns();
+    silence_.update(now);
+    const bool open = channel.receive([this](const json& message) {
+      silence_.heard();
+      handle(message);
+    });
+    if (ended_) return ended(*ended_);
+    if (!open)
+      fail_run("node 0 was lost: {}",
+               channel.fault().empty() ? "the connection to it ended" : channel.fault());
+    // A node 0 that is suspended sends nothing, but its machine answers.
+    if (silence_.ns() > kLongestSilence && !peer_answers(master_->socket.get()).value_or(false))
+      fail_run("node 0 was lost: no word from it for {} s", kLongestSilence / 1'000'000'000);
+    if (now - sent_ns_ >= kHeartbeat) {
+      sent_ns_ = now;
+      channel.send({{"say", "alive"}});
+    }
+    channel.flush();
+    return std::nullopt;
+  }
+
+  // Says which nodes the run waits for, whenever these have changed.
+  void note_missing(std::vector<int> ranks) {
+    if (ranks == missing_) return;
+    missing_ = std::move(ranks);
+    if (!missing_.empty())
+      log::info("node {} of {}: waits with node 0 for node{} {}", *options_.node_rank,
+                *options_.nnodes, missing_.size() == 1 ? "" : "s", ranges_text(missing_));
+  }
+
+  // Tells node 0 how many stop signals this process has received: they mean the run.
+  void tell_stop(int signal, int count) {
+    if (count <= told_stops_) return;
+    told_stops_ = count;
+    told_ns_ = monotonic_ns();
+    master_->channel.send({{"say", "stop"}, {"signal", signal}, {"count", count}});
+  }
+
+  void collect_commands() {
+    std::erase_if(commands_, [](const ServedCommand& command) {
+      return ::waitpid(command.pid, nullptr, WNOHANG) != 0;
+    });
   }
 
   // Runs the commands that node 0 asks for. A relay first shows that it is node 0's, in a short message.
@@ -142,13 +218,16 @@ class ServedNode {
   void start(const std::string& command, int socket) {
     ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
     constexpr char answer = '!';
-    if (::write(socket, &answer, 1) == 1) commands_.push_back(run_command(command, socket));
+    if (::write(socket, &answer, 1) == 1)
+      commands_.push_back(
+          {run_command(command, socket), Descriptor(::fcntl(socket, F_DUPFD_CLOEXEC, 0))});
   }
 
   void handle(const json& message) {
     const auto what = message.at("do").get<std::string>();
     if (what == "refuse")
       fail_user("node 0 refuses this node: {}", printable(message.at("why").get<std::string>()));
+    if (what == "wait") note_missing(message.at("for").get<std::vector<int>>());
     if (what == "end") ended_ = static_cast<int>(integer_member(message, "status", 0, 255));
   }
 
@@ -168,17 +247,22 @@ class ServedNode {
   std::unique_ptr<SocketChannel> master_;
   PendingConnections pending_;
   std::vector<std::unique_ptr<SocketChannel>> relays_;  // whose command has not arrived
-  std::vector<pid_t> commands_;
-  std::optional<int> ended_;  // the status of the run
-  int64_t begin_ns_ = monotonic_ns(), attempt_ns_ = 0;
+  std::optional<int> ended_;                            // the status of the run
+  std::vector<ServedCommand> commands_;
+  std::vector<int> missing_;  // the nodes that node 0 waits for
+  Silence silence_{0};        // of node 0
+  int64_t begin_ns_ = monotonic_ns(), attempt_ns_ = 0, sent_ns_ = 0;
+  int64_t next_remark_ns_ = begin_ns_ + kRemarkAfter;
+  int told_stops_ = 0;
+  int64_t told_ns_ = 0;
 };
 
 }  // namespace
 
 int serve_node(const LaunchOptions& options, int slots) {
   const RankBoard board = RankBoard::create(1);
-  const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::ends_process);
-  return ServedNode(options, slots).run(board);
+  const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::is_remembered);
+  return ServedNode(options, slots).run(board, signals);
 }
 
 }  // namespace dstrain

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "launcher/process/failure.h"
+#include "launcher/process/stop_signals.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -30,7 +31,8 @@ Descriptor empty_input(const std::string& what) {
 
 // Prepares the new process, in which only async-signal-safe calls are allowed: its process group, its end with its
 // parent, its signals, and its standard streams.
-void prepare_child(std::array<int, 3> streams, pid_t parent) {
+void prepare_child(std::array<int, 3> streams, pid_t parent, Child::StopSignal stop_signal) {
+  if (stop_signal == Child::StopSignal::ignored) ignore_stop_signals();
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -77,7 +79,8 @@ void Child::keep_own_ends() {
   ::fcntl(input_.write.get(), F_SETFL, O_NONBLOCK);
 }
 
-Child::Child(const std::vector<std::string>& command, const Environment& added, Pipes pipes) {
+Child::Child(const std::vector<std::string>& command, const Environment& added, Pipes pipes,
+             StopSignal stop_signal) {
   std::vector<std::string> words = command;
   std::vector<std::string> environment = merged_environment(added);
   const std::vector<char*> argv = exec_pointers(words), envp = exec_pointers(environment);
@@ -87,19 +90,20 @@ Child::Child(const std::vector<std::string>& command, const Environment& added, 
   if (fork(command.front())) {
     prepare_child(
         {input_.read.get(), output_.write.get(), three ? errors_.write.get() : output_.write.get()},
-        parent);
+        parent, stop_signal);
     become(argv.data(), envp.data());
   }
   keep_own_ends();
 }
 
-Child::Child(const std::function<int()>& body, const Environment& added) {
+Child::Child(const std::function<int()>& body, const Environment& added, StopSignal stop_signal) {
   const std::string what = "another process of dstrain";
   const pid_t parent = ::getpid();
   input_.read = empty_input(what);
   std::fflush(nullptr);  // else the fork would write it too
   if (fork(what)) {
-    prepare_child({input_.read.get(), output_.write.get(), output_.write.get()}, parent);
+    prepare_child({input_.read.get(), output_.write.get(), output_.write.get()}, parent,
+                  stop_signal);
     for (const auto& [name, value] : added) ::setenv(name.c_str(), value.c_str(), 1);
     std::exit(run_body(body));
   }

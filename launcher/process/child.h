@@ -21,14 +21,20 @@ class Child {
   // standard input is empty. `three`: each of the three has a pipe.
   enum class Pipes { one, three };
 
+  // What a stop signal that another process sends to the child process does. `usual`: what the program makes of it.
+  // `ignored`: nothing, unless the program asks for the signals. A signal to all processes of a run then does not end
+  // those that carry its connections.
+  enum class StopSignal { usual, ignored };
+
   // Starts `command`, whose first word is a path, with this process's environment and `added`, which overrides it.
   // Throws RunError if there can be no further process.
-  Child(const std::vector<std::string>& command, const Environment& added,
-        Pipes pipes = Pipes::one);
+  Child(const std::vector<std::string>& command, const Environment& added, Pipes pipes = Pipes::one,
+        StopSignal stop_signal = StopSignal::usual);
   // Starts a fork of this process that calls `body`, with `added` in its environment and one pipe, and exits with the
   // status that `body` returns, or 2 after reporting what it throws. The fork has none of the caller's other threads,
   // so these must hold no lock that `body` needs. Throws RunError if there can be no further process.
-  Child(const std::function<int()>& body, const Environment& added);
+  Child(const std::function<int()>& body, const Environment& added,
+        StopSignal stop_signal = StopSignal::usual);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   // Kills the child process if it still runs.

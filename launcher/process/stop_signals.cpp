@@ -3,11 +3,13 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "runtime/core/error.h"
 
@@ -24,11 +26,14 @@ sigset_t stop_signal_set() {
   return set;
 }
 
-// Does what the kernel would have done if the signal were not blocked.
-void apply_default_action(int number) {
+bool is_ignored(int number) {
   struct sigaction now {};
   ::sigaction(number, nullptr, &now);
-  if (now.sa_handler == SIG_IGN) return;
+  return now.sa_handler == SIG_IGN;
+}
+
+// Does what the kernel would have done if the signal were neither blocked nor ignored.
+void apply_default_action(int number) {
   std::signal(number, SIG_DFL);
   sigset_t one;
   sigemptyset(&one);
@@ -56,6 +61,7 @@ class SignalReceiver {
     board_ = &board;
     note_ = note == StopSignals::Note::on_standard_error;
     on_second_ = on_second;
+    own_ = 0;
     second_ = 0;
     first_ns_ = 0;
   }
@@ -70,23 +76,30 @@ class SignalReceiver {
     return second_;
   }
 
- private:
-  [[noreturn]] void receive(const sigset_t& set) {
-    while (true) {
-      int number = 0;
-      if (::sigwait(&set, &number) == 0) handle(number);
-    }
+  void call_before_end(std::function<void(int)> act) {
+    const std::lock_guard lock(mutex_);
+    before_end_ = std::move(act);
   }
 
-  void handle(int number) {
+  // `count`: how many stop signals the process that received this one has received; 0: this process received it.
+  void handle(int number, int count) {
     std::unique_lock lock(mutex_);
-    if (board_ == nullptr || (number == SIGHUP && hangups_are_ignored()))
+    if (is_ignored(number) && (board_ == nullptr || number == SIGHUP)) return;
+    if (board_ == nullptr) {
+      const std::function<void(int)> before_end = before_end_;
+      lock.unlock();
+      if (before_end) before_end(number);
       return apply_default_action(number);
+    }
+    if (count == 0) count = own_ == 0 || number != SIGHUP ? ++own_ : own_;
     const int64_t now = monotonic_ns();
-    if (first_ns_ != 0) return handle_second(number, now);
-    first_ns_ = now;
-    board_->request_stop(number);
-    if (!note_) return;
+    const bool first = first_ns_ == 0;
+    if (first) {
+      first_ns_ = now;
+      board_->request_stop(number);
+    }
+    if (count > 1) handle_second(number, now);
+    if (!first || !note_) return;
     lock.unlock();  // the terminal may be stopped, and the write below then blocks
     // On a terminal the text begins a new line, because a progress bar may be there.
     std::string_view text =
@@ -94,6 +107,14 @@ class SignalReceiver {
     if (::isatty(STDERR_FILENO) != 1) text.remove_prefix(1);
     // If the text cannot be written there is nothing to do.
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  }
+
+ private:
+  [[noreturn]] void receive(const sigset_t& set) {
+    while (true) {
+      int number = 0;
+      if (::sigwait(&set, &number) == 0) handle(number, 0);
+    }
   }
 
   void handle_second(int number, int64_t now) {
@@ -104,17 +125,13 @@ class SignalReceiver {
       ::_exit(128 + number);
   }
 
-  static bool hangups_are_ignored() {
-    struct sigaction now {};
-    ::sigaction(SIGHUP, nullptr, &now);
-    return now.sa_handler == SIG_IGN;
-  }
-
   std::mutex mutex_;
   pid_t process_ = 0;  // that the thread belongs to
   const RankBoard* board_ = nullptr;
   bool note_ = false;
   StopSignals::Second on_second_ = StopSignals::Second::ends_process;
+  std::function<void(int)> before_end_;
+  int own_ = 0;  // signals that this process has received; SIGHUP counts as the first only
   int second_ = 0;
   int64_t first_ns_ = 0;
 };
@@ -129,6 +146,15 @@ SignalReceiver& signal_receiver() {
 
 void receive_stop_signals() {
   signal_receiver().start();
+}
+
+void take_stop_signal(int number, int count) {
+  if (std::ranges::find(kStopSignals, number) != kStopSignals.end() && count > 0)
+    signal_receiver().handle(number, count);
+}
+
+void ignore_stop_signals() {
+  for (const int number : kStopSignals) ::signal(number, SIG_IGN);
 }
 
 void release_stop_signals() {
@@ -147,6 +173,14 @@ StopSignals::~StopSignals() {
 
 int StopSignals::second() const {
   return signal_receiver().second();
+}
+
+BeforeSignalEnds::BeforeSignalEnds(std::function<void(int number)> act) {
+  signal_receiver().call_before_end(std::move(act));
+}
+
+BeforeSignalEnds::~BeforeSignalEnds() {
+  signal_receiver().call_before_end({});
 }
 
 }  // namespace dstrain

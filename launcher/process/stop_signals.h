@@ -3,6 +3,8 @@
 // a thread that computes, for which a library may have made no room.
 #pragma once
 
+#include <functional>
+
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
@@ -12,8 +14,16 @@ namespace dstrain {
 // this before any other thread exists. Further calls have no effect.
 void receive_stop_signals();
 
+// Makes this process, and those that it starts, ignore the stop signals. Async-signal-safe.
+void ignore_stop_signals();
+
 // Unblocks the stop signals in the calling thread. A process calls this before exec makes it another program.
 void release_stop_signals();
+
+// Does what this process does about a stop signal of its own, for one that another process of the run has received and
+// reported. `count`: how many that process has received by now. Signals to several processes of a run are often one
+// (`pkill dstrain`), so only what is the second at one of them counts as the second.
+void take_stop_signal(int number, int count);
 
 // While an object of this class exists, it turns stop signals into stop requests on a board. The first signal asks the
 // run to stop after its step. A second one ends this process, or is remembered for a supervisor to act on. SIGHUP never
@@ -36,6 +46,16 @@ class StopSignals {
 
   // Returns the second signal if it is remembered and has come, else 0.
   int second() const;
+};
+
+// While an object of this class exists, `act` is called before a stop signal ends this process because no StopSignals
+// exists. It is called in the thread that receives signals. At most one exists at a time.
+class BeforeSignalEnds {
+ public:
+  explicit BeforeSignalEnds(std::function<void(int number)> act);
+  BeforeSignalEnds(const BeforeSignalEnds&) = delete;
+  BeforeSignalEnds& operator=(const BeforeSignalEnds&) = delete;
+  ~BeforeSignalEnds();
 };
 
 }  // namespace dstrain

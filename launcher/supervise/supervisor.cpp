@@ -100,10 +100,12 @@ class Watch {
       for (auto& variable : progress_environment(run.error))
         run.environment.push_back(std::move(variable));
     }
+    // The rank starter acts on this process's signals alone, and ranks on no signal. mpirun ends by one.
+    const auto stop_signal = several_hosts_ ? Child::StopSignal::usual : Child::StopSignal::ignored;
     if (run.command.empty())
-      command_.emplace(run.body, run.environment);
+      command_.emplace(run.body, run.environment, stop_signal);
     else
-      command_.emplace(run.command, run.environment);
+      command_.emplace(run.command, run.environment, Child::Pipes::one, stop_signal);
     name_ = run.starter;
     starter_log_ = run.starter_log;
     command_process_ = PeerProcess(command_->pid());

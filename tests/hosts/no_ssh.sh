@@ -44,7 +44,7 @@ for host in node1 node2; do hosts_wait_until "nothing is left on $host" nothing_
 
 node 0 misfit --nnodes 2
 master=$!
-hosts_wait_until 'node 0 waits' grep -q 'waits for the others' misfit.0.log
+hosts_wait_until 'node 0 waits' grep -q 'waits at port' misfit.0.log
 node 1 misfit --nnodes 3
 ends 1 $! misfit.1.log
 said 'error: node 0 refuses this node: --nnodes is 2 on node 0$' misfit.1.log

@@ -26,10 +26,12 @@
 #include "launcher/hosts/checks/output_probe.h"
 #include "launcher/hosts/checks/pair_check.h"
 #include "launcher/hosts/open_mpi.h"
+#include "launcher/nodes/node_address.h"
 #include "launcher/output/rank_output.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/child.h"
 #include "launcher/process/failure.h"
+#include "launcher/process/stop_signals.h"
 #include "launcher/ranks/dead_runs.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/ranks/run_directory.h"
@@ -133,7 +135,10 @@ class Agent {
   Agent(const AgentHooks& hooks, bool here)
       : hooks_(hooks),
         channel_(STDIN_FILENO, STDOUT_FILENO),
-        link_(here),
+        link_(here, STDIN_FILENO),
+        requests_(RankBoard::create(1)),
+        signals_(requests_, StopSignals::Note::none, StopSignals::Second::is_remembered),
+        node_(node_process()),
         silence_(monotonic_ns()) {}
 
   int run() {
@@ -168,6 +173,9 @@ class Agent {
         fail_run("the launching process cannot be understood: {}", channel_.fault());
       silence_.update(monotonic_ns());
       if (!open || launcher_is_lost()) return;
+      if (node_.pid() != 0 && !node_.alive())
+        fail_run("the dstrain that was started there by hand (pid {}) has ended", node_.pid());
+      report_stop();
       answer_late();
       const bool listens = silence_.ns() <= most_silence_ns_;
       // Sent even if the launching process does not receive: its kernel acknowledges it, which launcher_is_lost()
@@ -182,6 +190,15 @@ class Agent {
       }
       channel_.flush();
     }
+  }
+
+  // Tells the launching process how many stop signals this one has received: who sends one to all processes of a host
+  // means the run.
+  void report_stop() {
+    const int first = requests_.stop_request(), second = signals_.second();
+    const int count = second != 0 ? 2 : first != 0 ? 1 : 0;
+    if (count <= std::exchange(told_stops_, count)) return;
+    channel_.send({{"say", "stop"}, {"signal", second != 0 ? second : first}, {"count", count}});
   }
 
   // Silence alone is not enough: the launching process may be suspended, while its machine still answers.
@@ -295,7 +312,11 @@ class Agent {
   const AgentHooks& hooks_;
   LineChannel channel_;
   LauncherLink link_;
-  Silence silence_;  // of the launching process
+  RankBoard requests_;  // receives the stop signals of this process
+  StopSignals signals_;
+  int told_stops_ = 0;
+  PeerProcess node_;  // that runs this agent in the place of an ssh server
+  Silence silence_;   // of the launching process
   int64_t most_silence_ns_ = kLongestSilence;
   int64_t last_link_check_ns_ = 0;
   std::string run_;
@@ -314,7 +335,6 @@ std::optional<int> wait_for_fork() {
   const pid_t fork = ::fork();
   if (fork < 0) fail_run("cannot start the agent: {}", std::strerror(errno));
   if (fork == 0) return std::nullopt;
-  for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);
   ::prctl(PR_SET_PDEATHSIG, 0);
   // Only the fork holds the connection.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::close(fd);
@@ -327,10 +347,13 @@ std::optional<int> wait_for_fork() {
 }  // namespace
 
 int run_agent(const AgentHooks& hooks, bool here) {
+  ignore_stop_signals();
+  ::signal(SIGPIPE, SIG_IGN);
   if (const auto ended = wait_for_fork()) return *ended;
   // On the launching machine this is a Child, which the kernel would kill before it has cleaned up.
   ::prctl(PR_SET_PDEATHSIG, 0);
-  for (const int number : {SIGHUP, SIGPIPE, SIGINT}) ::signal(number, SIG_IGN);
+  receive_stop_signals();
+  ::signal(SIGHUP, SIG_DFL);  // else StopSignals would take it for one that nohup ignores
   return Agent(hooks, here).run();
 }
 

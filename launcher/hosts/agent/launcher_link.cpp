@@ -4,15 +4,9 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "launcher/connection/tcp_socket.h"
+
 namespace dstrain {
-namespace {
-
-// Data that was sent again so often without an acknowledgement counts as unanswered, which takes two seconds if an
-// answer takes 20 ms. A link that loses frames rarely loses the same one so often.
-constexpr int64_t kVainRetries = 3;
-
-}  // namespace
-
 std::optional<SshConnection> parse_ssh_connection(const std::string& text) {
   SshConnection c;
   std::istringstream words(text);
@@ -27,12 +21,15 @@ bool client_answers(const SshConnection& c, const std::vector<TcpSocket>& socket
   });
 }
 
-LauncherLink::LauncherLink(bool here) : here_(here) {
+LauncherLink::LauncherLink(bool here, int input) : here_(here), input_(input) {
   if (const char* text = std::getenv("SSH_CONNECTION")) connection_ = parse_ssh_connection(text);
 }
 
 bool LauncherLink::answers() const {
-  return here_ || (connection_ && client_answers(*connection_, tcp_sockets()));
+  if (here_) return true;
+  // The variable may be that of the login in which a node was started by hand, so the socket comes first.
+  if (const auto answers = peer_answers(input_)) return *answers;
+  return connection_ && client_answers(*connection_, tcp_sockets());
 }
 
 }  // namespace dstrain

@@ -24,13 +24,15 @@ bool client_answers(const SshConnection& connection, const std::vector<TcpSocket
 
 class LauncherLink {
  public:
-  // `here`: the launching process is on this machine, and closes the connection when it ends.
-  explicit LauncherLink(bool here);
+  // `here`: the launching process is on this machine, and closes the connection when it ends. `input`: the descriptor of
+  // the connection: a socket to the launching process's machine, or a pipe of sshd, which has that socket.
+  LauncherLink(bool here, int input);
 
   bool answers() const;
 
  private:
   bool here_;
+  int input_;
   std::optional<SshConnection> connection_;
 };
 
