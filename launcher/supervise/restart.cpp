@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
+#include "runtime/storage/output_directory.h"
 
 namespace dstrain {
 namespace {
@@ -69,11 +71,14 @@ int pause_unless_stopped(double seconds) {
 
 int run_with_restarts(const RestartOptions& options, const StartRanks& start, const Pause& pause) {
   const auto before = checkpoints_in(options.output);
+  std::optional<OutputDirectory> output;
+  if (std::error_code none; fs::is_directory(options.output, none)) output.emplace(options.output);
   CheckpointInfo checkpoint;
   double seconds = kFirstPause;
   for (int64_t restarts = 0;; ++restarts) {
     const auto [report, stop_requested] = start(checkpoint.dir);
-    if (report.exit_status != 2 || stop_requested || restarts == options.most) {
+    const bool writable = !output || output->is_there();
+    if (report.exit_status != 2 || stop_requested || restarts == options.most || !writable) {
       if (!report.error.empty()) print_error(report.error);
       return report.exit_status;
     }

@@ -317,6 +317,7 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
   if (measured && job_.steps_per_print > 0 && s.step % job_.steps_per_print == 0)
     errors = codec_errors(plan, arenas_, *backend_.device, *ctx_.comm);
   if (!metrics_) return;
+  output_->require();
   loss_ = s.loss_sum / static_cast<double>(s.targets);
   metrics_->step({.step = s.step,
                   .loss = *loss_,

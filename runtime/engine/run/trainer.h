@@ -15,6 +15,7 @@
 #include "runtime/engine/step/executor.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/lineage.h"
+#include "runtime/storage/output_directory.h"
 
 namespace dstrain {
 
@@ -87,9 +88,10 @@ class Trainer {
   ModelState model_;
   std::vector<std::unique_ptr<Executor>> train_;  // of the training plans, in their order
   std::optional<Executor> validate_;
-  std::optional<MetricsWriter> metrics_;  // on rank 0, once the output directory is open
-  size_t ran_ = 0;                        // which training plan the newest step ran
-  bool has_momentum_ = false;             // ranks have gathered it (gathers_momentum())
+  std::optional<OutputDirectory> output_;  // on rank 0, once it is open
+  std::optional<MetricsWriter> metrics_;   // on rank 0, once the output directory is open
+  size_t ran_ = 0;                         // which training plan the newest step ran
+  bool has_momentum_ = false;              // ranks have gathered it (gathers_momentum())
   StepState state_;
   int64_t next_sample_ = 0;                    // first sample of the next step
   std::optional<CheckpointInfo> resumed_;      // the checkpoint that the run resumed from

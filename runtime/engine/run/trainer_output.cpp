@@ -27,6 +27,7 @@ void Trainer::open_output() {
   on_all_ranks(*ctx_.comm, "open the output directory", [&] {
     if (!root()) return;
     make_directory(job_.output);
+    output_.emplace(job_.output);
     check_space(bytes);
     begin_lineage();
     write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
@@ -79,13 +80,19 @@ void Trainer::begin_lineage() {
 
 void Trainer::save_checkpoint() {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
+  if (root()) output_->require();
   StateRegister everything = model_.everything(groups_differ(job_, state_.applied_steps));
   TrainerScalars scalars;
   scalars.store(state_);
   scalars.add_to(everything);
   CheckpointLabel label{.step = state_.step, .samples = next_sample_, .lineage = lineage_};
   if (root()) label.facts = kept_facts(facts());
-  dstrain::save_checkpoint(job_.output, label, everything, *ctx_.comm);
+  try {
+    dstrain::save_checkpoint(job_.output, label, everything, *ctx_.comm);
+  } catch (const RunError&) {
+    if (root()) output_->require();  // the reason, if the directory is gone
+    throw;
+  }
   if (root()) remove_old();
   if (ctx_.slot) ctx_.slot->set_state(RankState::running);
 }
@@ -102,6 +109,7 @@ void Trainer::remove_old() const {
 void Trainer::write_weights() {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
   std::optional<WeightsWriter> writer;
+  if (root()) output_->require();
   if (root()) writer.emplace(job_.output + "/model.safetensors", model_.weights());
   const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     writer->write(p.name, begin, values);

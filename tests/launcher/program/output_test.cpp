@@ -36,6 +36,25 @@ TEST_CASE(
   CHECK(third.wait() == 0);
 }
 
+TEST_CASE(
+    "a run whose output directory was removed or replaced ends, and writes nothing at its path") {
+  const auto options = GENERATE("--num_gpus 1", "--num_gpus 2 --max_restarts 2");
+  const bool replaced = GENERATE(true, false);
+  const RunFolder folder;
+  RunningProgram program =
+      folder.train(std::string("--steps 100000000 --save_interval 1000 ") + options);
+  REQUIRE(wait_until([&] { return lines_of(folder.read("out/metrics.jsonl")) >= 3; }));
+  fs::rename(folder.path("out"), folder.path("old"));
+  if (replaced) fs::create_directory(folder.path("out"));
+  CHECK(program.wait() == 2);
+  CHECK(only_error(program.text())
+            .find("the output directory " + folder.path("out") + " was removed or replaced") !=
+        std::string::npos);
+  CHECK(program.text().find("restart 1") == std::string::npos);
+  CHECK(fs::exists(folder.path("out")) == replaced);
+  CHECK((!replaced || fs::is_empty(folder.path("out"))));
+}
+
 TEST_CASE("ranks of a user's mpirun have the directory as a launching process has it") {
   const RunFolder folder;
   const Environment root = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
