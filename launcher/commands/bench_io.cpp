@@ -140,7 +140,7 @@ int run_bench_io(const BenchIoArguments& arguments) {
   const AioConfig given = arguments.request.path.empty() ? AioConfig{} : aio_of(arguments.request);
   const AioChoices choices = choices_of(arguments);
   check_input(arguments, choices, given);
-  // The first signal ends the measurements, so that the files are removed; the second one ends the process.
+  // The first signal ends the measurements after the present one; the second one ends the process.
   const RankBoard board = RankBoard::create(1);
   const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::ends_process);
   const auto keep_on = [&board] { return board.stop_request() == 0; };

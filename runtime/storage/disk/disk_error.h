@@ -6,7 +6,7 @@
 
 namespace dstrain {
 
-// Returns "cannot read 4096 bytes at offset 8192 of /nvme/x.swap: Input/output error; ..." with what to do about it.
+// Returns "cannot read 4096 bytes at offset 8192 of the swap file in /nvme: Input/output error; ..." with what to do about it.
 // `what` completes "cannot". `error` is an errno.
 std::string disk_error(std::string_view what, int error);
 

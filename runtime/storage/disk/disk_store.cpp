@@ -85,7 +85,7 @@ std::string DiskStore::describe(const DiskOperation& operation, int64_t address)
   const DiskPlace place = layout_.place(address);
   return fmt::format("{} {} at offset {} of {}", operation.writes ? "write" : "read",
                      extents_[static_cast<size_t>(operation.extent)].name, place.offset,
-                     files_.path(place.file));
+                     files_.name(place.file));
 }
 
 }  // namespace dstrain

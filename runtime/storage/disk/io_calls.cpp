@@ -15,6 +15,11 @@ std::optional<int64_t> IoCalls::free_bytes(const std::string& directory) {
   return dstrain::free_bytes(directory);
 }
 
+int IoCalls::create_unnamed(const std::string& directory) {
+  const int file = ::open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+  return file < 0 ? -errno : file;
+}
+
 int IoCalls::create(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   return file < 0 ? -errno : file;

@@ -22,6 +22,9 @@ class IoCalls {
 
   // Returns the bytes that can still be written below a directory; nothing if they are unknown.
   virtual std::optional<int64_t> free_bytes(const std::string& directory);
+  // Creates a file without a name in a directory (O_TMPFILE), for reading and writing by this user; returns its
+  // descriptor.
+  virtual int create_unnamed(const std::string& directory);
   // Creates a file that must not exist, for reading and writing by this user; returns its descriptor.
   virtual int create(const std::string& path);
   // Reserves the blocks of the file's first `bytes`.

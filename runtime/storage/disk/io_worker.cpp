@@ -209,7 +209,7 @@ void IoWorker::finish(Slot& slot, std::string error) {
 std::string IoWorker::failure(const Slot& slot, int64_t result) const {
   const std::string what =
       fmt::format("{} {} bytes at offset {} of {}", slot.chunk.operation->writes ? "write" : "read",
-                  slot.bytes - slot.done, slot.offset + slot.done, files_.path(slot.file));
+                  slot.bytes - slot.done, slot.offset + slot.done, files_.name(slot.file));
   const int64_t size = files_.calls().size(files_.descriptor(slot.file));
   if (size >= 0 && size < files_.bytes_each())
     return fmt::format(

@@ -1,15 +1,11 @@
 #include "runtime/storage/disk/swap_files.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <random>
@@ -27,62 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file's name: this beginning, the host's name, 16 random hex digits, this end.
-constexpr std::string_view kSwapPrefix = "dstrain-", kSwapSuffix = ".swap";
-constexpr size_t kSwapDigits = 16;
-
-std::string this_host() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
-
 std::string new_swap_path(const std::string& directory) {
   std::random_device source;
   const uint64_t number = uint64_t{source()} << 32 | source();
-  return fmt::format("{}/{}{}-{:0{}x}{}", directory, kSwapPrefix, this_host(), number, kSwapDigits,
-                     kSwapSuffix);
-}
-
-// Returns the host in the name of a swap file; empty if the file is none.
-std::string host_of_swap_file(std::string_view name) {
-  if (!name.starts_with(kSwapPrefix) || !name.ends_with(kSwapSuffix)) return "";
-  name.remove_prefix(kSwapPrefix.size());
-  name.remove_suffix(kSwapSuffix.size());
-  const size_t dash = name.rfind('-');
-  if (dash == std::string_view::npos || name.size() - dash - 1 != kSwapDigits ||
-      name.find_first_not_of("0123456789abcdef", dash + 1) != std::string_view::npos)
-    return "";
-  return std::string(name.substr(0, dash));
-}
-
-// Returns whether other hosts may have the file system, too: their locks may then be unknown here.
-bool may_be_shared(int file) {
-  struct statfs found {};
-  if (::fstatfs(file, &found) != 0) return true;
-  constexpr std::array<uint32_t, 6> local{0xEF53,       // ext2, ext3, ext4
-                                          0x58465342,   // xfs
-                                          0x9123683E,   // btrfs
-                                          0xF2F52010,   // f2fs
-                                          0x01021994,   // tmpfs
-                                          0x2FC12FC1};  // zfs
-  return std::ranges::find(local, static_cast<uint32_t>(found.f_type)) == local.end();
-}
-
-// Removes the file if its run has ended. Returns a line about it; empty if the file stays, or if it was empty: it may be
-// one that another rank has created and not yet locked, which then creates another (SwapFile::create()).
-std::string remove_if_dead(const fs::path& path, const std::string& host) {
-  const int file = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (file < 0) return "";  // another user's, or gone already
-  struct stat status {};
-  const bool dead = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
-                    (host == this_host() || !may_be_shared(file)) &&
-                    ::flock(file, LOCK_EX | LOCK_NB) == 0 && ::unlink(path.c_str()) == 0;
-  ::close(file);
-  return dead && status.st_size > 0
-             ? fmt::format("removed {} ({}), which a run that has ended left", path.string(),
-                           bytes_text(static_cast<double>(status.st_size)))
-             : "";
+  return fmt::format("{}/dstrain-{:016x}.swap", directory, number);
 }
 
 void make_swap_directory(const std::string& directory) {
@@ -111,27 +55,26 @@ void require_space(const std::vector<std::string>& directories, int64_t bytes_ea
 
 }  // namespace
 
-// One file of SwapFiles.
+// One file of SwapFiles. It has no name, so the system frees its blocks when this process ends, in any way.
 class SwapFile {
  public:
-  SwapFile(const std::string& directory, int64_t bytes, IoCalls& calls) {
-    create(directory, calls);
-    if (bytes == 0) return;
-    if (const int status = calls.reserve(file_, bytes); status < 0) {
-      remove();
-      fail_run("{}", disk_error(fmt::format("reserve {} in {} ({} are free)",
-                                            bytes_text(static_cast<double>(bytes)), path_,
-                                            bytes_text(static_cast<double>(
-                                                calls.free_bytes(directory).value_or(0)))),
-                                -status));
-    }
+  SwapFile(const std::string& directory, int64_t bytes, IoCalls& calls)
+      : name_(fmt::format("the swap file in {}", directory)), file_(create(directory, calls)) {
+    const int status = bytes == 0 ? 0 : calls.reserve(file_, bytes);
+    if (status >= 0) return;
+    ::close(file_);
+    fail_run("{}", disk_error(fmt::format("reserve {} for {} ({} are free)",
+                                          bytes_text(static_cast<double>(bytes)), name_,
+                                          bytes_text(static_cast<double>(
+                                              calls.free_bytes(directory).value_or(0)))),
+                              -status));
   }
   SwapFile(const SwapFile&) = delete;
   SwapFile& operator=(const SwapFile&) = delete;
-  ~SwapFile() { remove(); }
+  ~SwapFile() { ::close(file_); }
 
   int descriptor() const { return file_; }
-  const std::string& path() const { return path_; }
+  const std::string& name() const { return name_; }
 
   // Returns whether direct reads work. Some file systems take the flag and fail later.
   bool try_direct(IoCalls& calls) const {
@@ -140,48 +83,27 @@ class SwapFile {
   }
 
  private:
-  // A run that starts at the same moment may take the new file for a dead one until it is locked; then another is
-  // created.
-  void create(const std::string& directory, IoCalls& calls) {
-    for (bool linked = false; !linked;) {
-      remove();
-      path_ = new_swap_path(directory);
-      file_ = calls.create(path_);
-      if (file_ < 0) {
-        const int error = -file_;
-        file_ = -1;
-        fail_user("{}", disk_error("create " + path_, error));
-      }
-      while (::flock(file_, LOCK_EX) != 0) {
-        if (errno == EINTR) continue;
-        log::warn("{} cannot be locked ({}): after a crash no later run would remove it", path_,
-                  std::strerror(errno));
-        return;
-      }
-      struct stat status {};
-      linked = ::fstat(file_, &status) != 0 || status.st_nlink > 0;
+  static int create(const std::string& directory, IoCalls& calls) {
+    int file = calls.create_unnamed(directory);
+    if (file == -EOPNOTSUPP || file == -EISDIR) {  // as network file systems answer
+      const std::string path = new_swap_path(directory);
+      file = calls.create(path);
+      if (file >= 0) ::unlink(path.c_str());
     }
+    if (file < 0)
+      fail_user("{}", disk_error(fmt::format("create a swap file in {}", directory), -file));
+    return file;
   }
 
-  void remove() {
-    if (file_ < 0) return;
-    ::unlink(path_.c_str());
-    ::close(file_);
-    file_ = -1;
-  }
-
-  std::string path_;
-  int file_ = -1;
+  std::string name_;  // for messages
+  int file_;
 };
 
 SwapFiles::SwapFiles(const std::vector<std::string>& directories, int64_t bytes_each,
                      IoCalls& calls)
     : calls_(calls), bytes_each_(bytes_each) {
   check(!directories.empty(), "a disk store without a directory");
-  for (const std::string& directory : directories) {
-    make_swap_directory(directory);
-    for (const std::string& line : remove_dead_swap_files(directory)) log::warn("{}", line);
-  }
+  for (const std::string& directory : directories) make_swap_directory(directory);
   require_space(directories, bytes_each, calls);
   for (const std::string& directory : directories)
     files_.push_back(std::make_unique<SwapFile>(directory, bytes_each, calls));
@@ -192,7 +114,7 @@ SwapFiles::SwapFiles(const std::vector<std::string>& directories, int64_t bytes_
   log::warn(
       "the file system of {} has no direct I/O (O_DIRECT): the disk store goes through the page "
       "cache, which takes memory and is slower",
-      (*buffered)->path());
+      (*buffered)->name());
   for (const auto& file : files_) calls.set_direct(file->descriptor(), false);
 }
 
@@ -202,20 +124,8 @@ int SwapFiles::descriptor(int file) const {
   return files_[static_cast<size_t>(file)]->descriptor();
 }
 
-const std::string& SwapFiles::path(int file) const {
-  return files_[static_cast<size_t>(file)]->path();
-}
-
-std::vector<std::string> remove_dead_swap_files(const std::string& directory) {
-  std::vector<std::string> lines;
-  std::error_code none;
-  for (fs::directory_iterator at(directory, none), end; !none && at != end; at.increment(none)) {
-    const std::string host = host_of_swap_file(at->path().filename().string());
-    if (host.empty()) continue;
-    std::string line = remove_if_dead(at->path(), host);
-    if (!line.empty()) lines.push_back(std::move(line));
-  }
-  return lines;
+const std::string& SwapFiles::name(int file) const {
+  return files_[static_cast<size_t>(file)]->name();
 }
 
 }  // namespace dstrain

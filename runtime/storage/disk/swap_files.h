@@ -1,6 +1,6 @@
 // SwapFiles: the files behind a disk store, one in each directory (a directory per drive). Their blocks are reserved
-// when they are created, and they are removed with the object. While it lives each file is locked, so that the files of
-// a run that crashed can be told from those of a run that goes on.
+// when they are created. The files have no names: the system frees their blocks with the object, and also when the
+// process is killed.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,8 @@ class SwapFile;
 
 class SwapFiles {
  public:
-  // Creates a file of `bytes_each` in each of the directories, which are made where they are missing. First removes
-  // files that crashed runs left there, with a warning that says so. If the file system has no O_DIRECT, warns once
-  // and goes through the page cache. Throws UserError before anything is written if a file system has too little
+  // Creates a file of `bytes_each` in each of the directories, which are made where they are missing. If the file
+  // system has no O_DIRECT, warns once and goes through the page cache. Throws UserError before anything is written if a file system has too little
   // space or if a file cannot be created, and RunError if its blocks cannot be reserved.
   SwapFiles(const std::vector<std::string>& directories, int64_t bytes_each, IoCalls& calls);
   SwapFiles(const SwapFiles&) = delete;
@@ -30,7 +29,8 @@ class SwapFiles {
   // Whether reads and writes pass the page cache by. Their places and sizes must then be multiples of kDiskBlock.
   bool direct() const { return direct_; }
   int descriptor(int file) const;
-  const std::string& path(int file) const;
+  // Returns what messages call the file.
+  const std::string& name(int file) const;
   IoCalls& calls() const { return calls_; }
 
  private:
@@ -39,8 +39,5 @@ class SwapFiles {
   bool direct_ = false;
   std::vector<std::unique_ptr<SwapFile>> files_;
 };
-
-// Removes the swap files in a directory whose runs have ended. Returns a line about each for the user.
-std::vector<std::string> remove_dead_swap_files(const std::string& directory);
 
 }  // namespace dstrain

@@ -1,4 +1,6 @@
 // Whole runs with tensors on disk whose drives fail: one error, all ranks down, nothing of the user's touched.
+#include <signal.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
@@ -56,7 +58,7 @@ TEST_CASE("a drive that fails during a run ends it with one error that names fil
     const std::string error = only_error(run.text());
     CHECK(error.find(reason) != std::string::npos);
     CHECK(error.find("at offset") != std::string::npos);
-    CHECK(error.find("drive/dstrain-") != std::string::npos);
+    CHECK(error.find("the swap file in drive") != std::string::npos);
     check_untouched(folder);
   }
 }
@@ -73,6 +75,17 @@ TEST_CASE("a drive that is too small, or has no room left, is refused before the
     CHECK_FALSE(run.wrote("step=1"));
     check_untouched(folder);
   }
+}
+
+TEST_CASE("a killed run leaves nothing on the drive") {
+  const RunFolder folder;
+  make_drive(folder);
+  RunningProgram run = folder.train(kOnDisk + "--steps 100000");
+  REQUIRE(wait_until([&] { return run.wrote("step=1"); }));
+  for (const pid_t pid : processes_with(folder.token())) ::kill(pid, SIGKILL);
+  CHECK(run.wait() != 0);
+  CHECK(wait_until([&] { return folder.nothing_left(); }));
+  check_untouched(folder);
 }
 
 TEST_CASE("requests that end early are continued: the weights are those of the other run") {
@@ -93,11 +106,20 @@ TEST_CASE("a file that is truncated behind the run's back ends it") {
   make_drive(folder);
   RunningProgram run = folder.train(kOnDisk + "--steps 100000");
   REQUIRE(wait_until([&] { return run.wrote("step=1"); }));
-  for (const auto& entry : fs::directory_iterator(folder.root / "drive"))
-    if (entry.path().extension() == ".swap") fs::resize_file(entry.path(), 4096);
+  int truncated = 0;  // files without a name
+  for (const pid_t pid : processes_with(folder.token()))
+    for (const auto& file :
+         fs::directory_iterator(fs::path("/proc") / std::to_string(pid) / "fd")) {
+      std::error_code closed;
+      if (!fs::read_symlink(file.path(), closed).string().starts_with(folder.path("drive/")))
+        continue;
+      fs::resize_file(file.path(), 4096);
+      ++truncated;
+    }
+  REQUIRE(truncated == 2);
   CHECK(run.wait() == 2);
   CAPTURE(run.text());
-  CHECK(only_error(run.text()).find("drive/dstrain-") != std::string::npos);
+  CHECK(only_error(run.text()).find("the swap file in drive") != std::string::npos);
   check_untouched(folder);
 }
 

@@ -37,6 +37,10 @@ class FakeIo : public IoCalls {
   std::optional<int64_t> free_bytes(const std::string& directory) override {
     return free ? free : IoCalls::free_bytes(directory);
   }
+  int create_unnamed(const std::string& directory) override {
+    if (no_unnamed) return -EOPNOTSUPP;
+    return create_error != 0 ? -create_error : IoCalls::create_unnamed(directory);
+  }
   int create(const std::string& path) override {
     return create_error != 0 ? -create_error : IoCalls::create(path);
   }
@@ -80,7 +84,7 @@ class FakeIo : public IoCalls {
   // Set before the store exists.
   std::optional<int64_t> free;
   int create_error = 0, reserve_error = 0, setup_error = 0;
-  bool no_direct = false, no_direct_reads = false;
+  bool no_unnamed = false, no_direct = false, no_direct_reads = false;
   size_t most_at_a_time = 1 << 20;
   std::atomic<int> completion_error{0};
 

@@ -1,4 +1,4 @@
-// The files of a disk store: their space, their locks, their end, and what a crash leaves.
+// The files of a disk store: their space, and that none is left, however a process ends.
 #include "runtime/storage/disk/swap_files.h"
 
 #include <sys/stat.h>
@@ -23,19 +23,18 @@ std::vector<std::string> files_in(const std::string& directory) {
   return names;
 }
 
-TEST_CASE("a swap file has its blocks from the beginning, and is gone at the end") {
+TEST_CASE("a swap file has its blocks from the beginning, and no name") {
   const TempDir dir;
   FakeIo calls;
-  {
-    const SwapFiles files({dir.path()}, 1 << 20, calls);
-    REQUIRE(files_in(dir.path()).size() == 1);
-    struct stat status {};
-    REQUIRE(::stat(files.path(0).c_str(), &status) == 0);
-    CHECK(status.st_size == 1 << 20);
-    CHECK(status.st_blocks * 512 >= 1 << 20);
-    CHECK((status.st_mode & 0777) == 0600);
-  }
+  calls.no_unnamed = GENERATE(false, true);
+  const SwapFiles files({dir.path()}, 1 << 20, calls);
   CHECK(files_in(dir.path()).empty());
+  struct stat status {};
+  REQUIRE(::fstat(files.descriptor(0), &status) == 0);
+  CHECK(status.st_nlink == 0);
+  CHECK(status.st_size == 1 << 20);
+  CHECK(status.st_blocks * 512 >= 1 << 20);
+  CHECK((status.st_mode & 0777) == 0600);
 }
 
 TEST_CASE("directories that are missing are made, and one that cannot be is named") {
@@ -48,10 +47,11 @@ TEST_CASE("directories that are missing are made, and one that cannot be is name
                     Contains(dir / "file/x") && Contains("Not a directory"));
   CHECK_THROWS_WITH(SwapFiles({dir / "file"}, 4096, calls),
                     Contains(dir / "file") && Contains("Not a directory"));
+  calls.no_unnamed = GENERATE(false, true);
   calls.create_error = EACCES;
-  CHECK_THROWS_WITH(SwapFiles({dir / "c"}, 4096, calls), Contains("cannot create " + (dir / "c")) &&
-                                                             Contains("Permission denied") &&
-                                                             Contains("that this user may write"));
+  CHECK_THROWS_WITH(SwapFiles({dir / "c"}, 4096, calls),
+                    Contains("cannot create a swap file in " + (dir / "c")) &&
+                        Contains("Permission denied") && Contains("that this user may write"));
 }
 
 TEST_CASE("too little space is refused with both sizes, before a file exists") {
@@ -74,7 +74,7 @@ TEST_CASE("space that another takes in between is an error with the available by
   calls.reserve_error = ENOSPC;
   calls.free = 5'000'000;
   CHECK_THROWS_WITH(SwapFiles({dir.path()}, 4'000'000, calls),
-                    Contains("cannot reserve 4.00 MB in " + dir.path()) &&
+                    Contains("cannot reserve 4.00 MB for the swap file in " + dir.path()) &&
                         Contains("(5.00 MB are free)") && Contains("No space left on device"));
   CHECK(files_in(dir.path()).empty());
 }
@@ -90,61 +90,13 @@ TEST_CASE("without O_DIRECT there is one warning, whether the flag or the first 
   CHECK(warnings.lines() == 1);
 }
 
-TEST_CASE("files of a run that was killed are removed by the next one, with a line for each") {
+TEST_CASE("a killed process leaves no swap file") {
   const TempDir dir;
   FakeIo calls;
-  WaitingProcess crashed([&] { new SwapFiles({dir.path(), dir.path()}, 8192, calls); });
-  crashed.kill();
-  const auto left = files_in(dir.path());
-  REQUIRE(left.size() == 2);
-  const CapturedWarnings warnings;
-  const SwapFiles files({dir.path()}, 4096, calls);
-  CHECK(files_in(dir.path()).size() == 1);
-  for (const std::string& name : left)
-    CHECK_THAT(warnings.text(), Contains("removed " + (dir / name) + " (8.19 kB)"));
-  CHECK(warnings.lines() == 2);
-}
-
-TEST_CASE("files of a living run and of the user are not touched") {
-  const TempDir dir;
-  FakeIo calls;
-  WaitingProcess living([&] { new SwapFiles({dir.path()}, 8192, calls); });
-  const auto its = files_in(dir.path());
-  REQUIRE(its.size() == 1);
-  for (const char* name :
-       {"dstrain-host.swap", "dstrain-host-0123456789abcdeg.swap", "x-host-0123456789abcdef.swap",
-        "dstrain--0123456789abcdef.swap", "dstrain-host-0123456789abcdef.swap.gz", "notes.txt"})
-    dir.write(name, "the user's");
-  std::filesystem::create_directory(dir / "dstrain-host-0123456789abcdef.swap");
-  dir.write("target", "the user's");
-  std::filesystem::create_symlink(dir / "target", dir / "dstrain-host-00000000000000ff.swap");
-  const size_t before = files_in(dir.path()).size();
-  CHECK(remove_dead_swap_files(dir.path()).empty());
-  CHECK(files_in(dir.path()).size() == before);
-  CHECK(bytes_of_file(dir / "target") == "the user's");
+  calls.no_unnamed = GENERATE(false, true);
+  WaitingProcess living([&] { new SwapFiles({dir.path(), dir.path()}, 8192, calls); });
   living.kill();
-  CHECK(remove_dead_swap_files(dir.path()).size() == 1);
-  CHECK(files_in(dir.path()).size() == before - 1);
-}
-
-TEST_CASE("an empty file, which a rank may just be creating, is removed without a line") {
-  const TempDir dir;
-  FakeIo calls;
-  const SwapFiles files({dir.path()}, 4096, calls);
-  std::string name = files_in(dir.path()).at(0);
-  name.replace(name.size() - 21, 16, "0123456789abcdef");
-  dir.write(name, "");
-  CHECK(remove_dead_swap_files(dir.path()).empty());
-  CHECK(files_in(dir.path()).size() == 1);
-}
-
-TEST_CASE("two stores of one process leave each other's files alone") {
-  const TempDir dir;
-  FakeIo calls;
-  const SwapFiles first({dir.path()}, 4096, calls);
-  const SwapFiles second({dir.path()}, 4096, calls);
-  CHECK(remove_dead_swap_files(dir.path()).empty());
-  CHECK(files_in(dir.path()).size() == 2);
+  CHECK(files_in(dir.path()).empty());
 }
 
 }  // namespace
