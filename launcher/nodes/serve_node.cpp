@@ -96,7 +96,10 @@ class ServedNode {
   ServedNode& operator=(const ServedNode&) = delete;
   // Ends the connections of the commands, so that they end. They clear this host of the run first.
   ~ServedNode() {
-    for (const ServedCommand& command : commands_) ::shutdown(command.connection.get(), SHUT_RDWR);
+    for (const ServedCommand& command : commands_) {
+      ::shutdown(command.connection.get(), SHUT_RDWR);
+      ::kill(-command.pid, SIGCONT);  // a stopped one would not notice it
+    }
     const int64_t end = monotonic_ns() + kForCommands;
     for (collect_commands(); !commands_.empty() && monotonic_ns() < end; collect_commands())
       ::poll(nullptr, 0, kServeTickMs);

@@ -50,9 +50,13 @@ RunDirectory::RunDirectory(const std::string& run) : run_(run) {
 }
 
 RunDirectory::~RunDirectory() {
+  remove_run_files(run_);
+}
+
+void remove_run_files(const std::string& run) {
   std::error_code none;  // a file that cannot be removed is left to the system's own cleaning
-  fs::remove_all(run_directory(run_), none);
-  fs::remove_all(mpi_directory(run_), none);
+  fs::remove_all(run_directory(run), none);
+  fs::remove_all(mpi_directory(run), none);
 }
 
 void RunDirectory::publish(const std::string& board, const std::string& output) const {

@@ -26,6 +26,9 @@ std::filesystem::path run_directory(const std::string& run);
 // Returns the file in which the agent of this host publishes its addresses.
 std::filesystem::path addresses_file(const std::string& run);
 
+// Removes both directories of the run on this host, as far as they are there.
+void remove_run_files(const std::string& run);
+
 class RunDirectory {
  public:
   // Makes the directory, for this user only. Throws RunError.

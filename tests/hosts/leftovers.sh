@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Tests what is left on a host after a fault. The next run on the host removes what a killed or stopped agent has
-# left, but nothing of a living run. The errors name a killed agent, and a launching host that has lost its network.
+# Tests that nothing is left on a host after a fault: a killed or stopped agent, a killed launching process. The next run
+# on the host removes what is left where all of dstrain was killed there, but nothing of a living run. The errors name a killed agent, and a launching host that has lost its network.
 #   tests/hosts/leftovers.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
-training_hosts "$1" 2
+training_hosts "$1" 3
 training_tmp
 
 starts() { # NAME
@@ -30,20 +30,36 @@ short_run() {
 starts killed
 kill -KILL "$(agent_on node2)"
 ends killed 2 '^dstrain: error: the agent of dstrain on node2 was killed by signal 9'
-(($(places) > 0)) || fail 'there is nothing to clear' killed.log
-hosts_wait_until 'the ranks of the killed agent are gone' ranks_gone
-short_run after_killed
-hosts_wait_until 'nothing is left of both runs' nothing_left
-echo 'a killed agent leaves nothing for long'
+hosts_wait_until 'nothing is left of the run' nothing_left
+echo 'a killed agent leaves nothing: its guard clears the host'
 
 starts stopped
 kill -STOP "$(agent_on node2)"
 ends stopped 2 '^dstrain: error: node2 was lost: no word from it'
-(($(places) > 0)) || fail 'there is nothing to clear' stopped.log
-hosts_wait_until 'the ranks of the stopped agent are gone' ranks_gone
-short_run after_stopped
+hosts_wait_until 'nothing is left of the run' nothing_left
+echo 'nor does a stopped one, which the guard continues'
+
+starts both
+mapfile -t both < <(programs_on node2 "$dstrain" host_agent)
+((${#both[@]} == 2)) || fail 'an agent and its guard' both.log
+kill -KILL "${both[@]}"
+ends both 2 '^dstrain: error: (node2 was lost: the connection to it ended|the agent of dstrain on node2)'
+hosts_wait_until 'the ranks of the killed agent are gone' ranks_gone
+(($(places) > 0)) || fail 'there is nothing to clear' both.log
+short_run after_both
 hosts_wait_until 'nothing is left of both runs' nothing_left
-echo 'nor does a stopped one'
+echo 'where an agent and its guard are killed, the next run on the host clears it'
+
+outside=$HOSTS_OWN/tmp
+for host in node1 node2 node3; do mkdir "$host/own/tmp"; done
+TMPDIR=$outside hosts_on node3 "$dstrain" --hostfile hosts --config c.json --output outside --steps 1000000 >outside.log 2>&1 &
+run=$!
+hosts_wait_until 'the run has begun' grep -q '^step=1 ' outside.log
+kill -KILL "$(launcher_on node3)"
+wait "$run" || true
+nothing_outside() { [[ -z $(find node?/own/tmp -mindepth 1) ]] && hosts_idle node1 node2 node3; }
+hosts_wait_until 'nothing is left where the killed launching process was' nothing_outside
+echo 'a launching process outside the hostfile leaves nothing when it is killed'
 
 starts living
 short_run beside

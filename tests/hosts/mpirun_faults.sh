@@ -43,6 +43,14 @@ for host in node1 node2; do
   for each in node1 node2; do hosts_wait_until "nothing is left on $each" no_dstrain_on "$each"; done
 done
 
+start watcher
+watcher=$(programs_on node2 "$dstrain" host_watch)
+kill -STOP "$watcher"
+kill -KILL $(dstrain_on node2 '--output watcher')
+wait "$mpirun" || true
+for each in node1 node2; do hosts_wait_until "nothing is left on $each" no_dstrain_on "$each"; done
+echo 'watcher: a stopped one ends with the ranks of its host'
+
 start cable
 hosts_link node2 down
 hosts_wait_until 'the host is missed' grep -q 'dstrain: error: node2 was lost: no word from it for 5 s' cable.log

@@ -69,7 +69,7 @@ node() {
 }
 node 0 met --steps 100000000
 master=$!
-hosts_wait_until 'node 0 waits' grep -q 'waits for the others' met.0.log
+hosts_wait_until 'node 0 waits' grep -q 'waits at port' met.0.log
 molest node1 "$(hosts_pids node1 '--output met')" 'node 0' met.0.log
 mark=$HOSTS_DIR/stranger_was_run
 for member in '"host": "-oProxyCommand=touch '"$mark"'"' '"host": "a b"' '"slots": 2000000000' '"slots": -1' \

@@ -2,13 +2,9 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -20,6 +16,7 @@
 #include "launcher/connection/line_channel.h"
 #include "launcher/connection/network.h"
 #include "launcher/connection/silence.h"
+#include "launcher/hosts/agent/guard.h"
 #include "launcher/hosts/agent/launcher_link.h"
 #include "launcher/hosts/agent/output_backlog.h"
 #include "launcher/hosts/agent/starter_watch.h"
@@ -132,8 +129,9 @@ class Ranks {
 
 class Agent {
  public:
-  Agent(const AgentHooks& hooks, bool here)
+  Agent(const AgentHooks& hooks, bool here, GuardedRun& guarded)
       : hooks_(hooks),
+        guarded_(guarded),
         channel_(STDIN_FILENO, STDOUT_FILENO),
         link_(here, STDIN_FILENO),
         requests_(RankBoard::create(1)),
@@ -150,6 +148,7 @@ class Agent {
       channel_.send({{"say", "fault"}, {"text", to_json_text(why)}});
     }
     if (!run_.empty()) kill_run(run_);
+    if (!run_.empty() && !ranks_) remove_run_files(run_);
     if (ranks_) ranks_->forward(channel_, true);
     ranks_.reset();
     if (ended_) channel_.send({{"say", "bye"}});
@@ -255,6 +254,7 @@ class Agent {
 
   void hello(const json& m) {
     run_ = m.at("run").get<std::string>();
+    guarded_.set(run_);
     most_silence_ns_ = m.at("silence_ns").get<int64_t>();
     clear_dead_runs(run_);
     const MemoryOffer offer = available_memory();
@@ -310,6 +310,7 @@ class Agent {
   };
 
   const AgentHooks& hooks_;
+  GuardedRun& guarded_;
   LineChannel channel_;
   LauncherLink link_;
   RankBoard requests_;  // receives the stop signals of this process
@@ -328,33 +329,14 @@ class Agent {
   bool ended_ = false;
 };
 
-// Forks this process, the guard of the agent, and waits for the fork, which is the agent. Returns nothing in the fork.
-// In this process returns the fork's exit status, or 128 + n if signal n ended it, because ssh does not pass on which
-// signal ended a program.
-std::optional<int> wait_for_fork() {
-  const pid_t fork = ::fork();
-  if (fork < 0) fail_run("cannot start the agent: {}", std::strerror(errno));
-  if (fork == 0) return std::nullopt;
-  ::prctl(PR_SET_PDEATHSIG, 0);
-  // Only the fork holds the connection.
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::close(fd);
-  int status = 0;
-  while (::waitpid(fork, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 }  // namespace
 
 int run_agent(const AgentHooks& hooks, bool here) {
-  ignore_stop_signals();
-  ::signal(SIGPIPE, SIG_IGN);
-  if (const auto ended = wait_for_fork()) return *ended;
-  // On the launching machine this is a Child, which the kernel would kill before it has cleaned up.
-  ::prctl(PR_SET_PDEATHSIG, 0);
-  receive_stop_signals();
-  ::signal(SIGHUP, SIG_DFL);  // else StopSignals would take it for one that nohup ignores
-  return Agent(hooks, here).run();
+  return run_guarded([&](GuardedRun& run) {
+    receive_stop_signals();
+    ::signal(SIGHUP, SIG_DFL);  // else StopSignals would take it for one that nohup ignores
+    return Agent(hooks, here, run).run();
+  });
 }
 
 }  // namespace dstrain

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 using nlohmann::json;
 
-// Open MPI's directory of the run on this machine. Removes it, and kills processes of the run that are left here.
+// Open MPI's directory of the run on this machine. Removes the run's files, and kills processes of it that are left here.
 class LocalFiles {
  public:
   explicit LocalFiles(const std::string& run) : run_(run) {
@@ -38,8 +38,7 @@ class LocalFiles {
   LocalFiles& operator=(const LocalFiles&) = delete;
   ~LocalFiles() {
     kill_run(run_);
-    std::error_code none;
-    fs::remove_all(mpi_directory(run_), none);
+    remove_run_files(run_);
   }
 
  private:
@@ -71,6 +70,20 @@ int threads_on(const std::vector<HostRanks>& hosts, const std::vector<HostFacts>
     for (const HostFacts& f : facts)
       if (f.host == host.host) least = std::min(least, f.cores / host.ranks());
   return static_cast<int>(std::max<int64_t>(1, least));
+}
+
+// Starts an agent on this machine, which has no ranks. It clears the machine of the run if this process is killed.
+std::unique_ptr<AgentView> start_local_agent(const PreflightQuestions& questions,
+                                             const SshOptions& ssh) {
+  std::vector<std::unique_ptr<AgentView>> agent;
+  agent.push_back(std::make_unique<AgentView>(
+      host_name(), agent_command("localhost", ssh, own_command({}).front()), std::vector<int>(),
+      questions.silence_ns));
+  const auto answers = ask_all(agent, "hello", questions.seconds, [&](size_t) {
+    return json{{"do", "hello"}, {"run", questions.run}, {"silence_ns", questions.silence_ns}};
+  });
+  if (answers.front().is_null()) fail_run("cannot start an agent on this machine");
+  return std::move(agent.front());
 }
 
 }  // namespace
@@ -128,6 +141,8 @@ StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
       fail_run("{} cannot watch its ranks: {}", hosts[i].host,
                agents[i]->lost().empty() ? "its agent does not answer" : agents[i]->lost());
 
+  if (std::ranges::none_of(hosts, [](const HostRanks& h) { return is_this_machine(h.host); }))
+    agents.push_back(start_local_agent(questions, start.ssh));
   const LocalFiles files(start.run);
   const RankCommand command = mpirun_on_hosts(hosts, start, own_command(words));
   RankBoard requests = RankBoard::create(world);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -260,6 +261,8 @@ class MemberWatcher {
 
 int watch_host(const WatchTask& task) {
   for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGPIPE}) ::signal(number, SIG_IGN);
+  // The kernel continues a watcher that is stopped when the rank that started it ends.
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   std::optional<RankBoard> board;
   try {
     board.emplace(RankBoard::attach(task.board));
