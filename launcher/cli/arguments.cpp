@@ -85,7 +85,8 @@ void add_files(CommandLine& line, ConfigRequest& request) {
   line.option("--output", "DIR",
               "where results go (runs/<config's name>, or the run that is resumed)",
               text(request.output));
-  line.option("--init_weights", "FILE", "start from these weights (safetensors)",
+  line.option("--init_weights", "FILE|DIR",
+              "start from these weights (safetensors), or another run's",
               text(request.init_weights));
   line.option("--save_interval", "N", "steps between checkpoints; 0: none",
               integer(request.save_interval, 0));

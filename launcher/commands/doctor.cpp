@@ -26,7 +26,7 @@ int run_doctor(const DoctorArguments& arguments) {
   const Placement placement = place_ranks(arguments.launch.hosts, local_slots());
   for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   PreflightQuestions questions;
-  questions.program_checksum = file_checksum("/proc/self/exe");
+  questions.program_checksum = file_checksum("/proc/self/exe", "the program");
   std::optional<RunInput> input;
   if (!arguments.words.empty()) {
     const Arguments parsed = parse_arguments(arguments.words);

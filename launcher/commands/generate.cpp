@@ -8,8 +8,8 @@
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 #include "runtime/engine/run/run.h"
-#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
 namespace {
@@ -58,15 +58,15 @@ int run_generate(const GenerateArguments& arguments) {
         "--run {}: there is no {}, which every run writes: give the output directory of a run "
         "(its --output, or runs/<config's name>)",
         arguments.run_dir, job_file);
-  Job job =
-      job_from_resolved(read_file(job_file, "resolved configuration", kLargestFile), job_file);
+  Job job = job_from_resolved(read_input_file(job_file, "the resolved configuration", kLargestFile),
+                              job_file);
   if (job.model.kind != ModelKind::gptlite)
     fail_user("{} holds a benchmark model, which has no text to generate", arguments.run_dir);
   job.device = arguments.device;  // not the device of the training run
   settle_device(job);
   const std::string vocabulary_file = arguments.run_dir + "/vocab.json";
-  const Vocabulary vocabulary =
-      parse_vocabulary(read_file(vocabulary_file, "vocabulary", kLargestFile), vocabulary_file);
+  const Vocabulary vocabulary = parse_vocabulary(
+      read_input_file(vocabulary_file, "the vocabulary", kLargestFile), vocabulary_file);
 
   GenerateRequest request;
   request.run_dir = arguments.run_dir;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
@@ -17,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Returns for example "1000 bytes, checksum 60f5e2d9a4f8c1b3".
-std::string contents_of(const std::string& path) {
-  const std::string checksum = file_checksum(path);
+std::string contents_of(const std::string& path, std::string_view what) {
+  const std::string checksum = file_checksum(path, what);
   return fmt::format("{} bytes, checksum {}", fs::file_size(path), checksum);
 }
 
@@ -37,7 +38,7 @@ std::string label_of(const InputFact& fact) {
 }  // namespace
 
 InputFacts input_facts(const Job& job, const Dataset& dataset) {
-  InputFacts facts{{"program", contents_of("/proc/self/exe")}};
+  InputFacts facts{{"program", contents_of("/proc/self/exe", "the program")}};
   for (const RunFact& fact : run_facts(job, dataset)) {
     if (fact.name == "data")
       facts.push_back({fact.name,
@@ -52,10 +53,12 @@ InputFacts input_facts(const Job& job, const Dataset& dataset) {
     const CheckpointInfo checkpoint = find_checkpoint(job.resume);
     facts.push_back({"checkpoint",
                      fmt::format("step {}, {}", checkpoint.label.step,
-                                 contents_of((fs::path(checkpoint.dir) / kManifestName).string())),
+                                 contents_of((fs::path(checkpoint.dir) / kManifestName).string(),
+                                             "the manifest")),
                      checkpoint.dir});
   } else if (!job.init_weights.empty()) {
-    facts.push_back({"initial weights", contents_of(job.init_weights), job.init_weights});
+    facts.push_back(
+        {"initial weights", contents_of(job.init_weights, "the weights file"), job.init_weights});
   }
   return facts;
 }

@@ -19,6 +19,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/data/open_dataset.h"
@@ -82,7 +83,8 @@ int64_t micro_batch_before(const std::string& resume) {
   for (const char* up : {"", "/../.."}) {
     const std::string file = resume + up + "/resolved_config.json";
     if (std::filesystem::exists(file))
-      return job_from_resolved(read_file(file, "resolved configuration", kLargestConfig), file)
+      return job_from_resolved(read_input_file(file, "the resolved configuration", kLargestConfig),
+                               file)
           .batch.micro_batch;
   }
   return 0;
@@ -204,6 +206,7 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
   settle_device(job, where);
+  if (!job.init_weights.empty()) job.init_weights = weights_file(job.init_weights);
   check_name_patterns(input.loaded);
   input.dataset = open_dataset(job);
   if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
@@ -304,6 +307,16 @@ void check_output_directory(const std::string& directory) {
   if (problem)
     fail_user("cannot make the output directory {}: {} (--output names another one)", directory,
               problem.message());
+  for (const char* name :
+       {"metrics.jsonl", "model.safetensors", "vocab.json", "resolved_config.json"}) {
+    const std::string file = fmt::format("{}/{}", directory, name);
+    const std::filesystem::file_status there = std::filesystem::status(file, problem);
+    if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+      fail_user(
+          "{}: the run writes this file, and something else has its name: remove it, or name "
+          "another directory with --output",
+          file);
+  }
   std::string probe = directory + "/.dstrain-XXXXXX";
   const int file = ::mkstemp(probe.data());
   if (file < 0)

@@ -1,25 +1,21 @@
 #include "launcher/placement/hostfile.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <system_error>
 #include <unordered_map>
 
 #include "launcher/cli/option_readers.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 
 namespace dstrain {
 namespace {
 
-constexpr size_t kMostBytes = size_t{64} << 20;
+constexpr int64_t kMostBytes = int64_t{64} << 20;
 constexpr size_t kLongestName = 253;  // of a domain name
 constexpr std::string_view kBlanks = " \t\r";
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 bool letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -36,7 +32,7 @@ class Parser {
   explicit Parser(const std::string& path) { file_.path = path; }
 
   Hostfile parse(std::string_view text) {
-    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    text = without_byte_order_mark(text);
     while (!text.empty()) {
       const size_t end = std::min(text.find('\n'), text.size());
       ++line_;
@@ -122,19 +118,7 @@ Hostfile parse_hostfile(std::string_view text, const std::string& path) {
 }
 
 Hostfile read_hostfile(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) fail_user("cannot read the hostfile {}: {}", path, std::strerror(errno));
-  std::string text;
-  std::string block(size_t{1} << 16, '\0');
-  while (const size_t n = std::fread(block.data(), 1, block.size(), file.get())) {
-    text.append(block, 0, n);
-    if (text.size() > kMostBytes)
-      fail_user("the hostfile {} has more than {} bytes: expected lines 'NAME slots=N'", path,
-                kMostBytes);
-  }
-  if (std::ferror(file.get()) != 0)
-    fail_user("cannot read the hostfile {}: {}", path, std::strerror(errno));
-  return parse_hostfile(text, path);
+  return parse_hostfile(read_input_file(path, "the hostfile", kMostBytes), path);
 }
 
 }  // namespace dstrain

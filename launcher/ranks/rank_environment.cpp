@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 
@@ -16,12 +15,14 @@
 #include "runtime/config/shell_quote.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 
 namespace dstrain {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kMostFileBytes = int64_t{64} << 20;
 constexpr std::array<std::string_view, 3> kPrefixes{"NCCL_", "UCX_", "OMPI_"};
 constexpr std::array<std::string_view, 2> kNames{"OMP_NUM_THREADS", "DSTRAIN_MAX_ISA"};
 
@@ -46,7 +47,7 @@ using Variables = std::map<std::string, std::string>;
 
 void read_file(const EnvironmentSources::File& file, Variables& all,
                std::vector<std::string>& warnings) {
-  std::istringstream in(file.text);
+  std::istringstream in(std::string(without_byte_order_mark(file.text)));
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
     line = trimmed(line);
@@ -114,21 +115,24 @@ EnvironmentSources environment_sources(std::vector<std::string> exports) {
   EnvironmentSources sources;
   sources.exports = std::move(exports);
   sources.own = own_environment();
-  const char* other_name = std::getenv("DS_ENV_FILE");
-  const fs::path name = other_name == nullptr ? ".deepspeed_env" : other_name;
-  std::vector<fs::path> paths = {name};
+  const char* const other_name = std::getenv("DS_ENV_FILE");
+  const std::string name = other_name == nullptr ? ".deepspeed_env" : other_name;
+  if (name.empty()) return sources;
+  std::vector<std::string> paths = {name};
   const fs::path home = home_directory();
   std::error_code none;
-  if (name.is_relative() && !home.empty() && !fs::equivalent(home, ".", none))
-    paths.insert(paths.begin(), home / name);
-  for (const fs::path& path : paths) {
-    if (!fs::is_regular_file(path, none)) continue;
-    std::ifstream in(path, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    if (!in) fail_user("cannot read {}", path.string());
-    sources.files.push_back({path.string(), text.str()});
-  }
+  const bool in_home =
+      fs::path(name).is_relative() && !home.empty() && !fs::equivalent(home, ".", none);
+  if (in_home) paths.insert(paths.begin(), (home / name).string());
+  const auto read = [&sources](const std::string& path, std::string_view what) {
+    sources.files.push_back({path, read_input_file(path, what, kMostFileBytes)});
+  };
+  for (const std::string& path :
+       paths)  // a folder of the file's name may be there for another purpose
+    if (fs::is_regular_file(path, none)) read(path, "the file of variables");
+  if (sources.files.empty() && other_name != nullptr)
+    read(name, fmt::format("the file of variables{} that DS_ENV_FILE names,",
+                           in_home ? ", in the home directory or here," : ""));
   return sources;
 }
 

@@ -37,7 +37,7 @@ RankEnvironment rank_environment(const EnvironmentSources& sources);
 void check_for_ssh(const Environment& variables, const std::vector<std::string>& mpirun_words);
 
 // Returns this process's variables, its .deepspeed_env files ($DS_ENV_FILE replaces their name, or is a path), and
-// `exports`. Throws UserError if a file cannot be read.
+// `exports`. Throws UserError if a file cannot be read, or $DS_ENV_FILE names none.
 EnvironmentSources environment_sources(std::vector<std::string> exports);
 
 // Makes sure that this process has `variables`: if one differs, executes this program again in this process, with

@@ -1,7 +1,6 @@
 #include "runtime/storage/atomic_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,20 +57,6 @@ File File::create(const std::string& path) {
   return file;
 }
 
-File File::open(const std::string& path, std::string_view what) {
-  File file;
-  file.path_ = path;
-  // O_NONBLOCK: open() of a pipe would wait for a writer.
-  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file.fd_ < 0) fail_user("cannot read {} {}: {}", what, path, std::strerror(errno));
-  struct stat status {};
-  if (::fstat(file.fd_, &status) != 0)
-    fail_user("cannot read {} {}: {}", what, path, std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) fail_user("{} {} is a directory, expected a file", what, path);
-  if (!S_ISREG(status.st_mode)) fail_user("{} {} is not a regular file", what, path);
-  return file;
-}
-
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
@@ -80,13 +65,6 @@ File& File::operator=(File&& other) noexcept {
 
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
-}
-
-int64_t File::size() const {
-  struct stat status {};
-  if (::fstat(fd_, &status) != 0)
-    fail_user("cannot read the size of {}: {}", path_, std::strerror(errno));
-  return status.st_size;
 }
 
 void File::write_at(const void* data, int64_t bytes, int64_t offset) {
@@ -98,24 +76,6 @@ void File::write_at(const void* data, int64_t bytes, int64_t offset) {
     if (done < 0)
       fail_write(fmt::format("write {} bytes at offset {} of", bytes, offset), path_, errno);
     from += done;
-    offset += done;
-    bytes -= done;
-  }
-}
-
-void File::read_at(void* data, int64_t bytes, int64_t offset) const {
-  char* to = static_cast<char*>(data);
-  while (bytes > 0) {
-    const auto n = static_cast<size_t>(std::min(bytes, kLargestCall));
-    const ssize_t done = ::pread(fd_, to, n, offset);
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0)
-      fail_user("cannot read {} bytes at offset {} of {}: {}", bytes, offset, path_,
-                std::strerror(errno));
-    if (done == 0)
-      fail_user("{} is cut short: it ends at byte {}, {} more are expected there", path_, offset,
-                bytes);
-    to += done;
     offset += done;
     bytes -= done;
   }
@@ -161,15 +121,6 @@ void write_file(const std::string& path, std::string_view bytes) {
   NewFile file(path);
   file.write_at(bytes.data(), static_cast<int64_t>(bytes.size()), 0);
   file.commit();
-}
-
-std::string read_file(const std::string& path, std::string_view what, int64_t limit) {
-  const File file = File::open(path, what);
-  const int64_t bytes = file.size();
-  if (bytes > limit) fail_user("{} {} has {} bytes, expected at most {}", what, path, bytes, limit);
-  std::string text(static_cast<size_t>(bytes), '\0');
-  file.read_at(text.data(), bytes, 0);
-  return text;
 }
 
 void make_directory(const std::string& path) {

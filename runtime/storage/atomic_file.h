@@ -8,15 +8,12 @@
 
 namespace dstrain {
 
-// A file descriptor with its path. Writing throws RunError. Reading throws UserError, because the user names
-// the files that are read.
+// A file descriptor with its path, for writing. Errors are RunErrors.
 class File {
  public:
   File() = default;
   // Creates an empty file, or empties the existing one.
   static File create(const std::string& path);
-  // Opens an existing regular file for reading. `what` names it in errors ("weights file").
-  static File open(const std::string& path, std::string_view what);
 
   File(File&& other) noexcept { *this = std::move(other); }
   File& operator=(File&& other) noexcept;
@@ -25,10 +22,7 @@ class File {
   ~File();
 
   const std::string& path() const { return path_; }
-  int64_t size() const;
   void write_at(const void* data, int64_t bytes, int64_t offset);
-  // Throws UserError if the file ends before offset + bytes.
-  void read_at(void* data, int64_t bytes, int64_t offset) const;
   void sync();
   // Closes the file and reports errors of delayed writes. The destructor ignores them.
   void close();
@@ -64,9 +58,6 @@ std::string file_to_replace(const std::string& path);
 
 // Replaces the file at `path` by `bytes` atomically. Throws RunError.
 void write_file(const std::string& path, std::string_view bytes);
-
-// Returns the whole file. Throws UserError if it is missing, not a regular file, or longer than `limit`.
-std::string read_file(const std::string& path, std::string_view what, int64_t limit);
 
 // Creates the directory and its parents if they are missing. Throws RunError.
 void make_directory(const std::string& path);

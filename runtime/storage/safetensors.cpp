@@ -261,7 +261,7 @@ SafetensorsHeader parse_safetensors(std::string_view json, int64_t file_bytes,
   return header;
 }
 
-SafetensorsHeader read_safetensors_header(const File& file) {
+SafetensorsHeader read_safetensors_header(const InputFile& file) {
   const int64_t file_bytes = file.size();
   std::string head(static_cast<size_t>(std::min(kLengthBytes, file_bytes)), '\0');
   file.read_at(head.data(), static_cast<int64_t>(head.size()), 0);

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/storage/atomic_file.h"
+#include "runtime/core/files/input_file.h"
 
 namespace dstrain {
 
@@ -54,7 +54,7 @@ SafetensorsHeader parse_safetensors(std::string_view json, int64_t file_bytes,
                                     const std::string& path);
 
 // Reads and checks the header of an open file.
-SafetensorsHeader read_safetensors_header(const File& file);
+SafetensorsHeader read_safetensors_header(const InputFile& file);
 
 // Returns length and JSON header of a file with these tensors in a row, and sets their begin and end. The
 // metadata are {"format": "pt"}, which the Python package needs.

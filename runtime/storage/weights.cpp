@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <unordered_set>
 
 #include "runtime/core/convert_floats.h"
 #include "runtime/core/devices/host_pieces.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 #include "runtime/core/step_rules.h"
+#include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/mismatches.h"
 
 namespace dstrain {
@@ -56,7 +60,7 @@ void check_header(const SafetensorsHeader& header, const StateRegister& want,
 }
 
 // Reads 16-bit elements from byte `at` and converts them to f32 in `to`.
-void read_widened(const File& file, bool is_bf16, int64_t at, float* to, int64_t count,
+void read_widened(const InputFile& file, bool is_bf16, int64_t at, float* to, int64_t count,
                   std::vector<uint16_t>& scratch) {
   scratch.resize(static_cast<size_t>(kWidenedAtOnce));
   for (int64_t done = 0; done < count; done += kWidenedAtOnce) {
@@ -83,8 +87,22 @@ void check_numbers(const float* values, int64_t count, int64_t first, const std:
 
 }  // namespace
 
+std::string weights_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (!fs::is_directory(path, none)) return path;
+  const fs::path directory(path), file = directory / "model.safetensors";
+  if (fs::exists(file, none)) return file.string();
+  std::string_view advice = "name a file of weights, or the output directory of a finished run";
+  if (fs::exists(directory / kManifestName, none))
+    advice = "it is a checkpoint: --resume goes on from it";
+  else if (fs::exists(directory / "model.safetensors.index.json", none))
+    advice = "its weights are divided over several files: join them in one";
+  fail_user("--init_weights {}: the directory holds no model.safetensors; {}", path, advice);
+}
+
 void load_weights(const std::string& path, const StateRegister& want) {
-  const File file = File::open(path, "weights file");
+  const InputFile file(path, "the weights file");
   const SafetensorsHeader header = read_safetensors_header(file);
   check_header(header, want, path);
   std::vector<uint16_t> scratch;
@@ -125,7 +143,7 @@ void load_weights(const std::string& path, const StateRegister& want) {
 }
 
 void check_weights(const std::string& path, const StateRegister& want) {
-  check_header(read_safetensors_header(File::open(path, "weights file")), want, path);
+  check_header(read_safetensors_header(InputFile(path, "the weights file")), want, path);
 }
 
 WeightsWriter::WeightsWriter(const std::string& path, const StateRegister& tensors) : file_(path) {

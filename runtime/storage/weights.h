@@ -12,6 +12,10 @@
 
 namespace dstrain {
 
+// Returns the weights file that `path` names: itself, or model.safetensors in it if it is a directory. Throws UserError
+// if it is a directory without that file.
+std::string weights_file(const std::string& path);
+
 // Fills every slice of `want` (f32) from the file's tensor of that name, which is F32, F16 or BF16. Slots are
 // ignored. Throws one UserError that lists all missing and superfluous tensors and all wrong shapes.
 void load_weights(const std::string& path, const StateRegister& want);

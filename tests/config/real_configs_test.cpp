@@ -9,6 +9,7 @@
 
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/read/reader.h"
+#include "runtime/core/files/input_file.h"
 #include "tests/config/config_fixture.h"
 
 using namespace dstrain;
@@ -49,7 +50,9 @@ TEST_CASE("corpus: every key of real configurations has a verdict with a place")
     }
     try {
       std::vector<std::string> keys;
-      collect(read_config(read_text_file(request.path, "corpus"), Source::file), "", keys);
+      collect(read_config(read_input_file(request.path, "the configuration", kMaxConfigBytes),
+                          Source::file),
+              "", keys);
       for (const std::string& key : keys) CHECK(judged.count(key) > 0);
     } catch (const SyntaxError&) {
       CHECK(loaded.verdicts.size() == 1);

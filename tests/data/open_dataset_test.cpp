@@ -13,7 +13,7 @@ TEST_CASE("no path, a missing file, a directory and an empty file are told apart
              Contains("none.txt") && Contains("No such file") && Contains("--data"));
   CHECK_THAT(open_error(text_job(dir.path(), 4)), Contains("is a directory"));
   CHECK_THAT(open_error(text_job(dir.write("empty.txt", ""), 4)), Contains("empty.txt is empty"));
-  CHECK_THAT(open_error(text_job("/dev/null", 4)), Contains("not a regular file"));
+  CHECK_THAT(open_error(text_job("/dev/null", 4)), Contains("is a device"));
 }
 
 TEST_CASE("data shorter than one sample names what was found and what is needed") {

@@ -105,23 +105,5 @@ TEST_CASE("directories are made with their parents, and making them again is no 
   CHECK(std::filesystem::is_directory(dir / "a/b/c"));
 }
 
-TEST_CASE("reading names what is missing, no file, too long, or cut short") {
-  TempDir dir;
-  CHECK_THROWS_WITH(read_file(dir / "none", "manifest", 10),
-                    Contains("manifest") && Contains("none") && Contains("No such file"));
-  CHECK_THROWS_WITH(read_file(dir.path(), "manifest", 10), Contains("is a directory"));
-  CHECK_THROWS_WITH(read_file("/dev/null", "manifest", 10), Contains("not a regular file"));
-  const std::string fifo = dir / "pipe";
-  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
-  CHECK_THROWS_WITH(read_file(fifo, "manifest", 10), Contains("not a regular file"));
-  const std::string path = dir.write("a", "0123456789");
-  CHECK(read_file(path, "manifest", 10) == "0123456789");
-  CHECK_THROWS_WITH(read_file(path, "manifest", 9), Contains("10 bytes") && Contains("at most 9"));
-  char buffer[8];
-  CHECK_THROWS_WITH(File::open(path, "file").read_at(buffer, 8, 6),
-                    Contains("cut short") && Contains("byte 10") && Contains("4 more"));
-  CHECK_THROWS_AS(File::open(path, "file").read_at(buffer, 8, 6), UserError);
-}
-
 }  // namespace
 }  // namespace dstrain

@@ -212,13 +212,12 @@ TEST_CASE("a file is opened by its header, and a directory or a short file is re
   std::string head(8, '\0');
   head[0] = static_cast<char>(json.size());
   const std::string good = dir.write("good.safetensors", head + json + "xyz");
-  CHECK(read_safetensors_header(File::open(good, "weights file")).tensors.size() == 1);
+  CHECK(read_safetensors_header(InputFile(good, "weights file")).tensors.size() == 1);
   const std::string shorter = dir.write("short.safetensors", head + json + "xy");
-  CHECK_THROWS_WITH(read_safetensors_header(File::open(shorter, "weights file")),
+  CHECK_THROWS_WITH(read_safetensors_header(InputFile(shorter, "weights file")),
                     Contains("short.safetensors") && Contains("\"a\"") && Contains("cut short"));
   const std::string empty = dir.write("empty.safetensors", "");
-  CHECK_THROWS_WITH(read_safetensors_header(File::open(empty, "weights file")),
-                    Contains("0 bytes"));
+  CHECK_THROWS_WITH(read_safetensors_header(InputFile(empty, "weights file")), Contains("0 bytes"));
 }
 
 }  // namespace

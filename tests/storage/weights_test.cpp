@@ -99,7 +99,7 @@ TEST_CASE("a file that the Python package wrote fits the model it was made for")
   // tests/golden/gptlite: 2 layers, 24 channels, 37 characters, 13 places.
   const std::string path =
       std::string(DSTRAIN_SOURCE_DIR) + "/tests/golden/gptlite/init.safetensors";
-  const SafetensorsHeader header = read_safetensors_header(File::open(path, "weights file"));
+  const SafetensorsHeader header = read_safetensors_header(InputFile(path, "weights file"));
   REQUIRE(header.find("blocks.1.attn.qkv.weight"));
   CHECK(header.find("blocks.1.attn.qkv.weight")->shape == std::vector<int64_t>{72, 24});
   CHECK(header.find("token_embedding_table.weight")->shape == std::vector<int64_t>{37, 24});
@@ -222,6 +222,26 @@ TEST_CASE("a long list of mismatches is cut, and says how many more there are") 
   for (int i = 0; i < 50; ++i) want.push_back({.name = fmt::format("p{}", i), .global_shape = {1}});
   CHECK_THAT(load_error(path, want), Contains("mismatches: 50") && Contains("p4 (1)") &&
                                          Contains("and 45 more") && !Contains("p5 "));
+}
+
+TEST_CASE("a directory stands for the model.safetensors in it; what else it may hold is named") {
+  const TempDir dir;
+  const std::string holds_none =
+      "--init_weights " + dir.path() + ": the directory holds no model.safetensors; ";
+  CHECK(weights_file(dir / "x.safetensors") == dir / "x.safetensors");
+  CHECK_THROWS_WITH(
+      weights_file(dir.path()),
+      holds_none + "name a file of weights, or the output directory of a finished run");
+  dir.write("model.safetensors.index.json", "{}");
+  CHECK_THROWS_WITH(weights_file(dir.path()),
+                    holds_none + "its weights are divided over several files: join them in one");
+  dir.write("manifest.json", "{}");
+  CHECK_THROWS_WITH(weights_file(dir.path()),
+                    holds_none + "it is a checkpoint: --resume goes on from it");
+  CHECK_THROWS_AS(weights_file(dir.path()), UserError);
+  dir.write("model.safetensors", "");
+  CHECK(weights_file(dir.path()) == dir / "model.safetensors");
+  CHECK(weights_file(dir / "") == dir / "model.safetensors");
 }
 
 TEST_CASE("a missing, cut or foreign weight file is named") {

@@ -260,7 +260,7 @@ class Agent {
     const MemoryOffer offer = available_memory();
     channel_.send({{"say", "hello"},
                    {"version", DSTRAIN_VERSION},
-                   {"program", file_checksum("/proc/self/exe")},
+                   {"program", file_checksum("/proc/self/exe", "the program")},
                    {"host", to_json_text(host_name())},
                    {"identity", to_json_text(host_identity())},
                    {"time", static_cast<double>(std::time(nullptr))},

@@ -1,9 +1,11 @@
 #include "launcher/hosts/start/run_questions.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "launcher/connection/network.h"
 #include "launcher/hosts/start/agents.h"
@@ -11,6 +13,7 @@
 #include "launcher/process/program_path.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/file_checksum.h"
 
@@ -25,9 +28,7 @@ namespace {
 // Throws UserError if other hosts cannot read the configuration: it is a pipe, or one of this process's streams.
 void require_file(const std::string& config) {
   std::error_code none;
-  const bool own =
-      config == "/dev/stdin" || config.starts_with("/dev/fd/") || config.starts_with("/proc/");
-  if (own || !fs::is_regular_file(config, none))
+  if (names_own_descriptor(config) || !fs::is_regular_file(config, none))
     fail_user(
         "--config {}: expected a regular file, because every host reads it: save the configuration "
         "in one",
@@ -59,8 +60,12 @@ std::string master_address(const LaunchOptions& options) {
 json input_files(const RunInput& input, const std::string& config) {
   const Job& job = input.job();
   json files = json::array();
-  for (const std::string& path : {config, job.data.path, job.init_weights})
-    if (!path.empty()) files.push_back({{"path", path}, {"hash", file_checksum(path)}});
+  const std::array<std::pair<std::string, const char*>, 3> paths{
+      {{config, "the configuration"},
+       {job.data.path, "the data file"},
+       {job.init_weights, "the weights file"}}};
+  for (const auto& [path, what] : paths)
+    if (!path.empty()) files.push_back({{"path", path}, {"hash", file_checksum(path, what)}});
   return files;
 }
 
@@ -69,7 +74,7 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   require_file(config);
   require_utf8_words(words);
   PreflightQuestions questions;
-  questions.program_checksum = file_checksum("/proc/self/exe");
+  questions.program_checksum = file_checksum("/proc/self/exe", "the program");
   questions.words = words;
   questions.device = input.job().device;
   questions.world = input.job().ranks;

@@ -10,6 +10,7 @@
 #include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 
 namespace dstrain {
 namespace {
@@ -111,7 +112,8 @@ Node model_section(const std::string& model, SourceNames& names) {
               printable(model));
   names.model_file = model;
   try {
-    return read_config(read_text_file(model, "--model"), Source::model_file);
+    return read_config(read_input_file(model, "the model file", kMaxConfigBytes),
+                       Source::model_file);
   } catch (const SyntaxError& e) {
     fail_user("{}:{}:{}: {}", model, e.line, e.column, e.what());
   }
@@ -161,7 +163,8 @@ bool put(Node& root, std::string_view path, Node value) {
 Merged merge(const ConfigRequest& request) {
   Merged merged;
   merged.names.file = request.path;
-  merged.root = read_config(read_text_file(request.path, "--config"), Source::file);
+  merged.root = read_config(read_input_file(request.path, "the configuration", kMaxConfigBytes),
+                            Source::file);
   Node& root = merged.root;
   if (request.model)
     put_or_fail(root, "--model", "dstrain.model", model_section(*request.model, merged.names));

@@ -2,16 +2,13 @@
 
 #include <fmt/core.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <unordered_map>
 #include <utility>
 
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 
 namespace dstrain {
 namespace {
@@ -94,7 +91,7 @@ class Parser {
       throw SyntaxError(1, 1,
                         fmt::format("the text has {} bytes; a configuration has at most {}",
                                     text_.size(), kMaxConfigBytes));
-    if (text_.substr(0, 3) == "\xef\xbb\xbf") text_.remove_prefix(3);
+    text_ = without_byte_order_mark(text_);
     const size_t bad = first_invalid_utf8(text_);
     if (bad != std::string_view::npos)
       fail_at(bad, "the byte 0x{:02x} is not UTF-8: save the file as UTF-8",
@@ -351,17 +348,6 @@ Node read_config(std::string_view text, Source source) {
 
 Node read_value(std::string_view text, Source source) {
   return Parser(text, source).whole_value();
-}
-
-std::string read_text_file(const std::string& path, std::string_view what) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "rb"), fclose);
-  if (!file) fail_user("{} {}: cannot be opened: {}", what, path, strerror(errno));
-  std::string text(kMaxConfigBytes + 1, '\0');
-  text.resize(fread(text.data(), 1, text.size(), file.get()));
-  if (ferror(file.get())) fail_user("{} {}: cannot be read: {}", what, path, strerror(errno));
-  if (text.size() > kMaxConfigBytes)
-    fail_user("{} {}: longer than {} bytes; is it a configuration?", what, path, kMaxConfigBytes);
-  return text;
 }
 
 }  // namespace dstrain

@@ -27,8 +27,4 @@ Node read_config(std::string_view text, Source source);
 // Reads one value of any kind (the right side of --set). Throws SyntaxError.
 Node read_value(std::string_view text, Source source);
 
-// Returns the bytes of the file at `path`; `what` names it in errors ("--config"). Throws UserError if it
-// is missing, a directory, unreadable, or longer than kMaxConfigBytes.
-std::string read_text_file(const std::string& path, std::string_view what);
-
 }  // namespace dstrain

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/core/files/input_file.h"
 #include "runtime/data/file/mapped_file_loss.h"
 
 namespace dstrain {
@@ -20,7 +21,7 @@ class DataFile {
   DataFile& operator=(const DataFile&) = delete;
   ~DataFile();
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   const unsigned char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
@@ -32,8 +33,7 @@ class DataFile {
   void check_unchanged() const;
 
  private:
-  std::string path_;
-  int file_ = -1;
+  InputFile file_;
   const unsigned char* data_ = nullptr;
   int64_t bytes_ = 0;
   timespec written_{};  // time of the last change

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 
 namespace dstrain {
 namespace {
@@ -70,10 +71,9 @@ int64_t text_begin(const DataFile& file) {
       fail_user(
           "the data file {} is {}: {} {}; or read it as bytes with dstrain.data.format \"byte\"",
           file.path(), b.what, b.advice, file.path());
-  constexpr std::string_view mark = "\xef\xbb\xbf";
-  if (!bytes.starts_with(mark)) return 0;
-  if (bytes == mark) fail_user("the data file {} is empty but for a byte order mark", file.path());
-  return static_cast<int64_t>(mark.size());
+  const std::string_view text = without_byte_order_mark(bytes);
+  if (text.empty()) fail_user("the data file {} is empty but for a byte order mark", file.path());
+  return std::ssize(bytes) - std::ssize(text);
 }
 
 void refuse_doubtful(const DataFile& file) {

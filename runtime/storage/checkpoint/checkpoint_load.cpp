@@ -10,7 +10,7 @@
 #include "runtime/core/checksum.h"
 #include "runtime/core/convert_floats.h"
 #include "runtime/core/devices/host_pieces.h"
-#include "runtime/storage/atomic_file.h"
+#include "runtime/core/files/input_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 #include "runtime/storage/mismatches.h"
 #include "runtime/storage/on_all_ranks.h"
@@ -36,10 +36,11 @@ class SliceReader {
   }
 
  private:
-  const File& file(int index) {
+  const InputFile& file(int index) {
     const auto i = static_cast<size_t>(index);
     if (!files_[i])
-      files_[i] = File::open(found_.dir + "/" + found_.manifest.files[i].name, "checkpoint file");
+      files_[i] =
+          InputFile(found_.dir + "/" + found_.manifest.files[i].name, "the checkpoint file");
     return *files_[i];
   }
 
@@ -63,7 +64,7 @@ class SliceReader {
   void read_block(const CheckpointTensor& tensor, const CheckpointSlice& slice, int64_t block,
                   int64_t bytes, std::byte* to) {
     const int64_t at = slice.offset + block * kChecksumBlock;
-    const File& from = file(slice.file);
+    const InputFile& from = file(slice.file);
     from.read_at(to, bytes, at);
     if (checksum_of(to, bytes) != slice.checksums[static_cast<size_t>(block)])
       fail_user(
@@ -73,7 +74,7 @@ class SliceReader {
   }
 
   const FoundCheckpoint& found_;
-  std::vector<std::optional<File>> files_;
+  std::vector<std::optional<InputFile>> files_;
   std::vector<std::byte> scratch_;
 };
 

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 #include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
@@ -100,12 +101,12 @@ std::string rank_stem(int rank) {
 Manifest read_whole_manifest(const std::string& dir) {
   constexpr int64_t most_bytes = int64_t{1} << 30;
   const std::string path = fmt::format("{}/{}", dir, kManifestName);
-  Manifest manifest = parse_manifest(read_file(path, "manifest", most_bytes), path);
+  Manifest manifest = parse_manifest(read_input_file(path, "the manifest", most_bytes), path);
   for (const CheckpointTensor& tensor : manifest.tensors)
     if (const std::string problem = coverage_error(manifest, tensor); !problem.empty())
       fail_user("{}: {}", path, problem);
   for (const CheckpointFile& file : manifest.files) {
-    const File opened = File::open(dir + "/" + file.name, "checkpoint file");
+    const InputFile opened(dir + "/" + file.name, "the checkpoint file");
     if (opened.size() != file.bytes)
       fail_user(
           "{} has {} bytes, and {} expects {}: it is cut short or damaged; use another checkpoint",

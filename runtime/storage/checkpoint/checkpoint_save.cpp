@@ -5,6 +5,7 @@
 
 #include "runtime/core/checksum.h"
 #include "runtime/core/devices/host_pieces.h"
+#include "runtime/core/files/input_file.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 #include "runtime/storage/free_space.h"
@@ -116,8 +117,9 @@ void write_manifest(const std::string& dir, int ranks, const CheckpointLabel& la
   Manifest whole;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = fmt::format("{}/{}.json", dir, rank_stem(rank));
-    merge_manifest(whole,
-                   parse_manifest(read_file(path, "part of the manifest", kMaxPartBytes), path));
+    merge_manifest(
+        whole,
+        parse_manifest(read_input_file(path, "a part of the manifest", kMaxPartBytes), path));
   }
   for (CheckpointTensor& tensor : whole.tensors) {
     std::sort(tensor.slices.begin(), tensor.slices.end(),

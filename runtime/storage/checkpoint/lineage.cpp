@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/lineage_json.h"
 
@@ -58,7 +59,7 @@ Lineage lineage_from(const nlohmann::json& object) {
 
 std::optional<Lineage> read_lineage(const std::string& root) try {
   return lineage_from(
-      nlohmann::json::parse(read_file(lineage_file(root), "lineage", kMaxLineageBytes)));
+      nlohmann::json::parse(read_input_file(lineage_file(root), "the lineage", kMaxLineageBytes)));
 } catch (const UserError&) {  // no file
   return std::nullopt;
 } catch (const nlohmann::json::exception&) {  // malformed

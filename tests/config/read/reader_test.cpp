@@ -167,12 +167,3 @@ TEST_CASE("reader: values of --set may be of any kind") {
   CHECK(json_text(read_value(" 5e8 ", Source::set)) == "5e+08");
   CHECK_THROWS_WITH(read_value("1 2", Source::set), "expected nothing after the value, found '2'");
 }
-
-TEST_CASE("reader: files that cannot be read are errors that say why") {
-  CHECK_THROWS_WITH(read_text_file("/nonexistent/x.json", "--config"),
-                    "--config /nonexistent/x.json: cannot be opened: No such file or directory");
-  CHECK_THROWS_WITH(read_text_file("/", "--config"), "--config /: cannot be read: Is a directory");
-  CHECK_THROWS_AS(read_text_file("/", "--config"), UserError);
-  CHECK_THROWS_WITH(read_text_file("/dev/zero", "--config"),
-                    "--config /dev/zero: longer than 1048576 bytes; is it a configuration?");
-}

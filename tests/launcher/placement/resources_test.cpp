@@ -11,6 +11,7 @@
 #include "launcher/placement/placement_text.h"
 #include "launcher/placement/ranges_text.h"
 #include "runtime/core/error.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -173,8 +174,9 @@ TEST_CASE("10,000 hosts are placed at once") {
 }
 
 std::string placed(const HostOptions& options, const LocalSlots& local = {.all = 4}) {
+  const TempDir empty;
   try {
-    const Placement p = place_ranks(options, local, "/nonexistent/hosts");
+    const Placement p = place_ranks(options, local, empty / "hosts");
     return fmt::format("{}[{}] {}", p.hostfile, p.ranks(), text_of(p.hosts));
   } catch (const UserError& e) {
     return e.what();
@@ -194,10 +196,15 @@ TEST_CASE("without a hostfile this machine is called localhost") {
       {include("node1"),
        "--include: there is no host 'node1' in this machine, called localhost (no hostfile is "
        "given)"},
-      {{.hostfile = "/nonexistent/other"},
-       "cannot read the hostfile /nonexistent/other: No such file or directory"},
   }));
   CHECK(placed(c.options) == c.result);
+}
+
+TEST_CASE("a hostfile that is named must be there") {
+  const TempDir empty;
+  const std::string named = empty / "named";
+  CHECK(placed({.hostfile = named}) ==
+        "cannot read the hostfile " + named + ": No such file or directory");
 }
 
 TEST_CASE("a hostfile is the one that is given, else DeepSpeed's default where it exists") {

@@ -1,5 +1,6 @@
 #include "launcher/ranks/rank_environment.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -8,6 +9,7 @@
 #include <fstream>
 
 #include "runtime/core/error.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/without_variable.h"
 
 namespace dstrain {
@@ -70,6 +72,8 @@ TEST_CASE("a file has NAME=VALUE lines, values taken as they are") {
   CHECK(of_file("# comment\n\nA=1\r\n  B = two words \nC=x=y\nD=\nE=$(id) ;#'\n") ==
         "A=1 B=two words C=x=y D= E=$(id) ;#'");
   CHECK(of_file("") == "");
+  CHECK(of_file("\xef\xbb\xbf"
+                "A=1\n") == "A=1");
   const RankEnvironment quoted = rank_environment({{}, {{"f", "A=1\nB=\"x\"\n"}}, {}});
   CHECK(quoted.variables == Environment{{"A", "1"}, {"B", "\"x\""}});
   CHECK(quoted.warnings == std::vector<std::string>{"f:2: the quotes are part of B's value"});
@@ -141,9 +145,8 @@ std::vector<std::string> paths_of(const EnvironmentSources& sources) {
 }
 
 TEST_CASE("the files are those of the home directory and the present one, or $DS_ENV_FILE") {
-  std::string name = (fs::temp_directory_path() / "dstrain_env_XXXXXX").string();
-  REQUIRE(::mkdtemp(name.data()) != nullptr);
-  const fs::path place = name, before = fs::current_path();
+  const TempDir dir;
+  const fs::path place = dir.path(), before = fs::current_path();
   fs::create_directories(place / "home");
   fs::create_directories(place / "here");
   fs::current_path(place / "here");
@@ -163,16 +166,51 @@ TEST_CASE("the files are those of the home directory and the present one, or $DS
       const ChangedVariable another("DS_ENV_FILE", "other");
       CHECK(paths_of(environment_sources({})) == std::vector<std::string>{"other"});
     }
-    const ChangedVariable path("DS_ENV_FILE", (place / "here/other").string());
-    CHECK(paths_of(environment_sources({})) ==
-          std::vector<std::string>{(place / "here/other").string()});
+    {
+      const ChangedVariable path("DS_ENV_FILE", (place / "here/other").string());
+      CHECK(paths_of(environment_sources({})) ==
+            std::vector<std::string>{(place / "here/other").string()});
+    }
+    fs::create_directory(place / "home/other");  // for another purpose
+    {
+      const ChangedVariable another("DS_ENV_FILE", "other");
+      CHECK(paths_of(environment_sources({})) == std::vector<std::string>{"other"});
+    }
+    {
+      const ChangedVariable none("DS_ENV_FILE", "");
+      CHECK(environment_sources({}).files.empty());
+    }
   }
   {
     const ChangedVariable home("HOME", (place / "here").string());
     CHECK(paths_of(environment_sources({})) == std::vector<std::string>{".deepspeed_env"});
   }
   fs::current_path(before);
-  fs::remove_all(place);
+}
+
+TEST_CASE("$DS_ENV_FILE must name a file that can be read") {
+  const TempDir dir;
+  const std::string named = " that DS_ENV_FILE names, ", pipe = dir / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto error = [](const std::string& name) {
+    const ChangedVariable variable("DS_ENV_FILE", name);
+    try {
+      environment_sources({});
+      return std::string("no error");
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+  };
+  CHECK(error(dir / "none") == "cannot read the file of variables" + named + (dir / "none") +
+                                   ": No such file or directory");
+  CHECK(error(dir.path()) ==
+        "the file of variables" + named + dir.path() + " is a directory, expected a file");
+  CHECK(error(pipe) == "the file of variables" + named + pipe +
+                           " is a pipe, expected a regular file: save what it gives in one");
+  const ChangedVariable home("HOME", dir.path());
+  CHECK(error("no_such_name") ==
+        "cannot read the file of variables, in the home directory or here, that DS_ENV_FILE names, "
+        "no_such_name: No such file or directory");
 }
 
 }  // namespace

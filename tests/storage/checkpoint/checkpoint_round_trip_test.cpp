@@ -106,8 +106,8 @@ TEST_CASE("a finished directory holds the ranks' files and the manifest, and not
   std::sort(names.begin(), names.end());
   CHECK(names == std::vector<std::string>{"checkpoints", "manifest.json", "rank_00000.safetensors",
                                           "rank_00001.safetensors", "step_4"});
-  const SafetensorsHeader header = read_safetensors_header(
-      File::open(dir / "checkpoints/step_4/rank_00001.safetensors", "file"));
+  const SafetensorsHeader header =
+      read_safetensors_header(InputFile(dir / "checkpoints/step_4/rank_00001.safetensors", "file"));
   CHECK(header.find("a.weight:exp_avg@116"));
 }
 
