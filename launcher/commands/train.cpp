@@ -20,6 +20,7 @@
 #include "launcher/nodes/serve_node.h"
 #include "launcher/placement/core_binding.h"
 #include "launcher/placement/gpus.h"
+#include "launcher/placement/process_limits.h"
 #include "launcher/placement/ranges_text.h"
 #include "launcher/process/failure.h"
 #include "launcher/process/pid_file.h"
@@ -98,6 +99,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
     fail_user(
         "--elastic leaves out a host that failed, and all ranks are on this machine: leave it out");
   note_without_network(options, "ranks on one machine need no network");
+  check_process_limits(ranks);
   check_surroundings(input, ranks);
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());

@@ -10,6 +10,7 @@
 #include "launcher/fronts/start_deadline.h"
 #include "launcher/fronts/world_watch.h"
 #include "launcher/input/same_input.h"
+#include "launcher/placement/process_limits.h"
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
 #include "runtime/config/text.h"
@@ -89,6 +90,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     const int ranks_here = ranks_on_this_host_from_environment();
     const int threads =
         bind_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
+    if (rank_on_this_host_from_environment() == 0) check_process_limits(ranks_here);
     RunInput input = read_input(request);
     settle_batch(request, input.loaded, memory_of_each(ranks_here));
     std::optional<OutputLock> lock;

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 namespace {
@@ -29,7 +29,7 @@ void write_all(int descriptor, std::string_view text) {
 Descriptor duplicate_of(int descriptor) {
   Descriptor duplicate(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
   if (duplicate.get() < 0)
-    fail_run("cannot duplicate the descriptor of an output: {}", std::strerror(errno));
+    fail_run("cannot duplicate the descriptor of an output: {}", system_reason(errno));
   return duplicate;
 }
 

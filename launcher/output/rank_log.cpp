@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 namespace {
@@ -47,12 +47,12 @@ RankLog::RankLog(const std::string& prefix, int rank) {
   fs::create_directories(fs::path(path).parent_path(), none);
   const Descriptor file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666));
-  if (file.get() < 0) fail_run("cannot write the log {}: {}", path, std::strerror(errno));
+  if (file.get() < 0) fail_run("cannot write the log {}: {}", path, system_reason(errno));
   std::fflush(nullptr);
   output_ = Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   error_ = Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   if (::dup2(file.get(), STDOUT_FILENO) < 0 || ::dup2(file.get(), STDERR_FILENO) < 0)
-    fail_run("cannot write the log {}: {}", path, std::strerror(errno));
+    fail_run("cannot write the log {}: {}", path, system_reason(errno));
 }
 
 RankLog::~RankLog() {

@@ -1,12 +1,10 @@
 #include "launcher/placement/machine.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <sstream>
 #include <vector>
@@ -85,13 +83,6 @@ std::string host_identity() {
   std::error_code none;
   return fmt::format("{} {} {}", boot, fs::read_symlink("/proc/self/ns/net", none).string(),
                      host_name());
-}
-
-int64_t open_files_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-    return std::numeric_limits<int64_t>::max();
-  return static_cast<int64_t>(limit.rlim_cur);
 }
 
 MemoryOffer available_memory(const fs::path& root) {

@@ -27,9 +27,6 @@ bool is_this_machine(const std::string& host);
 // Returns the same text in all processes of one host: it holds the boot id, the network namespace and the host name.
 std::string host_identity();
 
-// Returns how many files this process may have open (ulimit -n).
-int64_t open_files_limit();
-
 // Returns how often the kernel has killed a process of this cgroup because memory ran out; 0 if the kernel does not
 // count that.
 int64_t out_of_memory_kills(const std::filesystem::path& root = "/");

@@ -15,6 +15,7 @@
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 namespace {
@@ -25,7 +26,7 @@ constexpr int kCannotStart = 127;
 Descriptor empty_input(const std::string& what) {
   Descriptor input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (input.get() < 0)
-    fail_run("cannot start {}: cannot open /dev/null: {}", what, std::strerror(errno));
+    fail_run("cannot start {}: cannot open /dev/null: {}", what, system_reason(errno));
   return input;
 }
 
@@ -67,7 +68,7 @@ int run_body(const std::function<int()>& body) {
 // Returns whether this is the new process.
 bool Child::fork(const std::string& what) {
   pid_ = ::fork();
-  if (pid_ < 0) fail_run("cannot start {}: {}", what, std::strerror(errno));
+  if (pid_ < 0) fail_run("cannot start {}: {}", what, system_reason(errno));
   return pid_ == 0;
 }
 

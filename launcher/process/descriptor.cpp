@@ -5,9 +5,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 
@@ -18,7 +18,7 @@ Descriptor::~Descriptor() {
 Pipe::Pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    fail_run("cannot make a pipe: {}", std::strerror(errno));
+    fail_run("cannot make a pipe: {}", system_reason(errno));
   read = Descriptor(ends[0]);
   write = Descriptor(ends[1]);
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 
@@ -22,6 +24,10 @@ Failure current_failure() {
     return {FailureKind::run, e.what()};
   } catch (const std::bad_alloc&) {
     return {FailureKind::run, "the machine has no memory left"};
+  } catch (const std::system_error& e) {
+    if (e.code() == std::errc::resource_unavailable_try_again)
+      return {FailureKind::run, fmt::format("cannot start a thread: {}", system_reason(EAGAIN))};
+    return {FailureKind::internal, fmt::format("internal error, please report it: {}", e.what())};
   } catch (const std::exception& e) {
     return {FailureKind::internal, fmt::format("internal error, please report it: {}", e.what())};
   } catch (...) {

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "launcher/process/descriptor.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 
@@ -20,7 +20,7 @@ PidFile::PidFile(const std::string& directory)
   const std::string text = std::to_string(::getpid());
   if (file.get() < 0 ||
       ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    fail_run("--save_pid: cannot write {}: {}", path_, std::strerror(errno));
+    fail_run("--save_pid: cannot write {}: {}", path_, system_reason(errno));
 }
 
 PidFile::~PidFile() {

@@ -15,6 +15,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
@@ -48,7 +49,7 @@ class RankStarter {
       const pid_t pid = ::fork();
       if (pid == 0) return run_rank(rank, ranks);
       if (pid < 0) {
-        const char* reason = std::strerror(errno);
+        const std::string reason = system_reason(errno);
         signal_all(SIGKILL);
         fail_run("cannot start rank {}: {}", rank, reason);
       }

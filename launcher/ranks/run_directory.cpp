@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <random>
 #include <system_error>
@@ -13,6 +12,7 @@
 #include "launcher/process/process_state.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 
@@ -46,7 +46,7 @@ RunDirectory::RunDirectory(const std::string& run) : run_(run) {
   const fs::path path = run_directory(run);
   if (::mkdir(path.c_str(), 0700) != 0)
     fail_run("cannot make the directory {}: {} (TMPDIR names another place)", path.string(),
-             std::strerror(errno));
+             system_reason(errno));
 }
 
 RunDirectory::~RunDirectory() {

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 namespace {
@@ -61,7 +62,7 @@ Memory Memory::shared(int64_t bytes, const std::string& what) {
   m.fd_ = ::memfd_create("dstrain", MFD_CLOEXEC);
   if (m.fd_ < 0 || ::ftruncate(m.fd_, bytes) != 0)
     fail_run("cannot create {} bytes of shared memory for {}: {}", bytes, what,
-             std::strerror(errno));
+             system_reason(errno));
   m.data_ = map(bytes, MAP_SHARED, m.fd_, what);
   m.bytes_ = bytes;
   ::madvise(m.data_, static_cast<size_t>(bytes), MADV_HUGEPAGE);
@@ -73,7 +74,7 @@ Memory Memory::open_peer(int64_t pid, int fd, int64_t bytes) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   m.fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (m.fd_ < 0)
-    fail_run("cannot open a peer's shared memory at {}: {}", path, std::strerror(errno));
+    fail_run("cannot open a peer's shared memory at {}: {}", path, system_reason(errno));
   bytes = round_to_page(bytes);
   struct stat status {};
   if (::fstat(m.fd_, &status) != 0 || status.st_size < bytes)
@@ -118,7 +119,7 @@ void Memory::populate(int threads, const std::string& what) const {
   }
   if (failure != 0)
     fail_run("cannot get {} bytes of memory for {}: {}; use fewer ranks or a smaller model", bytes_,
-             what, std::strerror(failure));
+             what, system_reason(failure));
 }
 
 std::weak_ptr<const void> Memory::watch() {

@@ -26,6 +26,8 @@ std::string_view advice(int error) {
       return "the disk quota is used up: free some of it or choose another --output";
     case EFBIG:
       return "the file would pass a size limit: see `ulimit -f` and the limits of the file system";
+    case EMFILE:
+      return "too many files are open: see `ulimit -n`";
     case EACCES:
     case EPERM:
     case EROFS:

@@ -38,7 +38,7 @@ refuses() {
   ends "$1" 1 "$3"
 }
 refuses port node1 "--master_port 80: ports below 1024 are the system's" --master_port 80
-limit='ulimit -n 20' refuses files node1 'may open 20 files here, and 2 hosts need [0-9]+'
+limit='ulimit -n 20' refuses files node1 'may open 20 files here, and needs [0-9]+: raise the limit .ulimit -n [0-9]+'
 # node1 and node2 answer node3's ssh, but can open no connection to node3.
 for host in node1 node2; do
   hosts_on "$host" ip rule add ipproto tcp sport 22 to "$HOSTS_NETWORK.3" lookup main prio 10

@@ -26,6 +26,7 @@
 #include "launcher/nodes/node_address.h"
 #include "launcher/output/rank_output.h"
 #include "launcher/placement/machine.h"
+#include "launcher/placement/process_limits.h"
 #include "launcher/process/child.h"
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
@@ -258,6 +259,7 @@ class Agent {
     most_silence_ns_ = m.at("silence_ns").get<int64_t>();
     clear_dead_runs(run_);
     const MemoryOffer offer = available_memory();
+    const ProcessLimits limits = process_limits();
     channel_.send({{"say", "hello"},
                    {"version", DSTRAIN_VERSION},
                    {"program", file_checksum("/proc/self/exe", "the program")},
@@ -267,7 +269,9 @@ class Agent {
                    {"memory", offer.bytes},
                    {"memory_source", offer.source},
                    {"cores", std::thread::hardware_concurrency()},
-                   {"open_files", open_files_limit()},
+                   {"open_files", limits.open_files},
+                   {"processes", limits.processes.count},
+                   {"processes_source", to_json_text(limits.processes.source)},
                    {"addresses", own_addresses()}});
   }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <limits>
+
 #include "launcher/connection/message.h"
 
 namespace dstrain {
@@ -15,7 +17,10 @@ void from_json(const nlohmann::json& answer, HostFacts& facts) {
   facts.memory_bytes = integer_member(answer, "memory", 0, any);
   answer.at("memory_source").get_to(facts.memory_source);
   if (answer.contains("open_files"))
-    facts.open_files = integer_member(answer, "open_files", 0, any);
+    facts.limits.open_files = integer_member(answer, "open_files", 0, any);
+  if (answer.contains("processes"))
+    facts.limits.processes = {integer_member(answer, "processes", 0, any),
+                              answer.at("processes_source").get<std::string>()};
   facts.addresses = answer.value("addresses", facts.addresses);
   facts.identity = answer.value("identity", "");
 }

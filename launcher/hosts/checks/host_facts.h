@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "launcher/connection/network.h"
+#include "launcher/placement/process_limits.h"
 
 namespace dstrain {
 
@@ -20,7 +20,7 @@ struct HostFacts {
   int64_t cores = 0;
   int64_t memory_bytes = 0;
   std::string memory_source;
-  int64_t open_files = std::numeric_limits<int64_t>::max();  // that a process may open
+  ProcessLimits limits;
   std::vector<InterfaceAddress> addresses;
   std::string identity;  // host_identity(); empty: unknown
 };

@@ -11,6 +11,7 @@
 #include "launcher/hosts/checks/pair_check.h"
 #include "launcher/hosts/open_mpi.h"
 #include "launcher/placement/machine.h"
+#include "launcher/placement/process_limits.h"
 #include "launcher/process/program_path.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -110,13 +111,11 @@ class PreflightRun {
         } catch (const UserError& e) {
           find(i, "memory", e.what());
         }
-      const int64_t needed =
-          needed_open_files(static_cast<int64_t>(hosts_[i]->ranks().size() + hosts_.size()));
-      if (facts.open_files < needed)
-        find(i, "files",
-             fmt::format("a process may open {} files there, and needs {}: raise the limit (ulimit "
-                         "-n, or /etc/security/limits.conf)",
-                         facts.open_files, needed));
+      const auto ranks = static_cast<int64_t>(hosts_[i]->ranks().size());
+      const ProcessNeeds needs = process_needs(ranks, std::max<int64_t>(1, facts.cores / ranks),
+                                               static_cast<int64_t>(hosts_.size()));
+      for (const ProcessLack& lack : lacks(facts.limits, needs, "there"))
+        find(i, lack.what, lack.text);
       result_.facts.push_back(std::move(facts));
     }
   }
@@ -389,11 +388,6 @@ bool PreflightResult::good() const {
 
 PreflightResult preflight(Hosts hosts, const PreflightQuestions& questions) {
   return PreflightRun(hosts, questions).run();
-}
-
-int64_t needed_open_files(int64_t others) {
-  constexpr int64_t kBase = 64, kForEach = 8;  // pipes, sockets, libraries
-  return kBase + kForEach * others;
 }
 
 }  // namespace dstrain

@@ -45,7 +45,4 @@ struct PreflightResult {
 PreflightResult preflight(std::span<const std::unique_ptr<AgentView>> hosts,
                           const PreflightQuestions& questions);
 
-// Returns how many open files a process needs that communicates with `others` other processes.
-int64_t needed_open_files(int64_t others);
-
 }  // namespace dstrain

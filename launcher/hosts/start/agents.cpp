@@ -3,8 +3,8 @@
 #include "launcher/cli/command_names.h"
 #include "launcher/hosts/checks/preflight.h"
 #include "launcher/placement/machine.h"
+#include "launcher/placement/process_limits.h"
 #include "launcher/process/program_path.h"
-#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -25,11 +25,9 @@ std::vector<std::string> agent_command(const std::string& host, const SshOptions
 
 std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,
                                                      const SshOptions& ssh, int64_t silence_ns) {
-  const int64_t needed = needed_open_files(static_cast<int64_t>(hosts.size()));
-  if (open_files_limit() < needed)
-    fail_user("a process may open {} files here, and {} need {}: raise the limit (ulimit -n {})",
-              open_files_limit(), counted(static_cast<int64_t>(hosts.size()), "host"), needed,
-              needed);
+  const ProcessNeeds needs = process_needs(0, 0, static_cast<int64_t>(hosts.size()));
+  if (const auto lack = lacks(process_limits(), needs, "here"); !lack.empty())
+    fail_user("{}", lack.front().text);
   std::vector<std::unique_ptr<AgentView>> agents;
   for (const HostRanks& host : hosts)
     agents.push_back(std::make_unique<AgentView>(

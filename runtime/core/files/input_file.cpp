@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 namespace {
@@ -24,7 +24,7 @@ std::string after_semicolon(std::string_view advice) {
 
 [[noreturn]] void fail_to_read(std::string_view what, const std::string& path, int error,
                                std::string_view advice) {
-  fail_user("cannot read {} {}: {}{}", what, path, std::strerror(error), after_semicolon(advice));
+  fail_user("cannot read {} {}: {}{}", what, path, system_reason(error), after_semicolon(advice));
 }
 
 // Throws UserError unless `mode` is that of a regular file.
@@ -98,7 +98,7 @@ InputFile::~InputFile() {
 int64_t InputFile::size() const {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0)
-    fail_user("cannot read the size of {}: {}", path_, std::strerror(errno));
+    fail_user("cannot read the size of {}: {}", path_, system_reason(errno));
   return status.st_size;
 }
 
@@ -110,7 +110,7 @@ void InputFile::read_at(void* data, int64_t bytes, int64_t offset) const {
     if (done < 0 && errno == EINTR) continue;
     if (done < 0)
       fail_user("cannot read {} bytes at offset {} of {}: {}", bytes, offset, path_,
-                std::strerror(errno));
+                system_reason(errno));
     if (done == 0)
       fail_user("{} is cut short: it ends at byte {}, {} more are expected there", path_, offset,
                 bytes);

@@ -8,11 +8,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/rank_board.h"
 #include "runtime/core/text.h"
@@ -113,7 +113,7 @@ MetricsWriter::MetricsWriter(const MetricsOptions& options)
   if (options.resumed_step > 0) bytes_ = bytes_through(options.path, options.resumed_step);
   file_ = ::open(options.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0 || ::ftruncate(file_, bytes_) != 0)
-    fail_run("cannot write {}: {}", options.path, std::strerror(errno));
+    fail_run("cannot write {}: {}", options.path, system_reason(errno));
 }
 
 MetricsWriter::~MetricsWriter() {
@@ -152,7 +152,7 @@ void MetricsWriter::append(std::string_view line) {
       const int reason = errno;
       // Remove the incomplete line. The error to report is the first one.
       if (::ftruncate(file_, bytes_) != 0) errno = reason;
-      fail_run("cannot write {}: {}", options_.path, std::strerror(reason));
+      fail_run("cannot write {}: {}", options_.path, system_reason(reason));
     }
     done += static_cast<size_t>(written);
   }

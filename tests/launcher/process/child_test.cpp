@@ -12,6 +12,7 @@
 
 #include "runtime/core/error.h"
 #include "tests/launcher/support/processes.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -60,10 +61,12 @@ TEST_CASE("a fork leads a group of its own and does not outlive its object") {
 }
 
 TEST_CASE("a program that cannot be started says so") {
-  Child child({"/no/such/program", "x"}, {});
+  const TempDir dir;
+  const std::string none = dir / "program";
+  Child child({none, "x"}, {});
   const Ending ending = end_of(child);
   CHECK(WEXITSTATUS(ending.status) == 127);
-  CHECK(ending.text == "cannot start /no/such/program: No such file or directory\n");
+  CHECK(ending.text == "cannot start " + none + ": No such file or directory\n");
 }
 
 TEST_CASE("a child process that finds no free descriptor is an error that says so") {
@@ -82,7 +85,7 @@ TEST_CASE("a child process that finds no free descriptor is an error that says s
       CHECK(WEXITSTATUS(ending.status) == 0);
       ++started;
     } catch (const RunError& e) {
-      CHECK_THAT(e.what(), Catch::EndsWith("Too many open files"));
+      CHECK_THAT(e.what(), Catch::EndsWith("Too many open files (see `ulimit -n`)"));
       ++refused;
     }
     ::setrlimit(RLIMIT_NOFILE, &usual);

@@ -1,13 +1,17 @@
 // Ranks of one machine: the program starts them itself, as forks.
 #include <signal.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <regex>
 
 #include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 namespace {
+
+namespace fs = std::filesystem;
 
 TEST_CASE("the weights are those of a run under mpirun, to the bit") {
   const std::string options =
@@ -29,10 +33,29 @@ TEST_CASE("the weights are those of a run under mpirun, to the bit") {
 
 TEST_CASE("no MPI is needed") {
   const RunFolder folder;
-  RunningProgram program = folder.train("--num_gpus 2", {{"PATH", "/nowhere"}});
+  RunningProgram program = folder.train("--num_gpus 2", {{"PATH", folder.path("tmp")}});
   CHECK(program.wait() == 0);
   CHECK(program.wrote("step=4 "));
   CHECK(folder.nothing_left());
+}
+
+TEST_CASE("too few open files or processes are an error before the start that names the limit") {
+  const RunFolder folder;
+  fs::permissions(folder.root, fs::perms::all);
+  const std::string run = DSTRAIN_PROGRAM " --config c.json --num_gpus 2 " + folder.token();
+  RunningProgram files = folder.start("/bin/sh -c 'ulimit -n 20; exec " + run + "'");
+  CHECK(files.wait() == 1);
+  CHECK(only_error(files.text()).starts_with("a process may open 20 files here, and needs "));
+  CHECK(files.wrote("(ulimit -n "));
+  CHECK(lines_of(files.text()) == 1);
+  // Another user, because the kernel does not hold root to the limit.
+  const std::string user = ::getuid() == 0 ? "setpriv --reuid 54321 --clear-groups " : "";
+  RunningProgram processes = folder.start("prlimit --nproc=4 " + user + run);
+  CHECK(processes.wait() == 1);
+  CAPTURE(processes.text());
+  CHECK(only_error(processes.text()).starts_with("the run needs "));
+  CHECK(processes.wrote("ulimit -u is 4, "));
+  CHECK_FALSE(fs::exists(folder.root / "out"));
 }
 
 TEST_CASE("threads that read the data before the ranks are forked are not missed by them") {
