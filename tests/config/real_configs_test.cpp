@@ -1,9 +1,6 @@
-// Reads a folder of configurations of other projects. The environment variable DSTRAIN_CORPUS names the folder;
-// without it the test is skipped with a warning. DSTRAIN_CORPUS_TRAIN is the number of configurations that
-// must train as they are.
+// Configurations as people write them: a few of our own in corpus/, and many of other projects, which are no part of
+// this one, in a folder shared/corpus beside the checkout.
 #include <catch2/catch.hpp>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -11,6 +8,7 @@
 #include "runtime/config/read/reader.h"
 #include "runtime/core/files/input_file.h"
 #include "tests/config/config_fixture.h"
+#include "tests/support/skip.h"
 
 using namespace dstrain;
 
@@ -24,14 +22,8 @@ void collect(const Node& node, const std::string& path, std::vector<std::string>
   }
 }
 
-}  // namespace
-
-TEST_CASE("corpus: every key of real configurations has a verdict with a place") {
-  const char* folder = getenv("DSTRAIN_CORPUS");
-  if (!folder) {
-    WARN("skipped: DSTRAIN_CORPUS names no folder of configurations");
-    return;
-  }
+// Checks all configurations below a folder. Returns how many of them train as they are.
+int check_folder(const std::string& folder) {
   int files = 0, train = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
@@ -60,6 +52,17 @@ TEST_CASE("corpus: every key of real configurations has a verdict with a place")
     }
   }
   CHECK(files > 0);
-  std::printf("corpus: %d of %d configurations train as they are\n", train, files);
-  if (const char* least = getenv("DSTRAIN_CORPUS_TRAIN")) CHECK(train >= std::stoi(least));
+  return train;
+}
+
+}  // namespace
+
+TEST_CASE("corpus: every key of a configuration has a verdict with a place") {
+  CHECK(check_folder(DSTRAIN_SOURCE_DIR "/tests/config/corpus") == 3);
+}
+
+TEST_CASE("corpus: every key of other projects' configurations has a verdict with a place") {
+  const std::string folder = DSTRAIN_SOURCE_DIR "/../shared/corpus/ds_configs";
+  SKIP_UNLESS(std::filesystem::is_directory(folder), "there is no " + folder);
+  CHECK(check_folder(folder) >= 25);
 }

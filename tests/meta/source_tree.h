@@ -24,4 +24,7 @@ std::vector<SourceFile> read_sources(const std::vector<std::string>& folders,
 // One file of the root; throws std::runtime_error where it cannot be read.
 SourceFile read_source(const std::string& path);
 
+// Returns the lines of a C++ source with blanks in place of comments.
+std::vector<std::string> without_comments(const std::vector<std::string>& lines);
+
 }  // namespace dstrain::meta

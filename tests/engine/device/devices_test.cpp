@@ -8,6 +8,7 @@
 #include "tests/engine/test_rank.h"
 #include "tests/support/emulated_transport.h"
 #include "tests/support/sample.h"
+#include "tests/support/skip.h"
 
 using namespace dstrain;
 
@@ -84,7 +85,7 @@ TEST_CASE("a device of its own changes no bit with shards of any size") {
 TEST_CASE("a device of its own changes no bit of what travels quantized") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
-  if (comm->size() == 1) return;
+  SKIP_UNLESS(comm->size() > 1, "one rank sends nothing");
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Job job = small_job(comm->size(), dtype, 2);
     job.zero_stage = 3;
@@ -128,7 +129,7 @@ TEST_CASE("a padded vocabulary changes no bit, at any stage, tied or not, with o
 TEST_CASE("a step ends the same on the host and on the device, replayed as a graph or not") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
-  if (comm->size() > 1) return;
+  SKIP_UNLESS(comm->size() == 1, "a step of one rank");
   for (const auto& [dtype, accumulation] :
        {std::pair{DType::f32, 2}, {DType::f32, 8}, {DType::f16, 1}, {DType::f16, 5}}) {
     Job job = small_job(1, dtype, accumulation);
@@ -147,7 +148,7 @@ TEST_CASE(
     "collectives in streams have the host's bits where they add in rank order, replayed or not") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
-  if (comm->size() == 1) return;
+  SKIP_UNLESS(comm->size() > 1, "one rank sends nothing");
   Sample sample(2);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int stage : {0, 1, 2, 3}) {
@@ -171,7 +172,7 @@ TEST_CASE(
 TEST_CASE("a transport's own sums give bits of their own, replayed or not") {
   const RandomDataset data(13, 0.1);
   const auto comm = make_communicator();
-  if (comm->size() < 3) return;
+  SKIP_UNLESS(comm->size() >= 3, "two summands have one order: needs 3 ranks");
   for (const int stage : {0, 2}) {
     Job job = small_job(comm->size(), DType::bf16, 1);
     job.zero_stage = stage;

@@ -12,6 +12,7 @@
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/ir/int4_definition.h"
 #include "tests/support/sample.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dstrain;
@@ -220,7 +221,7 @@ TEST_CASE("quantized: the same bits with offloaded state, and in a pipeline") {
   const RunResult expected = run_steps(job, data, *world, kSteps);
   job.offload = {.optimizer = OffloadTo::cpu, .parameters = OffloadTo::cpu};
   CHECK(difference(expected, run_steps(job, data, *world, kSteps), *world) == "");
-  if (world->size() != 4) return;
+  SKIP_UNLESS(world->size() == 4, "a pipeline of two stages with two ranks each needs 4 ranks");
   job = codec_job(2, DType::bf16, 4);
   job.ranks = 4;
   job.pipeline.stages = 2;
@@ -314,7 +315,7 @@ TEST_CASE("quantized gradients: what runs beside computation and what is sharded
 TEST_CASE("all of ZeRO++ in the stages of a pipeline has the bits of each stage's ranks alone") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
-  if (world->size() != 4) return;
+  SKIP_UNLESS(world->size() == 4, "a pipeline of two stages with two ranks each needs 4 ranks");
   Job job = codec_job(2, DType::bf16, 4);
   job.quantize.gradients = true;
   job.ranks = 4;

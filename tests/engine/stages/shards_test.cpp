@@ -8,6 +8,7 @@
 #include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/sample.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dstrain;
@@ -200,12 +201,11 @@ TEST_CASE("the bytes of shards are the formula's, and the plan's") {
 TEST_CASE("shards within the stages of a pipeline change no bit") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
-  if (world->size() % 4 != 0) return;
-  const int stages = world->size() / 4;  // of four ranks
+  SKIP_UNLESS(world->size() == 8, "two stages of four ranks need 8 ranks");
+  const int stages = world->size() / 4;
   for (const auto& [dtype, schedule] : {std::pair{DType::f32, PipelineSchedule::one_f_one_b},
                                         {DType::bf16, PipelineSchedule::gpipe},
                                         {DType::f16, PipelineSchedule::zb_h1}}) {
-    if (stages == 1) return;
     Job job = pipeline_job(dtype, 4, stages, 4);
     job.zero_stage = 3;
     job.gather = {.param_persistence = 0, .max_reuse_distance = 0};

@@ -7,6 +7,7 @@
 #include "runtime/core/error.h"
 #include "tests/storage/disk/captured_warnings.h"
 #include "tests/storage/disk/store_fixture.h"
+#include "tests/support/skip.h"
 
 namespace dstrain {
 namespace {
@@ -122,10 +123,7 @@ TEST_CASE("single_submit is a system call for each request, otherwise one is for
   StoreFixture f({{"w", 64 * 4096}},
                  {.block_size = 4096, .queue_depth = 8, .single_submit = single});
   DiskStore& store = f.open();
-  if (!f.files->direct()) {
-    WARN("skipped: no direct I/O here");
-    return;
-  }
+  SKIP_UNLESS(f.files->direct(), "no direct I/O here");
   const Bytes bytes(64 * 4096);
   store.write(0, 0, bytes.data(), bytes.size()).wait();
   CHECK((f.calls.largest_submission == 1) == single);

@@ -5,6 +5,7 @@
 #include "kernels/cpu/simd/simd.h"
 #include "runtime/core/error.h"
 #include "tests/kernels/parity/ops/run_op.h"
+#include "tests/support/skip.h"
 
 namespace dstrain::parity {
 namespace {
@@ -95,7 +96,7 @@ std::vector<std::string> results() {
 TEST_CASE("AVX2 and AVX-512 compute the same bits") {
   limit_highway_targets();
   const std::vector<std::string> best = results();
-  if (max_isa() < Isa::avx2) return;
+  SKIP_UNLESS(max_isa() >= Isa::avx2, "no AVX2 here");
   hwy::SetSupportedTargetsForTest(HWY_AVX2);
   const std::vector<std::string> avx2 = results();
   hwy::SetSupportedTargetsForTest(0);
