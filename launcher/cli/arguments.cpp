@@ -23,6 +23,7 @@ constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_c
   dstrain hosts    --hostfile FILE               the ranks that would be started where
   dstrain doctor   --hostfile FILE               are the hosts ready for a run?
   dstrain bench-io PATH                          the best aio section for a drive
+  dstrain help [COMMAND]                         this text, or the options of a command
 
 'dstrain COMMAND --help' lists the options of a command; below are those of train.
 Exit status: 0 done; 1 wrong input or configuration; 2 failed while running; 128+n ended by signal n.
@@ -189,30 +190,32 @@ Arguments parse_estimate(const std::vector<std::string>& words) {
 
 Arguments parse_generate(const std::vector<std::string>& words) {
   GenerateArguments a;
-  bool tokens_given = false;
-  CommandLine line("generate", "Continues a prompt with a trained model.");
-  line.option("--run", "DIR", "the output directory of a run", text(a.run_dir));
+  CommandLine line("generate",
+                   "Continues a prompt with a trained model. Without --prompt and --prompt_ids the "
+                   "prompt is the "
+                   "standard input.");
+  line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
+              text(a.run_dir));
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
               text(a.device));
   line.option("--prompt", "TEXT", "the text to continue",
               [&a](const std::string&, const std::string& value) { a.prompt = value; });
   line.option("--prompt_ids", "1,2,3", "the token ids to continue",
               [&a](const std::string& option, const std::string& value) {
-                a.prompt_ids =
-                    numbers_of<int32_t>(option, value, 0, std::numeric_limits<int32_t>::max(),
-                                        "token ids separated by commas (1,2,3)");
+                a.prompt_ids = token_ids(option, value);
               });
-  line.option("--tokens", "N", "tokens to add",
-              [&](const std::string& option, const std::string& value) {
-                integer(a.tokens, 0)(option, value);
-                tokens_given = true;
-              });
+  line.option("--tokens", "N", "tokens to add (200)", integer(a.tokens, 0));
   line.option("--temperature", "F", "1 as trained, 0 greedy (1)",
               [&a](const std::string& option, const std::string& value) {
                 a.temperature =
                     number_of<double>(option, value, 0, 1e6, "a number from 0 to 1000000");
               });
   line.option("--top_k", "N", "draw from the N likeliest; 0: all (0)", integer(a.top_k, 0));
+  line.option("--top_p", "F", "draw from the likeliest that together have probability F (1)",
+              [&a](const std::string& option, const std::string& value) {
+                a.top_p = number_of<double>(option, value, std::numeric_limits<double>::min(), 1,
+                                            "a number above 0, up to 1");
+              });
   line.option("--seed", "N", "same seed, same text (1337)",
               [&a](const std::string& option, const std::string& value) {
                 a.seed =
@@ -220,9 +223,8 @@ Arguments parse_generate(const std::vector<std::string>& words) {
               });
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("generate", "--run DIR", !a.run_dir.empty());
-  require("generate", "--tokens N", tokens_given);
-  if (a.prompt.has_value() == a.prompt_ids.has_value())
-    fail_user("dstrain generate needs one of --prompt TEXT and --prompt_ids 1,2,3");
+  if (a.prompt && a.prompt_ids)
+    fail_user("dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3");
   return a;
 }
 
@@ -306,6 +308,8 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   }
   const std::string& command = words.front();
   const std::vector<std::string> rest(words.begin() + 1, words.end());
+  if (command == "help" && rest.size() <= 1)
+    return rest.empty() ? parse_train({"--help"}, true) : parse_arguments({rest.front(), "--help"});
   if (command == "train") return parse_train(rest, false);
   if (command == "plan") return parse_plan(rest);
   if (command == "check") return parse_check(rest);
@@ -322,10 +326,11 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
     return HostAgentArguments{!rest.empty()};
   if (command == kHostWatchCommand && rest.empty()) return HostWatchArguments{};
   if (command == kRelayCommand) return RelayArguments{rest};
-  const std::string near = nearest(
-      command, {"train", "plan", "check", "estimate", "generate", "hosts", "doctor", "bench-io"});
+  const std::string near = nearest(command, {"train", "plan", "check", "estimate", "generate",
+                                             "hosts", "doctor", "bench-io", "help"});
   fail_user(
-      "unknown command '{}'{} (train, plan, check, estimate, generate, hosts, doctor or bench-io)",
+      "unknown command '{}'{} (train, plan, check, estimate, generate, hosts, doctor, bench-io or "
+      "help)",
       printable(command), near.empty() ? "" : "; did you mean " + near + "?");
 }
 

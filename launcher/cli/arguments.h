@@ -53,15 +53,17 @@ struct HostsArguments {
   bool json = false;
 };
 
-// The arguments of `dstrain generate`, which continues a prompt with a trained model.
+// The arguments of `dstrain generate`, which continues a prompt with a trained model. Neither prompt: the standard input
+// has it.
 struct GenerateArguments {
-  std::string run_dir;
+  std::string run_dir;  // or one of the run's checkpoints
   std::string device = "auto";
   std::optional<std::string> prompt;
   std::optional<std::vector<int32_t>> prompt_ids;
-  int64_t tokens = 0;
+  int64_t tokens = 200;
   double temperature = 1.0;
   int64_t top_k = 0;
+  double top_p = 1.0;
   uint64_t seed = 1337;
 };
 

@@ -84,6 +84,7 @@ void CommandLine::add(const std::string& names, const std::string& placeholder,
                       const std::string& help, const Reader& read, int least_values, bool many) {
   const std::vector<std::string> all = split(names);
   remember(all);
+  if (least_values > 0) value_names_.insert(value_names_.end(), all.begin(), all.end());
   const auto read_all = [name = all.front(), read, many](const CLI::results_t& values) {
     if (values.size() > 1 && !many) fail_user("{} is given {} times", name, values.size());
     for (const std::string& value : values) read(name, value);
@@ -112,6 +113,7 @@ void CommandLine::remember(const std::vector<std::string>& names) {
 }
 
 std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {
+  refuse_swallowed(words);
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 reads them from the end
   try {
     app_->parse(reversed);
@@ -128,6 +130,14 @@ std::optional<std::string> CommandLine::parse(const std::vector<std::string>& wo
     operands_->push_back(word);
   }
   return std::nullopt;
+}
+
+void CommandLine::refuse_swallowed(const std::vector<std::string>& words) const {
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    if (std::ranges::count(value_names_, words[i - 1]) > 0 && std::ranges::count(names_, name) > 0)
+      fail_user("{}: the value is missing, the option {} follows", words[i - 1], name);
+  }
 }
 
 void CommandLine::refuse(const std::string& word) const {

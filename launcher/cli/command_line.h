@@ -45,12 +45,15 @@ class CommandLine {
   void add(const std::string& names, const std::string& placeholder, const std::string& help,
            const Reader& read, int least_values, bool many);
   void remember(const std::vector<std::string>& names);
+  // Throws UserError if an option that needs a value is followed by an option.
+  void refuse_swallowed(const std::vector<std::string>& words) const;
   [[noreturn]] void refuse(const std::string& word) const;
 
   std::unique_ptr<CLI::App> app_;
   std::string command_;
   std::vector<std::string>* operands_ = nullptr;
-  std::vector<std::string> names_;  // of all options, to suggest one for an unknown name
+  std::vector<std::string> names_;        // of all options, to suggest one for an unknown name
+  std::vector<std::string> value_names_;  // of those that need a value, short ones included
 };
 
 }  // namespace dstrain

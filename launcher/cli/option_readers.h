@@ -68,6 +68,12 @@ std::vector<Number> numbers_of(const std::string& option, const std::string& lis
   return numbers;
 }
 
+// Returns the token ids of a list with commas.
+inline std::vector<int32_t> token_ids(const std::string& option, const std::string& list) {
+  return numbers_of<int32_t>(option, list, 0, std::numeric_limits<int32_t>::max(),
+                             "token ids separated by commas (1,2,3)");
+}
+
 // Returns the bytes that a text such as "1GB", "512MiB" or "1000000" names. GB is 10^9 bytes, GiB 2^30.
 inline int64_t bytes_of(const std::string& option, const std::string& text) {
   if (const std::optional<int64_t> bytes = parse_bytes(text)) return *bytes;

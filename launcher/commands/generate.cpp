@@ -1,6 +1,12 @@
+#include <unistd.h>
+
 #include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <system_error>
 #include <utility>
 
+#include "launcher/cli/option_readers.h"
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
@@ -10,6 +16,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/engine/run/run.h"
+#include "runtime/storage/checkpoint/manifest.h"
 
 namespace dstrain {
 namespace {
@@ -35,45 +42,91 @@ class Printer {
   bool first_ = true;
 };
 
+// Returns the text of the standard input, without a line break at its end.
+std::string read_prompt() {
+  if (::isatty(STDIN_FILENO) == 1)
+    fail_user(
+        "dstrain generate needs a prompt: --prompt TEXT, --prompt_ids 1,2,3, or a text on its "
+        "standard input");
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
 std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabulary& vocabulary,
                                int64_t ids_of_model) {
-  if (arguments.prompt && vocabulary.format == DataFormat::tokens)
+  const bool of_tokens = vocabulary.format == DataFormat::tokens;
+  if (arguments.prompt && of_tokens)
     fail_user("--prompt: the run in {} was trained on token ids; give --prompt_ids 1,2,3",
               arguments.run_dir);
-  const std::vector<int32_t> ids =
-      arguments.prompt ? vocabulary.encode(*arguments.prompt) : *arguments.prompt_ids;
-  if (ids.empty()) fail_user("--prompt: the prompt is empty; give at least one character");
+  std::vector<int32_t> ids;
+  std::string option = arguments.prompt ? "--prompt" : "--prompt_ids";
+  if (arguments.prompt_ids) {
+    ids = *arguments.prompt_ids;
+  } else if (arguments.prompt) {
+    ids = vocabulary.encode(*arguments.prompt);
+  } else {
+    option = "standard input";
+    const std::string text = read_prompt();
+    if (!text.empty()) ids = of_tokens ? token_ids(option, text) : vocabulary.encode(text);
+  }
+  if (ids.empty()) fail_user("{}: the prompt is empty; give at least one character", option);
   for (const int32_t id : ids)
     if (id >= ids_of_model)
-      fail_user("--prompt_ids: {} is outside the vocabulary of {} ids", id, ids_of_model);
+      fail_user("{}: {} is outside the vocabulary of {} ids", option, id, ids_of_model);
   return ids;
+}
+
+// Where a model is: the output directory of its run, and the checkpoint that has the weights; empty: model.safetensors.
+struct ModelPlace {
+  std::string run_dir, checkpoint;
+};
+
+// Returns what --run names. Throws UserError if there is no model.
+ModelPlace model_place(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  ModelPlace place{directory, ""};
+  const bool checkpoint = fs::exists(fs::path(directory) / kManifestName, none);
+  if (checkpoint)  // RUN/checkpoints/step_N
+    place = {(fs::path(directory) / ".." / "..").lexically_normal().string(), directory};
+  if (!fs::exists(place.run_dir + "/resolved_config.json", none))
+    fail_user(
+        "--run {}: there is no {}/resolved_config.json, which every run writes: give the output "
+        "directory of a run "
+        "(its --output, or runs/<config's name>), or a checkpoint in it",
+        directory, place.run_dir);
+  if (checkpoint || fs::exists(directory + "/model.safetensors", none)) return place;
+  fail_user(
+      "--run {0}: there is no {0}/model.safetensors, which a run writes at its end: give one of "
+      "its checkpoints ({0}/checkpoints/step_N)",
+      directory);
 }
 
 }  // namespace
 
 int run_generate(const GenerateArguments& arguments) {
-  const std::string job_file = arguments.run_dir + "/resolved_config.json";
-  if (!std::filesystem::exists(job_file))
-    fail_user(
-        "--run {}: there is no {}, which every run writes: give the output directory of a run "
-        "(its --output, or runs/<config's name>)",
-        arguments.run_dir, job_file);
+  const ModelPlace place = model_place(arguments.run_dir);
+  const std::string job_file = place.run_dir + "/resolved_config.json";
   Job job = job_from_resolved(read_input_file(job_file, "the resolved configuration", kLargestFile),
                               job_file);
   if (job.model.kind != ModelKind::gptlite)
     fail_user("{} holds a benchmark model, which has no text to generate", arguments.run_dir);
   job.device = arguments.device;  // not the device of the training run
   settle_device(job);
-  const std::string vocabulary_file = arguments.run_dir + "/vocab.json";
+  const std::string vocabulary_file = place.run_dir + "/vocab.json";
   const Vocabulary vocabulary = parse_vocabulary(
       read_input_file(vocabulary_file, "the vocabulary", kLargestFile), vocabulary_file);
 
   GenerateRequest request;
-  request.run_dir = arguments.run_dir;
+  request.run_dir = place.run_dir;
+  request.checkpoint = place.checkpoint;
   request.prompt = prompt_of(arguments, vocabulary, job.model.vocab_size);
   request.tokens = arguments.tokens;
   request.temperature = arguments.temperature;
   request.top_k = arguments.top_k;
+  request.top_p = arguments.top_p;
   request.seed = arguments.seed;
   request.threads = take_core_share(0, 1);
 

@@ -29,6 +29,7 @@
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
+#include "runtime/storage/disk/swap_files.h"
 #include "runtime/storage/free_space.h"
 #include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights.h"
@@ -268,23 +269,25 @@ void check_memory_here(const Job& asked, int ranks_here) {
 }
 
 void check_disks_here(const Job& job, int ranks_here) {
-  namespace fs = std::filesystem;
   const std::vector<std::string>& paths = job.offload.nvme_paths;
   if (!job.offload.uses_disk()) return;
   const int64_t bytes = planned_memory(job, plan_inputs(job, ranks_here)).disk * ranks_here;
   std::map<dev_t, int64_t> needed;  // of each file system
   for (const std::string& path : paths) {
-    fs::path there = fs::absolute(path);  // or the directory in which it will be made
-    while (!fs::exists(there) && there.has_relative_path()) there = there.parent_path();
+    const std::string there = existing_swap_directory(path);
     struct stat status {};
     if (::stat(there.c_str(), &status) != 0) continue;  // the disk store says why
-    const int64_t all = needed[status.st_dev] += bytes / static_cast<int64_t>(paths.size());
+    const int64_t each = bytes / static_cast<int64_t>(paths.size());
+    const int64_t all = needed[status.st_dev] += each;
     const std::string lack =
-        lack_of_space("what is offloaded to nvme", all, free_bytes(there.string()), path);
+        lack_of_space("what is offloaded to nvme", all, free_bytes(there), path);
     if (!lack.empty())
       fail_user(
           "{}: free space there, or name a larger drive in nvme_path of the section that offloads",
           lack);
+    const std::string drive = drive_of(there);
+    log::info("nvme: {} of {} in {}{}{}", bytes_text(static_cast<double>(each)),
+              counted(ranks_here, "rank"), path, drive.empty() ? "" : " on ", drive);
   }
 }
 

@@ -164,7 +164,10 @@ void OutputLines::draw_bar(std::string_view text) {
   clear_bar();
   bar_ = text;
   if (text.empty() || open_) return;
-  write_(StandardStream::error, TextKind::progress, kClearLine + bar_);
+  // The terminal may have become narrower than rank 0 knows, and what goes on in a second line is not erased.
+  const size_t most =
+      options_.columns ? static_cast<size_t>(std::max(options_.columns() - 1, 0)) : bar_.size();
+  write_(StandardStream::error, TextKind::progress, kClearLine + bar_.substr(0, most));
   bar_is_drawn_ = true;
 }
 

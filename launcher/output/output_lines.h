@@ -28,6 +28,7 @@ class OutputLines {
     std::vector<std::string> hosts;   // the host of each rank; empty: all are on one machine
     int64_t window_ns = 200'000'000;  // how long a line waits for equal ones
     bool bar = false;                 // standard error is a terminal, so that rank 0's bar is drawn
+    std::function<int()> columns;     // of that terminal now; null: enough for the bar
     std::function<std::string()> time_stamp;  // put before each line; null: nothing
   };
   using Write = std::function<void(StandardStream, TextKind, std::string)>;

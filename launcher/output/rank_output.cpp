@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/log/progress_bar.h"
 #include "runtime/core/rank_board.h"
@@ -26,7 +26,8 @@ OutputLines::Options line_options(const RankOutputOptions& options) {
   OutputLines::Options lines;
   lines.ranks = options.ranks;
   lines.hosts = options.hosts;
-  lines.bar = ::isatty(options.error) == 1;
+  lines.bar = can_draw_bar(options.error);
+  lines.columns = [error = options.error] { return terminal_columns(error); };
   if (options.time_stamps) lines.time_stamp = log::time_stamp;
   return lines;
 }
@@ -44,7 +45,7 @@ std::string_view part_of(std::string_view address, int n) {
 void open_as(const std::string& path, int descriptor) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0 || ::dup2(file.get(), descriptor) < 0)
-    fail_run("cannot write to the launching process at {}: {}", path, std::strerror(errno));
+    fail_run("cannot write to the launching process at {}: {}", path, system_reason(errno));
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ void open_rank_output(const std::string& address, int rank) {
 }
 
 Environment progress_environment(int error) {
-  if (::isatty(error) != 1) return {};
+  if (!can_draw_bar(error)) return {};
   return {{kProgressVariable, std::to_string(terminal_columns(error))}};
 }
 
@@ -82,7 +83,7 @@ RankOutput::RankOutput(RankOutputOptions options)
              [this](StandardStream stream, TextKind kind, std::string text) {
                writer_.write(stream, kind, std::move(text));
              }) {
-  if (ready_.get() < 0) fail_run("cannot watch the ranks' output: {}", std::strerror(errno));
+  if (ready_.get() < 0) fail_run("cannot watch the ranks' output: {}", system_reason(errno));
   std::vector<std::string> texts;
   for (size_t rank = 0; rank < pipes_.size(); ++rank) {
     texts.push_back(pipes_[rank].text());
@@ -91,7 +92,7 @@ RankOutput::RankOutput(RankOutputOptions options)
       event.events = EPOLLIN;
       event.data.u64 = 2 * rank + static_cast<uint64_t>(stream);
       if (::epoll_ctl(ready_.get(), EPOLL_CTL_ADD, pipes_[rank].of(stream).read.get(), &event) != 0)
-        fail_run("cannot watch the output of rank {}: {}", rank, std::strerror(errno));
+        fail_run("cannot watch the output of rank {}: {}", rank, system_reason(errno));
     }
   }
   address_ = output_address(texts);

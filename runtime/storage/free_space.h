@@ -15,4 +15,8 @@ std::optional<int64_t> free_bytes(const std::string& directory);
 std::string lack_of_space(const std::string& what, int64_t needed, std::optional<int64_t> free,
                           const std::string& directory);
 
+// Returns what an existing path lies on: "/dev/nvme0n1p1, mounted at /nvme"; empty if it is not known. `root` is the root
+// of the file system, whose proc/self/mountinfo is read; tests replace it.
+std::string drive_of(const std::string& path, const std::string& root = "/");
+
 }  // namespace dstrain

@@ -17,5 +17,22 @@ TEST_CASE("a lack of space is reported with both sizes") {
   CHECK_FALSE(free_bytes(folder / "none"));
 }
 
+TEST_CASE("the drive of a path is the innermost mount that it lies in, the last one of a name") {
+  const TempDir root;
+  std::filesystem::create_directories(root / "nvme/swap");
+  std::filesystem::create_directories(root / "proc/self");
+  std::filesystem::create_directories(root / "nvme2");
+  const std::string at = std::filesystem::canonical(root.path()).string();
+  root.write("proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / " + at +
+                                        "/nvme rw shared:1 - autofs none rw\n3 1 8:3 / " + at +
+                                        "/nvme rw shared:1 master:2 - xfs /dev/nvme0n1 rw\n");
+  CHECK(drive_of(root / "nvme/swap", root.path()) == "/dev/nvme0n1, mounted at " + at + "/nvme");
+  CHECK(drive_of(root / "nvme", root.path()) == "/dev/nvme0n1, mounted at " + at + "/nvme");
+  CHECK(drive_of(root / "nvme2", root.path()) == "/dev/sda1, mounted at /");
+  CHECK(drive_of(root / "none", root.path()).empty());
+  CHECK(drive_of("/", root / "proc").empty());
+  CHECK_FALSE(drive_of("/").empty());
+}
+
 }  // namespace
 }  // namespace dstrain

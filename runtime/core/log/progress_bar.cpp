@@ -31,9 +31,14 @@ int terminal_columns(int descriptor) {
   return size.ws_col;
 }
 
+bool can_draw_bar(int descriptor) {
+  const char* const type = std::getenv("TERM");
+  return ::isatty(descriptor) == 1 && (type == nullptr || std::string_view(type) != "dumb");
+}
+
 std::optional<ProgressBar> ProgressBar::where_shown() {
   if (!log::shows(log::Level::info)) return std::nullopt;
-  if (::isatty(STDERR_FILENO) == 1) return ProgressBar(true, 0);
+  if (can_draw_bar(STDERR_FILENO)) return ProgressBar(true, 0);
   const char* columns = std::getenv(kProgressVariable);
   if (columns == nullptr) return std::nullopt;
   const int count = std::atoi(columns);
@@ -48,7 +53,9 @@ void ProgressBar::draw(double part, std::string_view text) {
   const int columns = terminal_ ? terminal_columns(STDERR_FILENO) : columns_;
   const int width = std::clamp(columns - static_cast<int>(text.size()) - 4, 0, kMostColumns);
   const auto full = static_cast<size_t>(std::clamp(part, 0.0, 1.0) * width);
-  const std::string bar = fmt::format("[{:-<{}}] {}", std::string(full, '#'), width, text);
+  std::string bar = fmt::format("[{:-<{}}] {}", std::string(full, '#'), width, text);
+  // A longer one would go on in a second line, which is not erased.
+  if (std::ssize(bar) >= columns) bar.resize(static_cast<size_t>(std::max(columns - 1, 0)));
   write_error(terminal_ ? "\r\x1b[K" + bar : bar + "\r");
   drawn_ = true;
   last_drawn_ns_ = monotonic_ns();

@@ -17,6 +17,9 @@ inline constexpr const char* kProgressVariable = "DSTRAIN_PROGRESS";
 // Returns the columns of the terminal `descriptor`; 80 if they are not known.
 int terminal_columns(int descriptor);
 
+// Returns whether `descriptor` is a terminal that can erase a line: TERM is not "dumb".
+bool can_draw_bar(int descriptor);
+
 class ProgressBar {
  public:
   // Returns a bar if it is shown: log lines of level info are written, and standard error is a terminal or a

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "runtime/comm/devices/device_comm.h"
 #include "runtime/comm/self_comm.h"
@@ -13,6 +14,7 @@
 #include "runtime/engine/run/model_state.h"
 #include "runtime/engine/run/run.h"
 #include "runtime/engine/step/executor.h"
+#include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
@@ -72,8 +74,11 @@ class Decoder {
     const Plan& plan = plans_.validate;
     check(plan.program.dtype == DType::f32, "generation runs in f32, not in {}",
           name_of(job.dtype));
-    load_weights(request.run_dir + "/model.safetensors",
-                 ModelState(plan, arenas_, mesh_, request.threads).weights());
+    StateRegister weights = ModelState(plan, arenas_, mesh_, request.threads).weights();
+    if (request.checkpoint.empty())
+      load_weights(request.run_dir + "/model.safetensors", weights);
+    else
+      load_checkpoint_weights(request.checkpoint, weights);
   }
 
   Communicator& comm() { return comm_ ? *comm_ : self_; }
@@ -90,9 +95,10 @@ class Decoder {
   std::vector<float> row_;
 };
 
-// Returns a token drawn from softmax(logits / temperature) over the top_k largest logits. `u` is uniform in
-// [0, 1).
-int32_t sample(std::span<const float> logits, double temperature, int64_t top_k, double u) {
+// Returns a token drawn from softmax(logits / temperature) over the top_k largest logits, of which the likeliest are
+// kept that together have probability top_p. `u` is uniform in [0, 1).
+int32_t sample(std::span<const float> logits, const GenerateRequest& request, double u) {
+  const auto [temperature, top_k] = std::pair(request.temperature, request.top_k);
   const auto best = std::max_element(logits.begin(), logits.end());
   if (temperature == 0) return static_cast<int32_t>(best - logits.begin());
   std::vector<int32_t> order(logits.size());
@@ -107,7 +113,15 @@ int32_t sample(std::span<const float> logits, double temperature, int64_t top_k,
   for (int32_t id : order)
     weight.push_back(
         std::exp((static_cast<double>(logits[static_cast<size_t>(id)]) - *best) / temperature));
-  double rest = u * std::accumulate(weight.begin(), weight.end(), 0.0);
+  double kept = std::accumulate(weight.begin(), weight.end(), 0.0);
+  if (request.top_p < 1) {
+    const double least = request.top_p * kept;
+    size_t count = 0;
+    for (kept = 0; count < weight.size() && kept < least;) kept += weight[count++];
+    weight.resize(count);
+    order.resize(count);
+  }
+  double rest = u * kept;
   for (size_t i = 0; i < order.size(); ++i) {
     rest -= weight[i];
     if (rest < 0) return order[i];
@@ -151,8 +165,7 @@ void generate(const Job& trained, const GenerateRequest& request,
     }
     const std::span<const int32_t> context(ids.data() + ids.size() - static_cast<size_t>(length),
                                            static_cast<size_t>(length));
-    ids.push_back(sample(it->second.logits(context), request.temperature, request.top_k,
-                         uniform(request.seed, n)));
+    ids.push_back(sample(it->second.logits(context), request, uniform(request.seed, n)));
     on_token(ids.back());
   }
 }

@@ -40,10 +40,12 @@ RunOutcome train(const Job& job, const Dataset& dataset, RunContext& ctx);
 // The arguments of generate(): the trained model, the prompt, and how new tokens are chosen.
 struct GenerateRequest {
   std::string run_dir;          // has resolved_config.json, model.safetensors, vocab.json
+  std::string checkpoint;       // whose weights are used; empty: those of model.safetensors
   std::vector<int32_t> prompt;  // ids; at least one
   int64_t tokens = 0;
   double temperature = 1.0;  // 0: greedy
   int64_t top_k = 0;         // 0: all
+  double top_p = 1.0;        // of the likeliest that together have this probability; 1: all
   uint64_t seed = 1337;
   int threads = 1;
 };

@@ -386,4 +386,12 @@ CheckpointInfo load_checkpoint(const std::string& dir, StateRegister& state, Com
   }
 }
 
+void load_checkpoint_weights(const std::string& dir, StateRegister& weights) {
+  const FoundCheckpoint found = locate_checkpoint(dir);
+  std::vector<std::string> mismatches;
+  const std::vector<size_t> used = match(found.manifest, weights, mismatches);
+  fail_mismatch(found.dir, mismatches);
+  read_values(found, used, weights);
+}
+
 }  // namespace dstrain

@@ -21,4 +21,8 @@ using JudgeCheckpoint = std::function<void(const CheckpointInfo&)>;
 CheckpointInfo load_checkpoint(const std::string& dir, StateRegister& state, Communicator& comm,
                                const JudgeCheckpoint& judge = {});
 
+// Fills the local tensors of `weights` from the masters of the checkpoint in the directory `dir`, or from the mean of
+// those of several groups of ranks. Throws UserError if one is missing, of another shape or damaged.
+void load_checkpoint_weights(const std::string& dir, StateRegister& weights);
+
 }  // namespace dstrain

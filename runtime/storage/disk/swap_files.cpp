@@ -30,9 +30,11 @@ std::string new_swap_path(const std::string& directory) {
 }
 
 void make_swap_directory(const std::string& directory) {
+  existing_swap_directory(directory);
   std::error_code error;
-  fs::create_directories(directory, error);
-  if (!error && !fs::is_directory(directory, error)) error.assign(ENOTDIR, std::system_category());
+  fs::create_directory(directory, error);
+  if (std::error_code none; fs::exists(directory, none) && !fs::is_directory(directory, none))
+    error.assign(ENOTDIR, std::system_category());
   if (error)
     fail_user("{}", disk_error(fmt::format("make the directory {}", directory), error.value()));
 }
@@ -98,6 +100,21 @@ class SwapFile {
   std::string name_;  // for messages
   int file_;
 };
+
+std::string existing_swap_directory(const std::string& directory) {
+  std::error_code error;
+  if (fs::exists(directory, error)) return directory;
+  fs::path path = fs::absolute(directory).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const fs::path parent = path.parent_path();
+  if (!fs::exists(parent, error))
+    fail_user(
+        "nvme_path {}: neither this directory nor {}, in which it would be made, is there: mount "
+        "the drive, make the "
+        "directory (mkdir -p), or name another",
+        directory, parent.string());
+  return parent.string();
+}
 
 SwapFiles::SwapFiles(const std::vector<std::string>& directories, int64_t bytes_each,
                      IoCalls& calls)

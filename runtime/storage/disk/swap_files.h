@@ -16,8 +16,9 @@ class SwapFile;
 
 class SwapFiles {
  public:
-  // Creates a file of `bytes_each` in each of the directories, which are made where they are missing. If the file
-  // system has no O_DIRECT, warns once and goes through the page cache. Throws UserError before anything is written if a file system has too little
+  // Creates a file of `bytes_each` in each of the directories, which are made in existing ones. If the file system has
+  // no O_DIRECT, warns once and goes through the page cache. Throws UserError before anything is written if a file system
+  // has too little
   // space or if a file cannot be created, and RunError if its blocks cannot be reserved.
   SwapFiles(const std::vector<std::string>& directories, int64_t bytes_each, IoCalls& calls);
   SwapFiles(const SwapFiles&) = delete;
@@ -39,5 +40,9 @@ class SwapFiles {
   bool direct_ = false;
   std::vector<std::unique_ptr<SwapFile>> files_;
 };
+
+// Returns the directory itself, or the existing one in which it will be made. Throws UserError if neither is there: the
+// drive may not be mounted, and files of its size would fill another one.
+std::string existing_swap_directory(const std::string& directory);
 
 }  // namespace dstrain

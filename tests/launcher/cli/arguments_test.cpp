@@ -126,20 +126,44 @@ TEST_CASE("estimate") {
 }
 
 TEST_CASE("generate") {
-  const auto a = std::get<GenerateArguments>(
-      parse_arguments({"generate", "--run", "r", "--prompt", "To be", "--tokens", "9",
-                       "--temperature", "0.5", "--top_k", "3", "--seed", "18446744073709551615"}));
+  const auto a = std::get<GenerateArguments>(parse_arguments(
+      {"generate", "--run", "r", "--prompt", "To be", "--tokens", "9", "--temperature", "0.5",
+       "--top_k", "3", "--top_p", "0.9", "--seed", "18446744073709551615"}));
   CHECK(a.run_dir == "r");
   CHECK(a.prompt == "To be");
   CHECK_FALSE(a.prompt_ids.has_value());
   CHECK(a.tokens == 9);
   CHECK(a.temperature == 0.5);
   CHECK(a.top_k == 3);
+  CHECK(a.top_p == 0.9);
   CHECK(a.seed == ~uint64_t{0});
   const auto b =
       std::get<GenerateArguments>(parse("generate --run r --prompt_ids 1,2,30 --tokens 1"));
   CHECK(b.prompt_ids == std::vector<int32_t>{1, 2, 30});
   CHECK(b.temperature == 1.0);
+  CHECK(b.top_p == 1.0);
+  const auto plain = std::get<GenerateArguments>(parse("generate --run r"));
+  CHECK(plain.tokens == 200);
+  CHECK_FALSE(plain.prompt);
+  CHECK_FALSE(plain.prompt_ids);
+}
+
+TEST_CASE("help is the overview, or a command's") {
+  const auto printed = [](const std::string& line) {
+    return std::get<PrintArguments>(parse(line)).text;
+  };
+  CHECK(printed("help") == printed("--help"));
+  CHECK(printed("help plan") == printed("plan --help"));
+  CHECK(printed("help train") == printed("train --help"));
+}
+
+TEST_CASE("what begins like an option is a value where it cannot be one") {
+  const auto a =
+      std::get<TrainArguments>(parse_arguments({"--config", "c", "--launcher_args", "--mca x y",
+                                                "--resume=--steps", "--output", "--strange"}));
+  CHECK(a.launch.launcher_args == std::vector<std::string>{"--mca", "x", "y"});
+  CHECK(a.request.resume == "--steps");
+  CHECK(a.request.output == "--strange");
 }
 
 TEST_CASE("bench-io takes directories before, between and behind its options") {
@@ -198,9 +222,10 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate, "
-       "generate, hosts, doctor or bench-io)"},
+       "generate, hosts, doctor, bench-io or help)"},
       {"fly",
-       "unknown command 'fly' (train, plan, check, estimate, generate, hosts, doctor or bench-io)"},
+       "unknown command 'fly' (train, plan, check, estimate, generate, hosts, doctor, bench-io or "
+       "help)"},
       {"bench-io", "dstrain bench-io needs PATH (see dstrain bench-io --help)"},
       {"bench-io a --size 1G",
        "--size: expected a number of bytes such as 1GB, 512MiB or 1048576, got '1G'"},
@@ -232,12 +257,23 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"plan --config c --timeline --json", "dstrain plan takes one of --json and --timeline"},
       {"generate --prompt x --tokens 1",
        "dstrain generate needs --run DIR (see dstrain generate --help)"},
-      {"generate --run r --prompt x",
-       "dstrain generate needs --tokens N (see dstrain generate --help)"},
-      {"generate --run r --tokens 1",
-       "dstrain generate needs one of --prompt TEXT and --prompt_ids 1,2,3"},
       {"generate --run r --tokens 1 --prompt x --prompt_ids 1",
-       "dstrain generate needs one of --prompt TEXT and --prompt_ids 1,2,3"},
+       "dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3"},
+      {"generate --run r --prompt x --top_p 0",
+       "--top_p: expected a number above 0, up to 1, got '0'"},
+      {"generate --run r --prompt x --top_p 1.5",
+       "--top_p: expected a number above 0, up to 1, got '1.5'"},
+      {"--config c --resume --steps 5",
+       "--resume: the value is missing, the option --steps follows"},
+      {"--config c --output --resume=r",
+       "--output: the value is missing, the option --resume follows"},
+      {"--config --num_gpus 2", "--config: the value is missing, the option --num_gpus follows"},
+      {"--config c -H --force_multi", "-H: the value is missing, the option --force_multi follows"},
+      {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
+      {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
+      {"help fly",
+       "unknown command 'fly' (train, plan, check, estimate, generate, hosts, doctor, bench-io or "
+       "help)"},
       {"generate --run r --tokens 1 --prompt_ids 1,,2",
        "--prompt_ids: expected token ids separated by commas (1,2,3), got ''"},
       {"generate --run r --tokens 1 --prompt_ids 1,-2",

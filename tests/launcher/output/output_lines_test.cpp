@@ -179,6 +179,23 @@ TEST_CASE("the progress bar stays below all lines, and goes where rank 0 removes
   CHECK(sink.news() == "the end\n");
 }
 
+TEST_CASE("a bar is cut to the columns that the terminal has when it is drawn") {
+  const std::string clear = "\r\x1b[K";
+  OutputLines::Options options = four_ranks();
+  int columns = 80;
+  options.bar = true;
+  options.columns = [&columns] { return columns; };
+  Sink sink(options);
+  sink.lines.add(0, StandardStream::error, "[##--] 1/2\r", 0);
+  CHECK(sink.news() == clear + "[##--] 1/2");
+  columns = 6;
+  sink.add(0, "step=2\n", 0);
+  CHECK(sink.news() == clear + "step=2\n" + clear + "[##--");
+  columns = 80;
+  sink.add(0, "step=3\n", 0);
+  CHECK(sink.news() == clear + "step=3\n" + clear + "[##--] 1/2");
+}
+
 TEST_CASE("a bar that is still drawn goes at the end") {
   OutputLines::Options options = four_ranks();
   options.bar = true;

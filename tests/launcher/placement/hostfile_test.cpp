@@ -1,5 +1,6 @@
 #include "launcher/placement/hostfile.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <sstream>
 
 #include "runtime/core/error.h"
+#include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {
@@ -59,7 +61,10 @@ TEST_CASE("what follows the number is ignored as DeepSpeed ignores it, with a wa
   const auto [text, warning] = GENERATE(table<std::string, std::string>({
       {"n1 slots=1,12 # NVIDIA", "hosts:1: ',12 # NVIDIA' after slots=1 is ignored"},
       {"n1 slots=1 max_slots=4", "hosts:1: 'max_slots=4' after slots=1 is ignored"},
-      {"n1 slots=1abc", "hosts:1: 'abc' after slots=1 is ignored"},
+      {"n1 max_slots=4 slots=1", "hosts:1: 'max_slots=4' before slots=1 is ignored"},
+      {"n1\tmax-slots=4  max_slots=2 slots=1",
+       "hosts:1: 'max-slots=4  max_slots=2' before slots=1 is ignored"},
+      {"n1 slots=1;x", "hosts:1: ';x' after slots=1 is ignored"},
   }));
   CHECK(read(text) == "n1=1");
   CHECK(parse_hostfile(text, "hosts").warnings == std::vector<std::string>{warning});
@@ -75,6 +80,23 @@ TEST_CASE("a bad line is an error with file, line and what is expected") {
       {"n1 slots=", "hosts:1: expected 'NAME slots=N', got 'n1 slots='"},
       {"n1 slots=four", "hosts:1: expected 'NAME slots=N', got 'n1 slots=four'"},
       {"n1 slots=-1", "hosts:1: expected 'NAME slots=N', got 'n1 slots=-1'"},
+      {"n1 slots=1e3",
+       "hosts:1: 'slots=1e3' is not a whole number in digits, of which DeepSpeed would take 1: "
+       "write slots=1000"},
+      {"n1 slots=8.0 # x",
+       "hosts:1: 'slots=8.0' is not a whole number in digits, of which DeepSpeed would take 8: "
+       "write slots=8"},
+      {"n1 slots=1_000",
+       "hosts:1: 'slots=1_000' is not a whole number in digits, of which DeepSpeed would take 1: "
+       "write slots=N"},
+      {"n1 slots=1.5,2",
+       "hosts:1: 'slots=1.5' is not a whole number in digits, of which DeepSpeed would take 1: "
+       "write slots=N"},
+      {"n1 slots=1abc",
+       "hosts:1: 'slots=1abc' is not a whole number in digits, of which DeepSpeed would take 1: "
+       "write slots=N"},
+      {"n1 max_slots=4", "hosts:1: expected 'NAME slots=N', got 'n1 max_slots=4'"},
+      {"n1 max_slots=4slots=1", "hosts:1: expected 'NAME slots=N', got 'n1 max_slots=4slots=1'"},
       {"n1 Slots=1", "hosts:1: expected 'NAME slots=N', got 'n1 Slots=1'"},
       {"n1:4", "hosts:1: expected 'NAME slots=N', got 'n1:4'"},
       {"this is bad slots=1", "hosts:1: expected 'NAME slots=N', got 'this is bad slots=1'"},
@@ -107,6 +129,9 @@ TEST_CASE("a bad line is an error with file, line and what is expected") {
        "hosts:1: the host name 'n1:2222' holds ':': a port belongs into the ssh configuration "
        "(Port) or "
        "--ssh_port, not here"},
+      {"[fe80::1] slots=8",
+       "hosts:1: the host name '[fe80::1]' holds ':': give an IPv6 address a name in the ssh "
+       "configuration (HostName) or /etc/hosts"},
       {"fe80::1 slots=1",
        "hosts:1: the host name 'fe80::1' holds ':': give an IPv6 address a name in the ssh "
        "configuration (HostName) or /etc/hosts"},
@@ -155,32 +180,48 @@ TEST_CASE("a hostfile is read from files and pipes; what is none is an error") {
   ::pclose(pipe);
 }
 
-// A folder of other people's hostfiles, which are not part of the project, with a table manifest.tsv of
-// what DeepSpeed reads in each: the environment variable DSTRAIN_HOSTFILES names it.
-TEST_CASE("corpus: real hostfiles are read as DeepSpeed reads them") {
-  const char* folder = std::getenv("DSTRAIN_HOSTFILES");
-  if (folder == nullptr) {
-    WARN("skipped: DSTRAIN_HOSTFILES names no folder of hostfiles");
-    return;
-  }
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream row(line);
+  for (std::string cell; std::getline(row, cell, '\t');) cells.push_back(cell);
+  return cells;
+}
+
+// Reads the hostfiles of a folder and compares them with its table manifest.tsv of what DeepSpeed reads in each.
+// Returns how many there are.
+int compare_folder(const std::string& folder) {
   std::ifstream table(std::filesystem::path(folder) / "manifest.tsv");
-  int seen = 0;
   std::string line;
-  std::getline(table, line);  // the names of the columns
+  std::getline(table, line);
+  const std::vector<std::string> names = cells_of(line);
+  const auto column = [&names](const std::string& name) {
+    return static_cast<size_t>(std::ranges::find(names, name) - names.begin());
+  };
+  const size_t file = column("file"), parsed = column("deepspeed_parse");
+  int seen = 0;
   while (std::getline(table, line)) {
-    std::vector<std::string> cells;
-    std::istringstream row(line);
-    for (std::string cell; std::getline(row, cell, '\t');) cells.push_back(cell);
-    REQUIRE(cells.size() >= 7);
-    CAPTURE(cells[0]);
+    const std::vector<std::string> cells = cells_of(line);
+    REQUIRE(cells.size() > std::max(file, parsed));
+    CAPTURE(cells[file]);
     ++seen;
-    const std::string path = (std::filesystem::path(folder) / cells[0]).string();
-    if (cells[6].starts_with("ok: "))
-      CHECK(hosts_text(read_hostfile(path)) == cells[6].substr(4));
+    const std::string path = (std::filesystem::path(folder) / cells[file]).string();
+    if (cells[parsed].starts_with("ok: "))
+      CHECK(hosts_text(read_hostfile(path)) == cells[parsed].substr(4));
     else
       CHECK_THROWS_AS(read_hostfile(path), UserError);
   }
-  CHECK(seen > 0);
+  return seen;
+}
+
+TEST_CASE("corpus: hostfiles are read as DeepSpeed reads them") {
+  CHECK(compare_folder(DSTRAIN_SOURCE_DIR "/tests/launcher/placement/corpus") == 4);
+}
+
+// They are no part of the project.
+TEST_CASE("corpus: other people's hostfiles are read as DeepSpeed reads them") {
+  const std::string folder = DSTRAIN_SOURCE_DIR "/../shared/corpus/hostfiles";
+  SKIP_UNLESS(std::filesystem::is_directory(folder), "there is no " + folder);
+  CHECK(compare_folder(folder) > 0);
 }
 
 }  // namespace

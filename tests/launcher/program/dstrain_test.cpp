@@ -175,16 +175,6 @@ TEST_CASE("a run whose data is cut short says so") {
   CHECK(folder.nothing_left());
 }
 
-TEST_CASE("generate prints nothing where the weights cannot be read") {
-  const RunFolder folder;
-  REQUIRE(folder.train("--steps 0").wait() == 0);
-  fs::resize_file(folder.root / "out/model.safetensors", 100);
-  RunningProgram program =
-      folder.start(std::string(DSTRAIN_PROGRAM) + " generate --run out --prompt t --tokens 3");
-  CHECK(program.wait() == 1);
-  CHECK(program.text().starts_with("dstrain: error: "));
-}
-
 TEST_CASE("at stage 3 a model trains that is larger than what a rank may hold") {
   // 14.2 million weights in 16 bits, of 18 bytes each with gradient and state: 255 MB.
   const std::string options =
@@ -351,36 +341,6 @@ TEST_CASE("estimate plans the stage without zenflow, and says so") {
                    " estimate --config c.json --num_gpus 2 --set "
                    "zero_optimization.zenflow={} --set tensor_parallel.autotp_size=2");
   CHECK(wrong.wait() == 1);
-}
-
-TEST_CASE("generate continues a prompt, the same for the same seed") {
-  const RunFolder folder;
-  REQUIRE(folder.train("").wait() == 0);
-  const std::string generate = DSTRAIN_PROGRAM " generate --run out --tokens 12 ";
-  RunningProgram first = folder.start(generate + "--prompt 'the quick' --seed 5 2>err");
-  CHECK(first.wait() == 0);
-  CHECK(first.text().starts_with("the quick"));
-  CHECK(first.text().size() == 9 + 12 + 1);
-  RunningProgram again = folder.start(generate + "--prompt 'the quick' --seed 5 2>err");
-  CHECK(again.wait() == 0);
-  CHECK(again.text() == first.text());
-
-  RunningProgram greedy = folder.start(generate + "--prompt_ids 1,2 --temperature 0");
-  CHECK(greedy.wait() == 0);
-  RunningProgram outside = folder.start(generate + "--prompt_ids 1,99");
-  CHECK(outside.wait() == 1);
-  CHECK(only_error(outside.text()) == "--prompt_ids: 99 is outside the vocabulary of 28 ids");
-  RunningProgram strange = folder.start(generate + "--prompt 'the QUICK'");
-  CHECK(strange.wait() == 1);
-  CHECK(only_error(strange.text()).find("\"Q\"") != std::string::npos);
-  RunningProgram empty = folder.start(generate + "--prompt ''");
-  CHECK(empty.wait() == 1);
-  CHECK(only_error(empty.text()).find("empty") != std::string::npos);
-  RunningProgram nowhere =
-      folder.start(DSTRAIN_PROGRAM " generate --run nowhere --tokens 1 --prompt x");
-  CHECK(nowhere.wait() == 1);
-  CHECK(
-      std::regex_match(only_error(nowhere.text()), std::regex("--run nowhere: .*give the.*run.*")));
 }
 
 }  // namespace

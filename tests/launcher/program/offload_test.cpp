@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/launcher/support/run_folder.h"
 
@@ -43,6 +44,16 @@ TEST_CASE("a capacity of the device is kept: refused with advice, and offload fi
   CHECK(step["host_bytes"] == moved["host"]["total"]);
 }
 
+TEST_CASE("a drive that is not mounted is an error before the start, and nothing is made") {
+  const RunFolder folder;
+  RunningProgram run = folder.train(
+      "--num_gpus 2 --set zero_optimization.offload_optimizer.device=nvme "
+      "--set zero_optimization.offload_optimizer.nvme_path=mount/swap");
+  CHECK(run.wait() == 1);
+  CHECK(only_error(run.text()).starts_with("nvme_path mount/swap: neither this directory nor "));
+  CHECK_FALSE(std::filesystem::exists(folder.root / "mount"));
+}
+
 TEST_CASE(
     "state on disk: the same weights, nothing left, and checkpoints that do not depend on it") {
   const RunFolder folder;
@@ -56,6 +67,8 @@ TEST_CASE(
   CHECK(run.wait() == 0);
   CAPTURE(run.text());
   CHECK(folder.read("out/model.safetensors") == expected);
+  CHECK(std::regex_search(
+      run.text(), std::regex("nvme: [0-9.]+ [kM]?B of 2 ranks in drive on .*, mounted at /")));
   const std::string steps = folder.read("out/metrics.jsonl");
   CHECK(json::parse(steps.substr(0, steps.find('\n')))["disk_bytes"] > 0);
   CHECK(std::filesystem::is_empty(folder.root / "drive"));

@@ -74,6 +74,40 @@ TEST_CASE("a terminal shows the progress bar, whatever the number of ranks") {
   CHECK(text.find("step=4 ") != std::string::npos);
 }
 
+TEST_CASE("a terminal that cannot erase a line gets no bar and no escape sequence") {
+  const std::string ranks = GENERATE("1", "2");
+  const RunFolder folder;
+  TerminalProgram program(folder, "--num_gpus " + ranks, "dumb");
+  CHECK(program.wait() == 0);
+  CHECK(program.read().find("step=4 ") != std::string::npos);
+  CHECK(program.read().find('\x1b') == std::string::npos);
+  CHECK(program.read().find("eta") == std::string::npos);
+}
+
+TEST_CASE("a terminal that becomes narrower gets no bar that goes on in a second line") {
+  const std::string ranks = GENERATE("1", "2");
+  const RunFolder folder;
+  TerminalProgram program(folder,
+                          "--steps 100000000 --set steps_per_print=1000000 --num_gpus " + ranks);
+  REQUIRE(wait_until([&] { return program.read().find(" eta ") != std::string::npos; }));
+  program.resize(24);
+  const size_t resized = program.read().size();
+  // What was under way when the size changed may still be as wide as before.
+  const auto bars_since = [&] {
+    const std::string text = program.read().substr(resized);
+    std::vector<std::string> bars;
+    for (size_t at = 0; (at = text.find("\x1b[K[", at)) != std::string::npos; ++at)
+      if (const size_t end = text.find('\r', at); end != std::string::npos)
+        bars.push_back(text.substr(at + 3, end - at - 3));
+    return bars;
+  };
+  REQUIRE(wait_until([&] { return bars_since().size() > 6; }));
+  const std::vector<std::string> bars = bars_since();
+  for (size_t i = 3; i < bars.size(); ++i) CHECK(bars[i].size() == 23);
+  ::kill(program.pid(), SIGTERM);
+  CHECK(program.wait() == 128 + SIGTERM);
+}
+
 TEST_CASE("ranks train on while nobody reads what they write") {
   constexpr int kSteps = 3000;  // a line of each is more than pipes and terminals take
   const RunFolder folder;

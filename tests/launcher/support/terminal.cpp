@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@
 
 namespace dstrain {
 
-TerminalProgram::TerminalProgram(const RunFolder& folder, const std::string& options) {
+TerminalProgram::TerminalProgram(const RunFolder& folder, const std::string& options,
+                                 const std::string& term) {
   const std::string command = "cd " + folder.root.string() +
                               " && exec " DSTRAIN_PROGRAM " --config c.json " + folder.token() +
                               " " + options;
@@ -22,6 +24,7 @@ TerminalProgram::TerminalProgram(const RunFolder& folder, const std::string& opt
   pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
   if (pid_ == 0) {
     ::setenv("TMPDIR", temporary.c_str(), 1);
+    ::setenv("TERM", term.c_str(), 1);
     ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     ::_exit(127);
   }
@@ -41,6 +44,12 @@ const std::string& TerminalProgram::read() {
   for (ssize_t n = 0; terminal_ >= 0 && (n = ::read(terminal_, buffer.data(), buffer.size())) > 0;)
     text_.append(buffer.data(), static_cast<size_t>(n));
   return text_;
+}
+
+void TerminalProgram::resize(int columns) const {
+  winsize size{};
+  size.ws_col = static_cast<unsigned short>(columns);
+  REQUIRE(::ioctl(terminal_, TIOCSWINSZ, &size) == 0);
 }
 
 void TerminalProgram::close_terminal() {

@@ -13,8 +13,9 @@ namespace dstrain {
 class TerminalProgram {
  public:
   // Starts dstrain in the folder, with c.json, its output directory `out` and these options. The terminal has 80
-  // columns.
-  TerminalProgram(const RunFolder& folder, const std::string& options);
+  // columns and is of the type `term`.
+  TerminalProgram(const RunFolder& folder, const std::string& options,
+                  const std::string& term = "xterm");
   TerminalProgram(const TerminalProgram&) = delete;
   TerminalProgram& operator=(const TerminalProgram&) = delete;
   ~TerminalProgram();  // kills what still runs
@@ -24,6 +25,8 @@ class TerminalProgram {
   // no more text once its buffer is full, as after Ctrl-S.
   const std::string& read();
   void close_terminal();
+  // Changes the number of the terminal's columns, as a user who resizes the window does.
+  void resize(int columns) const;
   // Waits for the end while it reads. Returns the exit status, or 128 + n where signal n ended it; -1 after `seconds`.
   int wait(double seconds = kForever);
 

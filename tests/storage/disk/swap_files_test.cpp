@@ -37,11 +37,20 @@ TEST_CASE("a swap file has its blocks from the beginning, and no name") {
   CHECK((status.st_mode & 0777) == 0600);
 }
 
-TEST_CASE("directories that are missing are made, and one that cannot be is named") {
+TEST_CASE("directories are made in existing ones, and one that cannot be is named") {
   const TempDir dir;
   FakeIo calls;
-  { const SwapFiles files({dir / "a/b", dir / "c"}, 4096, calls); }
-  CHECK(std::filesystem::is_directory(dir / "a/b"));
+  { const SwapFiles files({dir / "a", dir / "c/"}, 4096, calls); }
+  CHECK(std::filesystem::is_directory(dir / "a"));
+  CHECK(std::filesystem::is_directory(dir / "c"));
+  CHECK(existing_swap_directory(dir / "a") == dir / "a");
+  CHECK(existing_swap_directory(dir / "d") == dir.path());
+  CHECK_THROWS_WITH(SwapFiles({dir / "mount/swap"}, 4096, calls),
+                    "nvme_path " + (dir / "mount/swap") + ": neither this directory nor " +
+                        (dir / "mount") +
+                        ", in which it would be made, is there: mount the drive, make the "
+                        "directory (mkdir -p), or name another");
+  CHECK_FALSE(std::filesystem::exists(dir / "mount"));
   dir.write("file", "");
   CHECK_THROWS_WITH(SwapFiles({dir / "file/x"}, 4096, calls),
                     Contains(dir / "file/x") && Contains("Not a directory"));
