@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""cmake --install into an empty root, and README's first commands from a folder that is not the checkout.
+
+usage: install_test.py BUILD_FOLDER"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+
+
+def commands():
+    """The commands of README's section "Using it", without comments."""
+    block = (ROOT / "README.md").read_text().split("## Using it")[1].split("```")[0]
+    lines = [line[4:] for line in block.splitlines() if line.startswith("    ")]
+    return [re.sub(r"\s+#.*", "", line) for line in lines]
+
+
+class Install(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name) / "home"
+        self.work = pathlib.Path(folder.name) / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+        self.env = {"HOME": str(self.home), "PATH": f"{self.home}/.local/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+
+    def run_line(self, line, status=0):
+        done = subprocess.run(["sh", "-c", line], cwd=self.work, env=self.env, capture_output=True, text=True)
+        self.assertEqual(done.returncode, status, f"{line}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def test_an_empty_root_gets_the_program_and_the_configurations(self):
+        root = self.home / "root"
+        self.env["DESTDIR"] = str(root)
+        self.run_line(f"cmake --install {BUILD} --prefix /usr")
+        installed = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
+        configs = {f"usr/share/dstrain/configs/{path.name}" for path in (ROOT / "configs").iterdir()
+                   if path.suffix in (".json", ".sbatch")}
+        self.assertEqual(installed, configs | {"usr/bin/dstrain"})
+        self.run_line(f"{root}/usr/bin/dstrain --version")
+
+    def test_the_first_commands_of_the_readme_hold_from_any_folder(self):
+        lines = commands()
+        (self.work / "input.txt").write_text("In the beginning God created the heaven and the earth.\n" * 200)
+        (self.work / "hosts").write_text("node1 slots=2\nnode2 slots=2\n")
+        self.assertTrue(lines[0].startswith("cmake --install build/release "), lines[0])
+        self.run_line(lines[0].replace("build/release", str(BUILD)))
+        smaller = {" --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
+                                                     "--set dstrain.model.n_layer=1 --set dstrain.eval_interval=0",
+                   "--tokens 300": "--tokens 3"}
+        seen = set()
+        for line in lines[1:]:
+            # These need other machines, or a drive.
+            if line.startswith(("dstrain doctor", "dstrain bench-io")):
+                continue
+            for long, short in smaller.items():
+                line = line.replace(long, short)
+            self.run_line(line)
+            seen.add(line.split()[1])
+        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "generate", "hosts"})
+
+
+if __name__ == "__main__":
+    unittest.main()
