@@ -18,8 +18,7 @@ class SwapFiles {
  public:
   // Creates a file of `bytes_each` in each of the directories, which are made in existing ones. If the file system has
   // no O_DIRECT, warns once and goes through the page cache. Throws UserError before anything is written if a file system
-  // has too little
-  // space or if a file cannot be created, and RunError if its blocks cannot be reserved.
+  // has too little space or if a file cannot be created, and RunError if its blocks cannot be reserved.
   SwapFiles(const std::vector<std::string>& directories, int64_t bytes_each, IoCalls& calls);
   SwapFiles(const SwapFiles&) = delete;
   SwapFiles& operator=(const SwapFiles&) = delete;
