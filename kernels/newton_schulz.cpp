@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "kernels/operands.h"
+
 namespace dstrain {
 namespace {
 
@@ -78,7 +80,7 @@ class NewtonSchulz final : public Kernel {
   struct Iteration {
     const NewtonSchulz& k;
     const KernelCall& call;
-    std::byte* const base = aligned(call.workspace.as<std::byte>());
+    std::byte* const base = aligned(workspace<std::byte>(call, k.scratch_.total));
     float *x = at(0), *y = at(k.scratch_.wide);
     const int64_t n = k.shape_.n, m = k.shape_.m;
 

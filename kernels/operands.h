@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/core/error.h"
 #include "runtime/ir/kernel.h"
 
 namespace dstrain {
@@ -45,6 +46,17 @@ inline int64_t rows(const TensorSpec& operand) {
 template <class T = void>
 T* data(std::span<const Tensor> operands, size_t i) {
   return i < operands.size() ? static_cast<T*>(operands[i].data) : nullptr;
+}
+
+// Returns the scratch memory of a call as `count` elements of T. Throws InternalError if it has fewer: a plan gave the
+// kernel less than it writes.
+template <class T>
+T* workspace(const KernelCall& call, int64_t count) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  check(bytes == 0 || (call.workspace.data && call.workspace.bytes() >= bytes),
+        "a kernel writes {} bytes of scratch memory, and the plan gave it {}", bytes,
+        call.workspace.data ? call.workspace.bytes() : 0);
+  return call.workspace.as<T>();
 }
 
 }  // namespace dstrain

@@ -3,7 +3,7 @@
 #include <immintrin.h>
 #include <time.h>
 
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
 
 namespace dstrain::bench {
 namespace {

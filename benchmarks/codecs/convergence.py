@@ -113,7 +113,7 @@ def train(settings, seed, options, folder):
     for key, value in everything.items():
         command += ["--set", f"{key}={text_of(value)}"]
     environment = dict(
-        os.environ, DSTRAIN_COMM="hosts:2", OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive",
+        os.environ, DSTRAIN_COMM="hosts:2", OMP_NUM_THREADS="1",
         OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
     )  # fmt: skip
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=3600)

@@ -13,7 +13,7 @@
 #include "kernels/cpu/simd/init_weights.h"
 #include "kernels/cpu/simd/simd.h"
 #include "runtime/core/error.h"
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
 #include "runtime/core/memory.h"
 #include "runtime/ir/quantized.h"
 

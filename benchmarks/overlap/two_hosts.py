@@ -78,7 +78,7 @@ class Hosts:
             0, "mpirun", "--host", f"node1:{ranks},node2:{ranks}", "-np", str(2 * ranks), "--bind-to", "none",
             "--mca", "plm_rsh_agent", str(self.agent), "--mca", "btl", "self,tcp",
             "--mca", "btl_tcp_if_include", network, "--mca", "oob_tcp_if_include", network,
-            "-x", f"OMP_NUM_THREADS={threads}", "-x", "OMP_WAIT_POLICY=passive",
+            "-x", f"OMP_NUM_THREADS={threads}",
         )  # fmt: skip
 
     def close(self):

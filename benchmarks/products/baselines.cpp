@@ -7,7 +7,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "kernels/cpu/products/amx_block.h"
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
 
 namespace dstrain::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/op_table.h"
 #include "runtime/core/error.h"
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
 #include "runtime/ir/op.h"
 
 namespace dstrain {
@@ -64,7 +64,6 @@ class CpuLibrary final : public KernelLibrary {
 }  // namespace
 
 std::unique_ptr<KernelLibrary> make_cpu_library() {
-  limit_highway_targets();
   return std::make_unique<CpuLibrary>();
 }
 

@@ -128,7 +128,7 @@ int run_generate(const GenerateArguments& arguments) {
   request.top_k = arguments.top_k;
   request.top_p = arguments.top_p;
   request.seed = arguments.seed;
-  request.threads = take_core_share(0, 1);
+  request.threads = take_core_share(0, 1, threads_asked_for());
 
   Printer printer(vocabulary);
   // Called with the first token, so that nothing is printed if the weights cannot be read.

@@ -72,8 +72,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   const RankEnvironment environment = rank_environment(environment_sources(options.exports));
   const bool becomes_srun = job && needs_srun(*job, options);
   const bool several = on_hosts(placement, options);
-  if (!several)
-    ensure_environment(with_wait_policy(environment.variables, threads_per_rank(ranks)), words);
+  if (!several) ensure_environment(environment.variables, words);
   for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   RunInput input = read_input(request, several ? RunsWhere::elsewhere : RunsWhere::here);

@@ -1,6 +1,5 @@
 #include "launcher/fronts/local_front.h"
 
-#include <omp.h>
 #include <unistd.h>
 
 #include <optional>
@@ -67,8 +66,6 @@ class LocalStart {
 
   // `input` and `board` must outlive the run.
   void fork_ranks(const RunInput& input, const RankBoard& board, SupervisedRun& run) const {
-    // OpenMP's idle threads must end: a fork does not have them and would wait for them.
-    ::omp_pause_resource_all(omp_pause_hard);
     run.body = [this, &input, &board] {
       return start_ranks_here(
           board.ranks(), [&] { return run_forked_rank(input, arguments_.launch); }, &board);

@@ -26,6 +26,21 @@ int bind_slurm_cores(const SlurmJob& job, int rank_on_host, int ranks_on_host) {
   return use.threads;
 }
 
+// Says which of OpenMP's settings of affinity are set: they are not those of ranks.
+void report_affinity() {
+  std::string names;
+  int count = 0;
+  for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
+    if (std::getenv(name) == nullptr) continue;
+    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", name);
+  }
+  if (count > 0)
+    log::info(
+        "{} {} no effect: ranks share the cores that this machine lets them use, or those of "
+        "--bind_core_list",
+        names, count == 1 ? "has" : "have");
+}
+
 }  // namespace
 
 int bind_cores(const LaunchOptions& options, int rank_on_host, int ranks_on_host) {
@@ -63,6 +78,7 @@ void announce(const RunInput& input, const std::string& batch) {
   if (const std::string line = auto_line(input.loaded); !line.empty()) log::info("{}", line);
   if (!batch.empty()) log::info("{}", batch);
   log::info("{}", input.dataset->summary());
+  report_affinity();
 }
 
 RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const RankBoard& board,

@@ -22,7 +22,7 @@ class CoreBinding {
   std::vector<int> cores_of(int rank_on_host, int ranks_on_host,
                             const std::vector<int>& usable) const;
 
-  // Binds this process to the cores of its rank, with one OpenMP thread on each, and its memory to their NUMA node if
+  // Binds this process to the cores of its rank, with one thread on each, and its memory to their NUMA node if
   // there are several nodes. Returns the number of threads.
   int bind(int rank_on_host, int ranks_on_host) const;
 

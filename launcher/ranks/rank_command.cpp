@@ -13,7 +13,7 @@ namespace dstrain {
 RankCommand starter_command(int ranks, const std::vector<std::string>& program) {
   RankCommand command{program, {}};
   command.words.insert(command.words.begin() + 1, {kRankStarterCommand, std::to_string(ranks)});
-  for (const auto& setting : openmp_environment(threads_per_rank(ranks), threads_asked_for()))
+  for (const auto& setting : thread_environment(threads_per_rank(ranks), threads_asked_for()))
     if (std::getenv(setting.first.c_str()) == nullptr) command.environment.push_back(setting);
   return command;
 }

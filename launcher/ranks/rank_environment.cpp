@@ -150,24 +150,8 @@ void ensure_environment(const Environment& variables, const std::vector<std::str
   fail_run("cannot start {} again: {}", program.front(), std::strerror(errno));
 }
 
-Environment with_wait_policy(Environment variables, int cores) {
-  const auto value_of = [&variables](const char* name) -> const char* {
-    for (const auto& [given, value] : variables)
-      if (given == name) return value.c_str();
-    return std::getenv(name);
-  };
-  const char* const threads = value_of("OMP_NUM_THREADS");
-  if (threads && std::atoi(threads) > cores && !value_of("OMP_WAIT_POLICY"))
-    variables.emplace_back("OMP_WAIT_POLICY", "passive");
-  return variables;
-}
-
-Environment openmp_environment(int cores, int asked_for) {
-  const int threads = asked_for > 0 ? asked_for : cores;
-  // libgomp reads them only when a program starts (runtime/core/cpu.h).
-  Environment settings = {{"OMP_NUM_THREADS", std::to_string(threads)}, {"OMP_PROC_BIND", "false"}};
-  if (threads == 1 || threads > cores) settings.emplace_back("OMP_WAIT_POLICY", "passive");
-  return settings;
+Environment thread_environment(int cores, int asked_for) {
+  return {{"OMP_NUM_THREADS", std::to_string(asked_for > 0 ? asked_for : cores)}};
 }
 
 }  // namespace dstrain

@@ -44,13 +44,8 @@ EnvironmentSources environment_sources(std::vector<std::string> exports);
 // `words`, because libraries read some variables only when a program starts. Throws RunError if that fails.
 void ensure_environment(const Environment& variables, const std::vector<std::string>& words);
 
-// Returns OpenMP's settings for a rank with `cores` cores. `asked_for`: the threads that the user wants; 0: one for
-// each core. Threads without a core of their own must not spin while they wait: they would keep the others from
-// working.
-Environment openmp_environment(int cores, int asked_for = 0);
-
-// Returns `variables` and, where ranks with `cores` cores each are given more threads and the user does not say how
-// these wait, a line that lets them sleep. For ranks that are forked, and so have the OpenMP of this process.
-Environment with_wait_policy(Environment variables, int cores);
+// Returns the number of threads of a rank with `cores` cores. `asked_for`: the threads that the user wants; 0: one for
+// each core.
+Environment thread_environment(int cores, int asked_for = 0);
 
 }  // namespace dstrain

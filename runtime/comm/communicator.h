@@ -149,7 +149,7 @@ class Communicator {
   // Sets how many seconds a wait may last without progress before it throws; first CommOptions'.
   virtual void set_deadline(double seconds) = 0;
 
-  // Sets how many OpenMP threads add and copy; first CommOptions'.
+  // Sets how many threads add and copy; first CommOptions'.
   virtual void set_threads(int threads) = 0;
 
   // Collective. Ends a good run: completes what was started, meets the peers and finalizes MPI. The
@@ -180,7 +180,7 @@ inline bool Work::wait_step(WaitState& state, std::chrono::microseconds longest)
 // The settings of a new communicator: its deadline, its threads, and the slot that it reports to.
 struct CommOptions {
   double deadline_seconds = 600;  // that a wait may last without progress
-  int threads = 1;                // OpenMP threads that add and copy
+  int threads = 1;                // threads that add and copy
   // Where the communicator publishes which rank it waits for, and its progress; null: nowhere. Outlives
   // the communicator.
   RankSlot* slot = nullptr;

@@ -11,6 +11,8 @@
 // foreach_target.h has to come first.
 #include <hwy/highway.h>
 
+#include "runtime/core/isa/best_variant.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace dstrain {
 namespace HWY_NAMESPACE {
@@ -209,20 +211,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dstrain {
 
-HWY_EXPORT(sum);
-
 void sum_in_order(DType dtype, std::span<const std::byte* const> sources,
-                  std::span<std::byte* const> destinations, int64_t n, const std::byte* before) {
+                  std::span<std::byte* const> destinations, int64_t n, const std::byte* before,
+                  Vectors most) {
   check(dtype != DType::u8, "no sum of {}", name_of(dtype));
-  HWY_DYNAMIC_DISPATCH(sum)
-  (dtype, true, before, sources.data(), sources.size(), destinations.data(), destinations.size(),
-   n);
+  DSTRAIN_VARIANTS(sum).at(most)(dtype, true, before, sources.data(), sources.size(),
+                                 destinations.data(), destinations.size(), n);
 }
 
 void running_sum(DType dtype, std::span<const std::byte* const> sources, std::byte* running,
-                 int64_t n, const std::byte* before) {
+                 int64_t n, const std::byte* before, Vectors most) {
   check(dtype != DType::u8, "no sum of {}", name_of(dtype));
-  HWY_DYNAMIC_DISPATCH(sum)(dtype, false, before, sources.data(), sources.size(), &running, 1, n);
+  DSTRAIN_VARIANTS(sum).at(most)(dtype, false, before, sources.data(), sources.size(), &running, 1,
+                                 n);
 }
 
 }  // namespace dstrain

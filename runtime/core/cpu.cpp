@@ -1,7 +1,6 @@
 #include "runtime/core/cpu.h"
 
 #include <linux/mempolicy.h>
-#include <omp.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 
 #include "runtime/core/cgroup.h"
 #include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -175,7 +175,7 @@ void bind_to_cores(const std::vector<int>& cores, int threads) {
   for (const int core : cores) set.add(core);
   if (::sched_setaffinity(0, CpuSet::bytes(), set.get()) != 0)
     fail_run("cannot bind a rank to its cores: {}", std::strerror(errno));
-  ::omp_set_num_threads(threads);
+  set_thread_count(threads);
 }
 
 int take_core_share(int rank_on_host, int ranks_on_host, int threads) {

@@ -1,13 +1,10 @@
 // CPU cores: which ones this process may use (affinity, cgroup quota), and how the ranks of a host share
 // them. Ranks start unbound (mpirun --bind-to none, because `mpirun -np 1` binds to one core) and then bind
 // themselves.
-//
-// The launcher exports these variables to ranks that are started as programs, because libgomp reads them
-// at start-up only (forked ranks get their number of threads from bind_to_cores):
-//   OMP_NUM_THREADS = threads_per_rank(ranks on the host)
-//   OMP_WAIT_POLICY = passive if ranks > cores or a rank has one thread, else unset, so that no waiting
-//   thread occupies a core that another rank needs; GOMP_SPINCOUNT stays at the policy's default.
-//   OMP_PROC_BIND = false: the affinity set here binds the rank, and the kernel places its threads.
+// OMP_NUM_THREADS says how many threads a rank has (runtime/core/threads). OMP_PROC_BIND, OMP_PLACES and
+// GOMP_CPU_AFFINITY have no effect: the affinity set here binds the rank, and the kernel places its threads. A library
+// of OpenMP would bind the first thread before main, and this file would take what is left for the whole machine: the
+// program must not be linked with one.
 #pragma once
 
 #include <filesystem>
@@ -57,8 +54,8 @@ std::optional<int> memory_node_of(const std::vector<int>& cores,
 // the system refuses.
 bool prefer_memory_of(int node);
 
-// Binds this process to `cores` and sets OpenMP's thread count. The caller must call it once, from the main
-// thread, before any other thread exists. Throws RunError.
+// Binds this process to `cores` and sets its thread count. The caller must call it once, from the main thread, before
+// there is any other thread but those of computations (set_thread_count). Throws RunError.
 void bind_to_cores(const std::vector<int>& cores, int threads);
 
 // Binds this process to the cores of its rank, under the same conditions. Returns the thread count:

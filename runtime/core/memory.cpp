@@ -12,6 +12,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/files/system_reason.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -102,21 +103,20 @@ void Memory::populate(int threads, const std::string& what) const {
   constexpr int64_t kChunk = 32 << 20;
   const int64_t chunks = (bytes_ + kChunk - 1) / kChunk;
   std::atomic<int> failure{0};  // errno
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-  for (int64_t i = 0; i < chunks; ++i) {
+  run_in_turns(threads, chunks, [&](int64_t i) {
     const int64_t begin = i * kChunk, end = std::min(bytes_, begin + kChunk);
     // Allocating a file's pages at once is faster than one per page fault. Errors are reported by madvise.
     if (fd_ >= 0) ::fallocate(fd_, 0, begin, end - begin);
     if (::madvise(data_ + begin, static_cast<size_t>(end - begin), MADV_POPULATE_WRITE) == 0)
-      continue;
+      return;
     if (errno != EINVAL) {
       failure = errno;
-      continue;
+      return;
     }
     // Kernels before 5.14 do not have the call: an atomic addition of 0 writes to each page instead.
     for (int64_t at = begin; at < end; at += 4096)
       std::atomic_ref(reinterpret_cast<char&>(data_[at])).fetch_add(0);
-  }
+  });
   if (failure != 0)
     fail_run("cannot get {} bytes of memory for {}: {}; use fewer ranks or a smaller model", bytes_,
              what, system_reason(failure));

@@ -4,8 +4,10 @@
 #include <array>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -55,10 +57,16 @@ class ArraySource : public TokenSource {
 
  private:
   int64_t largest_id(int64_t begin, int64_t end) const {
-    Id largest = 0;
-#pragma omp parallel for simd reduction(max : largest) schedule(static) if (end - begin > 1 << 20)
-    for (int64_t i = begin; i < end; ++i) largest = std::max(largest, ids_[i]);
-    return static_cast<int64_t>(largest);
+    const int64_t parts = end - begin > 1 << 20 ? thread_count() : 1;
+    std::vector<Id> largest(static_cast<size_t>(parts));
+    run_parts(parts, [&](int64_t part) {
+      Id mine = 0;
+      const int64_t to = begin + (end - begin) * (part + 1) / parts;
+      for (int64_t i = begin + (end - begin) * part / parts; i < to; ++i)
+        mine = std::max(mine, ids_[i]);
+      largest[static_cast<size_t>(part)] = mine;
+    });
+    return static_cast<int64_t>(*std::max_element(largest.begin(), largest.end()));
   }
 
   std::unique_ptr<DataFile> file_;

@@ -5,6 +5,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -71,8 +72,9 @@ void BenchmarkDataset::read(Split split, int64_t first, int64_t count, Tensor in
   if (split == Split::validation) first += kFirstValidation;
   auto* features = inputs.as<float>();
   auto* labels = targets.as<int32_t>();
-#pragma omp parallel for schedule(static) if (count * in_size_ > 1 << 15)
-  for (int64_t s = 0; s < count; s += kTogether) {
+  const int64_t groups = (count + kTogether - 1) / kTogether;
+  const auto fill = [&](int64_t group) {
+    const int64_t s = group * kTogether;
     const int64_t n = std::min(kTogether, count - s);
     const float* rows[kTogether];
     for (int64_t i = 0; i < kTogether; ++i) {
@@ -89,7 +91,11 @@ void BenchmarkDataset::read(Split split, int64_t first, int64_t count, Tensor in
       }
     for (int64_t i = 0; i < n; ++i)
       labels[s + i] = static_cast<int32_t>(static_cast<int64_t>(sums[i]) % out_size_);
-  }
+  };
+  run_ranges(count * in_size_ > 1 << 15 ? thread_count() : 1, groups,
+             [&](int64_t begin, int64_t end) {
+               for (int64_t group = begin; group < end; ++group) fill(group);
+             });
 }
 
 std::string BenchmarkDataset::summary() const {

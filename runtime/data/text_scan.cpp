@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <limits>
+#include <mutex>
 
 #include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 #include "runtime/data/utf8.h"
 
 namespace dstrain {
@@ -111,15 +114,17 @@ TextScan scan_text(const unsigned char* data, int64_t bytes, const std::string& 
   scan.starts_before.resize(static_cast<size_t>((bytes + kTextBlock - 1) / kTextBlock + 1));
   Seen seen;
   int64_t invalid = kNowhere;
-#pragma omp parallel reduction(min : invalid) if (chunks > 1)
-  {
+  std::mutex mutex;
+  std::atomic<int64_t> next{0};
+  run_parts(std::clamp<int64_t>(chunks, 1, thread_count()), [&](int64_t) {
     Seen mine;
-#pragma omp for schedule(dynamic) nowait
-    for (int64_t c = 0; c < chunks; ++c)
-      invalid = std::min(invalid, scan_chunk(text, c, mine, scan.starts_before));
-#pragma omp critical(dstrain_text_scan)
+    int64_t first_invalid = kNowhere;
+    for (int64_t c = next++; c < chunks; c = next++)
+      first_invalid = std::min(first_invalid, scan_chunk(text, c, mine, scan.starts_before));
+    const std::lock_guard lock(mutex);
+    invalid = std::min(invalid, first_invalid);
     seen.merge(mine);
-  }
+  });
   if (invalid != kNowhere)
     fail_user(
         "the data file {} is not UTF-8 text: byte 0x{:02x} at offset {} belongs to no character; "

@@ -1,6 +1,6 @@
 // The interface between a plan and the implementations of its ops. A KernelLibrary (one per device) makes
 // a kernel for an op at given shapes and dtypes before the first step; running the kernel allocates nothing
-// and checks nothing, because the op's rule has checked shapes, dtypes and aliasing.
+// and checks its scratch memory alone, because the op's rule has checked shapes, dtypes and aliasing.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct KernelSpec {
   OpAttrs attrs;
   std::span<const TensorSpec> in;  // in the order of op.h, absent ones included
   std::span<const TensorSpec> out;
-  int threads = 1;  // OpenMP threads the kernel may use
+  int threads = 1;  // threads the kernel may use
 };
 
 // The arguments of one run of a kernel. Operands are in the order of op.h; absent ones are null.

@@ -105,7 +105,7 @@ struct RankPlan {
 struct PlanInputs {
   Implementations::BuildModel build_model;
   std::shared_ptr<const KernelLibrary> library;  // asked for sizes only
-  int threads = 1;                               // OpenMP threads of a rank
+  int threads = 1;                               // threads of a rank
   // The CPU's kernels, for what runs on the host; null: `library` has them.
   std::shared_ptr<const KernelLibrary> host_library{};
 };

@@ -1,7 +1,5 @@
 #include "runtime/comm/sums.h"
 
-#include <hwy/targets.h>
-
 #include <array>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -14,24 +12,22 @@
 namespace dstrain {
 namespace {
 
-// Runs `f` with every instruction set this machine has.
+// Calls f(vectors) with all vectors that this machine has.
 template <class F>
-void with_every_target(F&& f) {
-  for (int64_t targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
-    hwy::SetSupportedTargetsForTest(targets & -targets);
-    CAPTURE(hwy::TargetName(targets & -targets));
-    f();
+void with_all_vectors(F&& f) {
+  for (int i = 0; i <= static_cast<int>(widest_vectors()); ++i) {
+    CAPTURE(i);
+    f(static_cast<Vectors>(i));
   }
-  hwy::SetSupportedTargetsForTest(0);
 }
 
-std::vector<std::byte> sum(DType dtype, const std::vector<std::vector<std::byte>>& parts,
-                           int64_t n) {
+std::vector<std::byte> sum(DType dtype, const std::vector<std::vector<std::byte>>& parts, int64_t n,
+                           Vectors most = widest_vectors()) {
   std::vector<const std::byte*> sources;
   for (const auto& part : parts) sources.push_back(part.data());
   std::vector<std::byte> result(static_cast<size_t>(n * size_of(dtype)) + 64, std::byte{0xa5});
   std::byte* const to = result.data();
-  sum_in_order(dtype, sources, {&to, 1}, n);
+  sum_in_order(dtype, sources, {&to, 1}, n, nullptr, most);
   for (size_t i = result.size() - 64; i < result.size(); ++i)
     REQUIRE(result[i] == std::byte{0xa5});  // nothing is written past the end
   result.resize(result.size() - 64);
@@ -47,11 +43,11 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
 
 // All 65536 bit patterns plus a number: the sum is rounded as dtype.h says, for every instruction set.
 template <class T>
-void check_all_patterns(DType dtype, float other) {
+void check_all_patterns(DType dtype, float other, Vectors most) {
   std::vector<T> patterns, others(65536, from_float<T>(other)), expected;
   for (uint32_t i = 0; i < 65536; ++i) patterns.push_back({static_cast<uint16_t>(i)});
   for (T x : patterns) expected.push_back(from_float<T>(to_float(x) + to_float(others[0])));
-  const auto result = sum(dtype, {bytes_of(patterns), bytes_of(others)}, 65536);
+  const auto result = sum(dtype, {bytes_of(patterns), bytes_of(others)}, 65536, most);
   for (size_t i = 0; i < expected.size(); ++i) {
     uint16_t bits = 0;
     std::memcpy(&bits, result.data() + 2 * i, 2);
@@ -60,17 +56,17 @@ void check_all_patterns(DType dtype, float other) {
 }
 
 TEST_CASE("16-bit sums round every bit pattern as the program's conversions do") {
-  with_every_target([] {
+  with_all_vectors([](Vectors most) {
     for (float other : {0.0f, 1.0f, -3e-5f, 60000.0f, 0.337f, 1e-7f}) {
       CAPTURE(other);
-      check_all_patterns<f16>(DType::f16, other);
-      check_all_patterns<bf16>(DType::bf16, other);
+      check_all_patterns<f16>(DType::f16, other, most);
+      check_all_patterns<bf16>(DType::bf16, other, most);
     }
   });
 }
 
 TEST_CASE("a sum is made in the order of the sources, once rounded, at every length") {
-  with_every_target([] {
+  with_all_vectors([](Vectors most) {
     for (int64_t n = 0; n <= 150; ++n) {
       std::vector<std::vector<std::byte>> parts;
       std::vector<float> expected(static_cast<size_t>(n));
@@ -82,14 +78,14 @@ TEST_CASE("a sum is made in the order of the sources, once rounded, at every len
           expected[i] = r == 0 ? part[i] : expected[i] + part[i];
         parts.push_back(bytes_of(part));
       }
-      REQUIRE(sum(DType::f32, parts, n) == bytes_of(expected));
+      REQUIRE(sum(DType::f32, parts, n, most) == bytes_of(expected));
     }
   });
 }
 
 // As two machines share a sum: the ranks of the first before those of the second.
 TEST_CASE("a sum handed on unrounded has the bits of one made in one place") {
-  with_every_target([] {
+  with_all_vectors([](Vectors most) {
     for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32}) {
       for (int64_t n : {0, 1, 7, 64, 131, 1000}) {
         std::vector<std::vector<std::byte>> parts;
@@ -104,16 +100,16 @@ TEST_CASE("a sum handed on unrounded has the bits of one made in one place") {
           parts.push_back(std::move(part));
         }
         for (const auto& part : parts) sources.push_back(part.data());
-        const auto whole = sum(dtype, parts, n);
+        const auto whole = sum(dtype, parts, n, most);
         for (size_t first = 1; first < 5; ++first) {
           const std::span all(sources);
           std::vector<std::byte> running(static_cast<size_t>(n * size_of(running_dtype(dtype))));
           std::vector<std::byte> result(whole.size());
           std::byte* const to = result.data();
-          running_sum(dtype, all.first(1), running.data(), n, nullptr);
+          running_sum(dtype, all.first(1), running.data(), n, nullptr, most);
           if (first > 1)
-            running_sum(dtype, all.subspan(1, first - 1), running.data(), n, running.data());
-          sum_in_order(dtype, all.subspan(first), {&to, 1}, n, running.data());
+            running_sum(dtype, all.subspan(1, first - 1), running.data(), n, running.data(), most);
+          sum_in_order(dtype, all.subspan(first), {&to, 1}, n, running.data(), most);
           CAPTURE(name_of(dtype), n, first);
           REQUIRE(result == whole);
         }

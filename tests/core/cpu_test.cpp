@@ -1,6 +1,5 @@
 #include "runtime/core/cpu.h"
 
-#include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <numeric>
 
 #include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -121,7 +121,7 @@ TEST_CASE("a rank has at least one thread, and no more than its share of the cor
   REQUIRE(threads_per_rank(100 * all) == 1);
 }
 
-TEST_CASE("taking a share binds the process and sets OpenMP's threads") {
+TEST_CASE("taking a share binds the process and sets the number of threads") {
   const std::vector<int> before = usable_cores();
   const auto ranks = static_cast<int>(before.size());
   // In a child process, so that this one keeps its cores.
@@ -129,9 +129,8 @@ TEST_CASE("taking a share binds the process and sets OpenMP's threads") {
   REQUIRE(child >= 0);
   if (child == 0) {
     const bool bound = take_core_share(ranks - 1, ranks) == 1 &&
-                       usable_cores() == std::vector<int>{before.back()} &&
-                       ::omp_get_max_threads() == 1;
-    const bool chosen = take_core_share(0, 1, 3) == 3 && ::omp_get_max_threads() == 3;
+                       usable_cores() == std::vector<int>{before.back()} && thread_count() == 1;
+    const bool chosen = take_core_share(0, 1, 3) == 3 && thread_count() == 3;
     ::_exit(bound && chosen ? 0 : 1);
   }
   int status = 0;

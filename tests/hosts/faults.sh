@@ -37,7 +37,7 @@ cd "$HOSTS_DIR"
 rows=${rows:-$HOSTS_DIR/rows}
 training_files
 hosts_file 2 2 >hosts
-export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+export OMP_NUM_THREADS=1
 sed 's/"lr": 1e-3/"lr": 2e-3/' c.json >other.json
 for node in node1 node2; do cp c.json "$node/own/c.json"; done  # each host has a file of its own
 ln -s "$disk" out

@@ -12,13 +12,13 @@ training_hosts() {
   cd "$HOSTS_DIR"
   training_files
   hosts_file 2 2 >hosts
-  export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+  export OMP_NUM_THREADS=1
 }
 
 # training_by_mpirun: sets $by_mpirun to the user's own mpirun command with four ranks of $dstrain on the hosts.
 training_by_mpirun() {
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  by_mpirun=(mpirun --hostfile hosts -np 4 --bind-to none -x OMP_NUM_THREADS -x OMP_WAIT_POLICY "$dstrain")
+  by_mpirun=(mpirun --hostfile hosts -np 4 --bind-to none -x OMP_NUM_THREADS "$dstrain")
 }
 
 # training_tmp: gives runs a directory of their own for temporary files, tmp, so that a test can see what they leave.

@@ -1,7 +1,5 @@
 #include "kernels/cpu/attention/attention.h"
 
-#include <omp.h>
-
 #include <utility>
 #include <vector>
 
@@ -9,7 +7,9 @@
 #include "kernels/cpu/attention/implementation.h"
 #include "kernels/cpu/attention/portable.h"
 #include "kernels/cpu/attention/schedule.h"
-#include "runtime/core/isa.h"
+#include "kernels/operands.h"
+#include "runtime/core/isa/isa.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -59,11 +59,10 @@ class AttentionKernel : public Kernel {
   // Calls run(task, scratch) for every task of every thread, on that thread and with its scratch memory.
   template <class Tasks, class Run>
   void for_each_thread(const KernelCall& call, const Tasks& tasks, const Run& run) const {
-    auto* scratch = call.workspace.as<std::byte>();
-#pragma omp parallel for num_threads(threads_) schedule(static, 1)
-    for (int t = 0; t < threads_; ++t) {
+    auto* scratch = workspace<std::byte>(call, scratch_ * threads_);
+    run_parts(threads_, [&](int64_t t) {
       for (const auto& task : tasks[static_cast<size_t>(t)]) run(task, scratch + t * scratch_);
-    }
+    });
   }
 
   const AttentionShape shape_;

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/core/isa.h"
-
 // Compiled for scalar code, AVX2 and AVX-512 (CMakeLists.txt).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention/portable.cpp"
@@ -13,6 +11,7 @@
 
 #include "kernels/cpu/attention/portable_backward-inl.h"
 #include "kernels/cpu/attention/portable_forward-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_ATTENTION_PORTABLE_ONCE
 #define DSTRAIN_ATTENTION_PORTABLE_ONCE
@@ -44,23 +43,8 @@ HWY_AFTER_NAMESPACE();
 namespace dstrain::attention {
 namespace {
 
-const TargetFunctions& choose() {
-#if HWY_TARGETS & HWY_AVX3
-  if (max_isa() >= Isa::avx512 && (hwy::SupportedTargets() & HWY_AVX3)) {
-    return N_AVX3::target_functions();
-  }
-#endif
-#if HWY_TARGETS & HWY_AVX2
-  if (max_isa() >= Isa::avx2 && (hwy::SupportedTargets() & HWY_AVX2))
-    return N_AVX2::target_functions();
-#endif
-  return HWY_STATIC_DISPATCH(target_functions)();
-}
-
-// Chosen once, because CPUID takes microseconds under a hypervisor.
 const TargetFunctions& chosen() {
-  static const TargetFunctions& kChosen = choose();
-  return kChosen;
+  return DSTRAIN_BEST(target_functions)();
 }
 
 }  // namespace

@@ -5,6 +5,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "runtime/core/isa/best_variant.h"
+#include "runtime/core/threads/parts.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::HWY_NAMESPACE {
 
@@ -62,12 +65,11 @@ constexpr bool has_vector() {
 }
 
 template <class T>
-void widen_rows(const Block& from, int64_t rows, int64_t columns, float* to, int64_t to_stride,
-                int threads) {
+void widen_rows(const Block& from, int64_t begin, int64_t end, int64_t columns, float* to,
+                int64_t to_stride) {
   const F32 f;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(f));
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = begin; r < end; ++r) {
     const T* src = static_cast<const T*>(from.data) + r * from.stride;
     float* dst = to + r * to_stride;
     int64_t c = 0;
@@ -80,13 +82,12 @@ void widen_rows(const Block& from, int64_t rows, int64_t columns, float* to, int
 
 // The tail computes one element at a time with the same operations: an addition, a maximum, a rounding.
 template <class T>
-void finish_rows(const float* from, int64_t from_stride, int64_t rows, int64_t columns,
-                 const void* bias_data, bool relu, const Block& to, int threads) {
+void finish_rows(const float* from, int64_t from_stride, int64_t begin, int64_t end,
+                 int64_t columns, const void* bias_data, bool relu, const Block& to) {
   const F32 f;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(f));
   const T* bias = static_cast<const T*>(bias_data);
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = begin; r < end; ++r) {
     const float* src = from + r * from_stride;
     T* dst = static_cast<T*>(to.data) + r * to.stride;
     int64_t c = 0;
@@ -107,23 +108,23 @@ void finish_rows(const float* from, int64_t from_stride, int64_t rows, int64_t c
   }
 }
 
-void widen_any(const Block& from, int64_t rows, int64_t columns, float* to, int64_t to_stride,
-               int threads) {
+void widen_any(const Block& from, int64_t begin, int64_t end, int64_t columns, float* to,
+               int64_t to_stride) {
   if (from.dtype == DType::bf16) {
-    widen_rows<bf16>(from, rows, columns, to, to_stride, threads);
+    widen_rows<bf16>(from, begin, end, columns, to, to_stride);
   } else {
-    widen_rows<f16>(from, rows, columns, to, to_stride, threads);
+    widen_rows<f16>(from, begin, end, columns, to, to_stride);
   }
 }
 
-void finish_any(const float* from, int64_t from_stride, int64_t rows, int64_t columns,
-                const void* bias, bool relu, const Block& to, int threads) {
+void finish_any(const float* from, int64_t from_stride, int64_t begin, int64_t end, int64_t columns,
+                const void* bias, bool relu, const Block& to) {
   if (to.dtype == DType::f32) {
-    finish_rows<float>(from, from_stride, rows, columns, bias, relu, to, threads);
+    finish_rows<float>(from, from_stride, begin, end, columns, bias, relu, to);
   } else if (to.dtype == DType::bf16) {
-    finish_rows<bf16>(from, from_stride, rows, columns, bias, relu, to, threads);
+    finish_rows<bf16>(from, from_stride, begin, end, columns, bias, relu, to);
   } else {
-    finish_rows<f16>(from, from_stride, rows, columns, bias, relu, to, threads);
+    finish_rows<f16>(from, from_stride, begin, end, columns, bias, relu, to);
   }
 }
 
@@ -133,17 +134,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dstrain {
 
-HWY_EXPORT(widen_any);
-HWY_EXPORT(finish_any);
-
 void widen(const Block& from, int64_t rows, int64_t columns, float* to, int64_t to_stride,
            int threads) {
-  HWY_DYNAMIC_DISPATCH(widen_any)(from, rows, columns, to, to_stride, threads);
+  run_ranges(threads, rows, [&](int64_t begin, int64_t end) {
+    DSTRAIN_BEST(widen_any)(from, begin, end, columns, to, to_stride);
+  });
 }
 
 void finish(const float* from, int64_t from_stride, int64_t rows, int64_t columns, const void* bias,
             bool relu, const Block& to, int threads) {
-  HWY_DYNAMIC_DISPATCH(finish_any)(from, from_stride, rows, columns, bias, relu, to, threads);
+  run_ranges(threads, rows, [&](int64_t begin, int64_t end) {
+    DSTRAIN_BEST(finish_any)(from, from_stride, begin, end, columns, bias, relu, to);
+  });
 }
 
 }  // namespace dstrain

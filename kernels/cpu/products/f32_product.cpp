@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/products/convert.h"
 #include "kernels/cpu/products/sgemm.h"
+#include "kernels/operands.h"
 
 namespace dstrain {
 namespace {
@@ -26,7 +27,8 @@ class F32Product final : public Kernel {
     gemm.c_stride = p.n();
     gemm.accumulate = p.op == OpKind::linear_weight_grad && call.accumulate;
     gemm.threads = p.threads;
-    gemm.workspace = call.workspace.as<float>();
+    gemm.workspace_floats = sgemm_workspace_floats(gemm.m, gemm.n, gemm.k, gemm.threads);
+    gemm.workspace = workspace<float>(call, gemm.workspace_floats);
     sgemm(gemm);
     if (p.bias || p.relu) {
       const void* bias = p.bias ? call.in[2].data : nullptr;

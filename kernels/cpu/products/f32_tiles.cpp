@@ -7,6 +7,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "runtime/core/isa/best_variant.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::HWY_NAMESPACE {
 namespace {
@@ -191,30 +193,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dstrain {
 
-HWY_EXPORT(multiply_panels_of);
-HWY_EXPORT(pack_a_panels);
-HWY_EXPORT(pack_b_panels);
-HWY_EXPORT(tile_rows);
-HWY_EXPORT(tile_columns);
-HWY_EXPORT(copies_of_a);
-
 int64_t f32_tile_rows() {
-  return HWY_DYNAMIC_DISPATCH(tile_rows)();
+  return DSTRAIN_BEST(tile_rows)();
 }
 int64_t f32_tile_columns() {
-  return HWY_DYNAMIC_DISPATCH(tile_columns)();
+  return DSTRAIN_BEST(tile_columns)();
 }
 int64_t f32_copies_of_a() {
-  return HWY_DYNAMIC_DISPATCH(copies_of_a)();
+  return DSTRAIN_BEST(copies_of_a)();
 }
 void pack_f32_a(const F32Source& a, float* to) {
-  HWY_DYNAMIC_DISPATCH(pack_a_panels)(a, to);
+  DSTRAIN_BEST(pack_a_panels)(a, to);
 }
 void pack_f32_b(const F32Source& b, float* to) {
-  HWY_DYNAMIC_DISPATCH(pack_b_panels)(b, to);
+  DSTRAIN_BEST(pack_b_panels)(b, to);
 }
 void multiply_f32(const F32Tiles& tiles) {
-  HWY_DYNAMIC_DISPATCH(multiply_panels_of)(tiles);
+  DSTRAIN_BEST(multiply_panels_of)(tiles);
 }
 
 }  // namespace dstrain

@@ -1,14 +1,14 @@
 #include "kernels/cpu/products/panel_product.h"
 
-#include <omp.h>
-
 #include <algorithm>
 
 #include "kernels/cpu/products/amx_block.h"
 #include "kernels/cpu/products/dot_block.h"
 #include "kernels/cpu/products/panel_gemm.h"
 #include "kernels/cpu/products/panel_pack.h"
-#include "runtime/core/isa.h"
+#include "kernels/operands.h"
+#include "runtime/core/isa/isa.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -108,19 +108,21 @@ TileSource source_b(const Product& p, const Tensor& t) {
   return {t.as<const uint16_t>(), p.in_features, p.n(), p.k(), p.op != OpKind::linear};
 }
 
-// Packs a part of B. Must be called by all threads of a parallel region; ends with a barrier.
-void pack_b_together(const TileSource& source, const PanelRange& range, char* to,
+// Packs a part of B on several threads.
+void pack_b_together(int threads, const TileSource& source, const PanelRange& range, char* to,
                      int64_t panel_bytes, bool past_caches) {
   const int64_t groups = ceil_div(range.count, kPackPanels);
   const int64_t depths = ceil_div(range.block_count, kPackDepth);
-#pragma omp for schedule(static)
-  for (int64_t i = 0; i < groups * depths; ++i) {
+  const auto pack = [&](int64_t i) {
     const int64_t panel = i / depths * kPackPanels, block = i % depths * kPackDepth;
     const PanelRange part{range.first + panel, std::min(kPackPanels, range.count - panel),
                           range.first_block + block,
                           std::min(kPackDepth, range.block_count - block)};
     pack_b(source, part, to + panel * panel_bytes + block * kBlockBytes, panel_bytes, past_caches);
-  }
+  };
+  run_ranges(threads, groups * depths, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) pack(i);
+  });
 }
 
 class PanelProduct final : public Kernel {
@@ -129,42 +131,36 @@ class PanelProduct final : public Kernel {
       : p_(product), cut_(product), scratch_(product, cut_) {}
 
   void run(const KernelCall& call) const override {
-#pragma omp parallel num_threads(p_.threads)
-    {
-      const BlockScope scope(kernel_);
-      int64_t holds_a_of = -1;  // the worker whose A is completely packed in this thread's memory
-      for (int64_t n = 0; n < cut_.n_panels; n += cut_.chunk_panels) {
-        for (int64_t k = 0; k < cut_.depth; k += cut_.chunk_depth) {
-          const PanelRange b{n, std::min(cut_.chunk_panels, cut_.n_panels - n), k,
-                             std::min(cut_.chunk_depth, cut_.depth - k)};
-          if (!p_.packed) {
-            pack_b_together(source_b(p_, call.in[1]), b, packed_chunk(call),
-                            b.block_count * kBlockBytes, cut_.b_past_caches);
-          }
-          for (int64_t worker = omp_get_thread_num(); worker < p_.threads;
-               worker += omp_get_num_threads()) {
-            multiply_chunk(call, b, worker, holds_a_of);
-          }
-#pragma omp barrier
-        }
+    for (int64_t n = 0; n < cut_.n_panels; n += cut_.chunk_panels) {
+      for (int64_t k = 0; k < cut_.depth; k += cut_.chunk_depth) {
+        const PanelRange b{n, std::min(cut_.chunk_panels, cut_.n_panels - n), k,
+                           std::min(cut_.chunk_depth, cut_.depth - k)};
+        if (!p_.packed)
+          pack_b_together(p_.threads, source_b(p_, call.in[1]), b, packed_chunk(call),
+                          b.block_count * kBlockBytes, cut_.b_past_caches);
+        run_parts(p_.threads, [&](int64_t worker) {
+          const BlockScope scope(kernel_);
+          multiply_chunk(call, b, worker);
+        });
       }
     }
   }
 
  private:
-  char* packed_chunk(const KernelCall& call) const {
-    return call.workspace.as<char>();
+  char* scratch(const KernelCall& call) const {
+    return workspace<char>(call, scratch_.bytes(p_.threads));
   }
+
+  char* packed_chunk(const KernelCall& call) const { return scratch(call); }
 
   // Multiplies a worker's rows by its columns of the chunk. A is packed even if its rows could be read in place,
   // because loading tiles from distant lines costs more than the copy. It is packed again for each chunk unless
-  // all of the worker's A fits; then `holds_a_of` becomes the worker.
-  void multiply_chunk(const KernelCall& call, const PanelRange& b, int64_t worker,
-                      int64_t& holds_a_of) const {
+  // all of the worker's A fits, and the first chunk had columns for it, which left it in the worker's memory.
+  void multiply_chunk(const KernelCall& call, const PanelRange& b, int64_t worker) const {
     const Part rows = part_of(cut_.m_panels, worker / cut_.n_threads, cut_.m_threads);
     const Part columns = part_of(b.count, worker % cut_.n_threads, cut_.n_threads);
     if (columns.count == 0) return;
-    char* own = call.workspace.as<char>() + scratch_.b + (scratch_.a + scratch_.tiles) * worker;
+    char* own = scratch(call) + scratch_.b + (scratch_.a + scratch_.tiles) * worker;
     PanelBlock block;
     block.a = source_a(p_, call.in[0]);
     block.packed_a = own;
@@ -181,13 +177,14 @@ class PanelProduct final : public Kernel {
       block.b = packed_chunk(call) + columns.first * block.b_panel_bytes;
     }
     const Epilogue epilogue = epilogue_of(call, b);
-    block.a_is_packed = holds_a_of == worker;
+    block.a_is_packed =
+        b.first > 0 && cut_.k_chunks == 1 && rows.count <= cut_.a_panels &&
+        part_of(cut_.chunk_panels, worker % cut_.n_threads, cut_.n_threads).count > 0;
     for (int64_t done = 0; done < rows.count; done += cut_.a_panels) {
       block.first_a_panel = rows.first + done;
       block.a_panels = std::min(cut_.a_panels, rows.count - done);
       multiply_panels(kernel_, block, epilogue, reinterpret_cast<float*>(own + scratch_.a));
     }
-    if (cut_.k_chunks == 1 && rows.count <= cut_.a_panels) holds_a_of = worker;
   }
 
   // The sums of all but the last chunk of k are stored in f32, in the result itself or in the workspace.
@@ -202,7 +199,7 @@ class PanelProduct final : public Kernel {
       e.add = call.accumulate || !first ? e.out_f32 : nullptr;
       return e;
     }
-    float* sums = reinterpret_cast<float*>(call.workspace.as<char>() + scratch_.b +
+    float* sums = reinterpret_cast<float*>(scratch(call) + scratch_.b +
                                            (scratch_.a + scratch_.tiles) * p_.threads);
     if (!first) e.add = sums;
     if (!last) {
@@ -227,8 +224,7 @@ class PanelPack final : public Kernel {
 
   void run(const KernelCall& call) const override {
     const int64_t depth = depth_blocks_of(p_.k());
-#pragma omp parallel num_threads(p_.threads)
-    pack_b_together(source_b(p_, call.in[0]), {0, panels_of(p_.n()), 0, depth},
+    pack_b_together(p_.threads, source_b(p_, call.in[0]), {0, panels_of(p_.n()), 0, depth},
                     call.out[0].as<char>(), depth * kBlockBytes, block_kernel().b_past_caches);
   }
 

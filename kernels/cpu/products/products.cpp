@@ -6,7 +6,7 @@
 #include "kernels/cpu/products/wide_product.h"
 #include "kernels/cpu/simd/simd.h"
 #include "runtime/core/error.h"
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
 #include "runtime/ir/product.h"
 
 namespace dstrain {
@@ -15,7 +15,6 @@ namespace {
 enum class Implementation { f32, panels, wide };
 
 Implementation implementation_of(const Product& p) {
-  limit_highway_targets();
   if (p.dtype == DType::f32) return Implementation::f32;
   if (p.dtype == DType::bf16 && max_isa() >= Isa::avx512_bf16) return Implementation::panels;
   return Implementation::wide;

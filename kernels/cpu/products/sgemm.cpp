@@ -1,10 +1,10 @@
 #include "kernels/cpu/products/sgemm.h"
 
-#include <omp.h>
-
 #include <algorithm>
 
 #include "kernels/cpu/products/f32_tiles.h"
+#include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -100,14 +100,16 @@ void multiply_part(const SgemmCall& g, int64_t row, int64_t rows, int64_t column
 void sgemm(const SgemmCall& g) {
   const SgemmCut cut(g.m, g.n, g.threads);
   const SgemmScratch scratch(cut.columns, g.k);
-#pragma omp parallel num_threads(static_cast <int>(cut.parts())) if (cut.parts() > 1)
-  for (int64_t part = omp_get_thread_num(); part < cut.parts(); part += omp_get_num_threads()) {
+  const int64_t floats = scratch.floats() * cut.parts();
+  check(floats <= g.workspace_floats, "a product writes {} floats of scratch memory, and has {}",
+        floats, g.workspace_floats);
+  run_parts(cut.parts(), [&](int64_t part) {
     const int64_t row = part / cut.column_parts * cut.rows;
     const int64_t column = part % cut.column_parts * cut.columns;
-    float* own = g.workspace + scratch.floats() * omp_get_thread_num();
+    float* own = g.workspace + scratch.floats() * part;
     multiply_part(g, row, std::min(cut.rows, g.m - row), column,
                   std::min(cut.columns, g.n - column), own, own + scratch.b);
-  }
+  });
 }
 
 int64_t sgemm_part_length(int64_t k) {

@@ -1,4 +1,4 @@
-// f32 matrix product C = A B on OpenMP threads. k is divided into parts whose length depends on k alone. An
+// f32 matrix product C = A B on several threads. k is divided into parts whose length depends on k alone. An
 // element is summed in ascending k within a part, and the parts' sums are added in order. So its bits depend
 // neither on the number of threads nor on the other elements.
 #pragma once
@@ -21,8 +21,10 @@ struct SgemmCall {
   int64_t c_stride = 0;
   bool accumulate = false;
   int threads = 1;
-  float* workspace = nullptr;  // 64-byte aligned, sgemm_workspace_floats() floats
+  float* workspace = nullptr;    // 64-byte aligned
+  int64_t workspace_floats = 0;  // at least sgemm_workspace_floats()
 };
+// Throws InternalError if the workspace is too small.
 void sgemm(const SgemmCall& call);
 
 // Returns the length of the parts into which a product divides k.

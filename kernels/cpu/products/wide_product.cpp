@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/products/convert.h"
 #include "kernels/cpu/products/sgemm.h"
+#include "kernels/operands.h"
 
 namespace dstrain {
 namespace {
@@ -72,6 +73,10 @@ class WideProduct final : public Kernel {
   }
 
  private:
+  float* scratch(const KernelCall& call) const {
+    return workspace<float>(call, wide_floats(p_, tiling_) + multiply_floats(p_, tiling_));
+  }
+
   Matrix matrix(const Tensor& t, int64_t stride) const { return {t.as<char>(), p_.dtype, stride}; }
 
   // Calls run(first, count) for each block of `step` elements of [0, size).
@@ -82,7 +87,8 @@ class WideProduct final : public Kernel {
 
   void multiply(SgemmCall gemm, const KernelCall& call) const {
     gemm.threads = p_.threads;
-    gemm.workspace = call.workspace.as<float>() + wide_floats(p_, tiling_);
+    gemm.workspace_floats = multiply_floats(p_, tiling_);
+    gemm.workspace = scratch(call) + wide_floats(p_, tiling_);
     sgemm(gemm);
   }
 
@@ -90,7 +96,7 @@ class WideProduct final : public Kernel {
     const int64_t k = p_.in_features, n = p_.out_features;
     const Matrix x = matrix(call.in[0], k), weight = matrix(call.in[1], k);
     const Matrix y = matrix(call.out[0], n);
-    float* wide_weight = call.workspace.as<float>();
+    float* wide_weight = scratch(call);
     float* wide_x = wide_weight + tiling_.chunk * k;
     float* wide_y = wide_x + tiling_.panel * k;
     blocks(n, tiling_.chunk, [&](int64_t n0, int64_t columns) {
@@ -108,7 +114,7 @@ class WideProduct final : public Kernel {
     const int64_t k = p_.in_features, n = p_.out_features;
     const Matrix d_y = matrix(call.in[0], n), weight = matrix(call.in[1], k);
     const Matrix d_x = matrix(call.out[0], k);
-    float* wide_weight = call.workspace.as<float>();
+    float* wide_weight = scratch(call);
     float* wide_d_y = wide_weight + tiling_.chunk * k;
     float* wide_d_x = wide_d_y + tiling_.panel * tiling_.chunk;
     blocks(n, tiling_.chunk, [&](int64_t n0, int64_t columns) {
@@ -127,7 +133,7 @@ class WideProduct final : public Kernel {
     const int64_t k = p_.in_features, n = p_.out_features;
     const Matrix d_y = matrix(call.in[0], n), x = matrix(call.in[1], k);
     float* d_weight = call.out[0].as<float>();
-    float* wide_x = call.workspace.as<float>();
+    float* wide_x = scratch(call);
     float* wide_d_y = wide_x + tiling_.panel * k;
     blocks(p_.rows, tiling_.panel, [&](int64_t r0, int64_t rows) {
       widen(x.at(r0, 0), rows, k, wide_x, k, p_.threads);

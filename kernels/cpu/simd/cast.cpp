@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/cast.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -55,15 +56,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(cast_range);
-HWY_EXPORT(accumulate_range);
-HWY_EXPORT(round_range);
 
 std::unique_ptr<Kernel> make_cast(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.out[0]), from = spec.in[0].dtype,
                     to = spec.out[0].dtype](const KernelCall& call) {
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(cast_range)
+      DSTRAIN_BEST(cast_range)
       (from, to, data(call.in, 0), data(call.out, 0), begin, end);
     });
   });
@@ -76,9 +74,9 @@ std::unique_ptr<Kernel> make_accumulate(const KernelSpec& spec) {
       const void* x = data(call.in, 0);
       void* y = data(call.out, 0);
       if (call.accumulate)
-        HWY_DYNAMIC_DISPATCH(accumulate_range)(from, to, x, y, begin, end);
+        DSTRAIN_BEST(accumulate_range)(from, to, x, y, begin, end);
       else
-        HWY_DYNAMIC_DISPATCH(cast_range)(from, to, x, y, begin, end);
+        DSTRAIN_BEST(cast_range)(from, to, x, y, begin, end);
     });
   });
 }
@@ -88,7 +86,7 @@ std::unique_ptr<Kernel> make_round_wire(const KernelSpec& spec) {
                     wire = attrs_as<WireAttrs>(spec.attrs).wire](const KernelCall& call) {
     if (wire == DType::f32) return;
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(round_range)(wire, data<float>(call.out, 0), begin, end);
+      DSTRAIN_BEST(round_range)(wire, data<float>(call.out, 0), begin, end);
     });
   });
 }

@@ -14,6 +14,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -91,7 +92,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(cross_entropy_rows);
 
 int64_t cross_entropy_workspace(const KernelSpec& spec) {
   if (attrs_as<CrossEntropyAttrs>(spec.attrs).by_row) return 0;
@@ -105,11 +105,11 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
                     v = attrs.classes > 0 ? attrs.classes : width, by_row = attrs.by_row,
                     earlier = present(spec.in, 2) ? elements(spec.in[2]) : 0,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* losses = by_row ? data<double>(call.out, 0) : call.workspace.as<double>();
+    auto* losses = by_row ? data<double>(call.out, 0) : workspace<double>(call, r);
     void* d_logits = data(call.out, 1);
     const float d_loss = d_logits ? call.state->d_loss : 0.0f;
     parallel_ranges(threads, r, row_grain(8 * v), [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(cross_entropy_rows)
+      DSTRAIN_BEST(cross_entropy_rows)
       (dtype, v, width, data(call.in, 0), data<const int32_t>(call.in, 1), d_loss, losses, d_logits,
        begin, end);
     });

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
 #include "kernels/cpu/simd/philox-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_DROPOUT_ONCE
 #define DSTRAIN_SIMD_DROPOUT_ONCE
@@ -104,8 +105,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(dropout_range);
-HWY_EXPORT(residual_range);
 
 namespace {
 
@@ -122,7 +121,7 @@ std::unique_ptr<Kernel> make_dropout(const KernelSpec& spec, bool residual) {
     void* y = data(call.out, 0);
     if (d.rule.threshold == 0) {
       parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-        HWY_DYNAMIC_DISPATCH(residual_range)(d.dtype, x, h, y, begin, end);
+        DSTRAIN_BEST(residual_range)(d.dtype, x, h, y, begin, end);
       });
       return;
     }
@@ -130,7 +129,7 @@ std::unique_ptr<Kernel> make_dropout(const KernelSpec& spec, bool residual) {
     const auto first = static_cast<uint64_t>(call.state->first_sample + call.sample_offset);
     const int64_t spans = (d.sample_elements + kSpanElements - 1) / kSpanElements;
     parallel_ranges(threads, n / d.sample_elements * spans, 32, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(dropout_range)(d, key, first, x, h, y, begin, end);
+      DSTRAIN_BEST(dropout_range)(d, key, first, x, h, y, begin, end);
     });
   });
 }

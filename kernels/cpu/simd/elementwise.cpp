@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -85,16 +86,13 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(activation_range);
-HWY_EXPORT(activation_grad_range);
-HWY_EXPORT(add_range);
 
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec) {
   return kernel_of(
       [threads = spec.threads, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
        kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
         parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(activation_range)
+          DSTRAIN_BEST(activation_range)
           (dtype, kind, data(call.in, 0), data(call.out, 0), begin, end);
         });
       });
@@ -105,7 +103,7 @@ std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec) {
       [threads = spec.threads, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
        kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
         parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(activation_grad_range)
+          DSTRAIN_BEST(activation_grad_range)
           (dtype, kind, data(call.in, 0), data(call.in, 1), data(call.out, 0), begin, end);
         });
       });
@@ -115,7 +113,7 @@ std::unique_ptr<Kernel> make_add(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.out[0]),
                     dtype = spec.out[0].dtype](const KernelCall& call) {
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(add_range)
+      DSTRAIN_BEST(add_range)
       (dtype, data(call.in, 0), data(call.in, 1), data(call.out, 0), begin, end);
     });
   });

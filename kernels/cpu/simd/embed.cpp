@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/embed.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_EMBED_ONCE
 #define DSTRAIN_SIMD_EMBED_ONCE
@@ -92,9 +93,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(embed_rows);
-HWY_EXPORT(token_grad_columns);
-HWY_EXPORT(position_grad_rows);
 
 std::unique_ptr<Kernel> make_embed(const KernelSpec& spec) {
   const int64_t c = columns(spec.in[1]);
@@ -103,7 +101,7 @@ std::unique_ptr<Kernel> make_embed(const KernelSpec& spec) {
   return kernel_of([s, threads = spec.threads](const KernelCall& call) {
     parallel_ranges(threads, s.rows, row_grain(s.columns * size_of(s.dtype)),
                     [&](int64_t begin, int64_t end) {
-                      HWY_DYNAMIC_DISPATCH(embed_rows)
+                      DSTRAIN_BEST(embed_rows)
                       (s, data<const int32_t>(call.in, 0), data(call.in, 1), data(call.in, 2),
                        data(call.out, 0), begin, end);
                     });
@@ -116,7 +114,7 @@ std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec) {
   return kernel_of([s, threads = spec.threads](const KernelCall& call) {
     // Threads own columns, so that two threads never add to the same element.
     parallel_ranges(threads, s.columns, 64, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(token_grad_columns)
+      DSTRAIN_BEST(token_grad_columns)
       (s, data(call.in, 0), data<const int32_t>(call.in, 1), data<float>(call.out, 0),
        call.accumulate, begin, end);
     });
@@ -129,7 +127,7 @@ std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec) {
   return kernel_of([s, threads = spec.threads](const KernelCall& call) {
     const int64_t row_bytes = s.rows / s.seq_len * s.columns * size_of(s.dtype);
     parallel_ranges(threads, s.seq_len, row_grain(row_bytes), [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(position_grad_rows)
+      DSTRAIN_BEST(position_grad_rows)
       (s, data(call.in, 0), data<float>(call.out, 0), call.accumulate, begin, end);
     });
   });

@@ -13,6 +13,7 @@
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
 #include "kernels/cpu/simd/philox-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -115,14 +116,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dstrain {
 namespace simd {
-HWY_EXPORT(write_elements);
 
 namespace {
 void fill(bool normal, float scale, PhiloxKey key, float* out, int64_t begin, int64_t count,
           int threads) {
-  limit_highway_targets();
   parallel_ranges(threads, count, kFlatGrain, [&](int64_t from, int64_t to) {
-    HWY_DYNAMIC_DISPATCH(write_elements)(normal, scale, key, out + from, begin + from, begin + to);
+    DSTRAIN_BEST(write_elements)(normal, scale, key, out + from, begin + from, begin + to);
   });
 }
 }  // namespace

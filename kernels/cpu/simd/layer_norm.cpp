@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/layer_norm.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -58,14 +59,13 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(layer_norm_rows);
 
 std::unique_ptr<Kernel> make_layer_norm(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, r = rows(spec.in[0]), c = columns(spec.in[0]),
                     dtype = spec.in[0].dtype,
                     eps = attrs_as<LayerNormAttrs>(spec.attrs).eps](const KernelCall& call) {
     parallel_ranges(threads, r, row_grain(c * size_of(dtype)), [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(layer_norm_rows)
+      DSTRAIN_BEST(layer_norm_rows)
       (dtype, c, eps, data(call.in, 0), data(call.in, 1), data(call.in, 2), data(call.out, 0),
        data<float>(call.out, 1), data<float>(call.out, 2), begin, end);
     });

@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/layer_norm_grad.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_LAYER_NORM_GRAD_ONCE
 #define DSTRAIN_SIMD_LAYER_NORM_GRAD_ONCE
@@ -113,8 +114,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(input_grad_rows);
-HWY_EXPORT(weight_grad_block);
 
 std::unique_ptr<Kernel> make_layer_norm_input_grad(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, r = rows(spec.in[1]), c = columns(spec.in[1]),
@@ -122,7 +121,7 @@ std::unique_ptr<Kernel> make_layer_norm_input_grad(const KernelSpec& spec) {
     const NormGradIn in{data(call.in, 0), data(call.in, 1),        data(call.in, 2),
                         data(call.in, 5), data<float>(call.in, 3), data<float>(call.in, 4)};
     parallel_ranges(threads, r, row_grain(c * size_of(dtype)), [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(input_grad_rows)(dtype, c, in, data(call.out, 0), begin, end);
+      DSTRAIN_BEST(input_grad_rows)(dtype, c, in, data(call.out, 0), begin, end);
     });
   });
 }
@@ -136,10 +135,10 @@ std::unique_ptr<Kernel> make_layer_norm_weight_grad(const KernelSpec& spec) {
                     c = columns(spec.in[1]), dtype = spec.in[1].dtype](const KernelCall& call) {
     const NormGradIn in{data(call.in, 0), data(call.in, 1),        nullptr,
                         nullptr,          data<float>(call.in, 2), data<float>(call.in, 3)};
-    auto* partial = call.workspace.as<float>();
+    auto* partial = workspace<float>(call, blocks.count * 2 * c);
     const int64_t grain = row_grain(blocks.block * c * size_of(dtype));
     parallel_ranges(threads, blocks.count, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) HWY_DYNAMIC_DISPATCH(weight_grad_block)
+      for (int64_t b = begin; b < end; ++b) DSTRAIN_BEST(weight_grad_block)
       (dtype, c, in, partial + b * 2 * c, blocks.begin(b), blocks.end(b));
     });
     for (size_t k = 0; k < 2; ++k)

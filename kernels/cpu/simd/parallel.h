@@ -1,9 +1,11 @@
-// Divides work among OpenMP threads. Elements are computed independently of each other, so the number of threads
+// Divides work among threads. Elements are computed independently of each other, so the number of threads
 // changes no result. A kernel whose sums go across threads must divide them into fixed blocks itself.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain::simd {
 
@@ -17,9 +19,9 @@ void parallel_ranges(int threads, int64_t n, int64_t grain, const Run& run) {
     if (n > 0) run(int64_t{0}, n);
     return;
   }
-#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(used))
-  for (int64_t t = 0; t < used; ++t)
+  run_parts(used, [&](int64_t t) {
     run(pieces * t / used * grain, std::min(n, pieces * (t + 1) / used * grain));
+  });
 }
 
 // Calls run(part, begin, end) for ranges that cover [0, n) of each of `parts` parts, divided among threads as one

@@ -1,10 +1,8 @@
 #include "kernels/cpu/simd/simd.h"
 
-#include "hwy/targets.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/joined.h"
 #include "kernels/op_table.h"
-#include "runtime/core/isa.h"
 
 namespace dstrain {
 namespace {
@@ -77,22 +75,12 @@ constexpr OpMaker<> kOps[] = {
 
 }  // namespace
 
-void limit_highway_targets() {
-  static const bool limited = [] {
-    if (max_isa() < Isa::avx512) hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
-    if (max_isa() < Isa::avx2) hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL | HWY_AVX2);
-    return true;
-  }();
-  static_cast<void>(limited);
-}
-
 int64_t simd_workspace_bytes(const KernelSpec& spec) {
   const OpMaker<>* maker = find_maker(kOps, spec.op);
   return maker && maker->workspace ? maker->workspace(spec) : 0;
 }
 
 std::unique_ptr<Kernel> make_simd(const KernelSpec& spec) {
-  limit_highway_targets();
   const OpMaker<>* maker = find_maker(kOps, spec.op);
   return maker ? maker->make(spec) : nullptr;
 }

@@ -1,5 +1,5 @@
 // SIMD kernels of every op that is neither a product nor attention, in f32, bf16 and f16. They are written with
-// Highway, which chooses the instruction set at run time. 16-bit operands are widened to f32 when they are
+// Highway and run with the vectors that max_isa() allows. 16-bit operands are widened to f32 when they are
 // loaded and rounded to nearest even when they are stored.
 // Invariant: results depend neither on the number of threads nor on the alignment of an operand.
 #pragma once
@@ -15,9 +15,5 @@ int64_t simd_workspace_bytes(const KernelSpec& spec);
 
 // Returns the kernel of `spec`, or null for products and attention.
 std::unique_ptr<Kernel> make_simd(const KernelSpec& spec);
-
-// Limits Highway's choice of instruction set to max_isa() (runtime/core/isa.h) in the whole process. make_simd
-// calls it; other code that uses Highway must call it before its first kernel.
-void limit_highway_targets();
 
 }  // namespace dstrain

@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/sum_rows.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -56,13 +57,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(sum_block);
-HWY_EXPORT(sum_block_columns);
 
 void sum_blocks(int threads, const float* partial, int64_t blocks, int64_t stride, int64_t columns,
                 bool accumulate, float* out) {
   parallel_ranges(threads, columns, kFlatGrain / 4, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(sum_block_columns)
+    DSTRAIN_BEST(sum_block_columns)
     (partial, blocks, stride, accumulate, out, begin, end);
   });
 }
@@ -74,10 +73,10 @@ int64_t sum_rows_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, blocks = RowBlocks(rows(spec.in[0])),
                     c = columns(spec.in[0]), dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* partial = call.workspace.as<float>();
+    auto* partial = workspace<float>(call, blocks.count * c);
     const int64_t grain = row_grain(blocks.block * c * size_of(dtype));
     parallel_ranges(threads, blocks.count, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) HWY_DYNAMIC_DISPATCH(sum_block)
+      for (int64_t b = begin; b < end; ++b) DSTRAIN_BEST(sum_block)
       (dtype, c, data(call.in, 0), partial + b * c, blocks.begin(b), blocks.end(b));
     });
     sum_blocks(threads, partial, blocks.count, c, c, call.accumulate, data<float>(call.out, 0));

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/sum_squares.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_SUM_SQUARES_ONCE
 #define DSTRAIN_SIMD_SUM_SQUARES_ONCE
@@ -97,8 +98,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(square_block);
-HWY_EXPORT(error_block);
 
 namespace {
 int64_t block_count(int64_t n) {
@@ -113,11 +112,11 @@ int64_t sum_squares_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]),
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* sums = call.workspace.as<double>();
+    auto* sums = workspace<double>(call, block_count(n));
     parallel_ranges(threads, block_count(n), 4, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b)
-        sums[b] = HWY_DYNAMIC_DISPATCH(square_block)(dtype, data(call.in, 0), b * kBlock,
-                                                     std::min(kBlock, n - b * kBlock));
+        sums[b] = DSTRAIN_BEST(square_block)(dtype, data(call.in, 0), b * kBlock,
+                                             std::min(kBlock, n - b * kBlock));
     });
     double total = 0;
     for (int64_t b = 0; b < block_count(n); ++b) total += sums[b];
@@ -132,10 +131,10 @@ int64_t error_squares_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_error_squares(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]), x_type = spec.in[0].dtype,
                     y_type = spec.in[1].dtype](const KernelCall& call) {
-    auto* sums = call.workspace.as<double>();
+    auto* sums = workspace<double>(call, 2 * block_count(n));
     const int64_t blocks = block_count(n);
     parallel_ranges(threads, blocks, 4, [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) HWY_DYNAMIC_DISPATCH(error_block)
+      for (int64_t b = begin; b < end; ++b) DSTRAIN_BEST(error_block)
       (x_type, data(call.in, 0), y_type, data(call.in, 1), b * kBlock,
        std::min(kBlock, n - b * kBlock), sums + b, blocks);
     });

@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/kernels.cuh"
 #include "runtime/core/error.h"
+#include "kernels/operands.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -84,7 +85,7 @@ class AttentionGrad final : public AttentionKernel {
     a.y = call.in[2].data;
     a.lse = call.in[3].as<float>();
     a.d_qkv = call.out[0].data;
-    a.delta = call.workspace.as<float>();
+    a.delta = workspace<float>(call, shape_.batch * shape_.heads * shape_.seq);
     a.vector = rows_are_vectors(shape_, {a.d_y, a.qkv, a.y, a.d_qkv});
     launch_delta<T>(a, shape_.batch, context_);
     if constexpr (!std::is_same_v<T, float>) {

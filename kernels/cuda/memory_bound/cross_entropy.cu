@@ -213,7 +213,7 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchC
   const auto warps = static_cast<unsigned>(std::clamp<int64_t>(v / 256, 1, kMostThreads / 32));
   return kernel_of([context, r, v, width, warps, earlier, by_row = attrs.by_row,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* losses = by_row ? data<double>(call.out, 0) : call.workspace.as<double>();
+    auto* losses = by_row ? data<double>(call.out, 0) : workspace<double>(call, r);
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       if (r == 0) return;

@@ -179,7 +179,7 @@ std::unique_ptr<Kernel> make_project_columns(const KernelSpec& spec, const Launc
   const Shape m = spec.in[0].shape;
   return kernel_of([context, n = m[0], k = m[1],
                     rank = spec.in[1].shape[0]](const KernelCall& call) {
-    auto* sums = call.workspace.as<float>();
+    auto* sums = workspace<float>(call, blocks_of(n, kRowBlock) * k * rank);
     const unsigned blocks = blocks_of(n, kRowBlock);
     launch(context.stream, "project_columns",
            Grid{dim3(blocks_of(k, kThreads), blocks, static_cast<unsigned>(rank)), kThreads},

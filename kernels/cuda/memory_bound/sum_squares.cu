@@ -82,7 +82,7 @@ int64_t sum_squares_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_sum_squares(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of(
       [context, n = elements(spec.in[0]), dtype = spec.in[0].dtype](const KernelCall& call) {
-        auto* sums = call.workspace.as<double>();
+        auto* sums = workspace<double>(call, block_count(n));
         const int64_t count = block_count(n);
         with_type(dtype, [&](auto t) {
           if (count > 0)
@@ -102,7 +102,7 @@ int64_t error_squares_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_error_squares(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.in[0]), x_type = spec.in[0].dtype,
                     y_type = spec.in[1].dtype](const KernelCall& call) {
-    auto* sums = call.workspace.as<double>();
+    auto* sums = workspace<double>(call, 2 * block_count(n));
     const int64_t count = block_count(n);
     with_type(x_type, [&](auto x) {
       with_type(y_type, [&](auto y) {

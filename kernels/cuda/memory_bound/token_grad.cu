@@ -210,8 +210,7 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
 
 struct Workspace {
   int32_t *order[2], *counts;
-  Workspace(void* at, int64_t rows) {
-    auto* words = static_cast<int32_t*>(at);
+  Workspace(int32_t* words, int64_t rows) {
     order[0] = words;
     order[1] = words + rows;
     counts = words + 2 * rows;
@@ -236,7 +235,7 @@ std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec,
     if (!call.accumulate)
       launch_flat<4>(context, "embed_token_grad (clear)", d_token, v * c, Clear{d_token});
     if (r == 0) return;
-    const Workspace w(call.workspace.data, r);
+    const Workspace w(workspace<int32_t>(call, 2 * r + kDigits * chunks), r);
     const int32_t* order = nullptr;
     for (int shift = 0, pass = 0; shift < bits; shift += kDigitBits, ++pass) {
       int32_t* next = w.order[pass % 2];

@@ -16,6 +16,7 @@
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/tiled_product.cuh"
 #include "runtime/core/error.h"
+#include "kernels/operands.h"
 
 namespace dstrain::cuda {
 namespace {
@@ -121,7 +122,8 @@ class LtProduct final : public Kernel {
 
     const float alpha = 1, beta = (grad && call.accumulate) || residual ? 1 : 0;
     const void* const c = residual ? residual : d;
-    const auto scratch = reinterpret_cast<uintptr_t>(call.workspace.data);
+    const auto scratch = reinterpret_cast<uintptr_t>(
+        workspace<std::byte>(call, kProductWorkspace + kProductWorkspaceAlignment));
     const uintptr_t up = (kProductWorkspaceAlignment - scratch % kProductWorkspaceAlignment) %
                          kProductWorkspaceAlignment;
     check_cublas(

@@ -63,7 +63,7 @@ void check_findings(const PreflightResult& result, size_t hosts) {
   throw HostsNotReady(fmt::format("{} not ready:{}", which, findings_text(fatal)), names);
 }
 
-// Returns the OpenMP threads of a rank: the smallest number of cores that a host has for each of its ranks.
+// Returns the threads of a rank: the smallest number of cores that a host has for each of its ranks.
 int threads_on(const std::vector<HostRanks>& hosts, const std::vector<HostFacts>& facts) {
   int64_t least = 1024;
   for (const HostRanks& host : hosts)

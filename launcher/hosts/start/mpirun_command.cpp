@@ -81,7 +81,7 @@ RankCommand mpirun_on_hosts(const std::vector<HostRanks>& hosts, const MpirunOpt
   };
   const auto asked_for = find("OMP_NUM_THREADS");
   const int threads = asked_for == exported.end() ? 0 : std::atoi(asked_for->second.c_str());
-  for (const auto& setting : openmp_environment(options.threads, threads))
+  for (const auto& setting : thread_environment(options.threads, threads))
     if (find(setting.first) == exported.end()) exported.push_back(setting);
   for (const auto& variable : exported) {
     command.words.insert(command.words.end(), {"-x", variable.first});

@@ -7,6 +7,7 @@
 #include "runtime/comm/lone_comm.h"
 #include "runtime/comm/sums.h"
 #include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -169,12 +170,11 @@ bool SharedComm::work(const Operation& op, int64_t& position) {
     const int64_t end = position = std::min(limit, begin + kPieceBytes * threads());
     const int64_t parts = end - begin >= kParallelBytes ? threads() : 1;
     const int64_t part = (end - begin + parts * kCacheLine - 1) / (parts * kCacheLine) * kCacheLine;
-#pragma omp parallel for num_threads(static_cast <int>(parts)) if (parts > 1) schedule(static)
-    for (int64_t p = 0; p < parts; ++p) {
+    run_parts(parts, [&](int64_t p) {
       const int64_t from = std::min(end, begin + p * part);
       const int64_t to = std::min(end, from + part);
       if (from < to) work_range(op, from, to);
-    }
+    });
   }
   return position >= total;
 }

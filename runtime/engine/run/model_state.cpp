@@ -5,6 +5,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
+#include "runtime/core/threads/parts.h"
 #include "runtime/optim/optimizer_rule.h"
 
 namespace dstrain {
@@ -160,15 +161,16 @@ void ModelState::exchange(const Tensor& mine, const Tensor& all, RemoteMemory* o
 }
 
 void ModelState::round(const float* values, const Tensor& to) const {
-#pragma omp parallel for num_threads(threads_) schedule(static)
-  for (int64_t i = 0; i < to.elements(); ++i) {
-    if (to.dtype == DType::bf16)
-      to.as<bf16>()[i] = to_bf16(values[i]);
-    else if (to.dtype == DType::f16)
-      to.as<f16>()[i] = to_f16(values[i]);
-    else
-      to.as<float>()[i] = values[i];
-  }
+  run_ranges(threads_, to.elements(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (to.dtype == DType::bf16)
+        to.as<bf16>()[i] = to_bf16(values[i]);
+      else if (to.dtype == DType::f16)
+        to.as<f16>()[i] = to_f16(values[i]);
+      else
+        to.as<float>()[i] = values[i];
+    }
+  });
 }
 
 void ModelState::round_masters(BufferId masters_id, const Tensor& to, RemoteMemory* owner) const {

@@ -22,7 +22,7 @@ struct RunContext {
   std::function<int()> stop_signal{};  // 0, or the number of the signal that asked the run to stop
   std::string resolved_config{};       // text of resolved_config.json, written by rank 0
   std::string job{};                   // id of the batch job that the run belongs to; empty: none
-  int threads = 1;                     // OpenMP threads of this rank
+  int threads = 1;                     // threads of this rank
   int gpu = 0;                         // which of this process's GPUs, where the job runs on them
 };
 

@@ -127,9 +127,13 @@ void Executor::bind(const Instruction& op, size_t index) {
   if (has_kernel(op.op)) {
     const KernelLibrary& library = bound.on_host ? *backend_.host_library : *backend_.library;
     bound.kernel = library.make(SpecStorage(plan_.program, op, plan_.threads).get());
-    if (plan_.workspace_bytes[index] > 0)
-      bound.workspace = {
-          arenas_.at(plan_.workspace[index]), {plan_.workspace_bytes[index]}, DType::u8};
+    if (const int64_t bytes = plan_.workspace_bytes[index]; bytes > 0) {
+      bound.workspace = {arenas_.at(plan_.workspace[index]), {bytes}, DType::u8};
+      if (kAddressSanitizer && (bound.on_host || backend_.device->is_host())) {
+        bound.guarded = guarded_workspace(bytes);
+        bound.workspace.data = bound.guarded.get();
+      }
+    }
   }
   bound_.push_back(std::move(bound));
 }

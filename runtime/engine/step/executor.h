@@ -16,6 +16,7 @@
 #include "runtime/engine/step/comm_log.h"
 #include "runtime/engine/step/device_state.h"
 #include "runtime/engine/step/finish_values.h"
+#include "runtime/engine/step/guarded_workspace.h"
 #include "runtime/engine/step/issue_groups.h"
 #include "runtime/engine/step/mesh_comm.h"
 #include "runtime/engine/step/queues/comm_queue.h"
@@ -77,6 +78,7 @@ class Executor {
     size_t first = 0;      // index of the first operand; reads come before writes
     size_t reads = 0, writes = 0;
     Tensor workspace;
+    GuardedWorkspace guarded;  // that workspace where a sanitizer watches
   };
 
   const Instruction& instruction_of(const Issue& issue) const {

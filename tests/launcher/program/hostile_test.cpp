@@ -5,9 +5,7 @@
 #include <fstream>
 
 #include "runtime/config/shell_quote.h"
-#include "runtime/core/cpu.h"
 #include "tests/launcher/support/run_folder.h"
-#include "tests/support/without_variable.h"
 
 namespace dstrain {
 namespace {
@@ -129,21 +127,6 @@ TEST_CASE("a number of threads that is exported is that of one rank, too") {
   REQUIRE(wait_until([&] { return run.wrote("step=3 "); }));
   const std::vector<std::string> variables = environment_of(run.pid());
   CHECK(std::find(variables.begin(), variables.end(), "OMP_NUM_THREADS=1") != variables.end());
-}
-
-TEST_CASE("threads that outnumber the cores of their rank do not spin while they wait") {
-  const WithoutVariable unset("OMP_WAIT_POLICY");
-  const RunFolder folder;
-  const int threads = 2 * usable_core_count();
-  RunningProgram run = folder.train("--steps 100000000 --num_gpus 2",
-                                    {{"OMP_NUM_THREADS", std::to_string(threads)}});
-  REQUIRE(wait_until([&] { return run.wrote("step=3 "); }, 60));
-  size_t passive = 0;
-  for (const pid_t pid : processes_with(folder.token())) {
-    const std::vector<std::string> variables = environment_of(pid);
-    passive += std::ranges::count(variables, "OMP_WAIT_POLICY=passive") > 0;
-  }
-  CHECK(passive >= 2);
 }
 
 TEST_CASE("hostile host names are refused before anything is started, with file and line") {

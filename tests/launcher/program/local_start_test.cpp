@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <regex>
 
+#include "runtime/core/cpu.h"
 #include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
@@ -29,6 +30,45 @@ TEST_CASE("the weights are those of a run under mpirun, to the bit") {
   }
   CHECK(!weights[0].empty());
   CHECK(weights[0] == weights[1]);
+}
+
+TEST_CASE(
+    "a limited instruction set is that of the plan and of all kernels, however ranks are started") {
+  std::string tokens;
+  for (int i = 0; i < 4000; ++i) tokens += {static_cast<char>((i * i + i / 7) % 17), '\0'};
+  std::string weights[2];
+  for (const bool mpirun : {false, true}) {
+    const RunFolder folder;
+    folder.write("d.bin", tokens);
+    folder.write("c.json", R"({
+      "train_batch_size": 4, "train_micro_batch_size_per_gpu": 4,
+      "fp16": {"enabled": true, "loss_scale": 1024},
+      "pipeline": {"stages": 2, "schedule": "zb-v", "partition": "time"},
+      "dstrain": {
+        "model": {"n_layer": 2, "n_embd": 16, "n_head": 1, "block_size": 257, "vocab_size": 17, "dropout": 0},
+        "data": {"path": "d.bin", "val_fraction": 0}, "eval_interval": 0, "steps": 1
+      }
+    })");
+    RunningProgram program = folder.train(
+        std::string("--device cpu --num_gpus 2") + (mpirun ? " --launcher openmpi" : ""),
+        {{"DSTRAIN_MAX_ISA", "avx2"}, {"OMP_NUM_THREADS", "1"}});
+    CHECK(program.wait() == 0);
+    CAPTURE(program.text());
+    weights[mpirun ? 1 : 0] = folder.read("out/model.safetensors");
+  }
+  CHECK(!weights[0].empty());
+  CHECK(weights[0] == weights[1]);
+}
+
+TEST_CASE("a user's settings of OpenMP's affinity leave the ranks all cores") {
+  const RunFolder folder;
+  RunningProgram program = folder.train(
+      "--num_gpus 1",
+      {{"OMP_PROC_BIND", "true"}, {"OMP_PLACES", "cores"}, {"GOMP_CPU_AFFINITY", "0"}});
+  CHECK(program.wait() == 0);
+  CAPTURE(program.text());
+  CHECK(program.wrote("1 rank of " + std::to_string(usable_core_count()) + " thread"));
+  CHECK(program.wrote("OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY have no effect"));
 }
 
 TEST_CASE("no MPI is needed") {

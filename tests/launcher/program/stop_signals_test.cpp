@@ -69,7 +69,7 @@ TEST_CASE("no stop signal interrupts a thread of a process that trains") {
       CHECK((signals_of(thread.path(), "SigCgt:") & stop_signals()) == 0);
     }
     CHECK(receiving == 1);
-    CHECK(others >= 2);  // the main thread and OpenMP's second one
+    CHECK(others >= 2);  // the main thread and the second one that computes
   }
   CHECK(processes == (starter.empty() ? 1 : 2));
   ::kill(program.pid(), SIGTERM);

@@ -10,7 +10,6 @@
 
 #include "runtime/core/error.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/without_variable.h"
 
 namespace dstrain {
 namespace {
@@ -31,17 +30,6 @@ std::string made_of(const EnvironmentSources& sources) {
 
 std::string of_file(const std::string& text) {
   return made_of({{}, {{".deepspeed_env", text}}, {}});
-}
-
-TEST_CASE("threads that outnumber their cores sleep while they wait, unless the user says how") {
-  const WithoutVariable unset("OMP_WAIT_POLICY");
-  const auto settings = [](Environment variables, int cores) {
-    return with_wait_policy(std::move(variables), cores);
-  };
-  const std::pair<std::string, std::string> sleep{"OMP_WAIT_POLICY", "passive"};
-  CHECK(settings({{"OMP_NUM_THREADS", "3"}}, 2).back() == sleep);
-  CHECK(settings({{"OMP_NUM_THREADS", "2"}}, 2).size() == 1);
-  CHECK(settings({{"OMP_NUM_THREADS", "3"}, {"OMP_WAIT_POLICY", "active"}}, 2).size() == 2);
 }
 
 TEST_CASE("what concerns communication, threads and instruction sets passes by itself") {

@@ -111,7 +111,7 @@ int launch(const std::vector<std::string>& words) {
     run.environment = command.environment;
   }
   receive_stop_signals();
-  // In place of OpenMP's threads, which no signal may interrupt.
+  // In place of the threads that compute, which no signal may interrupt.
   std::thread([] {
     while (true) sleep_briefly();
   }).detach();

@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/codecs/int4_pack-inl.h"
 #include "kernels/cpu/simd/codecs/int4_sum-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -101,9 +102,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(quantize_int4_blocks);
-HWY_EXPORT(requantize_int4_blocks);
-HWY_EXPORT(sum_int4_blocks);
 
 namespace {
 constexpr int64_t kGrain = kFlatGrain / kInt4Block;
@@ -120,7 +118,7 @@ std::unique_ptr<Kernel> make_quantize_int4(const KernelSpec& spec) {
     for_parts(threads, parts, int4_blocks(n), kGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
                 const int64_t to = packed_place(part, parts, attrs.group);
-                HWY_DYNAMIC_DISPATCH(quantize_int4_blocks)
+                DSTRAIN_BEST(quantize_int4_blocks)
                 (dtype, x + part * n * size_of(dtype), n, packed + to * int4_bytes(n), begin, end);
               });
   });
@@ -134,7 +132,7 @@ std::unique_ptr<Kernel> make_requantize_int4(const KernelSpec& spec) {
     const auto* packed = data<const std::byte>(call.in, 0);
     auto* out = data<std::byte>(call.out, 0);
     for_parts(threads, sums, int4_blocks(n), kGrain, [&](int64_t part, int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(requantize_int4_blocks)
+      DSTRAIN_BEST(requantize_int4_blocks)
       (parts_of_sum(packed, senders, sums, n, part), out + part * int4_bytes(n), begin, end);
     });
   });
@@ -151,7 +149,7 @@ std::unique_ptr<Kernel> make_sum_int4(const KernelSpec& spec) {
     const int64_t n = attrs.part;
     for_parts(threads, wanted, int4_blocks(n), kGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
-                HWY_DYNAMIC_DISPATCH(sum_int4_blocks)
+                DSTRAIN_BEST(sum_int4_blocks)
                 (parts_of_sum(packed, senders, sums, n, attrs.first + part), dtype,
                  y + part * n * size_of(dtype), call.accumulate, begin, end);
               });

@@ -13,6 +13,7 @@
 #include "kernels/cpu/simd/codecs/int4_pack-inl.h"
 #include "kernels/cpu/simd/codecs/int4_sum-inl.h"
 #include "kernels/cpu/simd/codecs/int8-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_INT4_FEEDBACK_ONCE
 #define DSTRAIN_SIMD_INT4_FEEDBACK_ONCE
@@ -341,8 +342,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(quantize_with_errors);
-HWY_EXPORT(requantize_with_errors);
 
 namespace {
 
@@ -369,7 +368,7 @@ std::unique_ptr<Kernel> make_quantize_int4_with_errors(const KernelSpec& spec) {
     for_parts(threads, parts, error_blocks(n), kErrorGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
                 const int64_t to = packed_place(part, parts, attrs.group);
-                HWY_DYNAMIC_DISPATCH(quantize_with_errors)
+                DSTRAIN_BEST(quantize_with_errors)
                 (dtype, x + part * n * size_of(dtype), n, feedback_of(call, attrs, part),
                  packed + to * int4_bytes(n), begin, end);
               });
@@ -385,7 +384,7 @@ std::unique_ptr<Kernel> make_requantize_int4_with_errors(const KernelSpec& spec)
     const int64_t n = attrs.part;
     for_parts(threads, sums, error_blocks(n), kErrorGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
-                HWY_DYNAMIC_DISPATCH(requantize_with_errors)
+                DSTRAIN_BEST(requantize_with_errors)
                 (parts_of_sum(packed, senders, sums, n, part), feedback_of(call, attrs, part),
                  out + part * int4_bytes(n), begin, end);
               });

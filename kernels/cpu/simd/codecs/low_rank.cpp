@@ -14,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/codecs/low_rank.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_LOW_RANK_ONCE
 #define DSTRAIN_SIMD_LOW_RANK_ONCE
@@ -158,13 +159,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(gram_schmidt);
-HWY_EXPORT(random_values);
-HWY_EXPORT(project_rows);
-HWY_EXPORT(project_columns);
-HWY_EXPORT(expand_factors);
-HWY_EXPORT(add_scaled);
-HWY_EXPORT(divide);
 
 namespace {
 
@@ -177,7 +171,7 @@ LowRank low_rank(const TensorSpec& matrix, const TensorSpec& factor) {
 std::unique_ptr<Kernel> make_gram_schmidt(const KernelSpec& spec) {
   return kernel_of([attrs = attrs_as<GramSchmidtAttrs>(spec.attrs), rank = spec.out[0].shape[0],
                     n = spec.out[0].shape[1]](const KernelCall& call) {
-    HWY_DYNAMIC_DISPATCH(gram_schmidt)
+    DSTRAIN_BEST(gram_schmidt)
     (data<float>(call.out, 0), rank, n, attrs.eps, attrs.revive);
   });
 }
@@ -189,7 +183,7 @@ std::unique_ptr<Kernel> make_random_factor(const KernelSpec& spec) {
     auto* x = data<float>(call.out, 0);
     const auto updates = static_cast<uint64_t>(call.state->applied_steps);
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(random_values)(key, updates, x, begin, end);
+      DSTRAIN_BEST(random_values)(key, updates, x, begin, end);
     });
   });
 }
@@ -201,7 +195,7 @@ std::unique_ptr<Kernel> make_project_rows(const KernelSpec& spec) {
         auto* p = data<float>(call.out, 0);
         parallel_ranges(threads, s.n, row_grain(s.k * size_of(DType::f32)),
                         [&](int64_t begin, int64_t end) {
-                          HWY_DYNAMIC_DISPATCH(project_rows)(s, m, b, p, begin, end);
+                          DSTRAIN_BEST(project_rows)(s, m, b, p, begin, end);
                         });
       });
 }
@@ -213,7 +207,7 @@ std::unique_ptr<Kernel> make_project_columns(const KernelSpec& spec) {
         auto* b = data<float>(call.out, 0);
         parallel_ranges(threads, s.k, std::max<int64_t>(16, kFlatGrain / s.n / 16 * 16),
                         [&](int64_t begin, int64_t end) {
-                          HWY_DYNAMIC_DISPATCH(project_columns)(s, m, p, b, begin, end);
+                          DSTRAIN_BEST(project_columns)(s, m, p, b, begin, end);
                         });
       });
 }
@@ -225,7 +219,7 @@ std::unique_ptr<Kernel> make_expand_factors(const KernelSpec& spec) {
     auto *m = data<float>(call.out, 0), *error = data<float>(call.out, 1);
     parallel_ranges(threads, s.n, row_grain(s.k * size_of(DType::f32)),
                     [&](int64_t begin, int64_t end) {
-                      HWY_DYNAMIC_DISPATCH(expand_factors)(s, p, b, ranks, m, error, begin, end);
+                      DSTRAIN_BEST(expand_factors)(s, p, b, ranks, m, error, begin, end);
                     });
   });
 }
@@ -236,7 +230,7 @@ std::unique_ptr<Kernel> make_add_error(const KernelSpec& spec) {
     auto* x = data<float>(call.out, 0);
     const float scale = call.state->loss_scale;
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(add_scaled)(error, scale, x, begin, end);
+      DSTRAIN_BEST(add_scaled)(error, scale, x, begin, end);
     });
   });
 }
@@ -257,7 +251,7 @@ std::unique_ptr<Kernel> make_commit_state(const KernelSpec& spec) {
     auto* y = data<float>(call.out, 0);
     const float by = attrs.unscale ? call.state->loss_scale : static_cast<float>(attrs.divisor);
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(divide)(x, by, y, begin, end);
+      DSTRAIN_BEST(divide)(x, by, y, begin, end);
     });
   });
 }

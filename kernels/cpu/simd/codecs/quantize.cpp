@@ -13,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/codecs/quantize.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/codecs/int8-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -75,8 +76,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(quantize_blocks);
-HWY_EXPORT(dequantize_blocks);
 
 namespace {
 constexpr int64_t kGrain = kFlatGrain / kQuantizedBlock;
@@ -90,7 +89,7 @@ std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]),
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     parallel_ranges(threads, block_count(n), kGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(quantize_blocks)
+      DSTRAIN_BEST(quantize_blocks)
       (dtype, data(call.in, 0), n, data<std::byte>(call.out, 0), begin, end);
     });
   });
@@ -104,7 +103,7 @@ std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec) {
     auto* y = data<std::byte>(call.out, 0);
     for_parts(
         threads, parts, block_count(n), kGrain, [&](int64_t part, int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(dequantize_blocks)
+          DSTRAIN_BEST(dequantize_blocks)
           (dtype, packed + part * quantized_bytes(n), n, y + part * n * size_of(dtype), begin, end);
         });
   });

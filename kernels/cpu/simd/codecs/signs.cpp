@@ -15,6 +15,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/codecs/bits-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_SIGNS_ONCE
 #define DSTRAIN_SIMD_SIGNS_ONCE
@@ -195,9 +196,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(quantize_sign_blocks);
-HWY_EXPORT(requantize_sign_blocks);
-HWY_EXPORT(dequantize_sign_blocks);
 
 namespace {
 constexpr int64_t kSignGrain = kFlatGrain / kSignBlock;
@@ -219,7 +217,7 @@ std::unique_ptr<Kernel> make_quantize_signs(const KernelSpec& spec) {
                           s.drop_errors != 0};
     for_parts(threads, parts, sign_blocks(n), kSignGrain,
               [&](int64_t part, int64_t begin, int64_t end) {
-                HWY_DYNAMIC_DISPATCH(quantize_sign_blocks)
+                DSTRAIN_BEST(quantize_sign_blocks)
                 (from, part * n, n, packed + part * sign_bytes(n), begin, end);
               });
   });
@@ -235,7 +233,7 @@ std::unique_ptr<Kernel> make_requantize_signs(const KernelSpec& spec) {
     }
     const SignParts parts{data<const std::byte>(call.in, 0), senders, n};
     parallel_ranges(threads, sign_blocks(n), kSignGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(requantize_sign_blocks)
+      DSTRAIN_BEST(requantize_sign_blocks)
       (parts, data<float>(call.out, 1), call.state->drop_errors != 0, packed, begin, end);
     });
   });
@@ -250,7 +248,7 @@ std::unique_ptr<Kernel> make_dequantize_signs(const KernelSpec& spec) {
         auto* y = data<float>(call.out, 0);
         for_parts(threads, parts, sign_blocks(n), kSignGrain,
                   [&](int64_t part, int64_t begin, int64_t end) {
-                    HWY_DYNAMIC_DISPATCH(dequantize_sign_blocks)
+                    DSTRAIN_BEST(dequantize_sign_blocks)
                     (packed + part * sign_bytes(n), n, y + part * n, begin, end);
                   });
       });

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/adagrad.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_ADAGRAD_ONCE
 #define DSTRAIN_SIMD_ADAGRAD_ONCE
@@ -46,7 +47,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(adagrad_range);
 
 std::unique_ptr<Kernel> make_adagrad(const KernelSpec& spec) {
   return update_kernel(
@@ -56,7 +56,7 @@ std::unique_ptr<Kernel> make_adagrad(const KernelSpec& spec) {
         const StepState& state = *call.state;
         const AdagradStep step{state.lr, state.grad_scale, attrs.eps, attrs.weight_decay};
         return [o, step, sums = data<float>(call.out, 1)](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(adagrad_range)(step, o, sums, begin, end);
+          DSTRAIN_BEST(adagrad_range)(step, o, sums, begin, end);
         };
       });
 }

@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/adam.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_ADAM_ONCE
 #define DSTRAIN_SIMD_ADAM_ONCE
@@ -79,7 +80,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(adam_range);
 
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec) {
   return update_kernel(spec, 3,
@@ -88,7 +88,7 @@ std::unique_ptr<Kernel> make_adam(const KernelSpec& spec) {
                          return [o, moments, step = AdamStep(*call.state, attrs),
                                  m = data(call.out, 1),
                                  v = data(call.out, 2)](int64_t begin, int64_t end) {
-                           HWY_DYNAMIC_DISPATCH(adam_range)(step, o, moments, m, v, begin, end);
+                           DSTRAIN_BEST(adam_range)(step, o, moments, m, v, begin, end);
                          };
                        });
 }

@@ -16,6 +16,7 @@
 #include "kernels/cpu/simd/codecs/bits-inl.h"
 #include "kernels/cpu/simd/optimizers/second_moment-inl.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_FROZEN_ADAM_ONCE
 #define DSTRAIN_SIMD_FROZEN_ADAM_ONCE
@@ -79,9 +80,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(momentum_range);
-HWY_EXPORT(positive_bits_range);
-HWY_EXPORT(frozen_adam_range);
 
 std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]), dtype = spec.in[0].dtype,
@@ -92,7 +90,7 @@ std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec) {
                             1.0f / static_cast<float>(attrs.ranks)};
     const SecondMoment v = second_moment_of(call, 1);
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(momentum_range)
+      DSTRAIN_BEST(momentum_range)
       (step, dtype, data(call.in, 0), v, data<float>(call.out, 0), begin, end);
     });
   });
@@ -101,7 +99,7 @@ std::unique_ptr<Kernel> make_local_momentum(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_positive_bits(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0])](const KernelCall& call) {
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(positive_bits_range)
+      DSTRAIN_BEST(positive_bits_range)
       (data<const float>(call.in, 0), data<uint8_t>(call.out, 0), begin, end);
     });
   });
@@ -114,7 +112,7 @@ std::unique_ptr<Kernel> make_frozen_adam(const KernelSpec& spec) {
                          const FrozenAdamStep step{call.state->lr, attrs.eps, attrs.weight_decay};
                          return [o, step, v = data<const float>(call.in, 1)](int64_t begin,
                                                                              int64_t end) {
-                           HWY_DYNAMIC_DISPATCH(frozen_adam_range)(step, o, v, begin, end);
+                           DSTRAIN_BEST(frozen_adam_range)(step, o, v, begin, end);
                          };
                        });
 }

@@ -26,6 +26,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/optimizers/second_moment-inl.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_FROZEN_LAMB_ONCE
 #define DSTRAIN_SIMD_FROZEN_LAMB_ONCE
@@ -101,9 +102,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(scaled_momentum_range);
-HWY_EXPORT(frozen_lamb_range);
-HWY_EXPORT(step_along_range);
 
 namespace {
 
@@ -159,7 +157,7 @@ std::unique_ptr<Kernel> make_scaled_momentum(const KernelSpec& spec) {
                           attrs.of_scaled};
     const SecondMoment v = second_moment_of(call, 1);
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(scaled_momentum_range)
+      DSTRAIN_BEST(scaled_momentum_range)
       (step, dtype, data(call.in, 0), v, data<const float>(call.in, 2), data<float>(call.out, 0),
        begin, end);
     });
@@ -185,8 +183,7 @@ std::unique_ptr<Kernel> make_frozen_lamb_direction(const KernelSpec& spec) {
                               attrs.weight_decay,
                               *data<const float>(call.in, 3) == 0};
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      raise_to(data<float>(call.out, 4),
-               HWY_DYNAMIC_DISPATCH(frozen_lamb_range)(step, o, begin, end));
+      raise_to(data<float>(call.out, 4), DSTRAIN_BEST(frozen_lamb_range)(step, o, begin, end));
     });
   });
 }
@@ -208,7 +205,7 @@ std::unique_ptr<Kernel> make_frozen_lamb(const KernelSpec& spec) {
     const float rate = frozen_lamb_rate(*call.state, *data<const float>(call.in, 1),
                                         *data<const float>(call.in, 2));
     return [o, rate](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(step_along_range)(rate, o, begin, end);
+      DSTRAIN_BEST(step_along_range)(rate, o, begin, end);
     };
   });
 }

@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/lamb.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_LAMB_ONCE
 #define DSTRAIN_SIMD_LAMB_ONCE
@@ -69,8 +70,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(direction_range);
-HWY_EXPORT(step_along_range);
 
 std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]),
@@ -90,7 +89,7 @@ std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec) {
                         attrs.weight_decay,
                         attrs.eps_inside_sqrt};
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(direction_range)(step, o, grad, begin, end);
+      DSTRAIN_BEST(direction_range)(step, o, grad, begin, end);
     });
   });
 }
@@ -103,7 +102,7 @@ std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec) {
                              lamb_rate(*call.state, attrs, data<const double>(call.in, 1),
                                        sums / (2 * attrs.parameters));
                          return [o, rate](int64_t begin, int64_t end) {
-                           HWY_DYNAMIC_DISPATCH(step_along_range)(rate, o, begin, end);
+                           DSTRAIN_BEST(step_along_range)(rate, o, begin, end);
                          };
                        });
 }

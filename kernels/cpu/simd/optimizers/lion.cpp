@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/lion.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_LION_ONCE
 #define DSTRAIN_SIMD_LION_ONCE
@@ -49,7 +50,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(lion_range);
 
 std::unique_ptr<Kernel> make_lion(const KernelSpec& spec) {
   return update_kernel(
@@ -59,7 +59,7 @@ std::unique_ptr<Kernel> make_lion(const KernelSpec& spec) {
         const LionStep step{state.lr, state.grad_scale, static_cast<float>(1.0 - state.beta1),
                             static_cast<float>(1.0 - state.beta2), attrs.weight_decay};
         return [o, step, m = data<float>(call.out, 1)](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(lion_range)(step, o, m, begin, end);
+          DSTRAIN_BEST(lion_range)(step, o, m, begin, end);
         };
       });
 }

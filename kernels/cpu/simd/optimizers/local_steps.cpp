@@ -15,6 +15,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/local_steps.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_LOCAL_STEPS_ONCE
 #define DSTRAIN_SIMD_LOCAL_STEPS_ONCE
@@ -86,9 +87,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(local_step_range);
-HWY_EXPORT(local_weights_range);
-HWY_EXPORT(end_local_steps_range);
 
 std::unique_ptr<Kernel> make_local_step(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, n = elements(spec.in[0]), dtype = spec.in[0].dtype,
@@ -99,7 +97,7 @@ std::unique_ptr<Kernel> make_local_step(const KernelSpec& spec) {
     const LocalStep step{scale * static_cast<float>(attrs.ranks), static_cast<float>(1.0 - s.beta1),
                          s.lr};
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(local_step_range)
+      DSTRAIN_BEST(local_step_range)
       (step, dtype, data(call.in, 0), data<const float>(call.in, 1), data<float>(call.out, 0),
        data<float>(call.out, 1), begin, end);
     });
@@ -111,7 +109,7 @@ std::unique_ptr<Kernel> make_local_weights(const KernelSpec& spec) {
                     attrs = attrs_as<FrozenAdamAttrs>(spec.attrs)](const KernelCall& call) {
     const LocalMove move{attrs.eps, static_cast<float>(call.state->local_lr) * attrs.weight_decay};
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(local_weights_range)
+      DSTRAIN_BEST(local_weights_range)
       (move, data<const float>(call.in, 0), data<const float>(call.in, 1),
        data<const float>(call.in, 2), dtype, data(call.out, 0), begin, end);
     });
@@ -130,7 +128,7 @@ std::unique_ptr<Kernel> make_end_local_steps(const KernelSpec& spec) {
     const UpdateOperands o{sum, DType::f32, data<float>(call.out, 0), data(call.out, 3), copy_type};
     const LocalMove move{attrs.eps, lrs * attrs.weight_decay};
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      HWY_DYNAMIC_DISPATCH(end_local_steps_range)
+      DSTRAIN_BEST(end_local_steps_range)
       (move, lrs, o, data<const float>(call.in, 0), data<float>(call.out, 1), sum, begin, end);
     });
   });

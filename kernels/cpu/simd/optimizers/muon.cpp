@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/muon.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_MUON_ONCE
 #define DSTRAIN_SIMD_MUON_ONCE
@@ -55,8 +56,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(momentum_range);
-HWY_EXPORT(muon_range);
 
 std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec) {
   return kernel_of(
@@ -70,7 +69,7 @@ std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec) {
           return;
         }
         parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(momentum_range)
+          DSTRAIN_BEST(momentum_range)
           (state.grad_scale, rest, grad, data(call.in, 0), m, direction, begin, end);
         });
       });
@@ -82,7 +81,7 @@ std::unique_ptr<Kernel> make_muon(const KernelSpec& spec) {
       [attrs = attrs_as<MuonAttrs>(spec.attrs)](const KernelCall& call, const UpdateOperands& o) {
         const MuonStep step{call.state->lr, attrs.scale, attrs.weight_decay};
         return [o, step](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(muon_range)(step, o, begin, end);
+          DSTRAIN_BEST(muon_range)(step, o, begin, end);
         };
       });
 }

@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/sgd.cpp"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
+#include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_SIMD_SGD_ONCE
 #define DSTRAIN_SIMD_SGD_ONCE
@@ -53,7 +54,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
-HWY_EXPORT(sgd_range);
 
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec) {
   return update_kernel(
@@ -64,7 +64,7 @@ std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec) {
                            attrs.momentum, 1 - attrs.dampening, state.applied_steps == 0,
                            attrs.nesterov};
         return [o, step, buffer = data<float>(call.out, 1)](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(sgd_range)(step, o, buffer, begin, end);
+          DSTRAIN_BEST(sgd_range)(step, o, buffer, begin, end);
         };
       });
 }

@@ -161,7 +161,7 @@ int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, blocks = RowBlocks(rows(spec.in[0])), c = columns(spec.in[0]),
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* partial = call.workspace.as<float>();
+    auto* partial = workspace<float>(call, blocks.count * c);
     auto* out = data<float>(call.out, 0);
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
@@ -178,7 +178,7 @@ std::unique_ptr<Kernel> make_layer_norm_weight_grad(const KernelSpec& spec,
                                                     const LaunchContext& context) {
   return kernel_of([context, blocks = RowBlocks(rows(spec.in[1])), c = columns(spec.in[1]),
                     dtype = spec.in[1].dtype](const KernelCall& call) {
-    auto* partial = call.workspace.as<float>();
+    auto* partial = workspace<float>(call, blocks.count * 2 * c);
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       const SumsIn<T> in{data<const T>(call.in, 0),

@@ -271,7 +271,7 @@ std::unique_ptr<Kernel> make_layer_norm_grad(const KernelSpec& spec, const Launc
     const NormGrad o{data(call.in, 0), data(call.in, 1),        data(call.in, 2),
                      data(call.in, 5), data<float>(call.in, 3), data<float>(call.in, 4),
                      data(call.out, 0)};
-    auto* partial = call.workspace.as<float>();
+    auto* partial = workspace<float>(call, blocks.count * 2 * c);
     const auto run = [&](auto t) {
       using T = decltype(t);
       const bool whole =

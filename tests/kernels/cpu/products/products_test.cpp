@@ -1,12 +1,11 @@
 // Properties of the CPU's products alone.
 #include "kernels/cpu/products/products.h"
 
-#include <omp.h>
-
 #include <limits>
 
 #include "runtime/core/error.h"
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
+#include "runtime/core/threads/parts.h"
 #include "tests/kernels/parity/products/product_operands.h"
 #include "tests/support/skip.h"
 
@@ -59,13 +58,13 @@ TEST_CASE(
 }
 
 TEST_CASE("a product leaves the process's thread count alone") {
-  const int before = omp_get_max_threads();
+  const int before = thread_count();
   const Size s{40, 40, 40};
   for (const DType dtype : kDTypes) {
     const Operands o(s, dtype, integers);
     Guarded y({s.rows, s.out}, dtype);
     parity::run_kernel(kProducts, call_of(OpKind::linear, before + 1), {&o.x, &o.w}, {&y});
-    REQUIRE(omp_get_max_threads() == before);
+    REQUIRE(thread_count() == before);
   }
 }
 

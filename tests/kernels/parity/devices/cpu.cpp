@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "kernels/cpu/cpu_library.h"
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
 #include "tests/kernels/parity/test_device.h"
 
 namespace dstrain::parity {

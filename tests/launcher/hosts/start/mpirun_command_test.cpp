@@ -47,8 +47,6 @@ TEST_CASE("mpirun gets hosts, slots, settings and the environment as words of th
   CHECK(std::find(added.begin(), added.end(), is("NAME", "a value; $(x)")) != added.end());
   CHECK(std::find(added.begin(), added.end(), is("OMP_NUM_THREADS", "7")) != added.end());
   CHECK(std::find(added.begin(), added.end(), is("OMP_NUM_THREADS", "1")) == added.end());
-  // Seven threads on one core.
-  CHECK(std::find(added.begin(), added.end(), is("OMP_WAIT_POLICY", "passive")) != added.end());
   CHECK(command_text(command).find("NAME='a value; $(x)' ") != std::string::npos);
 }
 

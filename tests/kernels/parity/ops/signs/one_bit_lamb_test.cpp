@@ -3,7 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
 #include "tests/kernels/parity/ops/signs/sign_values.h"
 #include "tests/support/sample.h"
 

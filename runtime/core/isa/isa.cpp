@@ -1,4 +1,4 @@
-#include "runtime/core/isa.h"
+#include "runtime/core/isa/isa.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -57,9 +57,19 @@ Isa offered() {
   if (!cpuid.amx_tile || !cpuid.amx_bf16 || !request_tiles()) return Isa::avx512_bf16;
   return Isa::amx;
 }
+Vectors vectors_of_baseline() {
+  if (!__builtin_cpu_supports("ssse3")) return Vectors::base;
+  const bool sse4 = __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("sse4.2") &&
+                    __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
+  return sse4 ? Vectors::sse4 : Vectors::ssse3;
+}
 #else
 Isa offered() {
   return Isa::baseline;
+}
+
+Vectors vectors_of_baseline() {
+  return Vectors::base;
 }
 #endif
 
@@ -83,6 +93,13 @@ Isa max_isa() {
     return std::min(offered(), limit && *limit ? isa_named(limit) : Isa::amx);
   }();
   return isa;
+}
+
+Vectors widest_vectors() {
+  static const Vectors vectors = max_isa() >= Isa::avx512 ? Vectors::avx512
+                                 : max_isa() >= Isa::avx2 ? Vectors::avx2
+                                                          : vectors_of_baseline();
+  return vectors;
 }
 
 }  // namespace dstrain

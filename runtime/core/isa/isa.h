@@ -1,5 +1,6 @@
-// The instruction sets that kernels choose from. Every kernel family asks max_isa(), so that
-// DSTRAIN_MAX_ISA=avx2 limits all of them; libraries have variables of their own.
+// The instruction sets that kernels choose from. This file alone decides which one: plans, which size workspaces and
+// packed weights by it, and kernels ask max_isa() or, through best_variant.h, widest_vectors(). So DSTRAIN_MAX_ISA=avx2
+// limits all of them. No kernel may ask a library, whose answer can change within a process.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +21,11 @@ Isa isa_named(std::string_view name);
 // Returns the processor's level, limited by the environment variable DSTRAIN_MAX_ISA, which is read once.
 // Throws UserError if its value is not a level.
 Isa max_isa();
+
+// The vectors that code compiled by Highway may use. Processors below AVX2 differ in what they have.
+enum class Vectors : uint8_t { base, ssse3, sse4, avx2, avx512 };
+
+// Returns the widest vectors of this processor that max_isa() allows.
+Vectors widest_vectors();
 
 }  // namespace dstrain

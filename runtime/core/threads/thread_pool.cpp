@@ -1,0 +1,249 @@
+#include "runtime/core/threads/thread_pool.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "runtime/core/error.h"
+#include "runtime/core/futex.h"
+#include "runtime/core/threads/run_delay.h"
+
+namespace dstrain {
+namespace {
+
+using namespace std::chrono_literals;
+// The states of a slot. Its thread sleeps where it found `idle` for too long; a caller reserves it, writes the part, and
+// offers it; whoever makes `offered` into `taken` has the part, and the region cannot end before it is complete.
+enum State : uint32_t { idle, asleep, reserved, offered, taken, ending };
+
+constexpr uint32_t kCallerSleeps = 1U << 31;
+constexpr size_t kMostOffers = 4096;
+constexpr auto kSpin = 2ms;
+constexpr auto kShared = 100ms;  // how long cores are taken to be shared that were found so
+constexpr auto kGrace = 200us;   // how long a part is left to a thread that must get a core first
+constexpr auto kSleep = 1h;      // of a thread that is woken
+constexpr auto kChange = 50us;   // of one that is not
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Whether a waiting thread is still to look rather than sleep.
+class Spin {
+ public:
+  explicit Spin(const SpinLimit& limit) : limit_(limit) {}
+
+  bool again() {
+    if (limit_.time <= 0ns || looks_ >= limit_.looks) return false;
+    // Reading the clock takes as long as some looks.
+    if (looks_ % 32 == 0) {
+      const auto now = Clock::now();
+      if (looks_ == 0) begin_ = now;
+      if (now - begin_ > limit_.time) return false;
+    }
+    ++looks_;
+    pause();
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  SpinLimit limit_;
+  Clock::time_point begin_;
+  int64_t looks_ = 0;
+};
+
+// Blocks the signals that ask a process to do something while it exists: they are for the threads that know them.
+class WithoutSignals {
+ public:
+  WithoutSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
+      ::sigdelset(&all, fault);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~WithoutSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutSignals(const WithoutSignals&) = delete;
+  WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool is_word(std::string_view value, std::string_view word) {
+  return std::equal(value.begin(), value.end(), word.begin(), word.end(),
+                    [](char a, char b) { return (a | 0x20) == b; });
+}
+
+}  // namespace
+
+SpinLimit spin_limit(int threads, int cores) {
+  if (const std::string_view looks = variable("GOMP_SPINCOUNT"); !looks.empty()) {
+    if (is_word(looks, "infinite") || is_word(looks, "infinity")) return {.time = kSleep};
+    SpinLimit limit{.time = kSleep};
+    const auto [stop, status] =
+        std::from_chars(looks.data(), looks.data() + looks.size(), limit.looks);
+    if (status == std::errc() && stop == looks.data() + looks.size() && limit.looks >= 0)
+      return limit;
+  }
+  const std::string_view policy = variable("OMP_WAIT_POLICY");
+  if (is_word(policy, "active")) return {.time = kSleep};
+  if (is_word(policy, "passive") || threads > cores) return {};
+  return {.time = kSpin, .if_free = true};
+}
+
+ThreadPool::ThreadPool(int threads, SpinLimit limit)
+    : limit_(limit), slots_(static_cast<size_t>(std::max(1, threads) - 1)) {
+  const WithoutSignals without;
+  try {
+    for (size_t i = 0; i < slots_.size(); ++i) threads_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& error) {
+    for (size_t i = 0; i < threads_.size(); ++i) {
+      slots_[i].state = ending;
+      futex_wake(slots_[i].state, 1);
+      threads_[i].join();
+    }
+    fail_run(
+        "cannot start thread {} of {}: {}; raise the limit of processes (ulimit -u), or set "
+        "OMP_NUM_THREADS to fewer",
+        threads_.size() + 2, threads, error.code().message());
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  for (Slot& slot : slots_) {
+    slot.state = ending;
+    futex_wake(slot.state, 1);
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::run(int64_t parts, Function function, const void* context) {
+  if (parts <= 0) return;
+  Region region{.run = function, .context = context};
+  // With part 0 they are those of this thread. Others are added before they are offered, so that `left` is never 0 too early.
+  const size_t most = static_cast<size_t>(
+      std::min<int64_t>(parts - 1, static_cast<int64_t>(std::min(slots_.size(), kMostOffers))));
+  std::bitset<kMostOffers> offers;
+  for (size_t i = 0; i < most; ++i)
+    if (offer(slots_[i], region, static_cast<int64_t>(i) + 1)) offers.set(i);
+  run_part(region, 0);
+  for (int64_t part = static_cast<int64_t>(most) + 1; part < parts; ++part) run_part(region, part);
+  for (size_t i = 0; i < most; ++i)
+    if (!offers.test(i)) run_part(region, static_cast<int64_t>(i) + 1);
+  // Where the cores are shared a thread needs a while to get one, and the kernel gives each thread its share of them: two that
+  // do half of the work each have more than one that does all.
+  const SpinLimit limit = limit_now();
+  if (limit.time <= 0ns && wait_for(region, limit, kGrace)) return rethrow(region);
+  for (size_t i = 0; i < most; ++i)
+    if (offers.test(i)) take(slots_[i], false);
+  wait_for(region, limit, kSleep);
+  rethrow(region);
+}
+
+void ThreadPool::rethrow(const Region& region) {
+  if (region.failed) std::rethrow_exception(region.error);
+}
+
+// Offers a part to the slot's thread unless that one has one already. Wakes it if it sleeps.
+bool ThreadPool::offer(Slot& slot, Region& region, int64_t part) const {
+  uint32_t before = slot.state.load(std::memory_order_relaxed);
+  if ((before != idle && before != asleep) ||
+      !slot.state.compare_exchange_strong(before, reserved, std::memory_order_acquire))
+    return false;
+  slot.region = &region;
+  slot.part = part;
+  region.left.fetch_add(1, std::memory_order_relaxed);
+  slot.state.store(offered, std::memory_order_release);
+  if (before == asleep) futex_wake(slot.state, 1);
+  return true;
+}
+
+// Takes the part that the slot offers, if it does, and runs it. It may be another region's than the one it was looked
+// for. A part that another thread takes leaves the slot free at once.
+bool ThreadPool::take(Slot& slot, bool is_own) {
+  uint32_t expected = offered;
+  if (slot.state.load(std::memory_order_relaxed) != offered ||
+      !slot.state.compare_exchange_strong(expected, taken, std::memory_order_acquire))
+    return false;
+  Region& region = *slot.region;
+  const int64_t part = slot.part;
+  if (!is_own) slot.state.store(idle, std::memory_order_release);
+  run_part(region, part);
+  if (is_own) slot.state.store(idle, std::memory_order_release);
+  complete(region);
+  return true;
+}
+
+void ThreadPool::run_part(Region& region, int64_t part) noexcept {
+  try {
+    region.run(region.context, part);
+  } catch (...) {
+    if (!region.failed.exchange(true)) region.error = std::current_exception();
+  }
+}
+
+// After the subtraction the region may be gone: the kernel alone uses its address.
+void ThreadPool::complete(Region& region) {
+  std::atomic<uint32_t>& left = region.left;
+  if (left.fetch_sub(1, std::memory_order_acq_rel) == (kCallerSleeps | 1)) futex_wake(left, 1);
+}
+
+// Returns whether all parts that others have are complete; false if they are not after `most`.
+bool ThreadPool::wait_for(Region& region, const SpinLimit& limit, std::chrono::microseconds most) {
+  Spin spin(limit);
+  const auto end = Clock::now() + most;
+  while (true) {
+    uint32_t left = region.left.load(std::memory_order_acquire);
+    if ((left & ~kCallerSleeps) == 0) return true;
+    if (spin.again()) continue;
+    const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(end - Clock::now());
+    if (rest <= 0us) return false;
+    if (left & kCallerSleeps ||
+        region.left.compare_exchange_strong(left, left | kCallerSleeps, std::memory_order_acquire))
+      futex_wait(region.left, left | kCallerSleeps, rest);
+  }
+}
+
+SpinLimit ThreadPool::limit_now() const {
+  const bool shared = limit_.if_free && Clock::now() < free_from_.load(std::memory_order_relaxed);
+  return shared ? SpinLimit{} : limit_;
+}
+
+void ThreadPool::work(size_t own) {
+  Slot& slot = slots_[own];
+  Spin spin(limit_now());
+  RunDelay delay;
+  while (true) {
+    if (take(slot, true)) {
+      for (size_t next = own + 1; next < slots_.size() && take(slots_[next], false);) ++next;
+      if (limit_.if_free && delay.was_kept_waiting()) free_from_ = Clock::now() + kShared;
+      spin = Spin(limit_now());
+      continue;
+    }
+    uint32_t state = slot.state.load(std::memory_order_acquire);
+    if (state == ending) return;
+    if (spin.again()) continue;
+    if (state == asleep || (state == idle && slot.state.compare_exchange_strong(state, asleep)))
+      futex_wait(slot.state, asleep, kSleep);
+    else  // a caller or another thread is about to change it
+      futex_wait(slot.state, state, kChange);
+  }
+}
+
+}  // namespace dstrain

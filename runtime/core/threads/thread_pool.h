@@ -1,0 +1,80 @@
+// Threads that share the parts of a computation with the thread that calls.
+//
+// How they wait decides what they are worth on a machine that others use too. A thread that waits looks for its part for
+// a short time and then sleeps. Looking is faster where the cores are free. Where they are not, it takes the time of
+// those who could work, and the kernel takes the core from who has used it so much; so threads that find that
+// they were kept waiting for a core sleep at once for a while. And no part needs a certain thread: each is offered to one, and
+// while that one does not run the caller or another thread takes the part. A computation waits only for parts that have begun.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace dstrain {
+
+// How long a waiting thread looks before it sleeps.
+struct SpinLimit {
+  std::chrono::nanoseconds time{};  // 0: it sleeps at once
+  int64_t looks = INT64_MAX;        // and at most so often
+  bool if_free = false;             // only while the thread has its cores for itself
+};
+
+// Returns the limit that the environment asks for by OpenMP's OMP_WAIT_POLICY or GNU's GOMP_SPINCOUNT, which programs
+// of OpenMP are tuned by; else a short time, or none where `threads` are more than `cores`.
+SpinLimit spin_limit(int threads, int cores);
+
+// A fixed number of threads. Several threads may call run() at the same time; they share the pool's.
+class ThreadPool {
+ public:
+  using Function = void (*)(const void* context, int64_t part);
+
+  // Starts threads - 1 threads: the caller of run() is one too. Throws RunError if the system refuses one.
+  ThreadPool(int threads, SpinLimit limit);
+  // Ends the threads. No run() may be under way.
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Calls function(context, part) once for each part of [0, parts), part 0 on this thread, and returns when all are complete.
+  // Part i is offered to thread i. If a part throws, one of the exceptions is thrown again at the end.
+  void run(int64_t parts, Function function, const void* context);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // One call of run().
+  struct Region {
+    Function run = nullptr;
+    const void* context = nullptr;
+    std::atomic<uint32_t> left{0};  // parts that others have not completed; kCallerSleeps
+    std::atomic<bool> failed{false};
+    std::exception_ptr error{};  // of the part that set `failed`
+  };
+  // What is offered to one thread. On a cache line of its own.
+  struct alignas(64) Slot {
+    std::atomic<uint32_t> state{0};
+    Region* region = nullptr;
+    int64_t part = 0;
+  };
+
+  void work(size_t own);
+  bool offer(Slot& slot, Region& region, int64_t part) const;
+  static bool take(Slot& slot, bool is_own);
+  static void run_part(Region& region, int64_t part) noexcept;
+  static void complete(Region& region);
+  static bool wait_for(Region& region, const SpinLimit& limit, std::chrono::microseconds most);
+  static void rethrow(const Region& region);
+  SpinLimit limit_now() const;
+
+  const SpinLimit limit_;
+  std::atomic<Clock::time_point> free_from_{
+      Clock::time_point{}};  // until then the cores are taken to be others' too
+  std::vector<Slot> slots_;  // one for each thread but the caller
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dstrain
