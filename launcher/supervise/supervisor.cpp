@@ -40,8 +40,9 @@ constexpr int64_t kKillRanks = 1000 * kMs;
 constexpr int64_t kEndCommand = 4000 * kMs;
 constexpr int64_t kKillCommand = 6000 * kMs;
 constexpr int64_t kReleaseTimeout = 6000 * kMs;
-constexpr int64_t kStateInterval = 500 * kMs;  // between checks of whether the command is stopped
-constexpr size_t kKeptOutput = 8192;           // newest bytes of what the command itself writes
+constexpr int64_t kCommandStateInterval =
+    500 * kMs;                        // between checks of whether the command is stopped
+constexpr size_t kKeptOutput = 8192;  // newest bytes of what the command itself writes
 
 // Passes all that can be read without blocking to `use`.
 template <class Use>
@@ -195,9 +196,9 @@ class Watch {
 
   // Returns whether the command has been stopped (SIGSTOP) for too long.
   bool command_stopped(int64_t now) {
-    if (now - last_state_check_ns_ < kStateInterval) return !stopped_starter_.empty();
+    if (now - last_state_check_ns_ < kCommandStateInterval) return !stopped_starter_.empty();
     // If this process was suspended, the command may have been suspended with it.
-    if (now - last_state_check_ns_ > 2 * kStateInterval) command_stopped_since_ = 0;
+    if (now - last_state_check_ns_ > 2 * kCommandStateInterval) command_stopped_since_ = 0;
     last_state_check_ns_ = now;
     if (ended_ns_ != 0 || !command_process_.stopped())
       command_stopped_since_ = 0;

@@ -9,12 +9,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 training_hosts "$1" 3
 training_tmp
 hosts_sshd node1 stop
+lost=$((${DSTRAIN_SAMPLE:-$RANDOM} % 2 == 0)) login=yes
 
-# node RANK NAME OPTION...: starts a node of a run on its host, in the background; node 1 in an ssh login from node3.
+# node RANK NAME OPTION...: starts a node of a run on its host, in the background; node 1 in an ssh login from node3
+# where $login is set.
 node() {
   local words=("$dstrain" --config c.json --num_gpus 1 --output "$2" --no_ssh --node_rank "$1"
     --master_addr "$HOSTS_NETWORK.1" --steps 100000000 --set train_batch_size=12 --set steps_per_print=20 "${@:3}")
-  if (($1 == 1)); then
+  if (($1 == 1)) && [[ -n $login ]]; then
     words=(ssh node2 "cd $PWD && export OMP_NUM_THREADS=1 TMPDIR=$TMPDIR && exec ${words[*]}")
     hosts_on node3 "${words[@]}" >"$2.$1.log" 2>&1 &
   else
@@ -63,12 +65,13 @@ wait "$first" || true
 nothing_left
 echo 'a node whose process ends is named'
 
+((lost)) || login=
 node 1 stays --nnodes 2 --set dstrain.silence_s=3
 second=$!
 node 0 stays --nnodes 2 --set dstrain.silence_s=3
 master=$!
 says '^step=20 ' stays.0.log
-if ((${DSTRAIN_SAMPLE:-$RANDOM} % 2)); then
+if ((!lost)); then
   steps=$(wc -l <stays/metrics.jsonl)
   zero=$(command_on node1)
   kill -STOP "$zero"

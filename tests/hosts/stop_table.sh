@@ -60,8 +60,7 @@ training_hosts "$program" 2
 training_tmp
 training_by_mpirun
 hosts_file 1 1 >hosts
-by_mpirun=(mpirun --hostfile hosts -np 2 --bind-to none --mca odls_base_sigkill_timeout 5
-  -x OMP_NUM_THREADS -x OMP_WAIT_POLICY "$dstrain")
+by_mpirun=(mpirun --hostfile hosts -np 2 --bind-to none -x OMP_NUM_THREADS -x OMP_WAIT_POLICY "$dstrain")
 trap 'stop_cluster; hosts_down' EXIT
 # A step takes long enough for a signal to arrive in it, and a checkpoint long enough to be seen while it is written.
 cat >c.json <<'JSON'
