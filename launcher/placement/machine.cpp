@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <vector>
@@ -29,6 +30,8 @@ struct CgroupFiles {
 constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                 "total_inactive_file", "memory.oom_control"};
 constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file", "memory.events"};
+
+constexpr const char* kKills = "oom_kill";  // in a kills_file, and in /proc/vmstat
 
 struct Cgroup {
   fs::path directory;
@@ -105,12 +108,23 @@ MemoryOffer available_memory(const fs::path& root) {
   return offer;
 }
 
-int64_t out_of_memory_kills(const fs::path& root) {
-  int64_t most = 0;
-  for (const Cgroup& group : cgroups(root))
-    most = std::max(
-        most, number_after(group.directory / group.files->kills_file, "oom_kill").value_or(0));
-  return std::max(most, number_after(root / "proc/vmstat", "oom_kill").value_or(0));
+fs::path kill_counter(pid_t pid, const fs::path& root) {
+  // The innermost group that counts: a group around it counts those of other groups, too.
+  for (const CgroupDirectory& group : cgroup_directories(root, "memory", std::to_string(pid))) {
+    const fs::path file = group.path / (group.version2 ? kVersion2 : kVersion1).kills_file;
+    if (number_after(file, kKills)) return file;
+  }
+  std::error_code none;
+  const fs::path mount = root / "sys/fs/cgroup", machine = root / "proc/vmstat";
+  std::ifstream controllers(mount / "cgroup.controllers");
+  const bool has_groups = fs::exists(mount / "memory", none) ||
+                          std::find(std::istream_iterator<std::string>(controllers), {},
+                                    "memory") != std::istream_iterator<std::string>();
+  return !has_groups && number_after(machine, kKills) ? machine : fs::path();
+}
+
+int64_t kills_in(const fs::path& counter) {
+  return number_after(counter, kKills).value_or(0);
 }
 
 }  // namespace dstrain

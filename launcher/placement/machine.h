@@ -1,6 +1,8 @@
-// This machine: its names, its available memory, and how often the kernel killed a process because memory ran out.
+// This machine: its names, its available memory, and how often the kernel killed processes because memory ran out.
 // Reads /proc and the cgroup files (versions 1 and 2) below `root`, which tests replace.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -27,8 +29,11 @@ bool is_this_machine(const std::string& host);
 // Returns the same text in all processes of one host: it holds the boot id, the network namespace and the host name.
 std::string host_identity();
 
-// Returns how often the kernel has killed a process of this cgroup because memory ran out; 0 if the kernel does not
-// count that.
-int64_t out_of_memory_kills(const std::filesystem::path& root = "/");
+// Returns the file in which the kernel counts the processes of one cgroup, that of process `pid`, which it kills because
+// memory runs out. Where it knows no memory cgroups that is the machine's; empty if it does not count them.
+std::filesystem::path kill_counter(pid_t pid, const std::filesystem::path& root = "/");
+
+// Returns the number in a file of kill_counter(); 0 if it cannot be read.
+int64_t kills_in(const std::filesystem::path& counter);
 
 }  // namespace dstrain

@@ -26,8 +26,7 @@ BoardView::BoardView(const RankBoard& board, std::span<const int> ranks, std::st
       reports_(ranks.size()),
       processes_(ranks.size()),
       progress_(ranks.size(), -1),
-      last_search_ns_(monotonic_ns()),
-      kills_before_(dstrain::out_of_memory_kills()) {
+      last_search_ns_(monotonic_ns()) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     reports_[i].rank = ranks[i];
     reports_[i].moved_ns = last_search_ns_;
@@ -54,6 +53,14 @@ void BoardView::set_process(size_t i, int64_t pid, int64_t now) {
   reports_[i].pid = static_cast<int>(pid);
   reports_[i].moved_ns = now;
   processes_[i] = PeerProcess(pid);
+  find_kill_counter(static_cast<pid_t>(pid));
+}
+
+// A rank may be moved to another cgroup at any time.
+void BoardView::find_kill_counter(pid_t pid) {
+  const std::filesystem::path counter = kill_counter(pid);
+  if (!counter.empty() && !kills_before_.contains(counter))
+    kills_before_.emplace(counter, kills_in(counter));
 }
 
 // Searches for ranks that have not joined, so that they are watched too.
@@ -82,6 +89,7 @@ void BoardView::update_rank(size_t i, int64_t now) {
   report.step = slot.step.load();
   report.waits_for = slot.waits_for.load();
   const int64_t progress = slot.progress.load();
+  if (check_states_ && !report.gone) find_kill_counter(report.pid);
   const bool suspended = check_states_ ? process.stopped() : report.suspended_since != 0;
   if (!suspended)
     report.suspended_since = 0;
@@ -100,7 +108,10 @@ void BoardView::kill_all() {
 }
 
 int64_t BoardView::out_of_memory_kills() const {
-  return dstrain::out_of_memory_kills() - kills_before_;
+  int64_t kills = 0;
+  for (const auto& [counter, before] : kills_before_)
+    kills += std::max<int64_t>(0, kills_in(counter) - before);
+  return kills;
 }
 
 }  // namespace dstrain

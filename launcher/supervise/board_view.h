@@ -1,6 +1,8 @@
 // BoardView: the host of this process, as its rank board and the kernel show it.
 #pragma once
 
+#include <filesystem>
+#include <map>
 #include <vector>
 
 #include "launcher/supervise/host_view.h"
@@ -30,6 +32,7 @@ class BoardView final : public HostView {
   void find_absent_ranks(int64_t now);
   void set_process(size_t i, int64_t pid, int64_t now);
   void update_rank(size_t i, int64_t now);
+  void find_kill_counter(pid_t pid);
 
   const RankBoard& board_;
   std::string mark_;
@@ -42,7 +45,8 @@ class BoardView final : public HostView {
   int64_t last_state_check_ns_ = 0;
   int64_t last_search_ns_;
   bool check_states_ = false;
-  int64_t kills_before_;
+  // The files that count kills in the cgroups of the ranks, and their numbers when they were first read.
+  std::map<std::filesystem::path, int64_t> kills_before_;
 };
 
 }  // namespace dstrain

@@ -77,7 +77,7 @@ class HostView {
   virtual void kill_all() = 0;
   // The signal because of which the run stopped early, after writing its files; 0 if it did not.
   virtual int stopped() const = 0;
-  // The number of processes that the kernel has killed since the run began because memory ran out.
+  // The number of processes in the ranks' cgroups that the kernel has killed since the run began because memory ran out.
   virtual int64_t out_of_memory_kills() const = 0;
 
   // Passes the ranks' output on if it comes through this view.

@@ -1,4 +1,4 @@
-// The control groups of this process, whose files limit its memory and processor time (versions 1 and 2).
+// The control groups of a process, whose files limit its memory and processor time (versions 1 and 2).
 #pragma once
 
 #include <fmt/core.h>
@@ -16,13 +16,14 @@ struct CgroupDirectory {
   bool version2 = false;
 };
 
-// Returns the groups of a controller ("memory", "cpu") that this process is in, innermost first. A container often sees
-// paths of its host that are not mounted; its own group is then the root of the mount, which is always the last of the
-// list. `root` is the root of the file system, which tests replace.
+// Returns the groups of a controller ("memory", "cpu") that a process, named as in /proc, is in, innermost first. A
+// container often sees paths of its host that are not mounted; its own group is then the root of the mount, which is
+// always the last of the list. `root` is the root of the file system, which tests replace.
 inline std::vector<CgroupDirectory> cgroup_directories(const std::filesystem::path& root,
-                                                       std::string_view controller) {
+                                                       std::string_view controller,
+                                                       std::string_view process = "self") {
   std::vector<CgroupDirectory> found;
-  std::ifstream in(root / "proc/self/cgroup");
+  std::ifstream in(root / "proc" / process / "cgroup");
   for (std::string line; std::getline(in, line);) {
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);

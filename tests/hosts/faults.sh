@@ -86,6 +86,7 @@ strike_memory() {
   mkdir -p "$group"
   echo $((64 << 20)) >"$group/memory.limit_in_bytes"
   echo "$rank2" >"$group/cgroup.procs"
+  sleep 0.5  # until the agent has seen where the rank is
   strikes
   (echo "$BASHPID" >"$group/cgroup.procs" && head -c 200M /dev/zero | tail -n 1 >tail.out) 2>/dev/null || true
 }

@@ -30,7 +30,6 @@ TEST_CASE("without a cgroup the kernel's own estimate counts") {
   const Machine machine;
   CHECK(available_memory(machine.root).bytes == 8000 * 1024);
   CHECK(available_memory(machine.root).source == "MemAvailable in /proc/meminfo");
-  CHECK(out_of_memory_kills(machine.root) == 0);
 }
 
 TEST_CASE("a version 2 limit of any group around the process counts, file pages do not") {
@@ -42,11 +41,9 @@ TEST_CASE("a version 2 limit of any group around the process counts, file pages 
   machine.file(base + "/memory.max", "1000000\n");
   machine.file(base + "/memory.current", "700000\n");
   machine.file(base + "/memory.stat", "anon 1\ninactive_file 300000\n");
-  machine.file(base + "/memory.events", "low 0\noom 4\noom_kill 3\n");
   const MemoryOffer offer = available_memory(machine.root);
   CHECK(offer.bytes == 600000);
   CHECK(offer.source.find("outer, 1.00 MB") != std::string::npos);
-  CHECK(out_of_memory_kills(machine.root) == 3);
 }
 
 TEST_CASE("a version 1 limit counts, where a container sees its group as the root too") {
@@ -56,9 +53,44 @@ TEST_CASE("a version 1 limit counts, where a container sees its group as the roo
   machine.file(base + "/memory.limit_in_bytes", "2000000\n");
   machine.file(base + "/memory.usage_in_bytes", "500000\n");
   machine.file(base + "/memory.stat", "cache 5\ntotal_inactive_file 100000\n");
-  machine.file(base + "/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
   CHECK(available_memory(machine.root).bytes == 1600000);
-  CHECK(out_of_memory_kills(machine.root) == 2);
+}
+
+TEST_CASE(
+    "kills are those of the process's own cgroup, not of the machine or of a cgroup around it") {
+  const Machine machine;
+  const auto kills = [&machine] { return kills_in(kill_counter(7, machine.root)); };
+  const std::string mount = "sys/fs/cgroup/";
+  machine.file("proc/vmstat", "pgfault 9\noom_kill 50\n");
+  SECTION("version 2") {
+    machine.file("proc/7/cgroup", "0::/slice/run.scope/leaf\n");
+    machine.file(mount + "cgroup.controllers", "cpu memory\n");
+    machine.file(mount + "slice/memory.events", "oom_kill 40\n");
+    machine.file(mount + "slice/run.scope/memory.events", "low 0\noom 4\noom_kill 3\n");
+    CHECK(kills() == 3);  // the leaf has no memory controller
+  }
+  SECTION("version 1") {
+    machine.file("proc/7/cgroup", "5:cpu,cpuacct:/x\n4:memory:/jobs/7\n0::/\n");
+    machine.file(mount + "memory/memory.oom_control", "oom_kill 40\n");
+    machine.file(mount + "memory/jobs/7/memory.oom_control", "under_oom 0\noom_kill 2\n");
+    CHECK(kills() == 2);
+  }
+  SECTION("a container that sees its own group as the root") {
+    machine.file("proc/7/cgroup", "0::/docker/123\n");
+    machine.file(mount + "memory.events", "oom_kill 1\n");
+    CHECK(kills() == 1);
+  }
+  SECTION("the root of version 2 does not count its own") {
+    machine.file("proc/7/cgroup", "0::/\n");
+    machine.file(mount + "cgroup.controllers", "cpuset cpu io memory hugetlb\n");
+    CHECK(kill_counter(7, machine.root).empty());
+    CHECK(kills() == 0);
+  }
+  SECTION("without memory cgroups there is no other than the machine's") {
+    machine.file("proc/7/cgroup", "0::/\n");
+    machine.file(mount + "cgroup.controllers", "cpu\n");
+    CHECK(kills() == 50);
+  }
 }
 
 TEST_CASE("a group over its limit offers nothing, not less") {
