@@ -31,6 +31,7 @@
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/disk/swap_files.h"
 #include "runtime/storage/free_space.h"
+#include "runtime/storage/output_file.h"
 #include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights.h"
 
@@ -101,6 +102,15 @@ void check_trace_file(const std::string& path) {
   } catch (const RunError& e) {
     fail_user("dstrain.trace: {} (--set dstrain.trace=FILE names another one)", e.what());
   }
+}
+
+// Checks the files of the output directory that the run opens under their own names; it replaces all others.
+void check_own_files(const std::string& output) {
+  for (const char* name : {".dstrain.lock", "metrics.jsonl"})
+    if (const std::string problem = output_file_problem(fmt::format("{}/{}", output, name));
+        !problem.empty())
+      fail_user("cannot write {}/{}: {}, or name another directory with --output", output, name,
+                problem);
 }
 
 // Returns whether the run resumes one in its own output directory.
@@ -230,6 +240,7 @@ void check_surroundings(const RunInput& input, int ranks_here) {
   if (ranks_here > 0) check_memory_here(job, ranks_here);
   if (ranks_here > 0) check_disks_here(job, ranks_here);
   check_output_directory(job.output);
+  check_own_files(job.output);
   check_trace_file(job.trace);
 }
 

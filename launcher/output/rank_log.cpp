@@ -12,6 +12,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/files/system_reason.h"
+#include "runtime/storage/output_file.h"
 
 namespace dstrain {
 namespace {
@@ -45,9 +46,9 @@ RankLog::RankLog(const std::string& prefix, int rank) {
   const std::string path = fmt::format("{}_rank{}.log", prefix, rank);
   std::error_code none;  // opening the file reports the error
   fs::create_directories(fs::path(path).parent_path(), none);
-  const Descriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666));
-  if (file.get() < 0) fail_run("cannot write the log {}: {}", path, system_reason(errno));
+  const OutputFile opened = open_output_file(path, O_WRONLY | O_APPEND);
+  const Descriptor file(opened.descriptor);
+  if (file.get() < 0) fail_run("cannot write the log {}: {}", path, opened.problem);
   std::fflush(nullptr);
   output_ = Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   error_ = Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -24,6 +23,7 @@
 #include "launcher/supervise/rank_watch.h"
 #include "runtime/comm/rendezvous/peer_process.h"
 #include "runtime/core/error.h"
+#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
 namespace {
@@ -254,11 +254,14 @@ class Watch {
   std::string said_text() const {
     if (said_.empty()) return "";
     if (starter_log_.empty()) return fmt::format(":{}", indented(said_));
-    std::ofstream file(starter_log_, std::ios::binary);
-    file << said_;
-    return fmt::format(
-        ": {}{}", telling_line(said_),
-        file.flush() ? fmt::format(" (its whole output is in {})", starter_log_) : "");
+    bool written = true;
+    try {
+      write_file(starter_log_, said_);
+    } catch (const RunError&) {
+      written = false;
+    }
+    return fmt::format(": {}{}", telling_line(said_),
+                       written ? fmt::format(" (its whole output is in {})", starter_log_) : "");
   }
 
   // Returns what the command says about a rank that ended before it had joined; empty if it says nothing like it. Ranks

@@ -54,7 +54,17 @@ std::string parent_of(const std::string& path) {
 File File::create(const std::string& path) {
   File file;
   file.path_ = path;
-  file.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  constexpr int flags = O_WRONLY | O_NOFOLLOW | O_CLOEXEC;
+  constexpr int kTries = 3;  // others may make it again in between
+  for (int i = 0; i < kTries && file.fd_ < 0; ++i) {
+    file.fd_ = ::open(path.c_str(), flags | O_CREAT | O_EXCL, 0666);
+    struct stat there {};
+    if (file.fd_ >= 0 || errno != EEXIST || ::lstat(path.c_str(), &there) != 0) continue;
+    if (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode))
+      ::unlink(path.c_str());
+    else
+      file.fd_ = ::open(path.c_str(), flags | O_NONBLOCK);  // of a pipe it would wait
+  }
   if (file.fd_ < 0) fail_write("create", path, errno);
   return file;
 }

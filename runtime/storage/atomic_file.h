@@ -12,7 +12,8 @@ namespace dstrain {
 class File {
  public:
   File() = default;
-  // Creates an empty file, or empties the existing one.
+  // Creates an empty file in the place of one of that name, or of a symbolic link, which is not followed. Opens a device
+  // as it is.
   static File create(const std::string& path);
 
   File(File&& other) noexcept { *this = std::move(other); }

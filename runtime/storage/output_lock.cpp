@@ -14,6 +14,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/storage/output_file.h"
 
 namespace dstrain {
 namespace {
@@ -77,9 +78,10 @@ bool take(const std::string& directory, int file, int kind) {
 
 OutputLock::OutputLock(const std::string& directory) {
   const std::string path = lock_file(directory);
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  const OutputFile file = open_output_file(path, O_RDWR);
+  file_ = file.descriptor;
   if (file_ < 0)
-    fail_user("cannot write {}: {} (--output names another directory)", path, std::strerror(errno));
+    fail_user("cannot write {}: {} (--output names another directory)", path, file.problem);
   if (!take(directory, file_, LOCK_EX)) {
     log::warn("{} cannot be locked ({}): a second run in it at the same time would not be noticed",
               directory, std::strerror(errno));
@@ -96,7 +98,8 @@ OutputLock::~OutputLock() {
 }
 
 void refuse_if_locked(const std::string& directory) {
-  const int file = ::open(lock_file(directory).c_str(), O_RDWR | O_CLOEXEC);
+  const int file =
+      ::open(lock_file(directory).c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) return;  // no run has used it; other errors are reported when the lock is taken
   take(directory, file, LOCK_SH);
   ::close(file);

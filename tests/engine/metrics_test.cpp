@@ -221,6 +221,21 @@ TEST_CASE("a directory that is not there is an error that names the file") {
                     "cannot write " + path + ": No such file or directory");
 }
 
+TEST_CASE("a resumed file is read as far as it has lines, and is not what its name leads to") {
+  const Scratch scratch;
+  const MetricsOptions resumed{.path = scratch.file(), .steps = 9, .resumed_step = 3};
+  const std::string begin = "{\"step\":1}\n{\"step\":2}\n";
+  std::ofstream(scratch.file()) << begin;
+  std::filesystem::resize_file(scratch.file(),
+                               uintmax_t{1} << 38);  // a line that memory cannot hold
+  { const MetricsWriter writer(resumed); }
+  CHECK(std::filesystem::file_size(scratch.file()) == begin.size());
+  std::filesystem::rename(scratch.file(), scratch.path + "/other");
+  std::filesystem::create_symlink("other", scratch.file());
+  CHECK_THROWS_WITH(MetricsWriter(resumed), Catch::Contains("it is a symbolic link"));
+  CHECK(std::filesystem::file_size(scratch.path + "/other") == begin.size());
+}
+
 TEST_CASE("a full disk is an error that names the file, and leaves no half line") {
   const Scratch scratch;
   MetricsWriter writer({.path = scratch.file(), .steps = 9, .steps_per_print = 0});

@@ -59,6 +59,20 @@ TEST_CASE("a full disk is a RunError with path, offset and advice; the old file 
   CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
 }
 
+TEST_CASE("a link that waits where a file is written is replaced, and its target stays") {
+  TempDir dir;
+  const std::string target = dir.write("target", "precious"), path = dir / "a.json";
+  for (const std::string& name : {path, path + ".tmp"})
+    std::filesystem::create_symlink(target, name);
+  write_file(path, "new");
+  CHECK(bytes_of_file(path) == "new");
+  CHECK_FALSE(std::filesystem::is_symlink(path));
+  CHECK(bytes_of_file(target) == "precious");
+  dir.write("a.json.tmp", "left behind");
+  write_file(path, "newer");
+  CHECK(bytes_of_file(path) == "newer");
+}
+
 TEST_CASE("the device that is always full says so") {
   File full = File::create("/dev/full");
   try {

@@ -40,6 +40,16 @@ TEST_CASE("a rank that was forked keeps the lock while it lives") {
   CHECK_NOTHROW(OutputLock(dir.path()));
 }
 
+TEST_CASE("a link in the place of the lock is refused, and its target stays") {
+  TempDir dir;
+  const std::string target = dir.write("target", "precious");
+  std::filesystem::create_symlink(target, dir / ".dstrain.lock");
+  CHECK_THROWS_WITH(OutputLock(dir.path()), Contains(".dstrain.lock: it is a symbolic link"));
+  CHECK_THROWS_AS(OutputLock(dir.path()), UserError);
+  CHECK_NOTHROW(refuse_if_locked(dir.path()));
+  CHECK(bytes_of_file(target) == "precious");
+}
+
 TEST_CASE("a directory that is not there is in nobody's use") {
   const TempDir dir;
   CHECK_NOTHROW(refuse_if_locked(dir / "none"));

@@ -1,13 +1,14 @@
 #include "launcher/hosts/checks/output_probe.h"
 
-#include <cerrno>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <system_error>
 #include <thread>
 
 #include "runtime/core/error.h"
+#include "runtime/storage/output_file.h"
 
 namespace dstrain {
 
@@ -28,9 +29,11 @@ OutputProbe::OutputProbe(const std::string& directory, const std::string& run)
   if (problem)
     fail_user("cannot make the output directory {}: {} (--output names another one)", directory,
               problem.message());
-  if (!std::ofstream(file_))
+  const OutputFile opened = open_output_file(file_.string(), O_WRONLY | O_EXCL);
+  if (!opened.problem.empty())
     fail_user("cannot write in the output directory {}: {} (--output names another one)", directory,
-              std::strerror(errno));
+              opened.problem);
+  ::close(opened.descriptor);
 }
 
 OutputProbe::~OutputProbe() {

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
@@ -16,6 +15,7 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/rank_board.h"
 #include "runtime/core/text.h"
+#include "runtime/storage/output_file.h"
 
 namespace dstrain {
 namespace {
@@ -29,16 +29,33 @@ std::string number(Float value) {
   return std::string(text.data(), end);
 }
 
+constexpr size_t kLongestLine = size_t{1}
+                                << 20;  // of metrics.jsonl, whose lines have less than a KiB
+
+bool is_line_through(std::string_view line, int64_t last_step) {
+  const auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object()) return false;
+  const auto step = object.find("step");
+  return step != object.end() && step->is_number_integer() && *step <= last_step;
+}
+
 // Returns the bytes of the file's first lines that are complete and not later than `last_step`.
-int64_t bytes_through(const std::string& path, int64_t last_step) {
-  std::ifstream file(path, std::ios::binary);
+int64_t bytes_through(int file, int64_t last_step) {
+  std::string text;  // from `bytes` on, as far as it has been read
+  std::array<char, 1 << 16> block{};
   int64_t bytes = 0;
-  for (std::string line; std::getline(file, line) && !file.eof();) {
-    const auto object = nlohmann::json::parse(line, nullptr, false);
-    if (!object.is_object()) break;
-    const auto step = object.find("step");
-    if (step == object.end() || !step->is_number_integer() || *step > last_step) break;
-    bytes += static_cast<int64_t>(line.size()) + 1;
+  while (text.size() < kLongestLine) {
+    const ssize_t n = ::pread(file, block.data(), block.size(), bytes + std::ssize(text));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.append(block.data(), static_cast<size_t>(n));
+    size_t begin = 0;
+    for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const std::string_view line = std::string_view(text).substr(begin, end - begin);
+      if (!is_line_through(line, last_step)) return bytes + static_cast<int64_t>(begin);
+    }
+    text.erase(0, begin);
+    bytes += static_cast<int64_t>(begin);
   }
   return bytes;
 }
@@ -110,9 +127,11 @@ double StepTimes::median() const {
 
 MetricsWriter::MetricsWriter(const MetricsOptions& options)
     : options_(options), bar_(ProgressBar::where_shown()) {
-  if (options.resumed_step > 0) bytes_ = bytes_through(options.path, options.resumed_step);
-  file_ = ::open(options.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0 || ::ftruncate(file_, bytes_) != 0)
+  const OutputFile file = open_output_file(options.path, O_RDWR | O_APPEND);
+  file_ = file.descriptor;
+  if (file_ < 0) fail_run("cannot write {}: {}", options.path, file.problem);
+  if (options.resumed_step > 0) bytes_ = bytes_through(file_, options.resumed_step);
+  if (::ftruncate(file_, bytes_) != 0)
     fail_run("cannot write {}: {}", options.path, system_reason(errno));
 }
 

@@ -52,6 +52,30 @@ TEST_CASE("paths are data, on one rank and on two") {
   CHECK(nothing_ran(folder));
 }
 
+TEST_CASE("links that wait in the output directory are not followed, on one rank and on two") {
+  const std::string ranks = GENERATE("1", "2");
+  const RunFolder folder;
+  folder.write("precious", "precious");
+  fs::create_directory(folder.root / "out");
+  for (const std::string name : {"model.safetensors.tmp", "resolved_config.json.tmp", "vocab.json"})
+    fs::create_symlink(folder.path("precious"), folder.root / "out" / name);
+  RunningProgram run = folder.train("--steps 1 --num_gpus " + ranks);
+  CHECK(run.wait() == 0);
+  CAPTURE(run.text());
+  CHECK(fs::exists(folder.root / "out/model.safetensors"));
+  for (const std::string name : {"metrics.jsonl", ".dstrain.lock"}) {
+    fs::remove(folder.root / "out" / name);
+    fs::create_symlink(folder.path("precious"), folder.root / "out" / name);
+    RunningProgram refused = folder.train("--steps 1 --num_gpus " + ranks);
+    CHECK(refused.wait() == 1);
+    CHECK(
+        only_error(refused.text())
+            .starts_with("cannot write " + folder.path("out/" + name) + ": it is a symbolic link"));
+    fs::remove(folder.root / "out" / name);
+  }
+  CHECK(folder.read("precious") == "precious");
+}
+
 TEST_CASE("paths that are not UTF-8 are refused with the option's name, before anything starts") {
   const RunFolder folder;
   const std::string name = "b\xff", config = name + ".json";

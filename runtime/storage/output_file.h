@@ -1,0 +1,20 @@
+// Files that a run writes under names that others can foresee, in a directory where others may write, too: no symbolic
+// link is followed and no pipe waited for.
+#pragma once
+
+#include <string>
+
+namespace dstrain {
+
+struct OutputFile {
+  int descriptor = -1;  // the caller must close it; -1: it could not be opened
+  std::string problem;  // why, for the end of an error; empty if it could
+};
+
+// Opens the regular file at `path`, or makes it. `flags`: of open(), without O_CREAT.
+OutputFile open_output_file(const std::string& path, int flags);
+
+// Returns why a run could not write the file at `path`, which need not exist; empty if it could.
+std::string output_file_problem(const std::string& path);
+
+}  // namespace dstrain
