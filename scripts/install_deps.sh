@@ -10,6 +10,7 @@ packages=(
   libboost-context-dev                          # fibers of the emulated device
   libhwy-dev                                    # SIMD
   libaio-dev                                    # tensors on disk
+  libssl-dev                                    # HMAC between hosts
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
   catch2                                        # tests
   libbenchmark-dev libdnnl-dev                  # benchmarks

@@ -16,7 +16,7 @@ fi
 folder=${1:-.deps}
 
 packages=(libhwy-dev libaio-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
-  libxxhash-dev catch2 libboost-context-dev)
+  libxxhash-dev libssl-dev catch2 libboost-context-dev)
 installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 for package in "${packages[@]}"; do
   if ! installed "$package"; then

@@ -120,6 +120,9 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
               integer(options.node_rank, 0, kMostRanks));
   line.option("--nnodes", "N", "with --no_ssh: how many hosts there are",
               integer(options.nnodes, 1, kMostRanks));
+  line.option("--secret_file", "FILE",
+              "of this user alone: a secret by which the run's hosts know each other",
+              text(options.secret_file));
   line.flag("--force_multi", "start ranks as on several hosts where there is one",
             options.force_multi);
   line.repeated("--export", "NAME[=VALUE]", "set a variable for every rank; may be repeated",

@@ -32,6 +32,7 @@ struct LaunchOptions {
   bool no_ssh_check = false;
   bool no_ssh = false;                           // this command is given on every host
   std::optional<int64_t> node_rank{}, nnodes{};  // with no_ssh: the number of this host, and of all
+  std::string secret_file{};                     // whose contents hosts prove to know
   bool force_multi = false;                      // use the front for several hosts for one host too
   bool save_pid = false;
   std::string rank_log_dir;  // --enable_each_rank_log; empty: none

@@ -9,6 +9,7 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/connection/network.h"
+#include "launcher/connection/secret.h"
 #include "launcher/fronts/child_rank.h"
 #include "launcher/fronts/hosts_front.h"
 #include "launcher/fronts/local_front.h"
@@ -48,7 +49,8 @@ Placement placement_here(int ranks) {
 
 // Runs this process as the launching process of ranks with this placement. Returns the exit status.
 int launch(const TrainArguments& arguments, const std::vector<std::string>& words,
-           const std::optional<SlurmJob>& job, const Placement& placement) {
+           const std::optional<SlurmJob>& job, const Placement& placement,
+           const std::string& secret) {
   const LaunchOptions& options = arguments.launch;
   ConfigRequest request = arguments.request;
   std::vector<std::string> rank_words = words;
@@ -72,6 +74,13 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   const RankEnvironment environment = rank_environment(environment_sources(options.exports));
   const bool becomes_srun = job && needs_srun(*job, options);
   const bool several = on_hosts(placement, options);
+  // The tasks of srun take it from there.
+  if (becomes_srun && !several && options.secret_file.empty() && !secret.empty())
+    ::setenv(kSecretVariable, secret.c_str(), 1);
+  if (!secret.empty() && !options.no_ssh && (several || !becomes_srun))
+    log::info("the secret has no effect: {}", several
+                                                  ? "what hosts tell each other is carried by ssh"
+                                                  : "ranks on one machine need no network");
   if (!several) ensure_environment(environment.variables, words);
   for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
@@ -127,28 +136,39 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   // --dry_run prints text for a shell on standard output, which log lines would mix with.
   if (options.quiet || options.dry_run) log::set_least(log::Level::warning);
   log::set_time_stamps(options.log_time);
-  if (launched_as_rank()) return run_launched_rank(arguments);
+  if (launched_as_rank()) {
+    ::unsetenv(kSecretVariable);
+    return run_launched_rank(arguments);
+  }
+  const std::string secret = take_secret(options.secret_file);
   receive_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // a run goes on if the reader of its output has gone
   const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);
   if (job && is_rank_of_srun(*job)) {
     if (!job->task->pmix && job->task->rank != 0) return 1;  // rank 0 reports the error
     export_task_place(*job->task);
-    return run_world_rank(arguments, job);
+    return run_world_rank(arguments, job, secret);
   }
-  if (started_by_mpirun()) return run_world_rank(arguments, job);
+  if (started_by_mpirun()) return run_world_rank(arguments, job, secret);
   refuse_contradictions(options);
   std::optional<NodeMeeting> nodes;
   if (options.no_ssh) {
     const auto slots =
         static_cast<int>(options.hosts.slots_each.value_or(local_slots().by_default));
     ports_from(meeting_port(options), slots, kMeetingPorts);  // checks them before the wait
-    if (*options.node_rank > 0) return serve_node(options, slots);
-    nodes.emplace(options, slots);
+    if (secret.empty())
+      log::warn(
+          "without a secret whoever reaches port {} of {} can join the run as a node, and whoever "
+          "reads what nodes tell each other can run programs on them: give all nodes the same "
+          "--secret_file",
+          meeting_port(options), options.master_addr);
+    if (*options.node_rank > 0) return serve_node(options, slots, secret);
+    nodes.emplace(options, slots, secret);
   }
-  if (!nodes) return launch(arguments, words, job, place_ranks(options.hosts, local_slots()));
+  if (!nodes)
+    return launch(arguments, words, job, place_ranks(options.hosts, local_slots()), secret);
   try {
-    return nodes->end(launch(arguments, words, job, nodes->placement()));
+    return nodes->end(launch(arguments, words, job, nodes->placement(), secret));
   } catch (...) {
     nodes->end(current_failure().exit_status());
     throw;

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "launcher/connection/message.h"
+#include "launcher/connection/secret.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -32,11 +33,22 @@ ssize_t write_quietly(int out, std::string_view text) {
   return n;
 }
 
+constexpr size_t kMacDigits = 64;
+
+std::string mac_of(const std::string& key, uint64_t number, std::string_view text) {
+  return hmac_sha256(key, fmt::format("{} {}", number, text));
+}
+
 }  // namespace
 
 LineChannel::LineChannel(int in, int out, size_t longest_line)
     : in_(in), out_(out), longest_line_(longest_line) {
   for (const int fd : {in, out}) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+void LineChannel::authenticate(std::string send_key, std::string receive_key) {
+  send_key_ = std::move(send_key);
+  receive_key_ = std::move(receive_key);
 }
 
 bool LineChannel::receive(const Use& use, size_t most) {
@@ -78,8 +90,19 @@ std::optional<nlohmann::json> LineChannel::next() {
     scanned_ = incoming_.size();
     return std::nullopt;
   }
-  nlohmann::json message = nlohmann::json::parse(
-      incoming_.begin(), incoming_.begin() + static_cast<ptrdiff_t>(end), nullptr, false);
+  size_t begin = 0;
+  if (!receive_key_.empty()) {
+    begin = std::min(kMacDigits, end);
+    const std::string_view line(incoming_.data(), end);
+    const std::string mac = mac_of(receive_key_, received_++, line.substr(begin));
+    if (!equal_in_constant_time(line.substr(0, begin), mac)) {
+      close("a message that this connection's other end has not sent");
+      return std::nullopt;
+    }
+  }
+  nlohmann::json message =
+      nlohmann::json::parse(incoming_.begin() + static_cast<ptrdiff_t>(begin),
+                            incoming_.begin() + static_cast<ptrdiff_t>(end), nullptr, false);
   if (!message.is_object()) {
     close(fmt::format("expected a JSON object, got '{}'",
                       printable(incoming_.substr(0, std::min<size_t>(end, 200)))));
@@ -92,7 +115,9 @@ std::optional<nlohmann::json> LineChannel::next() {
 
 void LineChannel::send(const nlohmann::json& message) {
   // Paths and options have been checked, so what is replaced is in names that are only shown, as a host's.
-  outgoing_ += message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  const std::string text = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (!send_key_.empty()) outgoing_ += mac_of(send_key_, sent_++, text);
+  outgoing_ += text + '\n';
   flush();
 }
 

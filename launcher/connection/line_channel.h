@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -30,6 +31,9 @@ class LineChannel {
   // Reads what has arrived, and calls `use` for each message, `most` at most. A line that is no object, or that is
   // malformed, closes the channel. Returns false once the channel is closed and every message has been used.
   bool receive(const Use& use, size_t most = SIZE_MAX);
+  // From now on every message is sent with an HMAC of `send_key`, and must arrive with one of `receive_key`, in the order
+  // in which they were sent; else the channel closes.
+  void authenticate(std::string send_key, std::string receive_key);
   // Admits the other end as a process of the run: lines may be of kLongestMessage bytes from now on.
   void admit() { longest_line_ = kLongestMessage; }
   // Why this end closed the channel; empty if the other end closed it, or it is open.
@@ -49,7 +53,9 @@ class LineChannel {
   int in_, out_;
   size_t longest_line_;
   std::string incoming_, outgoing_;
-  size_t scanned_ = 0;  // bytes of incoming_ that are known to have no line break
+  std::string send_key_, receive_key_;  // empty: messages carry no HMAC
+  uint64_t sent_ = 0, received_ = 0;    // messages with an HMAC
+  size_t scanned_ = 0;                  // bytes of incoming_ that are known to have no line break
   bool closed_ = false;
   std::string fault_;
 };

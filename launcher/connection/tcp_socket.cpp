@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -13,9 +14,10 @@
 namespace dstrain {
 namespace {
 
-bool listens_at(const Descriptor& socket, int port) {
-  const sockaddr_in any = *socket_address("0.0.0.0", port);
-  return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0 &&
+bool listens_at(const Descriptor& socket, int port, const std::string& address = "0.0.0.0") {
+  const std::optional<sockaddr_in> where = socket_address(address, port);
+  check(where.has_value(), "'{}' as a numeric address", address);
+  return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*where), sizeof *where) == 0 &&
          ::listen(socket.get(), SOMAXCONN) == 0;
 }
 
@@ -41,6 +43,15 @@ int start_connecting(const Descriptor& socket, const sockaddr_in& address) {
   return result == 0 || errno == EINPROGRESS ? 0 : errno;
 }
 
+std::string own_address_of(const Descriptor& connection) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  ::getsockname(connection.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  std::array<char, INET_ADDRSTRLEN> text{};
+  ::inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
+  return text.data();
+}
+
 int socket_error(const Descriptor& socket) {
   int error = 0;
   socklen_t size = sizeof error;
@@ -61,11 +72,11 @@ TcpListener::TcpListener() : socket_(open_tcp_socket()) {
     fail_run("cannot listen for the watchers of other hosts: {}", std::strerror(errno));
 }
 
-std::optional<TcpListener> TcpListener::at(int port) {
+std::optional<TcpListener> TcpListener::at(int port, const std::string& address) {
   Descriptor socket = open_tcp_socket();
   const int yes = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (!listens_at(socket, port)) return std::nullopt;
+  if (!listens_at(socket, port, address)) return std::nullopt;
   return TcpListener(std::move(socket));
 }
 

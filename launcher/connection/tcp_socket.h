@@ -23,6 +23,9 @@ std::optional<sockaddr_in> socket_address(const std::string& address, int port);
 // Starts to connect. Returns 0, or the error that prevents it.
 int start_connecting(const Descriptor& socket, const sockaddr_in& address);
 
+// Returns the address of this host's end of a connection.
+std::string own_address_of(const Descriptor& connection);
+
 // Returns the error of a socket's last operation, 0 if there is none, and clears it.
 int socket_error(const Descriptor& socket);
 
@@ -40,9 +43,10 @@ class TcpListener {
  public:
   // Listens at a free port, at every address of this host. Throws RunError.
   TcpListener();
-  // Listens at `port`, or at a free one if it is 0, even if connections of an earlier listener still wait for their
-  // end. Returns nothing, and leaves the reason in errno, if that is impossible.
-  static std::optional<TcpListener> at(int port);
+  // Listens at `port`, or at a free one if it is 0, of a numeric address of this host, "0.0.0.0" for all, even if
+  // connections of an earlier listener still wait for their end. Returns nothing, and leaves the reason in errno, if
+  // that is impossible.
+  static std::optional<TcpListener> at(int port, const std::string& address = "0.0.0.0");
   // Takes over the descriptor of a socket that listens.
   explicit TcpListener(int descriptor) : socket_(descriptor) {}
 

@@ -70,7 +70,8 @@ int fail_with_peers(const Failure& failure, int rank) {
 
 }  // namespace
 
-int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob>& job) {
+int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob>& job,
+                   const std::string& secret) {
   ConfigRequest request = arguments.request;
   const int rank = world_rank_from_environment();
   const int ranks = world_size_from_environment();
@@ -122,7 +123,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       comm->finish();
       return 1;
     }
-    watch.emplace(*comm, input.job());
+    watch.emplace(*comm, input.job(), secret);
     const StopSignals signals(watch->board(), StopSignals::Note::none,
                               StopSignals::Second::ends_process_later);
     return status_of(train_as(rank, input, *comm, watch->board(), threads));

@@ -3,13 +3,16 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "launcher/cli/arguments.h"
 #include "launcher/fronts/slurm.h"
 
 namespace dstrain {
 
-// Runs this process as a rank. `job`: the Slurm job if srun started it. Returns the exit status.
-int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob>& job);
+// Runs this process as a rank. `job`: the Slurm job if srun started it. `secret`: of the run; empty: none. Returns the
+// exit status.
+int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob>& job,
+                   const std::string& secret);
 
 }  // namespace dstrain

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "launcher/connection/handshake.h"
 #include "launcher/connection/line_channel.h"
 #include "launcher/connection/network.h"
+#include "launcher/connection/secret.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/input/exchange_texts.h"
 #include "launcher/placement/machine.h"
@@ -38,19 +38,35 @@ std::vector<std::vector<int>> ranks_of_hosts(const Communicator& comm) {
 }
 
 // Returns what each rank tells the others about itself, and rank 0 about its watcher.
-json introduction(const RankBoard& board, const std::optional<TcpListener>& listener) {
-  json mine{{"board", board.address()}, {"host", to_json_text(host_name())}};
+json introduction(const RankBoard& board, const std::optional<TcpListener>& listener,
+                  const std::string& secret) {
+  json mine{{"board", board.address()},
+            {"host", to_json_text(host_name())},
+            {"secret", secret.empty() ? "" : hmac_sha256(secret, "dstrain secret of a rank")}};
   if (!listener) return mine;
   json addresses = json::array();
   for (const InterfaceAddress& own : own_addresses()) addresses.push_back(own.address);
   addresses.push_back("127.0.0.1");  // for hosts that share this one's network, as in tests
-  mine.update({{"addresses", addresses}, {"port", listener->port()}, {"token", random_token()}});
+  mine.update({{"addresses", addresses}, {"port", listener->port()}, {"token", random_hex()}});
   return mine;
+}
+
+// Throws UserError if a rank has another secret than rank 0, because the watchers would not know each other.
+void check_same_secret(const std::vector<json>& ranks) {
+  const json& first = ranks.front();
+  for (size_t rank = 1; rank < ranks.size(); ++rank)
+    if (ranks[rank].at("secret") != first.at("secret"))
+      fail_user(
+          "rank {} on {} has another secret than rank 0 on {}: give all ranks the same "
+          "--secret_file or {}",
+          rank, from_json_text(ranks[rank].at("host").get<std::string>()),
+          from_json_text(first.at("host").get<std::string>()), kSecretVariable);
 }
 
 }  // namespace
 
-WorldWatch::WorldWatch(Communicator& comm, const Job& job) : comm_(comm) {
+WorldWatch::WorldWatch(Communicator& comm, const Job& job, const std::string& secret)
+    : comm_(comm) {
   const int rank = comm.rank();
   if (comm.size() == 1) {
     board_.emplace(RankBoard::create(1));
@@ -63,8 +79,13 @@ WorldWatch::WorldWatch(Communicator& comm, const Job& job) : comm_(comm) {
   if (rank == 0 && hosts.size() > 1) listener.emplace();
   RankBoard own = RankBoard::create(comm.size());
   std::vector<json> all;
-  for (const std::string& text : gather_texts(comm, introduction(own, listener).dump()))
+  for (const std::string& text : gather_texts(comm, introduction(own, listener, secret).dump()))
     all.push_back(json::parse(text));
+  if (hosts.size() > 1) check_same_secret(all);
+  if (hosts.size() > 1 && rank == 0 && secret.empty())
+    log::info(
+        "without a secret whoever reads what the hosts tell each other can report failures that "
+        "end the run: --secret_file keeps them out (Open MPI's own ports stay open)");
 
   bool shared = true;
   try {
@@ -93,7 +114,7 @@ WorldWatch::WorldWatch(Communicator& comm, const Job& job) : comm_(comm) {
                    .listener = listener ? listener->descriptor() : -1,
                    .addresses = {},
                    .port = 0,
-                   .token = {}};
+                   .key = {}};
     for (const std::vector<int>& ranks : hosts) {
       task.names.push_back(
           from_json_text(all[static_cast<size_t>(ranks.front())].at("host").get<std::string>()));
@@ -104,7 +125,8 @@ WorldWatch::WorldWatch(Communicator& comm, const Job& job) : comm_(comm) {
     if (hosts.size() > 1) {
       all.front().at("addresses").get_to(task.addresses);
       all.front().at("port").get_to(task.port);
-      all.front().at("token").get_to(task.token);
+      all.front().at("token").get_to(task.key);
+      if (!secret.empty()) task.key = hmac_sha256(secret, "dstrain watchers " + task.key);
     }
     start_watcher(task);
   }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "runtime/comm/communicator.h"
@@ -16,9 +17,10 @@ namespace dstrain {
 
 class WorldWatch {
  public:
-  // Starts to watch this rank. `job` has the timeouts. From now on the communicator, which must outlive this object,
-  // writes to the board for which rank it waits. Collective.
-  WorldWatch(Communicator& comm, const Job& job);
+  // Starts to watch this rank. `job` has the timeouts; by `secret` the watchers of several hosts know each other, or if
+  // it is empty by what MPI carries. From now on the communicator, which must outlive this object, writes to the board
+  // for which rank it waits. Collective. Throws UserError on all ranks if they have several secrets.
+  WorldWatch(Communicator& comm, const Job& job, const std::string& secret);
   WorldWatch(const WorldWatch&) = delete;
   WorldWatch& operator=(const WorldWatch&) = delete;
   ~WorldWatch();

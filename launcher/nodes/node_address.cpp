@@ -8,6 +8,7 @@
 
 #include "launcher/connection/message.h"
 #include "launcher/connection/network.h"
+#include "launcher/connection/secret.h"
 #include "launcher/process/environment.h"
 #include "runtime/core/error.h"
 
@@ -49,6 +50,10 @@ void from_json(const json& message, NodeIntroduction& node) {
 void to_json(json& message, const NodeIntroduction& node) {
   message = node.address;
   message.update({{"node", node.rank}, {"nnodes", node.nnodes}, {"slots", node.slots}});
+}
+
+std::string relay_key(const std::string& secret, const std::string& token) {
+  return secret.empty() ? token : hmac_sha256(secret, "dstrain relays " + token);
 }
 
 void publish_nodes(const std::vector<NodeAddress>& nodes) {

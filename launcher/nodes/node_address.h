@@ -1,6 +1,6 @@
 // The addresses of nodes, which are hosts that were started by hand (--no_ssh), and what a node tells node 0 about
-// itself. Node 0 runs programs on another node through `dstrain relay`, which the node admits by a token that it told
-// node 0 only. Invariant: tokens are in no command line.
+// itself. Node 0 runs programs on another node through `dstrain relay`, which the node admits if it knows a key.
+// Invariant: tokens and keys are in no command line.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct NodeAddress {
   std::string host;                    // the node's host name
   std::vector<std::string> addresses;  // numeric
   int port = 0;
-  std::string token;
+  std::string token;  // of the node; in what node 0 publishes, the relay_key()
 };
 // Throws MalformedMessage, or an exception of the JSON library.
 void from_json(const nlohmann::json& json, NodeAddress& node);
@@ -35,6 +35,10 @@ void to_json(nlohmann::json& json, const NodeIntroduction& node);
 
 // The most addresses of itself that a node tells.
 inline constexpr size_t kMostAddresses = 64;
+
+// Returns the key that node 0's relays prove to a node to know: the token that the node told, or where there is a secret
+// what follows from both.
+std::string relay_key(const std::string& secret, const std::string& token);
 
 // Passes the addresses on to all processes that this one starts from now on, in an environment variable.
 void publish_nodes(const std::vector<NodeAddress>& nodes);

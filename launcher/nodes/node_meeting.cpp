@@ -11,6 +11,7 @@
 #include "launcher/cli/option_readers.h"
 #include "launcher/connection/handshake.h"
 #include "launcher/connection/message.h"
+#include "launcher/connection/network.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/placement/hostfile.h"
 #include "launcher/placement/machine.h"
@@ -44,32 +45,39 @@ std::string nodes_text(const std::vector<int>& ranks) {
 
 }  // namespace
 
-NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots)
+NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots, const std::string& secret)
     : nnodes_(*options.nnodes),
       nodes_(static_cast<size_t>(nnodes_)),
       before_signal_ends_([this](int number) { tell_end(128 + number); }) {
   nodes_.front().address = {host_name(), {}, 0, ""};
   nodes_.front().slots = slots;
-  meet(meeting_port(options));
+  meet(options, secret);
   placement_.hostfile = "--no_ssh";
   std::vector<NodeAddress> addresses;
   for (const Node& node : nodes_) {
     placement_.hosts.push_back({node.address.host, first_numbers(node.slots), placement_.ranks()});
-    if (node.connection) addresses.push_back(node.address);
+    if (!node.connection) continue;
+    addresses.push_back(node.address);
+    addresses.back().token = relay_key(secret, node.address.token);
   }
   publish_nodes(addresses);
   watch_ = std::thread([this] { watch(); });
 }
 
-void NodeMeeting::meet(int port) {
-  const std::optional<TcpListener> listener = TcpListener::at(port);
+void NodeMeeting::meet(const LaunchOptions& options, const std::string& secret) {
+  const int port = meeting_port(options);
+  const std::string address = address_of("--master_addr", options.master_addr);
+  const std::optional<TcpListener> listener = TcpListener::at(port, address);
+  if (!listener && errno == EADDRNOTAVAIL)
+    fail_user("--master_addr {} is no address of this host, and this is node 0 ({})",
+              options.master_addr, address);
   if (!listener)
     fail_user(
         "cannot listen for other hosts at port {}: {}; choose another with --master_port, on all "
         "hosts",
         port, std::strerror(errno));
   log::info("node 0 of {}: waits at port {} for {}", nnodes_, port, nodes_text(missing()));
-  PendingConnections pending;
+  PendingConnections pending(secret);
   const int64_t begin = monotonic_ns();
   for (int64_t remarked = begin; true; ::poll(nullptr, 0, kMeetingTickMs)) {
     Stop stop;

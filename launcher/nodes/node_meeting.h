@@ -21,9 +21,10 @@ namespace dstrain {
 
 class NodeMeeting {
  public:
-  // Waits for all nodes, and publishes their addresses (node_address.h). `slots`: the ranks of this node. Throws
-  // UserError if the port cannot be used, or after ten minutes, naming the nodes that have not connected.
-  NodeMeeting(const LaunchOptions& options, int slots);
+  // Waits for all nodes, and publishes their addresses (node_address.h). `slots`: the ranks of this node. `secret`: that
+  // nodes must know; empty: none. Throws UserError if the port cannot be used, or after ten minutes, naming the nodes
+  // that have not connected.
+  NodeMeeting(const LaunchOptions& options, int slots, const std::string& secret);
   NodeMeeting(const NodeMeeting&) = delete;
   NodeMeeting& operator=(const NodeMeeting&) = delete;
   // Tells the nodes that the run has ended, with the status of end(), or 2 if it was not called.
@@ -47,7 +48,7 @@ class NodeMeeting {
     int signal = 0, count = 0;
   };
 
-  void meet(int port);
+  void meet(const LaunchOptions& options, const std::string& secret);
   void admit(std::unique_ptr<SocketChannel>& connection, const NodeIntroduction& other);
   std::string reason_against(const NodeIntroduction& other) const;
   std::vector<int> missing() const;

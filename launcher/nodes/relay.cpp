@@ -9,8 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <memory>
+#include <optional>
 
 #include "launcher/cli/command_names.h"
+#include "launcher/connection/handshake.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/nodes/node_address.h"
 #include "launcher/process/stop_signals.h"
@@ -22,14 +25,17 @@ namespace {
 
 constexpr int64_t kConnectTimeout = 10'000'000'000;
 
-Descriptor connect_to(const NodeAddress& address) {
+// Returns a connection to a node that has proved to know the key.
+std::unique_ptr<SocketChannel> connect_to(const NodeAddress& address) {
   TcpConnector connector(address.addresses, address.port);
   const int64_t end = monotonic_ns() + kConnectTimeout;
+  std::optional<Handshake> handshake;
   while (monotonic_ns() < end) {
-    if (auto socket = connector.connected()) {
-      ::fcntl(socket->get(), F_SETFL, ::fcntl(socket->get(), F_GETFL) & ~O_NONBLOCK);
-      return std::move(*socket);
-    }
+    if (!handshake)
+      if (auto socket = connector.connected()) handshake.emplace(std::move(*socket), address.token);
+    const Handshake::State state = handshake ? handshake->advance() : Handshake::State::going_on;
+    if (state == Handshake::State::done) return handshake->take();
+    if (state != Handshake::State::going_on) handshake.reset();
     ::poll(nullptr, 0, 10);
   }
   fail_run("{} does not answer at port {} of {}", address.host, address.port,
@@ -64,11 +70,13 @@ int relay(const std::vector<std::string>& words) {
     fail_user("{} is a part of dstrain that it starts itself, for hosts without ssh",
               kRelayCommand);
   const NodeAddress address = node_address(words[at]);
-  const Descriptor node = connect_to(address);
+  const std::unique_ptr<SocketChannel> connection = connect_to(address);
+  const Descriptor& node = connection->socket;
   const std::string command = fmt::format(
       "{}", fmt::join(words.begin() + static_cast<ptrdiff_t>(at) + 1, words.end(), " "));
-  write_bytes(node.get(), nlohmann::json{{"token", address.token}}.dump() + '\n' +
-                              nlohmann::json{{"command", command}}.dump() + '\n');
+  ::fcntl(node.get(), F_SETFL, ::fcntl(node.get(), F_GETFL) & ~O_NONBLOCK);
+  connection->channel.send({{"do", "relay"}});  // the greeting
+  connection->channel.send({{"command", command}});
   char answer = 0;  // must come before standard input is forwarded
   if (::read(node.get(), &answer, 1) != 1) fail_run("{} did not run the command", address.host);
   std::array<pollfd, 2> inputs{{{node.get(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}}};

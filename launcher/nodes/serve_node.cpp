@@ -17,6 +17,7 @@
 #include "launcher/connection/handshake.h"
 #include "launcher/connection/message.h"
 #include "launcher/connection/network.h"
+#include "launcher/connection/secret.h"
 #include "launcher/connection/silence.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/nodes/node_address.h"
@@ -82,16 +83,13 @@ pid_t run_command(const std::string& command, int socket) {
 
 class ServedNode {
  public:
-  ServedNode(const LaunchOptions& options, int slots)
-      : options_(options), master_address_(address_of("--master_addr", options.master_addr)) {
-    introduction_ = {{host_name(), {}, listener_.port(), random_token()},
-                     *options.node_rank,
-                     *options.nnodes,
-                     slots};
-    for (const InterfaceAddress& own : own_addresses())
-      if (introduction_.address.addresses.size() < kMostAddresses)
-        introduction_.address.addresses.push_back(own.address);
-  }
+  ServedNode(const LaunchOptions& options, int slots, const std::string& secret)
+      : options_(options),
+        secret_(secret),
+        master_address_(address_of("--master_addr", options.master_addr)),
+        introduction_{
+            {host_name(), {}, 0, random_hex()}, *options.node_rank, *options.nnodes, slots},
+        pending_(relay_key(secret, introduction_.address.token)) {}
   ServedNode(const ServedNode&) = delete;
   ServedNode& operator=(const ServedNode&) = delete;
   // Ends the connections of the commands, so that they end. They clear this host of the run first.
@@ -126,20 +124,32 @@ class ServedNode {
 
  private:
   void start_connecting() {
+    handshake_.reset();
     attempt_ns_ = monotonic_ns();
     connector_.emplace(std::vector<std::string>{master_address_}, meeting_port(options_));
   }
 
   bool connect() {
-    if (auto socket = connector_->connected()) {
-      master_ = std::make_unique<SocketChannel>(std::move(*socket));
+    if (!handshake_)
+      if (auto socket = connector_->connected()) handshake_.emplace(std::move(*socket), secret_);
+    const Handshake::State state = handshake_ ? handshake_->advance() : Handshake::State::going_on;
+    if (state == Handshake::State::refused)
+      fail_user(
+          "node 0 refuses this node: the two have different secrets: give all nodes the same "
+          "--secret_file or {}",
+          kSecretVariable);
+    if (state == Handshake::State::failed) handshake_.reset();
+    if (state == Handshake::State::done) {
+      master_ = handshake_->take();
+      listen();
       master_->channel.send(introduction_);
       silence_ = Silence(monotonic_ns());
       log::info("node {} of {}: has met node 0 at {}:{}", *options_.node_rank, *options_.nnodes,
                 options_.master_addr, meeting_port(options_));
       return true;
     }
-    if (monotonic_ns() - attempt_ns_ > kBetweenAttempts) start_connecting();
+    const int64_t patience = handshake_ ? kLongestGreetingTime : kBetweenAttempts;
+    if (monotonic_ns() - attempt_ns_ > patience) start_connecting();
     return false;
   }
 
@@ -203,11 +213,20 @@ class ServedNode {
     });
   }
 
-  // Runs the commands that node 0 asks for. A relay first shows that it is node 0's, in a short message.
+  // Listens for node 0's relays in the network in which it was met.
+  void listen() {
+    NodeAddress& own = introduction_.address;
+    own.addresses = {own_address_of(master_->socket)};
+    listener_ = TcpListener::at(0, own.addresses.front());
+    if (!listener_)
+      fail_run("cannot listen for node 0 at {}: {}", own.addresses.front(), std::strerror(errno));
+    own.port = listener_->port();
+  }
+
+  // Runs the commands that node 0 asks for. A relay first proves that it is node 0's.
   void serve_commands() {
-    pending_.serve(listener_, monotonic_ns(), [this](auto& connection, const json& message) {
-      if (message.at("token").template get<std::string>() == introduction_.address.token)
-        relays_.push_back(std::move(connection));
+    pending_.serve(*listener_, monotonic_ns(), [this](auto& connection, const json&) {
+      relays_.push_back(std::move(connection));
     });
     std::erase_if(relays_, [this](const auto& relay) {
       std::optional<std::string> command;
@@ -243,10 +262,12 @@ class ServedNode {
   }
 
   const LaunchOptions& options_;
-  std::string master_address_;  // numeric
-  TcpListener listener_;
-  NodeIntroduction introduction_;  // of this node
+  std::string secret_;
+  std::string master_address_;           // numeric
+  std::optional<TcpListener> listener_;  // once node 0 was met
+  NodeIntroduction introduction_;        // of this node
   std::optional<TcpConnector> connector_;
+  std::optional<Handshake> handshake_;  // with who answered at node 0's address
   std::unique_ptr<SocketChannel> master_;
   PendingConnections pending_;
   std::vector<std::unique_ptr<SocketChannel>> relays_;  // whose command has not arrived
@@ -262,10 +283,10 @@ class ServedNode {
 
 }  // namespace
 
-int serve_node(const LaunchOptions& options, int slots) {
+int serve_node(const LaunchOptions& options, int slots, const std::string& secret) {
   const RankBoard board = RankBoard::create(1);
   const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::is_remembered);
-  return ServedNode(options, slots).run(board, signals);
+  return ServedNode(options, slots, secret).run(board, signals);
 }
 
 }  // namespace dstrain

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "launcher/connection/secret.h"
 #include "launcher/process/stop_signals.h"
 #include "runtime/config/shell_quote.h"
 #include "runtime/config/text.h"
@@ -81,6 +82,8 @@ RankEnvironment rank_environment(const EnvironmentSources& sources) {
   for (const std::string& text : sources.exports) {
     const size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
+    if (name == kSecretVariable)
+      fail_user("--export {}: ranks do not get the secret: leave it out", name);
     if (equals != std::string::npos) {
       all[name] = text.substr(equals + 1);
       continue;
@@ -91,6 +94,9 @@ RankEnvironment rank_environment(const EnvironmentSources& sources) {
                 name, name);
     all[name] = own->second;
   }
+  if (all.erase(kSecretVariable) > 0)
+    result.warnings.push_back(fmt::format(
+        "{} in a file of variables has no effect: ranks do not get the secret", kSecretVariable));
   result.variables.assign(all.begin(), all.end());
   return result;
 }

@@ -4,11 +4,13 @@
     stranger.py ADDRESS PORT lines    one connection for each of many malformed first messages
     stranger.py ADDRESS PORT endless  40 connections with a line that does not end, of 63 MiB where that is taken
     stranger.py ADDRESS PORT silent   200 connections that say nothing, until the end of standard input
-    stranger.py ADDRESS PORT say LINE...  one connection that says the lines; prints what comes back
+    stranger.py ADDRESS PORT say KEY LINE...  greets as one of the run who knows the key; prints what comes back
 
 Fails if a connection of `lines` or `endless` is not closed by the other end.
 """
 import contextlib
+import hmac
+import json
 import socket
 import sys
 
@@ -79,14 +81,25 @@ def silent(address):
     sys.stdin.read()
 
 
-def say(address, *texts):
+def mac(key, text):
+    return hmac.new(key.encode(), text.encode(), 'sha256').hexdigest()
+
+
+def say(address, key, *texts):
+    """Greets as a process of the run does that knows the key."""
     with connect(address) as connection:
-        connection.settimeout(2)
-        for text in texts:
-            connection.sendall(text.encode() + b'\n')
+        stream = connection.makefile('r', errors='replace')
+        theirs = json.loads(stream.readline())['challenge']
+        mine = 'a' * len(theirs)
+        proof = mac(key, f'dstrain proof of the connector {theirs} {mine}')
+        connection.sendall(json.dumps({'challenge': mine, 'proof': proof}).encode() + b'\n')
+        print(stream.readline(), end='')
+        secret = mac(key, f'dstrain messages of the connector {theirs} {mine}')
+        for number, text in enumerate(texts):
+            connection.sendall((mac(secret, f'{number} {text}') + text + '\n').encode())
         with contextlib.suppress(TimeoutError, ConnectionError):
-            while received := connection.recv(MIB):
-                sys.stdout.write(received.decode(errors='replace'))
+            for line in stream:
+                print(line, end='')
 
 
 if __name__ == '__main__':

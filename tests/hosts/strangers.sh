@@ -50,6 +50,12 @@ ends() {
   wait "$2" || status=$?
   ((status == $1)) || fail "exit status $status, not $1" "$3"
 }
+stop_node_zero() {
+  local process
+  for process in $(programs_on node1 "$dstrain" '--node_rank 0'); do
+    grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" || kill -TERM "$process"
+  done
+}
 trains() { grep -q 'step=3 ' "$1"; }
 
 # The watchers of the user's own mpirun.
@@ -76,15 +82,13 @@ for member in '"host": "-oProxyCommand=touch '"$mark"'"' '"host": "a b"' '"slots
   '"slots": 65536' '"port": 0' '"addresses": [7]' '"host": "node1"'; do
   introduction=$(python3 -c 'import json, sys; print(json.dumps(json.loads(sys.argv[1]) | json.loads(sys.argv[2])))' \
     '{"host": "x", "addresses": ["10.77.0.3"], "port": 9, "token": "t", "node": 1, "nnodes": 2, "slots": 1}' "{$member}")
-  stranger node1 29500 say "$introduction" >>said
+  stranger node1 29500 say '' "$introduction" >>said
 done
 node 1 met --steps 100000000
 second=$!
 hosts_wait_until 'it trains' trains met.0.log
 molest node2 "$(hosts_pids node2 '--node_rank 1')" 'node 1' met.1.log
-for process in $(programs_on node1 "$dstrain" '--node_rank 0'); do
-  grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" || kill -TERM "$process"
-done
+stop_node_zero
 ends 143 "$master" met.0.log
 ends 143 "$second" met.1.log
 refused=(
@@ -101,3 +105,35 @@ for why in "${refused[@]}"; do
 done
 [[ ! -e $mark ]] || fail 'a shell has run the name of a host' met.0.log
 echo 'no word of a stranger gets into a run'
+
+# With a secret a stranger does not get so far, and ranks do not see it.
+secret=$(head -c 30 /dev/urandom | base64 -w 0)
+echo "$secret" >secret
+chmod 600 secret
+echo "DSTRAIN_SECRET=$secret" >.deepspeed_env
+DSTRAIN_SECRET=$secret node 0 known --steps 100000000
+master=$!
+hosts_wait_until 'node 0 waits' grep -q 'waits at port' known.0.log
+for key in '' "$secret "; do
+  stranger node1 29500 say "$key" \
+    '{"host":"x","addresses":["10.77.0.3"],"port":9,"token":"t","node":1,"nnodes":2,"slots":1}' >impostor || true
+  grep -qx '{"refused":true}' impostor || fail 'an impostor is not refused' impostor
+done
+node 1 known
+ends 1 $! known.1.log
+grep -q 'the two have different secrets: give all nodes the same --secret_file' known.1.log ||
+  fail 'a node without the secret is not told so' known.1.log
+node 1 known --steps 100000000 --secret_file secret
+second=$!
+hosts_wait_until 'it trains' trains known.0.log
+molest node2 "$(hosts_pids node2 '--node_rank 1')" 'node 1 with a secret' known.1.log
+for process in $(hosts_pids node1 '--output known') $(hosts_pids node2 '--output known'); do
+  ! grep -qF "$secret" "/proc/$process/environ" "/proc/$process/cmdline" || fail 'a process shows the secret' known.0.log
+done
+stop_node_zero
+ends 143 "$master" known.0.log
+ends 143 "$second" known.1.log
+! grep -rqF "$secret" known known.?.log || fail 'the output has the secret' known.0.log
+! grep -q 'without a secret' known.?.log || fail 'a warning without a reason' known.0.log
+grep -q 'warning: without a secret' met.0.log || fail 'no warning' met.0.log
+echo 'a secret keeps strangers out'

@@ -68,7 +68,7 @@ class LeaderWatcher {
   // Watches all hosts, or only this one (`alone`). The board must outlive this object.
   LeaderWatcher(const RankBoard& board, const WatchTask& task, bool alone)
       : board_(board),
-        token_(task.token),
+        pending_(task.key),
         watch_(views(task, alone), {.instruction = task.timeout_s * 1000 * kMillisecond}) {
     if (task.listener >= 0) listener_.emplace(task.listener);
   }
@@ -111,11 +111,10 @@ class LeaderWatcher {
     return all;
   }
 
-  // Connects the views of other hosts to the watchers there, which send the run's token.
+  // Connects the views of other hosts to the watchers there, which prove that they know the run's key.
   void accept_watchers() {
     if (!listener_) return;
     pending_.serve(*listener_, monotonic_ns(), [this](auto& connection, const auto& message) {
-      if (message.at("token").template get<std::string>() != token_) return;
       const int64_t number = integer_member(message, "host", 0, INT_MAX);
       for (const auto& [host, peer] : peers_)
         if (host == number && !peer->connected()) return peer->connect(std::move(connection));
@@ -162,7 +161,6 @@ class LeaderWatcher {
   }
 
   const RankBoard& board_;
-  std::string token_;
   std::optional<TcpListener> listener_;
   PendingConnections pending_;
   BoardView* own_ = nullptr;
@@ -202,11 +200,18 @@ class MemberWatcher {
   // Returns false if the leader could not be reached in time.
   bool connect() {
     view_->update(false);
-    if (auto socket = connector_.connected()) {
-      leader_ = std::make_unique<SocketChannel>(std::move(*socket));
-      leader_->channel.send({{"token", task_.token}, {"host", task_.host}});
+    // Another program may answer at one of the addresses, which then is not the leader.
+    if (!handshake_)
+      if (auto socket = connector_.connected()) handshake_.emplace(std::move(*socket), task_.key);
+    const Handshake::State state = handshake_ ? handshake_->advance() : Handshake::State::going_on;
+    if (state == Handshake::State::done) {
+      leader_ = handshake_->take();
+      leader_->channel.send({{"host", task_.host}});
       silence_ = Silence(monotonic_ns());
-    } else if (monotonic_ns() - begin_ns_ > kToConnect) {
+      return true;
+    }
+    if (state != Handshake::State::going_on) handshake_.reset();
+    if (monotonic_ns() - begin_ns_ > kToConnect) {
       log::warn(
           "the watcher on {} cannot reach the one on {} at port {}: ranks here are watched, "
           "failures of other "
@@ -251,6 +256,7 @@ class MemberWatcher {
   std::unique_ptr<BoardView> view_;
   RankReporter reporter_;
   TcpConnector connector_;
+  std::optional<Handshake> handshake_;  // with who answered
   std::unique_ptr<SocketChannel> leader_;
   int64_t begin_ns_, over_ns_ = 0, gone_ns_ = 0;
   Silence silence_{0};  // of the leader

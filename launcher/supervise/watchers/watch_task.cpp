@@ -37,7 +37,7 @@ std::string text_of(const WatchTask& task) {
               {"listener", task.listener >= 0 ? kListener : -1},
               {"addresses", task.addresses},
               {"port", task.port},
-              {"token", task.token}}
+              {"key", task.key}}
       .dump();
 }
 
@@ -107,7 +107,7 @@ WatchTask task_of_this_watcher() {
     m.at("listener").get_to(task.listener);
     m.at("addresses").get_to(task.addresses);
     m.at("port").get_to(task.port);
-    m.at("token").get_to(task.token);
+    m.at("key").get_to(task.key);
     if (task.host < 0 || static_cast<size_t>(task.host) >= task.ranks.size() ||
         task.names.size() != task.ranks.size())
       fail_user("{} names no host of its own", kTask);

@@ -16,11 +16,11 @@ struct WatchTask {
   int64_t timeout_s = 600;              // after which a rank without progress counts as hung
   int64_t silence_s = 5;                // after which a silent host counts as lost
   // With several hosts: how the watchers connect to the leader, the watcher on host 0: the descriptor at which it
-  // listens (on host 0; else -1), its addresses, its port, and the token by which it knows the run's watchers.
+  // listens (on host 0; else -1), its addresses, its port, and the key by which watchers know each other.
   int listener = -1;
   std::vector<std::string> addresses;
   int port = 0;
-  std::string token;
+  std::string key;
 };
 
 // Starts the watcher of this host in a POSIX session of its own. Of this process's descriptors it has standard error

@@ -4,9 +4,14 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "launcher/connection/message.h"
+#include "launcher/connection/secret.h"
 
 namespace dstrain {
 namespace {
@@ -23,22 +28,30 @@ Descriptor connect_to(const TcpListener& listener) {
   return Descriptor();
 }
 
+// Reads what has arrived. Returns whether the other end has closed the connection.
 bool is_closed(const Descriptor& connection) {
   char byte = 0;
-  return ::recv(connection.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  ssize_t n = 0;
+  while ((n = ::recv(connection.get(), &byte, 1, MSG_DONTWAIT)) > 0) {
+  }
+  return n == 0 || errno == ECONNRESET;
 }
+
+constexpr const char* kKey = "the key of this run";
 
 // A listener of this process, and what was greeted with.
 struct Reception {
   TcpListener listener;
-  PendingConnections pending;
+  PendingConnections pending{kKey};
   std::vector<json> greetings;
+  std::unique_ptr<SocketChannel> admitted;  // the last one
   int64_t now = 0;
 
   void serve() {
-    pending.serve(listener, now, [this](auto&, const json& message) {
+    pending.serve(listener, now, [this](auto& connection, const json& message) {
       greetings.push_back(message);
       integer_member(message, "host", 0, 7);
+      admitted = std::move(connection);
     });
   }
   // Serves until `done`.
@@ -70,20 +83,107 @@ TEST_CASE("silent connections are few and age, and others still get through") {
     silent.push_back(connect_to(reception.listener));
   reception.serve();
   CHECK(reception.pending.count() == kMostNewConnections);
-  const Descriptor other = connect_to(reception.listener);
-  constexpr std::string_view greeting = "{\"host\": 1}\n";
-  REQUIRE(::send(other.get(), greeting.data(), greeting.size(), 0) ==
-          static_cast<ssize_t>(greeting.size()));
+  Handshake other(connect_to(reception.listener), kKey);
   reception.serve();
-  CHECK(reception.greetings.empty());
+  CHECK(other.advance() == Handshake::State::going_on);
   reception.now += kMakesRoomAfter;
-  CHECK(reception.serve_until([&] { return !reception.greetings.empty(); }));
+  CHECK(reception.serve_until([&] { return other.advance() == Handshake::State::done; }));
   CHECK(is_closed(silent.front()));
   CHECK_FALSE(is_closed(silent.back()));
   reception.now += kLongestGreetingTime + 1;
   reception.serve();
   CHECK(reception.pending.count() == 0);
   CHECK(is_closed(silent.back()));
+}
+
+// Both ends of a connection between two who know the key.
+struct Acquaintance {
+  Acquaintance() {
+    Handshake handshake(connect_to(reception.listener), kKey);
+    REQUIRE(reception.serve_until([&] { return handshake.advance() == Handshake::State::done; }));
+    connector = handshake.take();
+    connector->channel.send({{"host", 1}});
+    REQUIRE(reception.serve_until([this] { return reception.admitted != nullptr; }));
+  }
+  Reception reception;
+  std::unique_ptr<SocketChannel> connector;
+};
+
+TEST_CASE("both ends prove that they know the key, and messages go both ways then") {
+  Acquaintance both;
+  CHECK(both.reception.greetings == std::vector<json>{{{"host", 1}}});
+  const std::string big(1 << 20, 'x');
+  std::vector<json> got;
+  for (auto [from, to] : {std::pair{&both.connector, &both.reception.admitted},
+                          std::pair{&both.reception.admitted, &both.connector}}) {
+    (*from)->channel.send({{"text", big}});
+    const size_t before = got.size();
+    for (int i = 0; i < 5000 && got.size() == before; ++i) {
+      (*from)->channel.flush();
+      CHECK((*to)->channel.receive([&got](const json& message) { got.push_back(message); }));
+    }
+  }
+  CHECK(got == std::vector<json>{{{"text", big}}, {{"text", big}}});
+}
+
+TEST_CASE("one that does not know the key is told so, and gets nowhere") {
+  Reception reception;
+  Handshake stranger(connect_to(reception.listener), "another key");
+  CHECK(reception.serve_until([&] { return stranger.advance() == Handshake::State::refused; }));
+  CHECK(reception.pending.refused() == 1);
+  CHECK(reception.pending.count() == 0);
+}
+
+TEST_CASE("an acceptor that does not know the key is left") {
+  const TcpListener impostor;
+  Handshake handshake(connect_to(impostor), kKey);
+  std::optional<Descriptor> accepted;
+  while (!(accepted = impostor.accept())) ::usleep(1000);
+  const std::string challenge = random_hex();
+  const std::string answers = json{{"challenge", challenge}}.dump() + "\n" +
+                              json{{"proof", hmac_sha256("another key", challenge)}}.dump() + "\n";
+  REQUIRE(::send(accepted->get(), answers.data(), answers.size(), 0) ==
+          static_cast<ssize_t>(answers.size()));
+  Handshake::State state = Handshake::State::going_on;
+  for (int i = 0; i < 5000 && state == Handshake::State::going_on; ++i) {
+    state = handshake.advance();
+    ::usleep(1000);
+  }
+  CHECK(state == Handshake::State::failed);
+}
+
+TEST_CASE("a message that was changed, repeated, or put between closes the connection") {
+  Acquaintance both;
+  LineChannel& to = both.reception.admitted->channel;
+  std::vector<json> got;
+  const auto receive = [&] {
+    return to.receive([&got](const json& message) { got.push_back(message); });
+  };
+  const auto until_closed = [&] {
+    for (int i = 0; i < 5000; ++i, ::usleep(1000))
+      if (!receive()) return true;
+    return false;
+  };
+  const auto raw = [&both](const std::string& line) {
+    REQUIRE(::send(both.connector->socket.get(), line.data(), line.size(), 0) ==
+            static_cast<ssize_t>(line.size()));
+  };
+  SECTION("put between") {
+    raw("{\"host\": 2}\n");
+  }
+  SECTION("shorter than a proof") {
+    raw("{}\n");
+  }
+  SECTION("with another proof") {
+    raw(std::string(64, '0') + "{\"host\": 2}\n");
+  }
+  SECTION("sent by the other end itself") {
+    both.connector->channel.authenticate(hmac_sha256(kKey, "guess"), "");
+    both.connector->channel.send({{"host", 2}});
+  }
+  CHECK(until_closed());
+  CHECK(got.empty());
+  CHECK(to.fault() == "a message that this connection's other end has not sent");
 }
 
 }  // namespace
