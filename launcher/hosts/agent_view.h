@@ -9,7 +9,7 @@
 //   open_mpi                             open_mpi {orted, version}
 //   probe {output, write}                probe {seen} or {error}
 //   probed
-//   listen {port}                        listening {port}
+//   listen {key, port, address}          listening {port}
 //   meet {peers: [{name, port, addresses}]}   met {failed: [{name, why}]}
 //   watch {world, ranks}                 watching; then ranks {ranks, starter, stopped, kills} after every change and
 //                                        once a second, and output {rank, error, text}

@@ -235,7 +235,8 @@ class Agent {
       const std::lock_guard lock(probe_->mutex);
       probe_->file.reset();
     } else if (what == "listen") {
-      listener_.emplace(m.at("port").get<int>());
+      listener_.emplace(m.at("key").get<std::string>(), m.at("port").get<int>(),
+                        m.at("address").get<std::string>());
       channel_.send({{"say", "listening"}, {"port", listener_->port()}});
     } else if (what == "meet") {
       check(listener_.has_value(), "an agent that does not listen was told to meet others");

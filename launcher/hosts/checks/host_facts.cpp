@@ -32,4 +32,9 @@ std::string addresses_text(const HostFacts& facts) {
   return text.empty() ? "none" : text;
 }
 
+int64_t needed_open_files(int64_t others) {
+  constexpr int64_t kBase = 64, kForEach = 8;  // pipes, sockets, libraries
+  return kBase + kForEach * others;
+}
+
 }  // namespace dstrain

@@ -31,4 +31,7 @@ void from_json(const nlohmann::json& answer, HostFacts& facts);
 // Returns the addresses of a host for messages: "10.77.0.1/24, 10.78.0.1/24", or "none".
 std::string addresses_text(const HostFacts& facts);
 
+// Returns how many open files a process needs that communicates with `others` other processes.
+int64_t needed_open_files(int64_t others);
+
 }  // namespace dstrain

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "launcher/connection/secret.h"
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
 
@@ -13,10 +15,34 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kTimeout = 5'000'000'000;  // for a peer's answer
-constexpr char kQuestion = '?', kAnswer = '!';
+constexpr size_t kProof = 64;                // bytes of a challenge, and of an HMAC
 
-TcpListener listen_at(int port) {
-  if (auto listener = TcpListener::at(port)) return std::move(*listener);
+std::string question_of(const std::string& key, const std::string& challenge) {
+  return challenge + hmac_sha256(key, "dstrain question " + challenge);
+}
+
+std::string answer_of(const std::string& key, const std::string& challenge) {
+  return hmac_sha256(key, "dstrain answer " + challenge);
+}
+
+// Returns the `size` bytes that have arrived; nothing if there are fewer yet. At the end of the connection, or after an
+// error, sets `error`, which is 0 for the end.
+std::optional<std::string> received(const Descriptor& socket, size_t size,
+                                    std::optional<int>& error) {
+  std::string text(size, '\0');
+  const ssize_t n = ::recv(socket.get(), text.data(), size, MSG_PEEK);
+  if (n == static_cast<ssize_t>(size)) {
+    ::recv(socket.get(), text.data(), size,
+           0);  // what is left would reset the connection at its end
+    return text;
+  }
+  if (n == 0) error = 0;
+  if (n < 0 && errno != EAGAIN) error = errno;
+  return std::nullopt;
+}
+
+TcpListener listen_at(int port, const std::string& address) {
+  if (auto listener = TcpListener::at(port, address)) return std::move(*listener);
   fail_run("cannot listen for other hosts{}: {}", port == 0 ? "" : fmt::format(" at port {}", port),
            std::strerror(errno));
 }
@@ -42,7 +68,8 @@ void to_json(nlohmann::json& json, const Unreached& peer) {
   json = {{"name", peer.name}, {"why", peer.why}};
 }
 
-PairCheck::PairCheck(int port) : listener_(listen_at(port)) {}
+PairCheck::PairCheck(std::string key, int port, const std::string& address)
+    : key_(std::move(key)), listener_(listen_at(port, address)) {}
 
 void PairCheck::meet(const std::vector<PeerAddress>& peers) {
   begin_ns_ = monotonic_ns();
@@ -55,7 +82,7 @@ void PairCheck::meet(const std::vector<PeerAddress>& peers) {
     for (const std::string& text : peer.addresses) {
       const auto address = socket_address(text, peer.port);
       if (!address) continue;
-      Attempt attempt{open_tcp_socket(), text};
+      Attempt attempt{open_tcp_socket(), text, ""};
       if (const int error = start_connecting(attempt.socket, *address); error != 0) {
         mine.why = fmt::format("{} port {}: {}", text, peer.port, std::strerror(error));
         continue;
@@ -67,31 +94,36 @@ void PairCheck::meet(const std::vector<PeerAddress>& peers) {
 
 void PairCheck::answer_others() {
   unanswered_.accept(listener_, monotonic_ns());
-  unanswered_.serve([](const Descriptor& connection) {
-    char question = 0;
-    const ssize_t n = ::recv(connection.get(), &question, 1, 0);
-    if (n < 0) return errno != EAGAIN;
-    if (n == 1 && question == kQuestion) ::send(connection.get(), &kAnswer, 1, MSG_NOSIGNAL);
+  unanswered_.serve([this](const Descriptor& connection) {
+    std::optional<int> error;
+    const auto question = received(connection, 2 * kProof, error);
+    if (!question) return error.has_value();
+    const std::string challenge = question->substr(0, kProof), answer = answer_of(key_, challenge);
+    if (equal_in_constant_time(*question, question_of(key_, challenge)))
+      ::send(connection.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
     return true;
   });
 }
 
 void PairCheck::advance(Peer& peer) {
-  std::erase_if(peer.attempts, [&peer](Attempt& attempt) {
+  std::erase_if(peer.attempts, [this, &peer](Attempt& attempt) {
     const auto give_up = [&](int error) {
       peer.why = fmt::format("{} port {}: {}", attempt.address, peer.port, std::strerror(error));
       return true;
     };
-    if (const int error = socket_error(attempt.socket); error != 0) return give_up(error);
-    if (!attempt.sent) {
-      if (::send(attempt.socket.get(), &kQuestion, 1, MSG_NOSIGNAL) != 1)
+    if (const int failed = socket_error(attempt.socket); failed != 0) return give_up(failed);
+    if (attempt.challenge.empty()) {
+      const std::string challenge = random_hex(), question = question_of(key_, challenge);
+      if (::send(attempt.socket.get(), question.data(), question.size(), MSG_NOSIGNAL) !=
+          static_cast<ssize_t>(question.size()))
         return errno != EAGAIN && errno != ENOTCONN && give_up(errno);
-      attempt.sent = true;
+      attempt.challenge = challenge;
     }
-    char answer = 0;
-    const ssize_t n = ::recv(attempt.socket.get(), &answer, 1, 0);
-    if (n < 0) return errno != EAGAIN && give_up(errno);
-    if (n == 1 && answer == kAnswer) {
+    std::optional<int> error;
+    const auto answer = received(attempt.socket, kProof, error);
+    if (!answer && !error) return false;
+    if (error.value_or(0) != 0) return give_up(*error);
+    if (answer && equal_in_constant_time(*answer, answer_of(key_, attempt.challenge))) {
       peer.reached = true;
       return true;
     }

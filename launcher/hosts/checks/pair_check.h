@@ -1,5 +1,6 @@
 // PairCheck: checks that all pairs of hosts can connect over TCP. Each agent listens, connects to every other host at
-// all of its addresses, and expects an answer. Never blocks. Invariant: all sockets are closed with the object.
+// all of its addresses, and expects an answer. Question and answer prove that they come from processes of the run, which
+// are told a key. Never blocks. Invariant: all sockets are closed with the object.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -32,8 +33,9 @@ void to_json(nlohmann::json& json, const Unreached& peer);
 
 class PairCheck {
  public:
-  // Listens at `port`, or at a free one if it is 0. Throws RunError.
-  explicit PairCheck(int port = 0);
+  // Listens at `port`, or at a free one if it is 0, of a numeric address, "0.0.0.0" for all. `key`: of the run. Throws
+  // RunError.
+  PairCheck(std::string key, int port, const std::string& address = "0.0.0.0");
   int port() const { return listener_.port(); }
 
   // Starts to connect to all peers.
@@ -46,7 +48,7 @@ class PairCheck {
   struct Attempt {
     Descriptor socket;
     std::string address;
-    bool sent = false;
+    std::string challenge;  // that was sent; empty before
   };
   struct Peer {
     std::string name;
@@ -59,6 +61,7 @@ class PairCheck {
   void answer_others();
   void advance(Peer& peer);
 
+  std::string key_;
   TcpListener listener_;
   NewConnections<Descriptor> unanswered_;  // whose question has not arrived
   std::optional<std::vector<Peer>> peers_;

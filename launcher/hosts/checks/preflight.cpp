@@ -7,6 +7,7 @@
 #include <set>
 
 #include "launcher/connection/message.h"
+#include "launcher/connection/secret.h"
 #include "launcher/hosts/checks/output_probe.h"
 #include "launcher/hosts/checks/pair_check.h"
 #include "launcher/hosts/open_mpi.h"
@@ -317,7 +318,7 @@ class PreflightRun {
     own.addresses = own_addresses();
     std::optional<PairCheck> listener;
     try {
-      listener.emplace(questions_.ports.first);
+      listener.emplace(pair_key_, questions_.ports.first);
     } catch (const RunError& e) {
       find_here("network", e.what());
       return std::nullopt;
@@ -337,7 +338,11 @@ class PreflightRun {
   void connect_pairs() {
     const auto listening = ask_all(hosts_, "listening", questions_.seconds, [this](size_t i) {
       if (failed_.contains(i)) return json();
-      return json{{"do", "listen"}, {"port", questions_.ports.first}};
+      return json{{"do", "listen"},
+                  {"key", pair_key_},
+                  {"port", questions_.ports.first},
+                  {"address", result_.network.empty() ? "0.0.0.0"
+                                                      : addresses_in_network(facts_of(i)).front()}};
     });
     std::vector<PeerAddress> peers;
     for (size_t i = 0; i < hosts_.size(); ++i) {
@@ -378,6 +383,7 @@ class PreflightRun {
   const PreflightQuestions& questions_;
   PreflightResult result_;
   std::set<size_t> failed_;
+  std::string pair_key_ = random_hex();
 };
 
 }  // namespace

@@ -201,5 +201,22 @@ TEST_CASE("$DS_ENV_FILE must name a file that can be read") {
         "no_such_name: No such file or directory");
 }
 
+TEST_CASE("ranks do not get the secret of their run") {
+  EnvironmentSources sources;
+  sources.own = {{"DSTRAIN_SECRET", "0123456789abcdef"}};
+  CHECK(rank_environment(sources).variables.empty());
+  sources.files = {{".deepspeed_env", "A=1\nDSTRAIN_SECRET=0123456789abcdef\n"}};
+  const RankEnvironment result = rank_environment(sources);
+  CHECK(result.variables == Environment{{"A", "1"}});
+  CHECK(result.warnings ==
+        std::vector<std::string>{"DSTRAIN_SECRET in a file of variables has no effect: ranks do "
+                                 "not get the secret"});
+  for (const std::string text : {"DSTRAIN_SECRET", "DSTRAIN_SECRET=0123456789abcdef"}) {
+    sources.exports = {text};
+    CHECK_THROWS_WITH(rank_environment(sources),
+                      "--export DSTRAIN_SECRET: ranks do not get the secret: leave it out");
+  }
+}
+
 }  // namespace
 }  // namespace dstrain
