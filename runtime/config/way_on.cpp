@@ -70,7 +70,8 @@ Answer answer_value(const Verdict& v, const Member& member, const Asked& asked) 
   const Node& value = member.value;
   const KeySpec* spec = find_key(asked.facts, v.key);
   if (spec && value.is(Node::Kind::string) && !spec->choices.empty())
-    if (const std::string near = nearest(value.text, split_words(spec->choices)); !near.empty())
+    if (const std::string near = nearest(value.text, split_words(spec->choices));
+        !near.empty() && near != lower_case(value.text) && near != value.text)
       return setting(v.key, near);
   if (v.key == "optimizer.type")
     return v.state == State::refused ? setting(v.key, "AdamW") : ignoring("optimizer");

@@ -89,6 +89,8 @@ TEST_CASE("way on: settings keep what was meant") {
         "it trains with --set steps_per_print=6");
   CHECK(all(R"("scheduler": {"type": "WarmUpLR"})") ==
         "it trains with --set scheduler.type=WarmupLR");
+  CHECK(all(R"("data_types": {"grad_accum_dtype": "bf16"})") ==
+        "it trains with --ignore data_types.grad_accum_dtype");
   CHECK(all(R"("a key": 1)") == "it trains with --ignore 'a key'");
 }
 

@@ -92,7 +92,9 @@ std::string folded_name(std::string_view name) {
 // Returns whether `key` would take the value: its type, and of a section one key at least.
 bool would_take(const Facts& facts, std::string_view key, const Node& value) {
   const KeySpec* spec = find_key(facts, key);
-  if (!spec || spec->state == State::refused || spec->state == State::not_yet) return false;
+  if (!spec || spec->state == State::refused || spec->state == State::not_yet ||
+      spec->rule == &rules::kRefusedIfEnabled)
+    return false;
   if (value.is(Node::Kind::null) || value.is_auto()) return true;
   if (spec->type == Type::section)
     return std::ranges::any_of(value.members, [&](const Member& m) {

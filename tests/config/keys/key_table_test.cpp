@@ -116,6 +116,8 @@ TEST_CASE("key table: what other programs call a key is told, and no hint leads 
       {"fp18", "1", ""},
       {"fp18", R"({"enabled": true})", " (did you mean fp16?)"},
       {"min_lr", "1", ""},
+      {"fp16.opt_level", "\"O2\"", ""},
+      {"model-parallel-size", "2", ""},
       {"zero_optimization.stag", "9", ""},
       {"gradient_clippin", "{}", ""},
   }));
