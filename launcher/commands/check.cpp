@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "launcher/commands/commands.h"
+#include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/check_report.h"
@@ -24,8 +25,13 @@ void judge_name_patterns(LoadedConfig& loaded) {
 int run_check(const CheckArguments& arguments) {
   LoadedConfig loaded = check_config(arguments.request);
   judge_name_patterns(loaded);
-  print_result(arguments.json ? check_json(loaded.verdicts) : check_text(loaded.verdicts, loaded.way_on));
-  return has_errors(loaded.verdicts) ? 1 : 0;
+  const bool wrong = has_errors(loaded.verdicts);
+  const std::string model = wrong ? "" : model_line(arguments.request.path, loaded);
+  print_result(arguments.json
+                   ? check_json(loaded.verdicts)
+                   : (model.empty() ? "" : model + "\n") +
+                         check_text(loaded.verdicts, loaded.way_on, missing_data(loaded.job)));
+  return wrong ? 1 : 0;
 }
 
 }  // namespace dstrain

@@ -6,6 +6,7 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
+#include "launcher/input/defaults.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/text.h"
@@ -54,6 +55,7 @@ std::string stages_text(const std::vector<RankPlan>& stages, const RankPlan& lar
 
 int run_estimate(const EstimateArguments& arguments) {
   ConfigRequest request = arguments.request;
+  request.assume_vocabulary = true;
   const Cluster cluster{.nodes = arguments.nodes, .gpus_per_node = request.ranks.value_or(1)};
   request.ranks = cluster.nodes * cluster.gpus_per_node;
   if (cluster.nodes > 1) request.ranks_origin = "--num_gpus times --num_nodes";
@@ -66,8 +68,8 @@ int run_estimate(const EstimateArguments& arguments) {
   std::vector<int> hosts;
   for (int r = 0; r < job.ranks; ++r) hosts.push_back(r / static_cast<int>(cluster.gpus_per_node));
   settle_host_shards(job, hosts);
-  settle_vocabulary(job);
-  if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
+  const std::optional<AssumedVocabulary> assumed = settle_planned_vocabulary(job);
+  for (const std::string& line : default_lines(request.path, loaded)) log::warn("{}", line);
 
   const std::vector<RankPlan> stages =
       make_stage_plans(job, 0, plan_inputs(job, static_cast<int>(cluster.gpus_per_node)));
@@ -75,14 +77,15 @@ int run_estimate(const EstimateArguments& arguments) {
       stages, {}, [](const RankPlan& plan) { return plan.memory.total(); });
   const ModelSize model = model_size(largest.train.program);
   const auto total = static_cast<double>(largest.memory.total());
-  print_result(fmt::format(
-      "DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
-      "dstrain's plan of each of {}: ZeRO stage {}{}, {}, micro-batch {}\n{}{}"
-      "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
-      zero2_table(model, cluster), zero3_table(model, cluster), counted(job.ranks, "rank"),
-      job.zero_stage, zenflow ? " without zenflow, which dstrain does not have" : "",
-      name_of(job.dtype), job.batch.micro_batch, stages_text(stages, largest),
-      memory_text(largest.memory), total / 0x1p30, kDifference));
+  print_result(
+      fmt::format("{}DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
+                  "dstrain's plan of each of {}: ZeRO stage {}{}, {}, micro-batch {}\n{}{}"
+                  "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
+                  assumed ? assumed->line() + "\n\n" : "", zero2_table(model, cluster),
+                  zero3_table(model, cluster), counted(job.ranks, "rank"), job.zero_stage,
+                  zenflow ? " without zenflow, which dstrain does not have" : "",
+                  name_of(job.dtype), job.batch.micro_batch, stages_text(stages, largest),
+                  memory_text(largest.memory), total / 0x1p30, kDifference));
   return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
+#include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
 #include "launcher/input/run_input.h"
 #include "launcher/placement/machine.h"
@@ -44,8 +45,20 @@ std::string draw_timeline(const Job& job, const std::vector<RankPlan>& stages,
   return fmt::format("the timeline of a step is in {}\n", file);
 }
 
+// Returns the line about an assumed vocabulary with which the text begins; empty without one.
+std::string first_line_of(const std::optional<AssumedVocabulary>& assumed) {
+  return assumed ? assumed->line() + "\n\n" : "";
+}
+
+// Returns the member `assumed` of the JSON.
+Assumptions assumptions(const std::optional<AssumedVocabulary>& assumed) {
+  if (!assumed) return {};
+  return {{"dstrain.model.vocab_size", assumed->size}};
+}
+
 // Prints the largest models that fit into the memory that the command line describes.
-void print_largest(const PlanArguments& arguments, const Job& job) {
+void print_largest(const PlanArguments& arguments, const Job& job,
+                   const std::optional<AssumedVocabulary>& assumed) {
   if (job.device_memory == 0)
     fail_user("dstrain plan --largest needs --device_memory: the bytes of each rank's device");
   const MachineMemory machine{
@@ -53,7 +66,8 @@ void print_largest(const PlanArguments& arguments, const Job& job) {
       .host = arguments.host_memory ? *arguments.host_memory : available_memory().bytes,
       .disk = arguments.disk};
   const std::vector<LargestModel> models = largest_models(job, machine, plan_inputs(job));
-  print_result(arguments.json ? largest_json(models) : largest_text(models, job, machine));
+  print_result(arguments.json ? largest_json(models, assumptions(assumed))
+                              : first_line_of(assumed) + largest_text(models, job, machine));
 }
 
 // Returns what offload costs in a step; empty without offload.
@@ -67,6 +81,7 @@ std::string offload_lines(const Job& job, const Plan& plan) {
 
 int run_plan(const PlanArguments& arguments) {
   ConfigRequest request = arguments.request;
+  request.assume_vocabulary = true;
   settle_ranks(request);
   if (arguments.rank >= *request.ranks)
     fail_user("--rank: expected 0 to {} (number of ranks: {}), got {}", *request.ranks - 1,
@@ -76,11 +91,11 @@ int run_plan(const PlanArguments& arguments) {
   settle_device(loaded.job, RunsWhere::nowhere);
   settle_host_shards(loaded.job, pretended_hosts(loaded.job.ranks));
   check_name_patterns(loaded);
-  settle_vocabulary(loaded.job);
+  const std::optional<AssumedVocabulary> assumed = settle_planned_vocabulary(loaded.job);
   settle_batch(request, loaded, memory_of_each(loaded.job.ranks));
-  if (loaded.default_batch) log::warn("{}", batch_line(request.path, loaded));
+  for (const std::string& line : default_lines(request.path, loaded)) log::warn("{}", line);
   if (arguments.largest) {
-    print_largest(arguments, loaded.job);
+    print_largest(arguments, loaded.job, assumed);
     return 0;
   }
   const int rank = static_cast<int>(arguments.rank);
@@ -90,12 +105,12 @@ int run_plan(const PlanArguments& arguments) {
   if (const std::string lack = lack_of_device_memory(loaded.job, inputs); !lack.empty())
     log::warn("{}", lack);
   if (arguments.json) {
-    print_result(plan_to_json(plan));
+    print_result(plan_to_json(plan, assumptions(assumed)));
   } else {
     std::string title = fmt::format("rank {} of {}", rank, loaded.job.ranks);
     if (const Place& place = plan.train.place; place.stages > 1)
       title += fmt::format(", stage {} of {}", place.stage, place.stages);
-    std::string text = plan_to_text(plan, title) + "\n";
+    std::string text = first_line_of(assumed) + plan_to_text(plan, title) + "\n";
     if (const std::string line =
             codec_line(loaded.job, plan.train, pretended_hosts(loaded.job.ranks), inputs);
         !line.empty())

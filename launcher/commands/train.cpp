@@ -17,6 +17,7 @@
 #include "launcher/fronts/slurm_front.h"
 #include "launcher/fronts/start_ranks.h"
 #include "launcher/fronts/world_rank.h"
+#include "launcher/input/defaults.h"
 #include "launcher/nodes/node_meeting.h"
 #include "launcher/nodes/serve_node.h"
 #include "launcher/placement/core_binding.h"
@@ -88,7 +89,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   const size_t own_sets = request.sets.size();
   settle_batch(request, input.loaded,
                several ? std::nullopt : std::optional(memory_of_each(ranks)));
-  const std::string batch = batch_line(request.path, input.loaded);
+  const std::vector<std::string> defaults = default_lines(request.path, input.loaded);
   for (size_t i = own_sets; i < request.sets.size(); ++i)
     rank_words.insert(rank_words.end(), {"--set", request.sets[i]});
   if (!several && becomes_srun) launch_by_srun(*job, options, ranks, words);
@@ -100,7 +101,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   if (several) {
     check_surroundings(input, 0);
     const OutputLock lock(input.job().output);
-    announce(input, batch);
+    announce(input, defaults);
     return run_on_hosts(placement, arguments, input, rank_words);
   }
   if (options.elastic)
@@ -112,7 +113,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());
   if (job) log::info("Slurm job {}: {} on this node", job->id, counted(ranks, "rank"));
-  announce(input, batch);
+  announce(input, defaults);
   // Only a rank in a process of its own can be restarted.
   const bool alone = ranks == 1 && options.max_restarts == 0;
   if (!options.launcher_args.empty())

@@ -73,10 +73,10 @@ std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slo
   return make_communicator(options);
 }
 
-void announce(const RunInput& input, const std::string& batch) {
+void announce(const RunInput& input, const std::vector<std::string>& defaults) {
   for (const std::string& warning : input.loaded.warnings) log::warn("{}", warning);
   if (const std::string line = auto_line(input.loaded); !line.empty()) log::info("{}", line);
-  if (!batch.empty()) log::info("{}", batch);
+  for (const std::string& line : defaults) log::info("{}", line);
   log::info("{}", input.dataset->summary());
   report_affinity();
 }

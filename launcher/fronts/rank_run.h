@@ -26,8 +26,8 @@ void report_log_files(const std::string& log_prefix);
 std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot,
                                       const RankBoard* board = nullptr);
 
-// Logs warnings and a summary of the input. Called once, for all ranks. `batch`: the result of batch_line().
-void announce(const RunInput& input, const std::string& batch);
+// Logs warnings, the lines `defaults` and a summary of the input. Called once, for all ranks.
+void announce(const RunInput& input, const std::vector<std::string>& defaults);
 
 // Trains as one rank of the communicator, and keeps its slot of the board up to date. Throws what train() throws.
 RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const RankBoard& board,

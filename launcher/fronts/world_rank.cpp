@@ -9,6 +9,7 @@
 #include "launcher/fronts/slurm_front.h"
 #include "launcher/fronts/start_deadline.h"
 #include "launcher/fronts/world_watch.h"
+#include "launcher/input/defaults.h"
 #include "launcher/input/same_input.h"
 #include "launcher/placement/process_limits.h"
 #include "launcher/process/failure.h"
@@ -102,7 +103,8 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       lock.emplace(input.job().output);
       if (!requeued.empty()) log::info("{}", requeued);
       note_without_network(arguments.launch, reached_by(starter));
-      announce(input, "");
+      const std::string model = model_line(request.path, input.loaded);
+      announce(input, model.empty() ? std::vector<std::string>{} : std::vector{model});
     }
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
     {

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "launcher/implementations.h"
+#include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
 #include "launcher/placement/machine.h"
 #include "runtime/config/resolved_config.h"
@@ -40,21 +41,6 @@ namespace {
 
 constexpr int64_t kLargestConfig = int64_t{64} << 20;
 constexpr const char* kMicroBatchKey = "train_micro_batch_size_per_gpu";
-
-// Returns the number of the model's weights. Builds three layers at most, because all further ones are like the third.
-double weight_count(ModelConfig model) {
-  const int64_t layers = model.n_layer;
-  const auto count = [&model](int64_t n) {
-    model.n_layer = n;
-    double sum = 0;
-    for (const StateEntry& w : weights_of(model))
-      sum += static_cast<double>(w.global_shape.elements());
-    return sum;
-  };
-  if (layers <= 3) return count(layers);
-  const double two = count(2);
-  return two + static_cast<double>(layers - 2) * (count(3) - two);
-}
 
 void set_micro_batch(Job& job, int64_t micro_batch) {
   job.batch.micro_batch = micro_batch;
@@ -169,15 +155,6 @@ void settle_ranks(ConfigRequest& request) {
   request.ranks_origin = gpus > 0 ? "the GPUs of this machine" : "no --num_gpus";
 }
 
-void settle_vocabulary(Job& job) {
-  if (job.model.kind != ModelKind::gptlite || job.model.vocab_size != 0) return;
-  if (job.data.path.empty())
-    fail_user(
-        "dstrain.model.vocab_size is not given and there is no data to derive it from: add --set "
-        "dstrain.model.vocab_size=N (characters of English text: about 65) or --data FILE");
-  job.model.vocab_size = open_dataset(job)->vocabulary().size;
-}
-
 void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<int64_t> offered) {
   if (!loaded.default_batch) return;
   Job job = loaded.job;
@@ -202,15 +179,6 @@ void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::str
   set_micro_batch(loaded.job, micro_batch);
   loaded.settle(kMicroBatchKey, std::to_string(micro_batch), why);
   loaded.settle("train_batch_size", std::to_string(loaded.job.batch.train_batch), why);
-}
-
-std::string batch_line(const std::string& path, const LoadedConfig& loaded) {
-  if (!loaded.default_batch) return "";
-  const auto setting = std::ranges::find(loaded.settings, kMicroBatchKey, &Setting::key);
-  const std::string& origin = setting->origin;  // "derived: ...", "auto: ..."
-  return fmt::format("{} names no batch size: micro-batch {} ({}), accumulation {}", path,
-                     loaded.job.batch.micro_batch, origin.substr(origin.find(' ') + 1),
-                     loaded.job.batch.accumulation);
 }
 
 RunInput read_input(const ConfigRequest& request, RunsWhere where) {

@@ -31,9 +31,6 @@ void settle_device(Job& job, RunsWhere where = RunsWhere::here);
 // Sets the number of ranks if the request does not: one for each GPU that the run would use, else one.
 void settle_ranks(ConfigRequest& request);
 
-// Sets the vocabulary's size from the data if the configuration does not. Throws UserError if there is no data either.
-void settle_vocabulary(Job& job);
-
 // Sets the micro-batch if the file names no batch size: that of the run that is resumed, else the default, halved until
 // a rank fits into `offered` bytes. Without `offered`, and on GPUs, memory is not checked. Adds the value to `request`
 // too, so that reading it again gives the same. The vocabulary's size must be known.
@@ -44,9 +41,6 @@ int64_t memory_of_each(int ranks_here);
 
 // Replaces the default micro-batch. `why` becomes its origin in resolved_config.json.
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why);
-
-// Returns a line about the batch that the run uses if the file at `path` names none, else an empty text.
-std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 
 // Reads the input that every rank needs, and settles the device. request.ranks must be set. Throws UserError.
 RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::here);

@@ -122,7 +122,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
                       : fmt::format("{} / {} stages", request.ranks_origin, job.pipeline.stages));
   job.batch = batch.config;
   loaded.default_batch = batch.by_default;
-  solve_run(job, values, diagnostics, facts, request.need_data);
+  solve_run(job, values, diagnostics, facts, request);
   solve_training(job, values, diagnostics, facts);
   check_sizes(job, values, diagnostics);
   check_pipeline(job, diagnostics);

@@ -42,7 +42,7 @@ void solve_benchmark(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
   m.out_size = size("dstrain.model.out_size");
 }
 
-void solve_data(Job& job, Values& v, Diagnostics& diagnostics, bool need_data) {
+void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
   DataConfig& d = job.data;
   if (job.model.kind == ModelKind::benchmark) {
     d.random_order = false;
@@ -52,7 +52,7 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, bool need_data) {
     diagnostics.error("dstrain.data.path", "is empty: name a text or token file");
   else if (path)
     d.path = v.text("dstrain.data.path", "", "");
-  else if (need_data)
+  else if (request.need_data)
     diagnostics.error("dstrain.data.path",
                       "missing: name a text or token file, here or with --data");
   const std::string format = v.text("dstrain.data.format");
@@ -60,7 +60,7 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, bool need_data) {
              : format == "byte" ? DataFormat::bytes
              : format == "bin"  ? DataFormat::tokens
                                 : DataFormat::automatic;
-  if (d.format == DataFormat::tokens && job.model.vocab_size == 0 &&
+  if (d.format == DataFormat::tokens && job.model.vocab_size == 0 && !request.assume_vocabulary &&
       !diagnostics.stopped("dstrain.model.vocab_size"))
     diagnostics.error("dstrain.model.vocab_size",
                       "missing: data of format bin does not say it (GPT-2: 50257)");
@@ -170,14 +170,14 @@ OffloadConfig solve_offload(Values& v, const Facts& facts) {
 }  // namespace
 
 void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
-               bool need_data) {
+               const ConfigRequest& request) {
   values.text("dstrain.model.type");
   job.model.kind = facts.model == "benchmark" ? ModelKind::benchmark : ModelKind::gptlite;
   if (job.model.kind == ModelKind::gptlite)
     solve_gptlite(job.model, values, diagnostics);
   else
     solve_benchmark(job.model, values, diagnostics);
-  solve_data(job, values, diagnostics, need_data);
+  solve_data(job, values, diagnostics, request);
   job.recompute = solve_recompute(values, diagnostics);
   const int64_t chunks = values.integer("dstrain.loss_chunks");
   job.loss_chunks = job.model.kind == ModelKind::gptlite ? chunks : 1;

@@ -3,13 +3,14 @@
 
 #include "runtime/config/job.h"
 #include "runtime/config/keys/facts.h"
+#include "runtime/config/load.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/values.h"
 
 namespace dstrain {
 
-// Fills these parts of `job`. With `need_data` a missing data path is an error.
+// Fills these parts of `job`.
 void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
-               bool need_data);
+               const ConfigRequest& request);
 
 }  // namespace dstrain

@@ -202,9 +202,9 @@ std::string largest_text(const std::vector<LargestModel>& models, const Job& job
   return text;
 }
 
-std::string largest_json(const std::vector<LargestModel>& models) {
+std::string largest_json(const std::vector<LargestModel>& models, const Assumptions& assumed) {
   nlohmann::json list = nlohmann::json::array();
-  for (const LargestModel& m : models)
+  for (const LargestModel& m : models) {
     list.push_back({{"settings", m.settings},
                     {"parameters", m.parameters},
                     {"n_layer", m.parameters == 0 ? 0 : m.model.n_layer},
@@ -214,6 +214,8 @@ std::string largest_json(const std::vector<LargestModel>& models) {
                     {"host", m.memory.host},
                     {"disk", m.memory.disk},
                     {"limit", m.limit}});
+    if (!assumed.empty()) list.back()["assumed"] = assumed;
+  }
   return list.dump(2) + "\n";
 }
 

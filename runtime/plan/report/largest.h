@@ -7,6 +7,7 @@
 
 #include "runtime/plan/plan.h"
 #include "runtime/plan/report/fit.h"
+#include "runtime/plan/report/print.h"
 
 namespace dstrain {
 
@@ -35,6 +36,6 @@ std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& ma
 // Returns them as a table, or as JSON (docs/formats.md).
 std::string largest_text(const std::vector<LargestModel>& models, const Job& job,
                          const MachineMemory& machine);
-std::string largest_json(const std::vector<LargestModel>& models);
+std::string largest_json(const std::vector<LargestModel>& models, const Assumptions& assumed = {});
 
 }  // namespace dstrain

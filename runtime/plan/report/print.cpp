@@ -184,7 +184,7 @@ nlohmann::ordered_json instructions_json(const Plan& plan) {
 
 }  // namespace
 
-std::string plan_to_json(const RankPlan& rank) {
+std::string plan_to_json(const RankPlan& rank, const Assumptions& assumed) {
   const Plan& plan = rank.train;
   const auto memory_of = [&rank](Space space) {
     nlohmann::ordered_json memory;
@@ -198,6 +198,7 @@ std::string plan_to_json(const RankPlan& rank) {
   const Place& place = plan.place;
   object["ranks"] = place.ranks * place.stages;
   object["rank"] = world_rank(place, place.stage, place.rank);
+  if (!assumed.empty()) object["assumed"] = assumed;
   if (place.stages > 1) {
     object["stages"] = place.stages;
     object["stage"] = place.stage;

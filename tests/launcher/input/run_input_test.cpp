@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "launcher/implementations.h"
+#include "launcher/input/defaults.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/devices/cuda_device.h"
