@@ -44,12 +44,13 @@ BufferId Builder::vocabulary(const std::string& name, Shape shape, Init init, fl
 
 BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, Init init,
                           float scale) {
-  for (const Parameter& p : program_.parameters)
-    if (p.name == name) {
-      check(p.shape == shape, "parameter {} is declared as {} and used as {}", name,
-            to_string(p.shape), to_string(shape));
-      return p.value;
-    }
+  if (const BufferId known = program_.find("param:" + name); known != kNone) {
+    const auto index = static_cast<size_t>(program_.at(known).parameter);
+    const Parameter& p = program_.parameters[index];
+    check(p.shape == shape, "parameter {} is declared as {} and used as {}", name,
+          to_string(p.shape), to_string(shape));
+    return known;
+  }
   check(unit_index_ >= 0, "parameter {} is declared outside a unit", name);
   Shape held = shape;
   held.dims[0] = rows;

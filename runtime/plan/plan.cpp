@@ -13,7 +13,7 @@
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/divide.h"
 #include "runtime/plan/pipeline/verify_messages.h"
-#include "runtime/plan/place.h"
+#include "runtime/plan/placement/place.h"
 #include "runtime/plan/verify.h"
 #include "runtime/plan/waits.h"
 

@@ -19,10 +19,11 @@ struct Bytes {
 // Spans of a region: neighbours of one owner are one.
 using Spans = std::vector<std::tuple<int64_t, int64_t, int64_t>>;  // begin, end, owner
 
-Spans spans_of(const ByteOwners& owners) {
+// Leaves out the owners up to `above`.
+Spans spans_of(const ByteOwners& owners, int64_t above = INT64_MIN) {
   Spans list;
   for (const auto& [begin, span] : owners.spans()) {
-    if (span.owner == kNobody) continue;
+    if (span.owner == kNobody || span.owner <= above) continue;
     if (!list.empty() && std::get<1>(list.back()) == begin &&
         std::get<2>(list.back()) == span.owner)
       std::get<1>(list.back()) = span.end;
@@ -168,37 +169,56 @@ int64_t Repetition::moved(Region region, int64_t byte, int64_t micros) const {
   return ring->offset + copy * ring->stride + at % ring->stride;
 }
 
-ReplayState Repetition::moved(const ReplayState& state, int64_t micros) const {
-  ReplayState result{.under_way = state.under_way, .started = state.started};
-  for (size_t r = 0; r < state.regions.size(); ++r) {
+void Repetition::move(Region region, int64_t begin, int64_t end, int64_t micros, int64_t owner,
+                      ByteOwners& owners) const {
+  for (int64_t at = begin; at < end;) {
+    const int64_t edge = std::min(end, next_edge(region, at));
+    const int64_t to = moved(region, at, micros);
+    owners.claim(to, to + edge - at, owner);
+    at = edge;
+  }
+}
+
+ReplayState Repetition::moved(const ReplayState& state, int64_t micros,
+                              const std::vector<int32_t>& started) const {
+  ReplayState result(started.size());
+  result.started = started;
+  for (int r = 0; r < kRegions; ++r) {
     const auto region = static_cast<Region>(r);
-    for (const auto& [begin, end, owner] : spans_of(state.regions[r])) {
+    for (const auto& [begin, end, owner] : spans_of(state.regions[static_cast<size_t>(r)])) {
       const BufferId buffer = buffer_of(plan_, owner);
       const bool of_micro = buffer != kNone && plan_.program.at(buffer).lifetime == Lifetime::micro;
-      for (int64_t at = begin; at < end;) {
-        const int64_t edge = std::min(end, next_edge(region, at));
-        const int64_t to = moved(region, at, micros);
-        result.regions[r].claim(to, to + edge - at, of_micro ? owner + micros : owner);
-        at = edge;
-      }
+      move(region, begin, end, micros, of_micro ? owner + micros : owner,
+           result.regions[static_cast<size_t>(r)]);
     }
+    for (size_t c = 0; c < started.size(); ++c)
+      for (const bool write : {false, true})
+        for (const auto& [begin, end, number] :
+             spans_of(state.posted.users(c, region, write), state.complete[c]))
+          move(region, begin, end, micros, number + started[c] - state.started[c],
+               result.posted.users(c, region, write));
   }
-  for (UnderWay& u : result.under_way) {
-    const int64_t to = moved(u.region, u.begin, micros);
-    u = {u.channel, u.number, u.region, to, to + u.end - u.begin, u.written};
-  }
+  for (size_t c = 0; c < started.size(); ++c)
+    result.complete[c] = state.complete[c] + started[c] - state.started[c];
   return result;
 }
 
 bool same_state(const ReplayState& a, const ReplayState& b) {
-  const auto numbered_from_end = [](const ReplayState& state) {
-    std::vector<UnderWay> list = state.under_way;
-    for (UnderWay& u : list) u.number -= state.started[static_cast<size_t>(u.channel)];
+  // What is under way in a channel, with the newest operation numbered 0.
+  const auto under_way = [](const ReplayState& state, size_t c, Region region, bool write) {
+    Spans list = spans_of(state.posted.users(c, region, write), state.complete[c]);
+    for (auto& span : list) std::get<2>(span) -= state.started[c];
     return list;
   };
-  for (size_t r = 0; r < a.regions.size(); ++r)
-    if (spans_of(a.regions[r]) != spans_of(b.regions[r])) return false;
-  return numbered_from_end(a) == numbered_from_end(b);
+  for (int r = 0; r < kRegions; ++r) {
+    const auto region = static_cast<Region>(r);
+    const auto index = static_cast<size_t>(r);
+    if (spans_of(a.regions[index]) != spans_of(b.regions[index])) return false;
+    for (size_t c = 0; c < a.started.size(); ++c)
+      for (const bool write : {false, true})
+        if (under_way(a, c, region, write) != under_way(b, c, region, write)) return false;
+  }
+  return true;
 }
 
 }  // namespace dstrain

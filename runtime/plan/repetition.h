@@ -35,8 +35,10 @@ class Repetition {
   bool repeats(size_t slot, size_t again, const Period& period, const std::vector<int32_t>& started,
                const std::vector<int32_t>& started_again) const;
 
-  // Returns the state in which everything belongs to micro-batches whose numbers are larger by `micros`.
-  ReplayState moved(const ReplayState& state, int64_t micros) const;
+  // Returns the state in which everything belongs to micro-batches whose numbers are larger by `micros`, and in which
+  // `started` operations have started.
+  ReplayState moved(const ReplayState& state, int64_t micros,
+                    const std::vector<int32_t>& started) const;
 
  private:
   // The issues of one phase of one micro-batch in a chunk, and the receives of later slots that precede them.
@@ -66,6 +68,9 @@ class Repetition {
   // Returns the first byte after `byte` at which a copy begins or ends.
   int64_t next_edge(Region region, int64_t byte) const;
   int64_t moved(Region region, int64_t byte, int64_t micros) const;
+  // Gives the bytes to which [begin, end) moves to `owner`.
+  void move(Region region, int64_t begin, int64_t end, int64_t micros, int64_t owner,
+            ByteOwners& owners) const;
 
   const Plan& plan_;
   std::vector<SlotIssues> slots_;                  // and their end

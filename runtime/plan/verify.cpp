@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,9 +26,11 @@ bool can_add_to(OpKind op, size_t i) {
 
 class Replay {
  public:
-  explicit Replay(const Plan& plan) : plan_(plan), program_(plan.program), repetition_(plan) {
-    state_.started.resize(static_cast<size_t>(plan.channels));
-  }
+  explicit Replay(const Plan& plan)
+      : plan_(plan),
+        program_(plan.program),
+        repetition_(plan),
+        state_(static_cast<size_t>(plan.channels)) {}
 
   void run() {
     claim_initial();
@@ -86,7 +89,7 @@ class Replay {
   size_t pass_repetitions(size_t slot) {
     if (period_ && slot == period_->slot + period_->period.slots) {
       const Moment before = *std::exchange(period_, std::nullopt);
-      if (same_state(repetition_.moved(before.state, before.period.micros), state_))
+      if (same_state(repetition_.moved(before.state, before.period.micros, state_.started), state_))
         slot = pass_repetitions(before, slot);
     }
     if (!period_)
@@ -105,12 +108,7 @@ class Replay {
       slot += before.period.slots;
     }
     if (micros == 0) return slot;
-    state_ = repetition_.moved(state_, micros);
-    for (UnderWay& u : state_.under_way) {
-      const auto c = static_cast<size_t>(u.channel);
-      u.number += started[c] - state_.started[c];
-    }
-    state_.started = started;
+    state_ = repetition_.moved(state_, micros, started);
     return slot;
   }
 
@@ -162,37 +160,53 @@ class Replay {
       check(complete[c] <= state_.started[c] - (mine ? 1 : 0),
             "{} of {} waits for a collective to come", name_of(op.op),
             program_.groups[static_cast<size_t>(op.group)]);
+      state_.complete[c] = std::max(state_.complete[c], complete[c]);
     }
-    std::erase_if(state_.under_way, [&](const UnderWay& u) {
-      return u.number <= complete[static_cast<size_t>(u.channel)];
-    });
-    std::vector<UnderWay> own;
-    const auto touch = [&](Region region, int64_t begin, int64_t end, bool written,
-                           std::string_view name) {
-      for (const UnderWay& u : state_.under_way)
-        check((collective && u.channel == op.channel && keeps_order(op.op)) || u.region != region ||
-                  u.end <= begin || end <= u.begin || (!u.written && !written),
-              "{} of {}, micro-batch {}, {} {} while collective {} of the step may be {} it",
-              name_of(op.op), program_.groups[static_cast<size_t>(op.group)], issue.micro,
-              written ? "writes" : "reads", name, u.number, u.written ? "writing" : "reading");
-      if (collective)
-        own.push_back({op.channel, state_.started[static_cast<size_t>(op.channel)], region, begin,
-                       end, written});
+    std::vector<Use> uses;
+    const auto add = [&](BufferId id, bool write) {
+      if (id == kNone) return;
+      const auto [begin, end] = range(id, issue.micro);
+      uses.push_back(
+          {plan_.address[static_cast<size_t>(id)].region, begin, end, write, program_.at(id).name});
     };
-    const auto touch_all = [&](const std::vector<BufferId>& ids, bool written) {
-      for (BufferId id : ids) {
-        if (id == kNone) continue;
-        const auto [begin, end] = range(id, issue.micro);
-        touch(plan_.address[static_cast<size_t>(id)].region, begin, end, written,
-              program_.at(id).name);
-      }
-    };
-    if (!collective || op.reads != op.writes) touch_all(op.reads, false);
-    touch_all(op.writes, true);
+    if (!collective || op.reads != op.writes)
+      for (const BufferId id : op.reads) add(id, false);
+    for (const BufferId id : op.writes) add(id, true);
     const Address& work = plan_.workspace[index];
     if (const int64_t bytes = plan_.workspace_bytes[index]; bytes > 0)
-      touch(work.region, work.offset, work.offset + bytes, true, "its workspace");
-    state_.under_way.insert(state_.under_way.end(), own.begin(), own.end());
+      uses.push_back({work.region, work.offset, work.offset + bytes, true, "its workspace"});
+    for (const Use& use : uses) beside_collectives(issue, use);
+    if (!collective) return;
+    const auto channel = static_cast<size_t>(op.channel);
+    for (const Use& use : uses)
+      state_.posted.users(channel, use.region, use.write)
+          .claim(use.begin, use.end, state_.started[channel]);
+  }
+
+  // What an instruction does with a range of bytes.
+  struct Use {
+    Region region;
+    int64_t begin, end;
+    bool write;
+    std::string_view name;
+  };
+
+  void beside_collectives(const Issue& issue, const Use& use) const {
+    const Instruction& op = op_of(issue);
+    for (size_t c = 0; c < state_.started.size(); ++c) {
+      const bool own = is_posted(op.op) && c == static_cast<size_t>(op.channel);
+      if (state_.complete[c] == state_.started[c] || (own && keeps_order(op.op))) continue;
+      for (const bool writes : {true, false}) {
+        if (!writes && !use.write) continue;
+        const int64_t number =
+            state_.posted.users(c, use.region, writes).largest_owner(use.begin, use.end);
+        if (number <= state_.complete[c]) continue;
+        throw InternalError(fmt::format(
+            "{} of {}, micro-batch {}, {} {} while collective {} of the step may be {} it",
+            name_of(op.op), program_.groups[static_cast<size_t>(op.group)], issue.micro,
+            use.write ? "writes" : "reads", use.name, number, writes ? "writing" : "reading"));
+      }
+    }
   }
 
   void step(const Issue& issue) {

@@ -59,7 +59,7 @@ TEST_CASE("what has copies moves from one to the next, the rest stays") {
   }
   SECTION("alone") {}
   const Repetition repetition(plan);
-  ReplayState state{.started = std::vector<int32_t>(static_cast<size_t>(plan.channels))};
+  ReplayState state(static_cast<size_t>(plan.channels));
   const auto claim = [&](ReplayState& in, BufferId id, int64_t micro) {
     const Address& a = plan.address[static_cast<size_t>(id)];
     const int64_t begin = a.offset_of(micro);
@@ -67,15 +67,16 @@ TEST_CASE("what has copies moves from one to the next, the rest stays") {
                                                     owner_of(plan, id, micro));
   };
   ReplayState later = state;
+  const auto moved = [&](int64_t micros) { return repetition.moved(state, micros, state.started); };
   for (const int micro : {4, 5}) {
     claim(state, ring, micro);
     claim(later, ring, micro + 2);
   }
   claim(state, single, 4);
   claim(later, single, 6);
-  CHECK(same_state(repetition.moved(state, 2), later));
-  CHECK_FALSE(same_state(repetition.moved(state, 1), later));
+  CHECK(same_state(moved(2), later));
+  CHECK_FALSE(same_state(moved(1), later));
   CHECK_FALSE(same_state(state, later));
   claim(later, single, 7);
-  CHECK_FALSE(same_state(repetition.moved(state, 2), later));
+  CHECK_FALSE(same_state(moved(2), later));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -252,6 +253,28 @@ class LambUpdate {
   BufferId own_largest_ = kNone, own_squares_ = kNone;  // of those that this rank writes
 };
 
+// Returns what ends the step of each unit, of the instructions behind finish_gradients.
+std::vector<LambEnd> ends_of_units(const Program& program, const OptimizerRule& rule,
+                                   const std::vector<Instruction>& instructions) {
+  std::unordered_map<BufferId, size_t> of_directions, of_parameters;  // units
+  for (size_t u = 0; u < program.units.size(); ++u) {
+    of_directions[program.find("direction:" + program.units[u].name)] = u;
+    of_parameters[program.find("params:" + program.units[u].name)] = u;
+  }
+  std::vector<LambEnd> ends(program.units.size());
+  const auto add = [&](const std::unordered_map<BufferId, size_t>& unit_of, BufferId buffer,
+                       std::vector<Instruction> LambEnd::*list, const Instruction& op) {
+    if (const auto found = unit_of.find(program.root(buffer)); found != unit_of.end())
+      (ends[found->second].*list).push_back(op);
+  };
+  for (const Instruction& op : instructions) {
+    if (op.op == rule.op) add(of_directions, op.writes.back(), &LambEnd::directions, op);
+    if (op.op == rule.scaled_op) add(of_directions, op.reads[0], &LambEnd::steps, op);
+    if (op.op == OpKind::all_gather) add(of_parameters, op.writes[0], &LambEnd::gathers, op);
+  }
+  return ends;
+}
+
 }  // namespace
 
 void send_lamb_momenta(Program& program, const Job& job, Place place, StepKind kind) {
@@ -260,23 +283,11 @@ void send_lamb_momenta(Program& program, const Job& job, Place place, StepKind k
       std::ranges::find(program.instructions, OpKind::finish_gradients, &Instruction::op);
   const std::vector<Instruction> old(norm + 1, program.instructions.end());
   program.instructions.erase(norm + 1, program.instructions.end());
+  const std::vector<LambEnd> ends = ends_of_units(program, rule, old);
   std::vector<LambUpdate> units;
   units.reserve(program.units.size());
-  for (size_t u = 0; u < program.units.size(); ++u) {
-    const std::string& name = program.units[u].name;
-    const BufferId directions = program.find("direction:" + name),
-                   parameters = program.find("params:" + name);
-    LambEnd end;
-    for (const Instruction& op : old) {
-      if (op.op == rule.op && program.root(op.writes.back()) == directions)
-        end.directions.push_back(op);
-      if (op.op == rule.scaled_op && program.root(op.reads[0]) == directions)
-        end.steps.push_back(op);
-      if (op.op == OpKind::all_gather && program.root(op.writes[0]) == parameters)
-        end.gathers.push_back(op);
-    }
-    if (!end.directions.empty()) units.emplace_back(program, job, place, u, kind, end);
-  }
+  for (size_t u = 0; u < ends.size(); ++u)
+    if (!ends[u].directions.empty()) units.emplace_back(program, job, place, u, kind, ends[u]);
   exchange_units(units, job.overlap_comm);
   std::vector<Instruction> begin;
   for (LambUpdate& unit : units) unit.append_gathers(begin);

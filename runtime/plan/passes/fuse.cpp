@@ -18,7 +18,12 @@ bool uses(const Instruction& op, BufferId id) {
 class Fusion {
  public:
   Fusion(Program& program, const KernelLibrary& library, int threads)
-      : program_(program), library_(library), threads_(threads) {}
+      : program_(program), library_(library), threads_(threads), last_use_(program.buffers.size()) {
+    for (size_t i = 0; i < program.instructions.size(); ++i)
+      for (const auto* operands : {&at(i).reads, &at(i).writes})
+        for (const BufferId id : *operands)
+          if (id != kNone) last_use_[static_cast<size_t>(id)] = i;
+  }
 
   void run() {
     std::vector<Instruction>& list = program_.instructions;
@@ -55,6 +60,8 @@ class Fusion {
       if (uses(at(i), id)) return true;
     return false;
   }
+  // Returns whether an instruction behind `i`, where nothing has been fused yet, uses the buffer.
+  bool used_after(BufferId id, size_t i) const { return last_use_[static_cast<size_t>(id)] > i; }
   bool written_between(BufferId id, size_t first, size_t last) const {
     for (size_t i = first; i < last; ++i)
       if (holds(at(i).writes, id)) return true;
@@ -75,7 +82,7 @@ class Fusion {
     Instruction fused = at(*product);
     fused.attrs = ActivationAttrs{Activation::gelu};
     fused.writes = {y};
-    if (used_between(pre, i, program_.instructions.size())) fused.writes.push_back(pre);
+    if (used_after(pre, i)) fused.writes.push_back(pre);
     return replace(*product, std::move(fused));
   }
 
@@ -85,9 +92,7 @@ class Fusion {
     const std::optional<size_t> product = product_before(i, d_y, OpKind::linear_input_grad);
     if (!product || written_between(pre, *product, i)) return false;
     const bool separate = d_x != d_y;
-    if (separate &&
-        (used_between(d_x, *product, i) || used_between(d_y, i, program_.instructions.size())))
-      return false;
+    if (separate && (used_between(d_x, *product, i) || used_after(d_y, i))) return false;
     Instruction fused = at(*product);
     fused.attrs = ActivationAttrs{Activation::gelu};
     fused.reads.resize(kPreInput + 1, kNone);
@@ -101,8 +106,8 @@ class Fusion {
     if (attrs_as<DropoutAttrs>(at(i).attrs).dropout > 0) return false;
     const BufferId x = at(i).reads[0], h = at(i).reads[1], y = at(i).writes[0];
     const std::optional<size_t> product = product_before(i, h, OpKind::linear);
-    if (!product || x == h || used_between(h, i, program_.instructions.size()) ||
-        used_between(y, *product, i) || written_between(x, *product, i))
+    if (!product || x == h || used_after(h, i) || used_between(y, *product, i) ||
+        written_between(x, *product, i))
       return false;
     Instruction fused = at(*product);
     fused.reads.resize(kResidualInput + 1, kNone);
@@ -114,6 +119,7 @@ class Fusion {
   Program& program_;
   const KernelLibrary& library_;
   int threads_;
+  std::vector<size_t> last_use_;  // of every buffer, before anything was fused
 };
 
 }  // namespace

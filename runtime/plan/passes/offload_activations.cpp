@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,7 @@ class ActivationOffload {
     before_.resize(n);
     after_.resize(n);
     for (const Kept& kept : find_kept()) move(kept);
+    read_what_came_back();
     std::vector<Instruction> list;
     for (size_t i = 0; i < n; ++i) {
       std::ranges::move(before_[i], std::back_inserter(list));
@@ -139,8 +141,15 @@ class ActivationOffload {
       places[i] = at;
     }
     for (size_t i = 0; i < hops.size(); ++i) before_[places[i]].push_back(std::move(hops[i]));
+    back_.emplace(kept.buffer, again);
+  }
+
+  // Makes the backward pass read what has come back.
+  void read_what_came_back() {
     for (Instruction& op : program_.instructions)
-      if (op.phase != Phase::forward) std::ranges::replace(op.reads, kept.buffer, again);
+      if (op.phase != Phase::forward)
+        for (BufferId& id : op.reads)
+          if (const auto found = back_.find(id); found != back_.end()) id = found->second;
   }
 
   // Returns what transfers have in common with the instruction beside which they are posted.
@@ -154,6 +163,7 @@ class ActivationOffload {
   const bool in_turns_;  // phases of different micro-batches follow one another
   std::vector<Visit> visits_;
   std::vector<size_t> visit_of_;                          // of every instruction
+  std::unordered_map<BufferId, BufferId> back_;           // by the values that leave
   std::vector<std::vector<Instruction>> before_, after_;  // what is added at every instruction
 };
 

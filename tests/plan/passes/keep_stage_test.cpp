@@ -4,7 +4,7 @@
 #include <set>
 
 #include "runtime/core/error.h"
-#include "runtime/plan/copies.h"
+#include "runtime/plan/placement/copies.h"
 #include "runtime/plan/verify.h"
 #include "runtime/plan/waits.h"
 #include "tests/plan/stage_plans.h"

@@ -1,4 +1,4 @@
-#include "runtime/plan/copies.h"
+#include "runtime/plan/placement/copies.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "runtime/plan/place.h"
+#include "runtime/plan/placement/place.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,8 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/copies.h"
+#include "runtime/plan/placement/copies.h"
+#include "runtime/plan/placement/first_fit.h"
 
 namespace dstrain {
 namespace {
@@ -24,35 +25,17 @@ int64_t align(int64_t n, Space space = Space::device) {
   return (n + to - 1) / to * to;
 }
 
-// A lifetime in positions of the instruction list, both ends included.
+// The memory of a transient buffer, with all of its copies, or of a workspace.
 struct Item {
-  int64_t bytes = 0;
-  int begin = INT_MAX, end = -1;
+  Piece piece{};  // in positions of the instruction list
   MemoryClass memory = MemoryClass::workspace;
-  int64_t offset = 0;
-
-  bool meets(const Item& other) const { return begin <= other.end && other.begin <= end; }
 };
 
 // Gives `items` offsets from `base` on. Returns the end of the highest item.
-int64_t pack_items(std::vector<Item*> items, int64_t base) {
-  std::stable_sort(items.begin(), items.end(),
-                   [](const Item* a, const Item* b) { return a->bytes > b->bytes; });
-  std::vector<Item> placed;  // by offset
-  int64_t top = base;
-  for (Item* item : items) {
-    int64_t at = base;
-    for (const Item& other : placed) {
-      if (at + item->bytes <= other.offset) break;
-      if (other.meets(*item)) at = std::max(at, align(other.offset + other.bytes));
-    }
-    item->offset = at;
-    top = std::max(top, at + item->bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
-                                   [](int64_t offset, const Item& i) { return offset < i.offset; }),
-                  *item);
-  }
-  return top;
+int64_t place_items(const std::vector<Item*>& items, int64_t base) {
+  std::vector<Piece*> pieces;
+  for (Item* item : items) pieces.push_back(&item->piece);
+  return first_fit(std::move(pieces), base);
 }
 
 // The lifetimes of a plan's transient buffers and workspaces.
@@ -76,9 +59,9 @@ class Lives {
     }
     keep_copied();
     for (size_t b = 0; b < p.buffers.size(); ++b) {
-      Item& item = items_[b];
       const Buffer& buffer = p.buffers[b];
-      item.memory = buffer.memory;
+      items_[b].memory = buffer.memory;
+      Piece& item = items_[b].piece;
       item.bytes = align(buffer.bytes(), buffer.space) * copies_[b].count;
       // A buffer that is used between phases of other micro-batches is live in the whole body, because the body
       // is repeated.
@@ -99,7 +82,7 @@ class Lives {
     std::vector<Item*> list;
     const Program& p = plan_.program;
     for (size_t i = 0; i < items_.size(); ++i) {
-      if (items_[i].end < 0) continue;
+      if (items_[i].piece.end < 0) continue;
       const bool is_buffer = i < p.buffers.size();
       if (is_buffer && p.buffers[i].lifetime == Lifetime::persistent) continue;
       const Region mine =
@@ -114,16 +97,16 @@ class Lives {
     for (size_t i = 0; i < p.buffers.size(); ++i) {
       const Buffer& b = p.buffers[i];
       if (b.lifetime == Lifetime::persistent || b.parent != kNone) continue;
-      plan_.address[i] = {region_of(b), items_[i].offset, copies_[i].count,
+      plan_.address[i] = {region_of(b), items_[i].piece.offset, copies_[i].count,
                           align(b.bytes(), b.space)};
     }
     for (size_t i = 0; i < p.instructions.size(); ++i)
-      plan_.workspace[i] = {workspace_region(i), items_[p.buffers.size() + i].offset};
+      plan_.workspace[i] = {workspace_region(i), items_[p.buffers.size() + i].piece.offset};
   }
 
  private:
   void touch(BufferId root, int position) {
-    Item& item = items_[static_cast<size_t>(root)];
+    Piece& item = items_[static_cast<size_t>(root)].piece;
     item.begin = std::min(item.begin, position);
     item.end = std::max(item.end, position);
   }
@@ -158,7 +141,7 @@ class Lives {
         library.workspace_bytes(SpecStorage(plan_.program, op, plan_.threads).get());
     plan_.workspace_bytes[static_cast<size_t>(i)] = bytes;
     if (bytes == 0) return;
-    Item& item = items_[plan_.program.buffers.size() + static_cast<size_t>(i)];
+    Piece& item = items_[plan_.program.buffers.size() + static_cast<size_t>(i)].piece;
     item = {.bytes = align(bytes, runs_on_host(plan_.program, op) ? Space::host : Space::device),
             .begin = i,
             .end = i};
@@ -173,18 +156,19 @@ class Lives {
 // Adds to `at_peak` the classes that are live where `items` reach their highest address.
 void add_peak(const std::vector<Item*>& items, int64_t base, int64_t top, ClassBytes& at_peak) {
   if (top == base) return;
-  const auto highest = std::find_if(items.begin(), items.end(),
-                                    [&](const Item* i) { return i->offset + i->bytes == top; });
+  const auto highest = std::find_if(items.begin(), items.end(), [&](const Item* i) {
+    return i->piece.offset + i->piece.bytes == top;
+  });
   check(highest != items.end(), "no buffer reaches the top of its region");
   // The bytes that begin and end at each position of the highest buffer's lifetime; the peak is the position
   // with the most live bytes.
-  const int first = (*highest)->begin, last = (*highest)->end;
+  const int first = (*highest)->piece.begin, last = (*highest)->piece.end;
   std::vector<ClassBytes> change(static_cast<size_t>(last - first) + 2);
   for (const Item* i : items) {
-    if (i->end < first || i->begin > last) continue;
+    if (i->piece.end < first || i->piece.begin > last) continue;
     const auto memory = static_cast<size_t>(i->memory);
-    change[static_cast<size_t>(std::max(i->begin, first) - first)][memory] += i->bytes;
-    change[static_cast<size_t>(std::min(i->end, last) - first) + 1][memory] -= i->bytes;
+    change[static_cast<size_t>(std::max(i->piece.begin, first) - first)][memory] += i->piece.bytes;
+    change[static_cast<size_t>(std::min(i->piece.end, last) - first) + 1][memory] -= i->piece.bytes;
   }
   change.pop_back();
   int64_t best = -1;
@@ -243,7 +227,7 @@ MemoryTable place_memory(const std::vector<Plan*>& plans, const PlanInputs& inpu
     ClassBytes peak{};
     for (Lives& plan_lives : lives) {
       const std::vector<Item*> items = plan_lives.transient(region);
-      const int64_t top = pack_items(items, base);
+      const int64_t top = place_items(items, base);
       if (top <= end) continue;
       end = top;
       peak = {};

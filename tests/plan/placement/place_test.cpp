@@ -1,4 +1,4 @@
-#include "runtime/plan/place.h"
+#include "runtime/plan/placement/place.h"
 
 #include <catch2/catch.hpp>
 
@@ -84,4 +84,17 @@ TEST_CASE("buffers that are not live at the same time share memory") {
     CHECK(rank.train.workspace_bytes[i] == (linear ? 300 : 0));
     CHECK(rank.train.workspace[i].offset % 64 == 0);
   }
+}
+
+TEST_CASE(
+    "the deepest model that a configuration can have is placed and proved, and takes what each "
+    "layer adds") {
+  const auto bytes_of_layers = [](int64_t layers) {
+    Job job = sharded_job(2, 2);
+    job.model.n_layer = layers;
+    job.model.gelu = true;
+    return make_rank_plan(job, place_of(job, 0), fake_inputs(300, false, true)).memory.total();
+  };
+  const int64_t few = bytes_of_layers(128), more = bytes_of_layers(1088);
+  CHECK(bytes_of_layers(2048) == more + (more - few));
 }
