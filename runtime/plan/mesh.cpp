@@ -86,6 +86,13 @@ int ranks_of(const Place& place, int32_t channel) {
                                     : place.ranks;
 }
 
+int first_of_group(const Place& place, int32_t channel) {
+  check(is_group(channel), "channel {} has two ends and no group", channel);
+  return channel == shard_group     ? place.replica() * place.shard_size()
+         : channel == replica_group ? place.shard_rank()
+                                    : 0;
+}
+
 int channels_of(const Place& place, PipelineSchedule schedule) {
   if (place.stages == 1) return place.factored() ? replica_group + 1 : data_group + 1;
   return channels_of_pipeline(schedule);

@@ -81,6 +81,10 @@ constexpr bool is_group(int32_t channel) {
 // Returns how many ranks share a channel.
 int ranks_of(const Place& place, int32_t channel);
 
+// Returns which rank of the data-parallel group is the first one of the group that shares a channel of collectives with
+// this rank.
+int first_of_group(const Place& place, int32_t channel);
+
 // Returns how many channels the plans of a mesh have.
 int channels_of(const Place& place, PipelineSchedule schedule);
 

@@ -12,9 +12,9 @@
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/divide.h"
-#include "runtime/plan/pipeline/verify_messages.h"
 #include "runtime/plan/placement/place.h"
 #include "runtime/plan/verify.h"
+#include "runtime/plan/verify_ranks.h"
 #include "runtime/plan/waits.h"
 
 namespace dstrain {
@@ -88,30 +88,9 @@ struct WholeModel {
   std::vector<int64_t> first_sublayers;  // of the parts of a pipeline
 };
 
-WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
-  WholeModel whole;
-  const auto build = [&](Program& program, ForwardOptions options) {
-    options.row_multiple = inputs.library->row_multiple();
-    Builder builder(program, options);
-    inputs.build_model(builder, job.model);
-  };
-  build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
-  mark_matrices(whole.train, job.optimizer);
-  backward(whole.train);
-  fuse(whole.train, *inputs.library, inputs.threads);
-  if (job.pipeline.stages > 1) whole.first_sublayers = divide_model(whole.train, job);
-  tie_stages(whole.train, whole.first_sublayers, job.pipeline);
-  if (job.eval_interval == 0) return whole;
-  build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});
-  fuse(whole.validate, *inputs.library, inputs.threads);
-  tie_stages(whole.validate, whole.first_sublayers, job.pipeline);
-  return whole;
-}
-
 Plan train_plan(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs,
                 StepKind kind) {
-  Program program = whole.train;
-  keep_stage(program, whole.first_sublayers, place, job.pipeline);
+  Program program = keep_stage(whole.train, whole.first_sublayers, place, job.pipeline);
   chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
   recompute(program, job);
   if (place.stages > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
@@ -179,7 +158,8 @@ void check_persistent(const Program& regular, const Plan& plan) {
   }
 }
 
-RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
+// Returns the plans of a rank without addresses.
+RankPlan unplaced(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
   RankPlan rank;
   for (const StepKind kind : step_kinds(job)) {
     Plan plan = train_plan(whole, job, place, inputs, kind);
@@ -188,29 +168,77 @@ RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanI
     else
       rank.other.push_back(std::move(plan));
   }
-  std::vector<Plan*> plans{&rank.train};
-  for (Plan& plan : rank.other) {
-    check_persistent(rank.train.program, plan);
-    plans.push_back(&plan);
-  }
+  for (const Plan& plan : rank.other) check_persistent(rank.train.program, plan);
   if (job.eval_interval > 0) {
-    Program program = whole.validate;
-    keep_stage(program, whole.first_sublayers, place, job.pipeline);
+    Program program = keep_stage(whole.validate, whole.first_sublayers, place, job.pipeline);
     chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
     rank.validate = forward_plan(std::move(program), job, place, inputs);
-    plans.push_back(&rank.validate);
   }
-  rank.memory = place_memory(plans, inputs);
   return rank;
 }
 
-void prove(RankPlan& rank, const Job& job) {
-  std::vector<Plan*> plans{&rank.train, &rank.validate};
+// Returns all plans of a rank; that of a validation that the job does not have is empty.
+std::vector<Plan*> plans_of(RankPlan& rank) {
+  std::vector<Plan*> plans{&rank.train};
   for (Plan& plan : rank.other) plans.push_back(&plan);
-  for (Plan* plan : plans) {
+  if (!rank.validate.order.empty()) plans.push_back(&rank.validate);
+  return plans;
+}
+
+RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
+  RankPlan rank = unplaced(whole, job, place, inputs);
+  rank.memory = place_memory(plans_of(rank), inputs);
+  return rank;
+}
+
+WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
+  WholeModel whole;
+  const auto build = [&](Program& program, ForwardOptions options) {
+    options.row_multiple = inputs.library->row_multiple();
+    Builder builder(program, options);
+    inputs.build_model(builder, job.model);
+  };
+  build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
+  mark_matrices(whole.train, job.optimizer);
+  backward(whole.train);
+  fuse(whole.train, *inputs.library, inputs.threads);
+  if (job.pipeline.stages > 1) whole.first_sublayers = divide_model(whole.train, job);
+  tie_stages(whole.train, whole.first_sublayers, job.pipeline);
+  if (job.eval_interval == 0) return whole;
+  build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});
+  fuse(whole.validate, *inputs.library, inputs.threads);
+  tie_stages(whole.validate, whole.first_sublayers, job.pipeline);
+  return whole;
+}
+
+std::vector<RankPlan> draft_stages(const WholeModel& whole, const Job& job, Place place,
+                                   const PlanInputs& inputs) {
+  std::vector<RankPlan> stages;
+  for (place.stage = 0; place.stage < place.stages; ++place.stage)
+    stages.push_back(draft(whole, job, place, inputs));
+  return stages;
+}
+
+void prove(RankPlan& rank, const Job& job) {
+  for (Plan* plan : plans_of(rank)) {
     order_communication(*plan, job.overlap_comm);
     verify(*plan);
   }
+}
+
+// Returns for each kind of group that the rank is in another rank of it: the last one, which has the padding of units
+// if there is any, or for that one the first. All ranks of a run compare their plans when it starts.
+std::vector<Place> peers_of(const Place& place) {
+  std::vector<Place> peers;
+  const auto add = [&](int first, int step, int count) {
+    Place peer = place;
+    peer.rank = first + step * (count - 1);
+    if (peer.rank == place.rank) peer.rank = first;
+    if (peer.rank != place.rank) peers.push_back(peer);
+  };
+  add(first_of_group(place, shard_group), 1, place.shard_size());
+  add(first_of_group(place, replica_group), place.shard_size(), place.replicas());
+  return peers;
 }
 
 }  // namespace
@@ -234,23 +262,21 @@ RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
 }
 
 std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
-  const WholeModel whole = whole_model(job, inputs);
-  std::vector<RankPlan> stages;
-  Place place = place_of(job, rank);
-  for (place.stage = 0; place.stage < place.stages; ++place.stage)
-    stages.push_back(draft(whole, job, place, inputs));
-  return stages;
+  return draft_stages(whole_model(job, inputs), job, place_of(job, rank), inputs);
 }
 
 std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
-  std::vector<RankPlan> stages = draft_stage_plans(job, rank, inputs);
+  const WholeModel whole = whole_model(job, inputs);
+  const Place place = place_of(job, rank);
+  std::vector<RankPlan> stages = draft_stages(whole, job, place, inputs);
   for (RankPlan& stage : stages) prove(stage, job);
-  if (stages.size() == 1) return stages;
-  for (const StepKind kind : step_kinds(job)) {
-    std::vector<const Plan*> plans;
-    for (const RankPlan& stage : stages) plans.push_back(&stage.training(kind));
-    verify_messages(plans);
-  }
+  if (job.ranks == 1) return stages;
+  std::vector<const RankPlan*> together;
+  for (const RankPlan& stage : stages) together.push_back(&stage);
+  verify_ranks(together);
+  for (const Place& peer : peers_of(place))
+    compare_collectives(stages[static_cast<size_t>(place.stage)],
+                        unplaced(whole, job, peer, inputs));
   return stages;
 }
 

@@ -113,7 +113,8 @@ struct PlanInputs {
 // Builds, places and verifies the plans of the rank with these coordinates. Pure.
 RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs);
 // Returns the plans of every stage for ranks that have the same coordinates as rank `rank` of the world, but for the
-// stage. Throws InternalError if the stages' messages do not fit together. Pure.
+// stage. Throws InternalError if the stages' messages do not fit together, or if another rank of a group that rank `rank`
+// is in has other collectives. Pure.
 std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInputs& inputs);
 // Returns the same plans before their communication is ordered and anything is proved: for their memory and
 // estimates of their time, not to be run. Pure.

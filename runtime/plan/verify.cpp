@@ -162,11 +162,12 @@ class Replay {
             program_.groups[static_cast<size_t>(op.group)]);
       state_.complete[c] = std::max(state_.complete[c], complete[c]);
     }
-    std::vector<Use> uses;
+    if (!collective && state_.complete == state_.started) return;
+    uses_.clear();
     const auto add = [&](BufferId id, bool write) {
       if (id == kNone) return;
       const auto [begin, end] = range(id, issue.micro);
-      uses.push_back(
+      uses_.push_back(
           {plan_.address[static_cast<size_t>(id)].region, begin, end, write, program_.at(id).name});
     };
     if (!collective || op.reads != op.writes)
@@ -174,11 +175,11 @@ class Replay {
     for (const BufferId id : op.writes) add(id, true);
     const Address& work = plan_.workspace[index];
     if (const int64_t bytes = plan_.workspace_bytes[index]; bytes > 0)
-      uses.push_back({work.region, work.offset, work.offset + bytes, true, "its workspace"});
-    for (const Use& use : uses) beside_collectives(issue, use);
+      uses_.push_back({work.region, work.offset, work.offset + bytes, true, "its workspace"});
+    for (const Use& use : uses_) beside_collectives(issue, use);
     if (!collective) return;
     const auto channel = static_cast<size_t>(op.channel);
-    for (const Use& use : uses)
+    for (const Use& use : uses_)
       state_.posted.users(channel, use.region, use.write)
           .claim(use.begin, use.end, state_.started[channel]);
   }
@@ -248,6 +249,7 @@ class Replay {
   const Program& program_;
   const Repetition repetition_;
   ReplayState state_;
+  std::vector<Use> uses_{};       // of the instruction at hand
   std::optional<Moment> period_;  // that is being replayed
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/plan/waits.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "runtime/ir/rule.h"
@@ -74,7 +75,8 @@ void order_communication(Plan& plan, bool overlap) {
     const OpRule& rule = rule_of(op.op);
     const bool collective = rule.done_by == DoneBy::collective;
     const bool is_on_channel = is_posted(op.op);
-    const Touched mine(plan, issue);
+    std::optional<Touched> mine;
+    if (is_on_channel || complete != started) mine.emplace(plan, issue);
     for (size_t c = 0; c < channels; ++c) {
       // An operation follows the others of its own channel, but not those of the other channels.
       const bool follows =
@@ -85,14 +87,14 @@ void order_communication(Plan& plan, bool overlap) {
         const bool of_peers = channel < plan.comm_channels;
         const bool all = !collective && of_peers &&
                          (rule.queue == Queue::comm || (is_group(channel) && !overlap));
-        const auto needed = all ? started[c] : static_cast<int32_t>(mine.last_conflict(posted, c));
+        const auto needed = all ? started[c] : static_cast<int32_t>(mine->last_conflict(posted, c));
         complete[c] = std::max(complete[c], needed);
       }
       plan.waits[i * channels + c] = complete[c];
     }
     if (!is_on_channel) continue;
     const auto channel = static_cast<size_t>(op.channel);
-    mine.post(posted, channel, ++started[channel]);
+    mine->post(posted, channel, ++started[channel]);
   }
 }
 

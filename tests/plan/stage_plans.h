@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan/pipeline/verify_messages.h"
+#include "runtime/plan/verify_ranks.h"
 #include "tests/plan/plans.h"
 
 namespace dstrain {
@@ -22,7 +22,7 @@ inline std::vector<Plan> plans_of(const Job& job) {
 inline void verify_together(const std::vector<Plan>& plans) {
   std::vector<const Plan*> stages;
   for (const Plan& plan : plans) stages.push_back(&plan);
-  verify_messages(stages);
+  verify_ranks(stages);
 }
 
 // Every instruction of a step but messages and what each stage does for itself, with its micro-batch.

@@ -8,7 +8,7 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/pipeline/verify_messages.h"
+#include "runtime/plan/verify_ranks.h"
 
 namespace dstrain {
 namespace {
@@ -76,7 +76,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   } else {
     finish_values_.emplace(mesh, plan.place, plan.program.units);
   }
-  if (pipeline) check_messages();
+  if (mesh.world().size() > 1) check_communication();
   settle_graph();
 }
 
@@ -138,25 +138,12 @@ void Executor::bind(const Instruction& op, size_t index) {
   bound_.push_back(std::move(bound));
 }
 
-// Compares the messages of this rank's plan with those of its neighbours. Collective.
-void Executor::check_messages() {
-  constexpr uint64_t exact = (uint64_t{1} << 53) - 1;  // integers that a double holds
-  std::array<double, kChannels> mine{};
-  for (int32_t c = from_previous; c < plan_.comm_channels; ++c)
-    mine[static_cast<size_t>(c)] =
-        static_cast<double>(messages_checksum(plan_, static_cast<Channel>(c)) & exact);
+// Compares the messages and collectives of the ranks' plans. Collective.
+void Executor::check_communication() {
+  const ChannelChecksums mine = channel_checksums(plan_);
   std::vector<double> all(mine.size() * static_cast<size_t>(mesh_.world().size()));
   mesh_.world().gather_values(mine, all);
-  const Place& place = plan_.place;
-  const auto of = [&](ChannelEnd end) {
-    return all[mine.size() * static_cast<size_t>(world_rank(place, end.stage, place.rank)) +
-               static_cast<size_t>(end.channel)];
-  };
-  for (const ChannelEnd& sender : sending_ends(place.stages, job_.pipeline.schedule)) {
-    const ChannelEnd receiver = other_end(sender, place.stages);
-    check(of(sender) == of(receiver), "stages {} and {} have planned different messages",
-          sender.stage, receiver.stage);
-  }
+  compare_checksums(all, plan_.place, job_.pipeline.schedule);
 }
 
 void Executor::run(StepContext& context) {

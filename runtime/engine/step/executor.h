@@ -87,7 +87,7 @@ class Executor {
   OpKind op_of(const Issue& issue) const { return instruction_of(issue).op; }
   void bind(const Instruction& op, size_t index);
   void settle_graph();
-  void check_messages();
+  void check_communication();
   void run_issues(size_t begin, size_t end, StepContext& context);
   void run_group(const IssueGroup& group, const StepContext& context);
   void run_body(StepContext& context);

@@ -13,6 +13,8 @@
 namespace dstrain {
 namespace {
 
+constexpr size_t kNotWritten = SIZE_MAX;
+
 // A value that crosses a cut.
 struct Message {
   BufferId buffer = kNone;
@@ -47,21 +49,21 @@ class Cut {
   bool here(int part) const { return home_of(part).stage == place_.stage; }
 
   void find_messages() {
-    std::map<BufferId, size_t> writer;
+    std::vector<size_t> writer(program_.buffers.size(), kNotWritten);
     std::map<std::pair<BufferId, int>, size_t> delivered;  // by buffer and part: the writer
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const int part = part_of_[i];
       for (const BufferId id : at(i).reads) {
-        if (id == kNone) continue;
-        const auto w = writer.find(id);
-        if (w == writer.end() || part_of_[w->second] == part) continue;
-        const auto [known, fresh] = delivered.try_emplace({id, part}, w->second);
-        if (!fresh && known->second == w->second) continue;
-        known->second = w->second;
-        add_message({id, w->second, i, part_of_[w->second], part});
+        const size_t w = id == kNone ? kNotWritten : writer[static_cast<size_t>(id)];
+        if (w == kNotWritten || part_of_[w] == part) continue;
+        const auto [known, fresh] = delivered.try_emplace({id, part}, w);
+        if (!fresh && known->second == w) continue;
+        known->second = w;
+        add_message({id, w, i, part_of_[w], part});
       }
       for (const BufferId id : at(i).writes)
-        if (id != kNone && program_.at(id).lifetime == Lifetime::micro) writer[id] = i;
+        if (id != kNone && program_.at(id).lifetime == Lifetime::micro)
+          writer[static_cast<size_t>(id)] = i;
     }
     std::ranges::stable_sort(messages_, {}, &Message::writer);
   }
@@ -203,9 +205,9 @@ class Cut {
 
 }  // namespace
 
-void keep_stage(Program& program, const std::vector<int64_t>& first_sublayers, Place place,
-                const PipelineConfig& pipeline) {
-  if (place.stages > 1) program = Cut(program, first_sublayers, place, pipeline).run();
+Program keep_stage(const Program& program, const std::vector<int64_t>& first_sublayers, Place place,
+                   const PipelineConfig& pipeline) {
+  return place.stages > 1 ? Cut(program, first_sublayers, place, pipeline).run() : program;
 }
 
 }  // namespace dstrain

@@ -47,12 +47,12 @@ void recompute(Program& program, const Job& job);
 void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
                 const PipelineConfig& pipeline);
 
-// Keeps what a stage of a pipeline runs: the sublayers of its parts, where part i has those from `first_sublayers[i]`
-// up to the next part's (one more entry than parts), and adds the messages to and from other stages. A layer of several
+// Returns what a stage of a pipeline runs, the whole program for a single one: the sublayers of its parts, where part i has those from `first_sublayers[i]`
+// up to the next part's (one more entry than parts), with the messages to and from other stages. A layer of several
 // parts has a unit in each of them, named after the part's first sublayer of it: "blocks.3.mlp". The program must not
 // have unit buffers yet. Throws InternalError if a value would skip a part.
-void keep_stage(Program& program, const std::vector<int64_t>& first_sublayers, Place place,
-                const PipelineConfig& pipeline);
+Program keep_stage(const Program& program, const std::vector<int64_t>& first_sublayers, Place place,
+                   const PipelineConfig& pipeline);
 
 // Moves what is kept for the backward pass to the host's memory or to disk (job.offload.activations), after
 // recompute(): it leaves when the layer that uses it last has been computed, and comes back a layer before the one that

@@ -1,4 +1,5 @@
-// The free offsets of a lifetime are looked up in a segment tree over time. A lifetime consists of a few nodes of the
+// Few pieces are compared with all that are placed. For more, the free offsets of a lifetime are looked up in a segment
+// tree over time. A lifetime consists of a few nodes of the
 // tree. What is in use in a node is kept as spans of bytes, in which neighbours are one: pieces that lie one behind the
 // other, as those of the layers of a model do, are passed in one step.
 #include "runtime/plan/placement/first_fit.h"
@@ -11,7 +12,7 @@ namespace dstrain {
 namespace {
 
 // A set of bytes.
-class Spans {
+class ByteSet {
  public:
   bool empty() const { return spans_.empty(); }
 
@@ -57,7 +58,7 @@ class UsedBytes {
   // Returns the lowest offset from `at` on from which `bytes` are free at all moments from `first` to `last`.
   int64_t lowest_free(size_t first, size_t last, int64_t at, int64_t bytes) {
     sets_.clear();
-    const auto look_in = [&](const Spans& spans) {
+    const auto look_in = [&](const ByteSet& spans) {
       if (!spans.empty()) sets_.push_back(&spans);
     };
     for_parts(first, last, [&](const Node& node) { look_in(node.meeting); });
@@ -73,8 +74,8 @@ class UsedBytes {
  private:
   // An interval of moments.
   struct Node {
-    Spans covering;  // what is in use in all of it, and not in all of the node above
-    Spans meeting;   // what is in use at some moment of it, but for what covers a node above
+    ByteSet covering;  // what is in use in all of it, and not in all of the node above
+    ByteSet meeting;   // what is in use at some moment of it, but for what covers a node above
   };
 
   // Visits the largest nodes that the moments consist of.
@@ -99,20 +100,30 @@ class UsedBytes {
   }
 
   size_t leaves_;
-  std::vector<Node> nodes_;           // the children of node i are 2i and 2i + 1
-  std::vector<const Spans*> sets_{};  // those that lowest_free() looks in
+  std::vector<Node> nodes_;             // the children of node i are 2i and 2i + 1
+  std::vector<const ByteSet*> sets_{};  // those that lowest_free() looks in
 };
 
-}  // namespace
+// Up to so many pieces comparing with all of them is faster.
+constexpr size_t kFew = 2000;
 
-int64_t first_fit(std::vector<Piece*> pieces, int64_t base) {
-  std::erase_if(pieces, [base](Piece* piece) {
-    piece->offset = base;
-    return piece->bytes == 0;
-  });
-  if (pieces.empty()) return base;
-  std::stable_sort(pieces.begin(), pieces.end(),
-                   [](const Piece* a, const Piece* b) { return a->bytes > b->bytes; });
+// Gives the pieces, the largest first, their offsets.
+void place_few(const std::vector<Piece*>& pieces, int64_t base) {
+  std::vector<Piece> placed;  // by offset
+  placed.reserve(pieces.size());
+  for (Piece* piece : pieces) {
+    int64_t at = base;
+    for (const Piece& other : placed) {
+      if (at + piece->bytes <= other.offset) break;
+      if (other.begin <= piece->end && piece->begin <= other.end)
+        at = std::max(at, other.offset + other.bytes);
+    }
+    piece->offset = at;
+    placed.insert(std::ranges::upper_bound(placed, at, {}, &Piece::offset), *piece);
+  }
+}
+
+void place_many(const std::vector<Piece*>& pieces, int64_t base) {
   std::vector<int> times;
   for (const Piece* piece : pieces) {
     times.push_back(piece->begin);
@@ -124,13 +135,25 @@ int64_t first_fit(std::vector<Piece*> pieces, int64_t base) {
     return static_cast<size_t>(std::ranges::lower_bound(times, time) - times.begin());
   };
   UsedBytes used(times.size());
-  int64_t top = base;
   for (Piece* piece : pieces) {
     const size_t first = number_of(piece->begin), last = number_of(piece->end);
     piece->offset = used.lowest_free(first, last, base, piece->bytes);
     used.add(first, last, piece->offset, piece->offset + piece->bytes);
-    top = std::max(top, piece->offset + piece->bytes);
   }
+}
+
+}  // namespace
+
+int64_t first_fit(std::vector<Piece*> pieces, int64_t base) {
+  std::erase_if(pieces, [base](Piece* piece) {
+    piece->offset = base;
+    return piece->bytes == 0;
+  });
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece* a, const Piece* b) { return a->bytes > b->bytes; });
+  pieces.size() <= kFew ? place_few(pieces, base) : place_many(pieces, base);
+  int64_t top = base;
+  for (const Piece* piece : pieces) top = std::max(top, piece->offset + piece->bytes);
   return top;
 }
 

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "runtime/plan/pipeline/verify_messages.h"
+#include "runtime/plan/verify_ranks.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;
@@ -55,7 +55,7 @@ TEST_CASE("a tied weight goes to the last stage once per step, its gradient come
         const std::vector<RankPlan> plans = rank_plans_of(tied_job(stages, zero_stage, reduce));
         std::vector<const Plan*> train;
         for (const RankPlan& plan : plans) train.push_back(&plan.train);
-        CHECK_NOTHROW(verify_messages(train));
+        CHECK_NOTHROW(verify_ranks(train));
         CHECK(tied_messages(plans.front().train) ==
               std::vector<std::string>{"send " + value + " 0", "recv " + gradient + " 4"});
         CHECK(tied_messages(plans.back().train) ==

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <random>
 
 #include "tests/plan/plans.h"
@@ -22,14 +23,15 @@ void place_by_definition(std::vector<Piece>& pieces, int64_t base) {
   std::ranges::stable_sort(order,
                            [](const Piece* a, const Piece* b) { return a->bytes > b->bytes; });
   for (auto piece = order.begin(); piece != order.end(); ++piece) {
+    std::vector<const Piece*> others;
+    std::copy_if(order.begin(), piece, std::back_inserter(others),
+                 [&](const Piece* other) { return meets(**piece, *other); });
     std::vector<int64_t> starts{base};
-    for (auto other = order.begin(); other != piece; ++other)
-      starts.push_back((*other)->offset + (*other)->bytes);
+    for (const Piece* other : others) starts.push_back(other->offset + other->bytes);
     std::ranges::sort(starts);
     (*piece)->offset = *std::ranges::find_if(starts, [&](int64_t at) {
-      return std::all_of(order.begin(), piece, [&](const Piece* other) {
-        return !meets(**piece, *other) || other->offset + other->bytes <= at ||
-               at + (*piece)->bytes <= other->offset;
+      return std::ranges::all_of(others, [&](const Piece* other) {
+        return other->offset + other->bytes <= at || at + (*piece)->bytes <= other->offset;
       });
     });
   }
@@ -47,12 +49,13 @@ TEST_CASE("first fit: every piece has the lowest offset that is free for its who
   std::mt19937 random(1);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 200; ++round) {
-    const int count = 1 + below(60), times = 1 + below(80),
+    const bool many = round % 100 == 0;
+    const int count = many ? 2500 : 1 + below(60), times = 1 + below(many ? 3000 : 80),
               sizes = 1 + below(round % 2 == 0 ? 3 : 40);
     std::vector<Piece> pieces;
     for (int i = 0; i < count; ++i) {
       const int begin = below(times);
-      const int longest = below(3) == 0 ? times : 3;
+      const int longest = below(many ? 20 : 3) == 0 ? times : 3;
       pieces.push_back({.bytes = 64 * below(sizes + 1),
                         .begin = begin,
                         .end = std::min(times - 1, begin + below(longest))});
