@@ -191,7 +191,26 @@ RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanI
   return rank;
 }
 
-WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
+// Gives the parts of a pipeline their sublayers.
+void divide(WholeModel& whole, std::vector<int64_t> first_sublayers,
+            const PipelineConfig& pipeline) {
+  whole.first_sublayers = std::move(first_sublayers);
+  for (Program* program : {&whole.train, &whole.validate})
+    if (!program->instructions.empty()) tie_stages(*program, whole.first_sublayers, pipeline);
+}
+
+// What plans take of a library where all ranks must come to the same bytes, whatever their processors and threads: no
+// workspace and no packed weights.
+class SizesOfModel final : public KernelLibrary {
+ public:
+  int64_t workspace_bytes(const KernelSpec&) const override { return 0; }
+  int64_t packed_bytes(const KernelSpec&) const override { return 0; }
+  std::unique_ptr<Kernel> make(const KernelSpec&) const override { return nullptr; }
+  std::string description() const override { return "sizes of the model alone"; }
+};
+
+// Returns the model before it is divided among stages.
+WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
   WholeModel whole;
   const auto build = [&](Program& program, ForwardOptions options) {
     options.row_multiple = inputs.library->row_multiple();
@@ -202,12 +221,31 @@ WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
   mark_matrices(whole.train, job.optimizer);
   backward(whole.train);
   fuse(whole.train, *inputs.library, inputs.threads);
-  if (job.pipeline.stages > 1) whole.first_sublayers = divide_model(whole.train, job);
-  tie_stages(whole.train, whole.first_sublayers, job.pipeline);
   if (job.eval_interval == 0) return whole;
   build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});
   fuse(whole.validate, *inputs.library, inputs.threads);
-  tie_stages(whole.validate, whole.first_sublayers, job.pipeline);
+  return whole;
+}
+
+// Returns stage_bytes() of a model that is made already. `whole` and `job` must outlive the result.
+StageBytes stage_bytes_of(const WholeModel& whole, const Job& job,
+                          Implementations::BuildModel build_model) {
+  const auto sizes =
+      std::make_shared<PlanInputs>(PlanInputs{build_model, std::make_shared<SizesOfModel>()});
+  return [&whole, &job, sizes](const std::vector<int64_t>& first_sublayers, int stage) {
+    WholeModel divided = whole;
+    divide(divided, first_sublayers, job.pipeline);
+    Place place = place_of(job, 0);
+    place.stage = stage;
+    return draft(divided, job, place, *sizes).memory.total();
+  };
+}
+
+WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
+  WholeModel whole = undivided_model(job, inputs);
+  if (job.pipeline.stages > 1)
+    divide(whole, divide_model(whole.train, job, stage_bytes_of(whole, job, inputs.build_model)),
+           job.pipeline);
   return whole;
 }
 
@@ -259,6 +297,19 @@ RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
   RankPlan rank = draft(whole_model(job, inputs), job, place, inputs);
   prove(rank, job);
   return rank;
+}
+
+StageBytes stage_bytes(const Job& job, const PlanInputs& inputs) {
+  struct Asked {
+    WholeModel whole;
+    Job job;
+    StageBytes bytes;
+  };
+  const auto asked = std::make_shared<Asked>(Asked{undivided_model(job, inputs), job, {}});
+  asked->bytes = stage_bytes_of(asked->whole, asked->job, inputs.build_model);
+  return [asked](const std::vector<int64_t>& first_sublayers, int stage) {
+    return asked->bytes(first_sublayers, stage);
+  };
 }
 
 std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {

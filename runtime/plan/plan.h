@@ -11,6 +11,7 @@
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/program.h"
 #include "runtime/plan/implementations.h"
+#include "runtime/plan/pipeline/level_stages.h"
 #include "runtime/plan/pipeline/schedule.h"
 #include "runtime/plan/residency.h"
 #include "runtime/plan/step_kinds.h"
@@ -119,6 +120,10 @@ std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInput
 // Returns the same plans before their communication is ordered and anything is proved: for their memory and
 // estimates of their time, not to be run. Pure.
 std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs);
+// Returns what plans one stage of the job's pipeline with any division of the model, given by the first sublayer of every
+// part and their number at the end, and returns the bytes of its device. They leave out workspaces and packed weights,
+// which depend on processors and threads, so that all ranks come to the same numbers.
+StageBytes stage_bytes(const Job& job, const PlanInputs& inputs);
 // Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits. Everything is on
 // the device, also where training offloads.
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);

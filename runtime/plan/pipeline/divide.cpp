@@ -10,6 +10,7 @@
 #include "runtime/ir/rule.h"
 #include "runtime/optim/optimizer_rule.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/passes/transfers.h"
 #include "runtime/plan/pipeline/partition.h"
 #include "runtime/plan/pipeline/simulate.h"
 #include "runtime/plan/residency.h"
@@ -23,7 +24,14 @@ double work_of(const Program& program, const Instruction& op) {
   return std::max(cost.flops, cost.bytes);
 }
 
-// The bytes of model state that a rank holds for one element of a parameter.
+// Returns whether any of what a rank holds is elsewhere than on its device.
+bool leaves_device(const Job& job) {
+  const OffloadConfig& offload = job.offload;
+  return offload.optimizer != OffloadTo::none || offload.parameters != OffloadTo::none ||
+         offload.activations != OffloadTo::none;
+}
+
+// The bytes of model state that a rank's device holds for one element of a parameter.
 double state_bytes(const Job& job, bool of_matrix) {
   const Place place = place_of(job, 0);
   const Residency held = residency_of(job, place);
@@ -32,9 +40,15 @@ double state_bytes(const Job& job, bool of_matrix) {
   const double moments =
       moment * (of_matrix ? 1 : static_cast<double>(state_slots(job.optimizer).size()));
   const double master = job.master_dtype != job.dtype ? 4 : 0;
-  return value / divisor(held.parameters, place) +
-         static_cast<double>(size_of(job.grad_dtype)) / divisor(held.gradients, place) +
-         (moments + master) / divisor(held.optimizer, place);
+  // What is offloaded is not the device's.
+  const double parameters = job.offload.parameters == OffloadTo::none ? 1 : 0;
+  const double optimizer = job.offload.optimizer == OffloadTo::none ? 1 : 1 - job.offload.ratio;
+  const bool gradients_leave =
+      update_space(job.offload) == Space::host && job.reduce == ReduceMode::micro_batch;
+  const double gradients = gradients_leave ? optimizer : 1;
+  return parameters * value / divisor(held.parameters, place) +
+         gradients * static_cast<double>(size_of(job.grad_dtype)) / divisor(held.gradients, place) +
+         optimizer * (moments + master) / divisor(held.optimizer, place);
 }
 
 // Returns for each sublayer the elements of parameters that it uses and another layer has: it needs copies of them and
@@ -156,7 +170,8 @@ PartBytes part_bytes(const Program& program, const Job& job, const std::vector<i
   std::vector<double> reached;
   for (size_t i = 0; i < state.size(); ++i) {
     states.push_back(states.back() + state[i] + copy * static_cast<double>(copied[i]));
-    kept.push_back(kept.back() + static_cast<double>(activations.kept[i]));
+    const bool stays = job.offload.activations == OffloadTo::none;
+    kept.push_back(kept.back() + (stays ? static_cast<double>(activations.kept[i]) : 0));
     reached.push_back(kept.back() + static_cast<double>(activations.used[i]));
   }
   return [states = std::move(states), kept = std::move(kept), reached = LargestOf(reached),
@@ -199,7 +214,7 @@ std::vector<LayerSize> layer_sizes(const Program& program,
 
 }  // namespace
 
-std::vector<int64_t> divide_model(const Program& fused, const Job& job) {
+std::vector<int64_t> divide_model(const Program& fused, const Job& job, const StageBytes& planned) {
   const PipelineConfig& pipeline = job.pipeline;
   const auto layers = static_cast<int64_t>(fused.units.size());
   // Returns the first sublayer of a layer, or for their number the number of sublayers.
@@ -223,11 +238,19 @@ std::vector<int64_t> divide_model(const Program& fused, const Job& job) {
   const int parts = pipeline.stages * chunks_of(pipeline);
   const bool by_memory = pipeline.partition == "memory";
   const PartBytes bytes = by_memory ? part_bytes(program, job, copied) : PartBytes{};
-  if ((by_memory || pipeline.partition == "time") && !packs_units(job))
+  const bool asks = by_memory && planned && leaves_device(job);
+  if ((by_memory || pipeline.partition == "time") && !packs_units(job)) {
+    if (asks) return level_stages(static_cast<int64_t>(sublayers.size()), pipeline, bytes, planned);
     return partition_by(pipeline.partition, sublayers, parts, bytes);
+  }
   const PartBytes of_whole_layers = [&](int part, int64_t first, int64_t last) {
     return bytes(part, sublayer_of(first), sublayer_of(last));
   };
+  if (asks)
+    return of_layers(level_stages(layers, pipeline, of_whole_layers,
+                                  [&](const std::vector<int64_t>& first, int stage) {
+                                    return planned(of_layers(first), stage);
+                                  }));
   return of_layers(partition_by(pipeline.partition, layer_sizes(program, sublayers), parts,
                                 by_memory ? of_whole_layers : bytes));
 }

@@ -8,14 +8,18 @@
 
 #include "runtime/config/job.h"
 #include "runtime/ir/program.h"
+#include "runtime/plan/pipeline/level_stages.h"
 
 namespace dstrain {
 
 // Returns the first sublayer of every part and, at the end, the number of sublayers, as job.pipeline asks for. The
 // methods memory and time cut layers between their sublayers, too, unless what the ranks of a stage send is packed by
 // units: then a cut would move the blocks that are rounded together. `program` is the whole training program after
-// fuse(). Throws UserError if no layer has a name that the job asks for.
-std::vector<int64_t> divide_model(const Program& program, const Job& job);
+// fuse(). `planned`: the bytes of a stage's device with a division into sublayers, which the method memory asks where the
+// job offloads, as its own model leaves out the copies of what is elsewhere. Throws UserError if no layer has a name
+// that the job asks for.
+std::vector<int64_t> divide_model(const Program& program, const Job& job,
+                                  const StageBytes& planned = {});
 
 // A run of sublayers: the numbers of the first and of the last one in the whole model.
 struct SublayerRun {
