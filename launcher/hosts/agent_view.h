@@ -4,7 +4,8 @@
 //
 //   do                                   say
 //   hello {version, run, silence_ns}     hello {version, program, host, identity, time, memory, memory_source, cores,
-//                                        open_files, processes, processes_source, addresses}, then alive once a second
+//                                        open_files, processes, processes_source, addresses}, then alive once a
+//                                        second
 //   input {words, directory, ranks}      input {error} or {files: [{path, hash}]}
 //   open_mpi                             open_mpi {orted, version}
 //   probe {output, write}                probe {seen} or {error}
