@@ -68,7 +68,7 @@ struct Ask {
       load();
     } catch (const UserError& e) {
       const std::regex ways("; (DeepSpeed [^;\n]*; )?`--[^\n]*");
-      const std::regex last("\n(it trains with|what is left to mend) [^\n]*$");
+      const std::regex last("\n  (it trains with|what is left to mend) [^\n]*$");
       return std::regex_replace(std::regex_replace(std::string(e.what()), ways, ""), last, "");
     }
     return "no error";

@@ -50,7 +50,7 @@ TEST_CASE("way on: every verdict that stops a run ends with its own, and the las
   CHECK_THAT(check_text(loaded.verdicts, loaded.way_on),
              Catch::EndsWith(". This file does not train as it is; " + all + "\n"));
   CHECK_THAT(check_json(loaded.verdicts), Catch::Contains("`--ignore timeout` goes on"));
-  CHECK_THROWS_WITH(a.load(), Catch::EndsWith("\n" + all));
+  CHECK_THROWS_WITH(a.load(), Catch::EndsWith("\n  " + all));
   CHECK_FALSE(has_errors(followed(a).check().verdicts));
 }
 
@@ -102,7 +102,8 @@ TEST_CASE("way on: what no option answers is named") {
   a = ask(trains_with(R"("timeout": 5)"));
   a.request.need_data = true;
   CHECK_THROWS_WITH(
-      a.load(), Catch::EndsWith("what is left to mend with --ignore timeout: dstrain.data.path"));
+      a.load(),
+      Catch::EndsWith("\n  what is left to mend with --ignore timeout: dstrain.data.path"));
   CHECK(ask("{").check().way_on.empty());
 }
 

@@ -152,7 +152,7 @@ std::string error_text(const LoadedConfig& loaded) {
   for (const Verdict& v : loaded.verdicts)
     if (is_error(v.state) && !v.echo)
       text += fmt::format("{}{}: {}: {}", text.empty() ? "" : "\n", v.where, v.key, v.text());
-  if (!loaded.way_on.empty()) text += "\n" + loaded.way_on;
+  if (!loaded.way_on.empty()) text += "\n  " + loaded.way_on;
   return text;
 }
 

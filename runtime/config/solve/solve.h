@@ -14,7 +14,8 @@ namespace dstrain {
 // alone (number of ranks, device, output directory).
 LoadedConfig solve(const Merged& merged, const ConfigRequest& request);
 
-// Returns a line for each verdict that stops the run, place, key and message, and a last one with the way on.
+// Returns a line for each verdict that stops the run, place, key and message, and the way on in a last line, which is
+// indented as it is no error.
 std::string error_text(const LoadedConfig& loaded);
 
 }  // namespace dstrain

@@ -55,6 +55,20 @@ TEST_CASE(
   CHECK((!replaced || fs::is_empty(folder.path("out"))));
 }
 
+TEST_CASE("the start of a run names what \"auto\" became, once") {
+  const auto ranks = GENERATE("1", "2");
+  const RunFolder folder;
+  RunningProgram run = folder.train(
+      std::string("--steps 1 --set optimizer.type=AdamW --set optimizer.params.lr=auto --set "
+                  "zero_optimization.reduce_bucket_size=auto --num_gpus ") +
+      ranks);
+  REQUIRE(run.wait() == 0);
+  const std::string line = "\"auto\" became optimizer.params.lr 5e-05\n";
+  const size_t at = run.text().find(line);
+  CHECK(at != std::string::npos);
+  CHECK(run.text().find("became", at + line.size()) == std::string::npos);
+}
+
 TEST_CASE("ranks of a user's mpirun have the directory as a launching process has it") {
   const RunFolder folder;
   const Environment root = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
