@@ -19,4 +19,10 @@ echo "== build (build/release)"
 cmake --preset release --log-level=NOTICE
 cmake --build --preset release
 echo "== tests (${DSTRAIN_SAMPLE:+long lists of cases sampled by number $DSTRAIN_SAMPLE; }all cases: --full)"
-ctest --preset release "$@"
+status=0
+ctest --preset release "$@" || status=$?
+# A program may skip some of its cases; those that need another number of ranks run elsewhere.
+if skipped=$(grep -h '^skipped: ' build/release/Testing/Temporary/LastTest.log | sort | uniq -c); then
+  printf '== cases that were skipped, and in how many programs\n%s\n' "$skipped"
+fi
+exit "$status"
