@@ -1,6 +1,7 @@
 #include "runtime/storage/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
