@@ -3,10 +3,11 @@
 
     benchmarks/step/busy_cores.py PROGRAM... [--loops 0,1,2,4] [--rounds 5] [--steps 60]
 
-PROGRAM is a dstrain, or NAME=VALUE,...:dstrain with variables of its own, such as OMP_WAIT_POLICY=active:dstrain. Each runs
-as one rank of one thread, as one rank of as many threads as there are cores, and as so many ranks of one thread, beside
-so many loops that do nothing but use a core. All of them take turns: a round has one run of each. Prints medians
-of the rounds, in ms a step; the ratios are those within a round, with the lowest and the highest.
+PROGRAM is a dstrain, or NAME=VALUE,...:dstrain with variables of its own, such as
+OMP_WAIT_POLICY=active:dstrain. Each runs as one rank of one thread, as one rank of as many threads as
+there are cores, and as so many ranks of one thread, beside so many loops that do nothing but use a core.
+All of them take turns: a round has one run of each. Prints medians of the rounds, in ms a step; the ratios
+are those within a round, with the lowest and the highest.
 """
 import argparse
 import json
@@ -88,8 +89,10 @@ def main():
     cores = len(os.sched_getaffinity(0))
     forms = {"1 rank x 1": (1, 1), f"1 rank x {cores}": (1, cores), f"{cores} ranks x 1": (cores, 1)}
     print(f"{processor()}, {cores} cores; load {os.getloadavg()[0]:.1f} before")
-    print("| loops | program | ranks x threads | ms a step | over one thread | over the first program | CPU s | switches |")
-    print("|---|---|---|---|---|---|---|---|")
+    columns = ["loops", "program", "ranks x threads", "ms a step", "over one thread"]
+    columns += ["over the first program", "CPU s", "switches"]
+    print("| " + " | ".join(columns) + " |")
+    print("|" + "---|" * len(columns))
     with tempfile.TemporaryDirectory(prefix="dstrain-busy-") as name:
         folder = pathlib.Path(name)
         configuration(folder, options.steps)

@@ -99,7 +99,7 @@ SpinLimit spin_limit(int threads, int cores) {
     const auto [stop, status] =
         std::from_chars(looks.data(), looks.data() + looks.size(), limit.looks);
     if (status == std::errc() && stop == looks.data() + looks.size() && limit.looks >= 0)
-      return limit;
+      return limit.looks > 0 ? limit : SpinLimit{};
   }
   const std::string_view policy = variable("OMP_WAIT_POLICY");
   if (is_word(policy, "active")) return {.time = kSleep};
@@ -136,7 +136,6 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run(int64_t parts, Function function, const void* context) {
   if (parts <= 0) return;
   Region region{.run = function, .context = context};
-  // With part 0 they are those of this thread. Others are added before they are offered, so that `left` is never 0 too early.
   const size_t most = static_cast<size_t>(
       std::min<int64_t>(parts - 1, static_cast<int64_t>(std::min(slots_.size(), kMostOffers))));
   std::bitset<kMostOffers> offers;
@@ -146,13 +145,14 @@ void ThreadPool::run(int64_t parts, Function function, const void* context) {
   for (int64_t part = static_cast<int64_t>(most) + 1; part < parts; ++part) run_part(region, part);
   for (size_t i = 0; i < most; ++i)
     if (!offers.test(i)) run_part(region, static_cast<int64_t>(i) + 1);
-  // Where the cores are shared a thread needs a while to get one, and the kernel gives each thread its share of them: two that
-  // do half of the work each have more than one that does all.
+  // Where the cores are shared a thread needs a while to get one, and the kernel gives each thread its share of them: two
+  // that do half of the work each have more than one that does all.
   const SpinLimit limit = limit_now();
   if (limit.time <= 0ns && wait_for(region, limit, kGrace)) return rethrow(region);
   for (size_t i = 0; i < most; ++i)
     if (offers.test(i)) take(slots_[i], false);
-  wait_for(region, limit, kSleep);
+  while (!wait_for(region, limit, kSleep)) {
+  }
   rethrow(region);
 }
 

@@ -1,10 +1,10 @@
 // Threads that share the parts of a computation with the thread that calls.
 //
 // How they wait decides what they are worth on a machine that others use too. A thread that waits looks for its part for
-// a short time and then sleeps. Looking is faster where the cores are free. Where they are not, it takes the time of
-// those who could work, and the kernel takes the core from who has used it so much; so threads that find that
-// they were kept waiting for a core sleep at once for a while. And no part needs a certain thread: each is offered to one, and
-// while that one does not run the caller or another thread takes the part. A computation waits only for parts that have begun.
+// a short time and then sleeps. Looking is faster where the cores are free. Where they are not, it takes time from those
+// who could work, and the kernel gives a core later to a thread that has just used one. So threads that were kept waiting
+// for a core sleep at once for a while. And no part needs a certain thread: each is offered to one, and while that one
+// does not run the caller or another thread takes the part. A computation waits only for parts that have begun.
 #pragma once
 
 #include <atomic>
@@ -39,8 +39,8 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Calls function(context, part) once for each part of [0, parts), part 0 on this thread, and returns when all are complete.
-  // Part i is offered to thread i. If a part throws, one of the exceptions is thrown again at the end.
+  // Calls function(context, part) once for each part of [0, parts), part 0 on this thread, and returns when all are
+  // complete. Part i is offered to thread i. If a part throws, one of the exceptions is thrown again at the end.
   void run(int64_t parts, Function function, const void* context);
 
  private:
@@ -71,8 +71,8 @@ class ThreadPool {
   SpinLimit limit_now() const;
 
   const SpinLimit limit_;
-  std::atomic<Clock::time_point> free_from_{
-      Clock::time_point{}};  // until then the cores are taken to be others' too
+  // Until then the cores are taken to be others', too.
+  std::atomic<Clock::time_point> free_from_{Clock::time_point{}};
   std::vector<Slot> slots_;  // one for each thread but the caller
   std::vector<std::thread> threads_;
 };

@@ -135,7 +135,7 @@ TEST_CASE("a user's own OMP_WAIT_POLICY and GOMP_SPINCOUNT say how threads wait"
   CHECK(with("OMP_WAIT_POLICY", "PASSIVE").time == 0s);
   CHECK(with("OMP_WAIT_POLICY", "active").time > 1s);
   CHECK(with("GOMP_SPINCOUNT", "1000").looks == 1000);
-  CHECK(with("GOMP_SPINCOUNT", "0").looks == 0);
+  CHECK(with("GOMP_SPINCOUNT", "0").time == 0s);
   CHECK(with("GOMP_SPINCOUNT", "infinity").time > 1s);
   CHECK(with("GOMP_SPINCOUNT", "many").time == spin_limit(2, 2).time);
 }
