@@ -4,6 +4,7 @@
 
 #include "launcher/connection/message.h"
 #include "launcher/connection/secret.h"
+#include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
