@@ -12,7 +12,7 @@ program=$(realpath "$1")
 hosts_up 2
 cd "$HOSTS_DIR"
 hosts_file 2 2 >hosts
-python3 "$here/slow_link.py" "${HOSTS_INIT[node1]}" "${HOSTS_INIT[node2]}" 0.05 0.01 >link.log 2>&1 &
+python3 "$here/tools/slow_link.py" "${HOSTS_INIT[node1]}" "${HOSTS_INIT[node2]}" 0.05 0.01 >link.log 2>&1 &
 HOSTS_PROCESSES+=($!)
 hosts_wait_until 'the slow link is there' grep -q ready link.log
 

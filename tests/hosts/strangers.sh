@@ -9,7 +9,7 @@ training_hosts "$1" 3 python3
 training_by_mpirun
 
 # stranger NODE PORT ACT...: what a stranger does at a port of a host.
-stranger() { hosts_on node3 python3 "$here/stranger.py" "$HOSTS_NETWORK.${1#node}" "${@:2}"; }
+stranger() { hosts_on node3 python3 "$here/tools/stranger.py" "$HOSTS_NETWORK.${1#node}" "${@:2}"; }
 
 # listens PROCESS: prints the TCP port at which a process listens.
 listens() {
