@@ -74,7 +74,8 @@ train() {
   shift 3
   "$build/bin/dstrain" --config configs/quickstart.json --model gptlite \
     --data "$work/text.txt" --device "$device" --steps "$steps" --output "$work/$name" \
-    --set dstrain.eval_interval=0 --set train_batch_size=8 --set dstrain.model.n_layer=2 \
+    --set dstrain.eval_interval=0 --set dstrain.eval_samples=8 --set dstrain.save_last=false \
+    --set train_batch_size=8 --set dstrain.model.n_layer=2 \
     --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1 --set dstrain.model.block_size=64 "$@"
 }
 dtype_words() {
@@ -159,7 +160,8 @@ sanitize() { # tool program words...
 sanitized_training() { # tool
   sanitize "$1" "$build/bin/dstrain" --config configs/quickstart.json --model gptlite \
     --data "$work/text.txt" --device cuda --num_gpus 1 --steps 2 --output "$work/sanitized_$1" \
-    --set dstrain.eval_interval=0 --set train_batch_size=4 --set dstrain.model.n_layer=1 \
+    --set dstrain.eval_interval=0 --set dstrain.eval_samples=4 --set dstrain.save_last=false \
+    --set train_batch_size=4 --set dstrain.model.n_layer=1 \
     --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1 --set dstrain.model.block_size=32 \
     --set dstrain.model.activation=gelu --set dstrain.model.dropout=0.1 --set bf16.enabled=true
 }

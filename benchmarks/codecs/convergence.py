@@ -89,7 +89,7 @@ def train(settings, seed, options, folder):
     out = folder / "out"
     command = [options.program, f"--num_gpus={RANKS}", "--launcher", "openmpi", "--device", "cpu"]
     command += ["--config", str(folder / "c.json"), "--data", str(options.data), "--output", str(out)]
-    command += ["--steps", str(options.steps)]
+    command += ["--steps", str(options.steps), "--set", "dstrain.save_last=false"]
     everything = {
         "train_micro_batch_size_per_gpu": 4,
         "gradient_accumulation_steps": 1,

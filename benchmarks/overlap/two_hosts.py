@@ -97,6 +97,7 @@ def train(hosts, options, settings, folder, ranks=1):
     out = folder / "out"
     command = hosts.mpirun(options.threads, ranks) + [options.program, "--config", str(folder / "c.json")]
     command += ["--device", "cpu", "--data", str(folder / "text.txt"), "--output", str(out)]
+    command += ["--set", "dstrain.save_last=false"]
     for key, value in settings.items():
         command += ["--set", f"{key}={text_of(value)}"]
     environment = dict(

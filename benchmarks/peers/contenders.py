@@ -165,7 +165,7 @@ class Dstrain:
             "gradient_clipping": 1.0,
             "steps_per_print": 1000000,
             "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.01}},
-            "dstrain": {"model": model, "steps": 1000000},
+            "dstrain": {"model": model, "steps": 1000000, "save_last": False},
         }
         for section, values in (settings or {}).items():
             if isinstance(values, dict):

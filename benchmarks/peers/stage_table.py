@@ -35,6 +35,7 @@ def run(program, name, stage, ranks, options, folder):
         "stage3_param_persistence_threshold": 0,
     }
     config["dstrain"]["steps"] = options.steps
+    config["dstrain"]["save_last"] = False
     path = folder / f"{name}-{stage}-{ranks}"
     path.mkdir()
     (path / "config.json").write_text(json.dumps(config))

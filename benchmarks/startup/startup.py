@@ -40,6 +40,7 @@ def start(program, model, ranks, folder):
             },
             "data": {"path": str(folder / "tokens.bin"), "format": "bin"},
             "steps": 5,
+            "save_last": False,
             "trace": str(trace),
         },
     }  # fmt: skip

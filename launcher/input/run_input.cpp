@@ -113,7 +113,7 @@ bool resumes_in_place(const Job& job) {
 // Throws UserError if the run would remove checkpoints without --overwrite.
 void check_overwriting(const Job& job) {
   if (job.overwrite || resumes_in_place(job)) return;
-  const std::optional<int64_t> newest = newest_step_in(job.output);
+  const std::optional<int64_t> newest = newest_step_kept_in(job.output);
   if (newest)
     fail_user(
         "the output directory {0} holds another run's checkpoints, the newest of step {1}: "

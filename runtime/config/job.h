@@ -296,9 +296,12 @@ struct Job {
   DataConfig data;
   int64_t steps = 1000;
   uint64_t seed = 1337;
-  int64_t eval_interval = 0, save_interval = 0;  // steps; 0: never
+  int64_t eval_interval = 0;  // steps; 0: once, after the last
+  int64_t save_interval = 0;  // steps; 0: never
   int64_t eval_samples = 160;
   int64_t keep_last = 0;           // newest checkpoints that are kept; 0: all
+  bool save_last = true;           // a run that ends leaves a checkpoint of its last step
+  bool save_required = false;      // a checkpoint that cannot be saved ends the run
   int64_t keep_every = 0;          // checkpoints of multiples of this step are kept too; 0: none
   int64_t max_skipped_steps = 50;  // in a row, until the run fails
   int64_t steps_per_print = 10;

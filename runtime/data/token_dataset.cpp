@@ -1,5 +1,6 @@
 #include "runtime/data/token_dataset.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -61,12 +62,11 @@ void TokenDataset::check_vocabulary(const Job& job) {
         "dstrain.model.vocab_size is {}, and the data file {} needs {}: give at least that, or "
         "leave it out",
         vocab_size, path, vocabulary().size);
-  const auto check_used = [&](const Part& part) {
-    if (part.samples > 0)
-      source_->check_ids(part.begin, part.begin + part.samples * block_ + 1, vocab_size);
+  const auto check_used = [&](const Part& part, int64_t samples) {
+    if (samples > 0) source_->check_ids(part.begin, part.begin + samples * block_ + 1, vocab_size);
   };
-  check_used(parts_[0]);
-  if (job.eval_interval > 0) check_used(parts_[1]);
+  check_used(parts_[0], parts_[0].samples);
+  check_used(parts_[1], std::min(parts_[1].samples, job.eval_samples));
 }
 
 void TokenDataset::read(Split split, int64_t first, int64_t count, Tensor inputs,
@@ -97,8 +97,10 @@ std::string TokenDataset::summary() const {
   std::string text = fmt::format("{}: {}, vocabulary {}; {} of {}", source_->file().path(),
                                  counted(source_->tokens(), source_->unit()), vocabulary().size,
                                  counted(parts_[0].samples, "training sample"), block_);
-  if (parts_[1].samples > 0) text += fmt::format(", {} for validation", parts_[1].samples);
-  return text;
+  const Part& validation = parts_[1];
+  if (validation.samples > 0) return text + fmt::format(", {} for validation", validation.samples);
+  return text + fmt::format(", none for validation, whose part has {} and needs {}",
+                            counted(validation.tokens, source_->unit()), block_ + 1);
 }
 
 }  // namespace dstrain

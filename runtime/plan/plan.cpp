@@ -84,7 +84,7 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
 // What all ranks of a job begin with.
 struct WholeModel {
   Program train;
-  Program validate;                      // empty if the job never validates
+  Program validate;
   std::vector<int64_t> first_sublayers;  // of the parts of a pipeline
 };
 
@@ -169,11 +169,9 @@ RankPlan unplaced(const WholeModel& whole, const Job& job, Place place, const Pl
       rank.other.push_back(std::move(plan));
   }
   for (const Plan& plan : rank.other) check_persistent(rank.train.program, plan);
-  if (job.eval_interval > 0) {
-    Program program = keep_stage(whole.validate, whole.first_sublayers, place, job.pipeline);
-    chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
-    rank.validate = forward_plan(std::move(program), job, place, inputs);
-  }
+  Program program = keep_stage(whole.validate, whole.first_sublayers, place, job.pipeline);
+  chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
+  rank.validate = forward_plan(std::move(program), job, place, inputs);
   return rank;
 }
 
@@ -221,7 +219,6 @@ WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
   mark_matrices(whole.train, job.optimizer);
   backward(whole.train);
   fuse(whole.train, *inputs.library, inputs.threads);
-  if (job.eval_interval == 0) return whole;
   build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});
   fuse(whole.validate, *inputs.library, inputs.threads);
   return whole;

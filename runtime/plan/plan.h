@@ -93,7 +93,7 @@ struct Plan {
 struct RankPlan {
   Plan train;               // of regular steps: it has every persistent buffer of the run
   std::vector<Plan> other;  // of the other kinds of steps; empty for most jobs
-  Plan validate;            // empty if the job never validates
+  Plan validate;
   MemoryTable memory;
 
   // Returns the training plans; the first is `train`.

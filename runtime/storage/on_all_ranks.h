@@ -2,7 +2,9 @@
 // one that has failed.
 #pragma once
 
+#include <algorithm>
 #include <exception>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -11,27 +13,56 @@
 
 namespace dstrain {
 
-// Runs `action` on every rank; collective. If it throws on this rank, throws that error; otherwise, if it
-// threw on another rank, PeerError, which names the first such rank. `what` completes "rank 3 could not".
+// How a step that all ranks took failed; they agree on it.
+struct AgreedFailure {
+  std::exception_ptr
+      error;         // this rank's own; else PeerError, which names the first rank that failed
+  bool own = false;  // `error` is this rank's own
+  bool can_go_on = false;  // on every rank that failed it was a UserError or RunError, not a bug
+};
+
+// Runs `action` on every rank; collective. Returns how it failed, on every rank or on none. `what` completes
+// "rank 3 could not". Throws if ranks cannot agree, because the run has been stopped.
 template <class Action>
-void on_all_ranks(Communicator& comm, std::string_view what, Action&& action) {
+std::optional<AgreedFailure> failure_on_any_rank(Communicator& comm, std::string_view what,
+                                                 Action&& action) {
+  constexpr double none = 0, can_go_on = 1, cannot = 2;
   std::exception_ptr error;
+  double mine = none;
   try {
     action();
+  } catch (const UserError&) {
+    error = std::current_exception();
+    mine = can_go_on;
+  } catch (const RunError&) {
+    error = std::current_exception();
+    mine = can_go_on;
   } catch (...) {
     error = std::current_exception();
+    mine = cannot;
   }
-  const double failed = error ? 1 : 0;
   std::vector<double> all(static_cast<size_t>(comm.size()));
   try {
-    comm.gather_values({&failed, 1}, all);
+    comm.gather_values({&mine, 1}, all);
   } catch (...) {  // the run has been stopped; this rank's own error says more than that
     if (error) std::rethrow_exception(error);
     throw;
   }
-  if (error) std::rethrow_exception(error);
-  for (size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] != 0) fail_peer("rank {} could not {}; its own message says why", rank, what);
+  const double worst = *std::ranges::max_element(all);
+  if (worst == none) return std::nullopt;
+  AgreedFailure failure{.error = error, .own = error != nullptr, .can_go_on = worst == can_go_on};
+  const auto first = std::ranges::find_if(all, [](double rank) { return rank != none; });
+  if (!failure.own)
+    failure.error = std::make_exception_ptr(PeerError(
+        fmt::format("rank {} could not {}; its own message says why", first - all.begin(), what)));
+  return failure;
+}
+
+// The same, but throws the failure's error.
+template <class Action>
+void on_all_ranks(Communicator& comm, std::string_view what, Action&& action) {
+  if (const auto failure = failure_on_any_rank(comm, what, action))
+    std::rethrow_exception(failure->error);
 }
 
 }  // namespace dstrain

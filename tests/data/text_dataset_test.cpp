@@ -202,7 +202,9 @@ TEST_CASE("the summary names file, tokens, vocabulary and samples") {
         dir / "t.txt" +
             ": 100 characters, vocabulary 2; 22 training samples of 4, 2 for validation");
   CHECK(open_dataset(text_job(dir.write("one.txt", "ababa"), 4))->summary() ==
-        dir / "one.txt" + ": 5 characters, vocabulary 2; 1 training sample of 4");
+        dir / "one.txt" +
+            ": 5 characters, vocabulary 2; 1 training sample of 4, none for validation, whose part "
+            "has 0 characters and needs 5");
 }
 
 }  // namespace

@@ -101,11 +101,11 @@ TEST_CASE("ids that the run does not touch are not looked at") {
   ids[95] = 999;
   Job job = token_job(dir.write("x.bin", packed(ids)), 4, 64);
   job.data.val_fraction = 0.1;
+  job.eval_samples = 1;
   CHECK(open_error(job) == "no error");
-  job.eval_interval = 1;
+  job.eval_samples = 2;
   CHECK_THAT(open_error(job), Contains("token id 999 at byte 190"));
   job.data.val_fraction = 0;
-  job.eval_interval = 0;
   CHECK_THAT(open_error(job), Contains("token id 999 at byte 190"));
 }
 

@@ -236,7 +236,7 @@ TEST_CASE("a resumed file is read as far as it has lines, and is not what its na
   CHECK(std::filesystem::file_size(scratch.path + "/other") == begin.size());
 }
 
-TEST_CASE("a full disk is an error that names the file, and leaves no half line") {
+TEST_CASE("a full disk costs the lines that it has no room for, and leaves no half line") {
   const Scratch scratch;
   MetricsWriter writer({.path = scratch.file(), .steps = 9, .steps_per_print = 0});
   writer.step(example());
@@ -248,16 +248,30 @@ TEST_CASE("a full disk is an error that names the file, and leaves no half line"
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit tight{before.size() + 20, old.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
-  std::string message;
-  try {
-    writer.step(example());
-  } catch (const RunError& e) {
-    message = e.what();
-  }
+  writer.step(example());
+  writer.validation(example().step, 2.5);
+  const std::string full = scratch.text();
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &old) == 0);
   std::signal(SIGXFSZ, old_handler);
-  CHECK(message == "cannot write " + scratch.file() + ": File too large");
-  CHECK(scratch.text() == before);
+  CHECK(full == before);
+  writer.validation(9, 3.5);
+  CHECK(scratch.text() == before + validation_json(9, 3.5));
+}
+
+TEST_CASE("a resumed run without a step left does not repeat the validation of its step") {
+  const Scratch scratch;
+  std::ofstream(scratch.file()) << validation_json(2, 3);
+  MetricsWriter writer(
+      {.path = scratch.file(), .steps = 2, .steps_per_print = 0, .resumed_step = 2});
+  writer.validation(2, 3);
+  CHECK(scratch.text() == validation_json(2, 3));
+  writer.validation(4, 2);
+  CHECK(scratch.text() == validation_json(2, 3) + validation_json(4, 2));
+}
+
+TEST_CASE("a validation's line in the log has the perplexity of a language model") {
+  CHECK(validation_text(3.0311, true) == "validation loss 3.0311, perplexity 20.72");
+  CHECK(validation_text(3.0311, false) == "validation loss 3.0311");
 }
 
 }  // namespace

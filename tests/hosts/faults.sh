@@ -92,7 +92,7 @@ strike_memory() {
 }
 # Fills the file system that both hosts write to.
 strike_disk() {
-  detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*No space left on device|a checkpoint .* and 0 B are free in out'
+  detects 'rank [0-3] \(pid [0-9]+ on node[12]\) failed .*(No space left on device|0 B are free in out)|a checkpoint .* and 0 B are free in out'
   strikes
   head -c 1G /dev/zero >out/filler 2>/dev/null || true
 }
@@ -177,10 +177,10 @@ describe_left() {
 run() {
   local fault=$1 moment=$2 job begin end gone rank1 rank2 there1 there2 launcher mpirun orted agent='' status=0 named=yes count late watcher
   rm -rf out/* tmp/* log expected late
-  local options=(--steps 100000 --save_interval 40)
+  local options=(--steps 100000 --save_interval 40 --set dstrain.save_required=true)
   [[ $fault/$moment != exception/start ]] || options+=(--export DSTRAIN_COMM=broken)
   [[ $fault/$moment != exception/step ]] || options=(--steps 100000 --set optimizer.params.lr=1e30)
-  [[ $fault/$moment != exception/save ]] || options=(--steps 100000 --save_interval 10)  # a checkpoint follows soon
+  [[ $fault/$moment != exception/save ]] || options=(--steps 100000 --save_interval 10 --set dstrain.save_required=true)  # a checkpoint follows soon
   [[ $fault != config ]] || strike_config
   begin=$(date +%s%N)
   (hosts_on node1 timeout --foreground 90 "$dstrain" --hostfile hosts --config "$HOSTS_OWN/c.json" --output out "${options[@]}" >log 2>&1) &

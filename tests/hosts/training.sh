@@ -36,7 +36,7 @@ training_files() {
   "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
   "dstrain": {
     "model": {"n_layer": 2, "n_embd": 64, "n_head": 4, "block_size": 32},
-    "data": {"path": "text.txt"}, "steps": 5
+    "data": {"path": "text.txt"}, "steps": 5, "save_last": false
   }
 }
 END

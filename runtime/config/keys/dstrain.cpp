@@ -196,7 +196,8 @@ std::vector<KeySpec> dstrain() {
        .open = true},
       count("dstrain.steps", "1000", 0, kMaxCount, "optimizer steps; 0 writes the initial weights"),
       {.key = "dstrain.seed", .type = Type::integer, .fallback = "1337", .min = 0},
-      count("dstrain.eval_interval", "0", 0, kMaxCount, "steps between two validations; 0: never"),
+      count("dstrain.eval_interval", "0", 0, kMaxCount,
+            "steps between two validations; 0: one, after the last step"),
       count("dstrain.eval_samples", "160", 1, kMaxCount,
             "samples of a validation, the first ones of its part, on any number of ranks"),
       {.key = "dstrain.eval_batches",
@@ -204,11 +205,6 @@ std::vector<KeySpec> dstrain() {
        .state = State::refused,
        .note = "a validation is counted in samples, so that it does not depend on the number of "
                "ranks: give dstrain.eval_samples"},
-      count("dstrain.save_interval", "0", 0, kMaxCount, "steps between two checkpoints; 0: never"),
-      count("dstrain.keep_last", "0", 0, kMaxCount,
-            "newest checkpoints that stay, older ones are removed after a save; 0: all stay"),
-      count("dstrain.keep_every", "0", 0, kMaxCount,
-            "with keep_last: checkpoints of these steps' multiples stay too; 0: none"),
       count("dstrain.max_skipped_steps", "50", 1, kMaxCount,
             "steps in a row without a finite gradient that end a run; not those of an fp16 run "
             "that looks for its loss scale"),

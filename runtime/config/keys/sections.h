@@ -19,5 +19,6 @@ std::vector<KeySpec> pipeline();
 std::vector<KeySpec> monitoring();
 std::vector<KeySpec> others();
 std::vector<KeySpec> dstrain();
+std::vector<KeySpec> saving();
 
 }  // namespace dstrain::keys

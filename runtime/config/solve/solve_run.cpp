@@ -201,6 +201,8 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.save_interval = values.integer("dstrain.save_interval");
   job.keep_last = values.integer("dstrain.keep_last");
   job.keep_every = values.integer("dstrain.keep_every");
+  job.save_last = values.flag("dstrain.save_last");
+  job.save_required = values.flag("dstrain.save_required");
   job.max_skipped_steps = values.integer("dstrain.max_skipped_steps");
   job.timeout_s = values.integer("dstrain.timeout_s");
   job.silence_s = values.integer("dstrain.silence_s");

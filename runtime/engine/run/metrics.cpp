@@ -32,32 +32,39 @@ std::string number(Float value) {
 constexpr size_t kLongestLine = size_t{1}
                                 << 20;  // of metrics.jsonl, whose lines have less than a KiB
 
-bool is_line_through(std::string_view line, int64_t last_step) {
+// The first lines of the file that are complete and not later than a step.
+struct KeptLines {
+  int64_t bytes = 0;
+  bool validated = false;  // the last of them is a validation of that step
+};
+
+// Counts a line. Returns false, and counts nothing, if the line is no object or later than `last_step`.
+bool add_line(std::string_view line, int64_t last_step, KeptLines& kept) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object()) return false;
   const auto step = object.find("step");
-  return step != object.end() && step->is_number_integer() && *step <= last_step;
+  if (step == object.end() || !step->is_number_integer() || *step > last_step) return false;
+  kept.bytes += static_cast<int64_t>(line.size()) + 1;
+  kept.validated = *step == last_step && object.contains("val_loss");
+  return true;
 }
 
-// Returns the bytes of the file's first lines that are complete and not later than `last_step`.
-int64_t bytes_through(int file, int64_t last_step) {
-  std::string text;  // from `bytes` on, as far as it has been read
+KeptLines lines_through(int file, int64_t last_step) {
+  std::string text;  // the beginning of a line, and what has been read after it
   std::array<char, 1 << 16> block{};
-  int64_t bytes = 0;
+  KeptLines kept;
   while (text.size() < kLongestLine) {
-    const ssize_t n = ::pread(file, block.data(), block.size(), bytes + std::ssize(text));
+    const ssize_t n = ::pread(file, block.data(), block.size(), kept.bytes + std::ssize(text));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     text.append(block.data(), static_cast<size_t>(n));
     size_t begin = 0;
-    for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      const std::string_view line = std::string_view(text).substr(begin, end - begin);
-      if (!is_line_through(line, last_step)) return bytes + static_cast<int64_t>(begin);
-    }
+    for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+      if (!add_line(std::string_view(text).substr(begin, end - begin), last_step, kept))
+        return kept;
     text.erase(0, begin);
-    bytes += static_cast<int64_t>(begin);
   }
-  return bytes;
+  return kept;
 }
 
 std::string memory_text(int64_t bytes) {
@@ -101,6 +108,12 @@ std::string log_line(const StepMetrics& m) {
   return line;
 }
 
+std::string validation_text(double val_loss, bool perplexity) {
+  std::string text = "validation loss " + number_text(val_loss, ".4f");
+  if (perplexity) text += ", perplexity " + number_text(std::exp(val_loss), ".4g");
+  return text;
+}
+
 std::string duration_text(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "?";
   const auto s = std::llround(seconds);
@@ -130,7 +143,11 @@ MetricsWriter::MetricsWriter(const MetricsOptions& options)
   const OutputFile file = open_output_file(options.path, O_RDWR | O_APPEND);
   file_ = file.descriptor;
   if (file_ < 0) fail_run("cannot write {}: {}", options.path, file.problem);
-  if (options.resumed_step > 0) bytes_ = bytes_through(file_, options.resumed_step);
+  if (options.resumed_step > 0) {
+    const KeptLines kept = lines_through(file_, options.resumed_step);
+    bytes_ = kept.bytes;
+    resumed_validated_ = kept.validated;
+  }
   if (::ftruncate(file_, bytes_) != 0)
     fail_run("cannot write {}: {}", options.path, system_reason(errno));
 }
@@ -141,7 +158,7 @@ MetricsWriter::~MetricsWriter() {
 }
 
 void MetricsWriter::step(const StepMetrics& metrics) {
-  append(to_json(metrics));
+  append(metrics.step, to_json(metrics));
   times_.add(metrics.step_ms);
   if (options_.steps_per_print > 0 && metrics.step % options_.steps_per_print == 0) {
     clear_progress();
@@ -154,28 +171,39 @@ void MetricsWriter::step(const StepMetrics& metrics) {
 }
 
 void MetricsWriter::validation(int64_t step, double val_loss) {
-  append(validation_json(step, val_loss));
+  if (step != options_.resumed_step || !resumed_validated_)
+    append(step, validation_json(step, val_loss));
   clear_progress();
-  log::info("step {}: validation loss {}", step, number_text(val_loss, ".4f"));
+  log::info("step {}: {}", step, validation_text(val_loss, options_.perplexity));
 }
 
 void MetricsWriter::validating(int64_t step, int64_t done, int64_t all) {
   draw_progress(step, fmt::format("validation {}/{}", done, all));
 }
 
-void MetricsWriter::append(std::string_view line) {
-  for (size_t done = 0; done < line.size();) {
+void MetricsWriter::append(int64_t step, std::string_view line) {
+  // What is left of a line that could not be written goes first.
+  bool fails = lacking_ > 0 && ::ftruncate(file_, bytes_) != 0;
+  for (size_t done = 0; !fails && done < line.size();) {
     const ssize_t written = ::write(file_, line.data() + done, line.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int reason = errno;
-      // Remove the incomplete line. The error to report is the first one.
-      if (::ftruncate(file_, bytes_) != 0) errno = reason;
-      fail_run("cannot write {}: {}", options_.path, system_reason(reason));
-    }
-    done += static_cast<size_t>(written);
+    if (written >= 0)
+      done += static_cast<size_t>(written);
+    else
+      fails = errno != EINTR;
+  }
+  if (fails) {
+    const int reason = errno;
+    [[maybe_unused]] const int removed = ::ftruncate(file_, bytes_);
+    if (lacking_++ == 0)
+      log::warn("cannot write {}: {}; lines are left out from step {} on", options_.path,
+                system_reason(reason), step);
+    return;
   }
   bytes_ += static_cast<int64_t>(line.size());
+  if (lacking_ > 0)
+    log::warn("{} has lines again from step {} on, {} before {} left out", options_.path, step,
+              lacking_, lacking_ == 1 ? "is" : "are");
+  lacking_ = 0;
 }
 
 void MetricsWriter::draw_progress(int64_t step, const std::string& what) {

@@ -43,6 +43,9 @@ std::string validation_json(int64_t step, double val_loss);
 // Returns the log line of a step, with step=, loss=, lr=, grad_norm=, samples/s= and mem=.
 std::string log_line(const StepMetrics& metrics);
 
+// Returns "validation loss 3.0311", and where `perplexity` says so ", perplexity 20.72" behind it.
+std::string validation_text(double val_loss, bool perplexity);
+
 // Returns "42s", "3m07s", "2h05m", "5d03h"; "?" for a negative, huge or non-finite number.
 std::string duration_text(double seconds);
 
@@ -66,6 +69,7 @@ struct MetricsOptions {
   // Steps that were done before this run, on resume. The file keeps its lines up to this step; later lines and
   // an incomplete last line are removed. 0: the file is replaced.
   int64_t resumed_step = 0;
+  bool perplexity = false;  // a validation's line in the log has it
 };
 
 // Writes the metrics of a run on rank 0: lines of metrics.jsonl, log lines and the progress bar. It owns the
@@ -78,8 +82,9 @@ class MetricsWriter {
   MetricsWriter& operator=(const MetricsWriter&) = delete;
   ~MetricsWriter();
 
-  // Append a line to the file; step() also logs a line every steps_per_print steps. Throw RunError with the
-  // file's name if writing fails, for example because the disk is full.
+  // Append a line to the file; step() also logs a line every steps_per_print steps. A line that cannot be written, for
+  // example because the disk is full, is left out: a warning names the file and the reason, and another one says when
+  // lines are written again. A validation of the resumed step that the file has already is only logged.
   void step(const StepMetrics& metrics);
   void validation(int64_t step, double val_loss);
 
@@ -88,13 +93,15 @@ class MetricsWriter {
   void validating(int64_t step, int64_t done, int64_t all);
 
  private:
-  void append(std::string_view line);
+  void append(int64_t step, std::string_view line);
   void draw_progress(int64_t step, const std::string& what);
   void clear_progress();
 
   MetricsOptions options_;
   int file_ = -1;
-  int64_t bytes_ = 0;  // of the complete lines in the file
+  int64_t bytes_ = 0;               // of the complete lines in the file
+  bool resumed_validated_ = false;  // it has a validation of the resumed step
+  int64_t lacking_ = 0;             // lines that are left out since one was last written
   std::optional<ProgressBar> bar_;
   StepTimes times_;
 };

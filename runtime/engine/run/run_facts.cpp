@@ -249,6 +249,8 @@ void add_layout(FactList& list, const Job& job) {
   add("dstrain.eval_interval", job.eval_interval);
   add("dstrain.eval_samples", job.eval_samples);
   add("dstrain.save_interval", job.save_interval);
+  add("dstrain.save_last", job.save_last);
+  add("dstrain.save_required", job.save_required);
 }
 
 }  // namespace

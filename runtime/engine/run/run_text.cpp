@@ -111,7 +111,7 @@ std::string last_line(const Job& job, const RunEnd& end) {
   if (end.validation_loss)
     line += fmt::format("; validation loss {}", loss_text(*end.validation_loss));
   line += fmt::format("; results in {}", job.output);
-  if (end.stopped) line += fmt::format("; --resume {} goes on", job.output);
+  if (end.stopped && end.saved) line += fmt::format("; --resume {} goes on", job.output);
   return line;
 }
 

@@ -23,6 +23,7 @@ std::string graph_line(int64_t graphs, int64_t nodes, int64_t launches);
 struct RunEnd {
   int64_t first_step = 0, steps = 0;  // steps done before this run, and by it
   bool stopped = false;               // a signal stopped the run
+  bool saved = true;                  // there is a checkpoint of the last step
   double seconds = 0;
   std::optional<double> loss = {}, validation_loss = {};  // the newest
 };

@@ -114,7 +114,7 @@ void Trainer::make_executors() {
         *plan, arenas_, backend_, job_, mesh_, ctx_.slot,
         add_names(ctx_.slot, *plan, regular ? "" : fmt::format("{}: ", name_of(plan->kind)))));
   }
-  if (job_.eval_interval > 0)
+  if (dataset_.samples(Split::validation) > 0)
     validate_.emplace(plans_.validate, arenas_, backend_, job_, mesh_, ctx_.slot,
                       add_names(ctx_.slot, plans_.validate, "validation's "));
 }
@@ -274,9 +274,11 @@ RunOutcome Trainer::run() {
     if (validate_ && (due(job_.eval_interval) || last)) validate();
     const bool saves = due(job_.save_interval) || stop_signal_ != 0;
     if (last || saves || ends_epoch()) dataset_.check_unchanged();
-    if (saves) save_checkpoint();
+    if (saves) save_checkpoint(false);
   }
+  if (validate_ && state_.step == first_step) validate();
   write_weights();
+  save_last();
   if (!job_.trace.empty()) write_traces();
   if (stop_signal_ != 0)
     stop_signal_ =
@@ -302,6 +304,7 @@ void Trainer::log_end(int64_t first_step, double seconds) const {
   log::info("{}", last_line(job_, {.first_step = first_step,
                                    .steps = state_.step - first_step,
                                    .stopped = stop_signal_ != 0,
+                                   .saved = saved_step_ == state_.step,
                                    .seconds = seconds,
                                    .loss = loss_,
                                    .validation_loss = validation_loss_}));

@@ -59,7 +59,10 @@ class Trainer {
   void log_end(int64_t first_step, double seconds) const;
   void log_collective(const CommRecord& record, const std::string& group);
   void validate();
-  void save_checkpoint();
+  // Saves a checkpoint of this step. `at_end`: only because the run ends here. One that cannot be saved is left out with
+  // a warning, unless the job needs it. Collective.
+  void save_checkpoint(bool at_end);
+  void save_last();
   void write_weights();
   void write_traces();
   bool root() const { return ctx_.comm->rank() == 0; }
@@ -70,9 +73,11 @@ class Trainer {
   }
   void load_from_checkpoint();
   void begin_lineage();
+  int64_t weight_bytes() const;  // of the file of weights
   void check_space(int64_t checkpoint) const;
-  bool resumed_here() const;  // from a checkpoint in the output directory itself
-  void remove_old() const;
+  void warn_of_space(int64_t checkpoint) const;
+  bool resumed_here() const;                    // from a checkpoint in the output directory itself
+  int64_t remove_old(int64_t keep_last) const;  // returns how many checkpoints
   const RunFacts& facts();
 
   const Job& job_;
@@ -100,6 +105,8 @@ class Trainer {
   CommLog comm_log_;                           // on rank 0
   std::vector<StepTrace> traces_;              // of the first steps, if the job asks for a trace
   std::array<int64_t, kSpaces> peak_bytes_{};  // of the largest rank, by space
+  // Of the newest checkpoint in the output directory, and of the newest that was to be saved.
+  std::optional<int64_t> saved_step_, tried_step_;
   int stop_signal_ = 0;
   std::optional<double> loss_, validation_loss_;  // on rank 0: the newest
 };

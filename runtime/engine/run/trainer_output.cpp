@@ -1,11 +1,14 @@
 // The part of Trainer that writes files: the output directory of a run.
+#include <algorithm>
 #include <array>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/core/text.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/storage/atomic_file.h"
@@ -16,11 +19,27 @@
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
+namespace {
+
+// Returns whether a run that does not stop early leaves a checkpoint of its last step.
+bool saves_last(const Job& job) {
+  return job.save_last && job.steps > 0;
+}
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
 
 void Trainer::open_output() {
   const bool groups = local_groups(job_) > 1;
   const int64_t bytes =
-      job_.save_interval > 0
+      job_.save_interval > 0 || saves_last(job_)
           ? checkpoint_bytes(model_.everything({.weights = groups, .state = groups}), *ctx_.comm)
           : 0;
   ctx_.comm->barrier();  // remove nothing of an earlier run before all ranks are able to start
@@ -28,28 +47,45 @@ void Trainer::open_output() {
     if (!root()) return;
     make_directory(job_.output);
     output_.emplace(job_.output);
-    check_space(bytes);
+    check_space(job_.save_interval > 0 ? bytes : 0);
     begin_lineage();
+    if (job_.save_interval == 0) warn_of_space(bytes);
     write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
     if (job_.model.kind == ModelKind::gptlite)
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
     metrics_.emplace(MetricsOptions{.path = job_.output + "/metrics.jsonl",
                                     .steps = job_.steps,
                                     .steps_per_print = job_.steps_per_print,
-                                    .resumed_step = resumed_here() ? state_.step : 0});
+                                    .resumed_step = resumed_here() ? state_.step : 0,
+                                    .perplexity = job_.model.kind == ModelKind::gptlite});
   });
+  if (resumed_here()) saved_step_ = state_.step;
+}
+
+int64_t Trainer::weight_bytes() const {
+  int64_t bytes = 0;
+  for (const StateEntry& w : model_.weights())
+    bytes += w.global_shape.elements() * size_of(DType::f32);
+  return bytes;
 }
 
 // Throws UserError if one checkpoint and the weights do not fit on the disk: the run would lose its work.
 void Trainer::check_space(int64_t checkpoint) const {
-  int64_t weights = 0;
-  for (const StateEntry& w : model_.weights())
-    weights += w.global_shape.elements() * size_of(DType::f32);
   const std::string lack =
       lack_of_space(checkpoint > 0 ? "a checkpoint with the weights" : "the file of the weights",
-                    checkpoint + weights, free_bytes(job_.output), job_.output);
+                    checkpoint + weight_bytes(), free_bytes(job_.output), job_.output);
   if (!lack.empty())
     fail_user("{}: make room there, or name another directory with --output", lack);
+}
+
+// Warns if the checkpoint of the run's end does not fit beside the weights; nothing is lost before that.
+void Trainer::warn_of_space(int64_t checkpoint) const {
+  const std::string lack = lack_of_space("the checkpoint at the end, with the weights",
+                                         checkpoint > 0 ? checkpoint + weight_bytes() : 0,
+                                         free_bytes(job_.output), job_.output);
+  if (!lack.empty())
+    log::warn("{}: without room it is left out, and the run cannot be resumed (dstrain.save_last)",
+              lack);
 }
 
 bool Trainer::resumed_here() const {
@@ -69,7 +105,10 @@ const RunFacts& Trainer::facts() {
 void Trainer::begin_lineage() {
   lineage_ =
       resumed_ ? branch_of(resumed_->label.lineage, state_.step, ctx_.job) : new_lineage(ctx_.job);
-  if (job_.overwrite && !resumed_here()) remove_checkpoints(job_.output);
+  if (!resumed_here()) {
+    if (job_.overwrite) remove_checkpoints(job_.output);
+    remove_end_checkpoints(job_.output);
+  }
   const std::vector<std::string> aside =
       continue_lineage(job_.output, lineage_, state_.step, resumed_ ? resumed_->dir : "");
   if (!aside.empty())
@@ -78,31 +117,57 @@ void Trainer::begin_lineage() {
               aside.size() == 1 ? "" : fmt::format(" and {} more", aside.size() - 1));
 }
 
-void Trainer::save_checkpoint() {
+void Trainer::save_checkpoint(bool at_end) {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
   if (root()) output_->require();
+  tried_step_ = state_.step;
   StateRegister everything = model_.everything(groups_differ(job_, state_.applied_steps));
   TrainerScalars scalars;
   scalars.store(state_);
   scalars.add_to(everything);
   CheckpointLabel label{.step = state_.step, .samples = next_sample_, .lineage = lineage_};
+  label.end = at_end;
   if (root()) label.facts = kept_facts(facts());
-  try {
-    dstrain::save_checkpoint(job_.output, label, everything, *ctx_.comm);
-  } catch (const RunError&) {
+  // The newest checkpoint stays until there is another one.
+  const auto make_room = [this] {
+    return job_.keep_last > 0 && remove_old(std::max<int64_t>(job_.keep_last - 1, 1)) > 0;
+  };
+  const std::optional<AgreedFailure> failure =
+      try_save_checkpoint(job_.output, label, everything, *ctx_.comm, make_room);
+  if (!failure) {
+    saved_step_ = state_.step;
+    if (root()) remove_old(job_.keep_last);
+  } else {
     if (root()) output_->require();  // the reason, if the directory is gone
-    throw;
+    if (!failure->can_go_on || job_.save_required) std::rethrow_exception(failure->error);
+    const int64_t bytes = checkpoint_bytes(everything, *ctx_.comm);
+    if (failure->own || root())
+      log::warn("the checkpoint of step {}, of {}, is left out: {}", state_.step,
+                bytes_text(static_cast<double>(bytes)), text_of(failure->error));
   }
-  if (root()) remove_old();
   if (ctx_.slot) ctx_.slot->set_state(RankState::running);
 }
 
-// A checkpoint that cannot be removed only uses disk space, so a failure is logged and the run continues.
-void Trainer::remove_old() const {
+// Makes it possible to go on with a run that has ended: saves a checkpoint of its last step, unless there is one.
+// Removes those of earlier ends of the run.
+void Trainer::save_last() {
+  if (!saves_last(job_) || stop_signal_ != 0) return;
+  if (saved_step_ != state_.step && tried_step_ != state_.step) save_checkpoint(true);
+  if (!root() || saved_step_ != state_.step) return;
   try {
-    remove_old_checkpoints(job_.output, lineage_, job_.keep_last, job_.keep_every);
+    remove_end_checkpoints(job_.output, lineage_, state_.step);
+  } catch (const RunError& e) {
+    log::warn("dstrain.save_last: {}", e.what());
+  }
+}
+
+// A checkpoint that cannot be removed only uses disk space, so a failure is logged and the run continues.
+int64_t Trainer::remove_old(int64_t keep_last) const {
+  try {
+    return remove_old_checkpoints(job_.output, lineage_, keep_last, job_.keep_every);
   } catch (const RunError& e) {
     log::warn("dstrain.keep_last: {}", e.what());
+    return 0;
   }
 }
 

@@ -80,8 +80,8 @@ class Choice {
           "continue from it",
           root_, fmt::join(abandoned_, ", "));
     fail_user(
-        "--resume: there is no checkpoint in {}; give the output directory of a run with "
-        "save_interval",
+        "--resume: there is no checkpoint in {}; give the output directory of a run that has saved "
+        "one (dstrain.save_last, save_interval)",
         root_);
   }
 

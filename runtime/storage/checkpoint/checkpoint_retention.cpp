@@ -15,13 +15,24 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = CheckpointName::Kind;
 
-// Returns the lineage of a checkpoint; nothing if its manifest cannot be read.
-std::optional<Lineage> lineage_of(const std::string& dir) {
+// Returns the label of a checkpoint; nothing if its manifest cannot be read.
+std::optional<CheckpointLabel> label_of(const std::string& dir) {
   try {
-    return read_whole_manifest(dir).label.lineage;
+    return read_whole_manifest(dir).label;
   } catch (const UserError&) {
     return std::nullopt;
   }
+}
+
+std::optional<Lineage> lineage_of(const std::string& dir) {
+  if (const std::optional<CheckpointLabel> label = label_of(dir)) return label->lineage;
+  return std::nullopt;
+}
+
+bool ends_run(const CheckpointName& name) {
+  if (!name.counts()) return false;
+  const std::optional<CheckpointLabel> label = label_of(name.path);
+  return label && label->end;
 }
 
 // Returns an unused name step_N.abandoned-ID for `name`.
@@ -41,9 +52,9 @@ bool same_directory(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::optional<int64_t> newest_step_in(const std::string& output_dir) {
+std::optional<int64_t> newest_step_kept_in(const std::string& output_dir) {
   for (const CheckpointName& name : names_in(output_dir + "/checkpoints"))
-    if (name.counts()) return name.step;
+    if (name.counts() && !ends_run(name)) return name.step;
   return std::nullopt;
 }
 
@@ -51,6 +62,20 @@ void remove_checkpoints(const std::string& output_dir) {
   for (const CheckpointName& name : names_in(output_dir + "/checkpoints"))
     if (name.kind != Kind::abandoned) remove_tree(name.path);
   remove_tree(output_dir + "/checkpoints/lineage.json");
+}
+
+void remove_end_checkpoints(const std::string& output_dir) {
+  for (const CheckpointName& name : names_in(output_dir + "/checkpoints"))
+    if (ends_run(name)) remove_tree(name.path);
+}
+
+void remove_end_checkpoints(const std::string& output_dir, const Lineage& lineage, int64_t before) {
+  for (const CheckpointName& name : names_in(output_dir + "/checkpoints")) {
+    if (name.step >= before || !name.counts()) continue;
+    const std::optional<CheckpointLabel> label = label_of(name.path);
+    if (label && label->end && lineage.contains(label->lineage.id, name.step))
+      remove_tree(name.path);
+  }
 }
 
 std::vector<std::string> continue_lineage(const std::string& output_dir, const Lineage& lineage,
@@ -76,17 +101,19 @@ std::vector<std::string> continue_lineage(const std::string& output_dir, const L
   return moved;
 }
 
-void remove_old_checkpoints(const std::string& output_dir, const Lineage& lineage,
-                            int64_t keep_last, int64_t keep_every) {
-  if (keep_last == 0) return;
-  int64_t kept = 0;
+int64_t remove_old_checkpoints(const std::string& output_dir, const Lineage& lineage,
+                               int64_t keep_last, int64_t keep_every) {
+  if (keep_last == 0) return 0;
+  int64_t kept = 0, removed = 0;
   for (const CheckpointName& name : names_in(output_dir + "/checkpoints")) {
     if (!name.counts()) continue;
     const std::optional<Lineage> its = lineage_of(name.path);
     if (!its || !lineage.contains(its->id, name.step)) continue;
-    if (++kept > keep_last && (keep_every == 0 || name.step % keep_every != 0))
-      remove_tree(name.path);
+    if (++kept <= keep_last || (keep_every > 0 && name.step % keep_every == 0)) continue;
+    remove_tree(name.path);
+    ++removed;
   }
+  return removed;
 }
 
 }  // namespace dstrain

@@ -12,13 +12,20 @@
 
 namespace dstrain {
 
-// Returns the newest step of which an output directory holds a complete checkpoint that is not abandoned.
-// Throws UserError if the directory cannot be read.
-std::optional<int64_t> newest_step_in(const std::string& output_dir);
+// Returns the newest step of which an output directory holds a complete checkpoint that another run must not remove:
+// one that is not abandoned, and that the end of a run (CheckpointLabel::end) did not make. Throws UserError if the
+// directory cannot be read.
+std::optional<int64_t> newest_step_kept_in(const std::string& output_dir);
 
 // Removes the checkpoints of an earlier run from an output directory, except abandoned ones. Throws
 // RunError.
 void remove_checkpoints(const std::string& output_dir);
+
+// Removes those that the end of a run made from an output directory, except abandoned ones. Throws RunError.
+void remove_end_checkpoints(const std::string& output_dir);
+
+// Removes those of `lineage` that the end of a run made before step `before`. Throws RunError.
+void remove_end_checkpoints(const std::string& output_dir, const Lineage& lineage, int64_t before);
 
 // Makes `lineage` that of an output directory from `step` on: checkpoints that are newer or of another
 // lineage are renamed to abandoned ones. `resumed`, if it is an abandoned one of the directory, gets its
@@ -27,8 +34,8 @@ std::vector<std::string> continue_lineage(const std::string& output_dir, const L
                                           int64_t step, const std::string& resumed = "");
 
 // Removes old checkpoints of `lineage` from an output directory. The `keep_last` newest stay (0: all), and
-// those whose step is a multiple of `keep_every` (0: none). Throws RunError.
-void remove_old_checkpoints(const std::string& output_dir, const Lineage& lineage,
-                            int64_t keep_last, int64_t keep_every);
+// those whose step is a multiple of `keep_every` (0: none). Returns how many it has removed. Throws RunError.
+int64_t remove_old_checkpoints(const std::string& output_dir, const Lineage& lineage,
+                               int64_t keep_last, int64_t keep_every);
 
 }  // namespace dstrain

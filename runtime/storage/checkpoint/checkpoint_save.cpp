@@ -133,6 +133,79 @@ void write_manifest(const std::string& dir, int ranks, const CheckpointLabel& la
     remove_tree(fmt::format("{}/{}.json", dir, rank_stem(rank)));
 }
 
+// The saving of one checkpoint.
+class Saving {
+ public:
+  Saving(CheckpointPlace place, const CheckpointLabel& label, const StateRegister& state,
+         Communicator& comm)
+      : place_(std::move(place)),
+        label_(label),
+        state_(state),
+        comm_(comm),
+        bytes_(checkpoint_bytes(state, comm)) {}
+
+  // Writes everything; collective. A failure leaves nothing but the checkpoints that were there.
+  std::optional<AgreedFailure> attempt(const std::string& output_dir) {
+    try {
+      auto failure =
+          failure_on_any_rank(comm_, "prepare a checkpoint", [&] { prepare(output_dir); });
+      if (!failure)
+        failure = failure_on_any_rank(comm_, "write its part of a checkpoint",
+                                      [&] { write_rank(place_.building, comm_.rank(), state_); });
+      if (!failure)
+        failure = failure_on_any_rank(comm_, "complete a checkpoint", [&] { complete(); });
+      if (failure) discard();
+      return failure;
+    } catch (...) {
+      discard();
+      throw;
+    }
+  }
+
+  // Returns whether the disk had no room for all of it when the newest attempt ended; on rank 0.
+  bool lacked_space() const { return lacked_space_; }
+
+ private:
+  bool root() const { return comm_.rank() == 0; }
+
+  std::string lack() const {
+    return lack_of_space(fmt::format("saving step {}", label_.step), bytes_,
+                         free_bytes(place_.root), place_.root);
+  }
+
+  void prepare(const std::string& output_dir) {
+    if (!root()) return;
+    make_directory(place_.root);
+    sync_directory(output_dir);
+    remove_leftovers(place_.root);
+    if (const std::string text = lack(); !text.empty())
+      fail_run("{}: make room there; dstrain.keep_last removes old checkpoints", text);
+    make_directory(place_.building);
+  }
+
+  void complete() {
+    if (!root()) return;
+    write_manifest(place_.building, comm_.size(), label_);
+    if (!label_.lineage.id.empty()) write_lineage(place_.root, label_.lineage);
+    put_in_place(place_);
+  }
+
+  // Removes what a failed attempt has written, as far as possible.
+  void discard() {
+    if (!root()) return;
+    lacked_space_ = !lack().empty();
+    std::error_code ignored;
+    std::filesystem::remove_all(place_.building, ignored);
+  }
+
+  CheckpointPlace place_;
+  const CheckpointLabel& label_;
+  const StateRegister& state_;
+  Communicator& comm_;
+  int64_t bytes_ = 0;
+  bool lacked_space_ = false;
+};
+
 }  // namespace
 
 int64_t checkpoint_bytes(const StateRegister& state, Communicator& comm) {
@@ -147,38 +220,23 @@ int64_t checkpoint_bytes(const StateRegister& state, Communicator& comm) {
   return static_cast<int64_t>(sum);
 }
 
+std::optional<AgreedFailure> try_save_checkpoint(const std::string& output_dir,
+                                                 const CheckpointLabel& label,
+                                                 const StateRegister& state, Communicator& comm,
+                                                 const std::function<bool()>& make_room) {
+  Saving saving(CheckpointPlace(output_dir, label.step), label, state, comm);
+  std::optional<AgreedFailure> failure = saving.attempt(output_dir);
+  if (!failure || !failure->can_go_on) return failure;
+  const double made = comm.rank() == 0 && saving.lacked_space() && make_room() ? 1 : 0;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&made, 1}, all);
+  return all[0] != 0 ? saving.attempt(output_dir) : failure;
+}
+
 void save_checkpoint(const std::string& output_dir, const CheckpointLabel& label,
                      const StateRegister& state, Communicator& comm) {
-  const CheckpointPlace place(output_dir, label.step);
-  const bool root = comm.rank() == 0;
-  const int64_t bytes = checkpoint_bytes(state, comm);
-  try {
-    on_all_ranks(comm, "prepare a checkpoint", [&] {
-      if (!root) return;
-      make_directory(place.root);
-      sync_directory(output_dir);
-      remove_leftovers(place.root);
-      const std::string lack = lack_of_space(fmt::format("saving step {}", label.step), bytes,
-                                             free_bytes(place.root), place.root);
-      if (!lack.empty())
-        fail_run("{}: make room there; dstrain.keep_last removes old checkpoints", lack);
-      make_directory(place.building);
-    });
-    on_all_ranks(comm, "write its part of a checkpoint",
-                 [&] { write_rank(place.building, comm.rank(), state); });
-    on_all_ranks(comm, "complete a checkpoint", [&] {
-      if (!root) return;
-      write_manifest(place.building, comm.size(), label);
-      if (!label.lineage.id.empty()) write_lineage(place.root, label.lineage);
-      put_in_place(place);
-    });
-  } catch (...) {
-    if (root) {
-      std::error_code ignored;
-      std::filesystem::remove_all(place.building, ignored);
-    }
-    throw;
-  }
+  if (const auto failure = try_save_checkpoint(output_dir, label, state, comm))
+    std::rethrow_exception(failure->error);
 }
 
 }  // namespace dstrain

@@ -6,18 +6,27 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/storage/checkpoint/manifest.h"
+#include "runtime/storage/on_all_ranks.h"
 #include "runtime/storage/state.h"
 
 namespace dstrain {
 
 // Saves the slices that every rank owns as `output_dir`/checkpoints/step_N; collective. If several ranks
-// own a slice, the first of them writes it. `label` is used on rank 0 only. Throws on every rank or on
-// none: RunError, which names file and reason, on the rank that failed, and PeerError, which names that
-// rank, on the others. Earlier checkpoints stay as they are.
+// own a slice, the first of them writes it. `label` is used on rank 0 only. Where the disk lacks the space, rank 0
+// calls `make_room`, and if that returns true, ranks try once more. Earlier checkpoints stay as they are, and so they do after a failure, of which
+// nothing else remains. Returns the failure: its error is, on the rank that failed, a RunError that names file and
+// reason.
+std::optional<AgreedFailure> try_save_checkpoint(
+    const std::string& output_dir, const CheckpointLabel& label, const StateRegister& state,
+    Communicator& comm, const std::function<bool()>& make_room = [] { return false; });
+
+// The same, but throws the failure's error.
 void save_checkpoint(const std::string& output_dir, const CheckpointLabel& label,
                      const StateRegister& state, Communicator& comm);
 

@@ -72,6 +72,7 @@ class ManifestReader {
     if (content_.contains("line")) label.lineage = lineage_from(content_.at("line"));
     if (content_.contains("facts"))
       label.facts = content_.at("facts").get<std::map<std::string, std::string>>();
+    if (content_.contains("end")) label.end = content_.at("end").get<bool>();
     for (const json& file : content_.at("files"))
       manifest_.files.push_back({file.at("name").get<std::string>(), number(file, "bytes")});
     for (const CheckpointFile& file : manifest_.files)
@@ -175,6 +176,7 @@ std::string manifest_text(const Manifest& manifest) {
                   {"line", to_json(label.lineage)}};
   if (label.samples >= 0) content["samples"] = label.samples;
   if (!label.facts.empty()) content["facts"] = label.facts;
+  if (label.end) content["end"] = true;
   return fmt::format("{{\"checksum\":\"{}\",\"content\":{}}}\n", checksum_text(content),
                      compact(content));
 }

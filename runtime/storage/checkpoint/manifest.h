@@ -48,6 +48,8 @@ struct CheckpointLabel {
   Lineage lineage = {};
   // What the run's numbers depend on, by name; empty: not recorded.
   std::map<std::string, std::string> facts = {};
+  // Only dstrain.save_last asked for it, at the end of a run: it goes where a newer one is saved or another run begins.
+  bool end = false;
 };
 
 // The content of a manifest, the file that describes a checkpoint.

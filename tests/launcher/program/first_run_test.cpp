@@ -1,12 +1,16 @@
 // What a new user meets: a file without data or model, a first run, and the same command once more.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 bool has(const std::string& text, const std::string& part) {
@@ -56,6 +60,80 @@ TEST_CASE("plan, estimate and --largest need no data file, a run does") {
   CHECK(has(said(folder, "--config c.json --data no.txt", 1), "no.txt"));
   CHECK(has(said(folder, "check --config c.json --set dstrain.data.format=bin", 1),
             "missing: data of format bin does not say it (GPT-2: 50257)"));
+}
+
+// A file as a new user writes it: nothing about validation or checkpoints.
+constexpr const char* kPlain = R"({"train_batch_size": 4, "dstrain": {"model": {"n_layer": 1,
+  "n_embd": 16, "n_head": 2, "block_size": 8, "dropout": 0}, "data": {"path": "text.txt"},
+  "steps": 2}})";
+
+// The names in the folder of a run's checkpoints, with "end" behind those that the end of the run made.
+std::vector<std::string> checkpoints_in(const RunFolder& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (fs::directory_iterator at(folder.path("out/checkpoints"), none), last; at != last; ++at) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with("step_")) continue;
+    const json manifest = json::parse(folder.read("out/checkpoints/" + name + "/manifest.json"));
+    names.push_back(name + (manifest["content"].value("end", false) ? " end" : ""));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// The last validation in metrics.jsonl.
+json last_validation(const RunFolder& folder) {
+  std::istringstream lines(folder.read("out/metrics.jsonl"));
+  json last;
+  for (std::string line; std::getline(lines, line);)
+    if (const json object = json::parse(line); object.contains("val_loss")) last = object;
+  return last;
+}
+
+using Names = std::vector<std::string>;
+
+TEST_CASE("a run validates once at its end, one without steps too") {
+  const RunFolder folder;
+  folder.write("plain.json", kPlain);
+  const std::string ranks = GENERATE("1", "2");
+  const std::string train =
+      "--config plain.json --output out --set zero_optimization.stage=3 --num_gpus " + ranks;
+  const std::string none = said(folder, train + " --steps 0");
+  CHECK(has(none, "step 0: validation loss 3.3"));  // ln 28
+  CHECK(has(none, ", perplexity 28."));
+  CHECK_FALSE(fs::exists(folder.path("out/checkpoints")));
+  const double fresh = last_validation(folder)["val_loss"];
+  // Steps that change no weight end where a run without steps begins.
+  const std::string still =
+      said(folder, train + " --set optimizer.type=SGD --set optimizer.params.lr=0");
+  CHECK(has(still, "step 2: validation loss 3.3"));
+  CHECK(last_validation(folder) == json{{"step", 2}, {"val_loss", fresh}});
+  const std::string short_part = said(folder, train + " --set dstrain.data.val_fraction=0.001");
+  CHECK(has(short_part, ", none for validation, whose part has 4 characters and needs 9\n"));
+  CHECK_FALSE(has(short_part, "validation loss"));
+}
+
+TEST_CASE("a run that ends can go on, and the same command works twice") {
+  const RunFolder folder;
+  folder.write("plain.json", kPlain);
+  const std::string train = "--config plain.json --output out ";
+  for (int i = 0; i < 2; ++i) {
+    said(folder, train);
+    CHECK(checkpoints_in(folder) == Names{"step_2 end"});
+  }
+  // A longer run keeps what it saved at intervals, and of its ends the newest.
+  CHECK(has(said(folder, train + "--resume out --steps 4"), "resumes after step 2 of out/"));
+  CHECK(checkpoints_in(folder) == Names{"step_4 end"});
+  said(folder, train + "--resume out --steps 7 --save_interval 3");
+  CHECK(checkpoints_in(folder) == Names{"step_6", "step_7 end"});
+  const std::string over = said(folder, train + "--resume out --steps 7");
+  CHECK(has(over, "no step left: resumed after step 7 of 7"));
+  CHECK(checkpoints_in(folder) == Names{"step_6", "step_7 end"});
+  CHECK(has(said(folder, train, 1), "holds another run's checkpoints, the newest of step 6"));
+  said(folder, train + "--overwrite --steps 6 --save_interval 3 --set dstrain.save_last=false");
+  CHECK(checkpoints_in(folder) == Names{"step_3", "step_6"});
+  said(folder, train + "--resume out --steps 7 --set dstrain.save_last=false");
+  CHECK(checkpoints_in(folder) == Names{"step_3", "step_6"});
 }
 
 }  // namespace

@@ -286,14 +286,15 @@ TEST_CASE("a run whose gradients are never finite again ends, naming step and te
 
 // The words that start the program with an output directory on a disk of so many kilobytes of its own; empty
 // where this machine lets nobody make one.
-std::string words_on_disk(const RunFolder& folder, int kilobytes, const std::string& options) {
+std::string words_on_disk(const RunFolder& folder, int kilobytes, const std::string& options,
+                          const std::string& then = "") {
   fs::create_directories(folder.root / "small");
   const std::string mount = "mount -t tmpfs -o size=" + std::to_string(kilobytes) + "k none small";
   if (folder.start("unshare -rm sh -c '" + mount + "' 2>/dev/null").wait() != 0) {
     return "";
   }
-  return "unshare -rm sh -c '" + mount +
-         " && exec " DSTRAIN_PROGRAM " --config c.json --output small/out " + options + "'";
+  return "unshare -rm sh -c '" + mount + " && " + (then.empty() ? "exec " : "") +
+         DSTRAIN_PROGRAM " --config c.json --output small/out " + options + then + "'";
 }
 
 TEST_CASE("a disk without room for a checkpoint is found before the first step") {
@@ -309,22 +310,62 @@ TEST_CASE("a disk without room for a checkpoint is found before the first step")
   CHECK_FALSE(program.wrote("step=1 "));
 }
 
-TEST_CASE(
-    "a disk that fills up is found before the checkpoint that has no room, unless old ones go") {
-  const RunFolder folder;
-  const bool old_ones_go = GENERATE(false, true);
-  const std::string words = words_on_disk(folder, 400,
-                                          std::string("--steps 40 --save_interval 2") +
-                                              (old_ones_go ? " --set dstrain.keep_last=2" : ""));
-  SKIP_UNLESS(!words.empty(), "this machine lets nobody make a small file system");
+// The steps of the checkpoints in a run's output directory on a small disk, which the command prints at its end.
+std::string on_filling_disk(const RunFolder& folder, const std::string& options, int status,
+                            int kilobytes = 400) {
+  const std::string words = words_on_disk(
+      folder, kilobytes, options,
+      "; status=$?; ls "
+      "small/out/checkpoints small/out; cat small/out/metrics.jsonl | wc -l; exit $status");
+  if (words.empty()) return "";
   RunningProgram program = folder.start(words);
-  CHECK(program.wait(60) == (old_ones_go ? 0 : 2));
-  if (old_ones_go) return;
-  const std::string error = only_error(program.text());
-  CAPTURE(error);
-  CHECK(error.starts_with("saving step "));
+  CAPTURE(options, program.wait(60), program.text());
+  CHECK(program.wait(60) == status);
+  return program.text();
+}
+
+TEST_CASE("a checkpoint for which a disk has no room is left out, and the run goes on") {
+  const RunFolder folder;
+  const std::string ranks = GENERATE("1", "2");
+  const std::string text =
+      on_filling_disk(folder, "--steps 20 --save_interval 2 --num_gpus " + ranks, 0);
+  SKIP_UNLESS(!text.empty(), "this machine lets nobody make a small file system");
+  CHECK(has(text, "warning: the checkpoint of step "));
+  CHECK(has(text, " kB, is left out: "));
+  CHECK(has(text, "step_2\n"));
+  CHECK_FALSE(has(text, "step_20\n"));
+  CHECK_FALSE(has(text, ".tmp\n"));
+  CHECK(has(text, "done: step 20 of 20"));
+  CHECK(has(text, "model.safetensors\n"));
   CHECK(
-      has(error, "are free in small/out/checkpoints: make room there; dstrain.keep_last removes"));
+      has(text, "\n30\n"));  // lines of metrics.jsonl: every step, and a validation of every second
+}
+
+TEST_CASE("save_required ends a run whose checkpoint has no room, and keep_last makes room first") {
+  const RunFolder folder;
+  const std::string run = "--steps 20 --save_interval 2 --set dstrain.save_required=true";
+  const std::string ends = on_filling_disk(folder, run, 2);
+  SKIP_UNLESS(!ends.empty(), "this machine lets nobody make a small file system");
+  CHECK(has(ends, "dstrain: error: saving step "));
+  CHECK(has(ends, "are free in small/out/checkpoints: make room there; dstrain.keep_last removes"));
+  // The disk has room for so many checkpoints, and on two ranks for a part of a further one.
+  const auto [ranks, checkpoints] = GENERATE(table<int, int>({{1, 5}, {2, 4}}));
+  const std::string kept =
+      on_filling_disk(folder,
+                      run + " --set dstrain.keep_last=" + std::to_string(checkpoints) +
+                          " --num_gpus " + std::to_string(ranks),
+                      0);
+  CHECK_FALSE(has(kept, "is left out"));
+  CHECK(has(kept, "step_20\n"));
+}
+
+TEST_CASE("a checkpoint at the end that has no room costs a warning, and no weights") {
+  const RunFolder folder;
+  const std::string text = on_filling_disk(folder, "--set dstrain.save_last=true", 0, 80);
+  SKIP_UNLESS(!text.empty(), "this machine lets nobody make a small file system");
+  CHECK(has(text, "warning: the checkpoint at the end, with the weights needs "));
+  CHECK(has(text, "warning: the checkpoint of step 4, of "));
+  CHECK(has(text, "model.safetensors\n"));
 }
 
 }  // namespace

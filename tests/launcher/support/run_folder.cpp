@@ -17,7 +17,8 @@ constexpr const char* kConfig = R"({
   "train_batch_size": 4, "train_micro_batch_size_per_gpu": 1, "steps_per_print": 1,
   "dstrain": {
     "model": {"n_layer": 1, "n_embd": 16, "n_head": 2, "block_size": 8},
-    "data": {"path": "text.txt"}, "steps": 4, "eval_interval": 2, "eval_samples": 2
+    "data": {"path": "text.txt"}, "steps": 4, "eval_interval": 2, "eval_samples": 2,
+    "save_last": false
   }
 })";
 

@@ -21,14 +21,15 @@ namespace fs = std::filesystem;
 class Folder {
  public:
   std::string path() const { return dir_.path(); }
-  void save(int64_t step, const Lineage& lineage) const {
+  void save(int64_t step, const Lineage& lineage, bool end = false) const {
     ThreadGroup group(1);
     ThreadComm comm(group, 0);
     FixtureRank rank(small_model(), 0, 1);
     rank.fill(step);
-    save_checkpoint(path(),
-                    {.step = step, .samples = 10 * step, .lineage = lineage, .facts = {{"a", "b"}}},
-                    rank.state(), comm);
+    save_checkpoint(
+        path(),
+        {.step = step, .samples = 10 * step, .lineage = lineage, .facts = {{"a", "b"}}, .end = end},
+        rank.state(), comm);
   }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
@@ -110,6 +111,25 @@ TEST_CASE(
   CHECK(folder.names().size() == 7);
   remove_old_checkpoints(folder.path(), lineage, 2, 3);
   CHECK(folder.names() == Names{"step_1", "step_3", "step_6", "step_7"});
+}
+
+TEST_CASE("what the end of a run saved goes for a newer one of the run, and for another run") {
+  const Folder folder;
+  const Lineage first = new_lineage(), next = branch_of(first, 5);
+  folder.save(2, first);
+  folder.save(3, first, true);
+  folder.save(5, first, true);
+  CHECK(newest_step_kept_in(folder.path()) == 2);
+  CHECK(find_checkpoint(folder.path()).label.end);
+  remove_end_checkpoints(folder.path(), next, 5);
+  CHECK(folder.names() == Names{"step_2", "step_5"});
+  remove_end_checkpoints(folder.path(), new_lineage(), 9);
+  CHECK(folder.names() == Names{"step_2", "step_5"});
+  // One of a branch that was left is never removed.
+  continue_lineage(folder.path(), branch_of(first, 2), 2);
+  folder.save(4, first, true);
+  remove_end_checkpoints(folder.path());
+  CHECK(folder.names() == Names{"step_2", "step_5.abandoned-" + first.id});
 }
 
 }  // namespace

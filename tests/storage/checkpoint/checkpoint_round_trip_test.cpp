@@ -235,6 +235,21 @@ TEST_CASE("a full disk on one rank fails on all, hangs none, and leaves the old 
   CHECK(load(dir.path(), 2, 1, large_model()) == Errors(2));
 }
 
+TEST_CASE("ranks agree on whether a run can go on without a checkpoint") {
+  TempDir dir;
+  const bool bug = GENERATE(false, true);
+  const FileSizeLimit limit(1'000'000);
+  const Errors errors = run_ranks(3, [&](Communicator& comm) {
+    // The disk has no room for a tensor of rank 1, or no rank owns a tensor, which rank 0 finds out.
+    FixtureRank large({large_model().back()}, !bug && comm.rank() == 1);
+    const auto failure = try_save_checkpoint(dir.path(), {.step = 2}, large.state(), comm);
+    if (!failure || failure->can_go_on == bug || failure->own != (comm.rank() == (bug ? 0 : 1)))
+      fail_run("not the failure that was caused");
+  });
+  CHECK(errors == Errors(3));
+  CHECK(fs::is_empty(dir / "checkpoints"));
+}
+
 TEST_CASE("a place that cannot be written fails on all ranks") {
   TempDir dir;
   dir.write("checkpoints", "a file in the way");
