@@ -57,6 +57,8 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               text(request.device));
   line.option("--model", "NAME|FILE", "gptlite, benchmark or a model file", text(request.model));
   line.option("--data", "PATH", "the training text or token file", text(request.data));
+  line.option("--vocab", "RUN", "read the text with the vocabulary of this run",
+              text(request.vocab));
   line.option("--steps", "N", "optimizer steps", integer(request.steps, 0));
   line.option("--seed", "N", "seed of weights, order and dropout", integer(request.seed, 0));
   line.option("--activation_checkpoint_interval", "K|selective",

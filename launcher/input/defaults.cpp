@@ -11,6 +11,7 @@
 #include "launcher/input/name_patterns.h"
 #include "runtime/config/text.h"
 #include "runtime/data/open_dataset.h"
+#include "runtime/data/vocabulary.h"
 #include "runtime/storage/state.h"
 
 namespace dstrain {
@@ -96,6 +97,10 @@ std::optional<AssumedVocabulary> settle_planned_vocabulary(Job& job) {
   if (job.model.kind != ModelKind::gptlite || job.model.vocab_size != 0) return std::nullopt;
   const DataConfig& data = job.data;
   const bool missing = data.path.empty() || !is_there(data.path);
+  if (missing && !data.vocab.empty()) {
+    job.model.vocab_size = vocabulary_of_run(data.vocab).size;
+    return std::nullopt;
+  }
   const bool tokens = data.format == DataFormat::tokens ||
                       (data.format == DataFormat::automatic && data.path.ends_with(".bin"));
   if (!missing && !tokens) {

@@ -34,6 +34,7 @@
 #include "runtime/storage/free_space.h"
 #include "runtime/storage/output_file.h"
 #include "runtime/storage/output_lock.h"
+#include "runtime/storage/safetensors.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
@@ -122,6 +123,20 @@ void check_overwriting(const Job& job) {
         job.output, *newest);
 }
 
+// Checks the file of --init_weights. Its vocabulary may be that of another text.
+void check_initial_weights(const Job& job) try {
+  check_weights(job.init_weights, weights_of(job.model));
+} catch (const UserError& e) {
+  const SafetensorsHeader header =
+      read_safetensors_header(File::open(job.init_weights, "weights file"));
+  const SafetensorsTensor* table = header.find("token_embedding_table.weight");
+  if (table == nullptr || table->shape.empty() || table->shape[0] == job.model.vocab_size ||
+      !job.data.vocab.empty())
+    throw;
+  fail_user("{}\n  --vocab RUN reads the text with the vocabulary of the run that has these weights",
+            e.what());
+}
+
 }  // namespace
 
 double least_bytes(const Job& job) {
@@ -202,7 +217,7 @@ void check_surroundings(const RunInput& input, int ranks_here) {
     for (const std::string& line : changes_since(checkpoint, job, run_facts(job, *input.dataset)))
       log::warn("--resume: {}", line);
   } else if (!job.init_weights.empty()) {
-    check_weights(job.init_weights, weights_of(job.model));
+    check_initial_weights(job);
   }
   check_overwriting(job);
   if (ranks_here > 0) check_memory_here(job, ranks_here);

@@ -122,6 +122,8 @@ enum class DataFormat { automatic, characters, bytes, tokens };
 struct DataConfig {
   std::string path;
   DataFormat format = DataFormat::automatic;
+  // A run, or its vocab.json, with whose vocabulary the text is read; empty: the text's own.
+  std::string vocab;
   bool random_order = true;
   double val_fraction = 0.1;
   bool operator==(const DataConfig&) const = default;

@@ -28,7 +28,7 @@ struct ConfigRequest {
   std::vector<std::string> ignored;  // path.to.key, as if the file did not have it
   std::optional<int64_t> ranks;      // absent: nothing that depends on their number is checked
   std::string ranks_origin = "--num_gpus";  // how messages name the source of `ranks`
-  std::optional<std::string> device, model, data, output, init_weights, resume;
+  std::optional<std::string> device, model, data, vocab, output, init_weights, resume;
   std::optional<int64_t> steps, seed, save_interval;
   std::optional<int64_t> device_memory;  // bytes
   std::optional<std::string> recompute;  // "selective" or an interval

@@ -1,8 +1,13 @@
 #include "runtime/data/text_source.h"
 
+#include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
 #include "runtime/data/file/file_kind.h"
 #include "runtime/data/text_scan.h"
 #include "runtime/data/utf8.h"
@@ -10,16 +15,23 @@
 namespace dstrain {
 namespace {
 
+constexpr size_t kMostNamed = 10;  // characters in a message
+
 class TextSource : public TokenSource {
  public:
-  explicit TextSource(std::unique_ptr<DataFile> file)
+  TextSource(std::unique_ptr<DataFile> file, const Vocabulary* vocabulary)
       : file_(std::move(file)),
         begin_(text_begin(*file_)),
         text_(file_->data() + begin_),
         scan_(scan_text(text_, file_->bytes() - begin_, file_->path())) {
-    vocabulary_.format = DataFormat::characters;
-    vocabulary_.characters = std::move(scan_.distinct);
-    vocabulary_.size = static_cast<int64_t>(vocabulary_.characters.size());
+    if (vocabulary) {
+      check_known(*vocabulary);
+      vocabulary_ = *vocabulary;
+    } else {
+      vocabulary_.format = DataFormat::characters;
+      vocabulary_.characters = std::move(scan_.distinct);
+      vocabulary_.size = static_cast<int64_t>(vocabulary_.characters.size());
+    }
     ids_.resize(vocabulary_.characters.back() + 1);
     for (size_t id = 0; id < vocabulary_.characters.size(); ++id)
       ids_[vocabulary_.characters[id]] = static_cast<int32_t>(id);
@@ -50,6 +62,35 @@ class TextSource : public TokenSource {
   void check_ids(int64_t, int64_t, int64_t) override {}  // all ids are positions in the vocabulary
 
  private:
+  // Throws UserError if the text has characters that are not in the vocabulary.
+  void check_known(const Vocabulary& vocabulary) const {
+    std::map<uint32_t, int64_t> unknown;  // by character, how often it occurs
+    for (const uint32_t code : scan_.distinct)
+      if (!std::ranges::binary_search(vocabulary.characters, code)) unknown[code] = 0;
+    if (unknown.empty()) return;
+    int64_t all = 0;
+    for (const unsigned char *at = text_, *end = file_->data() + file_->bytes(); at < end;) {
+      const utf8::Character c = utf8::decode_valid(at);
+      if (const auto found = unknown.find(c.code); found != unknown.end()) {
+        ++found->second;
+        ++all;
+      }
+      at += c.bytes;
+    }
+    std::vector<std::pair<uint32_t, int64_t>> often(unknown.begin(), unknown.end());
+    std::ranges::stable_sort(often, std::ranges::greater{}, &std::pair<uint32_t, int64_t>::second);
+    std::string names;
+    for (size_t i = 0; i < std::min(often.size(), kMostNamed); ++i)
+      names += fmt::format("{}{} {}", i == 0 ? "" : ", ", character_text(often[i].first),
+                           counted(often[i].second, "time"));
+    if (often.size() > kMostNamed) names += fmt::format(" and {} more", often.size() - kMostNamed);
+    fail_user(
+        "the data file {} has {} of {} that are not in the vocabulary of --vocab ({}): {}; replace "
+        "them or leave them out",
+        file_->path(), counted(all, "character"), scan_.characters,
+        counted(vocabulary.size, "character"), names);
+  }
+
   std::unique_ptr<DataFile> file_;
   int64_t begin_;  // behind a byte order mark
   const unsigned char* text_;
@@ -60,8 +101,9 @@ class TextSource : public TokenSource {
 
 }  // namespace
 
-std::unique_ptr<TokenSource> open_text(std::unique_ptr<DataFile> file) {
-  return std::make_unique<TextSource>(std::move(file));
+std::unique_ptr<TokenSource> open_text(std::unique_ptr<DataFile> file,
+                                       const Vocabulary* vocabulary) {
+  return std::make_unique<TextSource>(std::move(file), vocabulary);
 }
 
 }  // namespace dstrain

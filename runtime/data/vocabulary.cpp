@@ -1,10 +1,13 @@
 #include "runtime/data/vocabulary.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/data/file/data_file.h"
 #include "runtime/data/utf8.h"
 
 namespace dstrain {
@@ -34,13 +37,6 @@ std::string text_of(uint32_t code) {
   return text;
 }
 
-// Returns "U+000A", or "\"x\" (U+0078)" for a visible character.
-std::string shown(uint32_t code) {
-  const bool visible = code > 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0);
-  return visible ? fmt::format("\"{}\" (U+{:04X})", text_of(code), code)
-                 : fmt::format("U+{:04X}", code);
-}
-
 const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
@@ -57,13 +53,19 @@ std::vector<uint32_t> read_characters(const json& list, const std::string& sourc
                 characters.size(), size);
     if (!characters.empty() && c.code <= characters.back())
       fail_user("{}: item {} of \"characters\", {}, is out of order", source, characters.size(),
-                shown(c.code));
+                character_text(c.code));
     characters.push_back(c.code);
   }
   return characters;
 }
 
 }  // namespace
+
+std::string character_text(uint32_t code) {
+  const bool visible = code > 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0);
+  return visible ? fmt::format("\"{}\" (U+{:04X})", text_of(code), code)
+                 : fmt::format("U+{:04X}", code);
+}
 
 std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
   if (format != DataFormat::characters && format != DataFormat::bytes)
@@ -82,7 +84,7 @@ std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
       fail_user(
           "character {} of the text, {}, is not among the {} characters that the model was trained "
           "on",
-          ids.size() + 1, shown(c.code), characters.size());
+          ids.size() + 1, character_text(c.code), characters.size());
     ids.push_back(static_cast<int32_t>(it - characters.begin()));
     at += static_cast<size_t>(c.bytes);
   }
@@ -95,6 +97,27 @@ std::string Vocabulary::decode(int32_t id) const {
   if (id >= size) return text_of(kReplacement);
   if (format == DataFormat::bytes) return std::string(1, static_cast<char>(id));
   return text_of(characters[static_cast<size_t>(id)]);
+}
+
+Vocabulary vocabulary_of_run(const std::string& run) {
+  constexpr int64_t most_bytes = int64_t{64} << 20;
+  std::error_code none;
+  const std::string path = std::filesystem::is_directory(run, none) ? run + "/vocab.json" : run;
+  if (!std::filesystem::exists(path, none))
+    fail_user(
+        "--vocab {}: there is no {}, which every run on text writes: give the output directory of "
+        "one",
+        printable(run), printable(path));
+  const DataFile file(path);
+  if (file.bytes() > most_bytes)
+    fail_user("{} is no vocabulary that dstrain wrote: it has {} bytes", printable(path),
+              file.bytes());
+  Vocabulary vocabulary = parse_vocabulary(
+      {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())}, path);
+  if (vocabulary.format == DataFormat::tokens)
+    fail_user("--vocab {}: the run was trained on token ids, which are no text: leave it out",
+              printable(run));
+  return vocabulary;
 }
 
 std::string vocabulary_json(const Vocabulary& vocabulary) {

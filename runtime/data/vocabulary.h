@@ -26,9 +26,16 @@ struct Vocabulary {
   std::string decode(int32_t id) const;
 };
 
+// Returns "U+000A", or "\"x\" (U+0078)" for a visible character.
+std::string character_text(uint32_t code);
+
 std::string vocabulary_json(const Vocabulary& vocabulary);
 
 // Throws UserError, which names `source`, if the text is not that of vocabulary_json.
 Vocabulary parse_vocabulary(std::string_view text, const std::string& source);
+
+// Returns the vocabulary of a run on text: of its output directory, or of its vocab.json. Throws UserError if there is
+// none, or the run was trained on token ids.
+Vocabulary vocabulary_of_run(const std::string& run);
 
 }  // namespace dstrain

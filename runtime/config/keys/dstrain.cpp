@@ -181,6 +181,12 @@ std::vector<KeySpec> dstrain() {
        .fallback = "\"auto\"",
        .rule = &kTextData,
        .choices = "auto|char|byte|bin"},
+      {.key = "dstrain.data.vocab",
+       .type = Type::string,
+       .note =
+           "the output directory of a run on text, or its vocab.json, whose characters the text "
+           "is read with; unset: the text's own",
+       .rule = &kTextData},
       {.key = "dstrain.data.order",
        .type = Type::choice,
        .fallback = "\"random\"",

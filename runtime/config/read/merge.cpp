@@ -126,6 +126,7 @@ std::string where(const SourceNames& names, const SourcePlace& place, std::strin
   if (place.source == Source::command_line) {
     if (key.substr(0, 13) == "dstrain.model") return "--model";
     if (key == "dstrain.data.path") return "--data";
+    if (key == "dstrain.data.vocab") return "--vocab";
     if (key == "pipeline.stages") return "--pipeline_num_stages";
     if (key == "pipeline.schedule") return "--pipeline_schedule";
     if (key == "tensor_parallel.autotp_size") return "--tensor_parallel_size";
@@ -171,6 +172,8 @@ Merged merge(const ConfigRequest& request) {
   for (const std::string& set : request.sets) apply_set(root, set);
   if (request.data)
     put_or_fail(root, "--data", "dstrain.data.path", text_node(*request.data, kCommandLine));
+  if (request.vocab)
+    put_or_fail(root, "--vocab", "dstrain.data.vocab", text_node(*request.vocab, kCommandLine));
   if (request.steps)
     put_or_fail(root, "--steps", "dstrain.steps", integer_node(*request.steps, kCommandLine));
   if (request.seed)

@@ -55,6 +55,7 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
   else if (request.need_data)
     diagnostics.error("dstrain.data.path",
                       "missing: name a text or token file, here or with --data");
+  if (v.given("dstrain.data.vocab")) d.vocab = v.text("dstrain.data.vocab", "", "");
   const std::string format = v.text("dstrain.data.format");
   d.format = format == "char"   ? DataFormat::characters
              : format == "byte" ? DataFormat::bytes

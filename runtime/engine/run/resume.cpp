@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 
 #include "runtime/config/text.h"
@@ -35,6 +36,22 @@ std::optional<std::string> change_of(const RunFact& fact, const CheckpointLabel&
   const auto was = label.facts.find(fact.name);
   if (was == label.facts.end() || was->second == fact.value) return {};
   return fmt::format("{} was {} and is {}", fact.name, was->second, fact.value);
+}
+
+// Returns a line about --vocab if the text has another vocabulary than that of the run, else an empty text.
+std::string vocabulary_hint(const CheckpointInfo& checkpoint, const Job& job,
+                            const RunFacts& facts) {
+  const auto fact = std::ranges::find(facts, "vocabulary", &RunFact::name);
+  const auto was = checkpoint.label.facts.find("vocabulary");
+  const auto of_characters = [](const std::string& value) {
+    return value.find("characters") != std::string::npos;
+  };
+  if (fact == facts.end() || was == checkpoint.label.facts.end() || was->second == fact->value ||
+      !job.data.vocab.empty() || !of_characters(was->second) || !of_characters(fact->value))
+    return "";
+  const std::filesystem::path dir = checkpoint.dir + "/";
+  return fmt::format("\n  --vocab {} reads the text with the vocabulary of the run",
+                     dir.parent_path().parent_path().parent_path().string());
 }
 
 // Returns the whole number that a fact of the checkpoint is; nothing if it has no such fact.
@@ -96,16 +113,17 @@ std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const J
     else
       lines.push_back(fmt::format("{}: {}", *change, consequence(fact.name, label, job)));
   }
+  const std::string vocabulary = vocabulary_hint(checkpoint, job, facts);
   if (!impossible.empty())
     fail_user(
         "--resume: {} was saved by a run with other tensors; use its settings, or begin a new run "
-        "(with its weights, --init_weights, if the model is the same):\n  {}",
-        checkpoint.dir, listed(impossible));
+        "(with its weights, --init_weights, if the model is the same):\n  {}{}",
+        checkpoint.dir, listed(impossible), vocabulary);
   if (!forbidden.empty() && !job.resume_with_changes)
     fail_user(
         "--resume: {} was saved by a run with other settings, which change what the model learns; "
-        "use those settings, or accept the changes with --resume_with_changes:\n  {}",
-        checkpoint.dir, listed(forbidden));
+        "use those settings, or accept the changes with --resume_with_changes:\n  {}{}",
+        checkpoint.dir, listed(forbidden), vocabulary);
   for (const std::string& change : forbidden)
     lines.push_back(
         change + ": accepted by --resume_with_changes, these are no longer the numbers of one run");

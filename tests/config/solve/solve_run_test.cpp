@@ -50,7 +50,7 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
           .job();
   CHECK(job.model ==
         ModelConfig{ModelKind::gptlite, 2, 96, 3, 64, 0, true, true, true, 99, 0, 0, 0});
-  CHECK(job.data == DataConfig{"a.txt", DataFormat::characters, false, 0.2});
+  CHECK(job.data == DataConfig{"a.txt", DataFormat::characters, "", false, 0.2});
   CHECK(job.steps == 500);
   CHECK(job.seed == 7);
   CHECK(job.eval_interval == 10);

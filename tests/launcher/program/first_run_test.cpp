@@ -136,5 +136,31 @@ TEST_CASE("a run that ends can go on, and the same command works twice") {
   CHECK(checkpoints_in(folder) == Names{"step_3", "step_6"});
 }
 
+TEST_CASE("a run on characters goes on with other text, in its own vocabulary") {
+  const RunFolder folder;
+  folder.write("plain.json", kPlain);
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "one lazy fox\n";
+  folder.write("other.txt", text);
+  folder.write("foreign.txt", text + "&ZZ \xc3\xa9\n");
+  said(folder, "--config plain.json --output out");
+  const std::string vocabulary = folder.read("out/vocab.json");
+  const std::string other = "--config plain.json --data other.txt --steps 3 ";
+  const std::string hint = "--vocab out reads the text with the vocabulary of the run\n";
+  CHECK(has(said(folder, other + "--resume out", 1), hint));
+  CHECK(has(said(folder, other + "--resume out --vocab out"), "3 of 3"));
+  CHECK(folder.read("out/vocab.json") == vocabulary);
+  const std::string weights = "--output new --init_weights out/model.safetensors ";
+  CHECK(
+      has(said(folder, other + weights, 1), "\n  --vocab RUN reads the text with the vocabulary"));
+  said(folder, other + weights + "--vocab out/vocab.json");
+  CHECK(has(said(folder, "--config plain.json --data foreign.txt --vocab out --output new", 1),
+            "foreign.txt has 4 characters of 786 that are not in the vocabulary of --vocab (28 "
+            "characters): \"Z\" (U+005A) 2 times, \"&\" (U+0026) 1 time, \"\xc3\xa9\" (U+00E9) 1 "
+            "time; replace them or leave them out"));
+  CHECK(has(said(folder, other + "--vocab nowhere --output new", 1),
+            "--vocab nowhere: there is no nowhere"));
+}
+
 }  // namespace
 }  // namespace dstrain
