@@ -1,4 +1,5 @@
-// The sections of the key table: one function per section, each in the file of its name in this folder.
+// The sections of the key table: one function per section, each in the file of its name in this folder. That of the
+// section dstrain are two, in the folder dstrain.
 #pragma once
 
 #include <vector>
