@@ -133,8 +133,9 @@ void check_initial_weights(const Job& job) try {
   if (table == nullptr || table->shape.empty() || table->shape[0] == job.model.vocab_size ||
       !job.data.vocab.empty())
     throw;
-  fail_user("{}\n  --vocab RUN reads the text with the vocabulary of the run that has these weights",
-            e.what());
+  fail_user(
+      "{}\n  --vocab RUN reads the text with the vocabulary of the run that has these weights",
+      e.what());
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ struct OptimizerConfig {
   bool nesterov = false;
   double max_coeff = 10, min_coeff = 0.01;  // lamb: limits of the trust ratio
   bool eps_inside_sqrt = false;
-  double lr_decay = 0;  // adagrad: update n has the rate lr / (1 + (n - 1) * lr_decay)
+  double lr_decay = 0;    // adagrad: update n has the rate lr / (1 + (n - 1) * lr_decay)
   double adam_lr = 3e-4;  // muon: of the parameters that it leaves to Adam, as betas and eps are
   bool gram = true;       // muon: it may iterate on the Gram matrix
   int64_t freeze_step = 100'000;  // 1-bit optimizers: updates before the second moment is frozen

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "runtime/core/error.h"
-#include "runtime/plan/placement/copies.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/simulate.h"
+#include "runtime/plan/placement/copies.h"
 #include "runtime/plan/verify.h"
 #include "runtime/plan/waits.h"
 #include "tests/plan/pipeline/pipelines.h"

@@ -50,8 +50,8 @@ struct KeySpec {
   // What "auto" is, as JSON text, where Hugging Face's TrainingArguments say it; empty: the default, or what the
   // solving function derives.
   std::string_view automatic = {};
-  State state = State::honoured;   // of a key without a rule
-  std::string_view note = {};  // honoured: what it does; otherwise the reason, shown to the user
+  State state = State::honoured;  // of a key without a rule
+  std::string_view note = {};     // honoured: what it does; otherwise the reason, shown to the user
   const Rule* rule = nullptr;
   double min = -kNoLimit, max = kNoLimit;
   bool open =

@@ -152,7 +152,8 @@ void add_schedule(FactList& list, const ScheduleConfig& s) {
                       s.cos_min_ratio, s.total_num_steps);
       break;
   }
-  if (s.last_batch_iteration >= 0) text += fmt::format(", from iteration {}", s.last_batch_iteration);
+  if (s.last_batch_iteration >= 0)
+    text += fmt::format(", from iteration {}", s.last_batch_iteration);
   list.add(FactChange::allowed, "scheduler", text);
 }
 
