@@ -128,7 +128,7 @@ void check_initial_weights(const Job& job) try {
   check_weights(job.init_weights, weights_of(job.model));
 } catch (const UserError& e) {
   const SafetensorsHeader header =
-      read_safetensors_header(File::open(job.init_weights, "weights file"));
+      read_safetensors_header(InputFile(job.init_weights, "the weights file"));
   const SafetensorsTensor* table = header.find("token_embedding_table.weight");
   if (table == nullptr || table->shape.empty() || table->shape[0] == job.model.vocab_size ||
       !job.data.vocab.empty())

@@ -53,7 +53,7 @@ TEST_CASE("an IPv4 address in an IPv6 socket is an IPv4 address") {
 }
 
 TEST_CASE("this process's own sockets are in the table, and none waits for an answer") {
-  const PairCheck door;
+  const PairCheck door("key", 0);
   const auto sockets = tcp_sockets();
   CHECK(std::any_of(sockets.begin(), sockets.end(),
                     [&door](const TcpSocket& s) { return s.local_port == door.port(); }));
