@@ -44,8 +44,12 @@ print_cells() {
         [[ $front/$who != mpirun/mpirun || $signal == USR1 ]] || continue
         for times in once twice; do
           for moment in start step save; do
-            # Ranks that have not begun are ended by mpirun itself, in the time that its option gives them.
-            [[ $front/$who/$moment == mpirun/mpirun/start ]] || echo "$front $who $signal $times $moment"
+            # Ranks that have not begun are ended by mpirun itself, in the time that its option gives them. A task of srun
+            # that has not begun is ended by the signal, and srun ends the others by SIGKILL, whose status it then has.
+            case $front/$who/$moment in
+              mpirun/mpirun/start | srun/rank/start) ;;
+              *) echo "$front $who $signal $times $moment" ;;
+            esac
           done
         done
       done

@@ -271,7 +271,7 @@ TEST_CASE("a wrong command is found in a fenced and in an indented block") {
   const std::string command =
       GENERATE("dstrain --config c.json --num-gpus 2", "dstrain paln --config c.json",
                "OMP_NUM_THREADS=1 build/release/bin/dstrain plan --config c.json --stpes 3",
-               "mpirun -np 2 dstrain train --config", "dstrain generate --run r --tokens 3");
+               "mpirun -np 2 dstrain train --config", "dstrain generate --tokens 3");
   CAPTURE(command);
   for (const SourceFile& page : {SourceFile{"x.md", {"```sh", command, "```"}},
                                  SourceFile{"x.md", {"Run", "", "    " + command}}}) {
