@@ -14,8 +14,8 @@
 namespace dstrain {
 namespace {
 
-constexpr int64_t kTimeout = 5'000'000'000;  // for a peer's answer
-constexpr size_t kProof = 64;                // bytes of a challenge, and of an HMAC
+constexpr int64_t kAnswerTimeout = 5'000'000'000;  // for a peer's answer
+constexpr size_t kProof = 64;                      // bytes of a challenge, and of an HMAC
 
 std::string question_of(const std::string& key, const std::string& challenge) {
   return challenge + hmac_sha256(key, "dstrain question " + challenge);
@@ -135,7 +135,7 @@ void PairCheck::advance(Peer& peer) {
 std::optional<std::vector<Unreached>> PairCheck::serve() {
   answer_others();
   if (!peers_) return std::nullopt;
-  const bool late = monotonic_ns() - begin_ns_ > kTimeout;
+  const bool late = monotonic_ns() - begin_ns_ > kAnswerTimeout;
   std::vector<Unreached> failed;
   bool busy = false;
   for (Peer& peer : *peers_) {
@@ -143,7 +143,7 @@ std::optional<std::vector<Unreached>> PairCheck::serve() {
     if (peer.reached) continue;
     if (late && !peer.attempts.empty())
       peer.why = fmt::format("no answer from {} port {} within {} s", peer.attempts.front().address,
-                             peer.port, kTimeout / 1'000'000'000);
+                             peer.port, kAnswerTimeout / 1'000'000'000);
     busy = busy || !peer.attempts.empty();
     failed.push_back({peer.name, peer.why});
   }
