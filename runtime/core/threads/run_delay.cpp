@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <utility>
 
 namespace dstrain {
 namespace {
@@ -39,10 +40,14 @@ bool RunDelay::was_kept_waiting() {
   const auto now = Clock::now();
   if (now - last_ < kInterval) return false;
   last_ = now;
+  if (std::exchange(left_out_, false)) {
+    read();
+    return false;
+  }
   const auto ran = ran_, waited = waited_;
   if (!read()) return false;
   const auto delay = waited_ - waited;
-  return delay > kLeast && 10 * delay > delay + (ran_ - ran);
+  return delay > kLeast && 5 * delay > delay + (ran_ - ran);
 }
 
 }  // namespace dstrain

@@ -232,8 +232,12 @@ void ThreadPool::work(size_t own) {
   while (true) {
     if (take(slot, true)) {
       for (size_t next = own + 1; next < slots_.size() && take(slots_[next], false);) ++next;
-      if (limit_.if_free && delay.was_kept_waiting()) free_from_ = Clock::now() + kShared;
-      spin = Spin(limit_now());
+      const SpinLimit limit = limit_now();
+      if (limit.time <= 0ns)
+        delay.leave_out();
+      else if (limit_.if_free && delay.was_kept_waiting())
+        free_from_ = Clock::now() + kShared;
+      spin = Spin(limit);
       continue;
     }
     uint32_t state = slot.state.load(std::memory_order_acquire);
