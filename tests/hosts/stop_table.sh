@@ -57,7 +57,8 @@ print_cells() {
   done
 }
 chosen=$(print_cells | grep -E "$only")
-((cells == 0)) || chosen=$(shuf -n "$cells" --random-source=<(yes "${DSTRAIN_SAMPLE:-$RANDOM}") <<<"$chosen" | sort)
+((cells == 0)) || chosen=$(awk -v seed="${DSTRAIN_SAMPLE:-$RANDOM}" 'BEGIN { srand(seed) } { print rand(), $0 }' <<<"$chosen" |
+  sort -n | sed -n "1,${cells}s/^[^ ]* //p" | sort)
 [[ -z $list ]] || { echo "$chosen" && exit; }
 
 training_hosts "$program" 2
