@@ -66,7 +66,7 @@ class Touched {
 void order_communication(Plan& plan, bool overlap) {
   const auto channels = static_cast<size_t>(plan.channels);
   plan.waits.assign(plan.order.size() * channels, 0);
-  // Of each channel: the operations that have started, and those that are known to be complete.
+  // By channel, how many operations have started, and how many are known to be complete.
   std::vector<int32_t> started(channels), complete(channels);
   PostedBytes posted(channels);
   for (size_t i = 0; i < plan.order.size(); ++i) {

@@ -56,6 +56,11 @@ class GraphRank {
       queue_->replayed(half);
     }
   }
+  void capture_and_replay() {
+    capture();
+    replay();
+    end_step();
+  }
   void replay() {
     graph_->launch(*backend_.compute);
     queue_->replayed(0);
@@ -181,12 +186,12 @@ TEST_CASE(
   const auto errors = run_ranks(2, [&](int rank) {
     const auto world = join_board(board, rank);
     GraphRank r(*world);
-    r.capture();
-    r.replay();
-    r.end_step();
+    r.capture_and_replay();
     try {
-      if (rank == 0) r.comm().abandon();
-      if (rank == 0) r.comm().abort("a gradient is not finite");
+      if (rank == 0) {
+        r.comm().abandon();
+        r.comm().abort("a gradient is not finite");
+      }
       r.replay();
       r.end_step();
     } catch (const RunError& error) {
@@ -205,9 +210,7 @@ TEST_CASE("a peer that aborts ends a replayed step") {
   const auto errors = run_ranks(2, [&](int rank) {
     const auto world = join_board(board, rank);
     GraphRank r(*world);
-    r.capture();
-    r.replay();
-    r.end_step();
+    r.capture_and_replay();
     if (rank == 1) {
       while (!waits) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return r.comm().abort("the disk is full");

@@ -105,7 +105,7 @@ class Trainer {
   CommLog comm_log_;                           // on rank 0
   std::vector<StepTrace> traces_;              // of the first steps, if the job asks for a trace
   std::array<int64_t, kSpaces> peak_bytes_{};  // of the largest rank, by space
-  // Of the newest checkpoint in the output directory, and of the newest that was to be saved.
+  // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
   std::optional<int64_t> saved_step_, tried_step_;
   int stop_signal_ = 0;
   std::optional<double> loss_, validation_loss_;  // on rank 0: the newest
