@@ -26,10 +26,12 @@ enum State : uint32_t { idle, asleep, reserved, offered, taken, ending };
 constexpr uint32_t kCallerSleeps = 1U << 31;
 constexpr size_t kMostOffers = 4096;
 constexpr auto kSpin = 2ms;
-constexpr auto kShared = 100ms;  // how long cores are taken to be shared that were found so
-constexpr auto kGrace = 200us;   // how long a part is left to a thread that must get a core first
-constexpr auto kSleep = 1h;      // of a thread that is woken
-constexpr auto kChange = 50us;   // of one that is not
+// How long a thread that was kept waiting for a core gets no part: twice as long each time until it is not.
+constexpr auto kShortestRest = 20ms;
+constexpr auto kLongestRest = 640ms;
+constexpr auto kGrace = 200us;  // how long a part is left to a thread that must get a core first
+constexpr auto kSleep = 1h;     // of a thread that is woken
+constexpr auto kChange = 50us;  // of one that is not
 
 void pause() {
 #if defined(__x86_64__)
@@ -135,23 +137,23 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(int64_t parts, Function function, const void* context) {
   if (parts <= 0) return;
-  Region region{.run = function, .context = context};
-  const size_t most = static_cast<size_t>(
-      std::min<int64_t>(parts - 1, static_cast<int64_t>(std::min(slots_.size(), kMostOffers))));
+  Region region{.run = function, .context = context, .parts = parts, .next{parts}};
+  const auto now = limit_.if_free ? Clock::now() : Clock::time_point{};
   std::bitset<kMostOffers> offers;
-  for (size_t i = 0; i < most; ++i)
-    if (offer(slots_[i], region, static_cast<int64_t>(i) + 1)) offers.set(i);
+  int64_t part = 1;
+  for (size_t i = 0; i < slots_.size() && i < kMostOffers && part < parts; ++i)
+    if (slots_[i].rests_until.load(std::memory_order_relaxed) <= now &&
+        offer(slots_[i], region, part))
+      offers.set(i), ++part;
+  region.next.store(part, std::memory_order_relaxed);
   run_part(region, 0);
-  for (int64_t part = static_cast<int64_t>(most) + 1; part < parts; ++part) run_part(region, part);
-  for (size_t i = 0; i < most; ++i)
-    if (!offers.test(i)) run_part(region, static_cast<int64_t>(i) + 1);
-  // Where the cores are shared a thread needs a while to get one, and the kernel gives each thread its share of them: two
-  // that do half of the work each have more than one that does all.
-  const SpinLimit limit = limit_now();
-  if (limit.time <= 0ns && wait_for(region, limit, kGrace)) return rethrow(region);
-  for (size_t i = 0; i < most; ++i)
+  run_rest(region);
+  // A thread that slept needs a while to get a core where they are shared, and the kernel gives each thread its share of
+  // them: two that do half of the work each have more than one that does all.
+  if (limit_.time <= 0ns && wait_for(region, kGrace)) return rethrow(region);
+  for (size_t i = 0; i < slots_.size() && i < kMostOffers; ++i)
     if (offers.test(i)) take(slots_[i], false);
-  while (!wait_for(region, limit, kSleep)) {
+  while (!wait_for(region, kSleep)) {
   }
   rethrow(region);
 }
@@ -185,6 +187,7 @@ bool ThreadPool::take(Slot& slot, bool is_own) {
   const int64_t part = slot.part;
   if (!is_own) slot.state.store(idle, std::memory_order_release);
   run_part(region, part);
+  run_rest(region);
   if (is_own) slot.state.store(idle, std::memory_order_release);
   complete(region);
   return true;
@@ -198,6 +201,11 @@ void ThreadPool::run_part(Region& region, int64_t part) noexcept {
   }
 }
 
+// Runs the parts that no thread was offered.
+void ThreadPool::run_rest(Region& region) {
+  for (int64_t part; (part = region.next++) < region.parts;) run_part(region, part);
+}
+
 // After the subtraction the region may be gone: the kernel alone uses its address.
 void ThreadPool::complete(Region& region) {
   std::atomic<uint32_t>& left = region.left;
@@ -205,8 +213,8 @@ void ThreadPool::complete(Region& region) {
 }
 
 // Returns whether all parts that others have are complete; false if they are not after `most`.
-bool ThreadPool::wait_for(Region& region, const SpinLimit& limit, std::chrono::microseconds most) {
-  Spin spin(limit);
+bool ThreadPool::wait_for(Region& region, std::chrono::microseconds most) const {
+  Spin spin(limit_);
   const auto end = Clock::now() + most;
   while (true) {
     uint32_t left = region.left.load(std::memory_order_acquire);
@@ -220,24 +228,22 @@ bool ThreadPool::wait_for(Region& region, const SpinLimit& limit, std::chrono::m
   }
 }
 
-SpinLimit ThreadPool::limit_now() const {
-  const bool shared = limit_.if_free && Clock::now() < free_from_.load(std::memory_order_relaxed);
-  return shared ? SpinLimit{} : limit_;
-}
-
 void ThreadPool::work(size_t own) {
   Slot& slot = slots_[own];
-  Spin spin(limit_now());
+  Spin spin(limit_);
   RunDelay delay;
+  auto rest = kShortestRest;
   while (true) {
     if (take(slot, true)) {
       for (size_t next = own + 1; next < slots_.size() && take(slots_[next], false);) ++next;
-      const SpinLimit limit = limit_now();
-      if (limit.time <= 0ns)
-        delay.leave_out();
-      else if (limit_.if_free && delay.was_kept_waiting())
-        free_from_ = Clock::now() + kShared;
-      spin = Spin(limit);
+      spin = Spin(limit_);
+      if (!limit_.if_free || !delay.was_kept_waiting()) continue;
+      const auto now = Clock::now();
+      const bool again = now - slot.rests_until.load(std::memory_order_relaxed) < kLongestRest;
+      rest = again ? std::min(2 * rest, kLongestRest) : kShortestRest;
+      slot.rests_until.store(now + rest, std::memory_order_relaxed);
+      delay.leave_out();
+      spin = Spin({});
       continue;
     }
     uint32_t state = slot.state.load(std::memory_order_acquire);

@@ -1,10 +1,10 @@
 // Threads that share the parts of a computation with the thread that calls.
 //
-// How they wait decides what they are worth on a machine that others use too. A thread that waits looks for its part for
-// a short time and then sleeps. Looking is faster where the cores are free. Where they are not, it takes time from those
-// who could work, and the kernel gives a core later to a thread that has just used one. So threads that were kept waiting
-// for a core sleep at once for a while. And no part needs a certain thread: each is offered to one, and while that one
-// does not run the caller or another thread takes the part. A computation waits only for parts that have begun.
+// A computation waits only for parts that have begun. No part needs a certain thread: each is offered to one, and while
+// that one does not run the caller or another thread takes the part. What remains on a machine that others use too is a
+// thread that loses its core within a part, for some milliseconds, while parts take microseconds. So a thread that was
+// kept waiting for a core gets no part for a while: then the others, of which one may be the caller alone, do them all.
+// A thread that waits looks for its part for a short time, because a thread that sleeps comes later, and then sleeps.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,8 @@ namespace dstrain {
 struct SpinLimit {
   std::chrono::nanoseconds time{};  // 0: it sleeps at once
   int64_t looks = INT64_MAX;        // and at most so often
-  bool if_free = false;             // only while the thread has its cores for itself
+  bool if_free =
+      false;  // and a thread that does not have its core for itself gets no part for a while
 };
 
 // Returns the limit that the environment asks for by OpenMP's OMP_WAIT_POLICY or GNU's GOMP_SPINCOUNT, which programs
@@ -40,7 +41,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Calls function(context, part) once for each part of [0, parts), part 0 on this thread, and returns when all are
-  // complete. Part i is offered to thread i. If a part throws, one of the exceptions is thrown again at the end.
+  // complete. Part i is offered to thread i while no thread is left out. If a part throws, one of the exceptions is thrown again at the end.
   void run(int64_t parts, Function function, const void* context);
 
  private:
@@ -50,6 +51,8 @@ class ThreadPool {
   struct Region {
     Function run = nullptr;
     const void* context = nullptr;
+    int64_t parts = 0;
+    std::atomic<int64_t> next{0};   // the first part that neither was offered nor has begun
     std::atomic<uint32_t> left{0};  // parts that others have not completed; kCallerSleeps
     std::atomic<bool> failed{false};
     std::exception_ptr error{};  // of the part that set `failed`
@@ -59,20 +62,20 @@ class ThreadPool {
     std::atomic<uint32_t> state{0};
     Region* region = nullptr;
     int64_t part = 0;
+    std::atomic<Clock::time_point> rests_until{
+        Clock::time_point{}};  // its thread gets no part before
   };
 
   void work(size_t own);
   bool offer(Slot& slot, Region& region, int64_t part) const;
   static bool take(Slot& slot, bool is_own);
   static void run_part(Region& region, int64_t part) noexcept;
+  static void run_rest(Region& region);
   static void complete(Region& region);
-  static bool wait_for(Region& region, const SpinLimit& limit, std::chrono::microseconds most);
+  bool wait_for(Region& region, std::chrono::microseconds most) const;
   static void rethrow(const Region& region);
-  SpinLimit limit_now() const;
 
   const SpinLimit limit_;
-  // Until then the cores are taken to be others', too.
-  std::atomic<Clock::time_point> free_from_{Clock::time_point{}};
   std::vector<Slot> slots_;  // one for each thread but the caller
   std::vector<std::thread> threads_;
 };
