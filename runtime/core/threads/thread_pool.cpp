@@ -26,9 +26,10 @@ enum State : uint32_t { idle, asleep, reserved, offered, taken, ending };
 constexpr uint32_t kCallerSleeps = 1U << 31;
 constexpr size_t kMostOffers = 4096;
 constexpr auto kSpin = 2ms;
-// How long a thread that was kept waiting for a core gets no part: twice as long each time until it is not.
-constexpr auto kShortestRest = 20ms;
-constexpr auto kLongestRest = 640ms;
+// How long a thread that was kept waiting for a core gets no part: longer each time until it is not.
+constexpr auto kShortestRest = 50ms;
+constexpr auto kLongestRest = 800ms;
+constexpr int kRestGrowth = 4;
 constexpr auto kGrace = 200us;  // how long a part is left to a thread that must get a core first
 constexpr auto kSleep = 1h;     // of a thread that is woken
 constexpr auto kChange = 50us;  // of one that is not
@@ -240,7 +241,7 @@ void ThreadPool::work(size_t own) {
       if (!limit_.if_free || !delay.was_kept_waiting()) continue;
       const auto now = Clock::now();
       const bool again = now - slot.rests_until.load(std::memory_order_relaxed) < kLongestRest;
-      rest = again ? std::min(2 * rest, kLongestRest) : kShortestRest;
+      rest = again ? std::min(kRestGrowth * rest, kLongestRest) : kShortestRest;
       slot.rests_until.store(now + rest, std::memory_order_relaxed);
       delay.leave_out();
       spin = Spin({});
