@@ -106,6 +106,38 @@ TEST_CASE("a computation does not wait for threads that do not come") {
   other.join();
 }
 
+// Both threads have one core: while one computes the other waits for it.
+TEST_CASE("a thread that is kept waiting for its core gets few parts") {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    ThreadPool pool(2, {.time = 2ms, .if_free = true});
+    const auto me = std::this_thread::get_id();
+    std::atomic<int64_t> mine{0}, others{0};
+    const auto compute_for = [&](std::chrono::milliseconds time) {
+      mine = others = 0;
+      for (const auto end = std::chrono::steady_clock::now() + time;
+           std::chrono::steady_clock::now() < end;)
+        run_on(pool, 2, [&](int64_t) {
+          ++(std::this_thread::get_id() == me ? mine : others);
+          for (const auto done = std::chrono::steady_clock::now() + 50us;
+               std::chrono::steady_clock::now() < done;) {
+          }
+        });
+    };
+    compute_for(300ms);  // in which it is found out
+    compute_for(500ms);
+    ::_exit(10 * others < mine ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
 TEST_CASE("threads that wait for long use no processor") {
   ThreadPool pool(3, spin_limit(2, 2));
   check_parts(pool, 20);
