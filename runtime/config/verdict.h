@@ -35,6 +35,8 @@ struct Verdict {
   bool warns = false;   // the run goes on and prints the message once as a warning
   // How a run goes on although the verdict stops it: "`--ignore amp` goes on without it"; empty: no option answers it
   std::string way_on = {};
+  std::vector<std::string> settings =
+      {};  // KEY=VALUE: with these together the values do not contradict each other
 
   // Returns the message and the way on.
   std::string text() const;

@@ -87,6 +87,7 @@ Answer answer_value(const Verdict& v, const Member& member, const Asked& asked) 
 // Returns the answer to `v` that is tried first; empty: none.
 Answer first_answer(const Verdict& v, const Asked& asked) {
   if (v.key.empty()) return {};
+  if (!v.settings.empty()) return {{}, v.settings};
   if (v.key == "scheduler.params.total_num_steps") return setting(v.key, "auto");
   const Member* member = find(asked.merged.root, v.key);
   const bool in_file =
@@ -186,6 +187,12 @@ std::string answer_text(const Verdict& v, const Answer& answer) {
   const std::string options = options_text({{v.key, answer}}, {});
   const std::string_view before = v.state == State::unknown ? habit(v.key) : "";
   std::string_view after = "goes on";
+  const auto sets_batch = [](const std::string& set) {
+    return set.starts_with("train_batch_size=");
+  };
+  if (v.key == "train_batch_size" && !v.settings.empty() &&
+      std::ranges::none_of(answer.sets, sets_batch))
+    after = "goes on with the same batch";
   if (answer.sets.empty())
     after = answer.ignores.front() == v.key ? "goes on without it" : "goes on without the section";
   return fmt::format("{}`{}` {}", before, options, after);

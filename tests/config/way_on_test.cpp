@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <sstream>
 
@@ -92,6 +94,37 @@ TEST_CASE("way on: settings keep what was meant") {
   CHECK(all(R"("data_types": {"grad_accum_dtype": "bf16"})") ==
         "it trains with --ignore data_types.grad_accum_dtype");
   CHECK(all(R"("a key": 1)") == "it trains with --ignore 'a key'");
+}
+
+TEST_CASE(
+    "way on: batch sizes that contradict each other keep the batch where ranks can share it") {
+  const auto sizes = [](int64_t train, int64_t micro, int64_t accumulation, int64_t ranks) {
+    std::string text = fmt::format(R"({{"train_batch_size": {})", train);
+    if (micro) text += fmt::format(R"(, "train_micro_batch_size_per_gpu": {})", micro);
+    if (accumulation) text += fmt::format(R"(, "gradient_accumulation_steps": {})", accumulation);
+    return ask(text + "}", {}, ranks);
+  };
+  const std::string micro = "--set train_micro_batch_size_per_gpu=";
+  const std::string accumulation = "--set gradient_accumulation_steps=";
+  const LoadedConfig loaded = sizes(8, 3, 2, 2).check();
+  CHECK(way_on(loaded, "train_batch_size") == "`" + micro + "2` goes on with the same batch");
+  CHECK(loaded.way_on == "it trains with " + micro + "2");
+  CHECK(sizes(24, 3, 2, 8).check().way_on == "it trains with " + accumulation + "1");
+  CHECK(sizes(33, 17, 2, 0).check().way_on ==
+        "it trains with " + micro + "11 " + accumulation + "1");
+  CHECK(way_on(sizes(33, 17, 2, 2).check(), "train_batch_size") ==
+        "`--set train_batch_size=68` goes on");
+  for (const int64_t train : {1, 12, 33, 64})
+    for (const int64_t each : {0, 1, 5, 64})
+      for (const int64_t steps : {0, 1, 3, 64})
+        for (const int64_t ranks : {1, 2, 5, 64}) {
+          INFO(train << " " << each << " " << steps << " " << ranks);
+          const Ask a = sizes(train, each, steps, ranks);
+          if (!has_errors(a.check().verdicts)) continue;
+          const LoadedConfig on = followed(a).check();
+          CHECK_FALSE(has_errors(on.verdicts));
+          CHECK((on.job.batch.train_batch == train) == (train % ranks == 0));
+        }
 }
 
 TEST_CASE("way on: what no option answers is named") {

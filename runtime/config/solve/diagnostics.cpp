@@ -71,6 +71,13 @@ void Diagnostics::set_verdict(std::string_view key, State state, const std::stri
   verdicts_.push_back(std::move(v));
 }
 
+void Diagnostics::contradiction(std::string_view key, const std::string& message,
+                                std::vector<std::string> settings) {
+  if (stopped(key)) return;
+  error(key, message);
+  verdict_on(key)->settings = std::move(settings);
+}
+
 void Diagnostics::warning(std::string_view key, const std::string& message) {
   const Verdict* v = verdict_on(key);
   warnings_.push_back(fmt::format("{}: {}: {}", v ? v->where : names_.file, key, message));

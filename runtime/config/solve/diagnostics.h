@@ -32,6 +32,9 @@ class Diagnostics {
   void error(std::string_view key, const std::string& message, Keys of) {
     if (!stopped(of)) error(key, message);
   }
+  // The same as the first, for a contradiction that `settings` ("KEY=VALUE") resolve.
+  void contradiction(std::string_view key, const std::string& message,
+                     std::vector<std::string> settings);
   void no_effect(std::string_view key, const std::string& message) {
     set_verdict(key, State::no_effect, message);
   }

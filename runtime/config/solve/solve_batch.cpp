@@ -92,6 +92,36 @@ std::string impossible(const Triple& t) {
                      t.accumulation ? fmt::format("{} {}", kAccumulation, t.accumulation) : "");
 }
 
+// Returns the settings of given sizes with which all fit. Where the ranks can share the batch it stays as it is, and with
+// it the numbers of the run: the micro-batch and the accumulation are made smaller. `ranks` are absent if no number fits.
+std::vector<std::string> fitting_sizes(const Triple& given, std::optional<int64_t> ranks) {
+  const int64_t n = ranks.value_or(1), accumulation = std::max<int64_t>(1, given.accumulation);
+  const int64_t micro =
+      given.micro ? given.micro : std::max<int64_t>(1, given.train / n / accumulation);
+  Triple t;
+  if (given.train % n == 0) {
+    const int64_t per_rank = given.train / n;
+    t.micro = largest_divisor(per_rank, micro);
+    t.train = given.train;
+    t.accumulation = per_rank / t.micro;
+    if (!ranks) t.accumulation = largest_divisor(t.accumulation, accumulation);
+  } else {
+    t.micro = micro;
+    t.accumulation =
+        given.accumulation ? given.accumulation : std::max<int64_t>(1, given.train / micro / n);
+    if (t.micro * t.accumulation > INT64_MAX / n) return {};
+    t.train = t.micro * t.accumulation * n;
+  }
+  std::vector<std::string> settings;
+  const auto change = [&](std::string_view key, int64_t from, int64_t to) {
+    if (from != 0 && from != to) settings.push_back(fmt::format("{}={}", key, to));
+  };
+  change(kTrain, given.train, t.train);
+  change(kMicro, given.micro, t.micro);
+  change(kAccumulation, given.accumulation, t.accumulation);
+  return settings;
+}
+
 }  // namespace
 
 BatchSolution solve_batch(Values& values, Diagnostics& diagnostics, std::optional<int64_t> ranks,
@@ -106,7 +136,8 @@ BatchSolution solve_batch(Values& values, Diagnostics& diagnostics, std::optiona
   const bool by_default = !given.train && !given.micro;
   if (by_default) given.micro = kDefaultMicroBatch;
   if (!ranks) {
-    if (const std::string why = impossible(given); !why.empty()) diagnostics.error(kTrain, why);
+    if (const std::string why = impossible(given); !why.empty())
+      diagnostics.contradiction(kTrain, why, fitting_sizes(given, ranks));
     if (by_default) values.integer(kMicro, given.micro, kHuggingFace);
     return {{given.train, given.micro, given.accumulation}, by_default};
   }
@@ -123,10 +154,12 @@ BatchSolution solve_batch(Values& values, Diagnostics& diagnostics, std::optiona
                                      {kAccumulation, given.accumulation}})
       if (value) said += fmt::format("{}{} {}", said.empty() ? "" : ", ", key, value);
     const auto offers = choices(given, *ranks);
-    diagnostics.error(given.train ? kTrain : kMicro,
-                      fmt::format("{} and {} ({}) do not fit: {} = {} x {} x ranks. Valid: {}",
-                                  said, counted(*ranks, "rank"), ranks_origin, kTrain, kMicro,
-                                  kAccumulation, fmt::join(offers, "; ")));
+    diagnostics.contradiction(
+        kTrain,
+        fmt::format("{} and {} ({}) do not fit: {} = {} x {} x ranks. Valid: {}", said,
+                    counted(*ranks, "rank"), ranks_origin, kTrain, kMicro, kAccumulation,
+                    fmt::join(offers, "; ")),
+        fitting_sizes(given, ranks));
     return {};
   }
   const auto derived = [&](std::string_view key, int64_t value, const std::string& why) {
