@@ -64,5 +64,5 @@ TEST_CASE("corpus: every key of a configuration has a verdict with a place") {
 TEST_CASE("corpus: every key of other projects' configurations has a verdict with a place") {
   const std::string folder = DSTRAIN_SOURCE_DIR "/../shared/corpus/ds_configs";
   SKIP_UNLESS(std::filesystem::is_directory(folder), "there is no " + folder);
-  CHECK(check_folder(folder) >= 25);
+  CHECK(check_folder(folder) >= 29);
 }
