@@ -138,6 +138,16 @@ void check_initial_weights(const Job& job) try {
       e.what());
 }
 
+// Returns the job as far as it concerns a host. The ranks find out what all hosts have; this one's share is its own.
+Job job_of_host(const Job& asked, int ranks_here) {
+  Job job = asked;
+  if (job.shards.by_host && job.data_ranks() % ranks_here == 0) {
+    job.shards.ranks = ranks_here;
+    job.shards.by_host = false;
+  }
+  return job;
+}
+
 }  // namespace
 
 double least_bytes(const Job& job) {
@@ -235,12 +245,7 @@ int64_t host_bytes(const Job& job, const PlanInputs& inputs) {
 }
 
 void check_memory_here(const Job& asked, int ranks_here) {
-  Job job = asked;
-  // The ranks find out what the hosts have; this one's share is its own.
-  if (job.shards.by_host && job.data_ranks() % ranks_here == 0) {
-    job.shards.ranks = ranks_here;
-    job.shards.by_host = false;
-  }
+  const Job job = job_of_host(asked, ranks_here);
   const MemoryOffer offer = available_memory();
   if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
     check_memory(host_bytes(job, plan_inputs(job, ranks_here)), ranks_here, offer.bytes,
@@ -263,7 +268,8 @@ void check_memory_here(const Job& asked, int ranks_here) {
   }
 }
 
-void check_disks_here(const Job& job, int ranks_here) {
+void check_disks_here(const Job& asked, int ranks_here) {
+  const Job job = job_of_host(asked, ranks_here);
   const std::vector<std::string>& paths = job.offload.nvme_paths;
   if (!job.offload.uses_disk()) return;
   const int64_t bytes = planned_memory(job, plan_inputs(job, ranks_here)).disk * ranks_here;

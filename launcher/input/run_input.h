@@ -56,7 +56,8 @@ int64_t host_bytes(const Job& job, const PlanInputs& inputs);
 
 // Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here);
-// Throws UserError if a drive that tensors are offloaded to lacks the space for the ranks of this machine.
+// Logs how much the ranks of this machine put on each drive that tensors are offloaded to. Throws UserError if one
+// lacks the space.
 void check_disks_here(const Job& job, int ranks_here);
 
 // Returns a lower bound of the bytes of memory (not of disks) that the largest rank of the job needs. Makes no plan,

@@ -18,6 +18,16 @@ for stage in 0 1 2 3; do
   hosts_wait_until 'no process is left' hosts_idle node1 node2
 done
 
+# Each host says what its ranks put on its drive.
+hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output nvme --set zero_optimization.stage=3 \
+  --set zero_optimization.offload_optimizer.device=nvme \
+  --set "zero_optimization.offload_optimizer.nvme_path=$HOSTS_OWN/drive" >nvme.log 2>&1 || fail 'state on drives' nvme.log
+same_weights 3 nvme
+for mark in '' '\[rank 2\] '; do
+  grep -qE "^${mark}nvme: [0-9.]+ [kM]B of 2 ranks in $HOSTS_OWN/drive on .+, mounted at /" nvme.log ||
+    fail "no line of '$mark' about its drive" nvme.log
+done
+
 # A signal ends the run after its step, on both hosts.
 hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output stopped --steps 100000 >stopped.log 2>&1 &
 run=$!
