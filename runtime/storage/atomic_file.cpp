@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/storage/no_room_error.h"
 
 namespace dstrain {
 namespace {
@@ -42,7 +43,10 @@ std::string_view advice(int error) {
 }
 
 [[noreturn]] void fail_write(std::string_view what, const std::string& path, int error) {
-  fail_run("cannot {} {}: {}; {}", what, path, std::strerror(error), advice(error));
+  const std::string text =
+      fmt::format("cannot {} {}: {}; {}", what, path, std::strerror(error), advice(error));
+  if (error == ENOSPC || error == EDQUOT) throw NoRoomError(text);
+  throw RunError(text);
 }
 
 std::string parent_of(const std::string& path) {

@@ -10,6 +10,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
+#include "runtime/storage/no_room_error.h"
 
 namespace dstrain {
 
@@ -19,6 +20,7 @@ struct AgreedFailure {
       error;         // this rank's own; else PeerError, which names the first rank that failed
   bool own = false;  // `error` is this rank's own
   bool can_go_on = false;  // on every rank that failed it was a UserError or RunError, not a bug
+  bool no_room = false;    // on a rank that failed it was a NoRoomError
 };
 
 // Runs `action` on every rank; collective. Returns how it failed, on every rank or on none. `what` completes
@@ -26,7 +28,7 @@ struct AgreedFailure {
 template <class Action>
 std::optional<AgreedFailure> failure_on_any_rank(Communicator& comm, std::string_view what,
                                                  Action&& action) {
-  constexpr double none = 0, can_go_on = 1, cannot = 2;
+  constexpr double none = 0, no_room = 1, can_go_on = 2, cannot = 3;
   std::exception_ptr error;
   double mine = none;
   try {
@@ -34,6 +36,9 @@ std::optional<AgreedFailure> failure_on_any_rank(Communicator& comm, std::string
   } catch (const UserError&) {
     error = std::current_exception();
     mine = can_go_on;
+  } catch (const NoRoomError&) {
+    error = std::current_exception();
+    mine = no_room;
   } catch (const RunError&) {
     error = std::current_exception();
     mine = can_go_on;
@@ -50,7 +55,10 @@ std::optional<AgreedFailure> failure_on_any_rank(Communicator& comm, std::string
   }
   const double worst = *std::ranges::max_element(all);
   if (worst == none) return std::nullopt;
-  AgreedFailure failure{.error = error, .own = error != nullptr, .can_go_on = worst == can_go_on};
+  AgreedFailure failure{.error = error,
+                        .own = error != nullptr,
+                        .can_go_on = worst != cannot,
+                        .no_room = std::ranges::find(all, no_room) != all.end()};
   const auto first = std::ranges::find_if(all, [](double rank) { return rank != none; });
   if (!failure.own)
     failure.error = std::make_exception_ptr(PeerError(

@@ -9,6 +9,7 @@
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 #include "runtime/storage/free_space.h"
+#include "runtime/storage/no_room_error.h"
 #include "runtime/storage/on_all_ranks.h"
 #include "runtime/storage/safetensors.h"
 
@@ -162,24 +163,18 @@ class Saving {
     }
   }
 
-  // Returns whether the disk had no room for all of it when the newest attempt ended; on rank 0.
-  bool lacked_space() const { return lacked_space_; }
-
  private:
   bool root() const { return comm_.rank() == 0; }
-
-  std::string lack() const {
-    return lack_of_space(fmt::format("saving step {}", label_.step), bytes_,
-                         free_bytes(place_.root), place_.root);
-  }
 
   void prepare(const std::string& output_dir) {
     if (!root()) return;
     make_directory(place_.root);
     sync_directory(output_dir);
     remove_leftovers(place_.root);
-    if (const std::string text = lack(); !text.empty())
-      fail_run("{}: make room there; dstrain.keep_last removes old checkpoints", text);
+    const std::string lack = lack_of_space(fmt::format("saving step {}", label_.step), bytes_,
+                                           free_bytes(place_.root), place_.root);
+    if (!lack.empty())
+      throw NoRoomError(lack + ": make room there; dstrain.keep_last removes old checkpoints");
     make_directory(place_.building);
   }
 
@@ -193,7 +188,6 @@ class Saving {
   // Removes what a failed attempt has written, as far as possible.
   void discard() {
     if (!root()) return;
-    lacked_space_ = !lack().empty();
     std::error_code ignored;
     std::filesystem::remove_all(place_.building, ignored);
   }
@@ -203,7 +197,6 @@ class Saving {
   const StateRegister& state_;
   Communicator& comm_;
   int64_t bytes_ = 0;
-  bool lacked_space_ = false;
 };
 
 }  // namespace
@@ -226,8 +219,8 @@ std::optional<AgreedFailure> try_save_checkpoint(const std::string& output_dir,
                                                  const std::function<bool()>& make_room) {
   Saving saving(CheckpointPlace(output_dir, label.step), label, state, comm);
   std::optional<AgreedFailure> failure = saving.attempt(output_dir);
-  if (!failure || !failure->can_go_on) return failure;
-  const double made = comm.rank() == 0 && saving.lacked_space() && make_room() ? 1 : 0;
+  if (!failure || !failure->can_go_on || !failure->no_room) return failure;
+  const double made = comm.rank() == 0 && make_room() ? 1 : 0;
   std::vector<double> all(static_cast<size_t>(comm.size()));
   comm.gather_values({&made, 1}, all);
   return all[0] != 0 ? saving.attempt(output_dir) : failure;

@@ -18,10 +18,10 @@
 namespace dstrain {
 
 // Saves the slices that every rank owns as `output_dir`/checkpoints/step_N; collective. If several ranks
-// own a slice, the first of them writes it. `label` is used on rank 0 only. Where the disk lacks the space, rank 0
-// calls `make_room`, and if that returns true, ranks try once more. Earlier checkpoints stay as they are, and so they do after a failure, of which
-// nothing else remains. Returns the failure: its error is, on the rank that failed, a RunError that names file and
-// reason.
+// own a slice, the first of them writes it. `label` is used on rank 0 only. Where the disk or a quota lacks the space,
+// rank 0 calls `make_room`, and if that returns true, ranks try once more. Earlier checkpoints stay as they are, and so
+// they do after a failure, of which nothing else remains. Returns the failure: its error is, on the rank that failed, a
+// RunError that names file and reason.
 std::optional<AgreedFailure> try_save_checkpoint(
     const std::string& output_dir, const CheckpointLabel& label, const StateRegister& state,
     Communicator& comm, const std::function<bool()>& make_room = [] { return false; });

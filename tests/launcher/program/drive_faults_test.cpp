@@ -77,6 +77,22 @@ TEST_CASE("a drive that is too small, or has no room left, is refused before the
   }
 }
 
+TEST_CASE("a quota that is used up is a full disk: old checkpoints go first, or one is left out") {
+  const std::string ranks = GENERATE("1", "2");
+  const RunFolder folder;
+  const std::string save = "--steps 4 --save_interval 1 --num_gpus " + ranks;
+  RunningProgram removes = folder.train(save + " --set dstrain.keep_last=2", failing("quota"));
+  CHECK(removes.wait() == 0);
+  CAPTURE(removes.text());
+  CHECK_FALSE(removes.wrote("left out"));
+  for (const std::string step : {"step_3", "step_4"})
+    CHECK(fs::exists(folder.root / "out/checkpoints" / step));
+  RunningProgram keeps = folder.train(save + " --overwrite", failing("quota"));
+  CHECK(keeps.wait() == 0);
+  CHECK(keeps.wrote("warning: the checkpoint of step 3, of "));
+  CHECK(keeps.wrote("Disk quota exceeded; the disk quota is used up: free some of it"));
+}
+
 TEST_CASE("a killed run leaves nothing on the drive") {
   const RunFolder folder;
   make_drive(folder);

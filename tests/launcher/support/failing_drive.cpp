@@ -1,15 +1,21 @@
 // A library that a test puts in front of a program's system calls (LD_PRELOAD), to let its drives fail. DRIVE_FAULT says
 // how: `eio` and `enospc`: from the 30th one on, requests fail; `short`: every request of several blocks ends after one;
-// `full`: no blocks can be reserved; `small`: file systems say that one block is free.
+// `full`: no blocks can be reserved; `small`: file systems say that one block is free; `quota`: what ranks write of a
+// checkpoint exceeds the user's quota while there are two others beside it;
+// `weights`: the disk is full for model.safetensors.
 #include <dlfcn.h>
 #include <libaio.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 namespace {
 
@@ -30,9 +36,39 @@ unsigned long failed(int error) {
   return static_cast<unsigned long>(-static_cast<long>(error));
 }
 
+std::filesystem::path path_of(int file) {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file), none);
+}
+
+// Whether the file belongs to a checkpoint that is being built beside two others.
+bool is_third_checkpoint(int file) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const fs::path built = path_of(file).parent_path();
+  if (built.extension() != ".tmp" || built.parent_path().filename() != "checkpoints") return false;
+  int others = 0;
+  for (const auto& entry : fs::directory_iterator(built.parent_path(), none))
+    others += entry.is_directory() && entry.path() != built ? 1 : 0;
+  return others >= 2;
+}
+
 }  // namespace
 
 extern "C" {
+
+ssize_t pwrite64(int file, const void* data, size_t bytes, off64_t offset) {
+  static const auto real = next_of<decltype(&pwrite64)>("pwrite64");
+  const bool quota = fault_is("quota") && is_third_checkpoint(file);
+  const bool full = fault_is("weights") && path_of(file).filename() == "model.safetensors.tmp";
+  if (!quota && !full) return real(file, data, bytes, offset);
+  errno = quota ? EDQUOT : ENOSPC;
+  return -1;
+}
+
+ssize_t pwrite(int file, const void* data, size_t bytes, off_t offset) {
+  return pwrite64(file, data, bytes, offset);
+}
 
 int io_getevents(io_context_t context, long least, long most, io_event* events, timespec* limit) {
   static std::atomic<int> requests{0};
