@@ -274,11 +274,10 @@ RunOutcome Trainer::run() {
     if (validate_ && (due(job_.eval_interval) || last)) validate();
     const bool saves = due(job_.save_interval) || stop_signal_ != 0;
     if (last || saves || ends_epoch()) dataset_.check_unchanged();
-    if (saves) save_checkpoint(false);
+    if (saves) save_checkpoint(false, job_.save_required);
   }
   if (validate_ && state_.step == first_step) validate();
-  write_weights();
-  save_last();
+  write_results();
   if (!job_.trace.empty()) write_traces();
   if (stop_signal_ != 0)
     stop_signal_ =

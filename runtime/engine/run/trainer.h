@@ -15,6 +15,7 @@
 #include "runtime/engine/step/executor.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/lineage.h"
+#include "runtime/storage/on_all_ranks.h"
 #include "runtime/storage/output_directory.h"
 
 namespace dstrain {
@@ -60,10 +61,11 @@ class Trainer {
   void log_collective(const CommRecord& record, const std::string& group);
   void validate();
   // Saves a checkpoint of this step. `at_end`: only because the run ends here. One that cannot be saved is left out with
-  // a warning, unless the job needs it. Collective.
-  void save_checkpoint(bool at_end);
-  void save_last();
-  void write_weights();
+  // a warning, or throws if it is `required`. Collective.
+  void save_checkpoint(bool at_end, bool required);
+  void save_last(bool required);
+  std::optional<AgreedFailure> write_weights();
+  void write_results();
   void write_traces();
   bool root() const { return ctx_.comm->rank() == 0; }
   void log_stages() const;

@@ -117,7 +117,7 @@ void Trainer::begin_lineage() {
               aside.size() == 1 ? "" : fmt::format(" and {} more", aside.size() - 1));
 }
 
-void Trainer::save_checkpoint(bool at_end) {
+void Trainer::save_checkpoint(bool at_end, bool required) {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
   if (root()) output_->require();
   tried_step_ = state_.step;
@@ -139,7 +139,7 @@ void Trainer::save_checkpoint(bool at_end) {
     if (root()) remove_old(job_.keep_last);
   } else {
     if (root()) output_->require();  // the reason, if the directory is gone
-    if (!failure->can_go_on || job_.save_required) std::rethrow_exception(failure->error);
+    if (!failure->can_go_on || required) std::rethrow_exception(failure->error);
     const int64_t bytes = checkpoint_bytes(everything, *ctx_.comm);
     if (failure->own || root())
       log::warn("the checkpoint of step {}, of {}, is left out: {}", state_.step,
@@ -150,9 +150,9 @@ void Trainer::save_checkpoint(bool at_end) {
 
 // Makes it possible to go on with a run that has ended: saves a checkpoint of its last step, unless there is one.
 // Removes those of earlier ends of the run.
-void Trainer::save_last() {
+void Trainer::save_last(bool required) {
   if (!saves_last(job_) || stop_signal_ != 0) return;
-  if (saved_step_ != state_.step && tried_step_ != state_.step) save_checkpoint(true);
+  if (saved_step_ != state_.step && tried_step_ != state_.step) save_checkpoint(true, required);
   if (!root() || saved_step_ != state_.step) return;
   try {
     remove_end_checkpoints(job_.output, lineage_, state_.step);
@@ -171,16 +171,45 @@ int64_t Trainer::remove_old(int64_t keep_last) const {
   }
 }
 
-void Trainer::write_weights() {
+// Writes the file of the weights. Returns how that failed. Collective.
+std::optional<AgreedFailure> Trainer::write_weights() {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
   std::optional<WeightsWriter> writer;
+  std::exception_ptr
+      error;  // after one the other ranks send what is left, so that all take part in what follows
+  const auto attempt = [&](const auto& action) {
+    if (!root() || error) return;
+    try {
+      action();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  };
   if (root()) output_->require();
-  if (root()) writer.emplace(job_.output + "/model.safetensors", model_.weights());
+  attempt([&] { writer.emplace(job_.output + "/model.safetensors", model_.weights()); });
   const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
-    writer->write(p.name, begin, values);
+    attempt([&] { writer->write(p.name, begin, values); });
   };
   model_.collect_weights(mesh_, write, groups_differ(job_, state_.applied_steps).weights);
-  if (writer) writer->finish();
+  attempt([&] { writer->finish(); });
+  return failure_on_any_rank(*ctx_.comm, "write the weights", [&] {
+    if (error) std::rethrow_exception(error);
+  });
+}
+
+// Writes the weights and then the checkpoint of the run's end, which is tried where the weights could not be written,
+// too. Throws what kept the weights from being written.
+void Trainer::write_results() {
+  const std::optional<AgreedFailure> lost = write_weights();
+  if (lost && !lost->can_go_on) std::rethrow_exception(lost->error);
+  save_last(job_.save_required && !lost);
+  if (!lost) return;
+  if (root() && saved_step_ == state_.step)
+    log::warn(
+        "the weights of step {} are in its checkpoint alone: once there is room, --resume {} "
+        "writes model.safetensors",
+        state_.step, job_.output);
+  std::rethrow_exception(lost->error);
 }
 
 void Trainer::write_traces() {

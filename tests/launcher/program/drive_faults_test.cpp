@@ -93,6 +93,24 @@ TEST_CASE("a quota that is used up is a full disk: old checkpoints go first, or 
   CHECK(keeps.wrote("Disk quota exceeded; the disk quota is used up: free some of it"));
 }
 
+TEST_CASE("weights that cannot be written are in the checkpoint, from which --resume writes them") {
+  const std::string options =
+      std::string("--set dstrain.save_last=true --set zero_optimization.stage=3 --num_gpus ") +
+      GENERATE("1", "2 --set pipeline.stages=2");
+  const RunFolder folder;
+  RunningProgram full = folder.train(options, failing("weights"));
+  CHECK(full.wait() == 2);
+  CAPTURE(full.text());
+  CHECK(only_error(full.text()).find("model.safetensors") != std::string::npos);
+  CHECK(full.wrote(
+      "the weights of step 4 are in its checkpoint alone: once there is room, --resume " +
+      folder.path("out") + " writes model.safetensors"));
+  CHECK(fs::exists(folder.root / "out/checkpoints/step_4/manifest.json"));
+  CHECK_FALSE(fs::exists(folder.root / "out/model.safetensors.tmp"));
+  CHECK(folder.train(options + " --resume out").wait() == 0);
+  CHECK(fs::exists(folder.root / "out/model.safetensors"));
+}
+
 TEST_CASE("a killed run leaves nothing on the drive") {
   const RunFolder folder;
   make_drive(folder);

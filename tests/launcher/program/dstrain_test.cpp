@@ -138,12 +138,14 @@ TEST_CASE("a signal ends a run after its step, with weights and checkpoint") {
 TEST_CASE("a full disk while writing is one error and status 2") {
   const RunFolder folder;
   // A limit on file sizes (2 MB) refuses bytes as a full disk does; the weights are 3 MB.
-  RunningProgram program =
-      folder.start("/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " +
-                   folder.token() + " --steps 1 --set dstrain.model.n_embd=256'");
+  RunningProgram program = folder.start(
+      "/bin/sh -c 'ulimit -f 4096; exec " DSTRAIN_PROGRAM " --config c.json " + folder.token() +
+      " --steps 1 --set dstrain.model.n_embd=256 --set dstrain.save_last=true --set "
+      "dstrain.save_required=true'");
   CHECK(program.wait() == 2);
   const std::string error = only_error(program.text());
   CAPTURE(error);
+  CHECK(program.wrote("warning: the checkpoint of step 1, of "));
   CHECK(error.find("model.safetensors") != std::string::npos);
   CHECK(error.find("File too large") != std::string::npos);
   for (const auto& entry : fs::directory_iterator(folder.root / "out"))
