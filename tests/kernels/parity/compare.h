@@ -31,29 +31,63 @@ inline Tolerance tolerance_of(DType dtype, double scale = 1) {
   }
 }
 
-// Requires |got - expected| <= absolute + relative * |expected| for every element, and NaN exactly where NaN is
-// expected.
-inline void require_close(const std::string& what, const std::vector<double>& got,
-                          const std::vector<double>& expected, Tolerance tolerance) {
-  INFO(what);
-  REQUIRE(got.size() == expected.size());
+// Returns the largest error of rounding a value to `dtype`: its unit roundoff, and half of the smallest number, or for
+// types with the exponents of f32 a number below which exponentials may be 0.
+inline Tolerance rounding_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return {0x1p-8, 0x1p-100};
+    case DType::f16:
+      return {0x1p-11, 0x1p-25};
+    default:
+      return {0x1p-24, 0x1p-100};
+  }
+}
+
+// How many elements are further from what is expected than allowed, and the worst: its index, and its error over what
+// is allowed.
+struct Excess {
   size_t bad = 0, worst = 0;
-  double worst_excess = 0;
+  double ratio = 0;
+};
+
+// Compares each element with `expected` and `allowed`, the largest error that it may have. A NaN is right exactly where
+// one is expected.
+inline Excess excess_of(const std::vector<double>& got, const std::vector<double>& expected,
+                        const std::vector<double>& allowed) {
+  REQUIRE(got.size() == expected.size());
+  REQUIRE(allowed.size() == expected.size());
+  Excess excess;
   for (size_t i = 0; i < got.size(); ++i) {
     if (got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) continue;
-    const double allowed = tolerance.absolute + tolerance.relative * std::abs(expected[i]);
     const double error = std::abs(got[i] - expected[i]);
-    if (error <= allowed) continue;
-    ++bad;
-    const double excess = std::isfinite(error) ? error / allowed : HUGE_VAL;
-    if (bad == 1 || excess > worst_excess) worst_excess = excess, worst = i;
+    const double ratio = std::isfinite(error) ? error / allowed[i] : HUGE_VAL;
+    if (ratio > 1) ++excess.bad;
+    if (ratio > excess.ratio) excess.ratio = ratio, excess.worst = i;
   }
+  return excess;
+}
+
+// Requires |got - expected| <= allowed for every element, and NaN exactly where NaN is expected.
+inline void require_within(const std::string& what, const std::vector<double>& got,
+                           const std::vector<double>& expected,
+                           const std::vector<double>& allowed) {
+  INFO(what);
+  const auto [bad, at, ratio] = excess_of(got, expected, allowed);
   if (bad > 0)
     FAIL(
         fmt::format("{} of {} elements are off; worst [{}]: got {:.9g}, expected {:.9g}, {:.3g} "
-                    "times the tolerance (relative {:.3g}, absolute {:.3g})",
-                    bad, got.size(), worst, got[worst], expected[worst], worst_excess,
-                    tolerance.relative, tolerance.absolute));
+                    "times the tolerance {:.3g}",
+                    bad, got.size(), at, got[at], expected[at], ratio, allowed[at]));
+}
+
+// The same with |got - expected| <= absolute + relative * |expected|.
+inline void require_close(const std::string& what, const std::vector<double>& got,
+                          const std::vector<double>& expected, Tolerance tolerance) {
+  std::vector<double> allowed(expected.size());
+  for (size_t i = 0; i < allowed.size(); ++i)
+    allowed[i] = tolerance.absolute + tolerance.relative * std::abs(expected[i]);
+  require_within(what, got, expected, allowed);
 }
 
 // |got - expected| / |expected|, Euclidean norms.

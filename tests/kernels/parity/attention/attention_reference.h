@@ -2,6 +2,7 @@
 // element of the dropout mask at a time.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -30,10 +31,17 @@ struct Forward {
   Values y, lse;
 };
 
+// What a wrong kernel does: tests of the tolerance compute with it.
+struct Fault {
+  double scale = 1;        // of the scores
+  int64_t later_keys = 0;  // keys after its own row that a query sees
+};
+
 // The reference computation for one head of one sample of a case. The case must outlive it.
 struct HeadReference {
   const Case& c;
   int64_t sample, head;
+  Fault fault = {};
 
   size_t at(int64_t row, int64_t part, int64_t d) const {  // part 0, 1, 2: q, k, v
     return static_cast<size_t>((sample * c.seq + row) * 3 * c.channels() + part * c.channels() +
@@ -48,8 +56,10 @@ struct HeadReference {
   double score(const Values& qkv, int64_t i, int64_t j) const {
     double s = 0;
     for (int64_t d = 0; d < c.head_size; ++d) s += qkv[at(i, 0, d)] * qkv[at(j, 1, d)];
-    return s / std::sqrt(static_cast<double>(c.head_size));
+    return s * fault.scale / std::sqrt(static_cast<double>(c.head_size));
   }
+  // Returns how many keys query i sees, from the first.
+  int64_t seen(int64_t i) const { return std::min(i + 1 + fault.later_keys, c.seq); }
   // Returns 0 for a dropped weight, else the scale of kept weights.
   double mask(int64_t i, int64_t j) const {
     const DropoutRule rule(c.dropout);
@@ -63,12 +73,12 @@ struct HeadReference {
   void forward(const Values& qkv, Forward& out) const {
     for (int64_t i = 0; i < c.seq; ++i) {
       Values scores;
-      for (int64_t j = 0; j <= i; ++j) scores.push_back(score(qkv, i, j));
+      for (int64_t j = 0; j < seen(i); ++j) scores.push_back(score(qkv, i, j));
       double max = scores[0], total = 0;
       for (double s : scores) max = std::max(max, s);
       for (double s : scores) total += std::exp(s - max);
       out.lse[at_lse(i)] = max + std::log(total);
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < seen(i); ++j) {
         const double w = mask(i, j) * std::exp(scores[static_cast<size_t>(j)] - out.lse[at_lse(i)]);
         for (int64_t d = 0; d < c.head_size; ++d) out.y[at_y(i, d)] += w * qkv[at(j, 2, d)];
       }
@@ -77,11 +87,11 @@ struct HeadReference {
 
   void backward(const Values& d_y, const Values& qkv, const Values& y, const Values& lse,
                 Values& d_qkv) const {
-    const double scale = 1 / std::sqrt(static_cast<double>(c.head_size));
+    const double scale = fault.scale / std::sqrt(static_cast<double>(c.head_size));
     for (int64_t i = 0; i < c.seq; ++i) {
       double delta = 0;
       for (int64_t d = 0; d < c.head_size; ++d) delta += d_y[at_y(i, d)] * y[at_y(i, d)];
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < seen(i); ++j) {
         const double p = std::exp(score(qkv, i, j) - lse[at_lse(i)]), m = mask(i, j);
         double dp = 0;
         for (int64_t d = 0; d < c.head_size; ++d) dp += d_y[at_y(i, d)] * qkv[at(j, 2, d)];
@@ -96,20 +106,21 @@ struct HeadReference {
   }
 };
 
-inline Forward reference_forward(const Case& c, const Values& qkv) {
+inline Forward reference_forward(const Case& c, const Values& qkv, const Fault& fault = {}) {
   Forward out{Values(static_cast<size_t>(c.rows() * c.channels())),
               Values(static_cast<size_t>(c.batch * c.heads * c.seq))};
   for (int64_t b = 0; b < c.batch; ++b)
-    for (int64_t h = 0; h < c.heads; ++h) HeadReference{c, b, h}.forward(qkv, out);
+    for (int64_t h = 0; h < c.heads; ++h) HeadReference{c, b, h, fault}.forward(qkv, out);
   return out;
 }
 
 // Computes from y and lse as stored, as the op does.
 inline Values reference_backward(const Case& c, const Values& d_y, const Values& qkv,
-                                 const Values& y, const Values& lse) {
+                                 const Values& y, const Values& lse, const Fault& fault = {}) {
   Values d_qkv(qkv.size());
   for (int64_t b = 0; b < c.batch; ++b)
-    for (int64_t h = 0; h < c.heads; ++h) HeadReference{c, b, h}.backward(d_y, qkv, y, lse, d_qkv);
+    for (int64_t h = 0; h < c.heads; ++h)
+      HeadReference{c, b, h, fault}.backward(d_y, qkv, y, lse, d_qkv);
   return d_qkv;
 }
 

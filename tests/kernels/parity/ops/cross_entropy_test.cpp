@@ -30,6 +30,48 @@ struct Shapes {
   int64_t r, v;
 };
 
+// The largest errors of loss and gradient that rounding explains. u = 2^-24 is the unit roundoff of f32.
+//   exponential  x - top and its product with log2(e) are rounded: 3u |x - top|, and exp(z + e) = exp(z) exp(e), so this
+//                is a relative error; exp itself has 2^-22: E_i = expm1(3u |x_i - top|) + 2^-22.
+//   sum          a chain adds up to 1024 elements (kernels/cpu/simd/cross_entropy.cpp), and rescales what it has where
+//                a larger element follows: S = sum_i p_i E_i + 2u (min(V, 1024) + 8).
+//   loss         the logarithm of the sum, in f64: S for each row, whatever the loss. It is about 0 where one class has
+//                all the weight, as with one to three classes, so no share of the loss bounds it.
+//   gradient     d_loss (p_i - [i = target]): p_i (E_i + S), and 4u of p_i, of the difference and of the product. Where
+//                p is almost 1, the difference is small and the error of p is not. Then r |d| and half of the smallest
+//                number where the result is rounded to the run's dtype.
+struct LossBound {
+  double loss = 0;
+  Values gradient;
+
+  LossBound(const Values& x, const Values& targets, int64_t v, double d_loss, DType dtype)
+      : gradient(x.size()) {
+    constexpr double kUnit = 0x1p-24;
+    const Tolerance rounding = rounding_of(dtype);
+    for (size_t r = 0; r < targets.size(); ++r) {
+      if (targets[r] < 0) continue;
+      const auto begin = r * static_cast<size_t>(v), end = begin + static_cast<size_t>(v);
+      const double top = *std::max_element(&x[begin], &x[begin] + v);
+      const auto error = [&](size_t i) { return std::expm1(3 * kUnit * (top - x[i])) + 0x1p-22; };
+      double total = 0, errors = 0;
+      for (size_t i = begin; i < end; ++i) {
+        total += std::exp(x[i] - top);
+        errors += std::exp(x[i] - top) * error(i);
+      }
+      const double sum =
+          errors / total + 2 * kUnit * static_cast<double>(std::min<int64_t>(v, 1024) + 8);
+      loss += sum;
+      for (size_t i = begin; i < end; ++i) {
+        const double p = std::exp(x[i] - top) / total;
+        const double hit = static_cast<double>(i - begin) == targets[r] ? 1 : 0;
+        const double f32 = p * (error(i) + sum) + 4 * kUnit * (p + std::abs(p - hit));
+        const double d = std::abs(p - hit) * std::abs(d_loss);
+        gradient[i] = f32 * std::abs(d_loss) + rounding.relative * (d + f32) + rounding.absolute;
+      }
+    }
+  }
+};
+
 Values targets_of(const Shapes& s) {
   Values targets = integer_values(s.r, 3, 0, s.v);
   targets.back() = static_cast<double>(s.v - 1);
@@ -42,8 +84,15 @@ TEST_CASE("cross_entropy returns the summed loss and its gradient, in place or b
   StepState state;
   state.d_loss = 0.37f;
   for (DType dtype : kRunTypes)
-    for (const Shapes& s :
-         {Shapes{1, 1}, {5, 65}, {3, 97}, {4, 16}, {150, 300}, {2, 50257}, {2, 50304}}) {
+    for (const Shapes& s : {Shapes{1, 1},
+                            {40, 2},
+                            {40, 3},
+                            {5, 65},
+                            {3, 97},
+                            {4, 16},
+                            {150, 300},
+                            {2, 50257},
+                            {2, 50304}}) {
       if (!sample.takes()) continue;
       INFO(name_of(dtype) << " R " << s.r << " V " << s.v);
       const Values x = rounded(normal_values(s.r * s.v, 1, 3), dtype);
@@ -54,8 +103,9 @@ TEST_CASE("cross_entropy returns the summed loss and its gradient, in place or b
       Call call{OpKind::cross_entropy};
       call.state = &state;
       const auto beside = run_everywhere(call, {logits, targets}, {loss, {logits.shape, dtype}});
-      require_close("loss", beside[0].values(), {expected.loss}, {1e-6, 1e-7});
-      require_close("d_logits", beside[1].values(), expected.gradient, tolerance_of(dtype, 0.1));
+      const LossBound bound(x, targets.values, s.v, static_cast<double>(state.d_loss), dtype);
+      require_within("loss", beside[0].values(), {expected.loss}, {bound.loss});
+      require_within("d_logits", beside[1].values(), expected.gradient, bound.gradient);
       const auto in_place =
           run_everywhere(call, {logits, targets}, {loss, {logits.shape, dtype, {}, 0}});
       require_same_bits("loss in place", in_place[0], beside[0]);
@@ -63,6 +113,31 @@ TEST_CASE("cross_entropy returns the summed loss and its gradient, in place or b
       call.state = nullptr;
       const auto alone = run_everywhere(call, {logits, targets}, {loss, absent()});
       require_same_bits("loss alone", alone[0], beside[0]);
+    }
+}
+
+TEST_CASE("the bound of cross_entropy's errors is less than what a fault changes") {
+  for (DType dtype : kRunTypes)
+    for (const Shapes& s : {Shapes{40, 2}, {40, 3}, {20, 300}}) {
+      INFO(name_of(dtype) << " R " << s.r << " V " << s.v);
+      const Values x = rounded(normal_values(s.r * s.v, 1, 3), dtype), targets = targets_of(s);
+      const Loss expected(x, targets, s.v, 0.37);
+      const LossBound bound(x, targets, s.v, 0.37, dtype);
+      const auto ratio = [&](const Loss& loss) {
+        return std::min(excess_of({loss.loss}, {expected.loss}, {bound.loss}).ratio,
+                        excess_of(loss.gradient, expected.gradient, bound.gradient).ratio);
+      };
+      Values scaled = x, missing = x;
+      for (double& z : scaled) z *= 1.01;
+      for (size_t i = 1; i < x.size(); i += static_cast<size_t>(s.v)) missing[i] = -HUGE_VAL;
+      CHECK(ratio(Loss(scaled, targets, s.v, 0.37)) > 2);
+      // The second class is left out of the sums of rows that have another target.
+      Values others = targets;
+      for (double& t : others) t = t == 1 ? 0 : t;
+      const Loss right(x, others, s.v, 0.37), wrong(missing, others, s.v, 0.37);
+      const LossBound of_others(x, others, s.v, 0.37, dtype);
+      CHECK(excess_of({wrong.loss}, {right.loss}, {of_others.loss}).ratio > 10);
+      CHECK(excess_of(wrong.gradient, right.gradient, of_others.gradient).ratio > 10);
     }
 }
 
