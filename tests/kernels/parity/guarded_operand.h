@@ -24,7 +24,10 @@ class Guarded {
     const int64_t total = start_ + bytes() + kGuard;
     storage_.reset(new (std::align_val_t{64}) unsigned char[static_cast<size_t>(total)]);
     total_ = total;
-    for (int64_t i = 0; i < total_; ++i) storage_[static_cast<size_t>(i)] = guard_byte(i);
+    guards([&](int64_t i) {
+      storage_[static_cast<size_t>(i)] = guard_byte(i);
+      return true;
+    });
     std::memset(data(), 0xff, static_cast<size_t>(bytes()));
   }
   Guarded(const Shape& shape, DType dtype, const std::vector<double>& values, int64_t offset = 0)
@@ -62,11 +65,7 @@ class Guarded {
   }
 
   bool guards_intact() const {
-    for (int64_t i = 0; i < total_; ++i)
-      if ((i < start_ || i >= start_ + bytes()) &&
-          storage_[static_cast<size_t>(i)] != guard_byte(i))
-        return false;
-    return true;
+    return guards([&](int64_t i) { return storage_[static_cast<size_t>(i)] == guard_byte(i); });
   }
 
  private:
@@ -74,6 +73,16 @@ class Guarded {
     void operator()(unsigned char* p) const { ::operator delete[](p, std::align_val_t{64}); }
   };
   static constexpr int64_t kGuard = 256;
+  // Calls `holds` for each guard byte until it returns false; returns whether it never did. The operand between the
+  // guards, which may have 32 MiB, is passed over.
+  template <class F>
+  bool guards(const F& holds) const {
+    for (int64_t i = 0; i < start_; ++i)
+      if (!holds(i)) return false;
+    for (int64_t i = start_ + bytes(); i < total_; ++i)
+      if (!holds(i)) return false;
+    return true;
+  }
   static unsigned char guard_byte(int64_t i) { return static_cast<unsigned char>(0xa5 ^ (i * 7)); }
 
   Shape shape_;

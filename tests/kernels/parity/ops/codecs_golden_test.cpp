@@ -6,6 +6,7 @@
 #include "runtime/ir/quantized.h"
 #include "tests/kernels/parity/ops/packed_bytes.h"
 #include "tests/support/sample.h"
+#include "tests/support/source_file.h"
 
 namespace dstrain::parity {
 namespace {
@@ -153,7 +154,7 @@ double length_of(const std::vector<double>& x) {
 }
 
 nlohmann::json golden() {
-  return nlohmann::json::parse(std::ifstream(DSTRAIN_CODECS_GOLDEN));
+  return nlohmann::json::parse(std::ifstream(source_file("tests/golden/codecs/codecs.json")));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "runtime/ir/quantized.h"
 #include "tests/kernels/parity/ops/packed_bytes.h"
 #include "tests/support/sample.h"
+#include "tests/support/source_file.h"
 
 namespace dstrain::parity {
 namespace {
@@ -120,7 +121,7 @@ class FeedbackExchange {
 
 TEST_CASE(
     "gradients in int4 with error feedback, and their errors, have the bits of the numpy model") {
-  const auto cases = json::parse(std::ifstream(DSTRAIN_LOCO_GOLDEN));
+  const auto cases = json::parse(std::ifstream(source_file("tests/golden/codecs/loco.json")));
   REQUIRE(cases.size() == 72);
   Sample sample = Sample::if_sanitized(8);
   for (const auto& c : cases) {

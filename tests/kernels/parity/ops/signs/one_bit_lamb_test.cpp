@@ -6,6 +6,7 @@
 #include "runtime/core/isa/isa.h"
 #include "tests/kernels/parity/ops/signs/sign_values.h"
 #include "tests/support/sample.h"
+#include "tests/support/source_file.h"
 
 namespace dstrain::parity {
 namespace {
@@ -123,7 +124,8 @@ double factor_after(double last, double largest, double plain, double decayed) {
 
 TEST_CASE("1-bit Lamb: what travels, and all state, has the bits of the numpy model") {
   if (max_isa() < Isa::avx2) return;  // the model fuses multiply-add, and the baseline does not
-  const auto cases = nlohmann::json::parse(std::ifstream(DSTRAIN_ONE_BIT_LAMB_GOLDEN));
+  const auto cases =
+      nlohmann::json::parse(std::ifstream(source_file("tests/golden/signs/one_bit_lamb.json")));
   REQUIRE(cases.size() == 12);
   Sample sample = Sample::if_sanitized(4);
   for (const auto& c : cases) {

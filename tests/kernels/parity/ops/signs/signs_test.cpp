@@ -9,6 +9,7 @@
 #include "tests/kernels/parity/ops/packed_bytes.h"
 #include "tests/kernels/parity/ops/signs/sign_values.h"
 #include "tests/support/sample.h"
+#include "tests/support/source_file.h"
 
 namespace dstrain::parity {
 namespace {
@@ -75,7 +76,8 @@ struct Exchange {
 }  // namespace
 
 TEST_CASE("values added as signs, and their errors, have the bits of the numpy model") {
-  const auto cases = nlohmann::json::parse(std::ifstream(DSTRAIN_SIGNS_GOLDEN));
+  const auto cases =
+      nlohmann::json::parse(std::ifstream(source_file("tests/golden/signs/signs.json")));
   REQUIRE(cases.size() == 32);
   Sample sample = Sample::if_sanitized(8);
   for (const auto& c : cases) {

@@ -7,6 +7,7 @@
 #include "runtime/ir/quantized.h"
 #include "tests/kernels/parity/ops/signs/sign_values.h"
 #include "tests/support/sample.h"
+#include "tests/support/source_file.h"
 
 namespace dstrain::parity {
 namespace {
@@ -82,7 +83,8 @@ struct ZeroOne : SignRanks {
 
 TEST_CASE("0/1 Adam: what travels, and all state of every phase, has the bits of the numpy model") {
   if (max_isa() < Isa::avx2) return;  // the model fuses multiply-add, and the baseline does not
-  const auto cases = nlohmann::json::parse(std::ifstream(DSTRAIN_ZERO_ONE_GOLDEN));
+  const auto cases =
+      nlohmann::json::parse(std::ifstream(source_file("tests/golden/signs/zero_one.json")));
   REQUIRE(cases.size() == 24);
   Sample sample = Sample::if_sanitized(8);
   for (const auto& c : cases) {
