@@ -16,13 +16,7 @@
 namespace dstrain::bench {
 namespace {
 
-constexpr int64_t kVocabulary = 50257, kPadded = 50304;
-// What a multiprocessor does in one clock: exponentials, and f32 or integer instructions of lanes (CUDA C++ Programming
-// Guide).
-constexpr double kExponentials = 16, kLaneInstructions = 128;
-// Instructions of a lane for each score in attention beside the products, counted in the machine code.
-constexpr double kForwardInstructions = 8, kBackwardInstructions = 10;
-
+constexpr int64_t kVocabulary = 50257, kPadded = 50304, kSequence = 1024;
 // Assumed for sum_squares, whose source states nothing: eight loads of 4 bytes.
 constexpr Occupancy kSquares{64, 2};
 // Ranges of parameters that one launch of adam updates (kernels/cuda/memory_bound/optimizers/adam.cu).
@@ -101,12 +95,16 @@ class Step {
   }
 
   void products(int64_t k, int64_t n, double count) {
-    const double fraction = n % 8 == 0 ? machine_.product_fraction : machine_.odd_fraction;
-    for (const char* kind : {"linear", "linear_input_grad", "linear_weight_grad"}) {
+    const double odd = n % 8 == 0 ? 1 : machine_.odd_fraction;
+    const auto rows = static_cast<double>(model_.batch * kSequence);
+    const std::pair<const char*, double> kinds[] = {{"linear", static_cast<double>(k)},
+                                                    {"linear_input_grad", static_cast<double>(n)},
+                                                    {"linear_weight_grad", rows}};
+    for (const auto& [kind, depth] : kinds) {
       const std::string name = fmt::format("{} K={} N={}", kind, k, n);
       const Floor& work = floor(name);
       const double seconds =
-          std::max(work.flops / (fraction * machine_.flops_per_second),
+          std::max(work.flops / (odd * machine_.product_rate(depth)),
                    work.bytes / (machine_.copy_fraction * machine_.bytes_per_second));
       add(name, count, 1, work, 0, seconds);
     }
@@ -114,29 +112,18 @@ class Step {
 
   // What products take longer for a residual that they read: as if nothing hid it.
   void residuals(int64_t c, double count) {
-    const double bytes = 2 * static_cast<double>(model_.batch) * 1024 * static_cast<double>(c);
+    const double bytes = 2 * static_cast<double>(model_.batch * kSequence * c);
     add(fmt::format("residuals of linear C={}", c), count, 0, {bytes, 0}, 0,
         bytes / (machine_.copy_fraction * machine_.bytes_per_second));
   }
 
-  // Products and exponentials of a warp are taken to follow each other, which two blocks hide in part.
+  // The backward pass recomputes the scores; its rate counts FLOPs that no implementation can avoid.
   void attention(double count) {
-    const auto rows = static_cast<double>(model_.batch) * 1024;
-    const double scores = rows * static_cast<double>(model_.heads) * 512;
-    const double size = static_cast<double>(model_.channels) / static_cast<double>(model_.heads);
-    const auto seconds = [&](double flops, double passes, double instructions) {
-      const double clocks = passes * (1 / kExponentials + instructions / kLaneInstructions);
-      return flops / (machine_.mma_fraction * machine_.flops_per_second) +
-             scores * clocks / (machine_.processors * machine_.clock);
-    };
-    const std::string at = fmt::format(" C={} D={}", model_.channels, size);
-    Floor forward = floor("attention" + at), backward = floor("attention_grad" + at);
-    backward.flops *= 7.0 / 5;  // scores and their gradients are computed twice
-    add("attention" + at, count, 1, forward, 0, seconds(forward.flops, 1, kForwardInstructions));
-    add("attention_grad" + at, count, 3, backward, 0,
-        seconds(backward.flops, 2, kBackwardInstructions) +
-            2 * floor("attention" + at).bytes /
-                (machine_.copy_fraction * machine_.bytes_per_second));
+    const std::string at =
+        fmt::format(" C={} D={}", model_.channels, model_.channels / model_.heads);
+    const Floor &forward = floor("attention" + at), &backward = floor("attention_grad" + at);
+    add("attention" + at, count, 1, forward, 0, forward.flops / machine_.attention);
+    add("attention_grad" + at, count, 3, backward, 0, backward.flops / machine_.attention_grad);
   }
 
   const PredictedModel& model_;
@@ -165,25 +152,45 @@ Occupancy occupancy_in(const std::string& source, const std::string& kernel) {
   fail_run("no line `// SASS` with threads, blocks and loads is above {}", kernel);
 }
 
+double Machine::product_rate(double depth) const {
+  const double further = kShallow * (deep_products / shallow_products - 1);
+  return deep_products * depth / (depth + further);
+}
+
 std::vector<Assumption> Machine::assumptions() const {
-  return {
-      {"memory", bytes_per_second * 1e-12, "TB/s", "published"},
-      {"bf16 products, dense", flops_per_second * 1e-12, "TFLOP/s", "published"},
-      {"multiprocessors", processors, "", "published"},
-      {"clock", clock * 1e-9, "GHz", "of the published rate of products"},
-      {"exponentials", kExponentials, "per clock", "published"},
-      {"lane instructions", kLaneInstructions, "per clock", "published"},
-      {"products of the library", product_fraction, "of the rate", "assumed"},
-      {"the same, odd dimensions", odd_fraction, "of the rate", "assumed"},
-      {"mma.sync", mma_fraction, "of the rate", "assumed"},
-      {"memory-bound kernels", copy_fraction, "of memory", "assumed, with enough loads in flight"},
-      {"loads of sum_squares", kSquares.loads, "", "assumed; other kernels state theirs"},
-      {"latency of memory", latency * 1e9, "ns", "assumed"},
-      {"launch in a graph", launch * 1e6, "us", "assumed"}};
+  const std::string plot =
+      "FlashAttention-2 on an H100, causal, T=1024, D=64 (-3: 265, cuDNN: 288): flash-attention";
+  return {{"memory", bytes_per_second * 1e-12, "TB/s", "data sheet"},
+          {"bf16 products, dense", flops_per_second * 1e-12, "TFLOP/s", "data sheet"},
+          {"multiprocessors", processors, "", "data sheet"},
+          {"large products", deep_products * 1e-12, "TFLOP/s",
+           "best bf16 product on an H100: stas00/ml-engineering"},
+          {"products of depth 768", shallow_products * 1e-12, "TFLOP/s",
+           "middle of 580 to 650, reported for cuBLASLt on H100s"},
+          {"the same, odd dimensions", odd_fraction, "of the rate", "guessed"},
+          {"attention", attention * 1e-12, "TFLOP/s", plot},
+          {"attention_grad", attention_grad * 1e-12, "TFLOP/s",
+           "of forward (229) and both passes (192), the same plots"},
+          {"memory-bound kernels", copy_fraction, "of memory",
+           "lowest of 0.86 to 0.92, Triton's vector addition on an H200: XAheli"},
+          {"loads of sum_squares", kSquares.loads, "", "guessed; other kernels state theirs"},
+          {"latency of memory", latency * 1e9, "ns", "guessed"},
+          {"launch in a graph", launch * 1e6, "us", "guessed"}};
 }
 
 Machine machine_named(const std::string& name) {
-  Machine machine{name, 4.8e12, 989.4e12, 132, 1.83e9, 0.70, 0.25, 0.85, 0.60, 800e-9, 2e-6};
+  Machine machine{.name = name,
+                  .bytes_per_second = 4.8e12,
+                  .flops_per_second = 989.4e12,
+                  .processors = 132,
+                  .deep_products = 794.5e12,
+                  .shallow_products = 615e12,
+                  .odd_fraction = 0.35,
+                  .attention = 229e12,
+                  .attention_grad = 180e12,
+                  .copy_fraction = 0.86,
+                  .latency = 800e-9,
+                  .launch = 2e-6};
   if (name == "H200") return machine;
   if (name == "H100") {
     machine.bytes_per_second = 3.35e12;
@@ -193,7 +200,21 @@ Machine machine_named(const std::string& name) {
 }
 
 std::vector<PredictedModel> predicted_models() {
-  return {{"GPT-2 124M", 768, 12, 12, 32, 124439808}, {"GPT-2 1.5B", 1600, 48, 25, 16, 1557611200}};
+  return {{"GPT-2 124M",
+           768,
+           12,
+           12,
+           32,
+           124439808,
+           {{"llm.c, 8 H100", 468e3, "derived from 140 ms for 524288 tokens: modded-nanogpt"}}},
+          {"GPT-2 1.5B",
+           1600,
+           48,
+           25,
+           16,
+           1557611200,
+           {{"llm.c, 8 H100", 46.8e3, "the lowest of 46.8 to 48.5 thousand, derived: llm.c"},
+            {"nanoGPT compiled, 1 H200", 49.9e3, "21 s for 16 x 1024 x 64 tokens: lzwjava"}}}};
 }
 
 std::vector<PredictedRow> predict(const PredictedModel& model, const Machine& machine, bool pad) {
@@ -201,28 +222,41 @@ std::vector<PredictedRow> predict(const PredictedModel& model, const Machine& ma
 }
 
 std::string prediction_text(const Machine& machine) {
-  std::string text = fmt::format("predicted for {}, not measured; assumptions:\n", machine.name);
+  std::string text = fmt::format(
+      "predicted for {} from what others measured; nothing of it was measured with dstrain. "
+      "Assumptions:\n",
+      machine.name);
   for (const Assumption& a : machine.assumptions())
     text += fmt::format("  {:<26} {:>8g} {:<12} {}\n", a.name, a.value, a.unit, a.source);
   for (const PredictedModel& model : predicted_models()) {
     text += fmt::format(
-        "\n{}, B={}, T=1024, bf16, vocabulary {}, padded to {}\n{:<36} {:>6} {:>9} {:>9} {:>9} "
-        "{:>9} {:>8}\n",
-        model.name, model.batch, kVocabulary, kPadded, "", "runs", "MB", "GFLOP", "launches",
-        "KB/SM", "ms");
-    double total = 0, launches = 0;
+        "\n{}, B={}, T={}, bf16, vocabulary {}, padded to {}\n{:<36} {:>6} {:>9} {:>9} {:>9} {:>9} "
+        "{:>8} {:>8} {:>8}\n",
+        model.name, model.batch, kSequence, kVocabulary, kPadded, "", "runs", "us", "MB", "GFLOP",
+        "launches", "KB/SM", "TFLOP/s", "ms");
+    double total = 0, launches = 0, flops = 0;
     for (const PredictedRow& row : predict(model, machine)) {
-      text += fmt::format("{:<36} {:>6.4g} {:>9.1f} {:>9.1f} {:>9g} {:>9.0f} {:>8.3f}\n", row.name,
-                          row.count, row.bytes * 1e-6, row.flops * 1e-9, row.launches,
-                          row.in_flight / 1024, row.seconds * 1e3);
+      const double once = row.seconds / row.count;
+      text += fmt::format(
+          "{:<36} {:>6.4g} {:>9.1f} {:>9.1f} {:>9.1f} {:>9g} {:>8.0f} {:>8.0f} {:>8.3f}\n",
+          row.name, row.count, once * 1e6, row.bytes * 1e-6, row.flops * 1e-9, row.launches,
+          row.in_flight / 1024, row.flops / once * 1e-12, row.seconds * 1e3);
       total += row.seconds;
       launches += row.count * row.launches;
+      flops += row.count * row.flops;
     }
-    text += fmt::format("{:<36} {:>6} {:>9} {:>9} {:>9.0f} {:>9} {:>8.2f}\n", "step", "", "", "",
-                        launches, "", total * 1e3);
+    const double tokens = static_cast<double>(model.batch * kSequence);
     double odd = 0;
     for (const PredictedRow& row : predict(model, machine, false)) odd += row.seconds;
-    text += fmt::format("{:<36} {:>55.2f}\n", "step, vocabulary not padded", odd * 1e3);
+    const auto line = [&](const std::string& name, double rate, const std::string& more) {
+      text += fmt::format("{:<36} {:>9.0f} tokens/s  {}\n", name, rate, more);
+    };
+    line("step, predicted", tokens / total,
+         fmt::format("{:.2f} ms, {:.0f} launches, {:.1f} % of the data sheet's products",
+                     total * 1e3, launches, 100 * flops / total / machine.flops_per_second));
+    line("step, vocabulary not padded", tokens / odd, fmt::format("{:.2f} ms", odd * 1e3));
+    for (const Peer& peer : model.peers)
+      line("measured: " + peer.name, peer.tokens_per_second, peer.source);
   }
   return text;
 }

@@ -1,5 +1,6 @@
-// What a training step should take on a machine that nobody has measured: the time of each kernel from its bytes, FLOPs
-// and launches, and from figures that are assumed. Needs no device. No result of it is a measurement.
+// What a training step should take on a GPU, for comparison with the first measurement: the time of each kernel from its
+// bytes, FLOPs and launches, and from rates that others have measured on such a GPU. Needs no device. No result of it is a
+// measurement.
 #pragma once
 
 #include <string>
@@ -24,28 +25,44 @@ struct Occupancy {
 // machine code). `source`: the text of a .cu file. Throws RunError if there is no such line.
 Occupancy occupancy_in(const std::string& source, const std::string& kernel);
 
-// The properties of a GPU that predictions use.
+// What predictions take from a GPU. Rates of products and attention are those that the best kernels of their kind were
+// measured to have, with causal FLOPs for attention.
 struct Machine {
   std::string name;
   double bytes_per_second = 0;  // of memory
-  double flops_per_second = 0;  // dense bf16 products
-  double processors = 0, clock = 0;
-  double product_fraction = 0;  // of flops_per_second, products of the vendor's library
-  double odd_fraction = 0;      // the same where a leading dimension is odd
+  double flops_per_second = 0;  // dense bf16 products, published
+  double processors = 0;        // multiprocessors
+  double deep_products = 0;     // FLOP/s of large products of the vendor's library
+  double shallow_products = 0;  // FLOP/s of those whose sums have kShallow terms
+  double odd_fraction = 0;      // of a product's rate, where a leading dimension is odd
+  double attention = 0;         // FLOP/s of the forward pass, heads of 64, 1024 tokens
+  double attention_grad = 0;    // FLOP/s of the backward pass
   double copy_fraction = 0;     // of bytes_per_second, with enough loads in flight
-  double mma_fraction = 0;      // of flops_per_second, mma.sync on registers
   double latency = 0;           // seconds until a load from memory returns
   double launch = 0;            // seconds that a launch in a graph adds
+
+  static constexpr double kShallow = 768;
+  // Returns the FLOP/s of a product whose sums have `depth` terms: as if every product took the time of a fixed number
+  // of further terms, which follows from the two rates above.
+  double product_rate(double depth) const;
   std::vector<Assumption> assumptions() const;
 };
 
 // Returns the machine of that name. Throws UserError with the known names if there is none.
 Machine machine_named(const std::string& name);
 
-// A GPT-2 and the samples of a step on one GPU.
+// A speed that was measured with another program.
+struct Peer {
+  std::string name;
+  double tokens_per_second = 0;  // of a GPU
+  std::string source;
+};
+
+// A GPT-2, the samples of a step on one GPU, and how fast others train it.
 struct PredictedModel {
   std::string name;
   int64_t channels, layers, heads, batch, parameters;
+  std::vector<Peer> peers;
 };
 std::vector<PredictedModel> predicted_models();
 
