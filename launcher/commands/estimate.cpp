@@ -71,8 +71,10 @@ int run_estimate(const EstimateArguments& arguments) {
   const std::optional<AssumedVocabulary> assumed = settle_planned_vocabulary(job);
   for (const std::string& line : default_lines(request.path, loaded)) log::warn("{}", line);
 
-  const std::vector<RankPlan> stages =
-      make_stage_plans(job, 0, plan_inputs(job, static_cast<int>(cluster.gpus_per_node)));
+  const int ranks_there = static_cast<int>(cluster.gpus_per_node);
+  const PlanInputs inputs = plan_inputs(job, ranks_there);
+  const std::string machine = machine_line(job, inputs, ranks_there);
+  const std::vector<RankPlan> stages = make_stage_plans(job, 0, inputs);
   const RankPlan& largest = *std::ranges::max_element(
       stages, {}, [](const RankPlan& plan) { return plan.memory.total(); });
   const ModelSize model = model_size(largest.train.program);
@@ -80,12 +82,12 @@ int run_estimate(const EstimateArguments& arguments) {
   print_result(
       fmt::format("{}DeepSpeed's estimate for ZeRO-2\n{}\nDeepSpeed's estimate for ZeRO-3\n{}\n"
                   "dstrain's plan of each of {}: ZeRO stage {}{}, {}, micro-batch {}\n{}{}"
-                  "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n\n{}",
+                  "  that is {:.3f}GB as DeepSpeed counts them, of 2^30 bytes\n{}\n{}",
                   assumed ? assumed->line() + "\n\n" : "", zero2_table(model, cluster),
                   zero3_table(model, cluster), counted(job.ranks, "rank"), job.zero_stage,
                   zenflow ? " without zenflow, which dstrain does not have" : "",
                   name_of(job.dtype), job.batch.micro_batch, stages_text(stages, largest),
-                  memory_text(largest.memory), total / 0x1p30, kDifference));
+                  memory_text(largest.memory), total / 0x1p30, machine, kDifference));
   return 0;
 }
 

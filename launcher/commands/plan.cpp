@@ -92,7 +92,8 @@ int run_plan(const PlanArguments& arguments) {
   settle_host_shards(loaded.job, pretended_hosts(loaded.job.ranks));
   check_name_patterns(loaded);
   const std::optional<AssumedVocabulary> assumed = settle_planned_vocabulary(loaded.job);
-  settle_batch(request, loaded, memory_of_each(loaded.job.ranks));
+  settle_batch(request, loaded,
+               RankMemory{available_memory().bytes, loaded.job.ranks, local_ranks(loaded.job)});
   for (const std::string& line : default_lines(request.path, loaded)) log::warn("{}", line);
   if (arguments.largest) {
     print_largest(arguments, loaded.job, assumed);
@@ -100,6 +101,7 @@ int run_plan(const PlanArguments& arguments) {
   }
   const int rank = static_cast<int>(arguments.rank);
   const PlanInputs inputs = plan_inputs(loaded.job);
+  const std::string machine = machine_line(loaded.job, inputs, loaded.job.ranks);
   const std::vector<RankPlan> stages = make_stage_plans(loaded.job, rank, inputs);
   const RankPlan& plan = stages[static_cast<size_t>(place_of(loaded.job, rank).stage)];
   if (const std::string lack = lack_of_device_memory(loaded.job, inputs); !lack.empty())
@@ -110,7 +112,7 @@ int run_plan(const PlanArguments& arguments) {
     std::string title = fmt::format("rank {} of {}", rank, loaded.job.ranks);
     if (const Place& place = plan.train.place; place.stages > 1)
       title += fmt::format(", stage {} of {}", place.stage, place.stages);
-    std::string text = first_line_of(assumed) + plan_to_text(plan, title) + "\n";
+    std::string text = first_line_of(assumed) + plan_to_text(plan, title) + "\n" + machine + "\n";
     if (const std::string line =
             codec_line(loaded.job, plan.train, pretended_hosts(loaded.job.ranks), inputs);
         !line.empty())

@@ -22,6 +22,7 @@
 #include "launcher/nodes/serve_node.h"
 #include "launcher/placement/core_binding.h"
 #include "launcher/placement/gpus.h"
+#include "launcher/placement/machine.h"
 #include "launcher/placement/process_limits.h"
 #include "launcher/placement/ranges_text.h"
 #include "launcher/process/failure.h"
@@ -88,7 +89,9 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   RunInput input = read_input(request, several ? RunsWhere::elsewhere : RunsWhere::here);
   const size_t own_sets = request.sets.size();
   settle_batch(request, input.loaded,
-               several ? std::nullopt : std::optional(memory_of_each(ranks)));
+               several ? std::nullopt
+                       : std::optional(RankMemory{available_memory().bytes, ranks,
+                                                  local_ranks(input.job())}));
   const std::vector<std::string> defaults = default_lines(request.path, input.loaded);
   for (size_t i = own_sets; i < request.sets.size(); ++i)
     rank_words.insert(rank_words.end(), {"--set", request.sets[i]});
@@ -109,7 +112,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
         "--elastic leaves out a host that failed, and all ranks are on this machine: leave it out");
   note_without_network(options, "ranks on one machine need no network");
   check_process_limits(ranks);
-  check_surroundings(input, ranks);
+  check_surroundings(input, ranks, local_ranks(input.job()));
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());
   if (job) log::info("Slurm job {}: {} on this node", job->id, counted(ranks, "rank"));

@@ -22,11 +22,6 @@
 namespace dstrain {
 namespace {
 
-// Returns whether ranks are forks. Ranks with GPUs are programs, because a driver's state does not survive a fork.
-bool forks_ranks(const Job& job) {
-  return job.device != "cuda";
-}
-
 // Starts the ranks of this machine and supervises them.
 class LocalStart {
  public:
@@ -42,7 +37,7 @@ class LocalStart {
                       .time_stamps = arguments_.launch.log_time,
                       .timeouts = {.instruction = job.timeout_s * 1'000'000'000}};
     std::optional<RunInput> resumed;
-    if (forks_ranks(job)) {
+    if (local_ranks(job) == RankProcesses::forks) {
       if (!resume.empty()) resumed.emplace(input_from(resume));
       fork_ranks(resumed ? *resumed : input_, board, run);
     } else {
@@ -97,7 +92,8 @@ int run_alone(const RunInput& input, const LaunchOptions& options) {
 
 RankCommand local_command(const Job& job, const std::vector<std::string>& words) {
   const std::vector<std::string> program = own_command(words);
-  return forks_ranks(job) ? RankCommand{program, {}} : starter_command(job.ranks, program);
+  return local_ranks(job) == RankProcesses::forks ? RankCommand{program, {}}
+                                                  : starter_command(job.ranks, program);
 }
 
 int run_local_ranks(const RunInput& input, const TrainArguments& arguments,

@@ -11,6 +11,7 @@
 #include "launcher/fronts/world_watch.h"
 #include "launcher/input/defaults.h"
 #include "launcher/input/same_input.h"
+#include "launcher/placement/machine.h"
 #include "launcher/placement/process_limits.h"
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
@@ -94,7 +95,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
         bind_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     if (rank_on_this_host_from_environment() == 0) check_process_limits(ranks_here);
     RunInput input = read_input(request);
-    settle_batch(request, input.loaded, memory_of_each(ranks_here));
+    settle_batch(request, input.loaded, RankMemory{available_memory().bytes, ranks_here});
     std::optional<OutputLock> lock;
     if (rank == 0) {
       log::info("inside {}: {}, {} of them on this machine", starter, counted(ranks, "rank"),

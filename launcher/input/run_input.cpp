@@ -15,7 +15,6 @@
 #include "launcher/implementations.h"
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
-#include "launcher/placement/machine.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/config/text.h"
 #include "runtime/core/devices/cuda_device.h"
@@ -26,7 +25,6 @@
 #include "runtime/data/open_dataset.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/plan/report/fit.h"
-#include "runtime/plan/residency.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
@@ -49,13 +47,13 @@ void set_micro_batch(Job& job, int64_t micro_batch) {
 }
 
 // Halves the micro-batch until the plan fits. A model that cannot fit with any micro-batch keeps its own.
-void halve_to_fit(Job& job, int64_t offered) {
-  if (least_bytes(job) > static_cast<double>(offered)) return;
-  const PlanInputs inputs = plan_inputs(job);
+void halve_to_fit(Job& job, const RankMemory& offered) {
+  const auto all = static_cast<double>(offered.bytes);
+  if (least_bytes(job) * offered.ranks > all) return;
+  const PlanInputs inputs = plan_inputs(job, offered.ranks);
   const auto fits = [&] {
-    const PlannedMemory needed = planned_memory(job, inputs);
-    return needed.device + needed.host + kProcessOverheadBytes <= offered &&
-           (job.device_memory == 0 || needed.device <= job.device_memory);
+    return memory_need(job, inputs, offered.ranks, offered.processes).total() <= all &&
+           (job.device_memory == 0 || planned_memory(job, inputs).device <= job.device_memory);
   };
   const int64_t own = job.batch.micro_batch;
   bool fitting = fits();
@@ -138,30 +136,7 @@ void check_initial_weights(const Job& job) try {
       e.what());
 }
 
-// Returns the job as far as it concerns a host. The ranks find out what all hosts have; this one's share is its own.
-Job job_of_host(const Job& asked, int ranks_here) {
-  Job job = asked;
-  if (job.shards.by_host && job.data_ranks() % ranks_here == 0) {
-    job.shards.ranks = ranks_here;
-    job.shards.by_host = false;
-  }
-  return job;
-}
-
 }  // namespace
-
-double least_bytes(const Job& job) {
-  // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state. On nvme none of them
-  // takes memory.
-  const auto value = static_cast<double>(size_of(job.dtype));
-  const Place place = place_of(job, 0);
-  const Residency where = residency_of(job, place);
-  const OffloadConfig& offload = job.offload;
-  const double values = offload.parameters == OffloadTo::nvme ? 0 : value;
-  const double state = offload.optimizer == OffloadTo::nvme ? 0 : 8 - value;
-  return weight_count(job.model) / job.pipeline.stages *
-         (values / divisor(where.parameters, place) + state / divisor(where.optimizer, place));
-}
 
 void settle_device(Job& job, RunsWhere where) {
   check_device_name(job.device);
@@ -181,7 +156,7 @@ void settle_ranks(ConfigRequest& request) {
   request.ranks_origin = gpus > 0 ? "the GPUs of this machine" : "no --num_gpus";
 }
 
-void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<int64_t> offered) {
+void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered) {
   if (!loaded.default_batch) return;
   Job job = loaded.job;
   std::string why =
@@ -195,10 +170,6 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<in
   if (job.batch.micro_batch == loaded.job.batch.micro_batch) return;
   apply_micro_batch(loaded, job.batch.micro_batch, why);
   request.sets.push_back(fmt::format("{}={}", kMicroBatchKey, job.batch.micro_batch));
-}
-
-int64_t memory_of_each(int ranks_here) {
-  return available_memory().bytes / ranks_here;
 }
 
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why) {
@@ -220,7 +191,7 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   return input;
 }
 
-void check_surroundings(const RunInput& input, int ranks_here) {
+void check_surroundings(const RunInput& input, int ranks_here, RankProcesses processes) {
   const Job& job = input.job();
   refuse_if_locked(job.output);
   if (!job.resume.empty()) {
@@ -231,41 +202,11 @@ void check_surroundings(const RunInput& input, int ranks_here) {
     check_initial_weights(job);
   }
   check_overwriting(job);
-  if (ranks_here > 0) check_memory_here(job, ranks_here);
+  if (ranks_here > 0) check_memory_here(job, ranks_here, processes);
   if (ranks_here > 0) check_disks_here(job, ranks_here);
   check_output_directory(job.output);
   check_own_files(job.output);
   check_trace_file(job.trace);
-}
-
-int64_t host_bytes(const Job& job, const PlanInputs& inputs) {
-  if (job.device != "cuda") return planned_bytes(job, inputs) + kProcessOverheadBytes;
-  const bool offloads = job.offload != OffloadConfig{};
-  return (offloads ? planned_memory(job, inputs).host : 0) + kProcessOverheadBytes;
-}
-
-void check_memory_here(const Job& asked, int ranks_here) {
-  const Job job = job_of_host(asked, ranks_here);
-  const MemoryOffer offer = available_memory();
-  if (job.device == "cuda") {  // a rank looks at its own GPU's memory before it takes any
-    check_memory(host_bytes(job, plan_inputs(job, ranks_here)), ranks_here, offer.bytes,
-                 offer.source);
-  } else {
-    // Planning a model that is far too large would take long.
-    const double least = least_bytes(job);
-    if (least * ranks_here > static_cast<double>(offer.bytes))
-      check_memory(static_cast<int64_t>(std::min(least, 1e18)), ranks_here, offer.bytes,
-                   offer.source, true);
-    const PlanInputs inputs = plan_inputs(job, ranks_here);
-    if (const std::string lack = lack_of_device_memory(job, inputs); !lack.empty())
-      fail_user("{}", lack);
-    const int64_t needed = planned_bytes(job, inputs) + kProcessOverheadBytes;
-    const int64_t each = offer.bytes / ranks_here;
-    Job whole = job;
-    whole.device_memory = 0;
-    check_memory(needed, ranks_here, offer.bytes, offer.source, false,
-                 needed > each ? advice_to_fit(whole, each - kProcessOverheadBytes, inputs) : "");
-  }
 }
 
 void check_disks_here(const Job& asked, int ranks_here) {
@@ -290,19 +231,6 @@ void check_disks_here(const Job& asked, int ranks_here) {
     log::info("nvme: {} of {} in {}{}{}", bytes_text(static_cast<double>(each)),
               counted(ranks_here, "rank"), path, drive.empty() ? "" : " on ", drive);
   }
-}
-
-void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,
-                  bool lower_bound, const std::string& advice) {
-  if (needed <= offered / ranks_here) return;
-  fail_user(
-      "the run needs {}{} ({} x {}), and this machine offers {} ({}): {}; 'dstrain plan' "
-      "shows what takes it, beside {} for each process itself",
-      lower_bound ? "at least " : "", bytes_text(static_cast<double>(needed) * ranks_here),
-      counted(ranks_here, "rank"), bytes_text(static_cast<double>(needed)),
-      bytes_text(static_cast<double>(offered)), source,
-      advice.empty() ? "use fewer ranks, a smaller micro-batch, block_size or model" : advice,
-      bytes_text(static_cast<double>(kProcessOverheadBytes)));
 }
 
 void check_output_directory(const std::string& directory) {

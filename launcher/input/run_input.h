@@ -7,6 +7,7 @@
 #include <string>
 
 #include "launcher/input/input_facts.h"
+#include "launcher/input/memory_check.h"
 #include "runtime/config/load.h"
 #include "runtime/data/dataset.h"
 #include "runtime/plan/plan.h"
@@ -31,13 +32,17 @@ void settle_device(Job& job, RunsWhere where = RunsWhere::here);
 // Sets the number of ranks if the request does not: one for each GPU that the run would use, else one.
 void settle_ranks(ConfigRequest& request);
 
-// Sets the micro-batch if the file names no batch size: that of the run that is resumed, else the default, halved until
-// a rank fits into `offered` bytes. Without `offered`, and on GPUs, memory is not checked. Adds the value to `request`
-// too, so that reading it again gives the same. The vocabulary's size must be known.
-void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<int64_t> offered);
+// A machine's memory that its ranks may have.
+struct RankMemory {
+  int64_t bytes = 0;
+  int ranks = 1;
+  RankProcesses processes = RankProcesses::programs;
+};
 
-// Returns the bytes of memory that this machine has for each of `ranks_here` ranks.
-int64_t memory_of_each(int ranks_here);
+// Sets the micro-batch if the file names no batch size: that of the run that is resumed, else the default, halved until
+// the ranks fit into what is `offered`. Without `offered`, and on GPUs, memory is not checked. Adds the value to `request`
+// too, so that reading it again gives the same. The vocabulary's size must be known.
+void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered);
 
 // Replaces the default micro-batch. `why` becomes its origin in resolved_config.json.
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why);
@@ -49,26 +54,12 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::h
 // and what has changed since it; that no other run uses the output directory, and no checkpoints there would be
 // removed; the memory for `ranks_here` ranks on this machine, unless it is 0; the output directory; the trace file.
 // Throws UserError.
-void check_surroundings(const RunInput& input, int ranks_here);
+void check_surroundings(const RunInput& input, int ranks_here,
+                        RankProcesses processes = RankProcesses::programs);
 
-// Returns the bytes of its host's memory that a rank needs; on a GPU those of what is offloaded, and of the process.
-int64_t host_bytes(const Job& job, const PlanInputs& inputs);
-
-// Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
-void check_memory_here(const Job& job, int ranks_here);
 // Logs how much the ranks of this machine put on each drive that tensors are offloaded to. Throws UserError if one
 // lacks the space.
 void check_disks_here(const Job& job, int ranks_here);
-
-// Returns a lower bound of the bytes of memory (not of disks) that the largest rank of the job needs. Makes no plan,
-// so it is fast for any model.
-double least_bytes(const Job& job);
-
-// Compares `needed` bytes for each of `ranks_here` ranks with `offered` bytes for all. `lower_bound`: `needed` is less
-// than the run really needs. Throws UserError with both numbers and what to do: `advice`, or a general text if it is
-// empty.
-void check_memory(int64_t needed, int ranks_here, int64_t offered, const std::string& source,
-                  bool lower_bound = false, const std::string& advice = "");
 
 // Makes the directory if it is missing, and checks that files can be made in it. Throws UserError.
 void check_output_directory(const std::string& directory);

@@ -13,16 +13,10 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/system_reason.h"
 #include "runtime/core/threads/parts.h"
+#include "runtime/core/whole_pages.h"
 
 namespace dstrain {
 namespace {
-
-constexpr int64_t kHugePage = 2 << 20;
-
-int64_t round_to_page(int64_t bytes) {
-  const int64_t page = bytes >= kHugePage ? kHugePage : 4096;
-  return (bytes + page - 1) / page * page;
-}
 
 std::byte* map(int64_t bytes, int flags, int fd, const std::string& what) {
   void* p = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -36,7 +30,7 @@ std::byte* map(int64_t bytes, int flags, int fd, const std::string& what) {
 Memory Memory::anonymous(int64_t bytes, const std::string& what) {
   Memory m;
   if (bytes <= 0) return m;
-  bytes = round_to_page(bytes);
+  bytes = whole_pages(bytes);
   m.data_ = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, what);
   m.bytes_ = bytes;
   // A request only: without huge pages the memory works, but slower.
@@ -47,7 +41,7 @@ Memory Memory::anonymous(int64_t bytes, const std::string& what) {
 Memory Memory::addresses(int64_t bytes, const std::string& what) {
   Memory m;
   if (bytes <= 0) return m;
-  m.bytes_ = round_to_page(bytes);
+  m.bytes_ = whole_pages(bytes);
   void* p = ::mmap(nullptr, static_cast<size_t>(m.bytes_), PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED)
@@ -59,7 +53,7 @@ Memory Memory::addresses(int64_t bytes, const std::string& what) {
 Memory Memory::shared(int64_t bytes, const std::string& what) {
   Memory m;
   if (bytes <= 0) return m;
-  bytes = round_to_page(bytes);
+  bytes = whole_pages(bytes);
   m.fd_ = ::memfd_create("dstrain", MFD_CLOEXEC);
   if (m.fd_ < 0 || ::ftruncate(m.fd_, bytes) != 0)
     fail_run("cannot create {} bytes of shared memory for {}: {}", bytes, what,
@@ -76,7 +70,7 @@ Memory Memory::open_peer(int64_t pid, int fd, int64_t bytes) {
   m.fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (m.fd_ < 0)
     fail_run("cannot open a peer's shared memory at {}: {}", path, system_reason(errno));
-  bytes = round_to_page(bytes);
+  bytes = whole_pages(bytes);
   struct stat status {};
   if (::fstat(m.fd_, &status) != 0 || status.st_size < bytes)
     fail_run("a peer's shared memory at {} has {} bytes, expected {}", path, status.st_size, bytes);

@@ -82,11 +82,12 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   questions.output =
       (fs::path(working_directory()) / input.job().output).lexically_normal().string();
   questions.silence_ns = input.job().silence_s * 1'000'000'000;
-  questions.check_memory = [job = input.job(), needed = std::map<int, int64_t>()](
+  questions.check_memory = [job = input.job(), needed = std::map<int, HostMemoryNeed>()](
                                int ranks, int64_t bytes, const std::string& source) mutable {
     const auto [known, is_new] = needed.try_emplace(ranks);
-    if (is_new) known->second = host_bytes(job, plan_inputs(job, ranks));
-    check_memory(known->second, ranks, bytes, source);
+    if (is_new)
+      known->second = memory_need(job, plan_inputs(job, ranks), ranks, RankProcesses::programs);
+    check_memory(known->second, bytes, source);
   };
   return questions;
 }

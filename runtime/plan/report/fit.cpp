@@ -7,6 +7,7 @@
 #include <map>
 
 #include "runtime/core/text.h"
+#include "runtime/core/whole_pages.h"
 #include "runtime/optim/optimizer_rule.h"
 #include "runtime/plan/report/step_time.h"
 
@@ -180,6 +181,11 @@ PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs) {
     most.device = std::max(most.device, stage.memory.total());
     most.host = std::max(most.host, stage.memory.total(Space::host));
     most.disk = std::max(most.disk, stage.memory.total(Space::disk));
+    int64_t device_pages = 0;
+    for (const Region region : {Region::persistent, Region::registered, Region::transient})
+      device_pages += whole_pages(stage.memory.region_bytes[static_cast<size_t>(region)]);
+    most.device_pages = std::max(most.device_pages, device_pages);
+    most.host_pages = std::max(most.host_pages, whole_pages(stage.memory.total(Space::host)));
   }
   return most;
 }

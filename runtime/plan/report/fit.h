@@ -10,12 +10,14 @@
 
 namespace dstrain {
 
-// Memory that a rank's process needs besides its plan: code, libraries and their buffers, MPI.
+// Memory that a rank which is a program of its own needs besides its plan: code, libraries and their buffers, MPI, the
+// GPU driver's. Forks of a launching process need less (launcher/input/memory_check.h).
 inline constexpr int64_t kProcessOverheadBytes = int64_t{160} << 20;
 
 // The bytes that the plan of one rank reserves; all ranks reserve the same.
 struct PlannedMemory {
   int64_t device = 0, host = 0, disk = 0;
+  int64_t device_pages = 0, host_pages = 0;  // of the whole pages that hold them
 };
 PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs);
 // Returns the sum of device and host.

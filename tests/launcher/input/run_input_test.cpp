@@ -21,59 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST_CASE("a run that fits is no error, one byte more is") {
-  CHECK_NOTHROW(check_memory(500, 2, 1000, "a test"));
-  CHECK_NOTHROW(check_memory(500, 2, 1001, "a test"));
-  CHECK_THROWS_AS(check_memory(501, 2, 1001, "a test"), UserError);
-  CHECK_THROWS_WITH(
-      check_memory(3'000'000'000, 2, 4'000'000'000, "MemAvailable in /proc/meminfo"),
-      "the run needs 6.00 GB (2 ranks x 3.00 GB), and this machine offers 4.00 GB (MemAvailable in "
-      "/proc/meminfo): use fewer ranks, a smaller micro-batch, block_size or model; 'dstrain plan' "
-      "shows what takes it, beside 168 MB for each process itself");
-  CHECK_THROWS_WITH(check_memory(2000, 1, 1000, "x", true),
-                    Catch::StartsWith("the run needs at least 2.00 kB (1 rank x 2.00 kB)"));
-  CHECK_THROWS_AS(check_memory(int64_t{1} << 62, 65536, int64_t{1} << 40, "x"), UserError);
-}
-
-TEST_CASE(
-    "what a run needs at least is no more than its plan, and most of it where nothing is sharded") {
-  Job job;
-  job.model = {.n_layer = 9, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
-  job.batch = {4, 1, 1};
-  job.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0};
-  const double alone = least_bytes(job);
-  CHECK(alone > 0.5 * static_cast<double>(planned_bytes(job, plan_inputs(job))));
-  job.ranks = 4;
-  for (const DType dtype : {DType::f32, DType::bf16})
-    for (const int stage : {0, 1, 2, 3}) {
-      job.dtype = job.wire_dtype = job.grad_dtype = dtype;
-      job.zero_stage = stage;
-      job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
-      job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
-      CHECK(least_bytes(job) <= static_cast<double>(planned_bytes(job, plan_inputs(job))));
-    }
-  CHECK(least_bytes(job) ==
-        alone / 4);  // a model of which no rank has room for more than its share
-}
-
-TEST_CASE("what is on disk is no memory that a run needs at least") {
-  Job job;
-  job.model = {.n_layer = 40, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
-  job.zero_stage = 3;
-  job.reduce = ReduceMode::micro_batch;
-  job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
-  for (const DType dtype : {DType::f32, DType::bf16})
-    for (const int64_t micro_batches : {1, 2})
-      for (const OffloadTo state : {OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme})
-        for (const OffloadTo parameters : {OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme}) {
-          job.dtype = job.wire_dtype = dtype;
-          job.batch = {micro_batches, 1, micro_batches};
-          job.offload.optimizer = state;
-          job.offload.parameters = parameters;
-          CAPTURE(name_of(dtype), micro_batches, static_cast<int>(state),
-                  static_cast<int>(parameters));
-          CHECK(least_bytes(job) <= static_cast<double>(planned_bytes(job, plan_inputs(job))));
-        }
+int64_t bytes_of_rank(const Job& job) {
+  const HostMemoryNeed need = memory_need(job, plan_inputs(job), 1, RankProcesses::programs);
+  return need.planned + need.process;
 }
 
 TEST_CASE("a batch that the file leaves open is halved until it fits") {
@@ -84,11 +34,13 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
   ConfigRequest request;
   request.path = folder + "/c.json";
   request.ranks = 2;
-  const auto settled = [&](std::optional<int64_t> offered) {
+  const auto settled = [&](std::optional<int64_t> each) {
     request.sets.clear();
     LoadedConfig loaded = load_config(request);
     loaded.job.device = "cpu";
-    settle_batch(request, loaded, offered);
+    settle_batch(
+        request, loaded,
+        each ? std::optional(RankMemory{*each * 2, 2, RankProcesses::programs}) : std::nullopt);
     return loaded;
   };
   const LoadedConfig whole = settled(std::nullopt);
@@ -97,7 +49,7 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
   CHECK(batch_line("c.json", whole) ==
         "c.json names no batch size: micro-batch 8 (Hugging Face's default), accumulation 2");
 
-  const int64_t enough = planned_bytes(whole.job, plan_inputs(whole.job)) + kProcessOverheadBytes;
+  const int64_t enough = bytes_of_rank(whole.job);
   CHECK(settled(enough).job.batch == whole.job.batch);
   const LoadedConfig half = settled(enough - 1);
   CHECK(half.job.batch == BatchConfig{16, 4, 2});
@@ -109,7 +61,7 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
   CHECK(job_from_resolved(resolved_config_json(half)).batch == half.job.batch);
   Job smallest = whole.job;
   smallest.batch = {4, 1, 2};
-  const int64_t least = planned_bytes(smallest, plan_inputs(smallest)) + kProcessOverheadBytes;
+  const int64_t least = bytes_of_rank(smallest);
   CHECK(settled(least).job.batch.micro_batch == 1);
   CHECK(settled(least - 1).job.batch.micro_batch == 8);  // no micro-batch would fit
   CHECK(settled(0).job.batch.micro_batch == 8);
@@ -124,7 +76,7 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
   request.resume.reset();
   request.sets = {"train_batch_size=8"};
   LoadedConfig named = load_config(request);
-  settle_batch(request, named, 0);
+  settle_batch(request, named, RankMemory{});
   CHECK(named.job.batch == BatchConfig{8, 2, 2});
   CHECK(batch_line("c.json", named).empty());
   fs::remove_all(folder);
@@ -194,20 +146,6 @@ TEST_CASE("the device is settled once") {
     CHECK_NOTHROW(settle_device(job, RunsWhere::elsewhere));
   else
     CHECK_THROWS_WITH(settle_device(job, RunsWhere::elsewhere), Catch::Contains("without CUDA"));
-}
-
-TEST_CASE("on a GPU a rank needs the host's memory only for what is offloaded") {
-  Job job;
-  job.model = {.n_layer = 2, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
-  job.batch = {4, 1, 1};
-  const PlanInputs inputs = plan_inputs(job);
-  CHECK(host_bytes(job, inputs) == planned_bytes(job, inputs) + kProcessOverheadBytes);
-  job.device = "cuda";
-  CHECK(host_bytes(job, inputs) == kProcessOverheadBytes);
-  job.offload.optimizer = OffloadTo::cpu;
-  const int64_t offloaded = planned_memory(job, inputs).host;
-  CHECK(offloaded > 0);
-  CHECK(host_bytes(job, inputs) == offloaded + kProcessOverheadBytes);
 }
 
 TEST_CASE("an output directory is made with its parents and left empty") {

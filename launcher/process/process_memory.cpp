@@ -1,0 +1,52 @@
+#include "launcher/process/process_memory.h"
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+struct MappedFile {
+  int64_t resident = 0;
+  bool executable = false;  // a part of it is mapped as code
+};
+
+}  // namespace
+
+ProcessMemory process_memory(const std::filesystem::path& smaps) {
+  std::ifstream in(smaps);
+  ProcessMemory memory;
+  std::map<std::string, MappedFile> files;
+  MappedFile* file = nullptr;  // of the mapping whose lines are read
+  int64_t resident = 0;
+  bool any = false;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string first, second;
+    words >> first >> second;
+    const int64_t bytes = std::atoll(second.c_str()) * 1024;
+    if (first == "Rss:") {
+      resident = bytes;
+    } else if (first == "Anonymous:") {
+      memory.own += bytes;
+      if (file != nullptr) file->resident += resident - bytes;
+    } else if (!first.ends_with(':')) {  // ADDRESSES RIGHTS OFFSET DEVICE INODE [PATH]
+      any = true;
+      std::string offset, device, inode, path;
+      words >> offset >> device >> inode;
+      std::getline(words >> std::ws, path);
+      file = path.starts_with('/') ? &files[device + " " + inode] : nullptr;
+      if (file != nullptr && second.find('x') != std::string::npos) file->executable = true;
+    }
+  }
+  if (!any) fail_run("cannot read the memory of this process from {}", smaps.string());
+  for (const auto& [name, mapped] : files)
+    if (mapped.executable) memory.program += mapped.resident;
+  return memory;
+}
+
+}  // namespace dstrain
