@@ -49,7 +49,13 @@ Placement placement_here(int ranks) {
   return {"", {{"localhost", first_numbers(ranks), 0}}, {}};
 }
 
-// Runs this process as the launching process of ranks with this placement. Returns the exit status.
+// Tells this process or the ranks that it starts who has the output directory.
+void tell_ranks(const OutputLock& lock) {
+  ::setenv(kOutputHolderVariable, lock.holder().c_str(), 1);
+}
+
+// Runs this process as the launching process of ranks with this placement. `nodes`: that of hosts without ssh, or null.
+// Returns the exit status.
 int launch(const TrainArguments& arguments, const std::vector<std::string>& words,
            const std::optional<SlurmJob>& job, const Placement& placement,
            const std::string& secret) {
@@ -105,6 +111,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
     check_surroundings(input, 0);
     const OutputLock lock(input.job().output);
     announce(input, defaults);
+    tell_ranks(lock);
     return run_on_hosts(placement, arguments, input, rank_words);
   }
   if (options.elastic)
@@ -128,6 +135,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
               : local_command(input.job(), without_dry_run(rank_words)));
   const OutputLock lock(input.job().output);
   if (const std::string gpus = filtered ? gpus_text(placement.hosts) : ""; !gpus.empty())
+  tell_ranks(lock);
     ::setenv(kGpusVariable, gpus.c_str(), 1);  // for this process or the ranks that it starts
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);

@@ -13,6 +13,7 @@
 #include "runtime/core/cpu.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/log/log.h"
+#include "runtime/storage/output_lock.h"
 
 namespace dstrain {
 namespace {
@@ -91,6 +92,7 @@ RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const R
   context.stop_signal = [&board] { return board.stop_request(); };
   context.resolved_config = resolved_config_json(input.loaded);
   if (const std::optional<SlurmJob> job = slurm_job()) context.job = job->id;
+  if (const char* const holder = std::getenv(kOutputHolderVariable)) context.output_holder = holder;
   context.threads = threads;
   if (input.job().device == "cuda") {
     const char* const gpus = std::getenv(kGpusVariable);

@@ -102,6 +102,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
                 ranks_here);
       check_surroundings(input, ranks_here);
       lock.emplace(input.job().output);
+      ::setenv(kOutputHolderVariable, lock->holder().c_str(), 1);
       if (!requeued.empty()) log::info("{}", requeued);
       note_without_network(arguments.launch, reached_by(starter));
       const std::string model = model_line(request.path, input.loaded);

@@ -35,11 +35,14 @@ bool OutputDirectory::is_there() const {
 }
 
 void OutputDirectory::require() const {
-  if (!is_there())
-    fail_run(
-        "the output directory {} was removed or replaced: the run has written nothing there since, "
-        "and continues from a checkpoint that was moved along (--resume)",
-        path_);
+  if (!is_there()) fail_removed(path_);
+}
+
+void OutputDirectory::fail_removed(const std::string& path) {
+  fail_run(
+      "the output directory {} was removed or replaced: the run has written nothing there since, "
+      "and continues from a checkpoint that was moved along (--resume)",
+      path);
 }
 
 }  // namespace dstrain

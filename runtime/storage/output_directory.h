@@ -23,6 +23,9 @@ class OutputDirectory {
   // Throws RunError if it does not.
   void require() const;
 
+  // Throws the RunError of require() about a directory.
+  [[noreturn]] static void fail_removed(const std::string& path);
+
  private:
   std::string path_;
   int directory_ = -1;

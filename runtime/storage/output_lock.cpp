@@ -87,14 +87,26 @@ OutputLock::OutputLock(const std::string& directory) {
               directory, std::strerror(errno));
     return;
   }
-  const std::string holder = fmt::format("pid {} on {}\n", ::getpid(), host_name());
+  const std::string holder = fmt::format("pid {} on {}", ::getpid(), host_name());
+  const std::string line = holder + "\n";
   if (::ftruncate(file_, 0) != 0 ||
-      ::pwrite(file_, holder.data(), holder.size(), 0) != static_cast<ssize_t>(holder.size()))
+      ::pwrite(file_, line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()))
     log::warn("cannot write {}: {}", path, std::strerror(errno));
+  else
+    holder_ = holder;
 }
 
 OutputLock::~OutputLock() {
   if (file_ >= 0) ::close(file_);
+}
+
+bool is_locked_by(const std::string& directory, const std::string& holder) {
+  const int file =
+      ::open(lock_file(directory).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool same = text_of(file) == holder;
+  ::close(file);
+  return same;
 }
 
 void refuse_if_locked(const std::string& directory) {

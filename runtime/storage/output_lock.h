@@ -16,9 +16,20 @@ class OutputLock {
   OutputLock& operator=(const OutputLock&) = delete;
   ~OutputLock();
 
+  // Returns what the file says about this holder; empty if the file system has no locks.
+  const std::string& holder() const { return holder_; }
+
  private:
   int file_ = -1;
+  std::string holder_;
 };
+
+// The environment variable in which a launching process passes OutputLock::holder() on to rank 0.
+inline constexpr const char* kOutputHolderVariable = "DSTRAIN_OUTPUT_HOLDER";
+
+// Returns whether the lock of the directory says that `holder` has it. A directory that was made or moved to this path
+// after the lock was taken has another lock or none.
+bool is_locked_by(const std::string& directory, const std::string& holder);
 
 // Throws UserError if another run holds the lock now. Takes no lock; the directory need not exist.
 void refuse_if_locked(const std::string& directory);

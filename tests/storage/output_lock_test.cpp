@@ -1,6 +1,8 @@
 // The lock of an output directory: its holder, its release at the end of the process, and forks that share it.
 #include "runtime/storage/output_lock.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"
@@ -22,6 +24,19 @@ TEST_CASE(
   holder.kill();
   CHECK_NOTHROW(refuse_if_locked(dir.path()));
   CHECK_NOTHROW(OutputLock(dir.path()));
+}
+
+TEST_CASE("a lock says whose it is, as long as its directory is at the path") {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "out");
+  const OutputLock lock(dir / "out");
+  CHECK(lock.holder().starts_with("pid " + std::to_string(::getpid()) + " on "));
+  CHECK(is_locked_by(dir / "out", lock.holder()));
+  CHECK_FALSE(is_locked_by(dir / "out", "pid 1 on another"));
+  std::filesystem::rename(dir / "out", dir / "old");
+  CHECK_FALSE(is_locked_by(dir / "out", lock.holder()));
+  std::filesystem::create_directory(dir / "out");
+  CHECK_FALSE(is_locked_by(dir / "out", lock.holder()));
 }
 
 TEST_CASE("a lock that its owner lets go of is free") {

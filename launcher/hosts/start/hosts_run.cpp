@@ -20,6 +20,7 @@
 #include "launcher/supervise/supervisor.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/storage/output_lock.h"
 
 namespace dstrain {
 namespace {
@@ -100,6 +101,8 @@ MpirunOptions HostsRun::mpirun_options() const {
   }
   if (const std::string gpus = gpus_text(placement_.hosts); !gpus.empty())
     start.exported.emplace_back(kGpusVariable, gpus);
+  if (const char* const holder = std::getenv(kOutputHolderVariable))
+    start.exported.emplace_back(kOutputHolderVariable, holder);
   for (auto& variable : progress_environment(STDERR_FILENO))
     start.exported.push_back(std::move(variable));
   start.directory = working_directory();

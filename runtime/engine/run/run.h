@@ -22,8 +22,11 @@ struct RunContext {
   std::function<int()> stop_signal{};  // 0, or the number of the signal that asked the run to stop
   std::string resolved_config{};       // text of resolved_config.json, written by rank 0
   std::string job{};                   // id of the batch job that the run belongs to; empty: none
-  int threads = 1;                     // threads of this rank
-  int gpu = 0;                         // which of this process's GPUs, where the job runs on them
+  // Who has the lock of the output directory (OutputLock::holder()), which then must be there; empty: nobody, and a
+  // directory that is not there is made.
+  std::string output_holder{};
+  int threads = 1;  // threads of this rank
+  int gpu = 0;      // which of this process's GPUs, where the job runs on them
 };
 
 // The result of train(): how many steps were done, and whether a signal ended the run early.

@@ -16,6 +16,8 @@
 #include "runtime/storage/checkpoint/checkpoint_save.h"
 #include "runtime/storage/free_space.h"
 #include "runtime/storage/on_all_ranks.h"
+#include "runtime/storage/output_directory.h"
+#include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
@@ -45,7 +47,10 @@ void Trainer::open_output() {
   ctx_.comm->barrier();  // remove nothing of an earlier run before all ranks are able to start
   on_all_ranks(*ctx_.comm, "open the output directory", [&] {
     if (!root()) return;
-    make_directory(job_.output);
+    if (ctx_.output_holder.empty())
+      make_directory(job_.output);
+    else if (!is_locked_by(job_.output, ctx_.output_holder))
+      OutputDirectory::fail_removed(job_.output);
     output_.emplace(job_.output);
     check_space(job_.save_interval > 0 ? bytes : 0);
     begin_lineage();

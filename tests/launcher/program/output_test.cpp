@@ -55,6 +55,28 @@ TEST_CASE(
   CHECK((!replaced || fs::is_empty(folder.path("out"))));
 }
 
+TEST_CASE("an output directory that is removed during the start is not made again") {
+  const auto options = GENERATE("--num_gpus 1", "--num_gpus 2 --max_restarts 2");
+  const bool replaced = GENERATE(true, false);
+  const RunFolder folder;
+  // A model with which ranks take a moment to begin.
+  RunningProgram program = folder.train(
+      std::string("--steps 3 --set dstrain.model.n_embd=768 --set dstrain.model.n_layer=4 ") +
+      options);
+  REQUIRE(wait_until([&] { return !folder.read("out/.dstrain.lock").empty(); }));
+  fs::rename(folder.path("out"), folder.path("old"));
+  if (replaced) {
+    fs::create_directory(folder.path("out"));
+    folder.write("out/.dstrain.lock", "pid 1 on another\n");
+  }
+  CHECK(program.wait() == 2);
+  CHECK(only_error(program.text())
+            .find("the output directory " + folder.path("out") + " was removed or replaced") !=
+        std::string::npos);
+  CHECK(fs::exists(folder.path("out")) == replaced);
+  CHECK_FALSE(fs::exists(folder.path("out/metrics.jsonl")));
+}
+
 TEST_CASE("the start of a run names what \"auto\" became, once") {
   const auto ranks = GENERATE("1", "2");
   const RunFolder folder;
