@@ -58,7 +58,7 @@ void tell_ranks(const OutputLock& lock) {
 // Returns the exit status.
 int launch(const TrainArguments& arguments, const std::vector<std::string>& words,
            const std::optional<SlurmJob>& job, const Placement& placement,
-           const std::string& secret) {
+           const std::string& secret, NodeMeeting* nodes = nullptr) {
   const LaunchOptions& options = arguments.launch;
   ConfigRequest request = arguments.request;
   std::vector<std::string> rank_words = words;
@@ -93,6 +93,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   RunInput input = read_input(request, several ? RunsWhere::elsewhere : RunsWhere::here);
+  if (nodes != nullptr) nodes->set_silence(input.job().silence_s);
   const size_t own_sets = request.sets.size();
   settle_batch(request, input.loaded,
                several ? std::nullopt
@@ -110,8 +111,8 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   if (several) {
     check_surroundings(input, 0);
     const OutputLock lock(input.job().output);
-    announce(input, defaults);
     tell_ranks(lock);
+    announce(input, defaults);
     return run_on_hosts(placement, arguments, input, rank_words);
   }
   if (options.elastic)
@@ -134,8 +135,8 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
         alone ? RankCommand{own_command(without_dry_run(rank_words)), {}}
               : local_command(input.job(), without_dry_run(rank_words)));
   const OutputLock lock(input.job().output);
-  if (const std::string gpus = filtered ? gpus_text(placement.hosts) : ""; !gpus.empty())
   tell_ranks(lock);
+  if (const std::string gpus = filtered ? gpus_text(placement.hosts) : ""; !gpus.empty())
     ::setenv(kGpusVariable, gpus.c_str(), 1);  // for this process or the ranks that it starts
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);
@@ -180,7 +181,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   if (!nodes)
     return launch(arguments, words, job, place_ranks(options.hosts, local_slots()), secret);
   try {
-    return nodes->end(launch(arguments, words, job, nodes->placement(), secret));
+    return nodes->end(launch(arguments, words, job, nodes->placement(), secret, &*nodes));
   } catch (...) {
     nodes->end(current_failure().exit_status());
     throw;

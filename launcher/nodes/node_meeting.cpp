@@ -191,7 +191,7 @@ void NodeMeeting::watch() {
     Stop stop;
     {
       const std::lock_guard lock(mutex_);
-      stop = serve({{"do", "alive"}});
+      stop = serve({{"do", "alive"}, {"silence_s", silence_s_.load()}});
     }
     if (stop.count > 0) take_stop_signal(stop.signal, stop.count);
   }

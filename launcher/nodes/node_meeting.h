@@ -32,6 +32,8 @@ class NodeMeeting {
 
   // The nodes and their slots, by node rank.
   const Placement& placement() const { return placement_; }
+  // Sets the seconds of silence after which the nodes take this one for lost. Until then it is kLongestSilence.
+  void set_silence(int64_t seconds) { silence_s_ = seconds; }
   // Sets the exit status of the run, and returns it.
   int end(int status) { return status_ = status; }
 
@@ -65,6 +67,7 @@ class NodeMeeting {
   int64_t sent_ns_ = 0;
   Placement placement_;
   int status_ = 2;
+  std::atomic<int64_t> silence_s_{kLongestSilence / 1'000'000'000};
   std::atomic<bool> over_{false};
   BeforeSignalEnds before_signal_ends_;
   std::thread watch_;  // serves the nodes while they run

@@ -180,8 +180,8 @@ class ServedNode {
       fail_run("node 0 was lost: {}",
                channel.fault().empty() ? "the connection to it ended" : channel.fault());
     // A node 0 that is suspended sends nothing, but its machine answers.
-    if (silence_.ns() > kLongestSilence && !peer_answers(master_->socket.get()).value_or(false))
-      fail_run("node 0 was lost: no word from it for {} s", kLongestSilence / 1'000'000'000);
+    if (silence_.ns() > most_silence_ns_ && !peer_answers(master_->socket.get()).value_or(false))
+      fail_run("node 0 was lost: no word from it for {} s", most_silence_ns_ / 1'000'000'000);
     if (now - sent_ns_ >= kHeartbeat) {
       sent_ns_ = now;
       channel.send({{"say", "alive"}});
@@ -249,6 +249,8 @@ class ServedNode {
     const auto what = message.at("do").get<std::string>();
     if (what == "refuse")
       fail_user("node 0 refuses this node: {}", printable(message.at("why").get<std::string>()));
+    if (what == "alive" && message.contains("silence_s"))
+      most_silence_ns_ = integer_member(message, "silence_s", 1, 1'000'000) * 1'000'000'000;
     if (what == "wait") note_missing(message.at("for").get<std::vector<int>>());
     if (what == "end") ended_ = static_cast<int>(integer_member(message, "status", 0, 255));
   }
@@ -275,6 +277,8 @@ class ServedNode {
   std::vector<ServedCommand> commands_;
   std::vector<int> missing_;  // the nodes that node 0 waits for
   Silence silence_{0};        // of node 0
+  int64_t most_silence_ns_ =
+      kLongestSilence;  // until node 0 has said what its configuration asks for
   int64_t begin_ns_ = monotonic_ns(), attempt_ns_ = 0, sent_ns_ = 0;
   int64_t next_remark_ns_ = begin_ns_ + kRemarkAfter;
   int told_stops_ = 0;

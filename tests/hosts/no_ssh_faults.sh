@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests faults of hosts without ssh: a node that waits says for what, one that has ended may come again, a run ends with
-# an error when a node's own process ends, a suspended node 0 ends nothing, and a node 0 whose machine is lost ends
-# everything on the other hosts, also if these were started in an ssh login.
+# an error when a node's own process ends, a killed node 0 leaves nothing, a suspended one ends nothing, and one whose
+# machine is lost ends everything on the other hosts, also if these were started in an ssh login.
 #   tests/hosts/no_ssh_faults.sh DSTRAIN
 # Of the last two, which take seconds, the number DSTRAIN_SAMPLE chooses one.
 set -euo pipefail
@@ -65,6 +65,19 @@ wait "$first" || true
 nothing_left
 echo 'a node whose process ends is named'
 
+node 1 killed --nnodes 2
+second=$!
+node 0 killed --nnodes 2
+master=$!
+says '^step=20 ' killed.0.log
+kill -KILL "$(command_on node1)"
+ends 137 "$master" killed.0.log
+ends 2 "$second" killed.1.log
+grep -q 'node 0 was lost: the connection to it ended' killed.1.log || fail 'node 0 is not named' killed.1.log
+nothing_left
+hosts_wait_until 'no process is left' hosts_idle node1 node2
+echo 'a node 0 that is killed leaves nothing on any host'
+
 ((lost)) || login=
 node 1 stays --nnodes 2 --set dstrain.silence_s=3
 second=$!
@@ -87,7 +100,7 @@ else
   hosts_link node1 down
   ends 2 "$second" stays.1.log
   hosts_wait_until 'nothing is left on node2' no_ranks_on node2
-  grep -q 'node 0 was lost: no word from it for 5 s' stays.1.log || fail 'node 0 is not named' stays.1.log
+  grep -q 'node 0 was lost: no word from it for 3 s' stays.1.log || fail 'node 0 is not named' stays.1.log
   ends 2 "$master" stays.0.log
   echo 'a node 0 that is lost ends everything, in an ssh login too'
 fi
