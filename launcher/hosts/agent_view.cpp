@@ -27,6 +27,7 @@ constexpr size_t kKeptErrors = 4096;  // bytes
 AgentView::AgentView(std::string name, const std::vector<std::string>& command,
                      std::vector<int> ranks, int64_t silence_ns)
     : name_(std::move(name)),
+      command_(command),
       own_ranks_(std::move(ranks)),
       child_(command, {}, Child::Pipes::three, Child::StopSignal::ignored),
       channel_(child_.output(), child_.input()),
@@ -41,6 +42,7 @@ AgentView::AgentView(std::string name, const std::vector<std::string>& command,
 void AgentView::ask(const json& question, const std::string& answer) {
   awaited_answer_ = answer;
   answer_.reset();
+  if (question.at("do") == "hello") hello_ = question;
   channel_.send(question);
 }
 
@@ -76,6 +78,7 @@ void AgentView::mark_lost(const std::string& why, Loss loss) {
 void AgentView::update(bool) {
   const int64_t now = monotonic_ns();
   silence_.update(now);
+  if (cleaner_) cleaner_->update(false);
   if (ended_) return;
   read();
   if (ended_) return;
@@ -112,6 +115,7 @@ void AgentView::read() {
   if (WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + NSIG)
     return mark_lost(ending_text(W_EXITCODE(0, WEXITSTATUS(status) - 128)), Loss::agent);
   const std::string said = error_line();
+  cut_off_ = true;
   mark_lost(
       fmt::format("the connection to it ended{}{}",
                   WIFEXITED(status) ? fmt::format(" (exit status {})", WEXITSTATUS(status)) : "",
@@ -161,8 +165,12 @@ void AgentView::forward_output(const OutputSink& sink) {
 }
 
 void AgentView::end() {
-  if (std::exchange(ending_, true) || ended_) return;
-  channel_.send({{"do", "end"}});
+  if (std::exchange(ending_, true)) return;
+  if (!ended_) return channel_.send({{"do", "end"}});
+  if (!cut_off_ || loss_ == Loss::own_network || hello_.is_null()) return;
+  cleaner_ = std::make_unique<AgentView>(name_, command_, std::vector<int>(), most_silence_ns_);
+  cleaner_->channel_.send(hello_);
+  cleaner_->end();
 }
 
 std::vector<json> ask_all(std::span<const std::unique_ptr<AgentView>> hosts,

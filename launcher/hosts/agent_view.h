@@ -65,7 +65,7 @@ class AgentView final : public HostView {
   int64_t out_of_memory_kills() const override { return kills_; }
   void forward_output(const OutputSink& sink) override;
   void end() override;
-  bool ended() const override { return ended_; }
+  bool ended() const override { return ended_ && (!cleaner_ || cleaner_->ended()); }
 
  private:
   void read();
@@ -74,6 +74,7 @@ class AgentView final : public HostView {
   Loss host_or_network() const;
 
   std::string name_;
+  std::vector<std::string> command_;
   std::vector<int> own_ranks_;
   Child child_;
   LineChannel channel_;
@@ -82,6 +83,10 @@ class AgentView final : public HostView {
   std::string errors_;  // the last part of what the command wrote to standard error
   std::string lost_;
   Loss loss_ = Loss::host;
+  bool cut_off_ = false;  // the connection ended, without a word of the agent's guard
+  nlohmann::json hello_;  // as it was sent to the agent
+  // An agent that clears the host in the place of one that was killed together with its guard.
+  std::unique_ptr<AgentView> cleaner_;
   std::vector<InterfaceAddress> addresses_;  // of this machine when the agent was started
   int64_t lost_since_ = 0;
   int stopped_ = 0;

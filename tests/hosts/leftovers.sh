@@ -44,11 +44,18 @@ mapfile -t both < <(programs_on node2 "$dstrain" host_agent)
 ((${#both[@]} == 2)) || fail 'an agent and its guard' both.log
 kill -KILL "${both[@]}"
 ends both 2 '^dstrain: error: (node2 was lost: the connection to it ended|the agent of dstrain on node2)'
+hosts_wait_until 'nothing is left of the run' nothing_left
+echo 'where an agent and its guard are killed, the launching process clears the host'
+
+starts all
+mapfile -t all < <(programs_on node2 "$dstrain" host_agent)
+kill -KILL "$(launcher_on node1)" "${all[@]}"
+wait "$run" || true
 hosts_wait_until 'the ranks of the killed agent are gone' ranks_gone
-(($(places) > 0)) || fail 'there is nothing to clear' both.log
-short_run after_both
+(($(places) > 0)) || fail 'there is nothing to clear' all.log
+short_run after_all
 hosts_wait_until 'nothing is left of both runs' nothing_left
-echo 'where an agent and its guard are killed, the next run on the host clears it'
+echo 'where the launching process is killed too, the next run on the host clears it'
 
 outside=$HOSTS_OWN/tmp
 for host in node1 node2 node3; do mkdir "$host/own/tmp"; done
