@@ -1,5 +1,7 @@
 #include "launcher/process/process_memory.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -39,7 +41,7 @@ ProcessMemory process_memory(const std::filesystem::path& smaps) {
       std::string offset, device, inode, path;
       words >> offset >> device >> inode;
       std::getline(words >> std::ws, path);
-      file = path.starts_with('/') ? &files[device + " " + inode] : nullptr;
+      file = path.starts_with('/') ? &files[fmt::format("{} {}", device, inode)] : nullptr;
       if (file != nullptr && second.find('x') != std::string::npos) file->executable = true;
     }
   }
