@@ -154,6 +154,8 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     return run_launched_rank(arguments);
   }
   const std::string secret = take_secret(options.secret_file);
+  // A shell lets what a script starts in the background ignore SIGINT, which asks a run to stop nevertheless.
+  std::signal(SIGINT, SIG_DFL);
   receive_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // a run goes on if the reader of its output has gone
   const std::optional<SlurmJob> job = started_by_mpirun() ? std::nullopt : slurm_front(options);

@@ -9,7 +9,8 @@
 #                                 has no PROGRAM
 #   hosts_up N                    makes node1 ... nodeN; call it once, not from a subshell
 #   hosts_file SLOTS...           prints a hostfile; each number is the number of slots of a host
-#   hosts_on NODE COMMAND...      runs a command on a host, in the current directory
+#   hosts_on NODE COMMAND...      runs a command on a host, in the current directory. SIGINT ends it also where a script
+#                                 runs it in the background, for which bash lets it ignore the signal
 #   hosts_pids NODE [WORD]        prints the ids, as this script sees them, of the processes on a host that have WORD in
 #                                 their command line, without sshd and the processes of the host itself
 #   hosts_idle NODE...            returns whether the hosts have no such process; that of another host that mpirun uses
@@ -74,7 +75,7 @@ hosts_file() {
 hosts_on() {
   local host=$1
   shift
-  nsenter -t "${HOSTS_INIT[$host]}" --net --uts --mount --pid -- \
+  env --default-signal=INT nsenter -t "${HOSTS_INIT[$host]}" --net --uts --mount --pid -- \
     bash -c 'cd "$1" && shift && exec "$@"' "$host" "$PWD" "$@"
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/connection/tcp_socket.h"
 #include "tests/launcher/support/run_folder.h"
 #include "tests/launcher/support/terminal.h"
 
@@ -115,6 +116,23 @@ TEST_CASE("a signal to all processes of a run at once lets it finish its step") 
   for (const pid_t pid : processes_with(folder.token())) ::kill(pid, SIGTERM);
   CHECK(program.wait() == 128 + SIGTERM);
   CHECK(fs::exists(folder.root / "out/model.safetensors"));
+  CHECK(folder.nothing_left());
+}
+
+TEST_CASE(
+    "SIGINT ends a run that has not begun, also one that a script has started in the background") {
+  const auto port = TcpListener::at(0, "127.0.0.1")->port();
+  const RunFolder folder;
+  ::signal(SIGINT, SIG_IGN);  // as a shell without job control does for what it starts with `&`
+  RunningProgram program =
+      folder.start(DSTRAIN_PROGRAM
+                   " --config c.json --no_ssh --nnodes 2 --node_rank 0 --master_addr 127.0.0.1 "
+                   "--master_port " +
+                   std::to_string(port) + " " + folder.token());
+  ::signal(SIGINT, SIG_DFL);
+  REQUIRE(wait_until([&] { return program.wrote("waits at port"); }));
+  ::kill(program.pid(), SIGINT);
+  CHECK(program.wait() == 128 + SIGINT);
   CHECK(folder.nothing_left());
 }
 
