@@ -328,6 +328,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
     return HostAgentArguments{!rest.empty()};
   if (command == kHostWatchCommand && rest.empty()) return HostWatchArguments{};
   if (command == kRelayCommand) return RelayArguments{rest};
+  if (command == kRelayEndCommand && rest.empty()) return RelayEndArguments{};
   const std::string near = nearest(command, {"train", "plan", "check", "estimate", "generate",
                                              "hosts", "doctor", "bench-io", "help"});
   fail_user(

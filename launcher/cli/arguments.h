@@ -86,7 +86,7 @@ struct BenchIoArguments {
 };
 
 // The arguments of `dstrain host_agent`, which the launching process starts on each host of a run. This command and the
-// next three are not for users: dstrain starts them itself (command_names.h).
+// next four are not for users: dstrain starts them itself (command_names.h).
 struct HostAgentArguments {
   bool here = false;  // the agent is on the launching process's machine
 };
@@ -96,6 +96,8 @@ struct HostWatchArguments {};
 struct RelayArguments {
   std::vector<std::string> words;
 };
+// `dstrain relay_end`, which runs a relay's words, has no arguments: its standard input holds its task.
+struct RelayEndArguments {};
 // The arguments of `dstrain rank_starter`, which starts ranks on this machine.
 struct RankStarterArguments {
   int64_t ranks = 0;
@@ -110,7 +112,7 @@ struct PrintArguments {
 using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
                                GenerateArguments, HostsArguments, DoctorArguments, BenchIoArguments,
                                HostAgentArguments, HostWatchArguments, RelayArguments,
-                               RankStarterArguments, PrintArguments>;
+                               RelayEndArguments, RankStarterArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong,
 // what was expected, and for an unknown option or command the known name that is most like it.

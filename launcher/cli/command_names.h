@@ -15,4 +15,7 @@ inline constexpr const char* kHostWatchCommand = "host_watch";
 // `dstrain relay HOST WORDS...`: takes the place of ssh between hosts that were started by hand.
 inline constexpr const char* kRelayCommand = "relay";
 
+// `dstrain relay_end`: the relay's other end, which runs the words.
+inline constexpr const char* kRelayEndCommand = "relay_end";
+
 }  // namespace dstrain

@@ -6,6 +6,7 @@
 #include "launcher/cli/command_names.h"
 #include "launcher/commands/commands.h"
 #include "launcher/nodes/relay.h"
+#include "launcher/nodes/served_relay.h"
 #include "launcher/process/failure.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/ranks/rank_starter.h"
@@ -28,6 +29,7 @@ struct Runner {
   int operator()(const HostAgentArguments& a) const { return run_host_agent(a); }
   int operator()(const HostWatchArguments&) const { return watch_host(task_of_this_watcher()); }
   int operator()(const RelayArguments& a) const { return relay(a.words); }
+  int operator()(const RelayEndArguments&) const { return run_relay_end(); }
   int operator()(const RankStarterArguments& a) const {
     if (!launched_as_rank())
       fail_user("{} is a part of dstrain that it starts itself: use dstrain --num_gpus {}",

@@ -71,7 +71,7 @@ void PendingConnections::answer(Pending& pending, const json& message) {
     throw MalformedMessage("the key is not known there");
   }
   channel.send({{"proof", of(kAcceptorProof)}});
-  channel.authenticate(of(kFromAcceptor), of(kFromConnector));
+  channel.authenticate({.send = of(kFromAcceptor), .receive = of(kFromConnector)});
   pending.challenge.clear();
 }
 
@@ -103,7 +103,7 @@ void Handshake::read(const json& message) {
   }
   if (!equal_in_constant_time(message.at("proof").get<std::string>(), of(kAcceptorProof)))
     throw MalformedMessage("the key is not known there");
-  connection_->channel.authenticate(of(kFromConnector), of(kFromAcceptor));
+  connection_->channel.authenticate({.send = of(kFromConnector), .receive = of(kFromAcceptor)});
   connection_->channel.admit();
   state_ = State::done;
 }

@@ -46,9 +46,14 @@ LineChannel::LineChannel(int in, int out, size_t longest_line)
   for (const int fd : {in, out}) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-void LineChannel::authenticate(std::string send_key, std::string receive_key) {
-  send_key_ = std::move(send_key);
-  receive_key_ = std::move(receive_key);
+void LineChannel::authenticate(DirectionKeys keys) {
+  keys_ = std::move(keys);
+}
+
+DirectionKeys LineChannel::keys_for(std::string_view protocol) const {
+  check(!keys_.send.empty() && !keys_.receive.empty(), "keys of a channel that has none");
+  const std::string purpose = fmt::format("dstrain protocol {}", protocol);
+  return {hmac_sha256(keys_.send, purpose), hmac_sha256(keys_.receive, purpose)};
 }
 
 bool LineChannel::receive(const Use& use, size_t most) {
@@ -91,10 +96,10 @@ std::optional<nlohmann::json> LineChannel::next() {
     return std::nullopt;
   }
   size_t begin = 0;
-  if (!receive_key_.empty()) {
+  if (!keys_.receive.empty()) {
     begin = std::min(kMacDigits, end);
     const std::string_view line(incoming_.data(), end);
-    const std::string mac = mac_of(receive_key_, received_++, line.substr(begin));
+    const std::string mac = mac_of(keys_.receive, received_++, line.substr(begin));
     if (!equal_in_constant_time(line.substr(0, begin), mac)) {
       close("a message that this connection's other end has not sent");
       return std::nullopt;
@@ -116,7 +121,7 @@ std::optional<nlohmann::json> LineChannel::next() {
 void LineChannel::send(const nlohmann::json& message) {
   // Paths and options have been checked, so what is replaced is in names that are only shown, as a host's.
   const std::string text = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (!send_key_.empty()) outgoing_ += mac_of(send_key_, sent_++, text);
+  if (!keys_.send.empty()) outgoing_ += mac_of(keys_.send, sent_++, text);
   outgoing_ += text + '\n';
   flush();
 }

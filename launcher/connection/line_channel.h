@@ -19,6 +19,11 @@ namespace dstrain {
 inline constexpr size_t kLongestMessage = size_t{64} << 20;
 inline constexpr size_t kLongestGreeting = 4096;
 
+// The keys of a connection's two directions, as one end has them.
+struct DirectionKeys {
+  std::string send, receive;
+};
+
 class LineChannel {
  public:
   // Takes descriptors to read from and to write to, and makes them non-blocking. The caller keeps owning them. A line
@@ -31,9 +36,12 @@ class LineChannel {
   // Reads what has arrived, and calls `use` for each message, `most` at most. A line that is no object, or that is
   // malformed, closes the channel. Returns false once the channel is closed and every message has been used.
   bool receive(const Use& use, size_t most = SIZE_MAX);
-  // From now on every message is sent with an HMAC of `send_key`, and must arrive with one of `receive_key`, in the order
-  // in which they were sent; else the channel closes.
-  void authenticate(std::string send_key, std::string receive_key);
+  // From now on every message is sent with an HMAC of `keys.send`, and must arrive with one of `keys.receive`, in the
+  // order in which they were sent; else the channel closes.
+  void authenticate(DirectionKeys keys);
+  // Returns keys for another protocol that follows on this connection. They follow from those of authenticate(), which
+  // must have been called.
+  DirectionKeys keys_for(std::string_view protocol) const;
   // Admits the other end as a process of the run: lines may be of kLongestMessage bytes from now on.
   void admit() { longest_line_ = kLongestMessage; }
   // Why this end closed the channel; empty if the other end closed it, or it is open.
@@ -53,9 +61,9 @@ class LineChannel {
   int in_, out_;
   size_t longest_line_;
   std::string incoming_, outgoing_;
-  std::string send_key_, receive_key_;  // empty: messages carry no HMAC
-  uint64_t sent_ = 0, received_ = 0;    // messages with an HMAC
-  size_t scanned_ = 0;                  // bytes of incoming_ that are known to have no line break
+  DirectionKeys keys_;                // empty: messages carry no HMAC
+  uint64_t sent_ = 0, received_ = 0;  // messages with an HMAC
+  size_t scanned_ = 0;                // bytes of incoming_ that are known to have no line break
   bool closed_ = false;
   std::string fault_;
 };

@@ -11,6 +11,7 @@
 #include <bit>
 #include <charconv>
 #include <memory>
+#include <optional>
 
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -39,6 +40,19 @@ std::string text_of(uint32_t number) {
 
 uint32_t number_in(const sockaddr* address) {
   return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
+}
+
+// Sets the numeric address of a name. Returns 0, or the problem as gai_strerror() reads it.
+int find_address(const std::string& host, std::string& address) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  if (const int problem = ::getaddrinfo(host.c_str(), nullptr, &hints, &first); problem != 0)
+    return problem;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(first, ::freeaddrinfo);
+  address = text_of(number_in(first->ai_addr));
+  return 0;
 }
 
 }  // namespace
@@ -86,17 +100,36 @@ bool is_in_network(const std::string& address, const std::string& network) {
 
 std::string address_of(const std::string& option, const std::string& host) {
   if (number_of(host)) return host;
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* first = nullptr;
-  const int problem = ::getaddrinfo(host.c_str(), nullptr, &hints, &first);
-  if (problem != 0)
+  std::string address;
+  if (const int problem = find_address(host, address); problem != 0)
     fail_user(
         "{}: expected an IPv4 address of the first host, or a name that has one, got '{}' ({})",
         option, printable(host), ::gai_strerror(problem));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(first, ::freeaddrinfo);
-  return text_of(number_in(first->ai_addr));
+  return address;
+}
+
+std::optional<std::string> address_of_name(const std::string& host) {
+  if (number_of(host)) return host;
+  std::string address;
+  if (find_address(host, address) != 0) return std::nullopt;
+  return address;
+}
+
+std::optional<std::string> shared_address(const std::vector<InterfaceAddress>& own,
+                                          const std::vector<std::vector<InterfaceAddress>>& others,
+                                          const std::string& preferred) {
+  const auto shared_by_all = [&others](const InterfaceAddress& mine) {
+    const std::string network = network_of(mine);
+    return std::ranges::all_of(others, [&network](const std::vector<InterfaceAddress>& theirs) {
+      return std::ranges::any_of(theirs, [&network](const InterfaceAddress& address) {
+        return is_in_network(address.address, network);
+      });
+    });
+  };
+  std::optional<std::string> found;
+  for (const InterfaceAddress& mine : own)
+    if ((!found || mine.address == preferred) && shared_by_all(mine)) found = mine.address;
+  return found;
 }
 
 PortRange ports_from(int64_t first, int ranks, int taken) {

@@ -32,6 +32,16 @@ bool is_in_network(const std::string& address, const std::string& network);
 // Returns the numeric address of `host`, a name or an address. Throws UserError, which names `option`, if it has none.
 std::string address_of(const std::string& option, const std::string& host);
 
+// Returns the numeric address of a host's name; nothing if it has none.
+std::optional<std::string> address_of_name(const std::string& host);
+
+// Returns the address of `own`, those of this host, at which it should listen for other hosts, given the addresses of
+// each: one in a network in which every other host has an address too. Where several are, returns `preferred` if it is
+// one of them, else the first; nothing if none is. Pure.
+std::optional<std::string> shared_address(const std::vector<InterfaceAddress>& own,
+                                          const std::vector<std::vector<InterfaceAddress>>& others,
+                                          const std::string& preferred);
+
 // The last TCP port.
 inline constexpr int kLastPort = 65535;
 

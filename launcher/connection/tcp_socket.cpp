@@ -14,7 +14,7 @@
 namespace dstrain {
 namespace {
 
-bool listens_at(const Descriptor& socket, int port, const std::string& address = "0.0.0.0") {
+bool listens_at(const Descriptor& socket, int port, const std::string& address) {
   const std::optional<sockaddr_in> where = socket_address(address, port);
   check(where.has_value(), "'{}' as a numeric address", address);
   return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*where), sizeof *where) == 0 &&
@@ -65,11 +65,6 @@ std::optional<bool> peer_answers(int socket) {
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
   return info.tcpi_state == TCP_ESTABLISHED && info.tcpi_retransmits < kVainRetries &&
          info.tcpi_probes < kVainRetries;
-}
-
-TcpListener::TcpListener() : socket_(open_tcp_socket()) {
-  if (!listens_at(socket_, 0))
-    fail_run("cannot listen for the watchers of other hosts: {}", std::strerror(errno));
 }
 
 std::optional<TcpListener> TcpListener::at(int port, const std::string& address) {

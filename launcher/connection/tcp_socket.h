@@ -41,8 +41,6 @@ inline constexpr int64_t kVainRetries = 3;
 // A TCP socket that listens at a port and accepts connections. Owns the socket. No function blocks.
 class TcpListener {
  public:
-  // Listens at a free port, at every address of this host. Throws RunError.
-  TcpListener();
   // Listens at `port`, or at a free one if it is 0, of a numeric address of this host, "0.0.0.0" for all, even if
   // connections of an earlier listener still wait for their end. Returns nothing, and leaves the reason in errno, if
   // that is impossible.

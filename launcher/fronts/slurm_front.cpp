@@ -65,7 +65,6 @@ void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks
         "out{}",
         options.save_pid ? "--save_pid" : "--max_restarts",
         options.save_pid ? "" : " and let Slurm requeue the job");
-  note_without_network(options, "srun tells the ranks where the others are");
   log::info("Slurm job {}: {} by srun on {}", job.id, counted(ranks, "rank"),
             counted(job.nodes, "node"));
   start_by_srun(srun_words(ranks, options.launcher_args, own_command(words)));

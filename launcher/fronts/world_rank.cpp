@@ -38,8 +38,15 @@ void refuse_without_launcher(const LaunchOptions& options, const std::string& st
         starter, starter);
 }
 
-std::string reached_by(const std::string& starter) {
-  return starter + " tells the ranks where the others are";
+// Says what becomes of the options that choose the network between hosts.
+void note_network_of_ranks(const LaunchOptions& options, const std::string& starter) {
+  if (!options.master_addr.empty())
+    log::info(
+        "--master_addr chooses where the watchers of several hosts meet; {} tells the ranks where "
+        "the others are",
+        starter);
+  if (options.master_port)
+    log::info("--master_port has no effect: {} tells the ranks where the others are", starter);
 }
 
 // Returns the lowest rank that has failed, if any. Collective.
@@ -104,7 +111,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       lock.emplace(input.job().output);
       ::setenv(kOutputHolderVariable, lock->holder().c_str(), 1);
       if (!requeued.empty()) log::info("{}", requeued);
-      note_without_network(arguments.launch, reached_by(starter));
+      note_network_of_ranks(arguments.launch, starter);
       const std::string model = model_line(request.path, input.loaded);
       announce(input, model.empty() ? std::vector<std::string>{} : std::vector{model});
     } else if (rank_on_this_host_from_environment() == 0) {
@@ -129,7 +136,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       comm->finish();
       return 1;
     }
-    watch.emplace(*comm, input.job(), secret);
+    watch.emplace(*comm, input.job(), secret, arguments.launch.master_addr);
     const StopSignals signals(watch->board(), StopSignals::Note::none,
                               StopSignals::Second::ends_process_later);
     return status_of(train_as(rank, input, *comm, watch->board(), threads));

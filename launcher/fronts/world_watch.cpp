@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <cstdlib>
@@ -13,8 +14,10 @@
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/input/exchange_texts.h"
 #include "launcher/placement/machine.h"
+#include "launcher/supervise/watchers/watch_address.h"
 #include "launcher/supervise/watchers/watch_task.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/system_reason.h"
 #include "runtime/core/futex.h"
 #include "runtime/core/log/log.h"
 
@@ -37,18 +40,63 @@ std::vector<std::vector<int>> ranks_of_hosts(const Communicator& comm) {
   return hosts;
 }
 
-// Returns what each rank tells the others about itself, and rank 0 about its watcher.
-json introduction(const RankBoard& board, const std::optional<TcpListener>& listener,
-                  const std::string& secret) {
+// Returns what each rank tells the others about itself. `first`: whether it is the first of its host, of several.
+json introduction(const RankBoard& board, bool first, const std::string& secret) {
   json mine{{"board", board.address()},
             {"host", to_json_text(host_name())},
             {"secret", secret.empty() ? "" : hmac_sha256(secret, "dstrain secret of a rank")}};
-  if (!listener) return mine;
-  json addresses = json::array();
-  for (const InterfaceAddress& own : own_addresses()) addresses.push_back(own.address);
-  addresses.push_back("127.0.0.1");  // for hosts that share this one's network, as in tests
-  mine.update({{"addresses", addresses}, {"port", listener->port()}, {"token", random_hex()}});
+  if (first) mine["addresses"] = own_addresses();
   return mine;
+}
+
+// Where the watchers of several hosts meet.
+struct Meeting {
+  std::optional<TcpListener> listener;  // on rank 0
+  std::vector<std::string> addresses;
+  int port = 0;
+  std::string token;
+};
+
+// Returns the addresses at which others find what listens at `address`.
+json addresses_at(const std::string& address) {
+  if (address != "0.0.0.0") return json::array({address});
+  json all = json::array();
+  for (const InterfaceAddress& own : own_addresses()) all.push_back(own.address);
+  return all;
+}
+
+// Lets rank 0 listen, and tells all ranks where. `ranks`: what they have told about themselves; `hosts`: the ranks of
+// each host. Collective. Throws UserError, on all ranks, if that is impossible at `master_addr`.
+Meeting meeting_of_watchers(Communicator& comm, const std::vector<json>& ranks,
+                            const std::vector<std::vector<int>>& hosts,
+                            const std::string& master_addr) {
+  Meeting meeting;
+  json told;
+  if (comm.rank() == 0) {
+    try {
+      std::vector<std::vector<InterfaceAddress>> others;
+      for (size_t host = 1; host < hosts.size(); ++host)
+        others.push_back(ranks[static_cast<size_t>(hosts[host].front())]
+                             .at("addresses")
+                             .get<std::vector<InterfaceAddress>>());
+      const std::string address = watch_address(master_addr, host_name(), others);
+      meeting.listener = TcpListener::at(0, address);
+      if (!meeting.listener)
+        fail_user("cannot listen for the watchers of other hosts at {}: {}", address,
+                  system_reason(errno));
+      told = {{"addresses", addresses_at(address)},
+              {"port", meeting.listener->port()},
+              {"token", random_hex()}};
+    } catch (const UserError& e) {
+      told = {{"error", to_json_text(e.what())}};
+    }
+  }
+  told = json::parse(broadcast_text(comm, told.dump(), 0));
+  if (told.contains("error")) fail_user("{}", from_json_text(told.at("error").get<std::string>()));
+  told.at("addresses").get_to(meeting.addresses);
+  told.at("port").get_to(meeting.port);
+  told.at("token").get_to(meeting.token);
+  return meeting;
 }
 
 // Throws UserError if a rank has another secret than rank 0, because the watchers would not know each other.
@@ -65,7 +113,8 @@ void check_same_secret(const std::vector<json>& ranks) {
 
 }  // namespace
 
-WorldWatch::WorldWatch(Communicator& comm, const Job& job, const std::string& secret)
+WorldWatch::WorldWatch(Communicator& comm, const Job& job, const std::string& secret,
+                       const std::string& master_addr)
     : comm_(comm) {
   const int rank = comm.rank();
   if (comm.size() == 1) {
@@ -75,13 +124,15 @@ WorldWatch::WorldWatch(Communicator& comm, const Job& job, const std::string& se
   const std::vector<std::vector<int>> hosts = ranks_of_hosts(comm);
   const auto host = static_cast<size_t>(comm.host_of(rank));
   const int first = hosts[host].front();
-  std::optional<TcpListener> listener;
-  if (rank == 0 && hosts.size() > 1) listener.emplace();
   RankBoard own = RankBoard::create(comm.size());
   std::vector<json> all;
-  for (const std::string& text : gather_texts(comm, introduction(own, listener, secret).dump()))
-    all.push_back(json::parse(text));
-  if (hosts.size() > 1) check_same_secret(all);
+  const json told = introduction(own, hosts.size() > 1 && rank == first, secret);
+  for (const std::string& text : gather_texts(comm, told.dump())) all.push_back(json::parse(text));
+  Meeting meeting;
+  if (hosts.size() > 1) {
+    check_same_secret(all);
+    meeting = meeting_of_watchers(comm, all, hosts, master_addr);
+  }
   if (hosts.size() > 1 && rank == 0 && secret.empty())
     log::info(
         "without a secret whoever reads what the hosts tell each other can report failures that "
@@ -111,22 +162,18 @@ WorldWatch::WorldWatch(Communicator& comm, const Job& job, const std::string& se
                    .board = board_->address(),
                    .timeout_s = job.timeout_s,
                    .silence_s = job.silence_s,
-                   .listener = listener ? listener->descriptor() : -1,
-                   .addresses = {},
-                   .port = 0,
-                   .key = {}};
+                   .listener = meeting.listener ? meeting.listener->descriptor() : -1,
+                   .addresses = meeting.addresses,
+                   .port = meeting.port,
+                   .key = secret.empty() || hosts.size() == 1
+                              ? meeting.token
+                              : hmac_sha256(secret, "dstrain watchers " + meeting.token)};
     for (const std::vector<int>& ranks : hosts) {
       task.names.push_back(
           from_json_text(all[static_cast<size_t>(ranks.front())].at("host").get<std::string>()));
       std::vector<int>& those = task.ranks.emplace_back();
       for (const int r : ranks)
         if (watched[static_cast<size_t>(r)] != 0) those.push_back(r);
-    }
-    if (hosts.size() > 1) {
-      all.front().at("addresses").get_to(task.addresses);
-      all.front().at("port").get_to(task.port);
-      all.front().at("token").get_to(task.key);
-      if (!secret.empty()) task.key = hmac_sha256(secret, "dstrain watchers " + task.key);
     }
     start_watcher(task);
   }

@@ -10,7 +10,9 @@
 #include "launcher/connection/network.h"
 #include "launcher/connection/secret.h"
 #include "launcher/process/environment.h"
+#include "launcher/process/memory_file.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
 
 namespace dstrain {
 
@@ -19,6 +21,7 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kNodes = "DSTRAIN_NODES";
+constexpr int64_t kMostNodesBytes = int64_t{64} << 20;
 constexpr const char* kNodeProcess = "DSTRAIN_NODE_PROCESS";
 
 }  // namespace
@@ -56,8 +59,10 @@ std::string relay_key(const std::string& secret, const std::string& token) {
   return secret.empty() ? token : hmac_sha256(secret, "dstrain relays " + token);
 }
 
-void publish_nodes(const std::vector<NodeAddress>& nodes) {
-  ::setenv(kNodes, json(nodes).dump().c_str(), 1);
+Descriptor publish_nodes(const std::vector<NodeAddress>& nodes) {
+  Descriptor file = memory_file("dstrain nodes", json(nodes).dump());
+  ::setenv(kNodes, fmt::format("/proc/{}/fd/{}", ::getpid(), file.get()).c_str(), 1);
+  return file;
 }
 
 std::vector<std::string> environment_for_node_zero() {
@@ -73,10 +78,12 @@ PeerProcess node_process() {
 }
 
 NodeAddress node_address(const std::string& host) {
-  const char* text = std::getenv(kNodes);
+  const char* path = std::getenv(kNodes);
   std::optional<NodeAddress> found;
   const std::string fault = message_fault([&] {
-    for (const json& node : json::parse(text != nullptr ? text : "[]"))
+    const std::string text =
+        path == nullptr ? "[]" : read_input_file(path, "the file of nodes", kMostNodesBytes);
+    for (const json& node : json::parse(text))
       if (node.at("host").get<std::string>() == host) found = node.get<NodeAddress>();
   });
   if (!fault.empty()) fail_run("{} is not what dstrain writes: {}", kNodes, fault);

@@ -1,6 +1,6 @@
 // The addresses of nodes, which are hosts that were started by hand (--no_ssh), and what a node tells node 0 about
 // itself. Node 0 runs programs on another node through `dstrain relay`, which the node admits if it knows a key.
-// Invariant: tokens and keys are in no command line.
+// Invariant: tokens and keys are in no command line and in no environment, which ranks inherit.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/descriptor.h"
 #include "runtime/comm/rendezvous/peer_process.h"
 
 namespace dstrain {
@@ -40,8 +41,9 @@ inline constexpr size_t kMostAddresses = 64;
 // what follows from both.
 std::string relay_key(const std::string& secret, const std::string& token);
 
-// Passes the addresses on to all processes that this one starts from now on, in an environment variable.
-void publish_nodes(const std::vector<NodeAddress>& nodes);
+// Lets the relays that this process and its child processes start from now on find the addresses: an environment
+// variable names a file in memory, which exists as long as the returned descriptor.
+[[nodiscard]] Descriptor publish_nodes(const std::vector<NodeAddress>& nodes);
 
 // Returns the variables of a program that this process runs for node 0: its own without those of an ssh login, in which
 // it may have been started and with which the program has nothing to do, and one that names this process.

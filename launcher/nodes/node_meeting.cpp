@@ -60,7 +60,7 @@ NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots, const std::str
     addresses.push_back(node.address);
     addresses.back().token = relay_key(secret, node.address.token);
   }
-  publish_nodes(addresses);
+  published_ = publish_nodes(addresses);
   watch_ = std::thread([this] { watch(); });
 }
 

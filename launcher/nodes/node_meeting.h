@@ -66,6 +66,7 @@ class NodeMeeting {
   std::vector<Node> nodes_;  // by node rank
   int64_t sent_ns_ = 0;
   Placement placement_;
+  Descriptor published_;  // what relays read
   int status_ = 2;
   std::atomic<int64_t> silence_s_{kLongestSilence / 1'000'000'000};
   std::atomic<bool> over_{false};

@@ -1,19 +1,17 @@
 #include "launcher/nodes/serve_node.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
 
+#include "launcher/cli/command_names.h"
 #include "launcher/connection/handshake.h"
 #include "launcher/connection/message.h"
 #include "launcher/connection/network.h"
@@ -21,9 +19,9 @@
 #include "launcher/connection/silence.h"
 #include "launcher/connection/tcp_socket.h"
 #include "launcher/nodes/node_address.h"
+#include "launcher/nodes/served_relay.h"
 #include "launcher/placement/machine.h"
 #include "launcher/placement/ranges_text.h"
-#include "launcher/process/environment.h"
 #include "launcher/process/stop_signals.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -43,43 +41,11 @@ constexpr int64_t kForEnd = 15'000'000'000;
 // How long the programs that run for node 0 may take to end after their connections.
 constexpr int64_t kForCommands = 8'000'000'000;
 
-// A shell that runs a command of node 0.
+// A process that runs a command of node 0.
 struct ServedCommand {
   pid_t pid = -1;
-  Descriptor connection;  // the command's standard input and output
+  Descriptor connection;  // which carries the command's standard input and output
 };
-
-// Starts a shell that runs `command` with the socket as standard input and output, in a process group of its own.
-// Returns its process id.
-pid_t run_command(const std::string& command, int socket) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, socket, STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, socket, STDOUT_FILENO);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  ::posix_spawnattr_init(&attributes);
-  sigset_t none;
-  ::sigemptyset(&none);
-  sigset_t usual;
-  ::sigemptyset(&usual);
-  ::sigaddset(&usual, SIGPIPE);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &usual);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::string shell = "sh", option = "-c", text = command;
-  std::array<char*, 4> words{shell.data(), option.data(), text.data(), nullptr};
-  pid_t pid = -1;
-  std::vector<std::string> environment = environment_for_node_zero();
-  const int error = ::posix_spawn(&pid, "/bin/sh", &actions, &attributes, words.data(),
-                                  exec_pointers(environment).data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) fail_run("cannot start a shell: {}", std::strerror(error));
-  return pid;
-}
 
 class ServedNode {
  public:
@@ -232,17 +198,15 @@ class ServedNode {
       std::optional<std::string> command;
       const bool open = relay->channel.receive(
           [&command](const json& message) { message.at("command").get_to(command.emplace()); }, 1);
-      if (command) start(*command, relay->socket.get());
+      if (command) start(*command, *relay);
       return command || !open;
     });
   }
 
-  void start(const std::string& command, int socket) {
-    ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) & ~O_NONBLOCK);
-    constexpr char answer = '!';
-    if (::write(socket, &answer, 1) == 1)
-      commands_.push_back(
-          {run_command(command, socket), Descriptor(::fcntl(socket, F_DUPFD_CLOEXEC, 0))});
+  void start(const std::string& command, SocketChannel& relay) {
+    const pid_t pid =
+        start_relay_end(command, relay.channel.keys_for(kRelayCommand), relay.socket.get());
+    commands_.push_back({pid, std::move(relay.socket)});
   }
 
   void handle(const json& message) {

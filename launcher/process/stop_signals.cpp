@@ -19,13 +19,6 @@ namespace {
 constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 constexpr int64_t kSameSignalNs = 1'000'000'000;
 
-sigset_t stop_signal_set() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : kStopSignals) sigaddset(&set, number);
-  return set;
-}
-
 bool is_ignored(int number) {
   struct sigaction now {};
   ::sigaction(number, nullptr, &now);
@@ -143,6 +136,13 @@ SignalReceiver& signal_receiver() {
 }
 
 }  // namespace
+
+sigset_t stop_signal_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : kStopSignals) sigaddset(&set, number);
+  return set;
+}
 
 void receive_stop_signals() {
   signal_receiver().start();

@@ -3,11 +3,15 @@
 // a thread that computes, for which a library may have made no room.
 #pragma once
 
+#include <csignal>
 #include <functional>
 
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
+
+// Returns the stop signals.
+sigset_t stop_signal_set();
 
 // Blocks the stop signals in the calling thread and in all threads that it starts from then on, and starts the thread
 // that receives them. While no StopSignals exists a signal has its default action. A process that trains must call

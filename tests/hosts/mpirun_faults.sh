@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests faults of runs that the user's own mpirun starts on two hosts with two ranks each: the error names a stopped
-# rank on either host, and a host whose cable is pulled. No rank is left.
+# rank on either host, and a host whose cable is pulled. No rank is left. Watchers meet at --master_addr.
 #   tests/hosts/mpirun_faults.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -17,9 +17,9 @@ dstrain_on() {
 }
 no_dstrain_on() { [[ -z $(dstrain_on "$1") ]]; }
 
-# start NAME: starts a run in the background, sets $mpirun to its process, and waits until it trains.
+# start NAME [OPTION...]: starts a run in the background, sets $mpirun to its process, and waits until it trains.
 start() {
-  hosts_on node1 "${by_mpirun[@]}" --config c.json --output "$1" --steps 100000000 >"$1.log" 2>&1 &
+  hosts_on node1 "${by_mpirun[@]}" --config c.json --output "$1" --steps 100000000 "${@:2}" >"$1.log" 2>&1 &
   mpirun=$!
   hosts_wait_until "$1 trains" trains "$1"
 }
@@ -43,12 +43,22 @@ for host in node1 node2; do
   for each in node1 node2; do hosts_wait_until "nothing is left on $each" no_dstrain_on "$each"; done
 done
 
-start watcher
+# An address of another interface, which Open MPI does not use.
+hosts_on node1 ip link add other up type veth peer name other_end
+hosts_on node1 ip link set other_end up
+hosts_on node1 ip addr add 10.99.0.1/24 dev other
+hosts_on node2 ip route add 10.99.0.1/32 via "$HOSTS_NETWORK.1"
+export OMPI_MCA_oob_tcp_if_include=$HOSTS_NETWORK.0/24 OMPI_MCA_btl_tcp_if_include=$HOSTS_NETWORK.0/24
+start watcher --master_addr 10.99.0.1
+listening=$(listens "$(programs_on node1 "$dstrain" host_watch)")
+[[ $listening == 10.99.0.1:* ]] || fail "the watcher listens at $listening, not at --master_addr" watcher.log
 watcher=$(programs_on node2 "$dstrain" host_watch)
 kill -STOP "$watcher"
 kill -KILL $(dstrain_on node2 '--output watcher')
 wait "$mpirun" || true
 for each in node1 node2; do hosts_wait_until "nothing is left on $each" no_dstrain_on "$each"; done
+hosts_on node1 ip link del other
+unset OMPI_MCA_oob_tcp_if_include OMPI_MCA_btl_tcp_if_include
 echo 'watcher: a stopped one ends with the ranks of its host'
 
 start cable

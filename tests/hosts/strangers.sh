@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Tests runs while a stranger, a third host of their network, connects to their ports and sends what no process of a run
-# does: the runs go on, their memory and open files stay as they are, and no word of a stranger gets into a command.
+# does: the runs go on, their memory and open files stay as they are, and no word of a stranger gets into a command. A
+# stranger in another network does not reach the watchers of mpirun, and one in the middle of a relay's connection ends
+# the run with an error that names the connection.
 #   tests/hosts/strangers.sh DSTRAIN
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -10,14 +12,6 @@ training_by_mpirun
 
 # stranger NODE PORT ACT...: what a stranger does at a port of a host.
 stranger() { hosts_on node3 python3 "$here/tools/stranger.py" "$HOSTS_NETWORK.${1#node}" "${@:2}"; }
-
-# listens PROCESS: prints the TCP port at which a process listens.
-listens() {
-  local inode
-  for inode in $(find "/proc/$1/fd" -lname 'socket:*' -printf '%l\n' 2>/dev/null | tr -dc '0-9\n'); do
-    awk -v inode="$inode" '$4 == "0A" && $10 == inode { split($2, a, ":"); print a[2] }' "/proc/$1/net/tcp"
-  done | while read -r port; do echo $((16#$port)); done
-}
 
 # unharmed PROCESS WHAT LOG: fails unless a process runs, with less than 64 MiB of memory and fewer than 128 open files.
 unharmed() {
@@ -30,7 +24,7 @@ unharmed() {
 # molest NODE PROCESS WHAT LOG: all that a stranger does at the port of a process.
 molest() {
   local port act
-  port=$(listens "$2")
+  port=$(listens "$2" | cut -d: -f2)
   [[ -n $port ]] || fail "$3 does not listen" "$4"
   for act in lines endless; do
     stranger "$1" "$port" "$act" || fail "$3: $act" "$4"
@@ -58,19 +52,25 @@ stop_node_zero() {
 }
 trains() { grep -q 'step=3 ' "$1"; }
 
-# The watchers of the user's own mpirun.
+# The watchers of the user's own mpirun. The stranger reaches an address of rank 0's host in another network, too.
+hosts_on node1 ip addr add 10.99.0.1/32 dev lo
+hosts_on node3 ip route add 10.99.0.1/32 via "$HOSTS_NETWORK.1"
 hosts_on node1 "${by_mpirun[@]}" --config c.json --output watched --steps 100000000 >watched.log 2>&1 &
 mpirun=$!
 hosts_wait_until 'it trains' trains watched.log
-molest node1 "$(hosts_pids node1 host_watch)" 'the watcher' watched.log
+watcher=$(hosts_pids node1 host_watch)
+hosts_on node3 python3 "$here/tools/stranger.py" 10.99.0.1 "$(listens "$watcher" | cut -d: -f2)" reach >reached
+grep -qx refused reached || fail 'the watcher listens in every network' reached
+molest node1 "$watcher" 'the watcher' watched.log
 kill -KILL "$(hosts_pids node2 '--output watched' | head -1)"
 wait "$mpirun" || true
 grep -qE 'dstrain: error: rank [0-3] \(pid [0-9]+ on node2\) (was killed|ended)' watched.log ||
   fail 'the watcher does not see a killed rank any more' watched.log
 
 # Nodes that are started by hand.
+nodes=2
 node() {
-  hosts_on "node$(($1 + 1))" "$dstrain" --config c.json --num_gpus 2 --output "$2" --no_ssh --nnodes 2 \
+  hosts_on "node$(($1 + 1))" "$dstrain" --config c.json --num_gpus 2 --output "$2" --no_ssh --nnodes "$nodes" \
     --node_rank "$1" --master_addr "$HOSTS_NETWORK.1" "${@:3}" >"$2.$1.log" 2>&1 &
 }
 node 0 met --steps 100000000
@@ -137,3 +137,32 @@ ends 143 "$second" known.1.log
 ! grep -q 'without a secret' known.?.log || fail 'a warning without a reason' known.0.log
 grep -q 'warning: without a secret' met.0.log || fail 'no warning' met.0.log
 echo 'a secret keeps strangers out'
+
+# A stranger through whom all goes that node 0 sends to node 1: he takes over the connections to node 1's port, and
+# changes what they carry once the run trains. The number DSTRAIN_SAMPLE chooses what he does.
+nodes=3
+between=(--steps 100000000 --secret_file secret --set train_batch_size=24)
+for rank in 0 1; do node "$rank" between "${between[@]}"; done
+hosts_wait_until 'node 1 has met node 0' grep -q 'has met node 0' between.1.log
+port=$(listens "$(hosts_pids node2 '--node_rank 1')" | cut -d: -f2)
+hosts_on node3 sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward
+  for i in all eth0; do echo 0 >/proc/sys/net/ipv4/conf/$i/send_redirects; done'
+hosts_on node3 ip rule add iif eth0 from "$HOSTS_NETWORK.1" ipproto tcp dport "$port" lookup 100
+hosts_on node3 ip route add local "$HOSTS_NETWORK.2" dev lo table 100
+hosts_on node1 ip route add "$HOSTS_NETWORK.2/32" via "$HOSTS_NETWORK.3"
+act=(flip)
+((${DSTRAIN_SAMPLE:-$RANDOM} % 2)) || act=(inject '{"do":"stop","signal":15}')
+coproc hosts_on node3 python3 "$here/tools/middleman.py" "$port" "${act[@]}"
+read -r _ <&"${COPROC[0]}"
+node 2 between "${between[@]}"
+third=$!
+hosts_wait_until 'it trains' trains between.0.log
+for process in $(hosts_pids node1 '--output between'); do
+  ! grep -qszE '[0-9a-f]{64}' "/proc/$process/environ" || fail 'a process inherits keys' between.0.log
+done
+echo now >&"${COPROC[1]}"
+ends 2 "$third" between.2.log
+grep -qE "error: node2 was lost: .* node2 at port $port of $HOSTS_NETWORK.2 cannot be trusted: bytes arrived on it that its other end has not sent" \
+  between.0.log || fail "what a man in the middle does goes unnoticed (${act[*]})" between.0.log
+hosts_wait_until 'nothing is left' hosts_idle node1 node2
+echo "a man in the middle ends a run (${act[*]})"

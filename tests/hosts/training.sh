@@ -92,6 +92,16 @@ agent_on() {
   done
 }
 
+# listens PROCESS: prints the address and the TCP port at which a process listens, as ADDRESS:PORT.
+listens() {
+  local inode
+  for inode in $(find "/proc/$1/fd" -lname 'socket:*' -printf '%l\n' 2>/dev/null | tr -dc '0-9\n'); do
+    awk -v inode="$inode" '$4 == "0A" && $10 == inode { print $2 }' "/proc/$1/net/tcp"
+  done | while IFS=: read -r address port; do
+    printf '%d.%d.%d.%d:%d\n' "0x${address:6:2}" "0x${address:4:2}" "0x${address:2:2}" "0x${address:0:2}" "0x$port"
+  done
+}
+
 fail() {
   echo "FAILED: $1" >&2
   cat "$2" >&2

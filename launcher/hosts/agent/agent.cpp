@@ -134,10 +134,10 @@ class Agent {
       : hooks_(hooks),
         guarded_(guarded),
         channel_(STDIN_FILENO, STDOUT_FILENO),
-        link_(here, STDIN_FILENO),
+        node_(node_process()),
+        link_(here || node_.pid() != 0),
         requests_(RankBoard::create(1)),
         signals_(requests_, StopSignals::Note::none, StopSignals::Second::is_remembered),
-        node_(node_process()),
         silence_(monotonic_ns()) {}
 
   int run() {
@@ -317,12 +317,12 @@ class Agent {
   const AgentHooks& hooks_;
   GuardedRun& guarded_;
   LineChannel channel_;
+  PeerProcess node_;  // that runs this agent in the place of an ssh server
   LauncherLink link_;
   RankBoard requests_;  // receives the stop signals of this process
   StopSignals signals_;
   int told_stops_ = 0;
-  PeerProcess node_;  // that runs this agent in the place of an ssh server
-  Silence silence_;   // of the launching process
+  Silence silence_;  // of the launching process
   int64_t most_silence_ns_ = kLongestSilence;
   int64_t last_link_check_ns_ = 0;
   std::string run_;

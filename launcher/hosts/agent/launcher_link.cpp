@@ -21,14 +21,12 @@ bool client_answers(const SshConnection& c, const std::vector<TcpSocket>& socket
   });
 }
 
-LauncherLink::LauncherLink(bool here, int input) : here_(here), input_(input) {
+LauncherLink::LauncherLink(bool watched) : watched_(watched) {
   if (const char* text = std::getenv("SSH_CONNECTION")) connection_ = parse_ssh_connection(text);
 }
 
 bool LauncherLink::answers() const {
-  if (here_) return true;
-  // The variable may be that of the login in which a node was started by hand, so the socket comes first.
-  if (const auto answers = peer_answers(input_)) return *answers;
+  if (watched_) return true;
   return connection_ && client_answers(*connection_, tcp_sockets());
 }
 

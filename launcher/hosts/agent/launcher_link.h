@@ -24,15 +24,14 @@ bool client_answers(const SshConnection& connection, const std::vector<TcpSocket
 
 class LauncherLink {
  public:
-  // `here`: the launching process is on this machine, and closes the connection when it ends. `input`: the descriptor of
-  // the connection: a socket to the launching process's machine, or a pipe of sshd, which has that socket.
-  LauncherLink(bool here, int input);
+  // `watched`: the agent needs no check, because whoever started it ends the connection when it is lost: the launching
+  // process itself, on this machine, or a node that was started by hand.
+  explicit LauncherLink(bool watched);
 
   bool answers() const;
 
  private:
-  bool here_;
-  int input_;
+  bool watched_;
   std::optional<SshConnection> connection_;
 };
 

@@ -4,6 +4,7 @@
     stranger.py ADDRESS PORT lines    one connection for each of many malformed first messages
     stranger.py ADDRESS PORT endless  40 connections with a line that does not end, of 63 MiB where that is taken
     stranger.py ADDRESS PORT silent   200 connections that say nothing, until the end of standard input
+    stranger.py ADDRESS PORT reach    prints "reached" or "refused"
     stranger.py ADDRESS PORT say KEY LINE...  greets as one of the run who knows the key; prints what comes back
 
 Fails if a connection of `lines` or `endless` is not closed by the other end.
@@ -81,6 +82,14 @@ def silent(address):
     sys.stdin.read()
 
 
+def reach(address):
+    try:
+        connect(address).close()
+        print('reached')
+    except ConnectionRefusedError:
+        print('refused')
+
+
 def mac(key, text):
     return hmac.new(key.encode(), text.encode(), 'sha256').hexdigest()
 
@@ -104,4 +113,4 @@ def say(address, key, *texts):
 
 if __name__ == '__main__':
     where = (sys.argv[1], int(sys.argv[2]))
-    {'lines': lines, 'endless': endless, 'silent': silent, 'say': say}[sys.argv[3]](where, *sys.argv[4:])
+    {'lines': lines, 'endless': endless, 'silent': silent, 'reach': reach, 'say': say}[sys.argv[3]](where, *sys.argv[4:])

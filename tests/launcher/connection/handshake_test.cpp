@@ -39,9 +39,15 @@ bool is_closed(const Descriptor& connection) {
 
 constexpr const char* kKey = "the key of this run";
 
+TcpListener listen_here() {
+  auto listener = TcpListener::at(0, "127.0.0.1");
+  REQUIRE(listener.has_value());
+  return std::move(*listener);
+}
+
 // A listener of this process, and what was greeted with.
 struct Reception {
-  TcpListener listener;
+  TcpListener listener = listen_here();
   PendingConnections pending{kKey};
   std::vector<json> greetings;
   std::unique_ptr<SocketChannel> admitted;  // the last one
@@ -135,7 +141,7 @@ TEST_CASE("one that does not know the key is told so, and gets nowhere") {
 }
 
 TEST_CASE("an acceptor that does not know the key is left") {
-  const TcpListener impostor;
+  const TcpListener impostor = listen_here();
   Handshake handshake(connect_to(impostor), kKey);
   std::optional<Descriptor> accepted;
   while (!(accepted = impostor.accept())) ::usleep(1000);
@@ -178,7 +184,7 @@ TEST_CASE("a message that was changed, repeated, or put between closes the conne
     raw(std::string(64, '0') + "{\"host\": 2}\n");
   }
   SECTION("sent by the other end itself") {
-    both.connector->channel.authenticate(hmac_sha256(kKey, "guess"), "");
+    both.connector->channel.authenticate({hmac_sha256(kKey, "guess"), ""});
     both.connector->channel.send({{"host", 2}});
   }
   CHECK(until_closed());

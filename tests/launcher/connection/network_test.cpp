@@ -34,6 +34,27 @@ TEST_CASE("--master_addr is an address or a name that has one") {
                                       "or a name that has one, got 'no such host' ("));
 }
 
+TEST_CASE("a name has an address or none") {
+  CHECK(address_of_name("10.0.0.1") == "10.0.0.1");
+  CHECK(address_of_name("localhost") == "127.0.0.1");
+  CHECK_FALSE(address_of_name("no such host").has_value());
+}
+
+TEST_CASE(
+    "a host listens in a network that all hosts share, there where its name leads if it may") {
+  using Addresses = std::vector<InterfaceAddress>;
+  const Addresses own{{"10.0.0.1", 24}, {"192.168.7.1", 16}, {"172.17.0.1", 16}};
+  const Addresses second{{"192.168.9.2", 16}, {"10.0.0.2", 24}};
+  CHECK(shared_address(own, {second}, "") == "10.0.0.1");
+  CHECK(shared_address(own, {second}, "192.168.7.1") == "192.168.7.1");
+  CHECK(shared_address(own, {second}, "172.17.0.1") == "10.0.0.1");
+  CHECK(shared_address(own, {second}, "127.0.1.1") == "10.0.0.1");
+  CHECK(shared_address(own, {second, {{"192.168.3.3", 16}}}, "10.0.0.1") == "192.168.7.1");
+  CHECK_FALSE(shared_address(own, {second, {{"10.5.0.3", 24}}}, "10.0.0.1").has_value());
+  CHECK_FALSE(shared_address(own, {{}}, "10.0.0.1").has_value());
+  CHECK_FALSE(shared_address({}, {second}, "10.0.0.1").has_value());
+}
+
 TEST_CASE("a run has 64 ports, or two for each rank of a host") {
   CHECK(ports_from(29500, 8) == PortRange{29500, 64});
   CHECK(ports_from(1024, 100) == PortRange{1024, 200});

@@ -24,7 +24,7 @@ TEST_CASE("a machine that acknowledges data answers, even if its programs do not
   socket.retries = 3;
   CHECK_FALSE(client_answers(*connection, {other, socket}));
   CHECK_FALSE(parse_ssh_connection("10.77.0.1 50000"));
-  CHECK(LauncherLink(true, -1).answers());
+  CHECK(LauncherLink(true).answers());
 }
 
 }  // namespace
