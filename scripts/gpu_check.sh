@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# Builds dstrain with CUDA, tests it on this machine's GPU and measures its speed. Without a GPU it builds, links and
-# tests on the emulated device, and says what it skipped. Needs CUDA's toolkit, CMake 3.25, a C++20 compiler and
-# python3, but no network and no MPI. If python3 has PyTorch, that is measured too, for comparison; where the system
-# lacks cuBLASLt or NCCL, those of pip's packages are used.
+# Tests dstrain on this machine's GPUs and measures its speed: with the programs that scripts/pack_gpu_deps.sh has
+# packed, if they start here, else with a build from source. Without a GPU the same steps run on the emulated device, at
+# small sizes, or say why not. Needs python3 and CUDA's toolkit, to build also CMake 3.25 and a C++20 compiler, but no
+# network and no MPI. If python3 has PyTorch, that is measured too, for comparison; where the system lacks cuBLASLt or
+# NCCL, those of pip's packages are used.
 #   scripts/gpu_check.sh [--part PART] [--deps FOLDER] [--build FOLDER] [--output FOLDER] [--only RE] [--seconds N] [--no-mpi]
-#     --part     checks (is it right?), figures (how fast is it?) or all, one after the other (default: all)
-#     --deps     the folder of headers and libraries that scripts/pack_gpu_deps.sh has made (default: the system's)
+#     --part     checks (is it right?), figures (how fast is it?), all, which is both, one after the other (the default),
+#                or gpus (for a machine with eight)
+#     --deps     the folder of programs, headers and libraries that scripts/pack_gpu_deps.sh has made (default: the
+#                system's)
 #     --build    the build folder (default: build/gpu). Whoever keeps it between two calls builds once.
 #     --output   the folder for the results, PART.json, and the whole log of every step, PART.log; both are written
 #                after every step (default: benchmarks/results/gpu_NAME with the GPU's name; without a GPU none)
-#     --only     runs only the build and the steps whose names match this regular expression
+#     --only     runs only the steps whose names match this regular expression
 #     --seconds  the seconds that the call may take: what is not done by then is ended or not begun (default: 570). Of
 #                `all` the checks have half of them, and the figures what is left
 #     --no-mpi   builds without Open MPI, even if it is installed
-# After a step that fails, the others still run. The exit status is 0 if no step failed, else 1. A part takes less than
-# ten minutes on 16 cores.
+# scripts/gpu_check_steps.sh has the table of steps. They run one after the other, and each is noted as it ends; after one
+# that fails, the others still run. The exit status is 0 if no step failed, else 1.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -41,7 +44,7 @@ while (($# > 0)); do
   shift 2
 done
 case $part in
-  checks | figures) ;;
+  checks | figures | gpus) ;;
   all)
     status=0
     scripts/gpu_check.sh "${words[@]}" --part checks --seconds $((seconds / 2)) || status=$?
@@ -52,10 +55,11 @@ case $part in
 esac
 
 PATH=$PATH:/usr/local/nvidia/bin:/usr/local/cuda/bin
-gpu='' driver=''
+gpu='' driver='' gpus=0
 if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; then
   IFS=, read -r gpu driver < <(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
   driver=${driver# }
+  gpus=$(nvidia-smi -L | grep -c GPU)
 fi
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 if [[ ! -x $nvcc ]]; then
@@ -65,7 +69,7 @@ fi
 cuda=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$nvcc")/compute-sanitizer")
 commit=$(git rev-parse HEAD 2>/dev/null || cat "$deps/commit" 2>/dev/null || echo unknown)
-echo "part: $part, GPU: ${gpu:-none}, driver: ${driver:-none}, CUDA $cuda, $(nproc) cores, $seconds seconds"
+echo "part: $part, GPUs: $gpus, GPU: ${gpu:-none}, driver: ${driver:-none}, CUDA $cuda, $(nproc) cores, $seconds seconds"
 if [[ -z $output && -n $gpu ]]; then
   output=benchmarks/results/gpu_$(tr 'A-Z ' 'a-z_' <<<"$gpu" | tr -cd 'a-z0-9_')
 fi
@@ -123,7 +127,7 @@ start() {
   if ((limit > rest)); then limit=$rest; fi
   set -m # a process group for each of the two
   (
-    trap 'echo $EPOCHSECONDS >"$work/ends/$name"' EXIT
+    trap "$(printf 'echo $EPOCHSECONDS >%q' "$work/ends/$name")" EXIT # the step may have a variable `name`
     trap 'exit 143' TERM
     set -euo pipefail
     "$@"
@@ -165,82 +169,48 @@ settle() {
   fi
   return $((status == 0 ? 0 : 1))
 }
-# begin NAME LIMIT COMMAND...: runs a step if --only asks for it and there is time, and notes it. If $beside is yes, the
-# step runs in the background and is noted by join.
-open=()
-beside=no
+# Notes a step that is not begun. The next step that ends writes it, too: a process for each takes seconds in all.
+pass_over() { # name reason
+  printf '==== %-44s skipped: %s\n' "$1" "$2"
+  printf '{"name": "%s", "result": "skipped", "seconds": 0, "reason": "%s"}\n' "$1" "$2" >>"$steps"
+}
+# begin NAME LIMIT COMMAND...: runs a step and notes it, if --only asks for it and there is time.
 begin() {
   if [[ ! $1 =~ $only ]]; then
-    note "$1" skipped 0 'not asked for (--only)'
+    pass_over "$1" 'not asked for (--only)'
   elif (($(left) < 10)); then
-    note "$1" skipped 0 'no time left (--seconds)'
+    pass_over "$1" 'no time left (--seconds)'
   else
     start "$@"
-    if [[ $beside == yes ]]; then open+=("$1"); else settle "$1" || true; fi
+    settle "$1" || true
   fi
 }
-join() {
-  local name
-  for name in "${open[@]}"; do settle "$name" || true; done
-  open=()
-}
-gpu_begin() {
-  if [[ -n $gpu ]]; then begin "$@"; else note "$1" skipped 0 'no GPU'; fi
+# row PART NEEDS LIMIT NAME COMMAND...: a row of the table of steps. NEEDS: any (the emulated device without a GPU), gpu,
+# or how many GPUs (the emulated device without any).
+row() {
+  local of=$1 needs=$2 limit=$3 name=$4
+  shift 4
+  if [[ $of != "$part" ]]; then return 0; fi
+  if [[ $needs == gpu && -z $gpu ]]; then
+    pass_over "$name" 'no GPU'
+  elif [[ $needs =~ ^[0-9]+$ && -n $gpu && $gpus -lt $needs ]]; then
+    pass_over "$name" "needs $needs GPUs, and $gpus are here"
+  else
+    begin "$name" "$limit" "$@"
+  fi
 }
 
+source scripts/gpu_check_runs.sh
 source scripts/gpu_check_steps.sh
 
-checks() {
-  if [[ -n $gpu && $(nproc) -ge 8 ]]; then
-    beside=yes
-    begin "PyTorch's models compiled, for the figures" 240 warm
-    beside=no
-  fi
-  begin 'starts without asking for a GPU' 30 "$build/bin/dstrain" --version
-  if [[ -n $gpu ]]; then
-    note 'parity suite, emulated device' skipped 0 'a GPU is here'
-    note 'loss curve, emulated device, fp32' skipped 0 'a GPU is here'
-  else
-    begin 'parity suite, emulated device' 600 suite emulated
-    begin 'loss curve, emulated device, fp32' 120 losses emulated fp32 2 --within 1e-5
-  fi
-  gpu_begin 'parity suite, GPU' 150 suite cuda
-  # Adam divides a gradient by its own size: one that is zero up to rounding moves a weight by the whole learning rate,
-  # either way. So runs part with the number of steps, whatever the kernels do.
-  gpu_begin 'loss curve, GPU, fp32' 240 losses cuda fp32 10 --within 1e-4
-  gpu_begin 'loss curve, GPU, bf16' 240 losses cuda bf16 50 --within 2e-2 --first 5 1e-3
-  local many
-  many=$([[ -n $gpu ]] && echo 20 || echo 3)
-  begin 'graph on and off' 240 graphs "$device" "$many"
-  begin 'two ranks on one GPU, through the host' 300 stages "$device" "$many"
-  begin 'one rank through NCCL' 60 one_rank_nccl
-  begin 'out of memory is found by the plan' 120 out_of_memory "$device"
-  begin 'machine code of the kernels' 120 machine_code
-  if [[ -z $gpu ]]; then
-    note 'compute-sanitizer' skipped 0 'no GPU'
-  elif [[ ! -x $sanitizer ]]; then
-    note 'compute-sanitizer' skipped 0 'not on PATH'
-  else
-    sanitizers
-  fi
-  join
-}
-# Whole steps first: they say the most. The kernels have what is left.
-figures() {
-  if [[ -n $gpu ]]; then
-    begin 'step figures' $(($(left) * 7 / 10)) step_figures $(($(left) * 6 / 10))
-    begin 'kernel figures' "$(left)" kernel_figures $(($(left) * 7 / 10))
-  else
-    begin 'step figures, emulated device' 120 step_figures 100
-    begin 'kernel figures, emulated device' 120 kernel_figures 100 --cases '^add C|^attention|^adam'
-    rm -f "$work/figures.json" # of a device that has no speed
-  fi
-}
-
 prepare
-start configure 300 configure
-if settle configure; then
-  start build "$seconds" build_all
-  if settle build; then "$part"; fi
+# Runs a step that the others need, whatever --only says.
+first() {
+  start "$@"
+  settle "$1"
+}
+if first 'packed programs' 60 unpack || { first configure 300 configure && first build "$seconds" build_all; }; then
+  table
 fi
+if [[ -z $gpu ]]; then rm -f "$work/figures.json"; fi # of a device that has no speed
 write_results

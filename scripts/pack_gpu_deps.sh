@@ -1,18 +1,26 @@
 #!/usr/bin/env bash
-# Copies the headers and libraries that dstrain is built from out of this machine's Debian packages
-# (scripts/install_deps.sh) into a folder, for scripts/gpu_check.sh on a machine that has CUDA and CMake,
-# but no network. Prints the size of what then has to travel, git's files and the folder, and fails if that is too much.
-#   scripts/pack_gpu_deps.sh [--limit MIB] [FOLDER]
-#     FOLDER   is deleted first if it exists (default: .deps)
-#     --limit  the most that may travel, in MiB (default: 64)
-# Open MPI is left out: a program that is built from the folder trains on the ranks of one machine.
+# Makes a folder for scripts/gpu_check.sh on a machine that has CUDA, but no network: the programs of a build with CUDA and
+# the libraries that they need, and for a build there the headers and libraries of this machine's Debian packages
+# (scripts/install_deps.sh). Prints the size of what then has to travel, git's files and the folder, and fails if that is
+# too much.
+#   scripts/pack_gpu_deps.sh [--limit MIB] [--programs BUILD] [FOLDER]
+#     FOLDER      is deleted first if it exists (default: .deps)
+#     --limit     the most that may travel, in MiB (default: 64)
+#     --programs  the build folder whose programs are packed (default: none are): those that gpu_check.sh runs and that are
+#                 there, such as build/cuda
+# Open MPI is left out of the packages: a program that is built from the folder trains on the ranks of one machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-limit=64
-if [[ ${1:-} == --limit ]]; then
-  limit=${2:?"pack_gpu_deps.sh: --limit needs a value"}
+limit=64 programs=''
+while [[ ${1:-} == --* ]]; do
+  value=${2:?"pack_gpu_deps.sh: $1 needs a value"}
+  case $1 in
+    --limit) limit=$value ;;
+    --programs) programs=$value ;;
+    *) echo "pack_gpu_deps.sh: usage: scripts/pack_gpu_deps.sh [--limit MIB] [--programs BUILD] [FOLDER]" >&2 && exit 1 ;;
+  esac
   shift 2
-fi
+done
 folder=${1:-.deps}
 
 packages=(libhwy-dev libaio-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
@@ -64,6 +72,36 @@ boost_files() {
   find /usr/lib -path '*/cmake/BoostDetectToolset-1*' -type f
 }
 boost_files | sort -u | sed 's|^/||' | tar -C / --files-from=- -cf - | tar -C "$folder" -xf -
+
+# Packs the programs as bin, and as lib what they need of this machine's libraries but not what every machine has: the C and
+# C++ libraries, and the driver's. lib/not_packed names NVIDIA's libraries, which a machine with CUDA or PyTorch has.
+pack_programs() { # build
+  local family name names stage file needed=()
+  stage=$(mktemp -d)
+  mkdir "$stage/bin" "$stage/lib"
+  names=(dstrain bench_cuda test_nccl)
+  for family in kernels products attention; do names+=("test_${family}_cuda" "test_${family}_emulated"); done
+  for name in "${names[@]}"; do
+    if [[ -x $1/bin/$name ]]; then strip -o "$stage/bin/$name" "$1/bin/$name"; fi
+  done
+  if [[ ! -x $stage/bin/dstrain ]]; then
+    echo "pack_gpu_deps.sh: --programs: there is no $1/bin/dstrain: build it first" >&2
+    exit 1
+  fi
+  mapfile -t needed < <(ldd "$stage"/bin/* | awk '$2 == "=>" { print $1, $3 }' | sort -u)
+  : >"$stage/lib/not_packed"
+  for name in "${needed[@]}"; do
+    read -r name file <<<"$name"
+    case $name in
+      libc.so* | libm.so* | libpthread* | librt.so* | libdl.so* | libgcc_s* | libstdc++* | libcuda.so*) ;;
+      libcu* | libnccl* | libnv*) echo "$name" >>"$stage/lib/not_packed" ;;
+      *) cp "$file" "$stage/lib/$name" ;;
+    esac
+  done
+  tar -C "$stage" -c bin lib | xz -T0 >"$folder/programs.tar.xz"
+  rm -rf "$stage"
+}
+if [[ -n $programs ]]; then pack_programs "$programs"; fi
 
 # Which commit is checked, for a machine that gets the files without git's history.
 if git rev-parse HEAD >"$folder/commit" 2>/dev/null; then

@@ -2,7 +2,6 @@
 """Measures dstrain on this machine's GPU, compares it with PyTorch if that is installed, and writes a JSON file.
 
   benchmarks/cuda/measure.py kernels --build build/gpu --output figures.json
-  benchmarks/cuda/measure.py warm    --build build/gpu      fills PyTorch's cache of compiled models
   benchmarks/cuda/measure.py steps   --build build/gpu --output figures.json
 
 kernels: times every kernel against its lower bound (bench_cuda), then alternately with PyTorch's.
@@ -328,32 +327,21 @@ def measure_steps(o, results, deadline):
     results.replace("gpu", ours.hello["ready"])
     results.replace("probes", ours.hello["probes"])
     for model in figures.MODELS if o.device == "cuda" else figures.TINY:
+        if not re.search(o.cases, model):
+            continue
         figure = guarded(model, lambda: measure_step(o, model, results, deadline), deadline)
         results.add("steps", figure)
         print(json.dumps(figure), flush=True)
 
 
-def warm(o, deadline):
-    """Compiles PyTorch's models one after the other, so that later measurements find them in the cache."""
-    if not has_torch(o.python):
-        return print("no PyTorch here", flush=True)
-    for model in figures.MODELS:
-        side = Steps(o, model)
-        try:
-            answer = side.theirs(side.micro_batch(), 1, deadline - time.monotonic())
-        except Failed as problem:
-            answer = {"failed": str(problem)}
-        print(model, json.dumps(answer), flush=True)
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("what", choices=["kernels", "warm", "steps"])
+    p.add_argument("what", choices=["kernels", "steps"])
     p.add_argument("--build", type=pathlib.Path, required=True,
                    help="build folder with bin/bench_cuda and bin/dstrain")
     p.add_argument("--output", type=pathlib.Path, default=pathlib.Path("figures.json"))
     p.add_argument("--cases", default="",
-                   help="measure only kernels and comparisons whose name matches this regular expression")
+                   help="measure only kernels, comparisons and models whose name matches this regular expression")
     p.add_argument("--python", default=sys.executable, help="Python interpreter, with torch for comparisons")
     p.add_argument("--cache", type=pathlib.Path, help="folder of PyTorch's cache; default: a temporary one")
     p.add_argument("--seconds", type=float, default=600, help="begin no new figure after so many seconds")
@@ -364,8 +352,6 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dstrain-measure-") as folder:
         o.folder = pathlib.Path(folder)
         o.cache = o.cache or o.folder / "cache"
-        if o.what == "warm":
-            return warm(o, deadline)
         results = Figures(o.output)
         try:
             (measure_kernels if o.what == "kernels" else measure_steps)(o, results, deadline)

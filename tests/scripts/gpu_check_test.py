@@ -22,11 +22,14 @@ echo "All tests passed (9 assertions in 3 test cases)"
 NVCC = """#!/bin/sh
 echo 'Cuda compilation tools, release 13.0, V13.0.88'
 """
-CTEST = """#!/bin/sh
-case "$*" in
-  *check_sass*) echo "1/1 Test #1: check_sass ...***Skipped" ;;
-  *_cuda*) echo "$CTEST_GPU" ;;
-esac
+SUITE = """#!/bin/sh
+[ -z "$NO_GPU_FOUND" ] || { echo "no GPU"; exit 77; }
+echo "All tests passed (9 assertions in 3 test cases), sources in $DSTRAIN_SOURCES"
+"""
+# What does not depend on Python itself: a check of machine code, for which tools are missing.
+PYTHON = f"""#!/bin/sh
+case "$1" in *check_sass.py) echo "no nvdisasm"; exit 77 ;; esac
+exec {sys.executable} "$@"
 """
 # Configures nothing; a build puts the programs below into the build's folder.
 CMAKE = """#!/bin/sh
@@ -39,7 +42,8 @@ esac
 SMI = """#!/bin/sh
 [ -n "$GPU" ] || { echo "no devices were found"; exit 9; }
 case "$*" in
-  -L) echo "GPU 0: $GPU (UUID: x)" ;;
+  -L) for i in ${GPUS:-0}; do echo "GPU $i: $GPU (UUID: x)"; done ;;
+  *memory.used*) echo "140000 MiB, 900 MiB, 139100 MiB" ;;
   *memory.total*) echo 140000 ;;
   *compute_cap*) echo 9.0 ;;
   *) echo "$GPU, 580.1" ;;
@@ -51,8 +55,12 @@ case "$*" in
   *memcheck*attention*) echo "========= Invalid __global__ read of size 4"; exit 9 ;;
 esac
 """
+NCU = """#!/bin/sh
+[ "$2" != query_gradient_kernel ] || { echo "==ERROR== ERR_NVGPUCTRPERM"; exit 1; }
+echo "  $2 (1, 2, 3)x(128, 1, 1), Duration us 70"
+"""
 DSTRAIN = """#!/usr/bin/env python3
-import fcntl, json, os, pathlib, sys, time
+import fcntl, json, os, pathlib, subprocess, sys, time
 words = sys.argv[1:]
 if os.environ.get("HANG") in words:
     print("a rank waits for ever", flush=True)
@@ -70,18 +78,36 @@ if words == ["--version"]:
 if words[0] == "plan":
     sys.exit(print(json.dumps({"memory": {"total": 1}, "instructions": [{"flops": 1e12}]})))
 value = lambda name: words[words.index(name) + 1]
+settings = dict(word.split("=", 1) for word in words if "=" in word)
+if words[0] == "generate":
+    sys.exit(print("text of", "another model" if os.environ.get("OTHER_LOSS") == value("--device") else "the model"))
 if "train_micro_batch_size_per_gpu=4096" in words:
     sys.exit("the run needs 2 TB, and 3 are free: to fit, use less")
 loss = 1.5 if os.environ.get("OTHER_LOSS") == value("--device") else 1.0
 out = pathlib.Path(value("--output"))
 out.mkdir(parents=True, exist_ok=True)
 steps = min(int(value("--steps")), 20)
-lines = [json.dumps({"step": i + 1, "loss": loss, "step_ms": 10}) for i in range(steps)]
+large = "gpt2_124m" in value("--config")
+lines = [json.dumps({"step": i + 1, "loss": 10.82 - i / 9 if large else loss, "step_ms": 10, "tokens": 1024,
+                     "peak_bytes": 1 << 20, "skipped": "fp16.enabled=true" in words and i < 2}, separators=(",", ":"))
+         for i in range(steps)]
+if value("--steps") == "100000":
+    rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "--output", str(out), "more"])
 (out / "metrics.jsonl").write_text("\\n".join(lines) + "\\n")
 (out / "model.safetensors").write_text("weights")
+if "dstrain.trace" in settings:
+    event = {"ph": "X", "name": "linear h", "dur": 5}
+    pathlib.Path(settings["dstrain.trace"]).write_text(json.dumps({"traceEvents": [event]}))
+if settings.get("optimizer.params.lr") == "1e30":
+    print("rank 3 failed: the first gradient with a non-finite value is ln.weight")
+    sys.exit(2)
+if value("--steps") == "100000":
+    status = rank.wait()
+    print(f"rank 1 was killed by signal {-status}")
+    sys.exit(2)
 if value("--steps") == "1000000":
     time.sleep(60)
-time.sleep(0.05)
+time.sleep(0.02)
 """
 BENCH = """#!/usr/bin/env python3
 import json, sys
@@ -99,9 +125,11 @@ class GpuCheck(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.straw = pathlib.Path(self.folder.name)
-        for name, text in (("bin/nvcc", NVCC), ("bin/ctest", CTEST), ("bin/cmake", CMAKE),
-                           ("bin/nvidia-smi", SMI), ("bin/compute-sanitizer", SANITIZER),
-                           ("made/dstrain", DSTRAIN), ("made/bench_cuda", BENCH), ("made/test_nccl", NCCL)):
+        suites = [(f"made/test_{family}_{device}", SUITE) for family in ("kernels", "products", "attention")
+                  for device in ("cuda", "emulated")]
+        for name, text in (("bin/nvcc", NVCC), ("bin/cmake", CMAKE), ("bin/python3", PYTHON),
+                           ("bin/nvidia-smi", SMI), ("bin/compute-sanitizer", SANITIZER), ("bin/ncu", NCU),
+                           ("made/dstrain", DSTRAIN), ("made/bench_cuda", BENCH), ("made/test_nccl", NCCL), *suites):
             path = self.straw / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
@@ -116,7 +144,7 @@ class GpuCheck(unittest.TestCase):
         """Returns the words and the environment of a call; the last of equal words counts."""
         command = [ROOT / "scripts/gpu_check.sh", "--build", self.straw / "build", "--output", self.straw / "out",
                    "--part", "checks", *words]
-        path = f"{self.straw}/bin:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{self.straw}/bin:{os.environ['PATH']}"
         return command, {**os.environ, "PATH": path, "STRAW": str(self.straw),
                          "PYTHONPATH": str(self.straw / "python"), **environment}
 
@@ -143,40 +171,87 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(status, 0, text)
         self.assertIsNone(results["gpu"])
         self.assertEqual(results["figures"], {})
-        for name in ("parity suite, GPU", "loss curve, GPU, fp32", "compute-sanitizer", "one rank through NCCL"):
-            self.assertEqual(steps[name], ("skipped", "no GPU"))
-        for name in ("build", "parity suite, emulated device", "graph on and off",
-                     "loss curve, emulated device, fp32", "two ranks on one GPU, through the host"):
-            self.assertEqual(steps[name][0], "passed", text)
-        self.assertEqual(steps["machine code of the kernels"], ("skipped", "no nvdisasm and cuobjdump here"))
+        skipped = {name: reason for name, (result, reason) in steps.items() if result == "skipped"}
+        self.assertEqual({name for name, reason in skipped.items() if reason == "no GPU"},
+                         {name for name in steps if name.startswith(("memcheck", "racecheck", "synccheck"))}
+                         | {"one rank through NCCL"})
+        self.assertEqual({name for name, reason in skipped.items() if reason != "no GPU"},
+                         {"packed programs", "machine code of the kernels",
+                          "20 losses of GPT-2 124M against PyTorch"})
+        self.assertEqual(skipped["machine code of the kernels"], "no nvdisasm and cuobjdump here")
+        self.assertEqual({result for result, _ in steps.values()}, {"passed", "skipped"})
         self.assertIn("the run needs 2 TB", results["texts"]["out_of_memory"])
+        self.assertIn("linear", results["texts"]["trace"])
         self.assertIn("no GPU here: nothing above says that dstrain runs on one", text)
-
-    def test_the_log_holds_the_output_of_every_step(self):
-        self.check()
         log = self.log()
         self.assertIn("==== configure: passed", log)
         self.assertIn("==== out of memory is found by the plan: passed\nthe run needs 2 TB", log)
-        self.assertIn("allowed 1e-05", log)
+        self.assertIn("allowed 0.0001", log)
+        self.assertIn(f"sources in {ROOT}", log)
+        self.assertIn("skipped steps: 2 of 12 on the CPU, 2 on the device", log)
 
     def test_figures_are_a_part_of_their_own(self):
         status, text, checks = self.check("--part", "figures")
         self.assertEqual((status, checks), (0, None), text)
         results = self.results("figures")
         self.assertEqual(results["part"], "figures")
-        self.assertEqual([(s["name"], s["result"]) for s in results["steps"]],
-                         [("configure", "passed"), ("build", "passed"), ("step figures, emulated device", "passed"),
-                          ("kernel figures, emulated device", "passed")])
+        self.assertEqual([s["name"] for s in results["steps"] if s["result"] == "passed"],
+                         ["configure", "build", "kernels: attention, linear, cross-entropy, Adam",
+                          "steps of GPT-2 124M, beside compiled PyTorch"])
         self.assertIn('"name": "tiny"', self.log("figures"))
 
+    def test_several_gpus_are_a_part_of_their_own(self):
+        status, text, _ = self.check("--part", "gpus")
+        self.assertEqual(status, 0, text)
+        results = self.results("gpus")
+        self.assertIn("8 ranks, deterministic_collectives false: 102400 tokens/s", results["texts"]["scaling"])
+        self.assertIn("rank 1 was killed by signal 9", results["texts"]["killed_rank"])
+        status, text, _ = self.check("--part", "gpus", "--only", "1F1B|finite", GPU="NVIDIA Straw", GPUS="0 1 2 3")
+        steps = self.by_name(self.results("gpus"))
+        self.assertEqual(status, 0, text)
+        self.assertEqual(steps["1F1B over 4 ranks"][0], "passed")
+        self.assertEqual(steps["a gradient that is not finite ends 8 ranks"],
+                         ("skipped", "needs 8 GPUs, and 4 are here"))
+
+    def packed(self, **changes):
+        """Packs the programs, of which `changes` have another text; returns the folder."""
+        stage = self.straw / "stage"
+        shutil.copytree(self.straw / "made", stage / "bin")
+        for name, text in changes.items():
+            (stage / "bin" / name).write_text(text)
+        (stage / "lib").mkdir()
+        (stage / "lib/not_packed").write_text("libnowhere.so.1\n")
+        (self.straw / "deps").mkdir()
+        subprocess.run(["tar", "-C", stage, "-cJf", self.straw / "deps/programs.tar.xz", "bin", "lib"], check=True)
+        return self.straw / "deps"
+
+    def test_packed_programs_are_not_built(self):
+        status, text, results = self.check("--deps", self.packed(), "--only", "starts", BUILD_FAILS="1")
+        steps = self.by_name(results)
+        self.assertEqual(status, 0, text)
+        self.assertEqual(steps["packed programs"][0], "passed")
+        self.assertNotIn("build", steps)
+        self.assertEqual(steps["starts without asking for a GPU"][0], "passed")
+
+    def test_packed_programs_that_do_not_run_here_are_built(self):
+        old = "#!/bin/sh\necho \"version 'GLIBC_2.99' not found\"\nexit 1\n"
+        status, text, results = self.check("--deps", self.packed(dstrain=old), "--only", "starts")
+        steps = self.by_name(results)
+        self.assertEqual(status, 0, text)
+        self.assertEqual(steps["packed programs"],
+                         ("skipped", "they do not run here and are built from source: version 'GLIBC_2.99' not found"))
+        self.assertEqual(steps["build"][0], "passed")
+        self.assertEqual(steps["starts without asking for a GPU"][0], "passed")
+
     def test_all_parts(self):
-        status, text, checks = self.check("--part", "all", "--only", "graph|kernel figures")
+        status, text, checks = self.check("--part", "all", "--only", "graph|124M, beside")
         self.assertEqual(status, 0, text)
         self.assertEqual(self.by_name(checks)["graph on and off"][0], "passed")
-        self.assertEqual(self.by_name(self.results("figures"))["kernel figures, emulated device"][0], "passed")
+        self.assertEqual(self.by_name(self.results("figures"))["steps of GPT-2 124M, beside compiled PyTorch"][0],
+                         "passed")
 
     def test_what_takes_too_long_is_ended_and_the_rest_not_begun(self):
-        status, text, results = self.check("--seconds", "14", "--only", "starts|loss|graph", HANG="--version")
+        status, text, results = self.check("--seconds", "14", "--only", "starts|curve|graph", HANG="--version")
         steps = self.by_name(results)
         self.assertEqual(status, 1, text)
         self.assertEqual(steps["starts without asking for a GPU"],
@@ -185,7 +260,7 @@ class GpuCheck(unittest.TestCase):
         self.assert_ended()
 
     def test_a_call_that_is_ended_leaves_its_results_and_no_program(self):
-        command, environment = self.command(HANG="dstrain.cuda_graph=on")
+        command, environment = self.command("--only", "starts|graph", HANG="dstrain.cuda_graph=on")
         with open(self.straw / "printed", "w") as printed:
             run = subprocess.Popen(command, env=environment, stdout=printed, stderr=printed)
             until = time.monotonic() + 120
@@ -194,7 +269,7 @@ class GpuCheck(unittest.TestCase):
             run.send_signal(signal.SIGTERM)
             self.assertEqual(run.wait(timeout=60), 1)
         steps = self.by_name(self.results())
-        self.assertEqual(steps["loss curve, emulated device, fp32"][0], "passed")
+        self.assertEqual(steps["starts without asking for a GPU"][0], "passed")
         self.assertNotIn("graph on and off", steps)
         self.assertIn("==== graph on and off: ended with gpu_check.sh\na rank waits for ever", self.log())
         self.assert_ended()
@@ -211,34 +286,40 @@ class GpuCheck(unittest.TestCase):
         self.fail(f"process {pid} runs on")
 
     def test_failures_are_noted_and_the_rest_goes_on(self):
-        status, text, results = self.check(GPU="NVIDIA Straw", OTHER_LOSS="cuda",
-                                           CTEST_GPU="1/3 Test #1: kernels_cuda ...***Skipped 0.1 sec")
+        status, text, results = self.check("--only", "parity of k|curve, fp32|two ranks|NCCL|check|124M,|generate",
+                                           GPU="NVIDIA Straw", OTHER_LOSS="cuda", NO_GPU_FOUND="1")
         steps = self.by_name(results)
         self.assertEqual(status, 1)
         self.assertEqual((results["gpu"], results["driver"]), ("NVIDIA Straw", "580.1"))
-        self.assertEqual(steps["parity suite, GPU"][0], "failed")  # a suite that was skipped shows nothing
-        self.assertEqual(steps["loss curve, GPU, fp32"][0], "failed")
-        self.assertIn("difference of the loss", steps["loss curve, GPU, fp32"][1])
-        self.assertEqual(steps["two ranks on one GPU, through the host"][0], "passed", text)
-        self.assertEqual(steps["one rank through NCCL"][0], "passed", text)
-        self.assertEqual(steps["compute-sanitizer racecheck, kernels"],
-                         ("skipped", "compute-sanitizer does not support this device"))
-        self.assertEqual(steps["compute-sanitizer memcheck, attention"][0], "failed")
-        self.assertIn("Invalid __global__ read", steps["compute-sanitizer memcheck, attention"][1])
-        self.assertEqual(steps["compute-sanitizer synccheck, products"][0], "passed")
-        self.assertEqual(steps["compute-sanitizer memcheck, training"][0], "passed")
-        self.assertIn("parity suite, GPU", text.split("failed: ")[-1])
+        self.assertEqual(steps["parity of kernels"], ("failed", "the tests found no GPU"))
+        self.assertEqual(steps["loss curve, fp32"][0], "failed")
+        self.assertIn("difference of the loss", steps["loss curve, fp32"][1])
+        self.assertEqual(steps["generate"][0], "failed")
+        for name in ("two ranks on one GPU, through the host", "one rank through NCCL",
+                     "15 steps of GPT-2 124M, and the memory after step 1", "synccheck, products", "memcheck, training"):
+            self.assertEqual(steps[name][0], "passed", text)
+        self.assertEqual(results["texts"]["memory_after_step_1"], "140000 MiB, 900 MiB, 139100 MiB")
+        self.assertEqual(steps["racecheck, kernels"], ("skipped", "compute-sanitizer does not support this device"))
+        self.assertEqual(steps["memcheck, attention"][0], "failed")
+        self.assertIn("Invalid __global__ read", steps["memcheck, attention"][1])
+        self.assertIn("parity of kernels", text.split("failed: ")[-1])
 
     def test_figures_of_a_gpu(self):
-        status, text, _ = self.check("--part", "figures", GPU="NVIDIA Straw")
+        status, text, _ = self.check("--part", "figures", "--only", "kernels: |ncu|124M, beside", GPU="NVIDIA Straw")
         self.assertEqual(status, 1)
         results = self.results("figures")
         steps = self.by_name(results)
-        self.assertEqual(list(steps), ["configure", "build", "step figures", "kernel figures"])  # steps say the most
-        self.assertEqual(steps["kernel figures"], ("failed", "1 figures failed, the first: bad: it broke"))
+        first = "kernels: attention, linear, cross-entropy, Adam"
+        self.assertEqual(list(steps)[:5], ["packed programs", "configure", "build", first,
+                                           "steps of GPT-2 124M, beside compiled PyTorch"])
+        self.assertEqual(steps[first], ("failed", "1 figures failed, the first: bad: it broke"))
+        self.assertEqual(steps["ncu: forward_kernel"][0], "passed", text)
+        self.assertEqual(steps["ncu: query_gradient_kernel"],
+                         ("skipped", "the driver does not let this user read the GPU's counters"))
+        self.assertIn("Duration us 70", results["texts"]["ncu_forward_kernel"])
         figures = results["figures"]
         self.assertEqual([f["name"] for f in figures["kernels"]], ["good", "bad"])
-        self.assertEqual(steps["step figures"][0], "passed", text)
+        self.assertEqual(steps["steps of GPT-2 124M, beside compiled PyTorch"][0], "passed", text)
         step = figures["steps"][0]
         self.assertEqual((step["name"], step["step_ms"]), ("GPT-2 124M", 10))
         self.assertEqual(step["torch"], {"skipped": "no PyTorch here"})
@@ -247,8 +328,7 @@ class GpuCheck(unittest.TestCase):
         nproc = self.straw / "bin/nproc"
         nproc.write_text("#!/bin/sh\necho 16\n")
         nproc.chmod(nproc.stat().st_mode | stat.S_IXUSR)
-        status, text, results = self.check("--only", "starts|loss|graph|two ranks|memory is", GPU="NVIDIA Straw",
-                                           CTEST_GPU="passed")
+        status, text, results = self.check("--only", "starts|curve|graph|two ranks|memory is", GPU="NVIDIA Straw")
         self.assertEqual(status, 0, text)
         passed = [step["name"] for step in results["steps"] if step["result"] == "passed"]
         self.assertEqual(passed[:3], ["configure", "build", "starts without asking for a GPU"])
@@ -264,7 +344,8 @@ class GpuCheck(unittest.TestCase):
     def test_a_build_that_fails(self):
         status, _, results = self.check(BUILD_FAILS="1")
         self.assertEqual(status, 1)
-        self.assertEqual(self.by_name(results), {"configure": ("passed", ""),
+        self.assertEqual(self.by_name(results), {"packed programs": ("skipped", "there are none: they are built from source"),
+                                                 "configure": ("passed", ""),
                                                  "build": ("failed", "error: a line that does not compile")})
 
     def test_some_steps_alone(self):

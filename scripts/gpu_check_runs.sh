@@ -1,0 +1,217 @@
+# What the steps of scripts/gpu_check.sh do, which reads this file: functions that fail with a reason in the last line of
+# their output, or end with skip. They use its variables: part, deps, build, gpu, device, nvcc, sanitizer, mpi, work.
+source scripts/gpu_check_build.sh
+
+skip() {
+  echo "$1"
+  exit 77
+}
+
+# Writes the texts and tokens that the runs train on. Frequent tokens are much more frequent, so losses fall at once.
+prepare() {
+  python3 - "$work" <<'PY'
+import random, struct, sys
+random.seed(1)
+words = ["".join(random.choices("abcdefgh", k=random.randint(2, 6))) for _ in range(200)]
+open(sys.argv[1] + "/text.txt", "w").write(" ".join(random.choices(words, k=20000)))
+weights = [1 / (i + 1) for i in range(50257)]
+open(sys.argv[1] + "/tokens.bin", "wb").write(struct.pack("<400000H", *random.choices(range(50257), weights, k=400000)))
+PY
+}
+
+# Prints the first value with a GPU, else the second: steps on the emulated device take longer.
+sized() { if [[ -n $gpu ]]; then echo "$1"; else echo "$2"; fi; }
+
+suite() { # family
+  local program=test_$1_$device status=0
+  if [[ ! -x $build/bin/$program ]]; then skip "$program is not among the packed programs"; fi
+  DSTRAIN_SOURCES=$PWD "$build/bin/$program" || status=$?
+  if ((status == 77)); then
+    echo 'the tests found no GPU'
+    return 1
+  fi
+  return $status
+}
+
+# train NAME DEVICE STEPS WORDS...: trains a tiny GPT-lite (smaller without a GPU) and writes the results to "$work/NAME". A word KEY=VALUE sets a
+# value of the configuration.
+train() {
+  local name=$1 on=$2 steps=$3 words=() word
+  shift 3
+  for word in "$@"; do
+    if [[ $word =~ ^[a-z_0-9A-Z]+(\.[a-z_0-9A-Z]+)*= ]]; then words+=(--set "$word"); else words+=("$word"); fi
+  done
+  "$build/bin/dstrain" --config configs/quickstart.json --model gptlite \
+    --data "$work/text.txt" --device "$on" --steps "$steps" --output "$work/$name" \
+    --set dstrain.eval_interval=0 --set dstrain.eval_samples=8 --set dstrain.save_last=false \
+    --set train_batch_size=8 --set dstrain.model.n_layer=2 \
+    --set "dstrain.model.n_embd=$(sized 64 32)" --set dstrain.model.n_head=1 \
+    --set "dstrain.model.block_size=$(sized 64 32)" "${words[@]}"
+}
+same_losses() { # name other
+  python3 scripts/compare_losses.py "$work"/{"$1","$2"}/metrics.jsonl --within 0
+}
+same_bits() { # name other
+  same_losses "$@"
+  cmp "$work"/{"$1","$2"}/model.safetensors
+}
+# as_on_cpu NAME STEPS LIMITS... [-- WORDS...]: compares the losses of a run with those of the CPU
+# (scripts/compare_losses.py).
+as_on_cpu() {
+  local name=$1 steps=$2 limits=()
+  shift 2
+  while (($# > 0)) && [[ $1 != -- ]]; do limits+=("$1") && shift; done
+  if (($# > 0)); then shift; fi
+  local ranks=()
+  if [[ " $* " != *' --num_gpus '* ]]; then ranks=(--num_gpus 1); fi
+  train "cpu_$name" cpu "$steps" "${ranks[@]}" "$@"
+  train "${device}_$name" "$device" "$steps" "${ranks[@]}" "$@"
+  python3 scripts/compare_losses.py "$work"/{cpu,"$device"}_"$name"/metrics.jsonl "${limits[@]}" |
+    tee "$work/texts/losses_${device}_$name"
+}
+# The first scale is too large, so steps are skipped, on both devices the same ones, until it fits.
+scaled_losses() {
+  as_on_cpu fp16 "$(sized 40 12)" --within 2e-2 -- fp16.enabled=true fp16.initial_scale_power=28 fp16.hysteresis=1
+  python3 - "$work"/{cpu,"$device"}_fp16/metrics.jsonl <<'PY'
+import json, sys
+runs = [[s["skipped"] for s in map(json.loads, open(path)) if "loss" in s] for path in sys.argv[1:]]
+print(f"skipped steps: {sum(runs[0])} of {len(runs[0])} on the CPU, {sum(runs[1])} on the device")
+sys.exit(0 if runs[0] == runs[1] and 0 < sum(runs[0]) < len(runs[0]) else 1)
+PY
+}
+# A graph for a step of one micro-batch, and several for one of eight, with dropout, which counts the samples.
+graphs() { # ranks
+  local mode micros
+  for micros in 1 8; do
+    for mode in on off; do
+      train "graph_${mode}_$micros" "$device" "$(sized 20 3)" --num_gpus "$1" "dstrain.cuda_graph=$mode" \
+        "train_batch_size=$((8 * $1))" "gradient_accumulation_steps=$micros" dstrain.model.dropout=0.1 bf16.enabled=true
+    done
+    same_bits "graph_on_$micros" "graph_off_$micros"
+  done
+}
+# Two ranks must have the same results at every ZeRO stage. They share one device, so their tensors pass through the
+# host.
+stages() {
+  local stage
+  for stage in 0 1 2 3; do
+    CUDA_VISIBLE_DEVICES=0 train "stage_$stage" "$device" "$(sized 20 3)" --num_gpus 2 \
+      "zero_optimization.stage=$stage" dstrain.reduce=micro_batch bf16.enabled=true \
+      zero_optimization.stage3_param_persistence_threshold=0 zero_optimization.stage3_max_reuse_distance=0
+    same_bits stage_0 "stage_$stage"
+  done
+}
+# A pipeline has the bits of one rank with the same micro-batches.
+pipeline() { # stages
+  local words=(dstrain.model.n_layer=4 gradient_accumulation_steps=8 bf16.enabled=true)
+  train "undivided_$1" "$device" "$(sized 20 3)" --num_gpus 1 "${words[@]}"
+  train "pipeline_$1" "$device" "$(sized 20 3)" --num_gpus "$1" --pipeline_num_stages "$1" "${words[@]}"
+  same_bits "undivided_$1" "pipeline_$1"
+}
+offload() { # cpu, nvme
+  local words=(bf16.enabled=true zero_optimization.stage=2)
+  mkdir -p "$build/nvme"
+  train resident "$device" "$(sized 20 3)" --num_gpus 1 "${words[@]}"
+  train "offload_$1" "$device" "$(sized 20 3)" --num_gpus 1 "${words[@]}" \
+    "zero_optimization.offload_optimizer.device=$1" "zero_optimization.offload_optimizer.nvme_path=$build/nvme"
+  same_bits resident "offload_$1"
+}
+# What a codec packs is rounded, so a last bit may become a step of the codec.
+codec() { # words...
+  CUDA_VISIBLE_DEVICES=0 as_on_cpu codec "$(sized 10 4)" --within 2e-2 -- --num_gpus 2 --overwrite "$@"
+}
+resume() {
+  train whole "$device" 6 --num_gpus 1 --save_interval 3 bf16.enabled=true dstrain.model.dropout=0.1
+  train resumed "$device" 6 --num_gpus 1 bf16.enabled=true dstrain.model.dropout=0.1 --resume "$work/whole/checkpoints/step_3"
+  cmp "$work"/{whole,resumed}/model.safetensors
+}
+# The likeliest tokens, in fp32, are those that the CPU finds.
+generate() {
+  local on
+  train written "$device" 10 --num_gpus 1
+  for on in cpu "$device"; do
+    "$build/bin/dstrain" generate --run "$work/written" --device "$on" --prompt 'ab' --tokens 40 --temperature 0 |
+      tee "$work/texts/generated_$on"
+  done
+  cmp "$work/texts/generated_cpu" "$work/texts/generated_$device"
+}
+# NCCL connects one GPU with itself: its version, its calls and its streams are tried without a second GPU.
+one_rank_nccl() {
+  if [[ ! -x $build/bin/test_nccl ]]; then skip 'no NCCL here'; fi
+  if [[ -z $gpu ]]; then skip 'no GPU'; fi
+  "$build/bin/test_nccl"
+}
+# What the comments of the kernels state, against the code of these programs.
+machine_code() {
+  local status=0
+  PATH=$PATH:$(dirname "$nvcc") python3 tests/kernels/cuda/static/check_sass.py --archive "$build/bin/dstrain" || status=$?
+  if ((status == 77)); then skip 'no nvdisasm and cuobjdump here'; fi
+  return $status
+}
+
+source scripts/gpu_check_gpt2.sh
+
+# The test cases that run under compute-sanitizer, small ones. Of the kernels that are neither products nor attention these
+# are the cases that compare bits with the CPU's, and those of kernels with barriers.
+declare -A cases=(
+  [kernels]="*processor*,*layer_norm*,embed_token_grad*,cross_entropy returns*,sum_rows sums*"
+  [products]='*double-precision*,*same bits*'
+  [attention]='attention equals*,attention_grad equals*,attention drops*,attention_grad drops*'
+)
+sanitized() { # tool family
+  DSTRAIN_PARITY_BUDGET=20000 DSTRAIN_SOURCES=$PWD sanitize "$1" "$build/bin/test_$2_cuda" "${cases[$2]}"
+}
+sanitize() { # tool program words...
+  local tool=$1 status=0 log=$work/sanitizer_$1
+  shift
+  if [[ ! -x $sanitizer ]]; then skip 'no compute-sanitizer here'; fi
+  "$sanitizer" --tool "$tool" --error-exitcode 9 --target-processes all "$@" 2>&1 | tee "$log" || status=$?
+  if grep -qE 'Device not supported|not supported on this' "$log"; then
+    skip 'compute-sanitizer does not support this device'
+  fi
+  return $status
+}
+sanitized_training() { # tool
+  sanitize "$1" "$build/bin/dstrain" --config configs/quickstart.json --model gptlite \
+    --data "$work/text.txt" --device cuda --num_gpus 1 --steps 2 --output "$work/sanitized_$1" \
+    --set dstrain.eval_interval=0 --set dstrain.eval_samples=4 --set dstrain.save_last=false \
+    --set train_batch_size=4 --set dstrain.model.n_layer=1 \
+    --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1 --set dstrain.model.block_size=32 \
+    --set dstrain.model.activation=gelu --set dstrain.model.dropout=0.1 --set bf16.enabled=true
+}
+
+# --- several GPUs ---
+
+# A learning rate without bounds, in fp32, where no step is skipped: every rank must end, and say why, although its graphs
+# hold the communicators.
+not_finite() { # ranks
+  local status=0
+  train not_finite "$device" 200 --num_gpus "$1" "train_batch_size=$((8 * $1))" --ignore scheduler \
+    optimizer.params.lr=1e30 >"$work/texts/not_finite" 2>&1 || status=$?
+  cat "$work/texts/not_finite"
+  [[ $status == 2 ]]
+  grep -q 'non-finite' "$work/texts/not_finite"
+}
+killed_rank() { # ranks
+  local status=0 run rank
+  train killed "$device" 100000 --num_gpus "$1" "train_batch_size=$((8 * $1))" bf16.enabled=true \
+    >"$work/texts/killed_rank" 2>&1 &
+  run=$!
+  until grep -qs '"step":3,' "$work/killed/metrics.jsonl" || ! kill -0 $run 2>/dev/null; do sleep 0.1; done
+  rank=$(pgrep -n -f -- "--output $work/killed ") # the last process that was started
+  kill -KILL "$rank"
+  wait $run || status=$?
+  cat "$work/texts/killed_rank"
+  [[ $status == 2 ]]
+  grep -qE "rank [0-9]+.*(signal 9|killed)" "$work/texts/killed_rank"
+}
+# Parameters that every group of ranks holds once more have the bits of those that are divided among all.
+secondary_shards() { # ranks, ranks of a group
+  local size
+  for size in 1 "$2"; do
+    train "shards_$size" "$device" "$(sized 20 3)" --num_gpus "$1" "train_batch_size=$((8 * $1))" bf16.enabled=true \
+      zero_optimization.stage=3 "zero_optimization.zero_hpz_partition_size=$size" \
+      zero_optimization.stage3_param_persistence_threshold=0 dstrain.deterministic_collectives=true
+  done
+  same_bits shards_1 "shards_$2"
+}
