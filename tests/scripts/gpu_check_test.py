@@ -363,12 +363,19 @@ class GpuCheck(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("dpkg-query") is None, "no Debian packages here")
     def test_what_travels_has_a_limit(self):
-        pack = [ROOT / "scripts/pack_gpu_deps.sh", "--limit"]
+        program = self.straw / "elf/bin/dstrain"
+        program.parent.mkdir(parents=True)
+        shutil.copy(shutil.which("ls"), program)
+        pack = [ROOT / "scripts/pack_gpu_deps.sh", "--programs", self.straw / "elf", "--limit"]
         run = subprocess.run([*pack, "64", self.straw / "deps"], text=True, capture_output=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, r"what travels: .* of at most 64 MiB")
         for header in ("libaio.h", "fmt/core.h", "boost/context/protected_fixedsize_stack.hpp"):
             self.assertTrue((self.straw / "deps/usr/include" / header).exists(), header)
+        packed = set(subprocess.check_output(["tar", "-tf", self.straw / "deps/programs.tar.xz"], text=True).split())
+        needed = set(re.findall(r"^\s*(lib\S+) => ", subprocess.check_output(["ldd", program], text=True), re.MULTILINE))
+        self.assertEqual(packed, {"bin/", "lib/", "bin/dstrain", "lib/not_packed"}
+                         | {f"lib/{name}" for name in needed if not name.startswith("libc.so")})
         run = subprocess.run([*pack, "1", self.straw / "deps"], text=True, capture_output=True)
         self.assertEqual(run.returncode, 1)
         self.assertIn("that is too much", run.stderr)
