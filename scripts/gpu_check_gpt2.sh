@@ -1,21 +1,21 @@
 # The steps of scripts/gpu_check.sh with GPT-2, which gpu_check_runs.sh reads. Without a GPU the model is a small one.
 
-# gpt2 NAME STEPS WORDS...: trains GPT-2 124M and writes the results to "$work/NAME".
+# gpt2 NAME STEPS RANKS WORDS...: trains GPT-2 124M and writes the results to "$work/NAME".
 gpt2() {
-  local name=$1 steps=$2 micro=16 words=()
-  shift 2
+  local name=$1 steps=$2 ranks=$3 micro=16 words=()
+  shift 3
   if [[ -z $gpu ]]; then
     micro=1 words=(--set dstrain.model.n_layer=1 --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1
       --set dstrain.model.block_size=16)
   fi
-  "$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" --device "$device" --num_gpus 1 \
+  "$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" --device "$device" --num_gpus "$ranks" \
     --steps "$steps" --output "$work/$name" --set dstrain.eval_interval=0 --set dstrain.eval_samples=$micro \
-    --set dstrain.save_interval=0 --set dstrain.save_last=false --set "train_batch_size=$micro" \
+    --set dstrain.save_interval=0 --set dstrain.save_last=false --set "train_batch_size=$((micro * ranks))" \
     --set "train_micro_batch_size_per_gpu=$micro" --ignore scheduler "${words[@]}" "$@"
 }
 # Loss begins where all tokens are as likely and falls; the memory in use after step 1 is written to the results.
 gpt2_steps() {
-  gpt2 gpt2 15 &
+  gpt2 gpt2 15 1 &
   local run=$!
   until grep -qs '"step":1,' "$work/gpt2/metrics.jsonl" || ! kill -0 $run 2>/dev/null; do sleep 0.05; done
   if [[ -n $gpu ]]; then
@@ -33,7 +33,7 @@ if len(steps) != 15 or abs(losses[0] - math.log(50257)) > 0.3 or not losses[-1] 
 PY
 }
 gpt2_trace() {
-  gpt2 gpt2_trace 6 --set "dstrain.trace=$work/trace.json"
+  gpt2 gpt2_trace 6 1 --set "dstrain.trace=$work/trace.json"
   if [[ -n $output ]]; then xz -c "$work/trace.json" >"$output/trace.json.xz"; fi
   python3 - "$work/trace.json" <<'PY' | tee "$work/texts/trace"
 import collections, json, sys
@@ -52,8 +52,8 @@ PY
 torch_losses() {
   if ! python3 -c 'import torch' 2>/dev/null; then skip 'no PyTorch here'; fi
   local words=(--set dstrain.data.order=sequential --set dstrain.data.val_fraction=0.1)
-  gpt2 torch_begin 0 "${words[@]}"
-  gpt2 torch_ours 20 "${words[@]}" --init_weights "$work/torch_begin"
+  gpt2 torch_begin 0 1 "${words[@]}"
+  gpt2 torch_ours 20 1 "${words[@]}" --init_weights "$work/torch_begin"
   python3 benchmarks/cuda/torch_losses.py --weights "$work/torch_begin/model.safetensors" --tokens "$work/tokens.bin" \
     --batch "$(sized 16 1)" --heads "$(sized 12 1)" --steps 20 --device "$(sized cuda cpu)" >"$work/torch_theirs"
   python3 scripts/compare_losses.py "$work/torch_ours/metrics.jsonl" "$work/torch_theirs" --within 1e-2 --first 3 2e-3 |
@@ -105,8 +105,7 @@ scaling() { # ranks
   local ranks sums
   for ranks in 1 "$1"; do
     for sums in true false; do
-      gpt2 "scaling_${ranks}_$sums" "$(sized 30 3)" --num_gpus "$ranks" --set "dstrain.deterministic_collectives=$sums" \
-        --set "train_batch_size=$((ranks * $(sized 16 1)))"
+      gpt2 "scaling_${ranks}_$sums" "$(sized 30 3)" "$ranks" --set "dstrain.deterministic_collectives=$sums" >&2
       python3 - "$work/scaling_${ranks}_$sums/metrics.jsonl" "$ranks ranks, deterministic_collectives $sums" <<'PY'
 import json, statistics, sys
 steps = [s for s in map(json.loads, open(sys.argv[1])) if "loss" in s]

@@ -33,8 +33,8 @@ suite() { # family
   return $status
 }
 
-# train NAME DEVICE STEPS WORDS...: trains a tiny GPT-lite (smaller without a GPU) and writes the results to "$work/NAME". A word KEY=VALUE sets a
-# value of the configuration.
+# train NAME DEVICE STEPS WORDS...: trains a tiny GPT-lite, without a GPU a smaller one, and writes the results to
+# "$work/NAME". A word KEY=VALUE sets a value of the configuration.
 train() {
   local name=$1 on=$2 steps=$3 words=() word
   shift 3

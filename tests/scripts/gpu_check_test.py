@@ -77,6 +77,8 @@ if words == ["--version"]:
     sys.exit(print("dstrain"))
 if words[0] == "plan":
     sys.exit(print(json.dumps({"memory": {"total": 1}, "instructions": [{"flops": 1e12}]})))
+if words.count("--num_gpus") > 1:
+    sys.exit("dstrain: error: --num_gpus is given 2 times")
 value = lambda name: words[words.index(name) + 1]
 settings = dict(word.split("=", 1) for word in words if "=" in word)
 if words[0] == "generate":
