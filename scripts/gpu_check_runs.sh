@@ -22,10 +22,22 @@ PY
 # Prints the first value with a GPU, else the second: steps on the emulated device take longer.
 sized() { if [[ -n $gpu ]]; then echo "$1"; else echo "$2"; fi; }
 
+# The small test cases of the parity suite: for compute-sanitizer, and for the emulated device, whose whole suite is among
+# the tests of every change. Of the kernels that are neither products nor attention these are the cases that compare bits
+# with the CPU's, and those of kernels with barriers.
+declare -A cases=(
+  [kernels]="*processor*,*layer_norm*,embed_token_grad*,cross_entropy returns*,sum_rows sums*"
+  [products]='*double-precision*,*same bits*'
+  [attention]='attention equals*,attention_grad equals*,attention drops*,attention_grad drops*'
+)
 suite() { # family
-  local program=test_$1_$device status=0
-  if [[ ! -x $build/bin/$program ]]; then skip "$program is not among the packed programs"; fi
-  DSTRAIN_SOURCES=$PWD "$build/bin/$program" || status=$?
+  local program=$build/bin/test_$1_$device status=0
+  if [[ ! -x $program ]]; then skip "$program is not among the packed programs"; fi
+  if [[ -n $gpu ]]; then
+    DSTRAIN_SOURCES=$PWD "$program" || status=$?
+  else
+    DSTRAIN_PARITY_BUDGET=20000 DSTRAIN_SOURCES=$PWD "$program" "${cases[$1]}"
+  fi
   if ((status == 77)); then
     echo 'the tests found no GPU'
     return 1
@@ -151,13 +163,6 @@ machine_code() {
 
 source scripts/gpu_check_gpt2.sh
 
-# The test cases that run under compute-sanitizer, small ones. Of the kernels that are neither products nor attention these
-# are the cases that compare bits with the CPU's, and those of kernels with barriers.
-declare -A cases=(
-  [kernels]="*processor*,*layer_norm*,embed_token_grad*,cross_entropy returns*,sum_rows sums*"
-  [products]='*double-precision*,*same bits*'
-  [attention]='attention equals*,attention_grad equals*,attention drops*,attention_grad drops*'
-)
 sanitized() { # tool family
   DSTRAIN_PARITY_BUDGET=20000 DSTRAIN_SOURCES=$PWD sanitize "$1" "$build/bin/test_$2_cuda" "${cases[$2]}"
 }
