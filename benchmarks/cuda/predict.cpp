@@ -166,7 +166,7 @@ std::vector<Assumption> Machine::assumptions() const {
           {"large products", deep_products * 1e-12, "TFLOP/s",
            "best bf16 product on an H100: stas00/ml-engineering"},
           {"products of depth 768", shallow_products * 1e-12, "TFLOP/s",
-           "middle of 580 to 650, reported for cuBLASLt on H100s"},
+           "guessed: middle of 580 to 650; no published measurement of this depth is known"},
           {"the same, odd dimensions", odd_fraction, "of the rate", "guessed"},
           {"attention", attention * 1e-12, "TFLOP/s", plot},
           {"attention_grad", attention_grad * 1e-12, "TFLOP/s",

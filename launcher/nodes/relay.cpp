@@ -23,6 +23,7 @@ namespace {
 
 constexpr int64_t kConnectTimeout = 10'000'000'000;
 constexpr int kConnectionLost = 255;  // as ssh says it
+constexpr int kParentTickMs = 100;
 
 // Returns a connection to a node that has proved to know the key.
 std::unique_ptr<SocketChannel> connect_to(const NodeAddress& address) {
@@ -46,6 +47,7 @@ std::unique_ptr<SocketChannel> connect_to(const NodeAddress& address) {
 int relay(const std::vector<std::string>& words) {
   ignore_stop_signals();  // one to all processes of a run must not cut the run's connections
   std::signal(SIGPIPE, SIG_IGN);
+  const pid_t parent = ::getppid();
   const size_t at = !words.empty() && words.front() == "--" ? 1 : 0;
   if (words.size() < at + 2)
     fail_user("{} is a part of dstrain that it starts itself, for hosts without ssh",
@@ -65,7 +67,9 @@ int relay(const std::vector<std::string>& words) {
   DirectionKeys keys = connection->channel.keys_for(kRelayCommand);
   RelayEnd end(RelayEnd::Role::asks, std::move(connection->socket), std::move(keys), STDIN_FILENO,
                Descriptor(::dup(STDOUT_FILENO)));
-  while (!end.received_all() && !end.lost() && !end.reader_gone()) end.step(-1);
+  // An mpirun that is killed leaves its relays behind, and with them the daemons that still start on the nodes.
+  while (!end.received_all() && !end.lost() && !end.reader_gone() && ::getppid() == parent)
+    end.step(kParentTickMs);
   if (!end.fault().empty())
     fail_run(
         "the connection to {} cannot be trusted: {}; somebody in the network may change what "

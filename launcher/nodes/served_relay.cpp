@@ -151,8 +151,12 @@ int run_relay_end() {
     }
     fault = end.fault();
   }
-  // Without their connection the programs end.
-  if (shell > 0) ::waitpid(shell, nullptr, 0);
+  // Without their connection the programs end: agents by themselves, which clear the host first, and the daemons of
+  // Open MPI by the signal. One that went on starting would make its directory again once the agent has removed it.
+  if (shell > 0) {
+    ::kill(0, SIGHUP);
+    ::waitpid(shell, nullptr, 0);
+  }
   if (fault.empty()) return 0;
   fail_run("the connection over which node 0 runs a command here cannot be trusted: {}", fault);
 }
