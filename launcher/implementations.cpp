@@ -2,14 +2,12 @@
 
 #include "kernels/cpu/simd/init_weights.h"
 #include "kernels/kernel_library.h"
-#include "models/model.h"
 #include "runtime/core/cpu.h"
 
 namespace dstrain {
 
 const Implementations& implementations() {
-  static constexpr Implementations kImplementations{.build_model = build_model,
-                                                    .make_library = make_kernel_library,
+  static constexpr Implementations kImplementations{.make_library = make_kernel_library,
                                                     .fill_normal = fill_normal,
                                                     .fill_uniform = fill_uniform};
   return kImplementations;
@@ -18,8 +16,8 @@ const Implementations& implementations() {
 PlanInputs plan_inputs(const Job& job, int ranks_on_host) {
   const int asked_for = threads_asked_for();
   const int share = threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks);
-  return {implementations().build_model, make_planning_library(implementations(), job.device),
-          asked_for > 0 ? asked_for : share, make_planning_library(implementations(), "cpu")};
+  return {make_planning_library(implementations(), job.device), asked_for > 0 ? asked_for : share,
+          make_planning_library(implementations(), "cpu")};
 }
 
 }  // namespace dstrain

@@ -1,11 +1,11 @@
-// The models and kernels of this program, which plans and runs are given.
+// The kernels of this program, which plans and runs are given.
 #pragma once
 
 #include "runtime/plan/plan.h"
 
 namespace dstrain {
 
-// Returns the models and kernels.
+// Returns the kernels.
 const Implementations& implementations();
 
 // Returns the inputs of plans of `job`, whose device must be chosen, for a rank on a host with `ranks_on_host` ranks

@@ -107,6 +107,7 @@ PRINTS = {
     "check": (config(GPT2, {**FP16, **zero(2)}), "check {} --num_gpus 4 --json"),
     "check_dnn": (config(DNN, {"sparse_gradients": True}, loss_chunks=2), "check {} --num_gpus 2 --json"),
     "check_wrong": (config({**GPT, "n_head": 5, "in_size": 3, "n_layers": 2}, hidden_size=3), "check {} --json"),
+    "check_broken": ('{"train_batch_size": 8,\n "dstrain": ', "check {}"),
     "check_missing": (config({"type": "benchmark", "n_embd": 3}), "check {} --json"),
     "check_type": (config({"type": "gptheavy"}), "check {}"),
     "check_huge": (config({**GPT, "n_embd": 2147483646, "block_size": 2147483647, "vocab_size": 2147483647}), "check {}"),
@@ -193,7 +194,7 @@ def print_case(name, programs, folders):
     settings, command = PRINTS[name]
     for folder in folders:
         if settings:
-            (folder / f"{name}.json").write_text(json.dumps(settings, indent=1))
+            (folder / f"{name}.json").write_text(settings if isinstance(settings, str) else json.dumps(settings, indent=1))
     words = command.replace("{}", f"--config {name}.json")
     return same_output(*(call(program, words, folder) for program, folder in zip(programs, folders)))
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -42,10 +43,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   Job job;
-  job.model.n_layer = layers;
-  job.model.vocab_size = 65;
-  job.model.block_size = seq_len;
-  job.model.dropout = dropout;
+  job.model =
+      GptLite{.n_layer = layers, .block_size = seq_len, .dropout = dropout, .vocab_size = 65};
   job.batch = {batch, batch, 1};
   if (bf16_run) job.dtype = job.wire_dtype = DType::bf16;
   const RandomDataset data(65);

@@ -6,6 +6,7 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/command_names.h"
 #include "launcher/cli/option_readers.h"
+#include "models/registry.h"
 #include "runtime/config/job.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -34,6 +35,7 @@ constexpr const char* kRanksOption = "--num_gpus,--num_accelerators";
 
 // The options of every command that reads a configuration.
 void add_config(CommandLine& line, ConfigRequest& request) {
+  request.models = &model_registry();
   line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
               text(request.path));
   line.option(kRanksOption, "N", "ranks on this machine (with CUDA: its GPUs)",
@@ -55,7 +57,8 @@ void add_config(CommandLine& line, ConfigRequest& request) {
 void add_run(CommandLine& line, ConfigRequest& request) {
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on GPUs where there are any)",
               text(request.device));
-  line.option("--model", "NAME|FILE", "gptlite, benchmark or a model file", text(request.model));
+  line.option("--model", "NAME|FILE",
+              fmt::format("{} or a model file", model_registry().types(", ")), text(request.model));
   line.option("--data", "PATH", "the training text or token file", text(request.data));
   line.option("--vocab", "RUN", "read the text with the vocabulary of this run",
               text(request.vocab));
@@ -145,7 +148,7 @@ Arguments parse_plan(const std::vector<std::string>& words) {
                           fail_user("{}: expected FILE.svg, got '{}'", option, printable(value));
                         a.timeline = value;
                       });
-  line.flag("--largest", "find the largest GPT that fits, with --device_memory", a.largest);
+  line.flag("--largest", "find the largest model that fits, with --device_memory", a.largest);
   line.option("--host_memory", "BYTES",
               "with --largest: of the machine, for all ranks together (this machine's)",
               [&a](const std::string& option, const std::string& value) {
@@ -269,6 +272,7 @@ CommandLine::Reader counts(std::optional<std::vector<int64_t>>& target, int64_t 
 
 Arguments parse_bench_io(const std::vector<std::string>& words) {
   BenchIoArguments a;
+  a.request.models = &model_registry();
   CommandLine line("bench-io",
                    "Finds the settings of section aio that are best for the drive of PATH, a "
                    "directory. Several: tensors are striped over them.");

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "runtime/config/keys/key_table.h"
+#include "models/registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -28,9 +28,9 @@ std::vector<std::string> split(const std::string& names) {
 std::string key_of_option(const std::string& option) {
   const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
   if (one_of("fp16|bf16", name)) return name + ".enabled";
-  for (const KeySpec& spec : key_table())
+  for (const KeySpec& spec : model_registry().keys())
     if (spec.key == name && spec.type != Type::section) return name;
-  return std::string(key_called(name));
+  return std::string(key_called(model_registry(), name));
 }
 
 // Returns what to do in place of an option of DeepSpeed's or another program's; empty: nothing is known. `names` are the

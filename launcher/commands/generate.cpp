@@ -11,6 +11,7 @@
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
+#include "models/registry.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
@@ -110,9 +111,10 @@ int run_generate(const GenerateArguments& arguments) {
   const ModelPlace place = model_place(arguments.run_dir);
   const std::string job_file = place.run_dir + "/resolved_config.json";
   Job job = job_from_resolved(read_input_file(job_file, "the resolved configuration", kLargestFile),
-                              job_file);
-  if (job.model.kind != ModelKind::gptlite)
-    fail_user("{} holds a benchmark model, which has no text to generate", arguments.run_dir);
+                              model_registry(), job_file);
+  if (!job.model.family().predicts_tokens())
+    fail_user("{} holds a {}, which has no text to generate", arguments.run_dir,
+              job.model.family().title);
   job.device = arguments.device;  // not the device of the training run
   settle_device(job);
   const std::string vocabulary_file = place.run_dir + "/vocab.json";
@@ -122,7 +124,7 @@ int run_generate(const GenerateArguments& arguments) {
   GenerateRequest request;
   request.run_dir = place.run_dir;
   request.checkpoint = place.checkpoint;
-  request.prompt = prompt_of(arguments, vocabulary, job.model.vocab_size);
+  request.prompt = prompt_of(arguments, vocabulary, job.model.vocabulary());
   request.tokens = arguments.tokens;
   request.temperature = arguments.temperature;
   request.top_k = arguments.top_k;

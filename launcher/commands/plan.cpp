@@ -53,7 +53,7 @@ std::string first_line_of(const std::optional<AssumedVocabulary>& assumed) {
 // Returns the member `assumed` of the JSON.
 Assumptions assumptions(const std::optional<AssumedVocabulary>& assumed) {
   if (!assumed) return {};
-  return {{"dstrain.model.vocab_size", assumed->size}};
+  return {{assumed->key, assumed->size}};
 }
 
 // Prints the largest models that fit into the memory that the command line describes.
@@ -66,14 +66,13 @@ void print_largest(const PlanArguments& arguments, const Job& job,
       .host = arguments.host_memory ? *arguments.host_memory : available_memory().bytes,
       .disk = arguments.disk};
   const std::vector<LargestModel> models = largest_models(job, machine, plan_inputs(job));
-  print_result(arguments.json ? largest_json(models, assumptions(assumed))
+  print_result(arguments.json ? largest_json(models, job.model.family(), assumptions(assumed))
                               : first_line_of(assumed) + largest_text(models, job, machine));
 }
 
 // Returns what offload costs in a step; empty without offload.
 std::string offload_lines(const Job& job, const Plan& plan) {
-  const int64_t sample = job.model.kind == ModelKind::benchmark ? 1 : job.model.block_size;
-  const int64_t micro_tokens = job.batch.micro_batch * sample * job.data_ranks();
+  const int64_t micro_tokens = job.batch.micro_batch * job.model.context() * job.data_ranks();
   return offload_text(offload_cost(plan, job.device, micro_tokens), job.device, job.dtype);
 }
 

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
-#include "launcher/input/name_patterns.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/data/open_dataset.h"
 #include "runtime/data/vocabulary.h"
-#include "runtime/storage/state.h"
 
 namespace dstrain {
 namespace {
@@ -33,34 +31,21 @@ bool by_default(const LoadedConfig& loaded, std::string_view key) {
 
 }  // namespace
 
-double weight_count(ModelConfig model) {
-  const int64_t layers = model.n_layer;
-  const auto count = [&model](int64_t n) {
-    model.n_layer = n;
-    double sum = 0;
-    for (const StateEntry& w : weights_of(model))
-      sum += static_cast<double>(w.global_shape.elements());
-    return sum;
-  };
-  // All layers after the third are like it.
-  if (layers <= 3) return count(layers);
-  const double two = count(2);
-  return two + static_cast<double>(layers - 2) * (count(3) - two);
-}
-
 std::string model_line(const std::string& path, const LoadedConfig& loaded) {
-  constexpr std::array<std::string_view, 4> sizes{"dstrain.model.n_layer", "dstrain.model.n_embd",
-                                                  "dstrain.model.n_head",
-                                                  "dstrain.model.block_size"};
   const ModelConfig& model = loaded.job.model;
-  if (model.kind != ModelKind::gptlite ||
-      !std::ranges::all_of(sizes, [&](std::string_view key) { return by_default(loaded, key); }))
-    return "";
-  std::string line = fmt::format(
-      "{} names no sizes of a model: the default, a GPT-lite of {} of {} channels on {}", path,
-      counted(model.n_layer, "layer"), model.n_embd, counted(model.block_size, "token"));
-  if (model.vocab_size > 0)
-    line += fmt::format(", {:.1f} million parameters", weight_count(model) / 1e6);
+  const ModelFamily& family = model.family();
+  // A size without a default is no size by default, unless the data give it.
+  const bool all = std::ranges::all_of(family.keys, [&](const ModelKey& key) {
+    return key.spec.type != Type::integer || key.name() == family.vocabulary_key() ||
+           by_default(loaded, key.spec.key);
+  });
+  if (!all) return "";
+  std::string line =
+      fmt::format("{} names no sizes of a model: the default, a {} of {} of {} channels", path,
+                  family.title, counted(model.layers(), "layer"), model.width());
+  if (family.reads_tokens()) line += fmt::format(" on {}", counted(model.context(), "token"));
+  if (!family.reads_tokens() || model.vocabulary() > 0)
+    line += fmt::format(", {:.1f} million parameters", model.measures().parameters / 1e6);
   return line + " (dstrain.model or --model FILE.json names another)";
 }
 
@@ -82,36 +67,37 @@ std::vector<std::string> default_lines(const std::string& path, const LoadedConf
 }
 
 std::string missing_data(const Job& job) {
-  if (job.model.kind != ModelKind::gptlite) return "";
+  if (!job.model.family().reads_tokens()) return "";
   if (job.data.path.empty()) return "--data names a file";
   return is_there(job.data.path) ? "" : printable(job.data.path) + " is there";
 }
 
 std::string AssumedVocabulary::line() const {
-  return fmt::format(
-      "assumed: a vocabulary of {}, as {} (--set dstrain.model.vocab_size=N gives the size)", size,
-      why);
+  return fmt::format("assumed: a vocabulary of {}, as {} (--set {}=N gives the size)", size, why,
+                     key);
 }
 
 std::optional<AssumedVocabulary> settle_planned_vocabulary(Job& job) {
-  if (job.model.kind != ModelKind::gptlite || job.model.vocab_size != 0) return std::nullopt;
+  const ModelFamily& family = job.model.family();
+  if (!family.reads_tokens() || job.model.vocabulary() != 0) return std::nullopt;
   const DataConfig& data = job.data;
   const bool missing = data.path.empty() || !is_there(data.path);
   if (missing && !data.vocab.empty()) {
-    job.model.vocab_size = vocabulary_of_run(data.vocab).size;
+    job.model.set_vocabulary(vocabulary_of_run(data.vocab).size);
     return std::nullopt;
   }
   const bool tokens = data.format == DataFormat::tokens ||
                       (data.format == DataFormat::automatic && data.path.ends_with(".bin"));
   if (!missing && !tokens) {
-    job.model.vocab_size = open_dataset(job)->vocabulary().size;
+    job.model.set_vocabulary(open_dataset(job)->vocabulary().size);
     return std::nullopt;
   }
-  job.model.vocab_size = tokens ? kAssumedOfTokens : kAssumedOfText;
+  const int64_t size = tokens ? kAssumedOfTokens : kAssumedOfText;
+  job.model.set_vocabulary(size);
   const std::string why = data.path.empty() ? "no data file is named"
                           : missing         ? printable(data.path) + " is not there"
                                             : printable(data.path) + " holds token ids";
-  return AssumedVocabulary{job.model.vocab_size, why};
+  return AssumedVocabulary{size, why, model_path(family.vocabulary_key())};
 }
 
 }  // namespace dstrain

@@ -10,9 +10,6 @@
 
 namespace dstrain {
 
-// Returns the number of the model's weights, whose vocabulary's size must be known.
-double weight_count(ModelConfig model);
-
 // Returns a line about the model that the run trains if the file at `path` names no sizes of one, else an empty text.
 // The number of its weights stands there if the vocabulary's size is known.
 std::string model_line(const std::string& path, const LoadedConfig& loaded);
@@ -30,6 +27,7 @@ std::string missing_data(const Job& job);
 struct AssumedVocabulary {
   int64_t size = 0;
   std::string why;  // "input.txt is not there"
+  std::string key;  // that gives the size
 
   // Returns the first line of what is printed about the plan.
   std::string line() const;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "launcher/implementations.h"
-#include "launcher/input/defaults.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/process_memory.h"
+#include "runtime/config/model/measures.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
@@ -123,7 +123,7 @@ double least_bytes(const Job& job) {
   const OffloadConfig& offload = job.offload;
   const double values = offload.parameters == OffloadTo::nvme ? 0 : value;
   const double state = offload.optimizer == OffloadTo::nvme ? 0 : 8 - value;
-  return weight_count(job.model) / job.pipeline.stages *
+  return job.model.measures().parameters / job.pipeline.stages *
          (values / divisor(where.parameters, place) + state / divisor(where.optimizer, place));
 }
 

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 
-#include "launcher/implementations.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/ir/builder.h"
 #include "runtime/plan/pipeline/partition.h"
 
 namespace dstrain {
@@ -19,10 +20,10 @@ constexpr const char* kPartition = "pipeline.partition";
 
 // Returns the model's forward pass, with any vocabulary where its size is unknown.
 Program forward_of(ModelConfig model) {
-  model.vocab_size = std::max<int64_t>(model.vocab_size, 1);
+  if (model.family().reads_tokens()) model.set_vocabulary(std::max<int64_t>(model.vocabulary(), 1));
   Program program;
   Builder builder(program, {});
-  implementations().build_model(builder, model);
+  build_model(builder, model);
   return program;
 }
 
@@ -46,10 +47,10 @@ bool names_a_weight(const std::string& pattern, const StateRegister& three_layer
 std::optional<WrongPattern> wrong_exclusion(const Job& job) {
   if (job.weight_decay_exclude.empty()) return {};
   ModelConfig model = job.model;
-  model.n_layer = std::min<int64_t>(model.n_layer, 3);
+  model.set_layers(std::min<int64_t>(model.layers(), 3));
   const StateRegister weights = weights_of(model);
   for (const std::string& pattern : job.weight_decay_exclude)
-    if (!names_a_weight(pattern, weights, job.model.n_layer))
+    if (!names_a_weight(pattern, weights, job.model.layers()))
       return WrongPattern{
           kExclude,
           fmt::format("no weight has a name like \"{}\" (there are {}, {}, ...; \"*.bias\" "

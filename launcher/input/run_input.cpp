@@ -15,6 +15,8 @@
 #include "launcher/implementations.h"
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
+#include "models/registry.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/config/text.h"
 #include "runtime/core/devices/cuda_device.h"
@@ -71,7 +73,7 @@ int64_t micro_batch_before(const std::string& resume) {
     const std::string file = resume + up + "/resolved_config.json";
     if (std::filesystem::exists(file))
       return job_from_resolved(read_input_file(file, "the resolved configuration", kLargestConfig),
-                               file)
+                               model_registry(), file)
           .batch.micro_batch;
   }
   return 0;
@@ -127,8 +129,9 @@ void check_initial_weights(const Job& job) try {
 } catch (const UserError& e) {
   const SafetensorsHeader header =
       read_safetensors_header(InputFile(job.init_weights, "the weights file"));
-  const SafetensorsTensor* table = header.find("token_embedding_table.weight");
-  if (table == nullptr || table->shape.empty() || table->shape[0] == job.model.vocab_size ||
+  const std::optional<TokenTable> own = job.model.measures().token_table;
+  const SafetensorsTensor* table = own ? header.find(own->name) : nullptr;
+  if (table == nullptr || table->shape.empty() || table->shape[0] == own->rows ||
       !job.data.vocab.empty())
     throw;
   fail_user(
@@ -185,8 +188,8 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   if (!job.init_weights.empty()) job.init_weights = weights_file(job.init_weights);
   check_name_patterns(input.loaded);
   input.dataset = open_dataset(job);
-  if (job.model.kind == ModelKind::gptlite && job.model.vocab_size == 0)
-    job.model.vocab_size = input.dataset->vocabulary().size;
+  if (job.model.family().reads_tokens() && job.model.vocabulary() == 0)
+    job.model.set_vocabulary(input.dataset->vocabulary().size);
   if (job.ranks > 1) input.facts = input_facts(job, *input.dataset);
   return input;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/model/model_config.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/step_rules.h"
 
@@ -101,19 +102,6 @@ struct ScheduleConfig {
   double cycle_min_mom = 0.8, cycle_max_mom = 0.9, decay_mom_rate = 0;
   int64_t last_batch_iteration = -1;  // where the schedule begins; -1: at its first value
   bool operator==(const ScheduleConfig&) const = default;
-};
-
-// The kind of model: GPT-lite, or the benchmark DNN.
-enum class ModelKind { gptlite, benchmark };
-// The model and its sizes.
-struct ModelConfig {
-  ModelKind kind = ModelKind::gptlite;
-  int64_t n_layer = 12, n_embd = 768, n_head = 12, block_size = 2048;
-  double dropout = 0.1;
-  bool gelu = false, qkv_bias = false, tied_head = false;
-  int64_t vocab_size = 0;                              // 0: the data's
-  int64_t in_size = 0, hidden_size = 0, out_size = 0;  // benchmark
-  bool operator==(const ModelConfig&) const = default;
 };
 
 // The format of the data file: auto, char, byte or bin.

@@ -12,6 +12,8 @@
 
 namespace dstrain {
 
+class ModelRegistry;
+
 // One setting of the run: its key, its value, and where the value came from.
 struct Setting {
   std::string key;    // as in the file; "run." before what only the command line knows
@@ -23,6 +25,8 @@ using Settings = std::vector<Setting>;  // in the order in which they were read
 
 // The options of the command line that the configuration depends on; an absent one was not given.
 struct ConfigRequest {
+  const ModelRegistry* models =
+      nullptr;                       // required; the caller keeps them alive, also for the jobs
   std::string path;                  // of the configuration file
   std::vector<std::string> sets;     // path.to.key=value, later ones win
   std::vector<std::string> ignored;  // path.to.key, as if the file did not have it

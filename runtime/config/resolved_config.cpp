@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/read/merge.h"
 #include "runtime/config/read/reader.h"
 #include "runtime/config/solve/solve.h"
@@ -13,8 +14,9 @@ std::string resolved_config_json(const LoadedConfig& loaded) {
   LoadedConfig settled = loaded;
   const Job& job = loaded.job;
   settled.settle("run.device", json_text(std::string_view(job.device)), "this machine");
-  if (job.model.vocab_size > 0)
-    settled.settle("dstrain.model.vocab_size", std::to_string(job.model.vocab_size), "the data");
+  if (const int64_t ids = job.model.vocabulary(); ids > 0)
+    settled.settle(model_path(job.model.family().vocabulary_key()), std::to_string(ids),
+                   "the data");
   const Settings& settings = settled.settings;
   std::string text = "{\n \"values\": {";
   for (const Setting& s : settings)
@@ -24,8 +26,10 @@ std::string resolved_config_json(const LoadedConfig& loaded) {
   return fmt::format("{}\n }}\n}}\n", text);
 }
 
-Job job_from_resolved(const std::string& text, const std::string& source) {
+Job job_from_resolved(const std::string& text, const ModelRegistry& models,
+                      const std::string& source) {
   ConfigRequest request;
+  request.models = &models;
   request.path = source;
   Merged merged;
   merged.names.file = source;

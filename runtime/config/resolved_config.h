@@ -15,6 +15,7 @@ std::string resolved_config_json(const LoadedConfig& loaded);
 
 // Returns the Job that resolved_config_json wrote. Throws UserError, which names `source`, if the text
 // is not a resolved configuration.
-Job job_from_resolved(const std::string& text, const std::string& source = "resolved_config.json");
+Job job_from_resolved(const std::string& text, const ModelRegistry& models,
+                      const std::string& source = "resolved_config.json");
 
 }  // namespace dstrain

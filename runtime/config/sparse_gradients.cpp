@@ -1,21 +1,25 @@
 #include "runtime/config/sparse_gradients.h"
 
+#include "runtime/config/model/family.h"
+
 namespace dstrain {
 
 SparseGradientBytes sparse_gradient_bytes(const Job& job) {
-  const ModelConfig& m = job.model;
+  const ModelMeasures m = job.model.measures();
+  const TokenTable& table = m.token_table.value();
   const int64_t ranks = job.data_ranks(), micro_batches = job.batch.accumulation;
-  const int64_t row = m.n_embd * size_of(job.dtype) + size_of(DType::i32);
+  const int64_t row = table.width * size_of(job.dtype) + size_of(DType::i32);
   const int64_t sums = job.reduce == ReduceMode::boundary ? 1 : micro_batches;
   return {
-      .rows = micro_batches * (ranks - 1) * job.batch.micro_batch * m.block_size * row,
-      .table = sums * 2 * (ranks - 1) * m.vocab_size * m.n_embd * size_of(job.wire_dtype) / ranks};
+      .rows = micro_batches * (ranks - 1) * job.batch.micro_batch * job.model.context() * row,
+      .table = sums * 2 * (ranks - 1) * table.rows * table.width * size_of(job.wire_dtype) / ranks};
 }
 
 bool sends_token_rows(const Job& job) {
-  if (!job.sparse_gradients || job.model.kind != ModelKind::gptlite || job.model.tied_head)
+  if (!job.sparse_gradients || job.zero_stage > 0 || job.pipeline.stages > 1 ||
+      job.data_ranks() == 1)
     return false;
-  if (job.zero_stage > 0 || job.pipeline.stages > 1 || job.data_ranks() == 1) return false;
+  if (const auto table = job.model.measures().token_table; !table || table->shared) return false;
   const SparseGradientBytes bytes = sparse_gradient_bytes(job);
   return bytes.rows < bytes.table;
 }

@@ -122,7 +122,7 @@ Answers find_answers(const ConfigRequest& request, std::vector<std::string>& lef
     const Merged merged = merge(asked);
     const LoadedConfig loaded = solve(merged, asked);
     const Node root = canonical(merged);
-    const Facts facts = find_facts(root);
+    const Facts facts = find_facts(root, *request.models);
     left.clear();
     bool changed = false;
     for (const Verdict& v : loaded.verdicts) {

@@ -1,10 +1,11 @@
 #include "runtime/data/open_dataset.h"
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/data/array_source.h"
-#include "runtime/data/benchmark_dataset.h"
 #include "runtime/data/file/file_kind.h"
+#include "runtime/data/generated_dataset.h"
 #include "runtime/data/text_source.h"
 #include "runtime/data/token_dataset.h"
 
@@ -55,7 +56,7 @@ std::unique_ptr<TokenSource> open_source(const DataConfig& config) {
 }  // namespace
 
 std::unique_ptr<Dataset> open_dataset(const Job& job) {
-  if (job.model.kind == ModelKind::benchmark) return std::make_unique<BenchmarkDataset>(job);
+  if (!job.model.family().reads_tokens()) return std::make_unique<GeneratedDataset>(job);
   return std::make_unique<TokenDataset>(job, open_source(job.data));
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
@@ -11,7 +12,7 @@
 namespace dstrain {
 
 TokenDataset::TokenDataset(const Job& job, std::unique_ptr<TokenSource> source)
-    : source_(std::move(source)), block_(job.model.block_size) {
+    : source_(std::move(source)), block_(job.model.context()) {
   const int64_t n = source_->tokens();
   const auto held_out =
       static_cast<int64_t>(std::floor(static_cast<double>(n) * job.data.val_fraction));
@@ -33,35 +34,35 @@ TokenDataset::Part TokenDataset::make_part(int64_t begin, int64_t tokens, bool r
 }
 
 void TokenDataset::check_parts(const Job& job) const {
+  const std::string key(job.model.family().context_key()), path = model_path(key);
   const auto complain = [&](std::string_view name, const Part& part, std::string_view advice) {
     fail_user(
         "the data file {} is too short: it has {}, its {} part {} of them (val_fraction {}), "
-        "and one sample of block_size {} needs {}; {}",
+        "and one sample of {} {} needs {}; {}",
         source_->file().path(), counted(source_->tokens(), source_->unit()), name, part.tokens,
-        job.data.val_fraction, block_, block_ + 1, advice);
+        job.data.val_fraction, key, block_, block_ + 1, advice);
   };
   if (parts_[0].samples == 0)
     complain("training", parts_[0],
-             "give more data, a smaller dstrain.model.block_size or a smaller val_fraction");
+             fmt::format("give more data, a smaller {} or a smaller val_fraction", path));
   if (job.eval_interval > 0 && parts_[1].samples == 0)
     complain("validation", parts_[1],
-             "give more data, a smaller dstrain.model.block_size, a larger val_fraction, or "
-             "eval_interval 0");
+             fmt::format("give more data, a smaller {}, a larger val_fraction, or eval_interval 0",
+                         path));
 }
 
 void TokenDataset::check_vocabulary(const Job& job) {
-  const int64_t vocab_size = job.model.vocab_size;
+  const int64_t vocab_size = job.model.vocabulary();
   const std::string& path = source_->file().path();
+  const std::string key = model_path(job.model.family().vocabulary_key());
   if (vocabulary().format == DataFormat::tokens && vocab_size <= 0)
     fail_user(
-        "the data file {} holds token ids, which needs dstrain.model.vocab_size: give the size "
-        "of the tokenizer's vocabulary (GPT-2: 50257)",
-        path);
+        "the data file {} holds token ids, which needs {}: give the size of the tokenizer's "
+        "vocabulary (GPT-2: 50257)",
+        path, key);
   if (vocab_size > 0 && vocab_size < vocabulary().size)
-    fail_user(
-        "dstrain.model.vocab_size is {}, and the data file {} needs {}: give at least that, or "
-        "leave it out",
-        vocab_size, path, vocabulary().size);
+    fail_user("{} is {}, and the data file {} needs {}: give at least that, or leave it out", key,
+              vocab_size, path, vocabulary().size);
   const auto check_used = [&](const Part& part, int64_t samples) {
     if (samples > 0) source_->check_ids(part.begin, part.begin + samples * block_ + 1, vocab_size);
   };

@@ -14,7 +14,7 @@ namespace dstrain {
 class TokenDataset : public Dataset {
  public:
   // Throws UserError if a part that `job` uses is too short for one sample, or has an id that is not below
-  // job.model.vocab_size.
+  // job.model.vocabulary().
   TokenDataset(const Job& job, std::unique_ptr<TokenSource> source);
 
   int64_t samples(Split split) const override { return part(split).samples; }

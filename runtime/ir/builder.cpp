@@ -160,8 +160,12 @@ void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes) 
                  .group = group_,
                  .sublayer = sublayer_};
   if (options_.training) op.writes.push_back(gradient_place(logits));
-  program_.instructions.push_back(op);
-  check_op(program_, program_.instructions.back());
+  append(std::move(op));
+}
+
+void Builder::append(Instruction op) {
+  program_.instructions.push_back(std::move(op));
+  if (options_.checked) check_op(program_, program_.instructions.back());
 }
 
 BufferId Builder::gradient_place(BufferId logits) {
@@ -187,8 +191,7 @@ BufferId Builder::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Bu
                           .sublayer = std::max(sublayer_, 0)};
   instruction.writes.push_back(program_.add_buffer(std::move(output)));
   for (Buffer& b : more_outputs) instruction.writes.push_back(program_.add_buffer(std::move(b)));
-  program_.instructions.push_back(std::move(instruction));
-  check_op(program_, program_.instructions.back());
+  append(std::move(instruction));
   return program_.instructions.back().writes[0];
 }
 

@@ -18,6 +18,8 @@ struct ForwardOptions {
   bool training = true;      // dropout on; the loss comes with its gradient
   bool with_loss = true;     // false: stop at the logits (decoding)
   int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
+  bool checked =
+      true;  // false: for shapes alone, whose numbers of elements may not fit into 63 bits
 };
 
 class Builder {
@@ -61,6 +63,8 @@ class Builder {
   void add_sublayer(const std::string& name);
   // `rows`: those in memory.
   BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale);
+  // Appends an op, which is checked.
+  void append(Instruction op);
   BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
                 std::vector<Buffer> more_outputs = {});
   // Returns where the logits' gradient goes: the logits themselves, unless the backward pass of the op

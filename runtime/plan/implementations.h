@@ -1,5 +1,5 @@
-// Implementations: the models and the kernels that a program is built with. runtime includes neither: the
-// launcher passes its Implementations to every plan and every run.
+// Implementations: the kernels that a program is built with. runtime includes none: the launcher passes its
+// Implementations to every plan and every run. The models come with the configuration (config/model/registry.h).
 #pragma once
 
 #include <memory>
@@ -14,8 +14,6 @@
 namespace dstrain {
 
 struct Implementations {
-  // Emits the forward pass of `config` for one micro-batch.
-  using BuildModel = void (*)(Builder& builder, const ModelConfig& config);
   // Returns the kernels of a device. They run on `stream` (Stream::native(); the caller keeps it alive);
   // null: they are only planned with, never made. Throws UserError if this build lacks them.
   using MakeLibrary = std::unique_ptr<KernelLibrary> (*)(DeviceKind device, void* stream);
@@ -24,7 +22,6 @@ struct Implementations {
   using FillWeights = void (*)(float* out, int64_t begin, int64_t count, float scale, PhiloxKey key,
                                int threads);
 
-  BuildModel build_model;
   MakeLibrary make_library;
   FillWeights fill_normal;   // N(0, scale)
   FillWeights fill_uniform;  // uniform on [-scale, scale)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/config/job.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel.h"
@@ -213,7 +214,7 @@ WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
   const auto build = [&](Program& program, ForwardOptions options) {
     options.row_multiple = inputs.library->row_multiple();
     Builder builder(program, options);
-    inputs.build_model(builder, job.model);
+    build_model(builder, job.model);
   };
   build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   mark_matrices(whole.train, job.optimizer);
@@ -225,10 +226,8 @@ WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
 }
 
 // Returns stage_bytes() of a model that is made already. `whole` and `job` must outlive the result.
-StageBytes stage_bytes_of(const WholeModel& whole, const Job& job,
-                          Implementations::BuildModel build_model) {
-  const auto sizes =
-      std::make_shared<PlanInputs>(PlanInputs{build_model, std::make_shared<SizesOfModel>()});
+StageBytes stage_bytes_of(const WholeModel& whole, const Job& job) {
+  const auto sizes = std::make_shared<PlanInputs>(PlanInputs{std::make_shared<SizesOfModel>()});
   return [&whole, &job, sizes](const std::vector<int64_t>& first_sublayers, int stage) {
     WholeModel divided = whole;
     divide(divided, first_sublayers, job.pipeline);
@@ -241,8 +240,7 @@ StageBytes stage_bytes_of(const WholeModel& whole, const Job& job,
 WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
   WholeModel whole = undivided_model(job, inputs);
   if (job.pipeline.stages > 1)
-    divide(whole, divide_model(whole.train, job, stage_bytes_of(whole, job, inputs.build_model)),
-           job.pipeline);
+    divide(whole, divide_model(whole.train, job, stage_bytes_of(whole, job)), job.pipeline);
   return whole;
 }
 
@@ -303,7 +301,7 @@ StageBytes stage_bytes(const Job& job, const PlanInputs& inputs) {
     StageBytes bytes;
   };
   const auto asked = std::make_shared<Asked>(Asked{undivided_model(job, inputs), job, {}});
-  asked->bytes = stage_bytes_of(asked->whole, asked->job, inputs.build_model);
+  asked->bytes = stage_bytes_of(asked->whole, asked->job);
   return [asked](const std::vector<int64_t>& first_sublayers, int stage) {
     return asked->bytes(first_sublayers, stage);
   };
@@ -339,7 +337,7 @@ RankPlan make_decode_plan(const Job& trained, int64_t seq_len, const PlanInputs&
                             .training = false,
                             .with_loss = false,
                             .row_multiple = inputs.library->row_multiple()});
-  inputs.build_model(builder, job.model);
+  build_model(builder, job.model);
   fuse(program, *inputs.library, inputs.threads);
   RankPlan rank;
   rank.validate = forward_plan(std::move(program), job, {}, inputs);

@@ -104,7 +104,6 @@ struct RankPlan {
 
 // What a plan depends on besides its job and its rank.
 struct PlanInputs {
-  Implementations::BuildModel build_model;
   std::shared_ptr<const KernelLibrary> library;  // asked for sizes only
   int threads = 1;                               // threads of a rank
   // The CPU's kernels, for what runs on the host; null: `library` has them.

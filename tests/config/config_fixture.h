@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/registry.h"
 #include "runtime/config/load.h"
 #include "runtime/core/error.h"
 #include "tests/support/temp_dir.h"
@@ -43,6 +44,7 @@ struct Ask {
     const TempFile file(text);
     ConfigRequest r = request;
     r.path = file.path();
+    r.models = &model_registry();
     LoadedConfig loaded = check_config(r);
     for (Verdict& v : loaded.verdicts) v.where = without_folder(v.where, file);
     for (std::string& w : loaded.warnings) w = without_folder(w, file);
@@ -52,6 +54,7 @@ struct Ask {
     const TempFile file(text);
     ConfigRequest r = request;
     r.path = file.path();
+    r.models = &model_registry();
     try {
       LoadedConfig loaded = load_config(r);
       for (Setting& s : loaded.settings) s.origin = without_folder(s.origin, file);

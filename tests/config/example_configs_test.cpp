@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "models/registry.h"
 #include "tests/config/config_fixture.h"
 
 using namespace dstrain;
@@ -9,6 +10,7 @@ using namespace dstrain::test;
 namespace {
 ConfigRequest example(const std::string& name, int64_t ranks) {
   ConfigRequest request;
+  request.models = &model_registry();
   request.path = std::string(DSTRAIN_SOURCE_DIR) + "/configs/" + name;
   request.ranks = ranks;
   request.need_data = true;
@@ -33,9 +35,9 @@ TEST_CASE("examples: every configuration that comes with dstrain trains without 
 TEST_CASE("examples: the original job accumulates 32 micro-batches on 8 ranks") {
   const Job job = load_config(example("ds_config.json", 8)).job;
   CHECK(job.batch == BatchConfig{256, 1, 32});
-  CHECK(job.model.block_size == 2048);
-  CHECK(job.model.n_layer == 12);
-  CHECK(job.model.n_embd == 768);
+  CHECK(job.model.integer("block_size") == 2048);
+  CHECK(job.model.integer("n_layer") == 12);
+  CHECK(job.model.integer("n_embd") == 768);
   CHECK(job.schedule.kind == ScheduleKind::warmup);
   CHECK(job.gradient_clipping == 1.0);
   CHECK(job.output == "runs/ds_config");

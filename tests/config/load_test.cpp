@@ -2,7 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "models/registry.h"
 #include "tests/config/config_fixture.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 using namespace dstrain::test;
@@ -35,7 +37,7 @@ TEST_CASE("load: --set makes sections on the way and takes values of any kind") 
           .job();
   CHECK(job.batch.train_batch == 8);
   CHECK(job.optimizer.beta1 == 0.8);
-  CHECK(job.model.gelu);
+  CHECK(job.model.text("activation") == "gelu");
   CHECK(job.dtype == DType::bf16);
   CHECK(job.steps == 500);
   CHECK(ask(trains_with("\"zero_optimization\": true"), {"zero_optimization.stage=0"})
@@ -90,13 +92,13 @@ TEST_CASE("load: --model replaces the whole section, and --set refines it") {
   const std::string text = trains_with(R"("dstrain": {"model": {"n_layer": 3, "n_embd": 96}})");
   Ask a = ask(text);
   a.request.model = "gptlite";
-  CHECK(a.job().model == ModelConfig{});
+  CHECK(a.job().model == GptLite{});
   a.request.sets = {"dstrain.model.n_layer=5"};
-  CHECK(a.job().model.n_layer == 5);
+  CHECK(a.job().model.integer("n_layer") == 5);
   a.request.model = "benchmark";
   a.request.sets = {"dstrain.model.in_size=2", "dstrain.model.hidden_size=3",
                     "dstrain.model.out_size=4", "dstrain.model.n_layer=1"};
-  CHECK(a.job().model.hidden_size == 3);
+  CHECK(a.job().model.integer("hidden_size") == 3);
 
   const TempFile file("{\"n_layer\": 7,\n \"n_head\": 3.5}", "m.json");
   a = ask(text);
@@ -105,8 +107,8 @@ TEST_CASE("load: --model replaces the whole section, and --set refines it") {
         "m.json:2:2: dstrain.model.n_head: expected an integer from 1 to 2147483647, found 3.5");
   a.request.sets = {"dstrain.model.n_head=3"};
   const LoadedConfig loaded = a.load();
-  CHECK(loaded.job.model.n_layer == 7);
-  CHECK(loaded.job.model.n_embd == 768);
+  CHECK(loaded.job.model.integer("n_layer") == 7);
+  CHECK(loaded.job.model.integer("n_embd") == 768);
   CHECK(without_folder(setting(loaded, "dstrain.model.n_layer").origin, file) == "m.json:1:2");
   const TempFile broken("{\"n_layer\": }", "m.json");
   a.request.model = broken.path();
@@ -248,6 +250,7 @@ TEST_CASE("load: of two names of a key one may be ignored") {
 TEST_CASE("load: malformed text is one error with its place") {
   CHECK(ask("{\n \"a\": True}").error() == "c.json:2:7: 'True' is not JSON: write true");
   ConfigRequest request;
+  request.models = &model_registry();
   const TempDir dir;
   request.path = dir / "c.json";
   CHECK_THROWS_WITH(load_config(request), "cannot read the configuration " + request.path +
@@ -265,7 +268,7 @@ TEST_CASE("load: no file, however wrong, reaches the job with an illegal value")
           .check();
   CHECK(has_errors(loaded.verdicts));
   CHECK(loaded.job.optimizer == OptimizerConfig{});
-  CHECK(loaded.job.model == ModelConfig{});
+  CHECK(loaded.job.model == GptLite{});
   CHECK(loaded.job.steps == 1000);
   CHECK(loaded.job.loss_scale.initial == 65536);
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "models/registry.h"
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/read/reader.h"
 #include "runtime/core/files/input_file.h"
@@ -30,6 +31,7 @@ int check_folder(const std::string& folder) {
     ++files;
     INFO(entry.path());
     ConfigRequest request;
+    request.models = &model_registry();
     request.path = entry.path().string();
     const LoadedConfig loaded = check_config(request);
     if (!has_errors(loaded.verdicts)) ++train;

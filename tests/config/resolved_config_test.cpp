@@ -34,7 +34,7 @@ TEST_CASE("resolved configuration: rebuilds the same job") {
   a.request.overwrite = true;
   a.request.resume_with_changes = true;
   const LoadedConfig loaded = a.load();
-  CHECK(job_from_resolved(resolved_config_json(loaded)) == loaded.job);
+  CHECK(job_from_resolved(resolved_config_json(loaded), model_registry()) == loaded.job);
 }
 
 TEST_CASE("resolved configuration: holds every value with its origin") {
@@ -62,21 +62,21 @@ TEST_CASE(
   CHECK(values["dstrain.sharding"]["value"] == "FULL_SHARD");
   CHECK(values["dstrain.sharding"]["origin"] == "c.json:3:2");
   CHECK(values["zero_optimization.stage"]["value"] == 3);
-  CHECK(job_from_resolved(text) == loaded.job);
+  CHECK(job_from_resolved(text, model_registry()) == loaded.job);
   const std::string without = resolved_config_json(ask("{\"train_batch_size\": 8}", {}, 2).load());
   CHECK_FALSE(nlohmann::json::parse(without)["values"].contains("dstrain.sharding"));
 }
 
 TEST_CASE("resolved configuration: the job has the last word on what is settled after loading") {
   LoadedConfig loaded = ask(trains_with("")).load();
-  loaded.job.model.vocab_size = 77;
+  loaded.job.model.set("vocab_size", 77);
   loaded.job.device = "cpu";
   const std::string text = resolved_config_json(loaded);
   const auto values = nlohmann::json::parse(text)["values"];
   CHECK(values["dstrain.model.vocab_size"]["value"] == 77);
   CHECK(values["dstrain.model.vocab_size"]["origin"] == "derived: the data");
   CHECK(values["run.device"]["origin"] == "derived: this machine");
-  CHECK(job_from_resolved(text) == loaded.job);
+  CHECK(job_from_resolved(text, model_registry()) == loaded.job);
 }
 
 TEST_CASE("resolved configuration: a file that is none is an error that says what was expected") {
@@ -90,5 +90,5 @@ TEST_CASE("resolved configuration: a file that is none is an error that says wha
       {R"({"values": {"train_batch_size": {"value": "x"}}})",
        "r.json:1:43: train_batch_size: expected an integer from 1 to 2147483647, found \"x\""},
   }));
-  CHECK_THROWS_WITH(job_from_resolved(text, "r.json"), error);
+  CHECK_THROWS_WITH(job_from_resolved(text, model_registry(), "r.json"), error);
 }

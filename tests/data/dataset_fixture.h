@@ -8,18 +8,18 @@
 
 #include "runtime/core/error.h"
 #include "runtime/data/open_dataset.h"
+#include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {
 
 inline Job text_job(const std::string& path, int64_t block_size,
                     DataFormat format = DataFormat::automatic) {
-  Job job;
+  Job job = job_of(GptLite{.block_size = block_size});
   job.data.path = path;
   job.data.format = format;
   job.data.random_order = false;
   job.data.val_fraction = 0;
-  job.model.block_size = block_size;
   return job;
 }
 

@@ -41,11 +41,11 @@ TEST_CASE("a validation part too short for a sample is an error only where it is
 TEST_CASE("a model vocabulary smaller than the data's is an error, a larger one is not") {
   TempDir dir;
   Job job = text_job(dir.write("t.txt", "abcdefgh"), 4);
-  job.model.vocab_size = 7;
+  job.model.set("vocab_size", 7);
   CHECK_THAT(open_error(job), Contains("vocab_size is 7") && Contains("needs 8"));
-  job.model.vocab_size = 8;
+  job.model.set("vocab_size", 8);
   CHECK(open_error(job) == "no error");
-  job.model.vocab_size = 64;
+  job.model.set("vocab_size", 64);
   CHECK(open_error(job) == "no error");
   job.data.format = DataFormat::bytes;
   CHECK_THAT(open_error(job), Contains("needs 256"));

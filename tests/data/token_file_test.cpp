@@ -24,7 +24,7 @@ std::string header(int32_t magic, int32_t version, int32_t tokens) {
 
 Job token_job(const std::string& path, int64_t block_size, int64_t vocab_size) {
   Job job = text_job(path, block_size);
-  job.model.vocab_size = vocab_size;
+  job.model.set("vocab_size", vocab_size);
   return job;
 }
 

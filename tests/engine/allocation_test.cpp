@@ -3,6 +3,7 @@
 
 #include "tests/engine/counted_allocations.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -10,7 +11,8 @@ TEST_CASE("a step allocates nothing, in every dtype") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     INFO(name_of(dtype));
     Job job;
-    job.model = {.n_layer = 2, .n_embd = 64, .n_head = 2, .block_size = 48, .vocab_size = 65};
+    job.model =
+        GptLite{.n_layer = 2, .n_embd = 64, .n_head = 2, .block_size = 48, .vocab_size = 65};
     job.batch = {.train_batch = 4, .micro_batch = 2, .accumulation = 2};
     job.dtype = job.wire_dtype = dtype;
     const RandomDataset data(65);

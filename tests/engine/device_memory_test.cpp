@@ -7,6 +7,7 @@
 #include "runtime/core/devices/cpu_device.h"
 #include "runtime/core/error.h"
 #include "runtime/plan/report/fit.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -15,7 +16,7 @@ namespace {
 Job some_job() {
   Job job;
   job.ranks = 4;
-  job.model = {.n_layer = 4, .n_embd = 64, .n_head = 2, .block_size = 64, .vocab_size = 100};
+  job.model = GptLite{.n_layer = 4, .n_embd = 64, .n_head = 2, .block_size = 64, .vocab_size = 100};
   job.batch = {.train_batch = 32, .micro_batch = 8, .accumulation = 1};
   return job;
 }

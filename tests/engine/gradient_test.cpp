@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -11,7 +12,7 @@ namespace {
 
 Job gpt_job() {
   Job job;
-  job.model = {
+  job.model = GptLite{
       .n_layer = 2, .n_embd = 30, .n_head = 3, .block_size = 9, .dropout = 0, .vocab_size = 13};
   job.batch = {.train_batch = 6, .micro_batch = 3, .accumulation = 2};
   job.gradient_clipping = 0;
@@ -29,15 +30,14 @@ void enlarge(TestRank& test_rank) {
 }
 
 void check_gradients(const Job& job, double ignored_targets = 0) {
-  const RandomDataset data(
-      job.model.kind == ModelKind::gptlite ? job.model.vocab_size : job.model.out_size,
-      ignored_targets);
+  const RandomDataset data(classes_of(job.model), ignored_targets);
   TestRank test_rank(job, data);
   enlarge(test_rank);
   test_rank.step(0);
   const Program& program = test_rank.plans.train.program;
   // A relu that switches within the step changes the slope; gelu is smooth.
-  const double tolerance = job.model.gelu ? 2e-3 : 1e-2;
+  const double tolerance =
+      job.model.family().reads_tokens() && job.model.text("activation") == "gelu" ? 2e-3 : 1e-2;
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
   for (const Parameter& p : program.parameters) {
@@ -84,13 +84,15 @@ TEST_CASE("gradients of GPT-lite are the loss's slopes") {
 
 TEST_CASE("gradients with GPT-2's options: gelu, qkv bias, tied head") {
   Job job = gpt_job();
-  job.model.gelu = job.model.qkv_bias = job.model.tied_head = true;
+  job.model.set("activation", "gelu");
+  job.model.set("qkv_bias", true);
+  job.model.set("tied_head", true);
   check_gradients(job);
 }
 
 TEST_CASE("gradients with dropout: the backward pass regenerates the forward's masks") {
   Job job = gpt_job();
-  job.model.dropout = 0.3;
+  job.model.set("dropout", 0.3);
   check_gradients(job);
 }
 
@@ -100,16 +102,15 @@ TEST_CASE("gradients where some targets are ignored divide by the counted ones a
 
 TEST_CASE("gradients of the benchmark model") {
   Job job = gpt_job();
-  job.model = {
-      .kind = ModelKind::benchmark, .n_layer = 3, .in_size = 7, .hidden_size = 33, .out_size = 5};
+  job.model = BenchmarkModel{.n_layer = 3, .in_size = 7, .hidden_size = 33, .out_size = 5};
   check_gradients(job);
 }
 
 TEST_CASE("gradients with one token, one sample and odd widths") {
   Job job = gpt_job();
-  job.model.block_size = 1;
-  job.model.n_embd = 97;
-  job.model.n_head = 1;
+  job.model.set("block_size", 1);
+  job.model.set("n_embd", 97);
+  job.model.set("n_head", 1);
   job.batch = {1, 1, 1};
   check_gradients(job);
 }

@@ -10,6 +10,7 @@
 #include "runtime/ir/rule.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/fake_library.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -38,7 +39,7 @@ class GroupLibrary final : public FakeLibrary {
 Job small_job(int ranks) {
   Job job;
   job.ranks = ranks;
-  job.model = {.n_layer = 3, .n_embd = 12, .n_head = 3, .block_size = 7, .vocab_size = 11};
+  job.model = GptLite{.n_layer = 3, .n_embd = 12, .n_head = 3, .block_size = 7, .vocab_size = 11};
   job.batch = {.train_batch = 2 * ranks, .micro_batch = 2, .accumulation = 1};
   return job;
 }

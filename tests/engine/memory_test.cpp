@@ -8,6 +8,7 @@
 
 #include "runtime/plan/report/fit.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -41,7 +42,8 @@ int64_t process_pss() {
 
 Job job_of(DType dtype, DType sums = DType::f32) {
   Job job;
-  job.model = {.n_layer = 3, .n_embd = 192, .n_head = 3, .block_size = 128, .vocab_size = 65};
+  job.model =
+      GptLite{.n_layer = 3, .n_embd = 192, .n_head = 3, .block_size = 128, .vocab_size = 65};
   job.batch = {.train_batch = 16, .micro_batch = 8, .accumulation = 2};
   job.dtype = job.wire_dtype = dtype;
   job.grad_dtype = sums;

@@ -7,6 +7,7 @@
 #include "tests/engine/shared_world.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 #include "tests/support/sample.h"
 #include "tests/support/temp_dir.h"
 
@@ -20,14 +21,9 @@ Job job_of(int data_ranks, int stages, int zero_stage) {
   job.ranks = data_ranks * stages;
   job.pipeline.stages = stages;
   if (data_ranks == 2)
-    job.model = {.kind = ModelKind::benchmark,
-                 .n_layer = 6,
-                 .vocab_size = 8,
-                 .in_size = 8,
-                 .hidden_size = 8,
-                 .out_size = 8};
+    job.model = BenchmarkModel{.n_layer = 6, .in_size = 8, .hidden_size = 8, .out_size = 8};
   else
-    job.model = {.n_layer = 6, .n_embd = 8, .n_head = 2, .block_size = 3, .vocab_size = 8};
+    job.model = GptLite{.n_layer = 6, .n_embd = 8, .n_head = 2, .block_size = 3, .vocab_size = 8};
   job.batch = {2L * data_ranks, 1, 2};
   job.zero_stage = zero_stage;
   job.reduce = usual_reduce(zero_stage);
@@ -39,7 +35,7 @@ Job job_of(int data_ranks, int stages, int zero_stage) {
 
 // Runs the job as it is and offloaded on threads that are its ranks. Returns what differs, or an error.
 std::string compare_offloaded(const Job& plain, const Job& moved) {
-  const RandomDataset data(plain.model.vocab_size);
+  const RandomDataset data(classes_of(plain.model));
   const RankBoard board = board_of(plain.ranks);
   std::vector<std::string> wrong(static_cast<size_t>(plain.ranks));
   run_ranks(plain.ranks, [&](int rank) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dstrain;
@@ -12,7 +13,7 @@ namespace {
 
 Job fp16_job() {
   Job job;
-  job.model = {
+  job.model = GptLite{
       .n_layer = 1, .n_embd = 16, .n_head = 2, .block_size = 8, .dropout = 0.1, .vocab_size = 11};
   job.batch = {2, 2, 1};
   job.dtype = job.wire_dtype = DType::f16;

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/cpu_library.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -38,12 +39,12 @@ TEST_CASE("weights, gradients and optimizer state of a vocabulary's padding stay
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const bool tied : {false, true}) {
       Job job;
-      job.model = {.n_layer = 1,
-                   .n_embd = 6,
-                   .n_head = 2,
-                   .block_size = 7,
-                   .tied_head = tied,
-                   .vocab_size = 13};
+      job.model = GptLite{.n_layer = 1,
+                          .n_embd = 6,
+                          .n_head = 2,
+                          .block_size = 7,
+                          .tied_head = tied,
+                          .vocab_size = 13};
       job.batch = {4, 2, 2};
       job.dtype = job.wire_dtype = dtype;
       job.optimizer.weight_decay = 0.1;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -20,8 +21,7 @@ struct Trace {
 
 Trace run(Job job, RecomputeConfig recompute) {
   job.recompute = recompute;
-  const bool gpt = job.model.kind == ModelKind::gptlite;
-  const RandomDataset data(gpt ? job.model.vocab_size : job.model.out_size);
+  const RandomDataset data(classes_of(job.model));
   TestRank test_rank(job, data);
   Trace trace;
   trace.instructions = test_rank.plans.train.program.instructions.size();
@@ -51,7 +51,7 @@ void check_equal(const Job& job) {
                                           {RecomputeMode::selective, 0}}) {
     CAPTURE(static_cast<int>(recompute.mode), recompute.interval);
     const Trace again = run(job, recompute);
-    if (job.model.kind == ModelKind::gptlite) CHECK(again.instructions > plain.instructions);
+    if (job.model.family().reads_tokens()) CHECK(again.instructions > plain.instructions);
     CHECK(again.losses == plain.losses);
     CHECK(again.norms == plain.norms);
     CHECK(again.weights == plain.weights);
@@ -73,14 +73,14 @@ TEST_CASE("GPT-lite with dropout trains to the same bits with and without recomp
   const bool gelu = GENERATE(false, true), tied = GENERATE(false, true);
   CAPTURE(name_of(dtype), accumulation, gelu, tied);
   Job job = job_of(dtype, accumulation);
-  job.model = {.n_layer = 5,
-               .n_embd = 32,
-               .n_head = 4,
-               .block_size = 12,
-               .dropout = 0.1,
-               .gelu = gelu,
-               .tied_head = tied,
-               .vocab_size = 29};
+  job.model = GptLite{.n_layer = 5,
+                      .n_embd = 32,
+                      .n_head = 4,
+                      .block_size = 12,
+                      .dropout = 0.1,
+                      .gelu = gelu,
+                      .tied_head = tied,
+                      .vocab_size = 29};
   check_equal(job);
 }
 
@@ -89,14 +89,13 @@ TEST_CASE("the benchmark model trains to the same bits with and without recomput
   const int64_t accumulation = GENERATE(1, 2);
   CAPTURE(name_of(dtype), accumulation);
   Job job = job_of(dtype, accumulation);
-  job.model = {
-      .kind = ModelKind::benchmark, .n_layer = 5, .in_size = 24, .hidden_size = 40, .out_size = 7};
+  job.model = BenchmarkModel{.n_layer = 5, .in_size = 24, .hidden_size = 40, .out_size = 7};
   check_equal(job);
 }
 
 TEST_CASE("gradients summed after every micro-batch are the same bits with and without recompute") {
   Job job = job_of(DType::bf16, 2);
   job.reduce = ReduceMode::micro_batch;
-  job.model = {.n_layer = 3, .n_embd = 32, .n_head = 2, .block_size = 12, .vocab_size = 29};
+  job.model = GptLite{.n_layer = 3, .n_embd = 32, .n_head = 2, .block_size = 12, .vocab_size = 29};
   check_equal(job);
 }

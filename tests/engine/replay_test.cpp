@@ -3,13 +3,14 @@
 
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
 
 Job small_job(int64_t accumulation) {
   Job job;
-  job.model = {
+  job.model = GptLite{
       .n_layer = 2, .n_embd = 30, .n_head = 2, .block_size = 7, .dropout = 0.1, .vocab_size = 13};
   job.batch = {accumulation * 2, 2, accumulation};
   job.eval_interval = 0;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "runtime/data/open_dataset.h"
+#include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {
@@ -22,7 +23,7 @@ class Folder {
   Folder() { dir_.write("text", repeated("abcd ")); }
   Job job() const {
     Job job;
-    job.model = {.n_layer = 1, .n_embd = 8, .n_head = 2, .block_size = 8, .vocab_size = 5};
+    job.model = GptLite{.n_layer = 1, .n_embd = 8, .n_head = 2, .block_size = 8, .vocab_size = 5};
     job.data.path = dir_ / "text";
     job.batch = {2, 2, 1};
     return job;
@@ -56,10 +57,10 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
     std::function<void(Job&)> apply;
   };
   const std::vector<Change> changes = {
-      {"dstrain.model.n_head", [](Job& j) { j.model.n_head = 4; }},
-      {"dstrain.model.activation", [](Job& j) { j.model.gelu = true; }},
-      {"dstrain.model.dropout", [](Job& j) { j.model.dropout = 0.2; }},
-      {"dstrain.model.vocab_size", [](Job& j) { j.model.vocab_size = 6; }},
+      {"dstrain.model.n_head", [](Job& j) { j.model.set("n_head", 4); }},
+      {"dstrain.model.activation", [](Job& j) { j.model.set("activation", "gelu"); }},
+      {"dstrain.model.dropout", [](Job& j) { j.model.set("dropout", 0.2); }},
+      {"dstrain.model.vocab_size", [](Job& j) { j.model.set("vocab_size", 6); }},
       {"dstrain.seed", [](Job& j) { j.seed = 7; }},
       {"dstrain.data.order", [](Job& j) { j.data.random_order = false; }},
       {"train_batch_size", [](Job& j) { j.batch.train_batch = 4; }},

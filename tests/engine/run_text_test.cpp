@@ -7,13 +7,14 @@
 #include "runtime/engine/run/trainer.h"
 #include "runtime/engine/step/backend.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
 
 Job small_job() {
   Job job;
-  job.model = {.n_layer = 2, .n_embd = 32, .n_head = 2, .block_size = 32, .vocab_size = 58};
+  job.model = GptLite{.n_layer = 2, .n_embd = 32, .n_head = 2, .block_size = 32, .vocab_size = 58};
   job.batch = {32, 8, 2};
   job.ranks = 2;
   job.steps = 40;
@@ -22,8 +23,7 @@ Job small_job() {
 }
 
 std::string first_line_of(const Job& job, int64_t done = 0) {
-  const PlanInputs inputs{implementations().build_model,
-                          make_planning_library(implementations(), job.device), 1};
+  const PlanInputs inputs{make_planning_library(implementations(), job.device), 1};
   const RankPlan plan = make_rank_plan(job, place_of(job, 0), inputs);
   return first_line(job, plan.train, done, 1);
 }
@@ -65,7 +65,7 @@ TEST_CASE(
 TEST_CASE("the first line of a run whose steps are long says how long") {
   Job job = small_job();
   job.ranks = 1;
-  job.model = {.vocab_size = 65};
+  job.model = GptLite{.vocab_size = 65};
   job.batch = {64, 1, 64};
   const std::string line = first_line_of(job);
   // 85 million weights of layers and head, 6 operations each and more for attention, 131072 tokens.
@@ -93,7 +93,7 @@ TEST_CASE("what fails after a step did not fail in its last instruction") {
   job.ranks = 1;
   job.batch = {1, 1, 1};
   job.eval_interval = 1;
-  const RandomDataset data(job.model.vocab_size);
+  const RandomDataset data(job.model.integer("vocab_size"));
   const RankBoard board = RankBoard::create(1);
   SelfComm comm;
   RunContext context{implementations()};

@@ -9,6 +9,7 @@
 
 #include "runtime/ir/rule.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -16,7 +17,7 @@ namespace {
 
 Job small_job() {
   Job job;
-  job.model = {.n_layer = 2, .n_embd = 16, .n_head = 2, .block_size = 8, .vocab_size = 11};
+  job.model = GptLite{.n_layer = 2, .n_embd = 16, .n_head = 2, .block_size = 8, .vocab_size = 11};
   job.batch = {4, 2, 2};
   return job;
 }

@@ -6,6 +6,7 @@
 
 #include "runtime/data/open_dataset.h"
 #include "tests/golden/run_program.h"
+#include "tests/support/models.h"
 
 namespace dstrain::golden {
 namespace {
@@ -20,22 +21,18 @@ TEST_CASE("the benchmark's samples are the definition's, inputs and labels") {
   for (const json& golden : cases) {
     Job job;
     job.seed = golden.at("seed");
-    job.model.kind = ModelKind::benchmark;
-    job.model.in_size = golden.at("in_size");
-    job.model.out_size = golden.at("out_size");
-    job.model.hidden_size = 1;
-    job.model.n_layer = 2;
+    const int64_t in_size = golden.at("in_size");
+    job.model = BenchmarkModel{.in_size = in_size, .out_size = golden.at("out_size")};
     const std::unique_ptr<Dataset> dataset = open_dataset(job);
     for (const json& sample : golden.at("samples")) {
       const int64_t index = sample.at("index");
-      CAPTURE(job.seed, job.model.in_size, index);
-      std::vector<float> x(static_cast<size_t>(job.model.in_size));
+      CAPTURE(job.seed, in_size, index);
+      std::vector<float> x(static_cast<size_t>(in_size));
       int32_t label = -1;
       const bool validation = index >= kFirstValidationSample;
       dataset->read(validation ? Split::validation : Split::train,
                     validation ? index - kFirstValidationSample : index, 1,
-                    Tensor{x.data(), {1, job.model.in_size}, DType::f32},
-                    Tensor{&label, {1}, DType::i32});
+                    Tensor{x.data(), {1, in_size}, DType::f32}, Tensor{&label, {1}, DType::i32});
       CHECK(label == sample.at("label").get<int32_t>());
       if (sample.contains("x")) CHECK(x == sample.at("x").get<std::vector<float>>());
     }

@@ -2,9 +2,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "models/model.h"
+#include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -23,12 +24,12 @@ TEST_CASE("a vocabulary is padded in memory alone") {
   for (const bool tied : {false, true}) {
     Program program;
     Builder b(program, {.batch = 2, .row_multiple = 8});
-    build_model(b, {.n_layer = 1,
-                    .n_embd = 6,
-                    .n_head = 2,
-                    .block_size = 4,
-                    .tied_head = tied,
-                    .vocab_size = 13});
+    build_model(b, GptLite{.n_layer = 1,
+                           .n_embd = 6,
+                           .n_head = 2,
+                           .block_size = 4,
+                           .tied_head = tied,
+                           .vocab_size = 13});
     for (const char* name : {"token_embedding_table.weight", "lm_head.weight"})
       for (const Parameter& p : program.parameters) {
         if (p.name != name) continue;
@@ -65,14 +66,14 @@ TEST_CASE("GPT-2 options are options of the same model") {
   for (const bool on : {false, true}) {
     Program program;
     Builder b(program, {.batch = 1});
-    build_model(b, {.n_layer = 1,
-                    .n_embd = 8,
-                    .n_head = 2,
-                    .block_size = 4,
-                    .gelu = on,
-                    .qkv_bias = on,
-                    .tied_head = on,
-                    .vocab_size = 5});
+    build_model(b, GptLite{.n_layer = 1,
+                           .n_embd = 8,
+                           .n_head = 2,
+                           .block_size = 4,
+                           .gelu = on,
+                           .qkv_bias = on,
+                           .tied_head = on,
+                           .vocab_size = 5});
     const auto has = [&](std::string_view name) {
       for (const Parameter& p : program.parameters)
         if (p.name == name) return true;
@@ -90,12 +91,12 @@ TEST_CASE("dropout is off outside training and its sites keep their numbers") {
   for (const bool training : {true, false}) {
     Program program;
     Builder b(program, {.batch = 1, .training = training});
-    build_model(b, {.n_layer = 2,
-                    .n_embd = 8,
-                    .n_head = 2,
-                    .block_size = 4,
-                    .dropout = 0.25,
-                    .vocab_size = 5});
+    build_model(b, GptLite{.n_layer = 2,
+                           .n_embd = 8,
+                           .n_head = 2,
+                           .block_size = 4,
+                           .dropout = 0.25,
+                           .vocab_size = 5});
     std::vector<uint32_t> sites;
     for (const Instruction& op : program.instructions) {
       const float expected = training ? 0.25f : 0.0f;

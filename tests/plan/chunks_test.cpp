@@ -12,6 +12,7 @@
 #include "runtime/plan/waits.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/stage_plans.h"
+#include "tests/support/models.h"
 #include "tests/support/sample.h"
 
 using namespace dstrain;
@@ -21,7 +22,7 @@ namespace {
 // A job of `layers` layers, with the embedding and the head.
 Job chunks_job(const PipelineCase& c, int64_t layers, int data_ranks = 1, int zero_stage = 0) {
   Job job = sharded_job(zero_stage, c.stages * data_ranks);
-  job.model.n_layer = layers - 2;
+  job.model.set("n_layer", layers - 2);
   job.pipeline.stages = c.stages;
   job.pipeline.schedule = c.schedule;
   job.pipeline.virtual_stages = c.virtual_stages;
@@ -119,7 +120,7 @@ TEST_CASE("chunks: a weight gradient whose operand is overwritten before it is c
   Program program;
   Builder builder(program, {});
   const Job job = small_job();
-  fake_inputs().build_model(builder, job.model);
+  build_model(builder, job.model);
   backward(program);
   Program sound = program;
   CHECK_NOTHROW(split_backward(sound));
@@ -156,11 +157,8 @@ TEST_CASE(
   for (const PipelineCase& c : pipeline_cases()) {
     if (c.stages == 1 || !sample.takes()) continue;
     Job job = chunks_job(c, c.stages * c.virtual_stages + 1);
-    job.model = {.kind = ModelKind::benchmark,
-                 .n_layer = c.stages * c.virtual_stages + 1,
-                 .in_size = 8,
-                 .hidden_size = 8,
-                 .out_size = 8};
+    job.model = BenchmarkModel{
+        .n_layer = c.stages * c.virtual_stages + 1, .in_size = 8, .hidden_size = 8, .out_size = 8};
     INFO(c.text());
     CHECK_NOTHROW(verify_together(plans_of(job)));
   }

@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
 TEST_CASE("GPT-lite with 65 characters and the defaults has 86.7 M parameters") {
-  Job job;
-  job.model.vocab_size = 65;
+  Job job = job_of(GptLite{.vocab_size = 65});
   job.batch = {256, 1, 32};
   const RankPlan rank = make_rank_plan(job, {7, 8}, fake_inputs(0, false, false, 2));
   int64_t total = 0;
@@ -32,8 +32,7 @@ TEST_CASE("16-bit runs keep 2 bytes of parameters, 4 of gradients, 12 of optimiz
 }
 
 TEST_CASE("wire bytes are the ring's: 2 (N-1)/N of the gradients in the wire dtype") {
-  Job job;
-  job.model.vocab_size = 65;
+  Job job = job_of(GptLite{.vocab_size = 65});
   job.batch = {256, 1, 32};
   const RankPlan f32 = make_rank_plan(job, {0, 8}, fake_inputs());
   CHECK(wire_bytes(f32.train) == 2 * 7 * 4 * int64_t{86'701'056} / 8);

@@ -11,13 +11,14 @@
 #include "runtime/ir/rule.h"
 #include "runtime/plan/plan.h"
 #include "tests/support/fake_library.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 
 // Two blocks, three micro-batches, two ranks, nothing sharded.
 inline Job small_job() {
   Job job;
-  job.model = {.n_layer = 2, .n_embd = 12, .n_head = 3, .block_size = 7, .vocab_size = 11};
+  job.model = GptLite{.n_layer = 2, .n_embd = 12, .n_head = 3, .block_size = 7, .vocab_size = 11};
   job.batch = {.train_batch = 12, .micro_batch = 2, .accumulation = 3};
   job.ranks = 2;
   return job;
@@ -26,7 +27,7 @@ inline Job small_job() {
 // Four blocks and two micro-batches at a ZeRO stage, where nothing stays gathered between two uses.
 inline Job sharded_job(int stage, int ranks = 4) {
   Job job;
-  job.model = {.n_layer = 4, .n_embd = 32, .n_head = 2, .block_size = 8, .vocab_size = 17};
+  job.model = GptLite{.n_layer = 4, .n_embd = 32, .n_head = 2, .block_size = 8, .vocab_size = 17};
   job.ranks = ranks;
   job.batch = {2 * 2 * ranks, 2, 2};
   job.zero_stage = stage;

@@ -14,8 +14,8 @@ Job shards_job(int ranks, int shard_ranks, DType dtype = DType::bf16) {
   Job job = sharded_job(3, ranks);
   job.shards.ranks = shard_ranks;
   job.dtype = job.wire_dtype = dtype;
-  job.model.vocab_size = 65;
-  job.model.n_embd = 64;
+  job.model.set("vocab_size", 65);
+  job.model.set("n_embd", 64);
   return job;
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("without overlap every instruction waits for all collectives before it
 
 TEST_CASE("with overlap the first use of a gather waits for it, and what stands between does not") {
   Job job = sharded_job(3);
-  job.model.n_layer = 12;
+  job.model.set("n_layer", 12);
   const Plan plan = plan_of(job).train;
   int32_t number = 0;
   int beside = 0;

@@ -1,7 +1,7 @@
 // A kernel library for tests of plans: it answers questions about sizes and makes no kernels.
 #pragma once
 
-#include "models/model.h"
+#include "runtime/config/model/family.h"
 #include "runtime/plan/plan.h"
 
 namespace dstrain {
@@ -35,7 +35,7 @@ class FakeLibrary : public KernelLibrary {
 // Inputs of plans of our models with a FakeLibrary.
 inline PlanInputs fake_inputs(int64_t workspace = 0, bool packs = false, bool fuses = false,
                               int threads = 1) {
-  return {build_model, std::make_shared<FakeLibrary>(workspace, packs, fuses), threads};
+  return {std::make_shared<FakeLibrary>(workspace, packs, fuses), threads};
 }
 
 }  // namespace dstrain

@@ -2,6 +2,7 @@
 
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/registry.h"
 #include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -47,12 +48,14 @@ bool Facts::legal(std::string_view key) const {
   return !member || member->value.is_auto() || type_error(*spec, member->value).empty();
 }
 
-Facts find_facts(const Node& root) {
+Facts find_facts(const Node& root, const ModelRegistry& models) {
   Facts f;
   f.root = &root;
-  f.model = "gptlite";
+  f.models = &models;
   f.optimizer = "adamw";
-  if (const std::string model = f.text("dstrain.model.type"); !model.empty()) f.model = model;
+  f.family = models.find(f.text("dstrain.model.type"));
+  if (!f.family) f.family = models.families().front();
+  f.model = f.family->type;
   if (const Member* m = find(root, "optimizer.type");
       m && m->value.is(Node::Kind::string) && !m->value.is_auto())
     f.optimizer = lower_case(m->value.text);

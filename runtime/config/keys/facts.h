@@ -11,8 +11,14 @@
 
 namespace dstrain {
 
+class ModelRegistry;
+struct ModelFamily;
+
 struct Facts {
-  const Node* root = nullptr;  // the configuration; the caller keeps it alive
+  const Node* root = nullptr;  // the configuration; the caller keeps it and the models alive
+  const ModelRegistry* models = nullptr;
+  const ModelFamily* family =
+      nullptr;  // of the model; the registry's first where the file has no legal type
   int64_t stage = 0;
   bool fp16 = false, bf16 = false;
   bool dynamic_scale = false;  // fp16 with dynamic loss scaling
@@ -20,7 +26,7 @@ struct Facts {
   bool nvme = false;           // a section of offload has tensors on disk
   std::string optimizer;       // lower case; "adamw" where the file names none
   std::string scheduler;       // as written; empty where the file names none
-  std::string model;           // "gptlite" or "benchmark"
+  std::string model;           // the family's type
 
   // The value of a key of the table, or its default where the file has no legal value.
   bool on(std::string_view key) const;
@@ -32,6 +38,6 @@ struct Facts {
 };
 
 // Returns the facts of a configuration; `root` is its canonical form (read/merge.h).
-Facts find_facts(const Node& root);
+Facts find_facts(const Node& root, const ModelRegistry& models);
 
 }  // namespace dstrain

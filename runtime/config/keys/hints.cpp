@@ -8,12 +8,14 @@
 
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
 namespace {
 
-// Names of Hugging Face's, PyTorch Lightning's, NeMo's and Megatron's settings, in lower case with underscores.
+// Names of Hugging Face's, PyTorch Lightning's, NeMo's and Megatron's settings, in lower case with underscores. Those of
+// models are in their families' rows.
 struct OtherName {
   std::string_view names;  // "a|b"
   std::string_view key;
@@ -45,11 +47,6 @@ constexpr OtherName kOtherNames[] = {
     {"num_stages|pipe_parallel_size|pipeline_parallel_size|pipeline_model_parallel_size|pp_size",
      "pipeline.stages"},
     {"gradient_accumulation_dtype|grad_accum_dtype", "data_types.grad_accum_dtype"},
-    {"num_layers|n_layers", "dstrain.model.n_layer"},
-    {"hidden_size|d_model", "dstrain.model.n_embd"},
-    {"num_attention_heads|num_heads", "dstrain.model.n_head"},
-    {"seq_length|max_seq_length|max_seq_len|sequence_length|max_position_embeddings",
-     "dstrain.model.block_size"},
     {"data_path|train_file|train_data", "dstrain.data.path"},
     {"timeout|ddp_timeout", "dstrain.timeout_s"},
 };
@@ -107,10 +104,12 @@ bool would_take(const Facts& facts, std::string_view key, const Node& value) {
 
 }  // namespace
 
-std::string_view key_called(std::string_view name) {
+std::string_view key_called(const ModelRegistry& models, std::string_view name) {
   const std::string folded = folded_name(name);
   for (const OtherName& other : kOtherNames)
     if (one_of(other.names, folded)) return other.key;
+  for (const KeySpec& spec : models.keys())
+    if (!spec.called.empty() && one_of(spec.called, folded)) return spec.key;
   return {};
 }
 
@@ -123,11 +122,11 @@ std::string suggestion(const Facts& facts, std::string_view key, const Node& val
     return candidate.empty() ? "" : fmt::format(" (did you mean {}?)", candidate);
   };
   // The value may have another form there: gradient_checkpointing is true, dstrain.recompute an interval.
-  std::string_view called = key_called(leaf);
+  std::string_view called = key_called(*facts.models, leaf);
   if (called == key || !find_key(facts, called)) called = {};
   if (!called.empty() && parent.empty()) return mean(called);
   std::vector<std::string> siblings, elsewhere;
-  for (const KeySpec& spec : key_table()) {
+  for (const KeySpec& spec : facts.models->keys()) {
     const bool sibling = parent_of(spec.key) == parent;
     const bool same = !sibling && edit_distance(leaf_of(spec.key), leaf) == 0 &&
                       spec.key != parent && !minor(spec);

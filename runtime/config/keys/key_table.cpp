@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "runtime/config/keys/sections.h"
+#include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -39,7 +40,7 @@ std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
   return std::nullopt;
 }
 
-const std::vector<KeySpec>& key_table() {
+const std::vector<KeySpec>& common_keys() {
   static const std::vector<KeySpec> table = [] {
     std::vector<KeySpec> all;
     for (auto section :
@@ -54,7 +55,7 @@ const std::vector<KeySpec>& key_table() {
 }
 
 const KeySpec* find_key(const Facts& facts, std::string_view key, std::string* other) {
-  for (const KeySpec& spec : key_table()) {
+  for (const KeySpec& spec : facts.models->keys()) {
     if (spec.key != key) continue;
     if (spec.only.empty() || one_of(spec.only, selected(facts, key))) return &spec;
     if (other) *other += fmt::format("{}{}", other->empty() ? "" : "|", spec.only);

@@ -1,5 +1,5 @@
 // The key table: every key of a DeepSpeed configuration, and of dstrain's own section, with its type,
-// default, range and state. Invariant: a key that is not in the table is unknown, and defaults are
+// default, range and state. Those of models come from their families (model/registry.h). Invariant: a key that is not in the table is unknown, and defaults are
 // written in the table alone.
 #pragma once
 
@@ -60,10 +60,12 @@ struct KeySpec {
   std::string_view only = {};     // "a|b": types of optimizer, scheduler or model that have the key
   std::string_view alias = {};    // this key is an old name of `alias`
   bool nullable = false;          // null is legal although there is a default
+  std::string_view called =
+      {};  // "a|b": what other programs call it, in lower case with underscores
 };
 
-// Returns all keys, section by section.
-const std::vector<KeySpec>& key_table();
+// Returns all keys but those of models, section by section.
+const std::vector<KeySpec>& common_keys();
 
 // Returns the entry of `key` for the selected types of optimizer, scheduler and model, or null. If the
 // key exists for other types only, `other` receives their names.
@@ -81,7 +83,7 @@ std::string suggestion(const Facts& facts, std::string_view key, const Node& val
 
 // Returns the key that means what other programs call `name`: "dstrain.seed" for "seed", "--seed" and "random-seed"; empty:
 // none.
-std::string_view key_called(std::string_view name);
+std::string_view key_called(const ModelRegistry& models, std::string_view name);
 
 // Returns the ZeRO stage of one of FSDP's sharding strategies; nothing for another text.
 std::optional<int64_t> stage_of_sharding(std::string_view strategy);

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "runtime/config/keys/coerce.h"
-#include "runtime/config/keys/key_table.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
 
-std::string key_table_markdown() {
+std::string key_table_markdown(const ModelRegistry& models) {
   const auto escaped = [](std::string_view text) {  // "|" ends a cell
     return fmt::format("{}", fmt::join(split_words(text), "\\|"));
   };
@@ -23,7 +22,7 @@ std::string key_table_markdown() {
     return fmt::format("`{}`; auto: `{}`", spec.fallback, spec.automatic);
   };
   std::vector<std::pair<std::string, std::string>> sections;  // name, rows; in the table's order
-  for (const KeySpec& spec : key_table()) {
+  for (const KeySpec& spec : models.keys()) {
     const bool top = spec.key.find('.') == std::string_view::npos && spec.type != Type::section &&
                      spec.type != Type::opaque;
     const std::string name(top ? "top level" : spec.key.substr(0, spec.key.find('.')));

@@ -3,9 +3,11 @@
 
 #include <string>
 
+#include "runtime/config/model/registry.h"
+
 namespace dstrain {
 
 // Returns the whole page: a table per section, with type, default and state of every key.
-std::string key_table_markdown();
+std::string key_table_markdown(const ModelRegistry& models);
 
 }  // namespace dstrain

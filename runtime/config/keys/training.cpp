@@ -1,6 +1,7 @@
 // The top level: batch sizes, clipping, gradient reduction, data types.
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 
 namespace dstrain::keys {
@@ -40,7 +41,7 @@ constexpr Rule kManaged{
 
 constexpr Rule kSparse{[](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
                          if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
-                         if (facts.model == "benchmark")
+                         if (!facts.family->reads_tokens())
                            return {State::no_effect, "the model has no token embedding"};
                          if (facts.stage == 0) return {};
                          return {State::refused,
@@ -48,7 +49,7 @@ constexpr Rule kSparse{[](const Facts& facts, const KeySpec&, const Node& value)
                                  "receives the sum of its own slice alone: use false, or stage 0"};
                        },
                        "false: no_effect; true: honoured at stage 0, else refused; no_effect for "
-                       "the benchmark model"};
+                       "a model without tokens"};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/registry.h"
 #include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -99,8 +100,8 @@ void apply_recompute(Node& root, const std::string& text) {
   put_or_fail(root, option, "dstrain.recompute", std::move(value));
 }
 
-Node model_section(const std::string& model, SourceNames& names) {
-  if (model == "gptlite" || model == "benchmark") {
+Node model_section(const std::string& model, const ModelRegistry& models, SourceNames& names) {
+  if (models.find(model)) {
     Node section;
     section.kind = Node::Kind::object;
     section.place = kCommandLine;
@@ -108,8 +109,8 @@ Node model_section(const std::string& model, SourceNames& names) {
     return section;
   }
   if (model.size() < 5 || model.substr(model.size() - 5) != ".json")
-    fail_user("--model {}: expected gptlite, benchmark or a file that ends in .json",
-              printable(model));
+    fail_user("--model {}: expected {} or a file that ends in .json", printable(model),
+              models.types(", "));
   names.model_file = model;
   try {
     return read_config(read_input_file(model, "the model file", kMaxConfigBytes),
@@ -168,7 +169,8 @@ Merged merge(const ConfigRequest& request) {
                             Source::file);
   Node& root = merged.root;
   if (request.model)
-    put_or_fail(root, "--model", "dstrain.model", model_section(*request.model, merged.names));
+    put_or_fail(root, "--model", "dstrain.model",
+                model_section(*request.model, *request.models, merged.names));
   for (const std::string& set : request.sets) apply_set(root, set);
   if (request.data)
     put_or_fail(root, "--data", "dstrain.data.path", text_node(*request.data, kCommandLine));
@@ -209,7 +211,7 @@ Node canonical(const Merged& merged) {
       sharding && !find(result, "zero_optimization.stage"))
     if (const auto stage = stage_of_sharding(sharding->value.text))
       put(result, "zero_optimization.stage", integer_node(*stage, sharding->place));
-  for (const KeySpec& spec : key_table()) {
+  for (const KeySpec& spec : common_keys()) {
     if (spec.alias.empty() || spec.type == Type::section) continue;
     const Member* old = find(root, spec.key);
     if (!old || find(root, spec.alias)) continue;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -17,9 +18,7 @@ constexpr int64_t kMostLayerPasses = int64_t{1} << 18;
 constexpr std::string_view kTrainBatch = "train_batch_size",
                            kMicroBatch = "train_micro_batch_size_per_gpu",
                            kAccumulationSteps = "gradient_accumulation_steps",
-                           kRunSteps = "dstrain.steps", kModel = "dstrain.model",
-                           kLayers = "dstrain.model.n_layer",
-                           kBlockSize = "dstrain.model.block_size";
+                           kRunSteps = "dstrain.steps", kModel = "dstrain.model";
 
 // Returns the first of `keys` that the configuration has, so that an error of a value that follows from others names
 // what can be changed; the first of all if it has none.
@@ -29,13 +28,20 @@ std::string_view first_given(const Values& values, std::initializer_list<std::st
   return *keys.begin();
 }
 
+// Returns the key of the tokens of a sample; the section where the model has none.
+std::string context_path(const ModelConfig& model) {
+  const std::string_view key = model.family().context_key();
+  return key.empty() ? std::string(kModel) : model_path(key);
+}
+
 // Returns whether a product can have the rows of a micro-batch, one for each of its tokens, and reports it otherwise.
 bool check_rows(const Job& job, const Values& values, Diagnostics& diagnostics) {
   constexpr int64_t most_rows = 2147483647;
   const int64_t samples = job.batch.micro_batch;
-  const int64_t tokens = job.model.kind == ModelKind::gptlite ? job.model.block_size : 1;
+  const int64_t tokens = job.model.context();
   if (samples <= most_rows / tokens) return true;
-  const std::string_view key = first_given(values, {kMicroBatch, kTrainBatch, kBlockSize});
+  const std::string context = context_path(job.model);
+  const std::string_view key = first_given(values, {kMicroBatch, kTrainBatch, context});
   const std::string follows =
       key == kTrainBatch ? fmt::format("a {} of {} follows from it: ", kMicroBatch, samples) : "";
   const std::string use = key == kMicroBatch ? "" : fmt::format("a {} of ", kMicroBatch);
@@ -44,14 +50,14 @@ bool check_rows(const Job& job, const Values& values, Diagnostics& diagnostics) 
                                 "{}at most {}",
                                 follows, counted(samples, "sample"), counted(tokens, "token"),
                                 most_rows, use, most_rows / tokens),
-                    {kBlockSize});
+                    {context});
   return false;
 }
 
 // Limits the size of a plan and the time of planning: a plan lists every instruction of a step, for each layer
 // and micro-batch.
 void check_plan_size(const Job& job, const Values& values, Diagnostics& diagnostics) {
-  const int64_t layers = job.model.n_layer,
+  const int64_t layers = job.model.layers(),
                 micro_batches = std::max<int64_t>(job.batch.accumulation, 1);
   if (micro_batches <= kMostLayerPasses / layers) return;
   diagnostics.error(
@@ -61,59 +67,40 @@ void check_plan_size(const Job& job, const Values& values, Diagnostics& diagnost
                   "train_micro_batch_size_per_gpu, or a smaller train_batch_size",
                   micro_batches, counted(layers, "layer"), kMostLayerPasses,
                   kMostLayerPasses / layers),
-      {kLayers});
+      {model_path(job.model.family().layers_key)});
 }
 
-// Numbers of elements. Doubles do not overflow.
-struct Sizes {
-  double parameters = 0;
-  double activations = 0;  // of a sample, at most
-};
+constexpr double as_double(int64_t n) {
+  return static_cast<double>(n);
+}
 
-Sizes sizes_of(const ModelConfig& m) {
-  const auto d = [](int64_t n) { return static_cast<double>(n); };
-  const double layers = d(m.n_layer);
-  if (m.kind == ModelKind::gptlite) {
-    const double width = std::max(d(m.vocab_size), 4.0 * d(m.n_embd));
-    return {layers * 13.0 * d(m.n_embd) * d(m.n_embd) +
-                (2.0 * d(m.vocab_size) + d(m.block_size)) * d(m.n_embd),
-            d(m.block_size) * (width + d(m.n_head)) * (layers + 1)};
-  }
-  const double in = d(m.in_size), hidden = d(m.hidden_size), out = d(m.out_size);
-  if (m.n_layer == 1) return {(in + 1) * out, in + out};
-  return {(in + 1) * hidden + (layers - 2) * (hidden + 1) * hidden + (hidden + 1) * out,
-          in + (layers - 1) * hidden + out};
+// Limits the model, and with `rows_fit` the micro-batch, to numbers of elements that 63 bits can hold.
+void check_elements(const Job& job, const Values& values, Diagnostics& diagnostics, bool rows_fit) {
+  // The limit leaves room for sums, padding and bytes per element.
+  constexpr double limit = 0x1p55;
+  const bool unknown = std::ranges::any_of(job.model.family().keys, [&](const ModelKey& key) {
+    return diagnostics.stopped(key.spec.key);  // its default was used instead
+  });
+  if (unknown) return;
+  const ModelMeasures model = job.model.measures();
+  const double samples = as_double(job.batch.micro_batch);
+  const bool wide = model.activations > limit;
+  if (model.parameters > limit)
+    diagnostics.error(kModel, fmt::format("about {:.1e} parameters are more than can be counted",
+                                          model.parameters));
+  else if (wide || (rows_fit && model.activations * samples > limit))
+    diagnostics.error(
+        wide ? kModel : first_given(values, {kMicroBatch, kTrainBatch, kModel}),
+        fmt::format("about {:.1e} activations of a micro-batch are more than can be counted",
+                    model.activations * std::max(1.0, samples)));
 }
 
 }  // namespace
 
 void check_sizes(const Job& job, const Values& values, Diagnostics& diagnostics) {
   check_plan_size(job, values, diagnostics);
-  const bool rows_fit = check_rows(job, values, diagnostics);
-  // The limit leaves room for sums, padding and bytes per element.
-  constexpr double limit = 0x1p55;
-  const auto d = [](int64_t n) { return static_cast<double>(n); };
-  const auto [parameters, activations] = sizes_of(job.model);
-  const Diagnostics::Keys sizes = {kLayers,
-                                   kBlockSize,
-                                   "dstrain.model.n_embd",
-                                   "dstrain.model.n_head",
-                                   "dstrain.model.vocab_size",
-                                   "dstrain.model.in_size",
-                                   "dstrain.model.hidden_size",
-                                   "dstrain.model.out_size"};
-  if (parameters > limit)
-    diagnostics.error(
-        kModel, fmt::format("about {:.1e} parameters are more than can be counted", parameters),
-        sizes);
-  else if (const bool wide = activations > limit;
-           wide || (rows_fit && activations * d(job.batch.micro_batch) > limit))
-    diagnostics.error(
-        wide ? kModel : first_given(values, {kMicroBatch, kTrainBatch, kModel}),
-        fmt::format("about {:.1e} activations of a micro-batch are more than can be counted",
-                    activations * std::max(1.0, d(job.batch.micro_batch))),
-        sizes);
-  if (d(job.steps) * d(job.batch.train_batch) > 0x1p62)
+  check_elements(job, values, diagnostics, check_rows(job, values, diagnostics));
+  if (as_double(job.steps) * as_double(job.batch.train_batch) > 0x1p62)
     diagnostics.error(
         first_given(values, {kRunSteps, kTrainBatch, kMicroBatch, kAccumulationSteps}),
         fmt::format("{}{} of {} are more than can be counted", counted(job.steps, "step"),

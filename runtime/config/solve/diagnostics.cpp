@@ -20,7 +20,7 @@ bool is_on(const Verdict& v, std::string_view path) {
 Verdict* Diagnostics::verdict_on(std::string_view key) {
   for (Verdict& v : verdicts_)
     if (is_on(v, key)) return &v;
-  for (const KeySpec& spec : key_table())
+  for (const KeySpec& spec : common_keys())
     if (spec.alias == key)
       for (Verdict& v : verdicts_)
         if (is_on(v, spec.key)) return &v;
@@ -33,7 +33,7 @@ bool Diagnostics::stopped(std::string_view key) const {
       return is_on(v, name) && is_error(v.state) && !v.echo;
     });
   };
-  return stops(key) || std::ranges::any_of(key_table(), [&](const KeySpec& spec) {
+  return stops(key) || std::ranges::any_of(common_keys(), [&](const KeySpec& spec) {
            return spec.alias == key && stops(spec.key);
          });
 }

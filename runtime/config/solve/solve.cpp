@@ -99,7 +99,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
     fail_user("{} {}: expected from 1 to {} ranks", request.ranks_origin, *request.ranks,
               kMostRanks);
   const Node root = canonical(merged);
-  const Facts facts = find_facts(root);
+  const Facts facts = find_facts(root, *request.models);
   LoadedConfig loaded;
   loaded.verdicts = judge(merged, facts);
   Values values(root, facts, merged.names, loaded.settings);

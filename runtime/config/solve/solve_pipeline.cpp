@@ -1,12 +1,13 @@
 #include "runtime/config/solve/solve_pipeline.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <regex>
 #include <string_view>
 
 #include "runtime/config/keys/coerce.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 
@@ -14,8 +15,7 @@ namespace dstrain {
 namespace {
 
 constexpr std::string_view kStages = "pipeline.stages", kSchedule = "pipeline.schedule",
-                           kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition",
-                           kLayerCount = "dstrain.model.n_layer";
+                           kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition";
 
 // The compiler of regular expressions calls itself for each bracket: longer text could exhaust the stack.
 constexpr size_t kLongestExpression = 200;
@@ -126,22 +126,25 @@ void check_pipeline(const Job& job, Diagnostics& diagnostics) {
   else if (const auto wrong = error_with(micro_batches); wrong && micro_batches > 0)
     diagnostics.error(kSchedule, *wrong + "; gradient_accumulation_steps is their number",
                       {kVirtual});
-  const bool gptlite = job.model.kind == ModelKind::gptlite;
-  const int64_t layers = job.model.n_layer + (gptlite ? 2 : 0);
+  const ModelMeasures model = job.model.measures();
+  const int64_t layers = model.layers;
+  const std::string included =
+      model.named_layers.empty()
+          ? ""
+          : fmt::format(", {} included", fmt::join(model.named_layers, " and "));
+  const std::string layers_key = model_path(job.model.family().layers_key);
   const int chunks = chunks_of(p);
   if (int64_t{p.stages} * chunks > layers)
-    diagnostics.error(
-        kStages,
-        fmt::format("{} stages{} are more than the {} of the model{}", p.stages,
-                    chunks > 1 ? fmt::format(" x {} parts", chunks) : "", counted(layers, "layer"),
-                    gptlite ? ", embedding and head included" : ""),
-        {kLayerCount, kSchedule, kVirtual});
+    diagnostics.error(kStages,
+                      fmt::format("{} stages{} are more than the {} of the model{}", p.stages,
+                                  chunks > 1 ? fmt::format(" x {} parts", chunks) : "",
+                                  counted(layers, "layer"), included),
+                      {layers_key, kSchedule, kVirtual});
   else if (!p.first_layers.empty() && p.first_layers.back() >= layers)
-    diagnostics.error(
-        kPartition,
-        fmt::format("{} is not a layer: the model has {}{}, from 0", p.first_layers.back(), layers,
-                    gptlite ? ", embedding and head included" : ""),
-        {kLayerCount});
+    diagnostics.error(kPartition,
+                      fmt::format("{} is not a layer: the model has {}{}, from 0",
+                                  p.first_layers.back(), layers, included),
+                      {layers_key});
 }
 
 }  // namespace dstrain

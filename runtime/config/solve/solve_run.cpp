@@ -6,45 +6,52 @@
 #include <string>
 
 #include "runtime/config/keys/coerce.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
 namespace {
 
-void solve_gptlite(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
-  m.n_layer = v.integer("dstrain.model.n_layer");
-  m.n_embd = v.integer("dstrain.model.n_embd");
-  m.n_head = v.integer("dstrain.model.n_head");
-  m.block_size = v.integer("dstrain.model.block_size");
-  m.dropout = v.real("dstrain.model.dropout");
-  m.gelu = v.text("dstrain.model.activation") == "gelu";
-  m.qkv_bias = v.flag("dstrain.model.qkv_bias");
-  m.tied_head = v.flag("dstrain.model.tied_head");
-  if (const Member* vocab = v.given("dstrain.model.vocab_size"); vocab)
-    m.vocab_size = v.integer("dstrain.model.vocab_size", 0, "");
-  if (m.n_embd % m.n_head != 0)
-    diagnostics.error(
-        v.given("dstrain.model.n_head") ? "dstrain.model.n_head" : "dstrain.model.n_embd",
-        fmt::format("n_embd {} is not a multiple of n_head {}", m.n_embd, m.n_head),
-        {"dstrain.model.n_head", "dstrain.model.n_embd"});
+// Returns the value of a key that has a default or is given. Integers alone may have none.
+ModelConfig::Value value_of(const KeySpec& spec, Values& v) {
+  switch (spec.type) {
+    case Type::integer:
+      return spec.fallback.empty() ? v.integer(spec.key, 0, "") : v.integer(spec.key);
+    case Type::real:
+      return v.real(spec.key);
+    case Type::boolean:
+      return v.flag(spec.key);
+    default:
+      return v.text(spec.key);
+  }
 }
 
-void solve_benchmark(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
-  const auto size = [&](std::string_view key) {
-    if (!v.given(key))
-      diagnostics.error(
-          key, fmt::format("the benchmark model needs it: add --set {}=64, for example", key));
-    return v.integer(key, 1, "missing");
-  };
-  m.n_layer = size("dstrain.model.n_layer");
-  m.in_size = size("dstrain.model.in_size");
-  m.hidden_size = size("dstrain.model.hidden_size");
-  m.out_size = size("dstrain.model.out_size");
+void report(const KeyProblem& problem, Values& v, Diagnostics& diagnostics) {
+  if (std::ranges::any_of(problem.keys, [&](auto key) { return diagnostics.stopped(key); })) return;
+  const auto given = std::ranges::find_if(problem.keys, [&v](auto key) { return v.given(key); });
+  diagnostics.error(given == problem.keys.end() ? problem.keys.back() : *given, problem.message);
+}
+
+void solve_model(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
+  const ModelFamily& family = m.family();
+  for (const ModelKey& key : family.keys) {
+    const std::string_view path = key.spec.key;
+    if (key.required) {
+      if (!v.given(path))
+        diagnostics.error(
+            path, fmt::format("the {} needs it: add --set {}=64, for example", family.title, path));
+      m.set(key.name(), v.integer(path, 1, "missing"));
+    } else if (!key.spec.fallback.empty() || v.given(path)) {
+      m.set(key.name(), value_of(key.spec, v));
+    }
+  }
+  if (!family.problem) return;
+  if (const std::optional<KeyProblem> problem = family.problem(m)) report(*problem, v, diagnostics);
 }
 
 void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
   DataConfig& d = job.data;
-  if (job.model.kind == ModelKind::benchmark) {
+  if (!job.model.family().reads_tokens()) {
     d.random_order = false;
     return;
   }
@@ -61,14 +68,14 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
              : format == "byte" ? DataFormat::bytes
              : format == "bin"  ? DataFormat::tokens
                                 : DataFormat::automatic;
-  if (d.format == DataFormat::tokens && job.model.vocab_size == 0 && !request.assume_vocabulary &&
-      !diagnostics.stopped("dstrain.model.vocab_size"))
-    diagnostics.error("dstrain.model.vocab_size",
-                      "missing: data of format bin does not say it (GPT-2: 50257)");
-  if (d.format == DataFormat::bytes && job.model.vocab_size > 0 && job.model.vocab_size < 256)
-    diagnostics.error(
-        "dstrain.model.vocab_size",
-        fmt::format("{} is less than the 256 of data of format byte", job.model.vocab_size));
+  const int64_t ids = job.model.vocabulary();
+  const std::string vocabulary_key = model_path(job.model.family().vocabulary_key());
+  if (d.format == DataFormat::tokens && ids == 0 && !request.assume_vocabulary &&
+      !diagnostics.stopped(vocabulary_key))
+    diagnostics.error(vocabulary_key, "missing: data of format bin does not say it (GPT-2: 50257)");
+  if (d.format == DataFormat::bytes && ids > 0 && ids < 256)
+    diagnostics.error(vocabulary_key,
+                      fmt::format("{} is less than the 256 of data of format byte", ids));
   d.random_order = v.text("dstrain.data.order") == "random";
   d.val_fraction = v.real("dstrain.data.val_fraction");
 }
@@ -99,6 +106,17 @@ RecomputeConfig solve_recompute(Values& v, Diagnostics& diagnostics) {
     diagnostics.error(own_key, fmt::format("{} is not what {} {} asks for: keep one of the two",
                                            json_text(own->value), interval_key, interval));
   return config;
+}
+
+// Returns the pieces in which the model's loss is computed: one where it cannot be divided.
+int64_t solve_loss_chunks(const ModelConfig& model, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view key = "dstrain.loss_chunks";
+  const int64_t chunks = v.integer(key);
+  if (chunks == 1 || model.measures().divides_loss) return chunks;
+  if (model.family().reads_tokens())
+    diagnostics.no_effect(
+        key, fmt::format("the loss of the {} cannot be computed in pieces", model.family().title));
+  return 1;
 }
 
 AioConfig solve_aio(Values& v) {
@@ -173,15 +191,11 @@ OffloadConfig solve_offload(Values& v, const Facts& facts) {
 void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
                const ConfigRequest& request) {
   values.text("dstrain.model.type");
-  job.model.kind = facts.model == "benchmark" ? ModelKind::benchmark : ModelKind::gptlite;
-  if (job.model.kind == ModelKind::gptlite)
-    solve_gptlite(job.model, values, diagnostics);
-  else
-    solve_benchmark(job.model, values, diagnostics);
+  job.model = ModelConfig(*facts.family);
+  solve_model(job.model, values, diagnostics);
   solve_data(job, values, diagnostics, request);
   job.recompute = solve_recompute(values, diagnostics);
-  const int64_t chunks = values.integer("dstrain.loss_chunks");
-  job.loss_chunks = job.model.kind == ModelKind::gptlite ? chunks : 1;
+  job.loss_chunks = solve_loss_chunks(job.model, values, diagnostics);
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
   job.offload = solve_offload(values, facts);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/core/text.h"
 
@@ -33,12 +34,12 @@ void judge_others(const Job& job, Values& v, Diagnostics& diagnostics) {
 // Says what travels, as far as the configuration alone decides it.
 void explain_bytes(const Job& job, Diagnostics& diagnostics, bool ranks_known) {
   const auto text = [](int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
-  if (job.model.tied_head)
+  if (job.model.measures().token_table->shared)
     return diagnostics.no_effect(kSparseGradients,
                                  "tied_head: the head's gradient makes that of the table dense");
   if (ranks_known && job.data_ranks() == 1)
     return diagnostics.no_effect(kSparseGradients, "one rank: there are no gradients to send");
-  if (!ranks_known || job.model.vocab_size == 0)
+  if (!ranks_known || job.model.vocabulary() == 0)
     return diagnostics.explain(
         kSparseGradients,
         "rows of tokens or the table, whichever is fewer bytes: dstrain plan says which, when the "
@@ -57,7 +58,7 @@ void explain_bytes(const Job& job, Diagnostics& diagnostics, bool ranks_known) {
 
 void solve_sparse(Job& job, Values& values, Diagnostics& diagnostics, bool ranks_known) {
   if (!values.flag(kSparseGradients) || diagnostics.stopped(kSparseGradients)) return;
-  if (job.model.kind != ModelKind::gptlite) return;
+  if (!job.model.measures().token_table) return;
   job.sparse_gradients = true;
   judge_others(job, values, diagnostics);
   explain_bytes(job, diagnostics, ranks_known);

@@ -120,8 +120,7 @@ void solve_zero(Job& job, Values& v, Diagnostics& diagnostics) {
   std::string sharding;
   if (v.given("dstrain.sharding")) sharding = v.text("dstrain.sharding", "", "");
   // For "auto", Hugging Face computes the value from the model's width.
-  const int64_t width =
-      job.model.kind == ModelKind::gptlite ? job.model.n_embd : job.model.hidden_size;
+  const int64_t width = job.model.width();
   const auto elements = [&](std::string_view key, int64_t derived, std::string_view why) {
     return v.is_auto(key) ? v.integer(key, derived, why) : v.integer(key);
   };

@@ -9,6 +9,7 @@
 
 #include "runtime/comm/devices/device_comm.h"
 #include "runtime/comm/self_comm.h"
+#include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
 #include "runtime/engine/run/model_state.h"
@@ -29,12 +30,11 @@ class Decoder {
           int64_t seq_len)
       : backend_(make_backend(implementations, job.device)),
         comm_(make_device_communicator(self_, *backend_.device)),
-        plans_(make_decode_plan(job, seq_len,
-                                {implementations.build_model, backend_.library, request.threads})),
+        plans_(make_decode_plan(job, seq_len, {backend_.library, request.threads})),
         arenas_(plans_.memory, *backend_.device, comm(), request.threads),
         mesh_(comm(), self_, {}),
         executor_(plans_.validate, arenas_, backend_, job, mesh_, nullptr),
-        vocab_size_(job.model.vocab_size),
+        vocab_size_(job.model.vocabulary()),
         ids_(static_cast<size_t>(seq_len)) {
     load(job, request);
   }
@@ -141,19 +141,19 @@ double uniform(uint64_t seed, int64_t index) {
 void generate(const Job& trained, const GenerateRequest& request,
               const Implementations& implementations,
               const std::function<void(int32_t)>& on_token) {
-  if (trained.model.kind != ModelKind::gptlite)
-    fail_user("generate: the run in {} trained a benchmark model, which has no text",
-              request.run_dir);
+  if (!trained.model.family().predicts_tokens())
+    fail_user("generate: the run in {} trained a {}, which has no text", request.run_dir,
+              trained.model.family().title);
   if (request.prompt.empty()) fail_user("generate: the prompt is empty; give at least one token");
   for (int32_t id : request.prompt)
-    if (id < 0 || id >= trained.model.vocab_size)
+    if (id < 0 || id >= trained.model.vocabulary())
       fail_user("generate: prompt id {} is outside the vocabulary of {} ids", id,
-                trained.model.vocab_size);
+                trained.model.vocabulary());
   Job job = trained;
   job.dtype = DType::f32;  // the precision of the weight file
   std::map<int64_t, Decoder> decoders;
   std::vector<int32_t> ids = request.prompt;
-  const int64_t block = job.model.block_size;
+  const int64_t block = job.model.context();
   for (int64_t n = 0; n < request.tokens; ++n) {
     const auto length = std::min(static_cast<int64_t>(ids.size()), block);
     int64_t seq_len = std::min(kShortestPlan, block);

@@ -37,7 +37,7 @@ struct RunOutcome {
 };
 
 // Trains `job` on this rank and writes the output directory (docs/formats.md). Collective over ctx.comm.
-// job.model.vocab_size must be known. Throws UserError, RunError.
+// job.model.vocabulary() must be known. Throws UserError, RunError.
 RunOutcome train(const Job& job, const Dataset& dataset, RunContext& ctx);
 
 // The arguments of generate(): the trained model, the prompt, and how new tokens are chosen.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/optim/optimizer_rule.h"
@@ -35,30 +36,23 @@ std::string list_text(const std::vector<std::string>& members) {
   return "[" + text + "]";
 }
 
+// Adds the model: the number of layers, the type and the other keys, at the end those that may change.
 void add_model(FactList& list, const ModelConfig& m) {
-  const auto model = [&list](FactChange change, std::string_view key, const auto& value) {
-    list.add(change, fmt::format("dstrain.model.{}", key), value);
+  const ModelFamily& family = m.family();
+  const auto add = [&](const ModelKey& key) {
+    std::visit([&](const auto& value) { list.add(key.change, std::string(key.spec.key), value); },
+               m.value(key.name()));
   };
-  const auto shape = [&model](std::string_view key, const auto& value) {
-    model(FactChange::impossible, key, value);
+  const auto add_if = [&](auto wanted) {
+    for (const ModelKey& key : family.keys)
+      if (wanted(key)) add(key);
   };
-  shape("n_layer", m.n_layer);
-  if (m.kind == ModelKind::benchmark) {
-    shape("type", "benchmark");
-    shape("in_size", m.in_size);
-    shape("hidden_size", m.hidden_size);
-    shape("out_size", m.out_size);
-    return;
-  }
-  shape("type", "gptlite");
-  shape("n_embd", m.n_embd);
-  model(FactChange::forbidden, "n_head", m.n_head);
-  shape("block_size", m.block_size);
-  model(FactChange::forbidden, "activation", m.gelu ? "gelu" : "relu");
-  shape("qkv_bias", m.qkv_bias);
-  shape("tied_head", m.tied_head);
-  shape("vocab_size", m.vocab_size);
-  model(FactChange::allowed, "dropout", m.dropout);
+  const auto layers = [&](const ModelKey& key) { return key.name() == family.layers_key; };
+  const auto allowed = [](const ModelKey& key) { return key.change == FactChange::allowed; };
+  add_if(layers);
+  list.add(FactChange::impossible, "dstrain.model.type", family.type);
+  add_if([&](const ModelKey& key) { return !layers(key) && !allowed(key); });
+  add_if(allowed);
 }
 
 std::string vocabulary_text(const Vocabulary& vocabulary) {
@@ -79,7 +73,7 @@ std::string vocabulary_text(const Vocabulary& vocabulary) {
 void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   list.add(FactChange::forbidden, "vocabulary", vocabulary_text(dataset.vocabulary()));
   list.add(FactChange::forbidden, "dstrain.seed", job.seed);
-  if (job.model.kind == ModelKind::benchmark) return;  // its samples are made from the seed
+  if (!job.model.family().reads_tokens()) return;  // samples are made from the seed
   list.add(FactChange::forbidden, "dstrain.data.order",
            job.data.random_order ? "random" : "sequential");
   list.add(FactChange::allowed, "data",

@@ -8,17 +8,10 @@
 #include <vector>
 
 #include "runtime/config/job.h"
+#include "runtime/config/model/fact_change.h"
 #include "runtime/data/dataset.h"
 
 namespace dstrain {
-
-// Whether a fact may change between a checkpoint and the run that resumes from it.
-enum class FactChange : uint8_t {
-  impossible,  // the run has other tensors than the checkpoint
-  forbidden,  // the stored numbers would mean something else; allowed by --resume_with_changes only
-  allowed,    // a decision that a user may take between two runs; it is reported
-  irrelevant,  // how the work is done; what the model learns does not change
-};
 
 // One fact of a run: the name and the value of something that the numbers of the run depend on.
 struct RunFact {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/run/metrics.h"
@@ -66,8 +67,8 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
   std::string line = fmt::format(
       "{} of {} parameters, {}, ZeRO stage {}{}, {}{}; batch {} = micro-batch {} x accumulation {} "
       "x {}; {}",
-      job.model.kind == ModelKind::gptlite ? "GPT-lite" : "benchmark model",
-      count_text(parameters_of(train.program)), name_of(job.dtype), job.zero_stage,
+      job.model.family().title, count_text(parameters_of(train.program)), name_of(job.dtype),
+      job.zero_stage,
       place.shard_ranks > 0 && place.replicas_hold && place.ranks > 1
           ? fmt::format(" in {} of {}", counted(place.replicas(), "replica"),
                         counted(place.shard_size(), "rank"))

@@ -60,7 +60,7 @@ std::string device_text(const Backend& backend) {
 }
 
 PlanInputs plan_inputs_of(const Backend& backend, const RunContext& ctx) {
-  return {ctx.implementations.build_model, backend.library, ctx.threads, backend.host_library};
+  return {backend.library, ctx.threads, backend.host_library};
 }
 
 RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext& ctx) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -56,13 +57,13 @@ void Trainer::open_output() {
     begin_lineage();
     if (job_.save_interval == 0) warn_of_space(bytes);
     write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
-    if (job_.model.kind == ModelKind::gptlite)
+    if (job_.model.family().reads_tokens())
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
     metrics_.emplace(MetricsOptions{.path = job_.output + "/metrics.jsonl",
                                     .steps = job_.steps,
                                     .steps_per_print = job_.steps_per_print,
                                     .resumed_step = resumed_here() ? state_.step : 0,
-                                    .perplexity = job_.model.kind == ModelKind::gptlite});
+                                    .perplexity = job_.model.family().predicts_tokens()});
   });
   if (resumed_here()) saved_step_ = state_.step;
 }

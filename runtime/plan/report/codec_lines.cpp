@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
@@ -88,7 +89,7 @@ std::string factors_text(const Job& job, const Plan& plan) {
 std::string rows_text(const Job& job, const Plan& plan) {
   const SparseGradientBytes bytes = sparse_gradient_bytes(job);
   std::string line = "sparse_gradients: the token embedding's gradient travels ";
-  if (job.model.tied_head)
+  if (job.model.measures().token_table->shared)
     return line + "as the whole table, because the head is tied to it and its gradient is dense";
   line += sends_token_rows(job) ? "as rows of tokens" : "as the whole table";
   return line + fmt::format(": rows take {} a step, the table {}; rank {} sends {} a step in all",

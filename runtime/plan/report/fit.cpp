@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "runtime/config/model/family.h"
 #include "runtime/core/text.h"
 #include "runtime/core/whole_pages.h"
 #include "runtime/optim/optimizer_rule.h"
@@ -63,10 +64,11 @@ Axis micro_batches(const Job& job) {
 }
 
 Axis losses(const Job& job) {
-  if (job.model.kind != ModelKind::gptlite || job.loss_chunks >= kLossChunks ||
-      job.batch.micro_batch * job.model.block_size * job.model.vocab_size * size_of(job.dtype) <
-          kManyLogits)
-    return {};
+  if (job.loss_chunks >= kLossChunks) return {};
+  const ModelMeasures model = job.model.measures();
+  const double bytes =
+      static_cast<double>(job.batch.micro_batch * size_of(job.dtype)) * model.logits;
+  if (!model.divides_loss || bytes < static_cast<double>(kManyLogits)) return {};
   return {{fmt::format("--set dstrain.loss_chunks={}", kLossChunks),
            [](Job& j) { j.loss_chunks = kLossChunks; }}};
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
@@ -114,17 +115,17 @@ class Search {
  private:
   ModelConfig model_of(int64_t heads) const {
     ModelConfig model = job_.model;
-    model.n_embd = heads * kHeadSize;
-    model.n_head = heads;
-    model.n_layer = std::max<int64_t>(1, model.n_embd / channels_);
+    const ModelFamily& family = model.family();
+    const int64_t width = heads * kHeadSize;
+    model.set(family.width_key, width);
+    model.set(family.heads_key, heads);
+    model.set_layers(std::max<int64_t>(1, width / channels_));
     return model;
   }
 
   // Parameters without biases and norms.
   int64_t elements(int64_t heads) const {
-    const ModelConfig m = model_of(heads);
-    const int64_t tables = (m.tied_head ? 1 : 2) * m.vocab_size + m.block_size;
-    return (12 * m.n_layer * m.n_embd + tables) * m.n_embd;
+    return static_cast<int64_t>(model_of(heads).measures().matrix_elements);
   }
 
   std::string exceeded(const PlannedMemory& memory) const {
@@ -154,8 +155,12 @@ std::string space_text(int64_t bytes) {
 
 std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& machine,
                                          const PlanInputs& inputs) {
-  if (job.model.kind != ModelKind::gptlite)
-    fail_user("--largest looks for a GPT: use dstrain.model.type \"gptlite\"");
+  const ModelFamily& family = job.model.family();
+  if (family.heads_key.empty())
+    fail_user(
+        "--largest lets layers, width and heads grow together, and a {} has no heads: use "
+        "another dstrain.model.type",
+        family.title);
   const double bytes = static_cast<double>(machine.device) * static_cast<double>(job.ranks) +
                        static_cast<double>(machine.host) + static_cast<double>(machine.disk);
   if (bytes > kMostBytes)
@@ -178,19 +183,21 @@ std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& ma
 std::string largest_text(const std::vector<LargestModel>& models, const Job& job,
                          const MachineMemory& machine) {
   std::string text = fmt::format(
-      "the largest GPT that trains on {} with {} of a device each, {} of the host's memory "
+      "the largest {} that trains on {} with {} of a device each, {} of the host's memory "
       "and {} on disk in all\n",
-      counted(job.ranks, "rank"), space_text(machine.device), space_text(machine.host),
-      space_text(machine.disk));
+      job.model.family().title, counted(job.ranks, "rank"), space_text(machine.device),
+      space_text(machine.host), space_text(machine.disk));
+  const ModelFamily& family = job.model.family();
   std::vector<std::vector<std::string>> rows{
-      {"settings", "parameters", "n_layer", "n_embd", "device", "host", "disk", "limit"}};
+      {"settings", "parameters", std::string(family.layers_key), std::string(family.width_key),
+       "device", "host", "disk", "limit"}};
   for (size_t i = 0; i < models.size(); ++i) {
     const LargestModel& m = models[i];
     if (m.parameters == 0)
       rows.push_back({fmt::format("{}", i), "none", "", "", "", "", "", m.limit});
     else
       rows.push_back({fmt::format("{}", i), count_text(m.parameters),
-                      fmt::format("{}", m.model.n_layer), fmt::format("{}", m.model.n_embd),
+                      fmt::format("{}", m.model.layers()), fmt::format("{}", m.model.width()),
                       space_text(m.memory.device), space_text(m.memory.host),
                       space_text(m.memory.disk), m.limit});
   }
@@ -202,18 +209,18 @@ std::string largest_text(const std::vector<LargestModel>& models, const Job& job
   return text;
 }
 
-std::string largest_json(const std::vector<LargestModel>& models, const Assumptions& assumed) {
+std::string largest_json(const std::vector<LargestModel>& models, const ModelFamily& family,
+                         const Assumptions& assumed) {
   nlohmann::json list = nlohmann::json::array();
   for (const LargestModel& m : models) {
     list.push_back({{"settings", m.settings},
                     {"parameters", m.parameters},
-                    {"n_layer", m.parameters == 0 ? 0 : m.model.n_layer},
-                    {"n_embd", m.parameters == 0 ? 0 : m.model.n_embd},
-                    {"n_head", m.parameters == 0 ? 0 : m.model.n_head},
                     {"device", m.memory.device},
                     {"host", m.memory.host},
                     {"disk", m.memory.disk},
                     {"limit", m.limit}});
+    for (const std::string_view key : {family.layers_key, family.width_key, family.heads_key})
+      list.back()[std::string(key)] = m.parameters == 0 ? 0 : m.model.integer(key);
     if (!assumed.empty()) list.back()["assumed"] = assumed;
   }
   return list.dump(2) + "\n";

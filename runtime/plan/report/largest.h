@@ -1,5 +1,5 @@
-// Largest: the largest GPT that trains on a described machine, as a configuration says and with more and more of its
-// state offloaded, found by planning. Pure.
+// Largest: the largest model of a family that trains on a described machine, as a configuration says and with more and
+// more of its state offloaded, found by planning. Pure.
 #pragma once
 
 #include <string>
@@ -20,22 +20,23 @@ struct MachineMemory {
 // The largest model with these settings.
 struct LargestModel {
   std::string settings{};  // command-line options; empty: as the job is
-  ModelConfig model{};     // n_layer 0: not even the smallest one fits
-  int64_t parameters = 0;
+  ModelConfig model{};
+  int64_t parameters = 0;  // without biases and norms; 0: not even the smallest one fits
   PlannedMemory memory{};  // of each rank
   std::string limit{};     // what the next larger model exceeds: device, host or disk
 };
 
 // Returns the largest model that fits for the job's settings, and for settings that keep less on the device. Models are
-// GPTs with heads of 128 channels, as deep as wide models are (a layer for every 128 channels) and four times deeper,
-// where a layer takes less of the device. Batch, block_size, vocabulary and dtype are the job's, and its ranks share
-// one machine. Throws UserError if the job's model is no GPT, or the machine has over 100 PB.
+// of the job's family, with heads of 128 channels, as deep as wide models are (a layer for every 128 channels) and four
+// times deeper, where a layer takes less of the device. Batch, dtype and the other keys of the model are the job's, and
+// its ranks share one machine. Throws UserError if the family has no heads, or the machine has over 100 PB.
 std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& machine,
                                          const PlanInputs& inputs);
 
 // Returns them as a table, or as JSON (docs/formats.md).
 std::string largest_text(const std::vector<LargestModel>& models, const Job& job,
                          const MachineMemory& machine);
-std::string largest_json(const std::vector<LargestModel>& models, const Assumptions& assumed = {});
+std::string largest_json(const std::vector<LargestModel>& models, const ModelFamily& family,
+                         const Assumptions& assumed = {});
 
 }  // namespace dstrain

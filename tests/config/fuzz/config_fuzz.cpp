@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "models/registry.h"
 #include "runtime/config/check_report.h"
 #include "runtime/config/load.h"
 #include "runtime/config/resolved_config.h"
@@ -28,10 +29,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   dstrain::ConfigRequest request;
   request.path = scratch_file(data, size);
   request.ranks = 2;
+  request.models = &dstrain::model_registry();
   const dstrain::LoadedConfig loaded = dstrain::check_config(request);
   dstrain::check_text(loaded.verdicts);
   dstrain::check_json(loaded.verdicts);
   if (has_errors(loaded.verdicts)) return 0;
-  if (!(dstrain::job_from_resolved(dstrain::resolved_config_json(loaded)) == loaded.job)) abort();
+  if (!(dstrain::job_from_resolved(dstrain::resolved_config_json(loaded),
+                                   dstrain::model_registry()) == loaded.job))
+    abort();
   return 0;
 }

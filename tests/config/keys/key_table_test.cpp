@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "models/registry.h"
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
@@ -11,13 +12,13 @@ using namespace dstrain;
 
 namespace {
 Facts empty_facts(const Node& root) {
-  return find_facts(root);
+  return find_facts(root, model_registry());
 }
 }  // namespace
 
 TEST_CASE("key table: no key is in the table twice for the same type") {
   std::set<std::string> seen;
-  for (const KeySpec& spec : key_table())
+  for (const KeySpec& spec : model_registry().keys())
     for (const std::string& only : split_words(spec.only)) {
       INFO(spec.key << " " << only);
       CHECK(seen.insert(std::string(spec.key) + " " + only).second);
@@ -25,7 +26,7 @@ TEST_CASE("key table: no key is in the table twice for the same type") {
 }
 
 TEST_CASE("key table: every default is a legal value of its key") {
-  for (const KeySpec& spec : key_table()) {
+  for (const KeySpec& spec : model_registry().keys()) {
     if (spec.fallback.empty()) continue;
     INFO(spec.key);
     CHECK(type_error(spec, read_value(spec.fallback, Source::file)).empty());
@@ -34,9 +35,9 @@ TEST_CASE("key table: every default is a legal value of its key") {
 
 TEST_CASE("key table: every key is in a section of the table") {
   std::set<std::string_view> sections;
-  for (const KeySpec& spec : key_table())
+  for (const KeySpec& spec : model_registry().keys())
     if (spec.type == Type::section) sections.insert(spec.key);
-  for (const KeySpec& spec : key_table()) {
+  for (const KeySpec& spec : model_registry().keys()) {
     const size_t dot = spec.key.rfind('.');
     if (dot == std::string_view::npos) continue;
     INFO(spec.key);
@@ -48,7 +49,7 @@ TEST_CASE("key table: every alias has a target, and what is not honoured says wh
   Node root;
   root.kind = Node::Kind::object;
   const Facts facts = empty_facts(root);
-  for (const KeySpec& spec : key_table()) {
+  for (const KeySpec& spec : model_registry().keys()) {
     INFO(spec.key);
     CHECK_FALSE(target_of(facts, spec).key.empty());
     if (spec.alias.empty() && !spec.rule && spec.state != State::honoured)
@@ -59,7 +60,7 @@ TEST_CASE("key table: every alias has a target, and what is not honoured says wh
 
 TEST_CASE("key table: a key of another type's is not found, but told") {
   const Node root = read_config(R"({"optimizer": {"type": "SGD"}})", Source::file);
-  const Facts facts = find_facts(root);
+  const Facts facts = find_facts(root, model_registry());
   std::string other;
   CHECK(find_key(facts, "optimizer.params.momentum")->only == "sgd");
   CHECK(find_key(facts, "optimizer.params.freeze_step", &other) == nullptr);
@@ -69,7 +70,7 @@ TEST_CASE("key table: a key of another type's is not found, but told") {
 
 TEST_CASE("key table: what a misspelt or misplaced key may have meant") {
   const Node root = read_config("{}", Source::file);
-  const Facts facts = find_facts(root);
+  const Facts facts = find_facts(root, model_registry());
   const auto [key, meant] = GENERATE(table<std::string, std::string>({
       {"train_step_batch_size", " (did you mean train_batch_size?)"},
       {"lr_scheduler", " (did you mean scheduler?)"},
@@ -92,7 +93,7 @@ TEST_CASE("key table: what a misspelt or misplaced key may have meant") {
 
 TEST_CASE("key table: what other programs call a key is told, and no hint leads to a refusal") {
   const Node root = read_config(R"({"scheduler": {"type": "WarmupLR"}})", Source::file);
-  const Facts facts = find_facts(root);
+  const Facts facts = find_facts(root, model_registry());
   const auto [key, value, meant] = GENERATE(table<std::string, std::string, std::string>({
       {"max_grad_norm", "1.0", " (did you mean gradient_clipping?)"},
       {"num_epochs", "3", " (did you mean dstrain.steps?)"},
@@ -151,10 +152,11 @@ TEST_CASE("key table: every name of other programs leads to a key of the table")
                            "data_path",
                            "timeout"}) {
     INFO(name);
-    CHECK(find_key(find_facts(root), key_called(name)) != nullptr);
+    CHECK(find_key(find_facts(root, model_registry()), key_called(model_registry(), name)) !=
+          nullptr);
   }
-  CHECK(key_called("--Random-Seed") == "dstrain.seed");
-  CHECK(key_called("nothing").empty());
+  CHECK(key_called(model_registry(), "--Random-Seed") == "dstrain.seed");
+  CHECK(key_called(model_registry(), "nothing").empty());
 }
 
 TEST_CASE("key table: names of comments") {

@@ -1,6 +1,7 @@
 // Muon's keys: two learning rates, and the AdamW beside it.
 #include <catch2/catch.hpp>
 
+#include "models/registry.h"
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/read/reader.h"
 #include "tests/config/config_fixture.h"
@@ -18,7 +19,7 @@ OptimizerConfig muon(const std::string& params) {
 
 TEST_CASE("training: Muon has betas and an eps of its own") {
   const Node root = read_config(R"({"optimizer": {"type": "Muon"}})", Source::file);
-  const Facts facts = find_facts(root);
+  const Facts facts = find_facts(root, model_registry());
   CHECK(find_key(facts, "optimizer.params.betas")->fallback == "[0.9, 0.95]");
   CHECK(find_key(facts, "optimizer.params.eps")->fallback == "1e-10");
   CHECK(find_key(facts, "optimizer.params.lr")->fallback == "0.02");
@@ -44,7 +45,8 @@ TEST_CASE("training: Muon has betas and an eps of its own") {
   CHECK(muon(R"("adam_lr": 0.125)").lr == 0.02);
   CHECK(muon(R"("adam_lr": 0.125)").adam_lr == 0.125);
   const Node adam = read_config(R"({"optimizer": {"type": "Adam"}})", Source::file);
-  CHECK(find_key(find_facts(adam), "optimizer.params.betas")->fallback == "[0.9, 0.999]");
+  CHECK(find_key(find_facts(adam, model_registry()), "optimizer.params.betas")->fallback ==
+        "[0.9, 0.999]");
 }
 
 TEST_CASE("training: a schedule overrules both rates of Muon, and leaves its betas") {

@@ -57,7 +57,7 @@ TEST_CASE(
   many.reduce = ReduceMode::micro_batch;
   CHECK(sends_token_rows(many));
   Job tied = job;
-  tied.model.tied_head = true;
+  tied.model.set("tied_head", true);
   CHECK_FALSE(sends_token_rows(tied));
   Job other = job;
   other.zero_stage = 1;

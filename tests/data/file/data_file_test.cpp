@@ -22,7 +22,7 @@ TEST_CASE("a file cut short while it is read is an error and not the end of the 
   for (const DataFormat format : {DataFormat::characters, DataFormat::bytes, DataFormat::tokens}) {
     const std::string path = dir.write("t.txt", pages());
     Job job = text_job(path, 8, format);
-    job.model.vocab_size = 65536;
+    job.model.set("vocab_size", 65536);
     const auto data = open_dataset(job);
     const int64_t last = data->samples(Split::train) - 1;
     CHECK_NOTHROW(read_samples(*data, Split::train, last, 1, 8));

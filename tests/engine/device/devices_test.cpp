@@ -7,6 +7,7 @@
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/emulated_transport.h"
+#include "tests/support/models.h"
 #include "tests/support/sample.h"
 #include "tests/support/skip.h"
 
@@ -17,7 +18,7 @@ namespace {
 Job small_job(int ranks, DType dtype, int64_t accumulation) {
   Job job;
   job.ranks = ranks;
-  job.model = {
+  job.model = GptLite{
       .n_layer = 2, .n_embd = 30, .n_head = 2, .block_size = 7, .dropout = 0.1, .vocab_size = 13};
   job.batch = {accumulation * 2 * job.ranks, 2, accumulation};
   job.dtype = job.wire_dtype = dtype;
@@ -112,7 +113,7 @@ TEST_CASE("a padded vocabulary changes no bit, at any stage, tied or not, with o
         for (const OffloadTo offload : {OffloadTo::none, OffloadTo::cpu}) {
           if (!sample.takes()) continue;
           Job job = small_job(comm->size(), dtype, 2);
-          job.model.tied_head = tied;
+          job.model.set("tied_head", tied);
           job.zero_stage = stage;
           job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
           const RunResult expected = run_steps(job, data, *comm, 4);

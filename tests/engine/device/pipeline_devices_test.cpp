@@ -46,7 +46,7 @@ TEST_CASE("a padded vocabulary changes no bit of a pipeline, tied or not") {
       for (const bool tied : {false, true}) {
         if (!sample.takes()) continue;
         Job job = pipeline_job(dtype, world->size() / stages, stages, 4);
-        job.model.tied_head = tied;
+        job.model.set("tied_head", tied);
         job.pipeline.schedule = PipelineSchedule::one_f_one_b;
         const RunResult expected = run_steps(job, data, *world, 4);
         INFO(describe(job));

@@ -237,7 +237,7 @@ TEST_CASE("quantized gradients are those of the definition, in one hop and in tw
     for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
       Job job = codec_job(ranks, dtype, 1);
       job.quantize = {};
-      job.model.dropout = 0;
+      job.model.set("dropout", 0);
       job.reduce = reduce;
       Job alone = job;
       alone.ranks = 1;

@@ -2,6 +2,7 @@
 // on 1, 2 and 4 ranks.
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/pipeline_jobs.h"
+#include "tests/support/models.h"
 #include "tests/support/skip.h"
 
 using namespace dstrain;
@@ -14,7 +15,7 @@ constexpr int kFewSteps = 3;
 Job long_job(int ranks, DType dtype, int64_t accumulation) {
   Job job;
   job.ranks = ranks;
-  job.model = {
+  job.model = GptLite{
       .n_layer = 2, .n_embd = 12, .n_head = 2, .block_size = 250, .dropout = 0.1, .vocab_size = 61};
   job.batch = {4 * accumulation * ranks, 4, accumulation};
   job.dtype = job.wire_dtype = dtype;
@@ -23,8 +24,7 @@ Job long_job(int ranks, DType dtype, int64_t accumulation) {
 }
 
 int64_t pieces_of(const Job& job, Backend backend = make_backend(implementations(), "cpu")) {
-  const RankPlan rank =
-      make_rank_plan(job, place_of(job, 0), {implementations().build_model, backend.library, 1});
+  const RankPlan rank = make_rank_plan(job, place_of(job, 0), {backend.library, 1});
   return std::ranges::count(rank.train.program.instructions, OpKind::cross_entropy,
                             &Instruction::op);
 }
@@ -38,7 +38,7 @@ TEST_CASE("a loss in pieces changes no bit at any stage, with heads tied or not"
     for (const bool tied : {false, true})
       for (const int64_t accumulation : {1, 2}) {
         Job job = long_job(world->size(), dtype, accumulation);
-        job.model.tied_head = tied;
+        job.model.set("tied_head", tied);
         const RunResult expected = run_steps(job, data, *world, kFewSteps);
         job.loss_chunks = 3;
         REQUIRE(pieces_of(job) == (dtype == DType::f32 ? 3 : 2));
@@ -67,8 +67,8 @@ TEST_CASE("a loss in pieces of thousands of bf16 rows changes no bit") {
   const RandomDataset data(61, 0.2);
   const auto world = make_communicator();
   Job job = long_job(world->size(), DType::bf16, 1);
-  job.model.n_layer = 1;
-  job.model.block_size = 1100;
+  job.model.set("n_layer", 1);
+  job.model.set("block_size", 1100);
   const RunResult expected = run_steps(job, data, *world, 2);
   job.loss_chunks = 2;
   REQUIRE(pieces_of(job) >= 2);
@@ -85,8 +85,8 @@ TEST_CASE("a pipeline's loss in pieces changes no bit with any schedule") {
           PipelineSchedule::zb_h1, PipelineSchedule::zb_v}) {
       Job job = long_job(world->size(), DType::f32, 2 * 2);
       job.batch.train_batch = job.batch.micro_batch * job.batch.accumulation * world->size() / 2;
-      job.model.n_layer = 4;
-      job.model.tied_head = tied;
+      job.model.set("n_layer", 4);
+      job.model.set("tied_head", tied);
       job.pipeline.stages = 2;
       job.pipeline.schedule = schedule;
       job.pipeline.virtual_stages =
@@ -125,8 +125,8 @@ TEST_CASE("a GPU's kernels compute the loss in pieces within rounding") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Job job = long_job(world->size(), dtype, 1);
     job.device = "emulated";
-    job.model.n_layer = 1;
-    job.model.block_size = 75;  // 300 rows
+    job.model.set("n_layer", 1);
+    job.model.set("block_size", 75);  // 300 rows
     const RunResult expected =
         run_steps(job, data, *world, kFewSteps, 1, make_backend(implementations(), "emulated"));
     job.loss_chunks = 3;

@@ -253,7 +253,7 @@ TEST_CASE("activations on the host or on disk change no bit") {
              {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::interval}) {
           if (!sample.takes()) continue;
           Job job = offload_job(world->size(), dtype, stage, accumulation);
-          job.model.n_layer = 5;
+          job.model.set("n_layer", 5);
           job.recompute = {recompute, recompute == RecomputeMode::interval ? 1 : 0};
           const RunResult expected = run_steps(job, data, *world, kSteps);
           for (const OffloadTo to : {OffloadTo::cpu, OffloadTo::nvme}) {

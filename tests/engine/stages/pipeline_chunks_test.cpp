@@ -1,6 +1,7 @@
 // A pipeline whose stages have several parts of the model, or whose backward passes are split, is the same run as one
 // without: bit for bit, at the same number of data-parallel ranks. mpirun starts this program on 2 to 4 ranks.
 #include "tests/engine/stages/pipeline_jobs.h"
+#include "tests/support/models.h"
 #include "tests/support/sample.h"
 
 using namespace dstrain;
@@ -32,7 +33,7 @@ TEST_CASE("several parts on a stage and split backward passes change no bit, at 
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
         const int64_t micro_batches = stages == 4 ? 4 : 6;
         Job job = pipeline_job(dtype, world->size() / stages, stages, micro_batches);
-        job.model.n_layer = kLayers - 2;
+        job.model.set("n_layer", kLayers - 2);
         job.reduce = reduce;
         const RunResult expected = without_pipeline(job, data, *world);
         int turn = static_cast<int>(reduce);
@@ -59,7 +60,7 @@ TEST_CASE("several parts on a stage that cut layers between their sublayers chan
   constexpr int64_t kLayers = 9;
   for (const int stages : stages_on(*world)) {
     Job job = pipeline_job(DType::f32, world->size() / stages, stages, stages == 4 ? 4 : 6);
-    job.model.n_layer = kLayers - 2;
+    job.model.set("n_layer", kLayers - 2);
     const RunResult expected = without_pipeline(job, data, *world);
     int cuts = 0;
     for (const PipelineConfig& pipeline : pipelines(stages, kLayers, job.batch.accumulation))
@@ -84,9 +85,9 @@ TEST_CASE("several parts on a stage with recompute, gelu and any number of micro
   for (const int stages : stages_on(*world))
     for (const int64_t micro_batches : {1, 2, 8}) {
       Job job = pipeline_job(DType::f32, world->size() / stages, stages, micro_batches);
-      job.model.n_layer = kLayers - 2;
-      job.model.gelu = micro_batches % 2 == 0;
-      job.model.dropout = micro_batches == 2 ? 0 : 0.1;
+      job.model.set("n_layer", kLayers - 2);
+      job.model.set("activation", micro_batches % 2 == 0 ? "gelu" : "relu");
+      job.model.set("dropout", micro_batches == 2 ? 0 : 0.1);
       const RunResult expected = without_pipeline(job, data, *world);
       for (const PipelineConfig& pipeline : pipelines(stages, kLayers, micro_batches)) {
         job.pipeline = pipeline;
@@ -107,10 +108,9 @@ TEST_CASE("several parts of the benchmark model on a stage") {
   const auto world = make_communicator();
   for (const int stages : stages_on(*world)) {
     Job job = pipeline_job(DType::f32, world->size() / stages, stages, 4);
-    job.model = {
-        .kind = ModelKind::benchmark, .n_layer = 9, .in_size = 9, .hidden_size = 21, .out_size = 7};
+    job.model = BenchmarkModel{.n_layer = 9, .in_size = 9, .hidden_size = 21, .out_size = 7};
     job.weight_decay_exclude = {};
-    const BenchmarkDataset data(job);
+    const GeneratedDataset data(job);
     const RunResult expected = without_pipeline(job, data, *world);
     for (const PipelineConfig& pipeline : pipelines(stages, 9, 4)) {
       job.pipeline = pipeline;
@@ -127,8 +127,10 @@ TEST_CASE("a head that shares the embedding's weights, with several parts on a s
       for (const int zero_stage : {0, 2, 3}) {
         Job job = pipeline_job(DType::f32, world->size() / stages, stages, 4);
         if (job.data_ranks() == 1 && zero_stage > 0) continue;
-        job.model.n_layer = 6;
-        job.model.gelu = job.model.qkv_bias = job.model.tied_head = true;
+        job.model.set("n_layer", 6);
+        job.model.set("activation", "gelu");
+        job.model.set("qkv_bias", true);
+        job.model.set("tied_head", true);
         job.reduce = reduce;
         job.zero_stage = zero_stage;
         job.gather = {.param_persistence = 0, .max_reuse_distance = 0};

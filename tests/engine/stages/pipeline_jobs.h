@@ -6,14 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/pipeline_schedule.h"
-#include "runtime/data/benchmark_dataset.h"
+#include "runtime/data/generated_dataset.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/divide.h"
 #include "tests/engine/stages/part_world.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 
@@ -24,7 +25,7 @@ inline Job pipeline_job(DType dtype, int data_ranks, int stages, int64_t micro_b
   Job job;
   job.ranks = data_ranks * stages;
   job.pipeline.stages = stages;
-  job.model = {
+  job.model = GptLite{
       .n_layer = 3, .n_embd = 30, .n_head = 2, .block_size = 7, .dropout = 0.1, .vocab_size = 13};
   job.batch = {micro_batches * 2 * data_ranks, 2, micro_batches};
   job.dtype = job.wire_dtype = dtype;

@@ -5,6 +5,7 @@
 
 #include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/pipeline_jobs.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -53,7 +54,7 @@ TEST_CASE("a pipeline that cuts layers between their sublayers changes no bit, a
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
         Job job = pipeline_job(dtype, world->size() / stages, stages, 5);
-        job.model.n_layer = stages == 3 ? 4 : 3;  // no division between layers is as even
+        job.model.set("n_layer", stages == 3 ? 4 : 3);  // no division between layers is as even
         job.gradient_clipping = 0.05;
         job.reduce = reduce;
         const RunResult expected = without_pipeline(job, data, *world);
@@ -117,10 +118,9 @@ TEST_CASE("a pipeline of the benchmark model") {
   const auto world = make_communicator();
   for (const int stages : stages_on(*world)) {
     Job job = pipeline_job(DType::f32, world->size() / stages, stages, 4);
-    job.model = {
-        .kind = ModelKind::benchmark, .n_layer = 5, .in_size = 9, .hidden_size = 21, .out_size = 7};
+    job.model = BenchmarkModel{.n_layer = 5, .in_size = 9, .hidden_size = 21, .out_size = 7};
     job.weight_decay_exclude = {};
-    const BenchmarkDataset data(job);
+    const GeneratedDataset data(job);
     compare(without_pipeline(job, data, *world), job, data, *world);
   }
 }
@@ -132,7 +132,9 @@ TEST_CASE("a head that shares the embedding's weights, on another stage") {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
         Job job = pipeline_job(dtype, world->size() / stages, stages, 5);
-        job.model.gelu = job.model.qkv_bias = job.model.tied_head = true;
+        job.model.set("activation", "gelu");
+        job.model.set("qkv_bias", true);
+        job.model.set("tied_head", true);
         job.reduce = reduce;
         const RunResult alone = without_pipeline(job, data, *world);
         const RunResult first = run_steps(job, data, *world, kSteps);

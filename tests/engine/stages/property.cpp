@@ -15,6 +15,7 @@
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dstrain;
@@ -40,8 +41,8 @@ class Dice {
 Job random_job(Dice& dice, int ranks) {
   Job job;
   job.ranks = ranks;
-  ModelConfig& m = job.model;
   if (dice.between(0, 3) > 0) {
+    GptLite m;
     m.n_layer = dice.between(1, 4);
     m.n_head = dice.between(1, 3);
     m.n_embd = m.n_head * dice.between(1, 11);
@@ -51,12 +52,14 @@ Job random_job(Dice& dice, int ranks) {
     m.gelu = dice.coin();
     m.qkv_bias = dice.coin();
     m.tied_head = dice.coin();
+    job.model = m;
   } else {  // down to fewer parameters than ranks
-    m.kind = ModelKind::benchmark;
+    BenchmarkModel m;
     m.n_layer = dice.between(1, 9);
     m.in_size = dice.between(1, 17);
     m.hidden_size = dice.between(1, 33);
     m.out_size = dice.between(2, 9);
+    job.model = m;
   }
   job.batch.micro_batch = dice.between(1, 3);
   job.batch.accumulation = dice.between(1, 4);
@@ -135,11 +138,9 @@ bool close(const RunResult& a, const RunResult& b, double relative) {
 std::string try_case(uint64_t seed, Communicator& comm, const std::string& drive) {
   Dice dice(seed);
   const Job job = random_job(dice, comm.size());
-  const bool gpt = job.model.kind == ModelKind::gptlite;
   // Ignored targets, if some targets certainly remain.
-  const int64_t targets = job.batch.train_batch * (gpt ? job.model.block_size : 1);
-  const RandomDataset data(gpt ? job.model.vocab_size : job.model.out_size,
-                           dice.coin() && targets >= 20 ? 0.2 : 0);
+  const int64_t targets = job.batch.train_batch * job.model.context();
+  const RandomDataset data(classes_of(job.model), dice.coin() && targets >= 20 ? 0.2 : 0);
   constexpr int kSteps = 4;
   const Job other = moved(job, dice, drive);
   const RunResult expected = run_steps(job, data, comm, kSteps);

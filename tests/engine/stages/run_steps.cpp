@@ -6,6 +6,7 @@
 #include <map>
 
 #include "launcher/implementations.h"
+#include "runtime/config/model/family.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/optim/optimizer_rule.h"
 
@@ -78,13 +79,11 @@ std::string difference(const RunResult& a, const RunResult& b, Communicator& com
 }
 
 std::string describe(const Job& job) {
-  const ModelConfig& m = job.model;
-  const std::string model =
-      m.kind == ModelKind::gptlite
-          ? fmt::format("gptlite L{} C{} H{} T{} V{} dropout {}{}{}{}", m.n_layer, m.n_embd,
-                        m.n_head, m.block_size, m.vocab_size, m.dropout, m.gelu ? " gelu" : "",
-                        m.qkv_bias ? " qkv_bias" : "", m.tied_head ? " tied" : "")
-          : fmt::format("benchmark L{} {}-{}-{}", m.n_layer, m.in_size, m.hidden_size, m.out_size);
+  std::string model(job.model.family().type);
+  for (const ModelKey& key : job.model.family().keys)
+    model +=
+        std::visit([&key](const auto& value) { return fmt::format(" {} {}", key.name(), value); },
+                   job.model.value(key.name()));
   const GatherLimits& g = job.gather;
   return fmt::format(
       "{}, {} wire {} sums {}, batch {}x{}x{}, stage {} shards {} {}, bucket {}, overlap {}, "

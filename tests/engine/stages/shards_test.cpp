@@ -178,14 +178,13 @@ TEST_CASE("the bytes of shards are the formula's, and the plan's") {
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch})
         for (const int size : shard_sizes(world->size())) {
           Job job = shards_job(world->size(), dtype, accumulation, reduce);
-          job.model.n_embd = 64;
-          job.model.vocab_size = 128;  // no block is too small to count
+          job.model.set("n_embd", 64);
+          job.model.set("vocab_size", 128);  // no block is too small to count
           job.shards.ranks = size;
           const RunResult result = run_steps(job, data, *world, 2);
           INFO(describe(job));
           CHECK(result.sent_per_step == result.planned_to_send);
-          const PlanInputs inputs{implementations().build_model,
-                                  make_planning_library(implementations(), "cpu"), 1};
+          const PlanInputs inputs{make_planning_library(implementations(), "cpu"), 1};
           const Plan plan = make_rank_plan(job, place_of(job, world->rank()), inputs).train;
           const auto a = static_cast<double>(accumulation);
           const double n = job.ranks, s = size, all = elements_of(plan, false);

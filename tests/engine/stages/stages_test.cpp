@@ -8,6 +8,7 @@
 #include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 #include "tests/support/sample.h"
 #include "tests/support/skip.h"
 
@@ -18,7 +19,7 @@ namespace {
 Job small_job(int ranks, DType dtype, int64_t accumulation, ReduceMode reduce) {
   Job job;
   job.ranks = ranks;
-  job.model = {
+  job.model = GptLite{
       .n_layer = 3, .n_embd = 30, .n_head = 2, .block_size = 7, .dropout = 0.1, .vocab_size = 13};
   job.batch = {accumulation * 2 * job.ranks, 2, accumulation};
   job.dtype = job.wire_dtype = dtype;
@@ -232,14 +233,13 @@ TEST_CASE("the bytes that are sent are the plan's, and the formula's") {
   const auto comm = make_communicator();
   Communicator& world = *comm;
   SKIP_UNLESS(world.size() > 1, "one rank sends nothing");
-  const PlanInputs inputs{implementations().build_model,
-                          make_planning_library(implementations(), "cpu"), 1};
+  const PlanInputs inputs{make_planning_library(implementations(), "cpu"), 1};
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t accumulation : {1, 3})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch})
         for (const int stage : {0, 1, 2, 3}) {
           Job job = small_job(world.size(), dtype, accumulation, reduce);
-          job.model.n_embd = 64;
+          job.model.set("n_embd", 64);
           job.zero_stage = stage;
           job.overlap_comm = true;
           keep_nothing(job);

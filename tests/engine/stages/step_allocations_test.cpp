@@ -6,6 +6,7 @@
 #include "tests/engine/counted_allocations.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
@@ -30,7 +31,8 @@ TEST_CASE("a step of several ranks allocates nothing at any stage") {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int stage : {0, 1, 2, 3}) {
       Job job;
-      job.model = {.n_layer = 2, .n_embd = 64, .n_head = 2, .block_size = 24, .vocab_size = 65};
+      job.model =
+          GptLite{.n_layer = 2, .n_embd = 64, .n_head = 2, .block_size = 24, .vocab_size = 65};
       job.ranks = comm->size();
       job.batch = {.train_batch = 4 * comm->size(), .micro_batch = 2, .accumulation = 2};
       job.dtype = job.wire_dtype = dtype;

@@ -19,7 +19,7 @@ constexpr int kVocabulary = 501;  // large beside the 14 tokens of a rank's micr
 
 Job rows_job(int ranks, DType dtype, int64_t accumulation = 2) {
   Job job = pipeline_job(dtype, ranks, 1, accumulation);
-  job.model.vocab_size = kVocabulary;
+  job.model.set("vocab_size", kVocabulary);
   job.gradient_clipping = 0.5;
   job.sparse_gradients = true;
   return job;
@@ -80,7 +80,8 @@ TEST_CASE(
     alone.ranks = 1;
     // The samples of a micro-batch of all ranks, in rank order.
     alone.batch.micro_batch *= world->size();
-    const auto table = static_cast<ptrdiff_t>(kVocabulary * job.model.n_embd * sizeof(float));
+    const auto table =
+        static_cast<ptrdiff_t>(kVocabulary * job.model.integer("n_embd") * sizeof(float));
     std::vector<uint8_t> expected = Trained(alone, data, self, 1).bytes_of("grads:embedding");
     std::vector<uint8_t> rows = Trained(job, data, *world, 1).bytes_of("grads:embedding");
     CHECK(std::equal(rows.begin(), rows.begin() + table, expected.begin()));

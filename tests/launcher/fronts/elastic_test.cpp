@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "models/registry.h"
 #include "runtime/core/error.h"
 #include "tests/support/temp_dir.h"
 
@@ -15,6 +16,7 @@ const std::vector<HostRanks> kHosts = {
 // A run with this batch: members of the configuration file.
 struct Batch {
   explicit Batch(const std::string& members) {
+    request.models = &model_registry();
     request.path = dir / "c.json";
     std::ofstream(request.path) << "{" << members
                                 << R"(, "dstrain": {"model": {"type": "benchmark", "in_size": 4, )"

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"
+#include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {
@@ -11,6 +12,7 @@ namespace {
 LoadedConfig loaded_from(const TempDir& folder, const std::string& text,
                          std::vector<std::string> sets = {}) {
   ConfigRequest request;
+  request.models = &model_registry();
   request.path = folder.write("c.json", text);
   request.sets = std::move(sets);
   return load_config(request);
@@ -24,7 +26,7 @@ TEST_CASE("a file that names no sizes of a model is said to train the default on
       "2048 tokens";
   const std::string other = " (dstrain.model or --model FILE.json names another)";
   CHECK(model_line("c.json", loaded) == line + other);
-  loaded.job.model.vocab_size = 65;
+  loaded.job.model.set("vocab_size", 65);
   CHECK(model_line("c.json", loaded) == line + ", 86.7 million parameters" + other);
   CHECK(default_lines("c.json", loaded).size() == 1);
   const std::string size =
@@ -38,33 +40,31 @@ TEST_CASE("a file that names no sizes of a model is said to train the default on
 
 TEST_CASE("what a run lacks to read its data is the name of a file, or the file") {
   const TempDir folder;
-  Job job;
+  Job job = job_of();
   CHECK(missing_data(job) == "--data names a file");
   job.data.path = folder / "in.txt";
   CHECK(missing_data(job) == folder / "in.txt is there");
   folder.write("in.txt", "text");
   CHECK(missing_data(job).empty());
-  job = {};
-  job.model.kind = ModelKind::benchmark;
+  job = job_of(BenchmarkModel{});
   CHECK(missing_data(job).empty());
 }
 
 TEST_CASE("a plan assumes a vocabulary where the data do not say one") {
   const TempDir folder;
-  Job job;
-  job.model.block_size = 4;
+  Job job = job_of(GptLite{.block_size = 4});
   const auto settle = [&job] {
-    job.model.vocab_size = 0;
+    job.model.set("vocab_size", 0);
     return settle_planned_vocabulary(job);
   };
   REQUIRE(settle());
-  CHECK(job.model.vocab_size == 256);
+  CHECK(job.model.integer("vocab_size") == 256);
   CHECK(settle()->line() ==
         "assumed: a vocabulary of 256, as no data file is named (--set dstrain.model.vocab_size=N "
         "gives the size)");
   job.data.path = folder / "in.txt";
   CHECK(settle()->why == folder / "in.txt is not there");
-  CHECK(job.model.vocab_size == 256);
+  CHECK(job.model.integer("vocab_size") == 256);
   job.data.format = DataFormat::tokens;
   CHECK(settle()->size == 50257);
   job.data.format = DataFormat::automatic;
@@ -74,10 +74,10 @@ TEST_CASE("a plan assumes a vocabulary where the data do not say one") {
   CHECK(settle()->why == folder / "there.bin holds token ids");
   job.data.path = folder.write("in.txt", "abcabcabcabcabcabc");
   CHECK_FALSE(settle());
-  CHECK(job.model.vocab_size == 3);
+  CHECK(job.model.integer("vocab_size") == 3);
   job.data.path = folder.path();  // a directory is there, and no data
   CHECK_THROWS_AS(settle(), UserError);
-  job.model.vocab_size = 7;
+  job.model.set("vocab_size", 7);
   CHECK_FALSE(settle_planned_vocabulary(job));
 }
 

@@ -5,6 +5,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/data/open_dataset.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
@@ -39,7 +40,7 @@ TEST_CASE("where files lie is no fact, what they hold is") {
   std::ofstream(base + "2.txt") << "some text some text some text some text";
   std::ofstream(base + "3.txt") << "text some some text some text some text";
   Job job;
-  job.model = {.n_layer = 1, .n_embd = 4, .n_head = 1, .block_size = 2, .vocab_size = 7};
+  job.model = GptLite{.n_layer = 1, .n_embd = 4, .n_head = 1, .block_size = 2, .vocab_size = 7};
   const auto facts_of = [&](const std::string& file) {
     job.data.path = base + file;
     return input_facts(job, *open_dataset(job));

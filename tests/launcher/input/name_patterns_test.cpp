@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/models.h"
+
 namespace dstrain {
 namespace {
 
@@ -14,7 +16,7 @@ std::string wrong(const Job& job) {
 
 TEST_CASE("a pattern that is the name of no weight is an error") {
   Job job;
-  job.model = {.n_layer = 12, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
+  job.model = GptLite{.n_layer = 12, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
   job.weight_decay_exclude = {"*.bias", "*ln*", "blocks.11.mlp.fc.weight", "lm_head.weight"};
   CHECK(wrong(job).empty());
   for (const char* pattern : {"bias", "blocks.12.*", "layers.0.bias", ""}) {
@@ -25,14 +27,14 @@ TEST_CASE("a pattern that is the name of no weight is an error") {
                       "biases)",
                       pattern));
   }
-  job.model.n_layer = 1;
+  job.model.set("n_layer", 1);
   job.weight_decay_exclude = {"blocks.0.*", "ln.weight"};
   CHECK(wrong(job).empty());
 }
 
 TEST_CASE("an expression that is found in the name of no layer is an error of a pipeline") {
   Job job;
-  job.model = {.n_layer = 2, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
+  job.model = GptLite{.n_layer = 2, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
   job.pipeline.partition = "type:attention";
   CHECK(wrong(job).empty());  // one stage
   job.pipeline.stages = 2;

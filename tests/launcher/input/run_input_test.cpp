@@ -10,11 +10,13 @@
 #include "launcher/implementations.h"
 #include "launcher/input/defaults.h"
 #include "launcher/process/failure.h"
+#include "models/registry.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/print.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
@@ -32,6 +34,7 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
   std::ofstream(folder + "/c.json") << R"({"gradient_accumulation_steps": 2, "dstrain": {"model":
       {"n_layer": 2, "n_embd": 64, "n_head": 2, "block_size": 256, "vocab_size": 11}}})";
   ConfigRequest request;
+  request.models = &model_registry();
   request.path = folder + "/c.json";
   request.ranks = 2;
   const auto settled = [&](std::optional<int64_t> each) {
@@ -58,7 +61,7 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
       batch_line("c.json", half) ==
       "c.json names no batch size: micro-batch 4 (Hugging Face's default 8, halved until the plan "
       "fits), accumulation 2");
-  CHECK(job_from_resolved(resolved_config_json(half)).batch == half.job.batch);
+  CHECK(job_from_resolved(resolved_config_json(half), model_registry()).batch == half.job.batch);
   Job smallest = whole.job;
   smallest.batch = {4, 1, 2};
   const int64_t least = bytes_of_rank(smallest);
@@ -90,6 +93,7 @@ TEST_CASE("a bucket size without effect on the plan is not called honoured") {
   const auto asked = [&](int stage, const std::string& reduce, bool bf16, const std::string& wire,
                          bool overlap, int64_t bucket) {
     ConfigRequest request;
+    request.models = &model_registry();
     request.path = folder + "/c.json";
     request.ranks = 2;
     request.sets = {fmt::format("zero_optimization.stage={}", stage),

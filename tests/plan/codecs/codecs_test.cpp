@@ -16,8 +16,8 @@ Job codec_job(int ranks, int shard_ranks = 0, DType dtype = DType::bf16) {
   Job job = sharded_job(3, ranks);
   job.shards.ranks = shard_ranks;
   job.dtype = job.wire_dtype = dtype;
-  job.model.vocab_size = 65;
-  job.model.n_embd = 64;
+  job.model.set("vocab_size", 65);
+  job.model.set("n_embd", 64);
   return job;
 }
 Job with_gradients(Job job) {
@@ -153,7 +153,7 @@ TEST_CASE("all ranks post the same collectives with quantized weights, whatever 
 TEST_CASE("quantized weights: tied parameters that stay gathered are sent when they are unpacked") {
   Job job = with_weights(codec_job(4));
   job.pipeline.stages = 2;
-  job.model.tied_head = true;
+  job.model.set("tied_head", true);
   job.gather = {};
   const Plan plan = plan_of(job, 0).train;
   bool unpacked = false;
@@ -266,7 +266,7 @@ TEST_CASE("quantized gradients: every part has its owner's place in what a rank 
 
 TEST_CASE("quantized gradients: the second hop of a unit begins when the next unit is sent") {
   Job job = in_groups(codec_job(4), 2);
-  job.model.n_layer = 12;  // a layer is small enough to be on its way beside another
+  job.model.set("n_layer", 12);  // a layer is small enough to be on its way beside another
   for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
     job.reduce = reduce;
     for (const bool overlap : {false, true}) {
@@ -323,8 +323,8 @@ TEST_CASE("all of ZeRO++ sends at most 0.26 of the bytes of stage 3 between host
   Job plain = codec_job(8);
   plain.batch = {16, 2, 1};
   // Each layer is gathered twice, in the forward and the backward pass.
-  plain.model.n_layer = 12;
-  plain.model.n_embd = 128;
+  plain.model.set("n_layer", 12);
+  plain.model.set("n_embd", 128);
   Job job = with_gradients(with_weights(plain));
   job.shards.ranks = 4;
   const std::vector<int> hosts{0, 0, 0, 0, 1, 1, 1, 1};

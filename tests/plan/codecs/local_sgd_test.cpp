@@ -12,7 +12,7 @@ namespace {
 Job local_job(int ranks, int group, DType dtype = DType::bf16) {
   Job job = sharded_job(0, ranks);
   job.dtype = job.wire_dtype = dtype;
-  job.model.n_embd = 64;
+  job.model.set("n_embd", 64);
   job.hook = {.kind = HookKind::post_local_sgd, .start = 5, .period = 3};
   job.shards = {group, false, false};
   return job;

@@ -17,8 +17,8 @@ Job lone_shards_job(int ranks, bool packed = true) {
   Job job = sharded_job(3, ranks);
   job.shards.ranks = 1;
   job.dtype = job.wire_dtype = DType::bf16;
-  job.model.vocab_size = 65;
-  job.model.n_embd = 64;
+  job.model.set("vocab_size", 65);
+  job.model.set("n_embd", 64);
   job.quantize.weights = packed;
   return job;
 }

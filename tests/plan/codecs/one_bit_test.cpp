@@ -12,7 +12,7 @@ namespace {
 Job one_bit_job(int ranks, DType dtype = DType::bf16) {
   Job job = sharded_job(0, ranks);
   job.dtype = job.wire_dtype = dtype;
-  job.model.n_embd = 64;
+  job.model.set("n_embd", 64);
   job.optimizer.kind = OptimizerKind::one_bit_adam;
   job.optimizer.freeze_step = 5;
   return job;

@@ -13,7 +13,7 @@ namespace {
 // A vocabulary that is large beside the 16 tokens of a micro-batch.
 Job sparse_job(int ranks, ReduceMode reduce = ReduceMode::boundary) {
   Job job = sharded_job(0, ranks);
-  job.model.vocab_size = 1001;
+  job.model.set("vocab_size", 1001);
   job.reduce = reduce;
   job.sparse_gradients = true;
   return job;
@@ -35,11 +35,11 @@ int64_t ring(int64_t bytes, int64_t passes, int64_t ranks) {
 
 // Returns the bytes of a step: of the units' sums without the table, of ids and of rows.
 int64_t expected_bytes(const Job& job, const Program& program) {
-  const int64_t tokens = job.batch.micro_batch * job.model.block_size * job.ranks;
+  const int64_t tokens = job.batch.micro_batch * job.model.integer("block_size") * job.ranks;
   const int64_t sums = job.reduce == ReduceMode::boundary ? 1 : job.batch.accumulation;
-  int64_t bytes =
-      job.batch.accumulation * (ring(tokens * 4, 1, job.ranks) +
-                                ring(tokens * job.model.n_embd * size_of(job.dtype), 1, job.ranks));
+  int64_t bytes = job.batch.accumulation *
+                  (ring(tokens * 4, 1, job.ranks) +
+                   ring(tokens * job.model.integer("n_embd") * size_of(job.dtype), 1, job.ranks));
   for (const Unit& unit : program.units) {
     int64_t n = unit.elements;
     if (unit.name == "embedding")
@@ -89,7 +89,8 @@ TEST_CASE("token rows: the bytes of a step, and no sum has the table") {
 TEST_CASE("token rows: the table's gradient is made of the rows of all ranks, in rank order") {
   const int ranks = 3;
   const Job job = sparse_job(ranks);
-  const int64_t tokens = job.batch.micro_batch * job.model.block_size, c = job.model.n_embd;
+  const int64_t tokens = job.batch.micro_batch * job.model.integer("block_size"),
+                c = job.model.integer("n_embd");
   for (int rank = 0; rank < ranks; ++rank) {
     const Plan plan = plan_of(job, rank).train;
     const Program& program = plan.program;
@@ -122,10 +123,10 @@ TEST_CASE("token rows: a job whose table travels has the plan of one without the
   CHECK_FALSE(same(sparse_job(2)));
   CHECK(same(sparse_job(1)));
   Job job = sparse_job(2);
-  job.model.tied_head = true;
+  job.model.set("tied_head", true);
   CHECK(same(job));
   job = sparse_job(2);
-  job.model.vocab_size = 17;
+  job.model.set("vocab_size", 17);
   CHECK(same(job));
 }
 
@@ -139,12 +140,12 @@ TEST_CASE("token rows: one line says what travels, and the bytes of both") {
              Catch::StartsWith("sparse_gradients: the token embedding's gradient travels "
                                "as rows of tokens: rows take 4.22 kB a step, the table "
                                "128 kB; rank 0 sends "));
-  job.model.vocab_size = 17;
+  job.model.set("vocab_size", 17);
   CHECK_THAT(line(job),
              Catch::StartsWith("sparse_gradients: the token embedding's gradient travels "
                                "as the whole table: rows take 4.22 kB a step, the table "
                                "2.18 kB; rank 0 sends "));
-  job.model.tied_head = true;
+  job.model.set("tied_head", true);
   CHECK_THAT(line(job),
              Catch::EndsWith("as the whole table, because the head is tied to it and its "
                              "gradient is dense"));

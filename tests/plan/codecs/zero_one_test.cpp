@@ -12,7 +12,7 @@ namespace {
 Job zero_one_job(int ranks, DType dtype = DType::bf16) {
   Job job = sharded_job(0, ranks);
   job.dtype = job.wire_dtype = dtype;
-  job.model.n_embd = 64;
+  job.model.set("n_embd", 64);
   job.optimizer.kind = OptimizerKind::zero_one_adam;
   job.optimizer.zero_one = {.var_freeze_step = 10,
                             .var_update_scaler = 3,

@@ -1,13 +1,13 @@
 #include <catch2/catch.hpp>
 
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
 TEST_CASE("the backward pass of a benchmark layer follows from its rule") {
   Job job;
-  job.model = {
-      .kind = ModelKind::benchmark, .n_layer = 2, .in_size = 3, .hidden_size = 5, .out_size = 4};
+  job.model = BenchmarkModel{.n_layer = 2, .in_size = 3, .hidden_size = 5, .out_size = 4};
   job.batch = {2, 2, 1};
   job.weight_decay_exclude = {"*.bias"};
   const Plan plan = train_plan(job);
@@ -22,7 +22,7 @@ TEST_CASE("the backward pass of a benchmark layer follows from its rule") {
 
 TEST_CASE("a tied head adds to the embedding's gradient and is one parameter") {
   Job job = small_job();
-  job.model.tied_head = true;
+  job.model.set("tied_head", true);
   const Plan plan = train_plan(job);
   for (const Parameter& p : plan.program.parameters) CHECK(p.name != "lm_head.weight");
   std::vector<Accumulate> modes;

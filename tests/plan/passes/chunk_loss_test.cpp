@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -10,7 +11,8 @@ namespace {
 
 Job long_job(int64_t chunks) {
   Job job;
-  job.model = {.n_layer = 2, .n_embd = 12, .n_head = 3, .block_size = 100, .vocab_size = 301};
+  job.model =
+      GptLite{.n_layer = 2, .n_embd = 12, .n_head = 3, .block_size = 100, .vocab_size = 301};
   job.batch = {.train_batch = 12, .micro_batch = 2, .accumulation = 3};
   job.ranks = 2;
   job.eval_interval = 1;
@@ -32,7 +34,7 @@ class Parts : public FakeLibrary {
 };
 
 RankPlan plan_with(const Job& job, int64_t part) {
-  return make_rank_plan(job, place_of(job, 0), {build_model, std::make_shared<Parts>(part), 1});
+  return make_rank_plan(job, place_of(job, 0), {std::make_shared<Parts>(part), 1});
 }
 
 // Returns the rows of every piece.
@@ -74,7 +76,7 @@ TEST_CASE("logits of one piece at a time are held, and nothing else changes") {
 TEST_CASE("only the last piece writes the loss, and later pieces add to the weight gradient") {
   for (const bool tied : {false, true}) {
     Job job = long_job(4);
-    job.model.tied_head = tied;
+    job.model.set("tied_head", tied);
     const Program program = plan_of(job).train.program;
     std::vector<const Instruction*> losses, grads;
     BufferId head = kNone;
@@ -130,7 +132,7 @@ TEST_CASE("a loss in pieces goes with every stage, recompute, offload and schedu
           RecomputeConfig{RecomputeMode::selective, 0}})
       for (const bool tied : {false, true}) {
         Job job = long_job(3);
-        job.model.tied_head = tied;
+        job.model.set("tied_head", tied);
         job.zero_stage = stage;
         job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
         job.overlap_comm = true;
@@ -143,8 +145,8 @@ TEST_CASE("a loss in pieces goes with every stage, recompute, offload and schedu
         PipelineSchedule::zb_h1, PipelineSchedule::zb_v}) {
     for (const bool tied : {false, true}) {
       Job job = long_job(3);
-      job.model.n_layer = 4;
-      job.model.tied_head = tied;
+      job.model.set("n_layer", 4);
+      job.model.set("tied_head", tied);
       job.batch = {.train_batch = 8, .micro_batch = 2, .accumulation = 4};
       job.pipeline.stages = 2;
       job.pipeline.schedule = schedule;

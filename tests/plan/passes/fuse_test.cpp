@@ -8,19 +8,20 @@
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"
 #include "tests/support/fake_library.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
 
 Job gpt2(bool gelu, RecomputeConfig recompute = {}) {
   Job job;
-  job.model = {.n_layer = 2,
-               .n_embd = 16,
-               .n_head = 2,
-               .block_size = 8,
-               .dropout = 0.1,
-               .gelu = gelu,
-               .vocab_size = 11};
+  job.model = GptLite{.n_layer = 2,
+                      .n_embd = 16,
+                      .n_head = 2,
+                      .block_size = 8,
+                      .dropout = 0.1,
+                      .gelu = gelu,
+                      .vocab_size = 11};
   job.batch = {4, 2, 2};
   job.eval_interval = 1;
   job.recompute = recompute;
@@ -91,7 +92,7 @@ TEST_CASE("residuals join the products before them where there is no dropout") {
   const RankPlan dropped = plan_of(job, true);
   CHECK(all_of(dropped.train, OpKind::add_dropout).size() == 4);
   CHECK(all_of(dropped.validate, OpKind::add_dropout).empty());  // nothing is dropped there
-  job.model.dropout = 0;
+  job.model.set("dropout", 0);
   for (const bool packs : {false, true})
     for (const RecomputeConfig recompute :
          {RecomputeConfig{}, RecomputeConfig{RecomputeMode::interval, 1},

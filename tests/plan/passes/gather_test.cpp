@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -45,7 +46,7 @@ TEST_CASE("a reuse distance of one block keeps the newest block for its backward
 
 TEST_CASE("gathers run ahead of their use by one unit, where overlap and limits allow it") {
   Job job = sharded_job(3);
-  job.model.n_layer = 12;
+  job.model.set("n_layer", 12);
   // Instructions of other units between a gather and the first use of what it brings.
   const auto ahead = [&] {
     const Plan plan = plan_of(job).train;
@@ -78,8 +79,7 @@ TEST_CASE("gathers run ahead of their use by one unit, where overlap and limits 
 
 TEST_CASE("units of small parameters stay gathered, up to the model's threshold") {
   Job job = sharded_job(3);
-  job.model = {
-      .kind = ModelKind::benchmark, .n_layer = 6, .in_size = 8, .hidden_size = 8, .out_size = 8};
+  job.model = BenchmarkModel{.n_layer = 6, .in_size = 8, .hidden_size = 8, .out_size = 8};
   job.gather.param_persistence = 64;
   const auto kept = [&] {
     const Plan plan = plan_of(job).train;

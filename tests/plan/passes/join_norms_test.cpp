@@ -5,6 +5,7 @@
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"
 #include "tests/support/fake_library.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 Job gpt2(int ranks = 1) {
   Job job;
   job.ranks = ranks;
-  job.model = {
+  job.model = GptLite{
       .n_layer = 2, .n_embd = 16, .n_head = 2, .block_size = 8, .dropout = 0.1, .vocab_size = 11};
   job.batch = {4 * ranks, 2, 2};
   job.eval_interval = 1;
@@ -21,7 +22,7 @@ Job gpt2(int ranks = 1) {
 
 Plan plan_joining(const Job& job, bool joins) {
   const auto library = std::make_shared<FakeLibrary>(0, false, false, joins);
-  return make_rank_plan(job, {0, job.ranks}, {build_model, library, 1}).train;
+  return make_rank_plan(job, {0, job.ranks}, {library, 1}).train;
 }
 
 int64_t count(const Plan& plan, OpKind op) {

@@ -11,7 +11,7 @@ namespace {
 
 Job keeping(OffloadTo to, RecomputeMode mode = RecomputeMode::interval, int64_t layers = 12) {
   Job job = sharded_job(3);
-  job.model.n_layer = layers;
+  job.model.set("n_layer", layers);
   job.recompute = {mode, mode == RecomputeMode::interval ? 1 : 0};
   job.offload.activations = to;
   return job;

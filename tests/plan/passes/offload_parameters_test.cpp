@@ -10,7 +10,7 @@ namespace {
 // A job whose parameters are on disk, but for the first `in_cpu` elements of a rank.
 Job parameters_on_disk(int64_t in_cpu, int ranks = 4) {
   Job job = sharded_job(3, ranks);
-  job.model.n_layer = 8;
+  job.model.set("n_layer", 8);
   job.offload.parameters = OffloadTo::nvme;
   job.offload.max_in_cpu = in_cpu;
   return job;

@@ -59,7 +59,7 @@ TEST_CASE("what passes through memory is bounded by a few layers, not by the mod
     std::map<int64_t, int64_t> staged;  // by number of layers
     int64_t largest = 0;
     for (const int64_t layers : {8, 24}) {
-      job.model.n_layer = layers;
+      job.model.set("n_layer", layers);
       const RankPlan rank = plan_of(offloaded(job, where));
       for (const Buffer& b : rank.train.program.buffers)
         if (b.name.starts_with("staged:") && b.parent == kNone && b.space == Space::host)
@@ -109,7 +109,7 @@ TEST_CASE(
       for (const int64_t layers : {8, 24}) {
         Job job = sharded_job(3);
         job.dtype = job.wire_dtype = dtype;
-        job.model.n_layer = layers;
+        job.model.set("n_layer", layers);
         job.batch = {2 * micros * job.ranks, 2, micros};
         job.recompute = {RecomputeMode::interval, 1};
         job.offload.parameters = OffloadTo::cpu;
@@ -193,7 +193,7 @@ TEST_CASE("what is on disk passes the host's memory, a few layers at a time") {
     for (const int64_t layers : {8, 24}) {
       Job job = sharded_job(1);
       job.dtype = job.wire_dtype = dtype;
-      job.model.n_layer = layers;
+      job.model.set("n_layer", layers);
       job.offload.optimizer = OffloadTo::nvme;
       const RankPlan rank = plan_of(job);
       const Plan& plan = rank.train;
@@ -228,7 +228,7 @@ TEST_CASE("the device keeps and updates at most its share of the state, before t
     for (const double ratio : {0.0, 0.3, 0.75, 1.0}) {
       Job job = sharded_job(2);
       job.dtype = job.wire_dtype = dtype;
-      job.model.n_layer = 6;
+      job.model.set("n_layer", 6);
       job.offload.ratio = ratio;
       const RankPlan rank = plan_of(offloaded(job, UpdateOn::host));
       CAPTURE(name_of(dtype), ratio);
@@ -335,7 +335,7 @@ TEST_CASE("state on disk is read during the last backward pass as far as read_ah
     for (const int64_t micros : {1, 3}) {
       Job job = sharded_job(3);
       job.dtype = job.wire_dtype = dtype;
-      job.model.n_layer = 8;
+      job.model.set("n_layer", 8);
       job.batch = {2 * micros * job.ranks, 2, micros};
       job.offload.optimizer = OffloadTo::nvme;
       const RankPlan without = plan_of(job);

@@ -9,7 +9,7 @@ TEST_CASE("a product that gains from it gets its weight packed once per step") {
   // fc and proj (48x12) are too small; nothing but attention's qkv (36x12) and them exist per block
   CHECK(count_ops(plan, OpKind::pack_weight) == 0);
   Job job = small_job();
-  job.model.n_embd = 24;
+  job.model.set("n_embd", 24);
   const Plan bigger = make_rank_plan(job, {0, 1}, fake_inputs(0, true)).train;
   CHECK(count_ops(bigger, OpKind::pack_weight) ==
         2 * 2 * 3);  // blocks x directions x (qkv, fc, proj)

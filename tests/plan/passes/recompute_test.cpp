@@ -6,6 +6,7 @@
 #include "runtime/plan/plan.h"
 #include "runtime/plan/report/print.h"
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -19,7 +20,8 @@ constexpr RecomputeConfig every(int64_t interval) {
 
 Job gpt_job(RecomputeConfig recompute, int64_t layers = 3) {
   Job job;
-  job.model = {.n_layer = layers, .n_embd = 24, .n_head = 3, .block_size = 16, .vocab_size = 11};
+  job.model =
+      GptLite{.n_layer = layers, .n_embd = 24, .n_head = 3, .block_size = 16, .vocab_size = 11};
   job.batch = {.train_batch = 6, .micro_batch = 2, .accumulation = 3};
   job.recompute = recompute;
   return job;
@@ -27,11 +29,7 @@ Job gpt_job(RecomputeConfig recompute, int64_t layers = 3) {
 
 Job benchmark_job(RecomputeConfig recompute, int64_t layers) {
   Job job = gpt_job(recompute);
-  job.model = {.kind = ModelKind::benchmark,
-               .n_layer = layers,
-               .in_size = 16,
-               .hidden_size = 16,
-               .out_size = 16};
+  job.model = BenchmarkModel{.n_layer = layers, .in_size = 16, .hidden_size = 16, .out_size = 16};
   return job;
 }
 
@@ -101,7 +99,7 @@ TEST_CASE("an interval cuts the layers into segments from the first one on") {
 
 TEST_CASE("the last segment is computed again where the head makes the peak") {
   Job job = gpt_job(every(1));
-  job.model.vocab_size = 5000;
+  job.model.set("vocab_size", 5000);
   CHECK(clone_groups(train_plan(job)) == Names{"re:blocks.2", "re:blocks.1", "re:blocks.0"});
 }
 
@@ -119,7 +117,7 @@ TEST_CASE("the benchmark model's layers keep what they hand on") {
 
 TEST_CASE("selective computes norms and gelu again, each right before its reader") {
   Job job = gpt_job(kSelective);
-  job.model.gelu = true;
+  job.model.set("activation", "gelu");
   const Plan plan = train_plan(job);
   CHECK(clone_groups(plan) == Names{"re:head", "re:blocks.2", "re:blocks.1", "re:blocks.0"});
   for (const char* group : {"re:blocks.0", "re:blocks.1", "re:blocks.2"})
@@ -130,7 +128,7 @@ TEST_CASE("selective computes norms and gelu again, each right before its reader
     const std::vector<BufferId>& reads = list[i + 1].reads;
     CHECK(std::find(reads.begin(), reads.end(), list[i].writes[0]) != reads.end());
   }
-  job.model.gelu = false;
+  job.model.set("activation", "relu");
   CHECK(op_names(train_plan(job), "re:blocks.0") == Names{"layer_norm", "layer_norm"});
 }
 
@@ -139,7 +137,7 @@ TEST_CASE(
   constexpr int64_t layers = 24;
   const auto activations = [](RecomputeConfig recompute) {
     Job job = gpt_job(recompute, layers);
-    job.model.gelu = true;
+    job.model.set("activation", "gelu");
     const RankPlan rank = make_rank_plan(job, {0, 1}, fake_inputs());
     constexpr double matrix = 2 * 16 * 24 * 4;  // R x C in f32
     return static_cast<double>(rank.memory.at_peak[static_cast<size_t>(MemoryClass::activations)]) /
@@ -177,7 +175,7 @@ TEST_CASE("plans with recompute are proven for every shape of job") {
         for (const int ranks : {1, 3})
           for (const bool benchmark : {false, true}) {
             Job job = benchmark ? benchmark_job(recompute, 5) : gpt_job(recompute, 5);
-            job.model.tied_head = !benchmark;
+            if (!benchmark) job.model.set("tied_head", true);
             job.dtype = job.wire_dtype = dtype;
             job.reduce = mode;
             job.ranks = ranks;

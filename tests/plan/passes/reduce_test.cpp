@@ -3,6 +3,7 @@
 
 #include "runtime/plan/passes/passes.h"
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -32,7 +33,7 @@ TEST_CASE("what 16-bit gradients take besides is one unit's f32 ones, on their w
   for (const int stage : {0, 1, 2, 3})
     for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
       Job job = sharded_job(stage);
-      job.model.n_layer = 12;
+      job.model.set("n_layer", 12);
       job.dtype = job.wire_dtype = DType::bf16;
       job.reduce = reduce;
       const RankPlan wide = plan_of(job);
@@ -47,7 +48,7 @@ TEST_CASE("what 16-bit gradients take besides is one unit's f32 ones, on their w
 
 TEST_CASE("of a micro-batch's gradients only the padding is zeroed") {
   Job job = sharded_job(2, 3);
-  job.model.n_embd = 30;
+  job.model.set("n_embd", 30);
   const Program program = plan_of(job).train.program;
   int64_t zeroed = 0, parameters = 0;
   for (const Instruction& op : program.instructions)
@@ -59,7 +60,7 @@ TEST_CASE("of a micro-batch's gradients only the padding is zeroed") {
 
 TEST_CASE("gradients on their way are bounded by the bucket, and by a share of the model") {
   Job job = sharded_job(2);
-  job.model.n_layer = 12;
+  job.model.set("n_layer", 12);
   const auto largest_wait = [&] {  // units sent and not yet added
     const Plan plan = plan_of(job).train;
     int open = 0, most = 0;
@@ -75,11 +76,7 @@ TEST_CASE("gradients on their way are bounded by the bucket, and by a share of t
   CHECK(largest_wait() == 1);
   // Few large layers: stage 2 must not need more than stage 1.
   job.reduce_bucket_elements = 500'000'000;
-  job.model = {.kind = ModelKind::benchmark,
-               .n_layer = 3,
-               .in_size = 256,
-               .hidden_size = 256,
-               .out_size = 256};
+  job.model = BenchmarkModel{.n_layer = 3, .in_size = 256, .hidden_size = 256, .out_size = 256};
   job.batch.accumulation = 1;
   CHECK(largest_wait() == 1);
   const int64_t two = plan_of(job).memory.total();

@@ -12,7 +12,9 @@ constexpr const char* kTied = "token_embedding_table.weight";
 // GPT-2 in six layers: the head uses the embedding's weights.
 Job tied_job(int stages, int zero_stage, ReduceMode reduce = ReduceMode::boundary) {
   Job job = sharded_job(zero_stage, 2 * stages);
-  job.model.gelu = job.model.qkv_bias = job.model.tied_head = true;
+  job.model.set("activation", "gelu");
+  job.model.set("qkv_bias", true);
+  job.model.set("tied_head", true);
   job.pipeline.stages = stages;
   job.reduce = reduce;
   job.batch = {2 * 2 * 5, 2, 5};

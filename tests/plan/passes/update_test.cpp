@@ -4,6 +4,7 @@
 
 #include "runtime/plan/residency.h"
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -178,8 +179,7 @@ TEST_CASE("Muon's directions travel while those of the layer before are transfor
 TEST_CASE("Lamb's sums are gathered by a rank too that owns nothing but padding") {
   Job job = sharded_job(2, 3);
   job.optimizer.kind = OptimizerKind::lamb;
-  job.model = {
-      .kind = ModelKind::benchmark, .n_layer = 2, .in_size = 1, .hidden_size = 1, .out_size = 2};
+  job.model = BenchmarkModel{.n_layer = 2, .in_size = 1, .hidden_size = 1, .out_size = 2};
   for (int rank = 0; rank < 3; ++rank) {
     const Plan plan = plan_of(job, rank).train;
     int64_t sums = 0, steps = 0;

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "models/model.h"
+#include "runtime/config/model/family.h"
 #include "runtime/plan/passes/passes.h"
 #include "tests/plan/stage_plans.h"
 
@@ -17,7 +17,7 @@ using List = std::vector<int64_t>;
 // Four blocks: sublayer 0 is the embedding, 1 and 2 are block 0, ..., 9 is the head.
 Job pipeline_job(int stages, const std::string& partition) {
   Job job = sharded_job(0, stages);
-  job.model.n_embd = 48;
+  job.model.set("n_embd", 48);
   job.batch = {8, 2, 4};
   job.pipeline.stages = stages;
   job.pipeline.partition = partition;
@@ -67,7 +67,7 @@ TEST_CASE("divide: methods that DeepSpeed has keep layers whole") {
 TEST_CASE("divide: memory and time cut layers, unless units are packed for their way") {
   for (const char* method : {"memory", "time"}) {
     Job job = pipeline_job(2, method);
-    job.model.n_layer = 3;
+    job.model.set("n_layer", 3);
     const List first = division_of(job);
     CHECK_FALSE(begins_layer(first[1]));
     job.quantize.weights = true;
@@ -98,7 +98,7 @@ TEST_CASE("divide: the text of layers names the sublayers of those that are not 
 
 TEST_CASE("divide: the stages of a layer that is cut have its sublayers' parameters alone") {
   Job job = pipeline_job(2, "memory");
-  job.model.n_layer = 3;
+  job.model.set("n_layer", 3);
   const std::vector<Plan> plans = plans_of(job);
   verify_together(plans);
   const std::set<std::string> cut = cut_units(plans);
@@ -116,22 +116,22 @@ TEST_CASE("divide: the stages of a layer that is cut have its sublayers' paramet
     }
   CHECK(parameters.size() == plans[0].program.model.size());
   // What crosses the cut is what crosses one between layers: a value of the residual stream and its gradient.
-  const int64_t rows = job.batch.micro_batch * job.model.block_size;
+  const int64_t rows = job.batch.micro_batch * job.model.integer("block_size");
   for (const Plan& plan : plans)
     for (const Instruction& op : plan.program.instructions)
       for (const auto* list : {&op.reads, &op.writes})
         if (op.op == OpKind::send || op.op == OpKind::recv)
           for (const BufferId id : *list)
-            CHECK(plan.program.at(id).shape == Shape{rows, job.model.n_embd});
+            CHECK(plan.program.at(id).shape == Shape{rows, job.model.integer("n_embd")});
 }
 
 TEST_CASE("divide: a cut layer is proved where kernels do two operations at once") {
   Job job = pipeline_job(2, "memory");
-  job.model.n_layer = 3;
-  job.model.gelu = true;
+  job.model.set("n_layer", 3);
+  job.model.set("activation", "gelu");
   job.dtype = job.wire_dtype = DType::bf16;
   for (const double dropout : {0.0, 0.1}) {
-    job.model.dropout = dropout;
+    job.model.set("dropout", dropout);
     const std::vector<RankPlan> stages = make_stage_plans(job, 0, fake_inputs(0, false, true));
     CHECK(units_of(stages[0].train.program).back() == "blocks.1.attn");
     CHECK(units_of(stages[1].train.program).front() == "blocks.1.mlp");
@@ -151,8 +151,8 @@ TEST_CASE(
                                                {RecomputeMode::interval, 2}})
         for (const int zero_stage : {0, 3}) {
           Job job = pipeline_job(2, blocks == 3 ? "time" : "memory");
-          job.model.n_layer = blocks;
-          job.model.gelu = blocks == 5;
+          job.model.set("n_layer", blocks);
+          job.model.set("activation", blocks == 5 ? "gelu" : "relu");
           job.pipeline.schedule = schedule;
           if (schedule == PipelineSchedule::interleaved || schedule == PipelineSchedule::zb_v)
             job.pipeline.virtual_stages = 2;

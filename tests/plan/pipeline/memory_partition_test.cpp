@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -31,22 +32,19 @@ Job pipeline_job(const ModelConfig& model, int stages) {
   return job;
 }
 
-const ModelConfig kGptLite{.n_layer = 12,
-                           .n_embd = 768,
-                           .n_head = 12,
-                           .block_size = 2048,
-                           .dropout = 0.1,
-                           .vocab_size = 65};
+const ModelConfig kGptLite = GptLite{.n_layer = 12,
+                                     .n_embd = 768,
+                                     .n_head = 12,
+                                     .block_size = 2048,
+                                     .dropout = 0.1,
+                                     .vocab_size = 65};
 
 }  // namespace
 
 TEST_CASE(
     "partition by memory: no stage of the deep benchmark model needs much more than the mean") {
-  const ModelConfig deep{.kind = ModelKind::benchmark,
-                         .n_layer = 256,
-                         .in_size = 256,
-                         .hidden_size = 256,
-                         .out_size = 256};
+  const ModelConfig deep =
+      BenchmarkModel{.n_layer = 256, .in_size = 256, .hidden_size = 256, .out_size = 256};
   for (const int stages : {2, 4, 8}) {
     const Peaks peaks = peaks_of(pipeline_job(deep, stages));
     CAPTURE(stages);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "tests/plan/plans.h"
+#include "tests/support/models.h"
 #include "tests/support/sample.h"
 
 using namespace dstrain;
@@ -24,7 +25,7 @@ int64_t largest_stage(const Job& job) {
 // stages.
 int64_t best_largest_stage(const Job& job) {
   const int stages = job.pipeline.stages;
-  const int64_t sublayers = 2 * job.model.n_layer + 2;
+  const int64_t sublayers = 2 * job.model.integer("n_layer") + 2;
   const StageBytes planned = stage_bytes(job, fake_inputs());
   std::map<std::tuple<int, int64_t, int64_t>, int64_t> known;
   // The smallest maximum of the stages from `stage` on, of which the first one begins with `begin`.
@@ -58,12 +59,12 @@ Job offload_job(std::mt19937& random) {
   };
   Job job;
   const int stages = 2 + below(2), data_ranks = 1 + below(2);
-  job.model = {.n_layer = 3 + below(stages == 2 ? 6 : 3),
-               .n_embd = one_of({32, 64, 128}),
-               .n_head = 2,
-               .block_size = one_of({16, 64, 256}),
-               .dropout = below(2) * 0.1,
-               .vocab_size = one_of({65, 1000, 5000, 20000})};
+  job.model = GptLite{.n_layer = 3 + below(stages == 2 ? 6 : 3),
+                      .n_embd = one_of({32, 64, 128}),
+                      .n_head = 2,
+                      .block_size = one_of({16, 64, 256}),
+                      .dropout = below(2) * 0.1,
+                      .vocab_size = one_of({65, 1000, 5000, 20000})};
   job.pipeline.stages = stages;
   job.pipeline.partition = "memory";
   job.pipeline.schedule = below(2) == 0 ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b;
@@ -97,7 +98,8 @@ TEST_CASE(
     const Job job = offload_job(random);
     if (!sample.takes()) continue;
     const int64_t best = best_largest_stage(job), largest = largest_stage(job);
-    CAPTURE(i, job.pipeline.stages, job.model.n_layer, job.model.vocab_size, job.zero_stage, best);
+    CAPTURE(i, job.pipeline.stages, job.model.integer("n_layer"), job.model.integer("vocab_size"),
+            job.zero_stage, best);
     CHECK(static_cast<double>(largest) <= 1.03 * static_cast<double>(best));
   }
 }

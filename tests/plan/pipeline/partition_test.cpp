@@ -4,8 +4,9 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "models/model.h"
+#include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -84,7 +85,7 @@ TEST_CASE("partition: balanced is DeepSpeed's") {
 }
 
 TEST_CASE("partition: GPT-lite on four stages by parameters") {
-  const std::vector<LayerSize> layers = layers_of({.vocab_size = 65});
+  const std::vector<LayerSize> layers = layers_of(GptLite{.vocab_size = 65});
   REQUIRE(layers.size() == 14);
   const List first = partition_by("parameters", layers, 4);
   List parameters;
@@ -99,7 +100,7 @@ TEST_CASE("partition: GPT-lite on four stages by parameters") {
 
 TEST_CASE("partition: by the layers' names") {
   const std::vector<LayerSize> layers =
-      layers_of({.n_layer = 4, .n_embd = 8, .n_head = 2, .block_size = 4, .vocab_size = 5});
+      layers_of(GptLite{.n_layer = 4, .n_embd = 8, .n_head = 2, .block_size = 4, .vocab_size = 5});
   CHECK(partition_by("type:BLOCKS", layers, 2) == partition_balanced({0, 1, 1, 1, 1, 0}, 2));
   CHECK(partition_by("type:blocks\\.[13]$", layers, 2) ==
         partition_balanced({0, 0, 1, 0, 1, 0}, 2));
@@ -108,9 +109,10 @@ TEST_CASE("partition: by the layers' names") {
                     "\"type:attention\": no layer has such a name; the layers are "
                     "embedding, blocks.0, blocks.1, blocks.2, blocks.3, head");
   CHECK_THROWS_WITH(
-      partition_by(
-          "type:attention",
-          layers_of({.n_layer = 9, .n_embd = 8, .n_head = 2, .block_size = 4, .vocab_size = 5}), 2),
+      partition_by("type:attention",
+                   layers_of(GptLite{
+                       .n_layer = 9, .n_embd = 8, .n_head = 2, .block_size = 4, .vocab_size = 5}),
+                   2),
       Catch::EndsWith("the layers are embedding, blocks.0, blocks.1, blocks.2, ..., head"));
   CHECK_THROWS_AS(partition_by("type:attention", layers, 2), UserError);
   CHECK_THROWS_WITH(partition_by("type:(", layers, 2),

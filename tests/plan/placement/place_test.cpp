@@ -91,8 +91,8 @@ TEST_CASE(
     "layer adds") {
   const auto bytes_of_layers = [](int64_t layers) {
     Job job = sharded_job(2, 2);
-    job.model.n_layer = layers;
-    job.model.gelu = true;
+    job.model.set("n_layer", layers);
+    job.model.set("activation", "gelu");
     return make_rank_plan(job, place_of(job, 0), fake_inputs(300, false, true)).memory.total();
   };
   const int64_t few = bytes_of_layers(128), more = bytes_of_layers(1088);

@@ -4,7 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "models/model.h"
+#include "runtime/config/model/family.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -19,7 +20,7 @@ ModelSize size_of_model(const ModelConfig& config) {
 
 // GPT-lite as configured by default, with the 65 characters of the usual text.
 ModelSize gptlite() {
-  return size_of_model({.vocab_size = 65});
+  return size_of_model(GptLite{.vocab_size = 65});
 }
 
 std::string gb(double bytes) {
@@ -40,12 +41,12 @@ TEST_CASE("the largest layer is one module: a linear with its bias") {
 }
 
 TEST_CASE("a tied embedding is counted once and can be the largest layer") {
-  const ModelSize size = size_of_model({.n_layer = 1,
-                                        .n_embd = 8,
-                                        .n_head = 2,
-                                        .block_size = 4,
-                                        .tied_head = true,
-                                        .vocab_size = 100});
+  const ModelSize size = size_of_model(GptLite{.n_layer = 1,
+                                               .n_embd = 8,
+                                               .n_head = 2,
+                                               .block_size = 4,
+                                               .tied_head = true,
+                                               .vocab_size = 100});
   CHECK(size.largest_layer == 800);
 }
 

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/implementations.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -12,7 +13,7 @@ namespace {
 Job some_job() {
   Job job;
   job.ranks = 4;
-  job.model = {.n_layer = 4, .n_embd = 64, .n_head = 2, .block_size = 64, .vocab_size = 100};
+  job.model = GptLite{.n_layer = 4, .n_embd = 64, .n_head = 2, .block_size = 64, .vocab_size = 100};
   job.batch = {.train_batch = 32, .micro_batch = 8, .accumulation = 1};
   return job;
 }
@@ -47,8 +48,8 @@ TEST_CASE("a loss in pieces is a way to fit where logits are large") {
   Job job = some_job();
   const std::string pieces = "--set dstrain.loss_chunks=8";
   CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), pieces));
-  job.model.block_size = 1024;
-  job.model.vocab_size = 50257;
+  job.model.set("block_size", 1024);
+  job.model.set("vocab_size", 50257);
   const int64_t before = planned_bytes(job, plan_inputs(job));
   const std::vector<Variant> variants = single_changes(job, plan_inputs(job));
   REQUIRE(offers(variants, pieces));

@@ -40,7 +40,7 @@ TEST_CASE("less on the device means larger models, and what is found fits") {
       CAPTURE(ranks, m.settings);
       REQUIRE(m.parameters > 0);
       CHECK(fits(m.memory, machine, ranks));
-      CHECK(m.model.n_embd == 128 * m.model.n_head);
+      CHECK(m.model.integer("n_embd") == 128 * m.model.integer("n_head"));
       CHECK((m.limit == "device" || m.limit == "host" || m.limit == "disk"));
     }
     // From resident to the optimizer on the host, and to parameters there too.
@@ -81,13 +81,13 @@ TEST_CASE("no larger model of the family fits, by what is named as the limit") {
   const std::vector<LargestModel> models = largest_models(job, machine, fake_inputs());
   REQUIRE(models.size() == 4);  // no disk
   const LargestModel& resident = models[0];
-  const int64_t channels = resident.model.n_embd / resident.model.n_layer;
+  const int64_t channels = resident.model.integer("n_embd") / resident.model.integer("n_layer");
   job.model = resident.model;
   const PlannedMemory found = planned_memory(job, fake_inputs());
   CHECK(found.device == resident.memory.device);
-  job.model.n_embd += 128;
-  job.model.n_head += 1;
-  job.model.n_layer = job.model.n_embd / channels;
+  job.model.set("n_embd", job.model.integer("n_embd") + 128);
+  job.model.set("n_head", job.model.integer("n_head") + 1);
+  job.model.set("n_layer", job.model.integer("n_embd") / channels);
   CHECK(planned_memory(job, fake_inputs()).device > machine.device);
   CHECK(resident.limit == "device");
   CHECK(models[3].limit == "host");
@@ -107,11 +107,11 @@ TEST_CASE("where nothing fits that is said, and a model that is no GPT is refuse
   for (const LargestModel& m : models) CHECK(m.parameters == 0);
   const Job job = searched_job(1);
   CHECK(largest_text(models, job, {1000, 1000, 0}).find("none") != std::string::npos);
-  const auto json = nlohmann::json::parse(largest_json(models));
+  const auto json = nlohmann::json::parse(largest_json(models, job.model.family()));
   REQUIRE(json.size() == models.size());
   CHECK(json[0]["n_layer"] == 0);
   CHECK(json[0]["settings"] == "");
   Job benchmark = job;
-  benchmark.model.kind = ModelKind::benchmark;
+  benchmark.model = BenchmarkModel{};
   CHECK_THROWS_AS(largest_models(benchmark, {1000, 1000, 0}, fake_inputs()), UserError);
 }

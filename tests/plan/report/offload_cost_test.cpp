@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/plan/stage_plans.h"
+#include "tests/support/models.h"
 
 using namespace dstrain;
 
@@ -13,7 +14,7 @@ constexpr int64_t kMicroTokens = 64;
 
 Job job_of(int64_t micros, OffloadTo optimizer) {
   Job job = sharded_job(3);
-  job.model.n_layer = 6;
+  job.model.set("n_layer", 6);
   job.batch = {2 * micros * job.ranks, 2, micros};
   job.offload.optimizer = optimizer;
   return job;

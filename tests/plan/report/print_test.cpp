@@ -10,7 +10,7 @@ using namespace dstrain;
 
 TEST_CASE("the columns of the printed plan stand under each other, however long the names are") {
   Job job = small_job();
-  job.model.n_layer = 101;
+  job.model.set("n_layer", 101);
   const std::string text = plan_to_text(make_rank_plan(job, {0, 2}, fake_inputs(64)), "t");
   std::istringstream lines(text.substr(text.find("\nqueue ") + 1));
   std::string line;

@@ -3,16 +3,18 @@
 
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/family.h"
 
 namespace dstrain::keys {
 namespace {
 
-constexpr Rule kTextData{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-                           if (facts.model == "benchmark")
-                             return {State::no_effect, "the benchmark model makes its own samples"};
-                           return {};
-                         },
-                         "honoured; benchmark model: no_effect"};
+constexpr Rule kTextData{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (!facts.family->reads_tokens())
+        return {State::no_effect, fmt::format("the {} makes its own samples", facts.family->title)};
+      return {};
+    },
+    "honoured; no_effect for a model without tokens"};
 
 constexpr Rule kSharding{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
@@ -104,14 +106,14 @@ constexpr Rule kActivations{
     },
     "none: no_effect; cpu, nvme: honoured"};
 
-constexpr Rule kLossChunks{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-                             if (facts.model == "benchmark")
-                               return {State::no_effect, "the benchmark model has no vocabulary"};
-                             if (facts.integer("dstrain.loss_chunks") <= 1)
-                               return {State::no_effect, "off"};
-                             return {State::honoured, "logits are computed in pieces of rows"};
-                           },
-                           "1, or the benchmark model: no_effect; else honoured"};
+constexpr Rule kLossChunks{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (!facts.family->reads_tokens())
+        return {State::no_effect, fmt::format("the {} has no vocabulary", facts.family->title)};
+      if (facts.integer("dstrain.loss_chunks") <= 1) return {State::no_effect, "off"};
+      return {State::honoured, "logits are computed in pieces of rows"};
+    },
+    "1, or a model without tokens: no_effect; else honoured"};
 
 constexpr Rule kActivationPath{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
@@ -124,53 +126,18 @@ constexpr Rule kActivationPath{
 }  // namespace
 
 std::vector<KeySpec> dstrain() {
-  constexpr double size = 2147483647;
-  constexpr double layers = 2048;  // a plan lists every instruction of a step, for each layer
-  constexpr std::string_view gpt = "gptlite", dnn = "benchmark";
   const auto count = [](std::string_view key, std::string_view fallback, double min, double max,
-                        std::string_view note = {}, std::string_view only = {}) {
+                        std::string_view note = {}) {
     return KeySpec{.key = key,
                    .type = Type::integer,
                    .fallback = fallback,
                    .note = note,
                    .min = min,
-                   .max = max,
-                   .only = only};
+                   .max = max};
   };
   return {
       {.key = "dstrain", .type = Type::section},
       {.key = "dstrain.model", .type = Type::section},
-      {.key = "dstrain.model.type",
-       .type = Type::choice,
-       .fallback = "\"gptlite\"",
-       .choices = "gptlite|benchmark"},
-      count("dstrain.model.n_layer", "12", 1, layers, "blocks", gpt),
-      count("dstrain.model.n_layer", "", 1, layers, "linear layers; required", dnn),
-      count("dstrain.model.n_embd", "768", 1, size, "channels; a multiple of n_head", gpt),
-      count("dstrain.model.n_head", "12", 1, size, "", gpt),
-      count("dstrain.model.block_size", "2048", 1, size, "tokens of a sample", gpt),
-      {.key = "dstrain.model.dropout",
-       .type = Type::real,
-       .fallback = "0.1",
-       .min = 0,
-       .max = 1,
-       .open = true,
-       .only = gpt},
-      {.key = "dstrain.model.activation",
-       .type = Type::choice,
-       .fallback = "\"relu\"",
-       .choices = "relu|gelu",
-       .only = gpt},
-      {.key = "dstrain.model.qkv_bias", .fallback = "false", .only = gpt},
-      {.key = "dstrain.model.tied_head",
-       .fallback = "false",
-       .note = "the head is the token embedding",
-       .only = gpt},
-      count("dstrain.model.vocab_size", "", 1, size, "unset: the data's; required for format bin",
-            gpt),
-      count("dstrain.model.in_size", "", 1, size, "required", dnn),
-      count("dstrain.model.hidden_size", "", 1, size, "required", dnn),
-      count("dstrain.model.out_size", "", 1, size, "required", dnn),
       {.key = "dstrain.data", .type = Type::section},
       {.key = "dstrain.data.path",
        .type = Type::string,

@@ -1,8 +1,9 @@
-// The benchmark's samples against a direct implementation of their definition.
+// Generated samples against a direct implementation of their definition.
 #include <cmath>
 
 #include "runtime/core/philox.h"
 #include "tests/data/dataset_fixture.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
@@ -10,9 +11,7 @@ namespace {
 Job benchmark_job(uint64_t seed, int64_t in_size, int64_t out_size) {
   Job job;
   job.seed = seed;
-  job.model.kind = ModelKind::benchmark;
-  job.model.in_size = in_size;
-  job.model.out_size = out_size;
+  job.model = BenchmarkModel{.in_size = in_size, .out_size = out_size};
   return job;
 }
 

@@ -1,5 +1,5 @@
-// BenchmarkDataset: the generated samples of the benchmark model (docs/formats.md, data files). Sample i is a
-// pure function of (seed, i); validation uses the samples from 2^40 on.
+// GeneratedDataset: features and labels for models that read no tokens (docs/formats.md, data files). Sample i is a pure
+// function of (seed, i); validation uses the samples from 2^40 on.
 #pragma once
 
 #include "runtime/config/job.h"
@@ -7,9 +7,10 @@
 
 namespace dstrain {
 
-class BenchmarkDataset : public Dataset {
+class GeneratedDataset : public Dataset {
  public:
-  explicit BenchmarkDataset(const Job& job);
+  // The job's model must have features and labels.
+  explicit GeneratedDataset(const Job& job);
 
   int64_t samples(Split) const override { return int64_t{1} << 40; }
   void read(Split split, int64_t first, int64_t count, Tensor inputs,

@@ -1,8 +1,9 @@
-#include "runtime/data/benchmark_dataset.h"
+#include "runtime/data/generated_dataset.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
 #include "runtime/core/threads/parts.h"
@@ -57,12 +58,17 @@ void fill_features(PhiloxKey key, uint64_t sample, float* x, int64_t count) {
 
 }  // namespace
 
-BenchmarkDataset::BenchmarkDataset(const Job& job)
-    : seed_(job.seed), in_size_(job.model.in_size), out_size_(job.model.out_size) {
+GeneratedDataset::GeneratedDataset(const Job& job) : seed_(job.seed) {
+  const ModelFamily& family = job.model.family();
+  const ModelInput *features = family.input(InputRole::features),
+                   *labels = family.input(InputRole::labels);
+  check(features && labels, "a {} wants no features with labels", family.title);
+  in_size_ = job.model.elements_of(*features);
+  out_size_ = job.model.integer(labels->classes);
   vocabulary_.format = DataFormat::automatic;
 }
 
-void BenchmarkDataset::read(Split split, int64_t first, int64_t count, Tensor inputs,
+void GeneratedDataset::read(Split split, int64_t first, int64_t count, Tensor inputs,
                             Tensor targets) const {
   check(inputs.dtype == DType::f32 && targets.dtype == DType::i32 &&
             inputs.elements() == count * in_size_ && targets.elements() == count,
@@ -98,7 +104,7 @@ void BenchmarkDataset::read(Split split, int64_t first, int64_t count, Tensor in
              });
 }
 
-std::string BenchmarkDataset::summary() const {
+std::string GeneratedDataset::summary() const {
   return fmt::format("made-up samples of {} features and {} classes, seed {}", in_size_, out_size_,
                      seed_);
 }

@@ -1,0 +1,158 @@
+#include "models/gptlite/gptlite.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "models/measure.h"
+#include "models/sizes.h"
+#include "runtime/ir/builder.h"
+
+namespace dstrain {
+namespace {
+
+constexpr float kNormEps = 1e-5f;
+constexpr float kInitStd = 0.02f;
+
+class GptLite {
+ public:
+  GptLite(Builder& b, const ModelConfig& c)
+      : b_(b),
+        context_(c.integer("block_size")),
+        width_(c.integer("n_embd")),
+        heads_(c.integer("n_head")),
+        layers_(c.integer("n_layer")),
+        vocabulary_(c.integer("vocab_size")),
+        dropout_(c.real("dropout")),
+        activation_(c.text("activation") == "gelu" ? Activation::gelu : Activation::relu),
+        qkv_bias_(c.flag("qkv_bias")),
+        tied_head_(c.flag("tied_head")) {
+    seq_len_ = b.options().seq_len > 0 ? b.options().seq_len : context_;
+    // Residual projections start smaller, so that the variance of the residual stream does not grow with
+    // depth.
+    projection_std_ = kInitStd / static_cast<float>(std::sqrt(2.0 * static_cast<double>(layers_)));
+  }
+
+  void build() {
+    b_.unit("embedding");
+    const BufferId ids = b_.ids(seq_len_);
+    const BufferId token = vocabulary("token_embedding_table.weight");
+    const BufferId position =
+        b_.parameter("position_embedding_table.weight", {context_, width_}, Init::normal, kInitStd);
+    BufferId x = b_.embed(ids, token, position, seq_len_);
+    for (int64_t i = 0; i < layers_; ++i) x = block(x, fmt::format("blocks.{}", i));
+    b_.unit("head");
+    x = norm(x, "ln");
+    const BufferId head = tied_head_ ? token : vocabulary("lm_head.weight");
+    const BufferId logits = b_.linear(x, head, kNone, Activation::none);
+    if (b_.options().with_loss)
+      b_.cross_entropy(logits, b_.targets(b_.options().batch * seq_len_), vocabulary_);
+    else
+      b_.output(logits);
+  }
+
+ private:
+  BufferId block(BufferId x, const std::string& name) {
+    b_.unit(name, "attn");
+    const int64_t c = width_, t = seq_len_;
+    BufferId y = linear(norm(x, name + ".ln1"), name + ".attn.qkv", c, 3 * c, qkv_bias_);
+    y = b_.attention(y, heads_, t, dropout_);
+    y = linear(y, name + ".attn.out_proj", c, c, true, Activation::none, projection_std_);
+    x = b_.add_dropout(x, y, t, dropout_);
+    b_.sublayer("mlp");
+    BufferId h = linear(norm(x, name + ".ln2"), name + ".mlp.fc", c, 4 * c, true, activation_);
+    h = linear(h, name + ".mlp.proj", 4 * c, c, true, Activation::none, projection_std_);
+    return b_.add_dropout(x, h, t, dropout_);
+  }
+
+  BufferId linear(BufferId x, const std::string& name, int64_t in, int64_t out, bool bias,
+                  Activation activation = Activation::none, float std = kInitStd) {
+    const BufferId w = b_.parameter(name + ".weight", {out, in}, Init::normal, std);
+    return b_.linear(x, w, bias ? b_.parameter(name + ".bias", {out}, Init::zeros) : kNone,
+                     activation);
+  }
+
+  BufferId norm(BufferId x, const std::string& name) {
+    const BufferId w = b_.parameter(name + ".weight", {width_}, Init::ones);
+    return b_.layer_norm(x, w, b_.parameter(name + ".bias", {width_}, Init::zeros), kNormEps);
+  }
+
+  BufferId vocabulary(const std::string& name) {
+    return b_.vocabulary(name, {vocabulary_, width_}, Init::normal, kInitStd);
+  }
+
+  Builder& b_;
+  int64_t context_, width_, heads_, layers_, vocabulary_;
+  double dropout_;
+  Activation activation_;
+  bool qkv_bias_, tied_head_;
+  int64_t seq_len_;
+  float projection_std_;
+};
+
+void build_gptlite(Builder& builder, const ModelConfig& config) {
+  GptLite(builder, config).build();
+}
+
+std::optional<KeyProblem> gptlite_problem(const ModelConfig& c) {
+  const int64_t width = c.integer("n_embd"), heads = c.integer("n_head");
+  if (width % heads == 0) return std::nullopt;
+  return KeyProblem{{"dstrain.model.n_head", "dstrain.model.n_embd"},
+                    fmt::format("n_embd {} is not a multiple of n_head {}", width, heads)};
+}
+
+std::vector<ModelKey> gptlite_keys() {
+  using models::size_key;
+  using enum FactChange;
+  const auto called = [](KeySpec spec, std::string_view names) {
+    spec.called = names;
+    return spec;
+  };
+  return {
+      {called(size_key("dstrain.model.n_layer", "12", "blocks", models::kMostLayers),
+              "num_layers|n_layers")},
+      {called(size_key("dstrain.model.n_embd", "768", "channels; a multiple of n_head"),
+              "hidden_size|d_model")},
+      {called(size_key("dstrain.model.n_head", "12", ""), "num_attention_heads|num_heads"),
+       forbidden},
+      {called(size_key("dstrain.model.block_size", "2048", "tokens of a sample"),
+              "seq_length|max_seq_length|max_seq_len|sequence_length|max_position_embeddings")},
+      {{.key = "dstrain.model.dropout",
+        .type = Type::real,
+        .fallback = "0.1",
+        .min = 0,
+        .max = 1,
+        .open = true},
+       allowed},
+      {{.key = "dstrain.model.activation",
+        .type = Type::choice,
+        .fallback = "\"relu\"",
+        .choices = "relu|gelu"},
+       forbidden},
+      {{.key = "dstrain.model.qkv_bias", .fallback = "false"}},
+      {{.key = "dstrain.model.tied_head",
+        .fallback = "false",
+        .note = "the head is the token embedding"}},
+      {size_key("dstrain.model.vocab_size", "", "unset: the data's; required for format bin")},
+  };
+}
+
+}  // namespace
+
+const ModelFamily& gptlite() {
+  static const ModelFamily family{
+      .type = "gptlite",
+      .title = "GPT-lite",
+      .keys = gptlite_keys(),
+      .inputs = {{"ids", InputRole::token_ids, DType::i32, {"block_size"}, "vocab_size"},
+                 {"targets", InputRole::labels, DType::i32, {"block_size"}, "vocab_size"}},
+      .layers_key = "n_layer",
+      .width_key = "n_embd",
+      .heads_key = "n_head",
+      .problem = gptlite_problem,
+      .build = build_gptlite,
+      .measure = measure_model};
+  return family;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,97 @@
+#include "models/measure.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "runtime/ir/builder.h"
+
+namespace dstrain {
+namespace {
+
+// Returns the elements without an overflow.
+double elements_of(const Shape& shape) {
+  double elements = 1;
+  for (int i = 0; i < shape.rank; ++i) elements *= static_cast<double>(shape[i]);
+  return elements;
+}
+
+bool reads(const Instruction& op, BufferId id) {
+  return std::ranges::find(op.reads, id) != op.reads.end();
+}
+
+// Returns the table of the embedding, if the program has one.
+std::optional<TokenTable> token_table(const Program& program) {
+  const auto embed = std::ranges::find(program.instructions, OpKind::embed, &Instruction::op);
+  if (embed == program.instructions.end()) return std::nullopt;
+  const BufferId id = embed->reads[1];
+  const Parameter& table = program.parameters[static_cast<size_t>(program.at(id).parameter)];
+  const auto readers = std::ranges::count_if(program.instructions,
+                                             [id](const Instruction& op) { return reads(op, id); });
+  return TokenTable{
+      .name = table.name, .rows = table.shape[0], .width = table.shape[1], .shared = readers > 1};
+}
+
+// Returns whether a product alone makes the logits, and nothing but the loss reads them.
+bool divides_loss(const Program& program, const Instruction& loss) {
+  const BufferId logits = loss.reads[0];
+  return std::ranges::all_of(program.instructions, [&](const Instruction& op) {
+    if (&op == &loss) return true;
+    const bool writes = std::ranges::find(op.writes, logits) != op.writes.end();
+    const auto* attrs = std::get_if<ActivationAttrs>(&op.attrs);
+    return !reads(op, logits) &&
+           (!writes || (op.op == OpKind::linear && attrs->activation == Activation::none));
+  });
+}
+
+ModelMeasures measure(const Program& program) {
+  ModelMeasures m;
+  m.layers = static_cast<int64_t>(program.units.size());
+  for (const Unit& unit : program.units)
+    if (std::isdigit(static_cast<unsigned char>(unit.name.back())) == 0)
+      m.named_layers.push_back(unit.name);
+  for (const Parameter& p : program.parameters) {
+    m.parameters += elements_of(p.shape);
+    if (p.shape.rank > 1) m.matrix_elements += elements_of(p.shape);
+  }
+  for (const Buffer& b : program.buffers)
+    if (b.parameter < 0) m.activations += elements_of(b.shape);
+  const auto loss =
+      std::ranges::find(program.instructions, OpKind::cross_entropy, &Instruction::op);
+  if (loss != program.instructions.end()) {
+    const Shape& logits = program.at(loss->reads[0]).shape;
+    m.rows = logits[0];
+    m.logits = elements_of(logits);
+    m.divides_loss = divides_loss(program, *loss);
+  }
+  m.token_table = token_table(program);
+  return m;
+}
+
+ModelMeasures measure_layers(ModelConfig model, int64_t layers) {
+  model.set_layers(layers);
+  Program program;
+  Builder builder(program, {.training = false, .checked = false});
+  build_model(builder, model);
+  return measure(program);
+}
+
+}  // namespace
+
+ModelMeasures measure_model(const ModelConfig& asked) {
+  ModelConfig model = asked;
+  if (model.family().reads_tokens()) model.set_vocabulary(std::max<int64_t>(model.vocabulary(), 1));
+  const int64_t layers = model.layers();
+  if (layers <= 3) return measure_layers(model, layers);
+  ModelMeasures m = measure_layers(model, 2);
+  const ModelMeasures three = measure_layers(model, 3);
+  const auto grow = [layers](auto& two, auto of_three) {
+    two += static_cast<std::remove_reference_t<decltype(two)>>(layers - 2) * (of_three - two);
+  };
+  grow(m.layers, three.layers);
+  grow(m.parameters, three.parameters);
+  grow(m.matrix_elements, three.matrix_elements);
+  grow(m.activations, three.activations);
+  return m;
+}
+
+}  // namespace dstrain

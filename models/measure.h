@@ -1,0 +1,11 @@
+// The sizes of a model, from the program that its family builds.
+#pragma once
+
+#include "runtime/config/model/family.h"
+
+namespace dstrain {
+
+// Returns the measures of a model of any family. Layers after the third are taken to be like it.
+ModelMeasures measure_model(const ModelConfig& model);
+
+}  // namespace dstrain

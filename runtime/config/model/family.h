@@ -1,0 +1,92 @@
+// ModelFamily: everything that the program knows about a kind of model: its keys, the data it wants, its forward pass.
+// A family is a folder in models/ and a line in models/registry.cpp; nothing else names one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/fact_change.h"
+#include "runtime/config/model/measures.h"
+#include "runtime/config/model/model_config.h"
+#include "runtime/core/dtype.h"
+
+namespace dstrain {
+
+class Builder;  // runtime/ir/builder.h
+
+inline constexpr std::string_view kModelSection = "dstrain.model.";
+
+// A key of section dstrain.model.
+struct ModelKey {
+  KeySpec
+      spec;  // an integer, a real, a boolean or a text; `key` is the whole path, `only` is filled in
+  FactChange change = FactChange::impossible;  // what a resumed run with another value is
+  bool required = false;                       // of an integer without a default
+
+  std::string_view name() const { return spec.key.substr(kModelSection.size()); }
+};
+
+// What an input of a model holds, and so where its values come from.
+enum class InputRole : uint8_t {
+  token_ids,  // of a data file
+  features,   // made from the seed
+  labels,     // of a data file the tokens that follow; else made from the features
+};
+std::string_view name_of(InputRole role);  // "token ids"
+
+// An input of a model. Its shape is that of a sample.
+struct ModelInput {
+  std::string_view name;
+  InputRole role = InputRole::features;
+  DType dtype = DType::f32;
+  std::vector<std::string_view> shape = {};  // the names of the keys that give the dimensions
+  std::string_view classes = {};  // the key whose value all ids or labels are below; empty: none
+};
+
+// What is wrong with values that are legal one by one.
+struct KeyProblem {
+  std::vector<std::string_view>
+      keys;  // whole paths; the first one that is given is reported, else the last
+  std::string message;
+};
+
+struct ModelFamily {
+  std::string_view type;           // dstrain.model.type
+  std::string_view title;          // in sentences: "GPT-lite"
+  std::vector<ModelKey> keys;      // in the order of the documentation and of resolved_config.json
+  std::vector<ModelInput> inputs;  // what comes in first, labels last
+  // The names of keys that have a meaning for the runtime: the number of numbered layers, and the width of a layer.
+  std::string_view layers_key, width_key;
+  // The name of the key of attention heads, with which --largest lets layers, width and heads grow together; empty: it
+  // does not search this family.
+  std::string_view heads_key = {};
+  std::optional<KeyProblem> (*problem)(const ModelConfig&) = nullptr;  // null: there is none
+  // Emits the forward pass for one micro-batch. The vocabulary must be known. Sequences have the length of the builder's
+  // options, or else the model's context.
+  void (*build)(Builder&, const ModelConfig&) = nullptr;
+  // Returns the sizes of what `build` emits: measure_model (models/measure.h).
+  ModelMeasures (*measure)(const ModelConfig&) = nullptr;
+
+  // Returns the input with this role, or null.
+  const ModelInput* input(InputRole role) const;
+  bool reads_tokens() const { return input(InputRole::token_ids) != nullptr; }
+  // Returns whether the model gives the probabilities of the next token, so that it can generate.
+  bool predicts_tokens() const;
+  // Return the name of the key of a sample's tokens and of the vocabulary; empty if the model reads no tokens.
+  std::string_view context_key() const;
+  std::string_view vocabulary_key() const;
+};
+
+// Emits the forward pass of `model` for one micro-batch into the builder's program.
+inline void build_model(Builder& builder, const ModelConfig& model) {
+  model.family().build(builder, model);
+}
+
+// Returns "dstrain.model.n_layer" for "n_layer".
+std::string model_path(std::string_view name);
+
+}  // namespace dstrain

@@ -1,0 +1,121 @@
+#include "runtime/config/model/model_config.h"
+
+#include <algorithm>
+
+#include "runtime/config/model/family.h"
+#include "runtime/config/read/reader.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+ModelConfig::Value default_of(const KeySpec& spec) {
+  const Node node = spec.fallback.empty() ? Node{} : read_value(spec.fallback, Source::file);
+  switch (spec.type) {
+    case Type::integer:
+      return node.integer;
+    case Type::real:
+      return node.real;
+    case Type::boolean:
+      return node.boolean;
+    case Type::string:
+    case Type::choice:
+      return node.text;
+    default:
+      throw InternalError(fmt::format("{} has a type that a model's keys cannot have", spec.key));
+  }
+}
+
+}  // namespace
+
+ModelConfig::ModelConfig(const ModelFamily& family) : family_(&family) {
+  for (const ModelKey& key : family.keys) values_.push_back(default_of(key.spec));
+}
+
+const ModelFamily& ModelConfig::family() const {
+  check(family_, "the job has no model");
+  return *family_;
+}
+
+size_t ModelConfig::index_of(std::string_view key) const {
+  const std::vector<ModelKey>& keys = family().keys;
+  const auto found = std::ranges::find(keys, key, &ModelKey::name);
+  check(found != keys.end(), "a {} has no key {}", family().title, key);
+  return static_cast<size_t>(found - keys.begin());
+}
+
+const ModelConfig::Value& ModelConfig::value(std::string_view key) const {
+  return values_[index_of(key)];
+}
+
+template <class T>
+const T& ModelConfig::get(std::string_view key) const {
+  const T* held = std::get_if<T>(&value(key));
+  check(held, "{} of a {} is of another type", key, family().title);
+  return *held;
+}
+
+int64_t ModelConfig::integer(std::string_view key) const {
+  return get<int64_t>(key);
+}
+
+double ModelConfig::real(std::string_view key) const {
+  return get<double>(key);
+}
+
+bool ModelConfig::flag(std::string_view key) const {
+  return get<bool>(key);
+}
+
+const std::string& ModelConfig::text(std::string_view key) const {
+  return get<std::string>(key);
+}
+
+void ModelConfig::set(std::string_view key, const Value& value) {
+  Value& held = values_[index_of(key)];
+  const auto* integer = std::get_if<int64_t>(&value);
+  if (integer && std::holds_alternative<double>(held)) {
+    held = static_cast<double>(*integer);
+    return;
+  }
+  check(held.index() == value.index(), "{} of a {} is of another type", key, family().title);
+  held = value;
+}
+
+int64_t ModelConfig::layers() const {
+  return integer(family().layers_key);
+}
+
+int64_t ModelConfig::width() const {
+  return integer(family().width_key);
+}
+
+int64_t ModelConfig::context() const {
+  const std::string_view key = family().context_key();
+  return key.empty() ? 1 : integer(key);
+}
+
+int64_t ModelConfig::vocabulary() const {
+  const std::string_view key = family().vocabulary_key();
+  return key.empty() ? 0 : integer(key);
+}
+
+void ModelConfig::set_layers(int64_t layers) {
+  set(family().layers_key, layers);
+}
+
+void ModelConfig::set_vocabulary(int64_t size) {
+  set(family().vocabulary_key(), size);
+}
+
+int64_t ModelConfig::elements_of(const ModelInput& input) const {
+  int64_t elements = 1;
+  for (const std::string_view key : input.shape) elements *= integer(key);
+  return elements;
+}
+
+ModelMeasures ModelConfig::measures() const {
+  return family().measure(*this);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,61 @@
+// ModelConfig: the model of a job: its family and the values of the family's keys.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace dstrain {
+
+struct ModelFamily;
+struct ModelInput;
+struct ModelMeasures;
+
+class ModelConfig {
+ public:
+  using Value = std::variant<int64_t, double, bool, std::string>;
+
+  ModelConfig() = default;  // no model; every member but == throws InternalError
+  // The defaults of the family's keys. A key without a default has the value 0, false or "".
+  explicit ModelConfig(const ModelFamily& family);
+
+  const ModelFamily& family() const;
+
+  // Return the value of a key, which has its name inside dstrain.model: "n_layer". Throw InternalError if the family has
+  // no such key, or if its values are of another type.
+  int64_t integer(std::string_view key) const;
+  double real(std::string_view key) const;
+  bool flag(std::string_view key) const;
+  const std::string& text(std::string_view key) const;
+  const Value& value(std::string_view key) const;
+  // Sets the value of a key. An integer is taken for a real, too. Throws as the functions above.
+  void set(std::string_view key, const Value& value);
+
+  // What the runtime asks of every family.
+  int64_t layers() const;   // that are numbered
+  int64_t width() const;    // of a layer
+  int64_t context() const;  // tokens of a sample; 1 where a sample has no tokens
+  // Returns the number of token ids; 0: it is not known yet, or the model has no tokens.
+  int64_t vocabulary() const;
+  void set_layers(int64_t layers);
+  // Sets the number of token ids. The model must have tokens.
+  void set_vocabulary(int64_t size);
+  // Returns the elements of one sample of an input.
+  int64_t elements_of(const ModelInput& input) const;
+  // Returns the sizes of the program that the family builds. Where the vocabulary is not known, it counts as one token.
+  ModelMeasures measures() const;
+
+  bool operator==(const ModelConfig&) const = default;
+
+ private:
+  size_t index_of(std::string_view key) const;
+  template <class T>
+  const T& get(std::string_view key) const;
+
+  const ModelFamily* family_ = nullptr;
+  std::vector<Value> values_;  // in the order of the family's keys
+};
+
+}  // namespace dstrain

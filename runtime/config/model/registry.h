@@ -1,0 +1,34 @@
+// ModelRegistry: the families of models that a program is built with, and with them all keys of a configuration.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/family.h"
+
+namespace dstrain {
+
+class ModelRegistry {
+ public:
+  // The first family is the default of dstrain.model.type. The caller keeps all alive.
+  explicit ModelRegistry(std::vector<const ModelFamily*> families);
+  ModelRegistry(const ModelRegistry&) = delete;  // rows of the key table refer to its members
+  ModelRegistry& operator=(const ModelRegistry&) = delete;
+
+  const std::vector<const ModelFamily*>& families() const { return families_; }
+  // Returns the family of a type, or null.
+  const ModelFamily* find(std::string_view type) const;
+  // Returns the types, separated by `separator`, in order.
+  std::string types(std::string_view separator) const;
+  // Returns the key table: common_keys() and, behind dstrain.model, the type and the families' keys.
+  const std::vector<KeySpec>& keys() const { return keys_; }
+
+ private:
+  std::vector<const ModelFamily*> families_;
+  std::string default_type_, choices_;  // of the row of dstrain.model.type
+  std::vector<KeySpec> keys_;
+};
+
+}  // namespace dstrain
