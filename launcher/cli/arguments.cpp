@@ -21,6 +21,7 @@ constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_c
   dstrain check    --config FILE                 a verdict for every key of the file
   dstrain estimate --config FILE --num_gpus N    what DeepSpeed's memory estimators say, and the plan
   dstrain generate --run DIR --prompt TEXT       text from a trained model
+  dstrain models                                 the models that a run can train, and their keys
   dstrain hosts    --hostfile FILE               the ranks that would be started where
   dstrain doctor   --hostfile FILE               are the hosts ready for a run?
   dstrain bench-io PATH                          the best aio section for a drive
@@ -233,6 +234,16 @@ Arguments parse_generate(const std::vector<std::string>& words) {
   return a;
 }
 
+Arguments parse_models(const std::vector<std::string>& words) {
+  ModelsArguments a;
+  CommandLine line("models",
+                   "Lists the models that a run can train: types, keys of section dstrain.model "
+                   "and inputs.");
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  return a;
+}
+
 Arguments parse_hosts(const std::vector<std::string>& words) {
   HostsArguments a;
   CommandLine line("hosts", "Prints the ranks that would be started where. Starts nothing.");
@@ -321,6 +332,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   if (command == "check") return parse_check(rest);
   if (command == "estimate") return parse_estimate(rest);
   if (command == "generate") return parse_generate(rest);
+  if (command == "models") return parse_models(rest);
   if (command == "hosts") return parse_hosts(rest);
   if (command == "doctor") return parse_doctor(rest);
   if (command == "bench-io") return parse_bench_io(rest);
@@ -334,10 +346,10 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   if (command == kRelayCommand) return RelayArguments{rest};
   if (command == kRelayEndCommand && rest.empty()) return RelayEndArguments{};
   const std::string near = nearest(command, {"train", "plan", "check", "estimate", "generate",
-                                             "hosts", "doctor", "bench-io", "help"});
+                                             "models", "hosts", "doctor", "bench-io", "help"});
   fail_user(
-      "unknown command '{}'{} (train, plan, check, estimate, generate, hosts, doctor, bench-io or "
-      "help)",
+      "unknown command '{}'{} (train, plan, check, estimate, generate, models, hosts, doctor, "
+      "bench-io or help)",
       printable(command), near.empty() ? "" : "; did you mean " + near + "?");
 }
 

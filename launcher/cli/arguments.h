@@ -27,7 +27,7 @@ struct PlanArguments {
   bool json = false;
   // The picture of a pipeline's step: its SVG file, or an empty text for one in the output.
   std::optional<std::string> timeline;
-  // Instead of a plan: the largest GPT that fits with --device_memory for each rank's device and, for all ranks
+  // Instead of a plan: the largest model that fits with --device_memory for each rank's device and, for all ranks
   // together, these bytes of the host's memory (this machine's where absent) and of disks.
   bool largest = false;
   std::optional<int64_t> host_memory;
@@ -65,6 +65,11 @@ struct GenerateArguments {
   int64_t top_k = 0;
   double top_p = 1.0;
   uint64_t seed = 1337;
+};
+
+// The arguments of `dstrain models`, which lists the models that a run can train.
+struct ModelsArguments {
+  bool json = false;
 };
 
 // The arguments of `dstrain doctor`, which checks that hosts are ready for a run.
@@ -109,10 +114,11 @@ struct PrintArguments {
   std::string text;
 };
 
-using Arguments = std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
-                               GenerateArguments, HostsArguments, DoctorArguments, BenchIoArguments,
-                               HostAgentArguments, HostWatchArguments, RelayArguments,
-                               RelayEndArguments, RankStarterArguments, PrintArguments>;
+using Arguments =
+    std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
+                 GenerateArguments, ModelsArguments, HostsArguments, DoctorArguments,
+                 BenchIoArguments, HostAgentArguments, HostWatchArguments, RelayArguments,
+                 RelayEndArguments, RankStarterArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong,
 // what was expected, and for an unknown option or command the known name that is most like it.

@@ -15,6 +15,7 @@ int run_plan(const PlanArguments& arguments);
 int run_check(const CheckArguments& arguments);
 int run_estimate(const EstimateArguments& arguments);
 int run_generate(const GenerateArguments& arguments);
+int run_models(const ModelsArguments& arguments);
 int run_hosts(const HostsArguments& arguments);
 int run_doctor(const DoctorArguments& arguments);
 int run_bench_io(const BenchIoArguments& arguments);

@@ -23,6 +23,7 @@ struct Runner {
   int operator()(const CheckArguments& a) const { return run_check(a); }
   int operator()(const EstimateArguments& a) const { return run_estimate(a); }
   int operator()(const GenerateArguments& a) const { return run_generate(a); }
+  int operator()(const ModelsArguments& a) const { return run_models(a); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
   int operator()(const DoctorArguments& a) const { return run_doctor(a); }
   int operator()(const BenchIoArguments& a) const { return run_bench_io(a); }

@@ -192,11 +192,11 @@ TEST_CASE("bench-io takes directories before, between and behind its options") {
 TEST_CASE("help and version are texts, wherever the command stands") {
   CHECK(std::get<PrintArguments>(parse("--version")).text.starts_with("dstrain "));
   const std::string overview = std::get<PrintArguments>(parse("--help")).text;
-  for (const char* part : {"plan", "check", "estimate", "generate", "hosts", "bench-io",
+  for (const char* part : {"plan", "check", "estimate", "generate", "models", "hosts", "bench-io",
                            "Exit status", "--num_gpus", "--resume"})
     CHECK(overview.find(part) != std::string::npos);
   for (const char* command :
-       {"train", "plan", "check", "estimate", "generate", "hosts", "bench-io"}) {
+       {"train", "plan", "check", "estimate", "generate", "models", "hosts", "bench-io"}) {
     CAPTURE(command);
     const std::string help = std::get<PrintArguments>(parse(std::string(command) + " --help")).text;
     CHECK(help.find(std::string("dstrain ") + command) != std::string::npos);
@@ -235,10 +235,11 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate, "
-       "generate, hosts, doctor, bench-io or help)"},
+       "generate, models, hosts, doctor, bench-io or help)"},
       {"fly",
-       "unknown command 'fly' (train, plan, check, estimate, generate, hosts, doctor, bench-io or "
-       "help)"},
+       "unknown command 'fly' (train, plan, check, estimate, generate, models, hosts, doctor, "
+       "bench-io "
+       "or help)"},
       {"bench-io", "dstrain bench-io needs PATH (see dstrain bench-io --help)"},
       {"bench-io a --size 1G",
        "--size: expected a number of bytes such as 1GB, 512MiB or 1048576, got '1G'"},
@@ -285,8 +286,9 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
       {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
       {"help fly",
-       "unknown command 'fly' (train, plan, check, estimate, generate, hosts, doctor, bench-io or "
-       "help)"},
+       "unknown command 'fly' (train, plan, check, estimate, generate, models, hosts, doctor, "
+       "bench-io "
+       "or help)"},
       {"generate --run r --tokens 1 --prompt_ids 1,,2",
        "--prompt_ids: expected token ids separated by commas (1,2,3), got ''"},
       {"generate --run r --tokens 1 --prompt_ids 1,-2",

@@ -11,6 +11,7 @@
 #include "launcher/process/process_memory.h"
 #include "runtime/core/error.h"
 #include "runtime/plan/report/fit.h"
+#include "tests/support/models.h"
 
 namespace dstrain {
 namespace {
@@ -75,7 +76,7 @@ Anonymous:             0 kB
 TEST_CASE(
     "what a run needs at least is no more than its plan, and most of it where nothing is sharded") {
   Job job;
-  job.model = {.n_layer = 9, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
+  job.model = GptLite{.n_layer = 9, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
   job.batch = {4, 1, 1};
   job.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0};
   const double alone = least_bytes(job);
@@ -95,7 +96,7 @@ TEST_CASE(
 
 TEST_CASE("what is on disk is no memory that a run needs at least") {
   Job job;
-  job.model = {.n_layer = 40, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
+  job.model = GptLite{.n_layer = 40, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
   job.zero_stage = 3;
   job.reduce = ReduceMode::micro_batch;
   job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
@@ -115,7 +116,7 @@ TEST_CASE("what is on disk is no memory that a run needs at least") {
 
 TEST_CASE("on a GPU a rank needs the host's memory only for what is offloaded") {
   Job job;
-  job.model = {.n_layer = 2, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
+  job.model = GptLite{.n_layer = 2, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
   job.batch = {4, 1, 1};
   const PlanInputs inputs = plan_inputs(job);
   const auto need = [&] { return memory_need(job, inputs, 1, RankProcesses::programs); };
@@ -134,7 +135,7 @@ TEST_CASE("on a GPU a rank needs the host's memory only for what is offloaded") 
 
 TEST_CASE("forks need what this process has of its own each, and its program once") {
   Job job;
-  job.model = {.n_layer = 2, .n_embd = 512, .n_head = 1, .block_size = 4, .vocab_size = 7};
+  job.model = GptLite{.n_layer = 2, .n_embd = 512, .n_head = 1, .block_size = 4, .vocab_size = 7};
   job.batch = {4, 1, 1};
   const PlanInputs inputs = plan_inputs(job);
   const ProcessMemory here = process_memory();

@@ -1,0 +1,60 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/commands/commands.h"
+#include "launcher/process/failure.h"
+#include "models/registry.h"
+#include "runtime/config/keys/coerce.h"
+
+namespace dstrain {
+namespace {
+
+// Returns the shape of a sample, whose dimensions are keys.
+std::string shape_text(const ModelInput& input) {
+  return fmt::format("({})", fmt::join(input.shape, ", "));
+}
+
+std::string models_text(const ModelRegistry& models) {
+  std::string text;
+  for (const ModelFamily* family : models.families()) {
+    text += fmt::format("{}: {}{}\n", family->type, family->title,
+                        family == models.families().front() ? ", the default" : "");
+    for (const ModelKey& key : family->keys) {
+      const std::string value = key.required                ? "required"
+                                : key.spec.fallback.empty() ? "unset"
+                                                            : std::string(key.spec.fallback);
+      text += fmt::format("  {:<12} {:<10} {}{}{}\n", key.name(), value, expectation(key.spec),
+                          key.spec.note.empty() ? "" : "; ", key.spec.note);
+    }
+    for (const ModelInput& input : family->inputs)
+      text += fmt::format("  input {}: {}, {} {}{}\n", input.name, name_of(input.role),
+                          name_of(input.dtype), shape_text(input),
+                          input.classes.empty() ? "" : fmt::format(" below {}", input.classes));
+  }
+  return text;
+}
+
+std::string models_json(const ModelRegistry& models) {
+  using json = nlohmann::ordered_json;
+  json list = json::array();
+  for (const ModelFamily* family : models.families()) {
+    json keys = json::array(), inputs = json::array();
+    for (const ModelKey& key : family->keys) keys.push_back(key.name());
+    for (const ModelInput& input : family->inputs)
+      inputs.push_back(
+          {{"name", input.name}, {"dtype", name_of(input.dtype)}, {"shape", input.shape}});
+    list.push_back({{"type", family->type}, {"keys", keys}, {"inputs", inputs}});
+  }
+  return list.dump(1) + "\n";
+}
+
+}  // namespace
+
+int run_models(const ModelsArguments& arguments) {
+  const ModelRegistry& models = model_registry();
+  print_result(arguments.json ? models_json(models) : models_text(models));
+  return 0;
+}
+
+}  // namespace dstrain
