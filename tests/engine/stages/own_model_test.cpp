@@ -125,6 +125,7 @@ TEST_CASE(
   Job job =
       checked(R"("depth": 3, "width": 10, "length": 5, "vocab_size": 11)", "", world.size()).job;
   job.batch = {4 * world.size(), 2, 2};
+  job.device = "cpu";
   job.steps = kSteps;
   const RunResult expected = run_steps(job, data, world, kSteps);
   CHECK(expected.norm.back() > 0);

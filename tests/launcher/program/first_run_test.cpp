@@ -37,6 +37,25 @@ TEST_CASE("check says what a file lacks to train, and a run then asks for the sa
             ". This file trains once no.txt is there.\n"));
 }
 
+TEST_CASE("models lists the models with their keys and inputs") {
+  const RunFolder folder;
+  const json models = json::parse(said(folder, "models --json"));
+  REQUIRE(models.size() == 2);
+  CHECK(models[0]["type"] == "gptlite");
+  CHECK(models[0]["keys"] == json{"n_layer", "n_embd", "n_head", "block_size", "dropout",
+                                  "activation", "qkv_bias", "tied_head", "vocab_size"});
+  CHECK(models[0]["inputs"] ==
+        json{{{"name", "ids"}, {"dtype", "i32"}, {"shape", {"block_size"}}},
+             {{"name", "targets"}, {"dtype", "i32"}, {"shape", {"block_size"}}}});
+  CHECK(models[1]["type"] == "benchmark");
+  CHECK(models[1]["inputs"] ==
+        json{{{"name", "samples"}, {"dtype", "f32"}, {"shape", {"in_size"}}},
+             {{"name", "targets"}, {"dtype", "i32"}, {"shape", json::array()}}});
+  const std::string text = said(folder, "models");
+  CHECK(has(text, "gptlite: GPT-lite, the default\n  n_layer      12 "));
+  CHECK(has(text, "  input samples: features, f32 (in_size)\n"));
+}
+
 TEST_CASE("plan, estimate and --largest need no data file, a run does") {
   const RunFolder folder;
   const std::string absent = " --config c.json --device cpu --data no.txt 2>err";
