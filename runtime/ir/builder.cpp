@@ -197,7 +197,7 @@ BufferId Builder::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Bu
 
 std::string Builder::stem(BufferId weight) const {
   std::string name = program_.at(weight).name;
-  name.resize(name.rfind('.'));
+  if (const size_t dot = name.rfind('.'); dot != std::string::npos) name.resize(dot);
   return name.substr(name.rfind('.') == std::string::npos ? name.find(':') + 1
                                                           : name.rfind('.') + 1);
 }

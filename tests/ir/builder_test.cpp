@@ -20,6 +20,21 @@ TEST_CASE("a parameter is declared once and its shape is binding") {
                     Catch::Contains("declared as (3, 4) and used as (4, 3)"));
 }
 
+TEST_CASE("results are named after weights, whose names need no dot") {
+  Program program;
+  Builder b(program, {.batch = 2});
+  b.unit("u");
+  const BufferId x = b.samples(4);
+  const auto name_with = [&](const std::string& weight) {
+    return program
+        .at(b.linear(x, b.parameter(weight, {3, 4}, Init::normal), kNone, Activation::none))
+        .name;
+  };
+  CHECK(name_with("blocks.0.fc.weight") == "u.fc");
+  CHECK(name_with("fc.weight") == "u.fc2");
+  CHECK(name_with("table") == "u.table");
+}
+
 TEST_CASE("a vocabulary is padded in memory alone") {
   for (const bool tied : {false, true}) {
     Program program;

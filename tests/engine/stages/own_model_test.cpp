@@ -3,6 +3,9 @@
 
 #include <catch2/catch.hpp>
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "models/measure.h"
 #include "models/registry.h"
@@ -57,13 +60,35 @@ const ModelFamily& bigram() {
   return family;
 }
 
+// One whose loss is not computed in pieces: the slope of relu follows from the logits.
+const ModelFamily& blunt() {
+  static const ModelFamily family = [] {
+    ModelFamily f = bigram();
+    f.type = "blunt";
+    f.title = "blunt model";
+    f.build = [](Builder& b, const ModelConfig& c) {
+      const int64_t width = c.integer("width"), length = c.integer("length");
+      b.unit("all");
+      const BufferId table =
+          b.vocabulary("table", {c.integer("vocab_size"), width}, Init::normal, 0.02f);
+      const BufferId x = b.embed(b.ids(length), table, kNone, length);
+      const BufferId logits = b.linear(x, table, kNone, Activation::relu);
+      b.cross_entropy(logits, b.targets(b.options().batch * length), c.integer("vocab_size"));
+    };
+    return f;
+  }();
+  return family;
+}
+
 const ModelRegistry& registry() {
-  static const ModelRegistry models({model_registry().families().front(), &bigram()});
+  static const ModelRegistry models({model_registry().families().front(), &bigram(), &blunt()});
   return models;
 }
 
-// Returns what a configuration with this section `model`, and further members before it, comes to on `ranks` ranks.
-LoadedConfig checked(const std::string& model, const std::string& members = "", int ranks = 1) {
+// Returns what a configuration with this section `model`, and further members before it, comes to on `ranks` ranks with
+// --set.
+LoadedConfig checked(const std::string& model, const std::string& members = "", int ranks = 1,
+                     std::vector<std::string> sets = {}) {
   const TempDir folder;
   ConfigRequest request;
   request.models = &registry();
@@ -71,6 +96,7 @@ LoadedConfig checked(const std::string& model, const std::string& members = "", 
                                 "dstrain": {{"model": {{"type": "bigram"{}{}}}}}}})",
                                                     members, model.empty() ? "" : ", ", model));
   request.ranks = ranks;
+  request.sets = std::move(sets);
   return check_config(request);
 }
 
@@ -114,6 +140,18 @@ TEST_CASE("its sizes are those of its program") {
   REQUIRE(m.token_table);
   CHECK(m.token_table->name == "embedding.weight");
   CHECK_FALSE(m.token_table->shared);
+}
+
+TEST_CASE("a loss that cannot be divided is computed whole, and check says so") {
+  const std::string model = R"("vocab_size": 11)";
+  const LoadedConfig loaded =
+      checked(model, "", 1, {"dstrain.model.type=blunt", "dstrain.loss_chunks=4"});
+  REQUIRE_FALSE(has_errors(loaded.verdicts));
+  CHECK(loaded.job.loss_chunks == 1);
+  CHECK(loaded.job.model.measures().token_table->shared);
+  CHECK(checked(model, "", 1, {"dstrain.loss_chunks=4"}).job.loss_chunks == 4);
+  CHECK(message_on(loaded, "dstrain.loss_chunks") ==
+        "the loss of the blunt model cannot be computed in pieces");
 }
 
 TEST_CASE(
