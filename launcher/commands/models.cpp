@@ -36,10 +36,10 @@ std::string models_text(const ModelRegistry& models) {
 }
 
 std::string models_json(const ModelRegistry& models) {
-  using json = nlohmann::ordered_json;
-  json list = json::array();
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
   for (const ModelFamily* family : models.families()) {
-    json keys = json::array(), inputs = json::array();
+    Json keys = Json::array(), inputs = Json::array();
     for (const ModelKey& key : family->keys) keys.push_back(key.name());
     for (const ModelInput& input : family->inputs)
       inputs.push_back(
