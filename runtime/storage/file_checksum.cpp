@@ -1,5 +1,6 @@
 #include "runtime/storage/file_checksum.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
