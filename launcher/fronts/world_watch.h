@@ -18,9 +18,9 @@ namespace dstrain {
 class WorldWatch {
  public:
   // Starts to watch this rank. `job` has the timeouts; by `secret` the watchers of several hosts know each other, or if
-  // it is empty by what MPI carries. `master_addr`: the address at which they meet (watch_address.h). From now on the communicator, which must outlive this object, writes to the board
-  // for which rank it waits. Collective. Throws UserError on all ranks if they have several secrets, or
-  // `master_addr` cannot be used.
+  // it is empty by what MPI carries. `master_addr`: the address at which they meet (watch_address.h). From now on the
+  // communicator, which must outlive this object, writes to the board for which rank it waits. Collective. Throws
+  // UserError on all ranks if they have several secrets, or `master_addr` cannot be used.
   WorldWatch(Communicator& comm, const Job& job, const std::string& secret,
              const std::string& master_addr);
   WorldWatch(const WorldWatch&) = delete;

@@ -144,8 +144,10 @@ void ThreadPool::run(int64_t parts, Function function, const void* context) {
   int64_t part = 1;
   for (size_t i = 0; i < slots_.size() && i < kMostOffers && part < parts; ++i)
     if (slots_[i].rests_until.load(std::memory_order_relaxed) <= now &&
-        offer(slots_[i], region, part))
-      offers.set(i), ++part;
+        offer(slots_[i], region, part)) {
+      offers.set(i);
+      ++part;
+    }
   region.next.store(part, std::memory_order_relaxed);
   run_part(region, 0);
   run_rest(region);

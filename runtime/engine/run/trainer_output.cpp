@@ -181,8 +181,8 @@ int64_t Trainer::remove_old(int64_t keep_last) const {
 std::optional<AgreedFailure> Trainer::write_weights() {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
   std::optional<WeightsWriter> writer;
-  std::exception_ptr
-      error;  // after one the other ranks send what is left, so that all take part in what follows
+  // After an error the other ranks send what is left, so that all take part in what follows.
+  std::exception_ptr error;
   const auto attempt = [&](const auto& action) {
     if (!root() || error) return;
     try {

@@ -110,7 +110,7 @@ class HeadBound {
     sum.error *= 2 * kUnit * static_cast<double>(c_.head_size + 2);
     return sum;
   }
-  // Of a sum of up to T terms, as a share of the sum of their sizes.
+  // Returns the largest error of a sum of up to T terms, as a share of the sum of their sizes.
   double sum_error() const { return 2 * kUnit * static_cast<double>(c_.seq + 2); }
   double weight_error(const Values& qkv, int64_t i, int64_t j, double sizes) const {
     const Sum products =
