@@ -136,6 +136,12 @@ fault() {
     hosts_link "$host" down
   fi
   before=$(steps) struck=$SECONDS
+  # A launching process that is suspended before it has started the ranks starts them when it is continued.
+  if [[ $signal/$victim == STOP/launcher ]] && ((before == 0)); then
+    sleep 6
+    continue_all
+    struck=$SECONDS
+  fi
   # What the fault does not touch goes on, and so do ranks whose launching process is suspended.
   if await 40 has_ended_or_goes_on && ! has_ended "$job"; then
     result='goes on'
