@@ -62,7 +62,6 @@ unset OMPI_MCA_oob_tcp_if_include OMPI_MCA_btl_tcp_if_include
 echo 'watcher: a stopped one ends with the ranks of its host'
 
 start cable
-sleep 2 # the watchers meet while ranks make their first steps; a host that vanishes before that is not missed
 hosts_link node2 down
 hosts_wait_until 'the host is missed' grep -q 'dstrain: error: node2 was lost: no word from it for 5 s' cable.log
 for each in node1 node2; do hosts_wait_until "nothing is left on $each" no_dstrain_on "$each"; done

@@ -38,8 +38,8 @@ constexpr int64_t kWatchSettlePeerFailures = 3000 * kMillisecond;
 // After the order to end: until ranks that still run are killed, and until the watcher gives up.
 constexpr int64_t kWatchKillRanks = 1000 * kMillisecond;
 constexpr int64_t kGiveUp = 6000 * kMillisecond;
-// For connecting to the leader.
-constexpr int64_t kToConnect = 15'000 * kMillisecond;
+// For the watchers to meet.
+constexpr int64_t kToMeet = 15'000 * kMillisecond;
 // A rank that vanishes so long after a stop request was ended by whoever sent the request.
 constexpr int64_t kAfterStopRequest = 300 * kMillisecond;
 
@@ -62,12 +62,28 @@ std::unique_ptr<BoardView> view_of(const RankBoard& board, const WatchTask& task
                                      task.names.size() > 1 ? task.names[host] : "");
 }
 
+// The rank that started this process waits until it hears from here.
+class WaitingRank {
+ public:
+  // Lets the rank continue.
+  void release() {
+    if (std::exchange(released_, true)) return;
+    ::close(STDOUT_FILENO);
+    ::open("/dev/null", O_WRONLY);
+  }
+
+ private:
+  bool released_ = false;
+};
+
 // The watcher that finds the root cause: the one on rank 0's host, or any that cannot reach it.
 class LeaderWatcher {
  public:
-  // Watches all hosts, or only this one (`alone`). The board must outlive this object.
-  LeaderWatcher(const RankBoard& board, const WatchTask& task, bool alone)
+  // Watches all hosts, or only this one (`alone`). Lets the rank continue once the watchers have met, as hosts that
+  // vanish before that are not missed. The caller must keep board and rank alive.
+  LeaderWatcher(const RankBoard& board, const WatchTask& task, WaitingRank& rank, bool alone)
       : board_(board),
+        rank_(rank),
         pending_(task.key),
         watch_(views(task, alone), {.instruction = task.timeout_s * 1000 * kMillisecond}) {
     if (task.listener >= 0) listener_.emplace(task.listener);
@@ -75,6 +91,7 @@ class LeaderWatcher {
 
   int run() {
     while (true) {
+      await_watchers();
       ::poll(nullptr, 0, kWatchTickMs);
       accept_watchers();
       watch_.update();
@@ -121,6 +138,19 @@ class LeaderWatcher {
     });
   }
 
+  // Lets the rank continue if all watchers have come, if the run is over, or if the time is.
+  void await_watchers() {
+    if (met_) return;
+    const bool late = monotonic_ns() - begin_ns_ > kToMeet;
+    for (const auto& [host, peer] : peers_) {
+      if (peer->connected() || over_ns_ != 0) continue;
+      if (!late) return;
+      log::warn("the watcher on {} has not come: failures of that host are not told", peer->name());
+    }
+    met_ = true;
+    rank_.release();
+  }
+
   void check_faults() {
     if (!watch_.has_fault() || job_is_suspended()) {
       fault_ns_ = 0;
@@ -161,21 +191,25 @@ class LeaderWatcher {
   }
 
   const RankBoard& board_;
+  WaitingRank& rank_;
   std::optional<TcpListener> listener_;
   PendingConnections pending_;
   BoardView* own_ = nullptr;
   std::vector<std::pair<int, PeerView*>> peers_;  // by host
   RankWatch watch_;                               // owns the views
+  const int64_t begin_ns_ = monotonic_ns();
   int64_t fault_ns_ = 0, over_ns_ = 0, stop_requested_ns_ = 0;
-  bool killed_ = false;
+  bool killed_ = false, met_ = false;
 };
 
 // The watcher of any other host. It reports to the leader and follows its orders.
 class MemberWatcher {
  public:
-  MemberWatcher(const RankBoard& board, const WatchTask& task)
+  // Lets the rank continue once the leader is found or given up. The caller must keep all alive.
+  MemberWatcher(const RankBoard& board, const WatchTask& task, WaitingRank& rank)
       : board_(board),
         task_(task),
+        rank_(rank),
         view_(view_of(board, task)),
         reporter_(*view_),
         connector_(task.addresses, task.port),
@@ -184,7 +218,7 @@ class MemberWatcher {
   int run() {
     while (true) {
       ::poll(nullptr, 0, kWatchTickMs);
-      if (!leader_ && !connect()) return LeaderWatcher(board_, task_, true).run();
+      if (!leader_ && !connect()) return LeaderWatcher(board_, task_, rank_, true).run();
       serve();
       const int64_t now = monotonic_ns();
       if (over_ns_ != 0 && now - over_ns_ >= kWatchKillRanks) view_->kill_all();
@@ -208,10 +242,11 @@ class MemberWatcher {
       leader_ = handshake_->take();
       leader_->channel.send({{"host", task_.host}});
       silence_ = Silence(monotonic_ns());
+      rank_.release();
       return true;
     }
     if (state != Handshake::State::going_on) handshake_.reset();
-    if (monotonic_ns() - begin_ns_ > kToConnect) {
+    if (monotonic_ns() - begin_ns_ > kToMeet) {
       log::warn(
           "the watcher on {} cannot reach the one on {} at port {}: ranks here are watched, "
           "failures of other "
@@ -253,6 +288,7 @@ class MemberWatcher {
 
   const RankBoard& board_;
   const WatchTask& task_;
+  WaitingRank& rank_;
   std::unique_ptr<BoardView> view_;
   RankReporter reporter_;
   TcpConnector connector_;
@@ -275,10 +311,9 @@ int watch_host(const WatchTask& task) {
   } catch (const RunError&) {
     return 0;  // the ranks of this host have ended, and their mpirun or srun reports how
   }
-  ::close(STDOUT_FILENO);  // lets the rank that started this process continue
-  ::open("/dev/null", O_WRONLY);
-  return task.host == 0 ? LeaderWatcher(*board, task, false).run()
-                        : MemberWatcher(*board, task).run();
+  WaitingRank rank;
+  return task.host == 0 ? LeaderWatcher(*board, task, rank, false).run()
+                        : MemberWatcher(*board, task, rank).run();
 }
 
 }  // namespace dstrain

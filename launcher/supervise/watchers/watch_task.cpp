@@ -42,7 +42,7 @@ std::string text_of(const WatchTask& task) {
 }
 
 // What posix_spawn does in the new process: standard input is empty, and standard output is `ready`, which the watcher
-// closes once it watches. So of mpirun's pipes it keeps only the one for errors open.
+// closes once it watches and has met the others. So of mpirun's pipes it keeps only the one for errors open.
 class SpawnActions {
  public:
   SpawnActions(int listener, int ready) {

@@ -24,7 +24,8 @@ struct WatchTask {
 };
 
 // Starts the watcher of this host in a POSIX session of its own. Of this process's descriptors it has standard error
-// and the listener only. Returns once it watches, so that it notices the end of any rank from then on. Throws RunError.
+// and the listener only. Returns once it watches and the watchers of all hosts have met, so that the end of any rank and the
+// loss of any host is noticed from then on; after fifteen seconds without one of them in any case. Throws RunError.
 void start_watcher(const WatchTask& task);
 
 // Returns the task of this process. Throws UserError if start_watcher() did not start it.
