@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "launcher/process/process_state.h"
@@ -100,6 +101,14 @@ void clear_dead_runs(const std::string& run) {
     fs::remove_all(run_directory(other), none);
     if (!any_directory_of(other)) fs::remove_all(mpi_directory(other), none);
   }
+}
+
+void clear_lost_run(const std::string& run) {
+  kill_run(run);
+  remove_run_files(run);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  kill_run(run);
+  remove_run_files(run);
 }
 
 }  // namespace dstrain

@@ -150,8 +150,10 @@ class Agent {
     }
     if (!run_.empty()) kill_run(run_);
     if (!run_.empty() && !ranks_) remove_run_files(run_);
+    const bool lost = ranks_ && !ended_;
     if (ranks_) ranks_->forward(channel_, true);
     ranks_.reset();
+    if (lost) clear_lost_run(run_);
     if (ended_) channel_.send({{"say", "bye"}});
     for (int i = 0; i < 100 && channel_.unsent() > 0; ++i) {
       channel_.flush();

@@ -12,8 +12,7 @@
 #include <filesystem>
 
 #include "launcher/process/stop_signals.h"
-#include "launcher/ranks/run_directory.h"
-#include "launcher/ranks/run_processes.h"
+#include "launcher/ranks/dead_runs.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -77,10 +76,7 @@ int run_guarded(const std::function<int(GuardedRun& run)>& agent) {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::close(fd);
   const int status = wait_for_agent(fork, starter, child_ended);
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
-  if (const std::string name = run.name(); !name.empty()) {
-    kill_run(name);
-    remove_run_files(name);
-  }
+  if (const std::string name = run.name(); !name.empty()) clear_lost_run(name);
   return 128 + WTERMSIG(status);
 }
 
