@@ -1,10 +1,15 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "launcher/commands/commands.h"
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/check_report.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -20,6 +25,20 @@ void judge_name_patterns(LoadedConfig& loaded) {
   verdict->message = wrong->message;
 }
 
+// Returns the terms on which a job without errors trains: the number of ranks, if its sizes leave one alone and the command
+// names none, and the data that it lacks.
+std::string terms_of(const CheckArguments& arguments, const Job& job) {
+  std::vector<std::string> terms;
+  const BatchConfig& batch = job.batch;
+  if (!arguments.request.ranks && batch.train_batch > 0 && batch.micro_batch > 0 &&
+      batch.accumulation > 0)
+    terms.push_back("on " + counted(batch.train_batch / batch.micro_batch / batch.accumulation *
+                                        job.pipeline.stages,
+                                    "rank"));
+  if (const std::string data = missing_data(job); !data.empty()) terms.push_back("once " + data);
+  return fmt::format("{}", fmt::join(terms, " "));
+}
+
 }  // namespace
 
 int run_check(const CheckArguments& arguments) {
@@ -30,7 +49,7 @@ int run_check(const CheckArguments& arguments) {
   print_result(arguments.json ? check_json(loaded.verdicts)
                               : (model.empty() ? "" : model + "\n") +
                                     check_text(loaded.verdicts, loaded.way_on,
-                                               wrong ? "" : missing_data(loaded.job)));
+                                               wrong ? "" : terms_of(arguments, loaded.job)));
   return wrong ? 1 : 0;
 }
 

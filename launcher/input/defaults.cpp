@@ -9,8 +9,10 @@
 
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
+#include "runtime/core/text.h"
 #include "runtime/data/open_dataset.h"
 #include "runtime/data/vocabulary.h"
+#include "runtime/optim/optimizer_rule.h"
 
 namespace dstrain {
 namespace {
@@ -59,9 +61,32 @@ std::string batch_line(const std::string& path, const LoadedConfig& loaded) {
                      loaded.job.batch.accumulation);
 }
 
+std::string update_line(const std::string& path, const LoadedConfig& loaded) {
+  const Job& job = loaded.job;
+  const auto type = std::ranges::find(loaded.settings, "optimizer.type", &Setting::key);
+  std::vector<std::string_view> keys;
+  std::vector<std::string> values;
+  if (type != loaded.settings.end() && type->origin.starts_with("derived:")) {
+    keys.push_back("optimizer");
+    std::string& value =
+        values.emplace_back(optimizer_rule(job.optimizer.kind).name(job.optimizer));
+    if (job.schedule.kind == ScheduleKind::constant)
+      value += fmt::format(" with lr {}", number_text(job.optimizer.lr));
+  }
+  if (by_default(loaded, "gradient_clipping")) {
+    keys.push_back("gradient_clipping");
+    values.push_back(
+        fmt::format("gradients are clipped to a norm of {}", number_text(job.gradient_clipping)));
+  }
+  if (keys.empty()) return "";
+  return fmt::format("{} names no {}: {}", path, fmt::join(keys, " and no "),
+                     fmt::join(values, ", "));
+}
+
 std::vector<std::string> default_lines(const std::string& path, const LoadedConfig& loaded) {
   std::vector<std::string> lines;
-  for (std::string line : {model_line(path, loaded), batch_line(path, loaded)})
+  for (std::string line :
+       {model_line(path, loaded), batch_line(path, loaded), update_line(path, loaded)})
     if (!line.empty()) lines.push_back(std::move(line));
   return lines;
 }

@@ -17,7 +17,11 @@ std::string model_line(const std::string& path, const LoadedConfig& loaded);
 // Returns a line about the batch that the run uses if the file at `path` names none, else an empty text.
 std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 
-// Returns the lines of both that are not empty.
+// Returns a line about the optimizer and the clipping of gradients, as far as the file at `path` names none, else an empty
+// text. DeepSpeed before 0.19.3 did not clip by default.
+std::string update_line(const std::string& path, const LoadedConfig& loaded);
+
+// Returns those of these lines that are not empty.
 std::vector<std::string> default_lines(const std::string& path, const LoadedConfig& loaded);
 
 // Returns what a run of the job lacks to read its data: "--data names a file", "input.txt is there", or an empty text.

@@ -10,7 +10,7 @@
 namespace dstrain {
 
 std::string check_text(const std::vector<Verdict>& verdicts, std::string_view way_on,
-                       std::string_view once) {
+                       std::string_view terms) {
   std::string text;
   std::map<State, int> counts;
   for (const Verdict& v : verdicts) {
@@ -22,8 +22,7 @@ std::string check_text(const std::vector<Verdict>& verdicts, std::string_view wa
   }
   std::vector<std::string> parts;
   for (const auto& [state, n] : counts) parts.push_back(fmt::format("{} {}", n, name_of(state)));
-  std::string trains =
-      once.empty() ? "This file trains." : fmt::format("This file trains once {}.", once);
+  std::string trains = fmt::format("This file trains{}{}.", terms.empty() ? "" : " ", terms);
   if (has_errors(verdicts))
     trains =
         fmt::format("This file does not train as it is{}{}", way_on.empty() ? "." : "; ", way_on);

@@ -10,9 +10,9 @@
 namespace dstrain {
 
 // Returns a line per key and a last line with the number of verdicts by state, and whether the file trains: with errors
-// the way on (LoadedConfig::way_on), else `once`, what a run lacks besides, such as "--data names a file".
+// the way on (LoadedConfig::way_on), else the terms on which it does, such as "on 4 ranks once --data names a file".
 std::string check_text(const std::vector<Verdict>& verdicts, std::string_view way_on = {},
-                       std::string_view once = {});
+                       std::string_view terms = {});
 
 // Returns a JSON array with an object per key (docs/formats.md, check --json).
 std::string check_json(const std::vector<Verdict>& verdicts);

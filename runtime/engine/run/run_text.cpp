@@ -108,6 +108,8 @@ std::string last_line(const Job& job, const RunEnd& end) {
                      : end.steps == 0 ? "done: no step"
                                       : fmt::format("done: step {} of {}", now, job.steps);
   line += fmt::format(", {}", duration_text(end.seconds));
+  if (end.skipped > 0)
+    line += fmt::format("; {} of {} skipped (overflow)", end.skipped, counted(end.steps, "update"));
   if (end.loss) line += fmt::format("; loss {}", loss_text(*end.loss));
   if (end.validation_loss)
     line += fmt::format("; validation loss {}", loss_text(*end.validation_loss));

@@ -24,11 +24,12 @@ struct RunEnd {
   int64_t first_step = 0, steps = 0;  // steps done before this run, and by it
   bool stopped = false;               // a signal stopped the run
   bool saved = true;                  // there is a checkpoint of the last step
+  int64_t skipped = 0;  // of these steps, those whose update was not applied
   double seconds = 0;
   std::optional<double> loss = {}, validation_loss = {};  // the newest
 };
 
-// Returns the last line: the last step, the newest losses, the output directory.
+// Returns the last line: the last step, skipped updates, the newest losses, the output directory.
 std::string last_line(const Job& job, const RunEnd& end);
 
 }  // namespace dstrain

@@ -245,7 +245,9 @@ void Trainer::step() {
     };
   train_[index]->run(context);
   if (ctx_.slot) ctx_.slot->leave_instruction();
-  if (!state_.skip) {
+  if (state_.skip) {
+    ++skipped_;
+  } else {
     ++state_.applied_steps;
     has_momentum_ = has_momentum;
   }
@@ -304,6 +306,7 @@ void Trainer::log_end(int64_t first_step, double seconds) const {
                                    .steps = state_.step - first_step,
                                    .stopped = stop_signal_ != 0,
                                    .saved = saved_step_ == state_.step,
+                                   .skipped = skipped_,
                                    .seconds = seconds,
                                    .loss = loss_,
                                    .validation_loss = validation_loss_}));

@@ -28,7 +28,9 @@ TEST_CASE("a file that names no sizes of a model is said to train the default on
   CHECK(model_line("c.json", loaded) == line + other);
   loaded.job.model.set("vocab_size", 65);
   CHECK(model_line("c.json", loaded) == line + ", 86.7 million parameters" + other);
-  CHECK(default_lines("c.json", loaded).size() == 1);
+  CHECK(default_lines("c.json", loaded) ==
+        std::vector<std::string>{line + ", 86.7 million parameters" + other,
+                                 update_line("c.json", loaded)});
   const std::string size =
       GENERATE("n_layer=12", "n_embd=768", "n_head=12", "block_size=16", "type=benchmark");
   std::vector<std::string> sets{"dstrain.model." + size};
@@ -36,6 +38,24 @@ TEST_CASE("a file that names no sizes of a model is said to train the default on
     for (const char* key : {"n_layer", "in_size", "hidden_size", "out_size"})
       sets.push_back(std::string("dstrain.model.") + key + "=4");
   CHECK(model_line("c.json", loaded_from(folder, R"({"train_batch_size": 8})", sets)).empty());
+}
+
+TEST_CASE("the optimizer and the clipping that a file does not name are said") {
+  const TempDir folder;
+  const auto line = [&](const std::string& members) {
+    return update_line("c.json", loaded_from(folder, R"({"train_batch_size": 8)" + members + "}"));
+  };
+  const std::string optimizer = R"(, "optimizer": {"type": "Lion"})",
+                    clipping = R"(, "gradient_clipping": 0.5)";
+  CHECK(line("") ==
+        "c.json names no optimizer and no gradient_clipping: AdamW with lr 0.001, gradients are "
+        "clipped to a norm of 1");
+  CHECK(line(clipping) == "c.json names no optimizer: AdamW with lr 0.001");
+  CHECK(line(clipping + R"(, "scheduler": {"type": "WarmupLR"})") ==
+        "c.json names no optimizer: AdamW");
+  CHECK(line(optimizer) ==
+        "c.json names no gradient_clipping: gradients are clipped to a norm of 1");
+  CHECK(line(optimizer + clipping).empty());
 }
 
 TEST_CASE("what a run lacks to read its data is the name of a file, or the file") {

@@ -212,6 +212,11 @@ run 0 dstrain check --config bare.json
 says 'This file trains once --data names a file.' 'names no sizes of a model: the default, a GPT-lite of 12 layers'
 run 1 dstrain --config bare.json
 says 'dstrain.data.path: missing'
+echo '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2}' >four.json
+run 0 dstrain check --config four.json
+says 'This file trains on 4 ranks once --data names a file.'
+run 0 dstrain check --config four.json --num_gpus 4
+says 'This file trains once --data names a file.'
 run 0 dstrain check $base
 last_line_is '17 verdicts: 17 honoured. This file trains.'
 run 0 dstrain plan $base --data none.txt
