@@ -71,7 +71,7 @@ ModelMeasures measure_layers(ModelConfig model, int64_t layers) {
   model.set_layers(layers);
   Program program;
   Builder builder(program, {.training = false, .checked = false});
-  build_model(builder, model);
+  model.family().build(builder, model);
   return measure(program);
 }
 

@@ -6,8 +6,8 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/command_names.h"
 #include "launcher/cli/option_readers.h"
-#include "models/registry.h"
 #include "runtime/config/job.h"
+#include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -35,8 +35,9 @@ Exit status: 0 done; 1 wrong input or configuration; 2 failed while running; 128
 constexpr const char* kRanksOption = "--num_gpus,--num_accelerators";
 
 // The options of every command that reads a configuration.
-void add_config(CommandLine& line, ConfigRequest& request) {
-  request.models = &model_registry();
+void add_config(CommandLine& line, ConfigRequest& request, const ModelRegistry& models) {
+  request.models = &models;
+  line.advise_with(models);
   line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",
               text(request.path));
   line.option(kRanksOption, "N", "ranks on this machine (with CUDA: its GPUs)",
@@ -54,12 +55,12 @@ void add_config(CommandLine& line, ConfigRequest& request) {
                 });
 }
 
-// The options of train, plan and estimate that describe the run.
+// The options of train, plan and estimate that describe the run. add_config() goes before.
 void add_run(CommandLine& line, ConfigRequest& request) {
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on GPUs where there are any)",
               text(request.device));
   line.option("--model", "NAME|FILE",
-              fmt::format("{} or a model file", model_registry().types(", ")), text(request.model));
+              fmt::format("{} or a model file", request.models->types(", ")), text(request.model));
   line.option("--data", "PATH", "the training text or token file", text(request.data));
   line.option("--vocab", "RUN", "read the text with the vocabulary of this run",
               text(request.vocab));
@@ -118,12 +119,13 @@ void refuse_two_beginnings(const ConfigRequest& request) {
         printable(*request.resume), printable(*request.init_weights));
 }
 
-Arguments parse_train(const std::vector<std::string>& words, bool overview) {
+Arguments parse_train(const std::vector<std::string>& words, const ModelRegistry& models,
+                      bool overview) {
   TrainArguments a;
   ConfigRequest& request = a.request;
   request.need_data = true;
   CommandLine line("train", "Trains the model that a configuration describes.");
-  add_config(line, request);
+  add_config(line, request, models);
   add_run(line, request);
   add_files(line, request);
   add_launch_options(line, a.launch);
@@ -135,10 +137,10 @@ Arguments parse_train(const std::vector<std::string>& words, bool overview) {
   return a;
 }
 
-Arguments parse_plan(const std::vector<std::string>& words) {
+Arguments parse_plan(const std::vector<std::string>& words, const ModelRegistry& models) {
   PlanArguments a;
   CommandLine line("plan", "Prints what a step does, and its memory. Runs nothing.");
-  add_config(line, a.request);
+  add_config(line, a.request, models);
   add_run(line, a.request);
   line.option("--rank", "R", "whose plan (0)", integer(a.rank, 0, kMostRanks - 1));
   line.flag("--json", "print JSON", a.json);
@@ -168,10 +170,10 @@ Arguments parse_plan(const std::vector<std::string>& words) {
   return a;
 }
 
-Arguments parse_check(const std::vector<std::string>& words) {
+Arguments parse_check(const std::vector<std::string>& words, const ModelRegistry& models) {
   CheckArguments a;
   CommandLine line("check", "Prints a verdict for every key of a configuration.");
-  add_config(line, a.request);
+  add_config(line, a.request, models);
   line.option("--device", "auto|cpu|cuda", "judge for runs on it (auto: what holds on both)",
               text(a.request.device));
   line.flag("--json", "print JSON", a.json);
@@ -180,12 +182,12 @@ Arguments parse_check(const std::vector<std::string>& words) {
   return a;
 }
 
-Arguments parse_estimate(const std::vector<std::string>& words) {
+Arguments parse_estimate(const std::vector<std::string>& words, const ModelRegistry& models) {
   EstimateArguments a;
   CommandLine line(
       "estimate",
       "Prints DeepSpeed's memory estimates for ZeRO-2 and ZeRO-3, and the plan's memory.");
-  add_config(line, a.request);
+  add_config(line, a.request, models);
   add_run(line, a.request);
   line.option("--num_nodes", "M", "machines with --num_gpus ranks each (1)",
               integer(a.nodes, 1, kMostRanks));
@@ -255,14 +257,14 @@ Arguments parse_hosts(const std::vector<std::string>& words) {
   return a;
 }
 
-Arguments parse_doctor(const std::vector<std::string>& words) {
+Arguments parse_doctor(const std::vector<std::string>& words, const ModelRegistry& models) {
   DoctorArguments a;
   ConfigRequest request;
   CommandLine line(
       "doctor",
       "Looks whether hosts are ready for a run: ssh, dstrain, memory, clocks, network, "
       "and with --config the input and the output directory. Starts no rank.");
-  add_config(line, request);
+  add_config(line, request, models);
   add_run(line, request);
   add_files(line, request);
   add_launch_options(line, a.launch);
@@ -281,9 +283,9 @@ CommandLine::Reader counts(std::optional<std::vector<int64_t>>& target, int64_t 
   };
 }
 
-Arguments parse_bench_io(const std::vector<std::string>& words) {
+Arguments parse_bench_io(const std::vector<std::string>& words, const ModelRegistry& models) {
   BenchIoArguments a;
-  a.request.models = &model_registry();
+  a.request.models = &models;
   CommandLine line("bench-io",
                    "Finds the settings of section aio that are best for the drive of PATH, a "
                    "directory. Several: tensors are striped over them.");
@@ -317,25 +319,26 @@ Arguments parse_bench_io(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Arguments parse_arguments(const std::vector<std::string>& words) {
+Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegistry& models) {
   if (words.empty() || words.front().starts_with('-')) {
     if (words.size() == 1 && words.front() == "--version")
       return PrintArguments{"dstrain " DSTRAIN_VERSION "\n"};
-    return parse_train(words, true);
+    return parse_train(words, models, true);
   }
   const std::string& command = words.front();
   const std::vector<std::string> rest(words.begin() + 1, words.end());
   if (command == "help" && rest.size() <= 1)
-    return rest.empty() ? parse_train({"--help"}, true) : parse_arguments({rest.front(), "--help"});
-  if (command == "train") return parse_train(rest, false);
-  if (command == "plan") return parse_plan(rest);
-  if (command == "check") return parse_check(rest);
-  if (command == "estimate") return parse_estimate(rest);
+    return rest.empty() ? parse_train({"--help"}, models, true)
+                        : parse_arguments({rest.front(), "--help"}, models);
+  if (command == "train") return parse_train(rest, models, false);
+  if (command == "plan") return parse_plan(rest, models);
+  if (command == "check") return parse_check(rest, models);
+  if (command == "estimate") return parse_estimate(rest, models);
   if (command == "generate") return parse_generate(rest);
   if (command == "models") return parse_models(rest);
   if (command == "hosts") return parse_hosts(rest);
-  if (command == "doctor") return parse_doctor(rest);
-  if (command == "bench-io") return parse_bench_io(rest);
+  if (command == "doctor") return parse_doctor(rest, models);
+  if (command == "bench-io") return parse_bench_io(rest, models);
   if (command == kRankStarterCommand && rest.size() > 1)
     return RankStarterArguments{
         number_of<int64_t>(command, rest.front(), 1, kMostRanks, "the number of ranks"),

@@ -122,6 +122,7 @@ using Arguments =
 
 // Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong,
 // what was expected, and for an unknown option or command the known name that is most like it.
-Arguments parse_arguments(const std::vector<std::string>& words);
+// `models`: those that the program has, which requests refer to.
+Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegistry& models);
 
 }  // namespace dstrain

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "models/registry.h"
+#include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -25,27 +25,28 @@ std::vector<std::string> split(const std::string& names) {
 }
 
 // Returns the key that an option of another program means, "--lr" or "--optimizer.params.lr"; empty: none.
-std::string key_of_option(const std::string& option) {
+std::string key_of_option(const std::string& option, const ModelRegistry& models) {
   const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
   if (one_of("fp16|bf16", name)) return name + ".enabled";
-  for (const KeySpec& spec : model_registry().keys())
+  for (const KeySpec& spec : models.keys())
     if (spec.key == name && spec.type != Type::section) return name;
-  return std::string(key_called(model_registry(), name));
+  return std::string(key_called(models, name));
 }
 
 // Returns what to do in place of an option of DeepSpeed's or another program's; empty: nothing is known. `names` are the
-// command's own options.
-std::string advice_on(const std::string& word, const std::vector<std::string>& names) {
+// command's own options; `models` is null for a command that reads no configuration.
+std::string advice_on(const std::string& word, const std::vector<std::string>& names,
+                      const ModelRegistry* models) {
   const auto has = [&names](const std::string& name) {
     return std::ranges::find(names, name) != names.end();
   };
   const size_t equals = word.find('=');
   const std::string option = word.substr(0, equals);
-  if (!has("--set")) return "";
+  if (models == nullptr) return "";
   if (option == "--deepspeed") return "leave it out, --config names DeepSpeed's file";
   if (one_of("--local_rank|--local-rank", option))
     return "leave it out, dstrain numbers its ranks itself";
-  const std::string key = key_of_option(option);
+  const std::string key = key_of_option(option, *models);
   if (key.empty()) return "";
   const std::string own = "--" + key.substr(key.rfind('.') + 1);
   if (own != option && has(own)) return fmt::format("did you mean {}?", own);
@@ -146,7 +147,7 @@ void CommandLine::refuse(const std::string& word) const {
     fail_user("unexpected argument '{}' (options start with --; see dstrain {} --help)", shown,
               command_);
   const std::string name = word.substr(0, word.find('='));
-  if (const std::string advice = advice_on(word, names_); !advice.empty())
+  if (const std::string advice = advice_on(word, names_, models_); !advice.empty())
     fail_user("unknown option '{}': {}", shown, advice);
   const std::string near = nearest(name, names_);
   if (near.empty()) fail_user("unknown option '{}' (see dstrain {} --help)", shown, command_);

@@ -14,6 +14,8 @@ class App;
 
 namespace dstrain {
 
+class ModelRegistry;
+
 class CommandLine {
  public:
   // Reads the value of an option. `option` is its name for messages. Throws UserError.
@@ -36,6 +38,8 @@ class CommandLine {
   // Adds words that are no options and no values of options; `target` gets them in order.
   void operands(const std::string& placeholder, std::vector<std::string>& target);
   void flag(const std::string& names, const std::string& help, bool& target);
+  // Makes errors say what key of a configuration an unknown option means. The caller keeps `models` alive.
+  void advise_with(const ModelRegistry& models) { models_ = &models; }
 
   // Reads `words`. Returns the help text if they ask for it. Throws UserError with one line for an unknown option (with
   // the known one that is most like it), and for a missing or repeated value.
@@ -52,6 +56,7 @@ class CommandLine {
   std::unique_ptr<CLI::App> app_;
   std::string command_;
   std::vector<std::string>* operands_ = nullptr;
+  const ModelRegistry* models_ = nullptr;
   std::vector<std::string> names_;        // of all options, to suggest one for an unknown name
   std::vector<std::string> value_names_;  // of those that need a value, short ones included
 };

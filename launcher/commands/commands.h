@@ -1,11 +1,12 @@
 // The commands of dstrain, each in the source file of its name. Each returns the exit status, and throws the errors
-// that run() reports.
+// that run() reports. `models` are those that the program has.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "launcher/cli/arguments.h"
+#include "runtime/config/model/registry.h"
 
 namespace dstrain {
 
@@ -14,11 +15,11 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
 int run_plan(const PlanArguments& arguments);
 int run_check(const CheckArguments& arguments);
 int run_estimate(const EstimateArguments& arguments);
-int run_generate(const GenerateArguments& arguments);
-int run_models(const ModelsArguments& arguments);
+int run_generate(const GenerateArguments& arguments, const ModelRegistry& models);
+int run_models(const ModelsArguments& arguments, const ModelRegistry& models);
 int run_hosts(const HostsArguments& arguments);
-int run_doctor(const DoctorArguments& arguments);
+int run_doctor(const DoctorArguments& arguments, const ModelRegistry& models);
 int run_bench_io(const BenchIoArguments& arguments);
-int run_host_agent(const HostAgentArguments& arguments);
+int run_host_agent(const HostAgentArguments& arguments, const ModelRegistry& models);
 
 }  // namespace dstrain

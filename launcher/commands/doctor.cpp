@@ -22,14 +22,14 @@ std::string facts_text(const HostFacts& f, int ranks) {
 
 }  // namespace
 
-int run_doctor(const DoctorArguments& arguments) {
+int run_doctor(const DoctorArguments& arguments, const ModelRegistry& models) {
   const Placement placement = place_ranks(arguments.launch.hosts, local_slots());
   for (const std::string& warning : placement.warnings) log::warn("{}", warning);
   PreflightQuestions questions;
   questions.program_checksum = file_checksum("/proc/self/exe", "the program");
   std::optional<RunInput> input;
   if (!arguments.words.empty()) {
-    const Arguments parsed = parse_arguments(arguments.words);
+    const Arguments parsed = parse_arguments(arguments.words, models);
     ConfigRequest request = std::get<TrainArguments>(parsed).request;
     request.ranks = placement.ranks();
     input.emplace(read_input(request, RunsWhere::elsewhere));

@@ -11,7 +11,7 @@
 #include "launcher/implementations.h"
 #include "launcher/input/run_input.h"
 #include "launcher/process/failure.h"
-#include "models/registry.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
@@ -107,14 +107,13 @@ ModelPlace model_place(const std::string& directory) {
 
 }  // namespace
 
-int run_generate(const GenerateArguments& arguments) {
+int run_generate(const GenerateArguments& arguments, const ModelRegistry& models) {
   const ModelPlace place = model_place(arguments.run_dir);
   const std::string job_file = place.run_dir + "/resolved_config.json";
   Job job = job_from_resolved(read_input_file(job_file, "the resolved configuration", kLargestFile),
-                              model_registry(), job_file);
-  if (!job.model.family().predicts_tokens())
-    fail_user("{} holds a {}, which has no text to generate", arguments.run_dir,
-              job.model.family().title);
+                              models, job_file);
+  if (const std::string why = job.model.family().why_no_text(); !why.empty())
+    fail_user("{} holds a {}, which {}", arguments.run_dir, job.model.family().title, why);
   job.device = arguments.device;  // not the device of the training run
   settle_device(job);
   const std::string vocabulary_file = place.run_dir + "/vocab.json";

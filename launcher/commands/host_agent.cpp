@@ -14,10 +14,10 @@
 namespace dstrain {
 namespace {
 
-nlohmann::json read_files(const AgentInput& input) {
+nlohmann::json read_files(const AgentInput& input, const ModelRegistry& models) {
   if (::chdir(input.directory.c_str()) != 0)
     fail_user("cannot enter {}: {}", input.directory, std::strerror(errno));
-  const Arguments arguments = parse_arguments(input.words);
+  const Arguments arguments = parse_arguments(input.words, models);
   const auto* train = std::get_if<TrainArguments>(&arguments);
   check(train != nullptr, "an agent was given a command line that does not train");
   ConfigRequest request = train->request;
@@ -30,8 +30,9 @@ nlohmann::json read_files(const AgentInput& input) {
 
 }  // namespace
 
-int run_host_agent(const HostAgentArguments& arguments) {
-  return run_agent({read_files}, arguments.here);
+int run_host_agent(const HostAgentArguments& arguments, const ModelRegistry& models) {
+  return run_agent({[&models](const AgentInput& input) { return read_files(input, models); }},
+                   arguments.here);
 }
 
 }  // namespace dstrain

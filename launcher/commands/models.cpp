@@ -4,7 +4,6 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/process/failure.h"
-#include "models/registry.h"
 #include "runtime/config/keys/coerce.h"
 
 namespace dstrain {
@@ -51,8 +50,7 @@ std::string models_json(const ModelRegistry& models) {
 
 }  // namespace
 
-int run_models(const ModelsArguments& arguments) {
-  const ModelRegistry& models = model_registry();
+int run_models(const ModelsArguments& arguments, const ModelRegistry& models) {
   print_result(arguments.json ? models_json(models) : models_text(models));
   return 0;
 }

@@ -18,16 +18,17 @@ namespace {
 
 struct Runner {
   const std::vector<std::string>& words;
+  const ModelRegistry& models;
   int operator()(const TrainArguments& a) const { return run_train(a, words); }
   int operator()(const PlanArguments& a) const { return run_plan(a); }
   int operator()(const CheckArguments& a) const { return run_check(a); }
   int operator()(const EstimateArguments& a) const { return run_estimate(a); }
-  int operator()(const GenerateArguments& a) const { return run_generate(a); }
-  int operator()(const ModelsArguments& a) const { return run_models(a); }
+  int operator()(const GenerateArguments& a) const { return run_generate(a, models); }
+  int operator()(const ModelsArguments& a) const { return run_models(a, models); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
-  int operator()(const DoctorArguments& a) const { return run_doctor(a); }
+  int operator()(const DoctorArguments& a) const { return run_doctor(a, models); }
   int operator()(const BenchIoArguments& a) const { return run_bench_io(a); }
-  int operator()(const HostAgentArguments& a) const { return run_host_agent(a); }
+  int operator()(const HostAgentArguments& a) const { return run_host_agent(a, models); }
   int operator()(const HostWatchArguments&) const { return watch_host(task_of_this_watcher()); }
   int operator()(const RelayArguments& a) const { return relay(a.words); }
   int operator()(const RelayEndArguments&) const { return run_relay_end(); }
@@ -35,7 +36,7 @@ struct Runner {
     if (!launched_as_rank())
       fail_user("{} is a part of dstrain that it starts itself: use dstrain --num_gpus {}",
                 kRankStarterCommand, a.ranks);
-    return start_ranks_here(static_cast<int>(a.ranks), [&a] { return run(a.words); });
+    return start_ranks_here(static_cast<int>(a.ranks), [this, &a] { return run(a.words, models); });
   }
   int operator()(const PrintArguments& a) const {
     print_result(a.text);
@@ -45,11 +46,11 @@ struct Runner {
 
 }  // namespace
 
-int run(const std::vector<std::string>& words) noexcept {
+int run(const std::vector<std::string>& words, const ModelRegistry& models) noexcept {
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file that grows too large is an error to report, like a full disk
   try {
-    return std::visit(Runner{words}, parse_arguments(words));
+    return std::visit(Runner{words, models}, parse_arguments(words, models));
   } catch (...) {
     return report_failure();
   }

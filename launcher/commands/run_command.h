@@ -6,9 +6,11 @@
 
 namespace dstrain {
 
-// Runs the command that `words`, the command line without the program's name, ask for. Reports errors on standard
-// error. Returns the exit status: 0 done; 1 wrong input or configuration; 2 a failure while running; 128+n ended by
-// signal n.
-int run(const std::vector<std::string>& words) noexcept;
+class ModelRegistry;
+
+// Runs the command that `words`, the command line without the program's name, ask for, of a program that has `models`.
+// Reports errors on standard error. Returns the exit status: 0 done; 1 wrong input or configuration; 2 a failure while
+// running; 128+n ended by signal n.
+int run(const std::vector<std::string>& words, const ModelRegistry& models) noexcept;
 
 }  // namespace dstrain

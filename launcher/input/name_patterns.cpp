@@ -9,7 +9,7 @@
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
-#include "runtime/ir/builder.h"
+#include "runtime/plan/build_model.h"
 #include "runtime/plan/pipeline/partition.h"
 
 namespace dstrain {

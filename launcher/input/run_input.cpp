@@ -15,7 +15,6 @@
 #include "launcher/implementations.h"
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
-#include "models/registry.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/config/text.h"
@@ -67,13 +66,13 @@ void halve_to_fit(Job& job, const RankMemory& offered) {
 }
 
 // Returns the micro-batch of the run to resume. `resume` is its folder or one of its checkpoints. 0 if it is unknown.
-int64_t micro_batch_before(const std::string& resume) {
+int64_t micro_batch_before(const std::string& resume, const ModelRegistry& models) {
   if (resume.empty()) return 0;
   for (const char* up : {"", "/../.."}) {
     const std::string file = resume + up + "/resolved_config.json";
     if (std::filesystem::exists(file))
       return job_from_resolved(read_input_file(file, "the resolved configuration", kLargestConfig),
-                               model_registry(), file)
+                               models, file)
           .batch.micro_batch;
   }
   return 0;
@@ -164,7 +163,7 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ra
   Job job = loaded.job;
   std::string why =
       fmt::format("Hugging Face's default {}, halved until the plan fits", job.batch.micro_batch);
-  if (const int64_t before = micro_batch_before(job.resume); before > 0) {
+  if (const int64_t before = micro_batch_before(job.resume, *request.models); before > 0) {
     job.batch.micro_batch = before;
     why = "as in the run that is resumed";
   } else if (offered && job.device != "cuda") {

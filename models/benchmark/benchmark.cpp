@@ -15,7 +15,7 @@ void build_benchmark(Builder& b, const ModelConfig& c) {
   const int64_t layers = c.integer("n_layer"), inputs = c.integer("in_size"),
                 width = c.integer("hidden_size"), classes = c.integer("out_size");
   b.unit("layers.0");
-  BufferId x = b.samples(inputs);
+  BufferId x = b.input("samples", InputRole::features, DType::f32, {inputs});
   for (int64_t i = 0; i < layers; ++i) {
     const std::string name = fmt::format("layers.{}", i);
     if (i > 0) b.unit(name);
@@ -27,7 +27,7 @@ void build_benchmark(Builder& b, const ModelConfig& c) {
     x = b.linear(x, w, bias, Activation::relu);
   }
   if (b.options().with_loss)
-    b.cross_entropy(x, b.targets(b.options().batch));
+    b.cross_entropy(x, b.input("targets", InputRole::labels, DType::i32, {}));
   else
     b.output(x);
 }

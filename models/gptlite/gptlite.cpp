@@ -35,7 +35,7 @@ class GptLite {
 
   void build() {
     b_.unit("embedding");
-    const BufferId ids = b_.ids(seq_len_);
+    const BufferId ids = b_.input("ids", InputRole::token_ids, DType::i32, {seq_len_});
     const BufferId token = vocabulary("token_embedding_table.weight");
     const BufferId position =
         b_.parameter("position_embedding_table.weight", {context_, width_}, Init::normal, kInitStd);
@@ -46,7 +46,8 @@ class GptLite {
     const BufferId head = tied_head_ ? token : vocabulary("lm_head.weight");
     const BufferId logits = b_.linear(x, head, kNone, Activation::none);
     if (b_.options().with_loss)
-      b_.cross_entropy(logits, b_.targets(b_.options().batch * seq_len_), vocabulary_);
+      b_.cross_entropy(logits, b_.input("targets", InputRole::labels, DType::i32, {seq_len_}),
+                       vocabulary_);
     else
       b_.output(logits);
   }

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
+#include "runtime/core/input_role.h"
 #include "runtime/core/tensor.h"
 #include "runtime/data/vocabulary.h"
 
@@ -14,15 +17,27 @@ namespace dstrain {
 // The part of the data.
 enum class Split { train, validation };
 
+// Where samples of an input of the model are written: (count, shape of a sample).
+struct InputTensor {
+  std::string_view name;
+  InputRole role = InputRole::features;
+  Tensor tensor;
+};
+
+// Returns the data of the input with this role. Throws InternalError if there is none that has `count` samples of
+// `elements` in the role's dtype.
+void* samples_in(std::span<const InputTensor> inputs, InputRole role, int64_t count,
+                 int64_t elements);
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
   // Returns the number of samples in the split; 2^40 for generated samples.
   virtual int64_t samples(Split split) const = 0;
-  // Writes the `count` samples from place `first` of the order of `split` into `inputs` ((count, T) i32 ids, or
-  // (count, in_size) f32) and `targets` (i32). Allocates nothing.
-  virtual void read(Split split, int64_t first, int64_t count, Tensor inputs,
-                    Tensor targets) const = 0;
+  // Writes the `count` samples from place `first` of the order of `split` into all inputs of the model. Allocates
+  // nothing.
+  virtual void read(Split split, int64_t first, int64_t count,
+                    std::span<const InputTensor> inputs) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
   // Returns a checksum of the whole data, computed at the first call; 0 for generated samples.
   virtual uint64_t fingerprint() const { return 0; }

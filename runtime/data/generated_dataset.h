@@ -4,6 +4,7 @@
 
 #include "runtime/config/job.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/generated_features.h"
 
 namespace dstrain {
 
@@ -13,14 +14,15 @@ class GeneratedDataset : public Dataset {
   explicit GeneratedDataset(const Job& job);
 
   int64_t samples(Split) const override { return int64_t{1} << 40; }
-  void read(Split split, int64_t first, int64_t count, Tensor inputs,
-            Tensor targets) const override;
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }  // none: size 0
   std::string summary() const override;
 
  private:
   uint64_t seed_;
-  int64_t in_size_, out_size_;
+  GeneratedFeatures features_;
+  int64_t out_size_ = 0;
   Vocabulary vocabulary_;
 };
 

@@ -8,6 +8,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 
@@ -18,6 +19,8 @@ TokenDataset::TokenDataset(const Job& job, std::unique_ptr<TokenSource> source)
       static_cast<int64_t>(std::floor(static_cast<double>(n) * job.data.val_fraction));
   parts_[0] = make_part(0, n - held_out, job.data.random_order, job.seed);
   parts_[1] = make_part(n - held_out, held_out, false, job.seed);
+  if (job.model.family().input(InputRole::features))
+    features_.emplace(job.seed, job.model.elements_of(InputRole::features));
   check_parts(job);
   check_vocabulary(job);
   source_->file().check_whole();
@@ -70,18 +73,24 @@ void TokenDataset::check_vocabulary(const Job& job) {
   check_used(parts_[1], std::min(parts_[1].samples, job.eval_samples));
 }
 
-void TokenDataset::read(Split split, int64_t first, int64_t count, Tensor inputs,
-                        Tensor targets) const {
+void TokenDataset::read(Split split, int64_t first, int64_t count,
+                        std::span<const InputTensor> inputs) const {
   const Part& from = part(split);
   check(from.order.has_value(), "a part without samples is read");
-  check(inputs.dtype == DType::i32 && targets.dtype == DType::i32 &&
-            inputs.elements() == count * block_ && targets.elements() == count * block_,
-        "{} samples of {} tokens are read into {} and {}", count, block_, to_string(inputs.shape),
-        to_string(targets.shape));
+  auto* ids = static_cast<int32_t*>(samples_in(inputs, InputRole::token_ids, count, block_));
+  auto* labels = static_cast<int32_t*>(samples_in(inputs, InputRole::labels, count, block_));
   for (int64_t i = 0; i < count; ++i)
-    source_->read(from.begin + from.order->sample_at(first + i) * block_, block_,
-                  inputs.as<int32_t>() + i * block_, targets.as<int32_t>() + i * block_);
+    source_->read(from.begin + from.order->sample_at(first + i) * block_, block_, ids + i * block_,
+                  labels + i * block_);
   source_->file().check_whole();
+  if (!features_) return;
+  const int64_t elements = features_->elements();
+  auto* features = static_cast<float*>(samples_in(inputs, InputRole::features, count, elements));
+  run_ranges(count * elements > 1 << 15 ? thread_count() : 1, count,
+             [&](int64_t begin, int64_t end) {
+               for (int64_t i = begin; i < end; ++i)
+                 features_->fill(split, from.order->sample_at(first + i), features + i * elements);
+             });
 }
 
 void TokenDataset::check_unchanged() const {
@@ -99,9 +108,12 @@ std::string TokenDataset::summary() const {
                                  counted(source_->tokens(), source_->unit()), vocabulary().size,
                                  counted(parts_[0].samples, "training sample"), block_);
   const Part& validation = parts_[1];
-  if (validation.samples > 0) return text + fmt::format(", {} for validation", validation.samples);
-  return text + fmt::format(", none for validation, whose part has {} and needs {}",
+  text += validation.samples > 0
+              ? fmt::format(", {} for validation", validation.samples)
+              : fmt::format(", none for validation, whose part has {} and needs {}",
                             counted(validation.tokens, source_->unit()), block_ + 1);
+  if (features_) text += fmt::format("; {} made-up features beside each", features_->elements());
+  return text;
 }
 
 }  // namespace dstrain

@@ -1,11 +1,13 @@
 // TokenDataset: samples of T tokens of one sequence, whose end is the validation part. Sample i of a part is its
-// tokens i*T .. i*T+T, the last of which is a target only. The parts share no token.
+// tokens i*T .. i*T+T, the last of which is a target only. The parts share no token. A model that wants features too
+// gets generated ones, sample i of a part always the same.
 #pragma once
 
 #include <memory>
 #include <optional>
 
 #include "runtime/data/dataset.h"
+#include "runtime/data/generated_features.h"
 #include "runtime/data/sample_order.h"
 #include "runtime/data/token_source.h"
 
@@ -18,8 +20,8 @@ class TokenDataset : public Dataset {
   TokenDataset(const Job& job, std::unique_ptr<TokenSource> source);
 
   int64_t samples(Split split) const override { return part(split).samples; }
-  void read(Split split, int64_t first, int64_t count, Tensor inputs,
-            Tensor targets) const override;
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override;
   const Vocabulary& vocabulary() const override { return source_->vocabulary(); }
   uint64_t fingerprint() const override;
   void check_unchanged() const override;
@@ -38,6 +40,7 @@ class TokenDataset : public Dataset {
 
   std::unique_ptr<TokenSource> source_;
   int64_t block_;
+  std::optional<GeneratedFeatures> features_;
   mutable std::optional<uint64_t> fingerprint_;
   Part parts_[2];
 };

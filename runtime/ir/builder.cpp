@@ -6,6 +6,16 @@
 #include "runtime/ir/rule.h"
 
 namespace dstrain {
+namespace {
+
+// Returns the rows of a matrix of any rank, whose columns are the last dimension.
+int64_t rows_of(const Shape& shape) {
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < shape.rank; ++i) rows *= shape[i];
+  return rows;
+}
+
+}  // namespace
 
 Builder::Builder(Program& program, const ForwardOptions& options)
     : program_(program), options_(options) {
@@ -74,34 +84,35 @@ BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, In
   return value;
 }
 
-BufferId Builder::ids(int64_t seq_len) {
-  program_.inputs = program_.add_buffer({.name = "ids",
-                                         .shape = {options_.batch, seq_len},
-                                         .dtype = DType::i32,
-                                         .lifetime = Lifetime::step,
-                                         .per_micro = true});
-  return program_.inputs;
+BufferId Builder::input(const std::string& name, InputRole role, DType dtype, const Shape& sample) {
+  const BufferId loaded = declare_input(name, role, dtype, sample).buffer;
+  // Floats are loaded in f32; a 16-bit run rounds them before anything reads them.
+  if (dtype != DType::f32 || options_.dtype == DType::f32) return loaded;
+  return emit(OpKind::cast, {}, {loaded}, activation_buffer(name, program_.at(loaded).shape));
 }
 
-BufferId Builder::samples(int64_t features) {
-  // Samples are made in f32; a 16-bit run rounds them before anything reads them.
-  program_.inputs = program_.add_buffer({.name = "samples",
-                                         .shape = {options_.batch, features},
-                                         .dtype = DType::f32,
-                                         .lifetime = Lifetime::step,
-                                         .per_micro = true});
-  if (options_.dtype == DType::f32) return program_.inputs;
-  return emit(OpKind::cast, {}, {program_.inputs},
-              activation_buffer("samples", {options_.batch, features}));
-}
-
-BufferId Builder::targets(int64_t rows) {
-  program_.targets = program_.add_buffer({.name = "targets",
-                                          .shape = {rows},
-                                          .dtype = DType::i32,
-                                          .lifetime = Lifetime::step,
-                                          .per_micro = true});
-  return program_.targets;
+const ProgramInput& Builder::declare_input(const std::string& name, InputRole role, DType dtype,
+                                           const Shape& sample) {
+  const auto known = std::ranges::find(program_.inputs, name, &ProgramInput::name);
+  if (known != program_.inputs.end()) {
+    check(
+        known->role == role && program_.at(known->buffer).dtype == dtype && known->sample == sample,
+        "input {} is declared as {} {} and used as {} {}", name, name_of(known->role),
+        to_string(known->sample), name_of(role), to_string(sample));
+    return *known;
+  }
+  check(dtype == dtype_of(role), "input {} is declared as {}: {} are {}", name, name_of(dtype),
+        name_of(role), name_of(dtype_of(role)));
+  check(program_.input(role) == kNone, "input {} is the second one of {}", name, name_of(role));
+  Shape shape{options_.batch};
+  for (int i = 0; i < sample.rank; ++i) shape.append(sample[i]);
+  const BufferId buffer = program_.add_buffer({.name = name,
+                                               .shape = shape,
+                                               .dtype = dtype,
+                                               .lifetime = Lifetime::step,
+                                               .per_micro = true});
+  program_.inputs.push_back({name, role, sample, buffer});
+  return program_.inputs.back();
 }
 
 BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len) {
@@ -112,14 +123,14 @@ BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t
 
 BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float eps) {
   const Shape shape = program_.at(x).shape;
-  const Shape rows{shape[0]};
+  const Shape rows{rows_of(shape)};
   return emit(OpKind::layer_norm, LayerNormAttrs{eps}, {x, weight, bias},
               activation_buffer(stem(weight), shape),
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
 }
 
 BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation activation) {
-  const Shape shape{program_.at(x).shape[0], program_.at(weight).shape[0]};
+  const Shape shape{rows_of(program_.at(x).shape), program_.at(weight).shape[0]};
   const Activation fused = activation == Activation::relu ? activation : Activation::none;
   const BufferId y = emit(OpKind::linear, ActivationAttrs{fused}, {x, weight, bias},
                           activation_buffer(stem(weight), shape));

@@ -27,6 +27,7 @@ class Builder {
   Builder(Program& program, const ForwardOptions& options);
 
   const ForwardOptions& options() const { return options_; }
+  const Program& program() const { return program_; }
 
   // Starts a layer: parameters declared from now on form one unit, and instructions are printed under
   // `name`. `first_sublayer` is the name of its first sublayer, if sublayer() will begin others.
@@ -42,10 +43,11 @@ class Builder {
   // of options().row_multiple, which nothing outside the plan sees: their values and their gradients stay 0.
   BufferId vocabulary(const std::string& name, Shape shape, Init init, float scale = 0);
 
-  // The inputs of every micro-batch: token ids (B*T) or samples (B, features); targets (rows).
-  BufferId ids(int64_t seq_len);
-  BufferId samples(int64_t features);
-  BufferId targets(int64_t rows);
+  // Declares an input of every micro-batch, with the shape of a sample, as the model's family has it. Returns
+  // (B, sample), which are floats of the run's dtype, or i32. A name that was declared before returns the same input, for
+  // the current layer to read, and must come with the same role, dtype and shape. Throws InternalError if the role has
+  // another dtype or another input.
+  BufferId input(const std::string& name, InputRole role, DType dtype, const Shape& sample);
 
   BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len);
   BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);
@@ -61,6 +63,8 @@ class Builder {
 
  private:
   void add_sublayer(const std::string& name);
+  const ProgramInput& declare_input(const std::string& name, InputRole role, DType dtype,
+                                    const Shape& sample);
   // `rows`: those in memory.
   BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale);
   // Appends an op, which is checked.

@@ -100,7 +100,7 @@ enum class OpKind : uint8_t {
   end_local_steps,  // v f32 (n) -> master, m, sum f32 (n), param? run (n); in place
   error_squares,  // x f32 or run (n), y f32 or run (n) -> s f64 (2): sums of squares of x - y and of x
   // done by the executor or the communicator (no kernel)
-  load_batch,      // -> inputs, targets i32 of all micro-batches; local target count
+  load_batch,      // -> the inputs of all micro-batches; local target count
   zero,            // -> x = 0
   reduce_counts,   // sums the target count over ranks; sets d_loss
   all_reduce,      // x (n): its sum over the data-parallel group, in rank order, in place

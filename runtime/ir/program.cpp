@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace dstrain {
 
 std::string_view name_of(MemoryClass memory) {
@@ -21,6 +23,11 @@ BufferId Program::add_buffer(Buffer buffer) {
   by_name_.try_emplace(buffer.name, id);
   buffers.push_back(std::move(buffer));
   return id;
+}
+
+BufferId Program::input(InputRole role) const {
+  const auto found = std::ranges::find(inputs, role, &ProgramInput::role);
+  return found == inputs.end() ? kNone : found->buffer;
 }
 
 int32_t Program::add_group(const std::string& name) {

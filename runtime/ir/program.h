@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/core/input_role.h"
 #include "runtime/core/tensor.h"
 #include "runtime/ir/op.h"
 
@@ -172,6 +173,14 @@ struct Sublayer {
   std::string name{};  // within its layer; empty if the layer has no other
 };
 
+// An input of the model: a buffer that is loaded with a part of the samples of every micro-batch.
+struct ProgramInput {
+  std::string name{};
+  InputRole role = InputRole::features;
+  Shape sample{};           // shape of one sample
+  BufferId buffer = kNone;  // (B, sample)
+};
+
 struct Program {
   DType dtype = DType::f32;  // the run's dtype: parameters, activations and their gradients
   std::vector<Buffer> buffers;
@@ -182,8 +191,7 @@ struct Program {
   std::vector<Sublayer> sublayers;  // of the whole model, in order
   // The parameters of the whole model, without buffers, if the program is the part of a pipeline stage.
   std::vector<Parameter> model;
-  BufferId inputs = kNone;   // ids (R) or samples (B, in_size)
-  BufferId targets = kNone;  // i32 (R)
+  std::vector<ProgramInput> inputs;
   BufferId logits = kNone;
   // What codecs keep from step to step.
   std::vector<CodecState> codec_state;
@@ -196,6 +204,8 @@ struct Program {
   }
   const Buffer& at(BufferId id) const { return buffers[static_cast<size_t>(id)]; }
   Buffer& at(BufferId id) { return buffers[static_cast<size_t>(id)]; }
+  // Returns the buffer of the input with this role, or kNone. A program has at most one of each.
+  BufferId input(InputRole role) const;
   // Returns the index of a group with this name: the newest group, or a new one.
   int32_t add_group(const std::string& name);
   BufferId find(const std::string& name) const;  // kNone if no buffer has the name

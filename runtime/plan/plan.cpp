@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "runtime/config/job.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/build_model.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/divide.h"

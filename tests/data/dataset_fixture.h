@@ -33,8 +33,10 @@ inline Samples read_samples(const Dataset& dataset, Split split, int64_t first, 
   Samples s;
   s.inputs.assign(static_cast<size_t>(count * block_size), -1);
   s.targets = s.inputs;
-  dataset.read(split, first, count, {s.inputs.data(), {count, block_size}, DType::i32},
-               {s.targets.data(), {count, block_size}, DType::i32});
+  const InputTensor batch[] = {
+      {"ids", InputRole::token_ids, {s.inputs.data(), {count, block_size}, DType::i32}},
+      {"targets", InputRole::labels, {s.targets.data(), {count, block_size}, DType::i32}}};
+  dataset.read(split, first, count, batch);
   return s;
 }
 

@@ -23,8 +23,10 @@ struct Batch {
 Batch read_batch(const Dataset& data, Split split, int64_t first, int64_t count, int64_t in_size) {
   Batch b{std::vector<float>(static_cast<size_t>(count * in_size), -1),
           std::vector<int32_t>(static_cast<size_t>(count), -1)};
-  data.read(split, first, count, {b.x.data(), {count, in_size}, DType::f32},
-            {b.labels.data(), {count}, DType::i32});
+  const InputTensor batch[] = {
+      {"samples", InputRole::features, {b.x.data(), {count, in_size}, DType::f32}},
+      {"targets", InputRole::labels, {b.labels.data(), {count}, DType::i32}}};
+  data.read(split, first, count, batch);
   return b;
 }
 

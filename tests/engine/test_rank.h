@@ -11,33 +11,38 @@
 
 namespace dstrain {
 
-// A dataset of random samples: token ids or f32 features, and targets. Each sample depends only on its number,
-// so that all ranks and runs read the same ones. `ignored`: the share of targets that do not count (-1).
+// A dataset of random samples: token ids, f32 features and labels. Each sample depends only on its number, so that all
+// ranks and runs read the same ones. `ignored`: the share of labels that do not count (-1).
 class RandomDataset : public Dataset {
  public:
   RandomDataset(int64_t vocab, double ignored = 0) : ignored_(ignored) { vocabulary_.size = vocab; }
   int64_t samples(Split) const override { return int64_t{1} << 40; }
-  void read(Split, int64_t first, int64_t count, Tensor inputs, Tensor targets) const override {
-    const int64_t in = inputs.elements() / count, out = targets.elements() / count;
+  void read(Split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override {
     for (int64_t s = 0; s < count; ++s) {
       std::mt19937_64 random(static_cast<uint64_t>(first + s) * 7919 + 1);
-      std::uniform_real_distribution<double> unit(0, 1);
-      const auto id = [&] {
-        return static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary_.size));
-      };
-      for (int64_t i = 0; i < in; ++i) {
-        if (inputs.dtype == DType::i32)
-          inputs.as<int32_t>()[s * in + i] = id();
-        else
-          inputs.as<float>()[s * in + i] = static_cast<float>(2 * unit(random) - 1);
+      for (const InputTensor& input : inputs) {
+        const int64_t elements = input.tensor.elements() / count;
+        for (int64_t i = s * elements; i < (s + 1) * elements; ++i) {
+          if (input.role == InputRole::features)
+            input.tensor.as<float>()[i] = static_cast<float>(2 * unit(random) - 1);
+          else
+            input.tensor.as<int32_t>()[i] =
+                input.role == InputRole::labels && unit(random) < ignored_ ? -1 : id(random);
+        }
       }
-      for (int64_t i = 0; i < out; ++i)
-        targets.as<int32_t>()[s * out + i] = unit(random) < ignored_ ? -1 : id();
     }
   }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
  private:
+  static double unit(std::mt19937_64& random) {
+    return std::uniform_real_distribution<double>(0, 1)(random);
+  }
+  int32_t id(std::mt19937_64& random) const {
+    return static_cast<int32_t>(random() % static_cast<uint64_t>(vocabulary_.size));
+  }
+
   Vocabulary vocabulary_;
   double ignored_;
 };

@@ -30,9 +30,11 @@ TEST_CASE("the benchmark's samples are the definition's, inputs and labels") {
       std::vector<float> x(static_cast<size_t>(in_size));
       int32_t label = -1;
       const bool validation = index >= kFirstValidationSample;
+      const InputTensor batch[] = {
+          {"samples", InputRole::features, {x.data(), {1, in_size}, DType::f32}},
+          {"targets", InputRole::labels, {&label, {1}, DType::i32}}};
       dataset->read(validation ? Split::validation : Split::train,
-                    validation ? index - kFirstValidationSample : index, 1,
-                    Tensor{x.data(), {1, in_size}, DType::f32}, Tensor{&label, {1}, DType::i32});
+                    validation ? index - kFirstValidationSample : index, 1, batch);
       CHECK(label == sample.at("label").get<int32_t>());
       if (sample.contains("x")) CHECK(x == sample.at("x").get<std::vector<float>>());
     }

@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/build_model.h"
 #include "tests/support/models.h"
 
 using namespace dstrain;
@@ -24,7 +24,7 @@ TEST_CASE("results are named after weights, whose names need no dot") {
   Program program;
   Builder b(program, {.batch = 2});
   b.unit("u");
-  const BufferId x = b.samples(4);
+  const BufferId x = b.input("samples", InputRole::features, DType::f32, {4});
   const auto name_with = [&](const std::string& weight) {
     return program
         .at(b.linear(x, b.parameter(weight, {3, 4}, Init::normal), kNone, Activation::none))
@@ -68,7 +68,8 @@ TEST_CASE("shapes are checked when an op is emitted, and the message shows the o
   Program program;
   Builder b(program, {.batch = 2});
   b.unit("u");
-  const BufferId x = b.embed(b.ids(5), b.parameter("t.weight", {7, 6}, Init::normal),
+  const BufferId x = b.embed(b.input("ids", InputRole::token_ids, DType::i32, {5}),
+                             b.parameter("t.weight", {7, 6}, Init::normal),
                              b.parameter("p.weight", {5, 6}, Init::normal), 5);
   CHECK(program.at(x).shape == Shape{10, 6});
   const BufferId wrong = b.parameter("w.weight", {4, 5}, Init::normal);
@@ -131,7 +132,67 @@ TEST_CASE("a product's cost is 2 M N K") {
   Program program;
   Builder b(program, {.batch = 3});
   b.unit("u");
-  const BufferId x = b.samples(4);
+  const BufferId x = b.input("samples", InputRole::features, DType::f32, {4});
   b.linear(x, b.parameter("w.weight", {5, 4}, Init::normal), kNone, Activation::none);
   CHECK(cost_of(program, program.instructions.back()).flops == 2.0 * 3 * 4 * 5);
+}
+
+TEST_CASE("inputs are declared by name and role, and a batch has one tensor of each") {
+  Program program;
+  Builder b(program, {.batch = 3});
+  b.unit("u");
+  const BufferId notes = b.input("notes", InputRole::features, DType::f32, {5, 4});
+  const BufferId labels = b.input("labels", InputRole::labels, DType::i32, {});
+  CHECK(program.at(notes).name == "notes");
+  CHECK(program.at(notes).shape == Shape{3, 5, 4});
+  CHECK(program.at(labels).shape == Shape{3});
+  CHECK(program.at(labels).per_micro);
+  REQUIRE(program.inputs.size() == 2);
+  CHECK(program.inputs[0].sample == Shape{5, 4});
+  CHECK(program.input(InputRole::features) == notes);
+  CHECK(program.input(InputRole::labels) == labels);
+  CHECK(program.input(InputRole::token_ids) == kNone);
+  CHECK(b.input("notes", InputRole::features, DType::f32, {5, 4}) == notes);
+  CHECK(program.inputs.size() == 2);
+  using Catch::Contains;
+  CHECK_THROWS_WITH(b.input("notes", InputRole::features, DType::f32, {4, 5}),
+                    Contains("declared as features (5, 4) and used as features (4, 5)"));
+  CHECK_THROWS_WITH(b.input("others", InputRole::features, DType::f32, {4}),
+                    Contains("input others is the second one of features"));
+  CHECK_THROWS_WITH(b.input("ids", InputRole::token_ids, DType::u8, {4}),
+                    Contains("input ids is declared as u8: token ids are i32"));
+  CHECK_THROWS_WITH(b.input("ids", InputRole::token_ids, DType::i32, {2, 2, 2, 2}),
+                    Contains("is added to the shape (3, 2, 2, 2)"));
+}
+
+TEST_CASE("each layer of a 16-bit run that reads features rounds them for itself") {
+  Program program;
+  Builder b(program, {.dtype = DType::bf16, .batch = 2});
+  b.unit("one");
+  const BufferId first = b.input("notes", InputRole::features, DType::f32, {4});
+  b.unit("two");
+  const BufferId second = b.input("notes", InputRole::features, DType::f32, {4});
+  CHECK(first != second);
+  CHECK(program.inputs.size() == 1);
+  REQUIRE(program.instructions.size() == 2);
+  for (const Instruction& op : program.instructions) {
+    CHECK(op.op == OpKind::cast);
+    CHECK(op.reads[0] == program.inputs[0].buffer);
+    CHECK(program.at(op.writes[0]).dtype == DType::bf16);
+  }
+  CHECK(program.instructions[1].sublayer == 1);
+}
+
+TEST_CASE("a layer reads the rows of an input of any rank") {
+  Program program;
+  Builder b(program, {.batch = 2});
+  b.unit("u");
+  const BufferId x = b.input("notes", InputRole::features, DType::f32, {3, 5, 4});
+  const BufferId y =
+      b.linear(x, b.parameter("w.weight", {7, 4}, Init::normal), kNone, Activation::none);
+  CHECK(program.at(y).shape == Shape{30, 7});
+  const BufferId ones = b.parameter("n.weight", {4}, Init::ones);
+  const BufferId norm = b.layer_norm(x, ones, b.parameter("n.bias", {4}, Init::zeros), 1e-5f);
+  CHECK(program.at(norm).shape == Shape{2, 3, 5, 4});
+  CHECK(program.at(program.instructions.back().writes[1]).shape == Shape{30});
 }

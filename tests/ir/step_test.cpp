@@ -3,13 +3,16 @@
 using namespace dstrain;
 using Catch::Contains;
 
-TEST_CASE("load_batch writes inputs and i32 targets, which a decoding plan has none of") {
+TEST_CASE("load_batch writes any number of inputs, which are integers and floats") {
   OneOp t;
   const Instruction op{.op = OpKind::load_batch,
                        .writes = {t.buffer({10}, DType::i32), t.buffer({10}, DType::i32)}};
   CHECK(t.refusal(op) == "");
-  CHECK(t.refusal(with_write(op, 1, kNone)) == "");
-  CHECK_THAT(t.refusal(with_write(op, 1, t.buffer({10}))), Contains("targets are i32"));
+  CHECK(t.refusal({.op = OpKind::load_batch, .writes = {op.writes[0]}}) == "");
+  CHECK(t.refusal(with_write(op, 1, t.buffer({10, 2, 3}))) == "");
+  CHECK_THAT(t.refusal(with_write(op, 1, kNone)), Contains("output 1 is absent"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({10}, DType::u8))), Contains("i32 or f32"));
+  CHECK_THAT(t.refusal({.op = OpKind::load_batch}), Contains("writes 0 operands"));
 }
 
 TEST_CASE("zero writes one buffer and reads none") {

@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "launcher/cli/arguments.h"
+#include "models/registry.h"
 #include "runtime/core/error.h"
 #include "tests/meta/source_tree.h"
 
@@ -126,7 +127,8 @@ void parse_commands(const SourceFile& page, Findings& findings) {
     if (first == 0) continue;
     ++findings.seen;
     try {
-      parse_arguments({words.begin() + static_cast<std::ptrdiff_t>(first), words.end()});
+      parse_arguments({words.begin() + static_cast<std::ptrdiff_t>(first), words.end()},
+                      model_registry());
     } catch (const UserError& e) {
       findings.wrong.push_back(fmt::format("{}: {}: {}", page.path, command, e.what()));
     }

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "runtime/ir/builder.h"
+#include "runtime/plan/build_model.h"
 #include "tests/support/models.h"
 
 using namespace dstrain;

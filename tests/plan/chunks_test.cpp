@@ -5,6 +5,7 @@
 #include <set>
 
 #include "runtime/core/error.h"
+#include "runtime/plan/build_model.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/simulate.h"
 #include "runtime/plan/placement/copies.h"

@@ -94,7 +94,7 @@ TEST_CASE("verify looks at every micro-batch") {
     CHECK_THROWS_WITH(verify(plan), Catch::Contains("before it is written"));
   }
   Plan plan = sound;  // one micro-batch's samples lie where another's do
-  plan.address[static_cast<size_t>(plan.program.inputs)].stride = 0;
+  plan.address[static_cast<size_t>(plan.program.inputs[0].buffer)].stride = 0;
   CHECK_THROWS_WITH(verify(plan), Catch::Contains("reads"));
 }
 

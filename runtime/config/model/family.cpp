@@ -4,12 +4,43 @@
 
 #include <algorithm>
 
+#include "runtime/core/error.h"
+#include "runtime/core/tensor.h"
+
 namespace dstrain {
 
-std::string_view name_of(InputRole role) {
-  constexpr std::string_view names[] = {"token ids", "features", "labels"};
-  return names[static_cast<int>(role)];
+namespace {
+
+bool is_integer_key(const ModelFamily& family, std::string_view name) {
+  const auto key = std::ranges::find(family.keys, name, &ModelKey::name);
+  return key != family.keys.end() && key->spec.type == Type::integer;
 }
+
+// Checks an input for itself.
+void check_input(const ModelFamily& family, const ModelInput& input) {
+  const std::string what = fmt::format("input {} of the {}", input.name, family.title);
+  const auto same = [&input](auto member) {
+    return [&input, member](const ModelInput& other) { return other.*member == input.*member; };
+  };
+  check(!input.name.empty() && std::ranges::count_if(family.inputs, same(&ModelInput::name)) == 1,
+        "{} has the name of another one, or none", what);
+  check(std::ranges::count_if(family.inputs, same(&ModelInput::role)) == 1,
+        "{} is not the only one of {}", what, name_of(input.role));
+  check(input.dtype == dtype_of(input.role), "{} is {}: {} are {}", what, name_of(input.dtype),
+        name_of(input.role), name_of(dtype_of(input.role)));
+  check(input.shape.size() < Shape::kMaxRank,
+        "{} has {} dimensions: a tensor has {}, and the first is the samples", what,
+        input.shape.size(), Shape::kMaxRank);
+  for (const std::string_view key : input.shape)
+    check(is_integer_key(family, key), "{}: dimension {} is no integer key", what, key);
+  if (input.role == InputRole::features)
+    check(input.classes.empty(), "{}: features have no classes", what);
+  else
+    check(is_integer_key(family, input.classes), "{}: its classes '{}' are no integer key", what,
+          input.classes);
+}
+
+}  // namespace
 
 const ModelInput* ModelFamily::input(InputRole role) const {
   const auto found = std::ranges::find(inputs, role, &ModelInput::role);
@@ -21,6 +52,13 @@ bool ModelFamily::predicts_tokens() const {
   return ids && labels && ids->shape == labels->shape && ids->classes == labels->classes;
 }
 
+std::string ModelFamily::why_no_text() const {
+  if (!predicts_tokens()) return "has no text to generate";
+  if (const ModelInput* features = input(InputRole::features))
+    return fmt::format("reads {} beside the tokens, which a text does not have", features->name);
+  return "";
+}
+
 std::string_view ModelFamily::context_key() const {
   const ModelInput* ids = input(InputRole::token_ids);
   return ids ? ids->shape.front() : std::string_view{};
@@ -29,6 +67,25 @@ std::string_view ModelFamily::context_key() const {
 std::string_view ModelFamily::vocabulary_key() const {
   const ModelInput* ids = input(InputRole::token_ids);
   return ids ? ids->classes : std::string_view{};
+}
+
+void check_inputs(const ModelFamily& family) {
+  for (const ModelInput& input : family.inputs) check_input(family, input);
+  const ModelInput *ids = family.input(InputRole::token_ids),
+                   *labels = family.input(InputRole::labels);
+  check(labels, "the {} has no labels", family.title);
+  if (ids) {
+    check(ids->shape.size() == 1, "the token ids of the {} are no sequence", family.title);
+    check(family.predicts_tokens(),
+          "the labels of the {} are the tokens that follow: their shape and classes are those of "
+          "the token ids",
+          family.title);
+  } else {
+    check(family.input(InputRole::features), "the {} has neither token ids nor features",
+          family.title);
+    check(labels->shape.empty(), "the {} has more than one label for the features of a sample",
+          family.title);
+  }
 }
 
 std::string model_path(std::string_view name) {

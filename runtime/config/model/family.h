@@ -13,6 +13,7 @@
 #include "runtime/config/model/measures.h"
 #include "runtime/config/model/model_config.h"
 #include "runtime/core/dtype.h"
+#include "runtime/core/input_role.h"
 
 namespace dstrain {
 
@@ -30,15 +31,7 @@ struct ModelKey {
   std::string_view name() const { return spec.key.substr(kModelSection.size()); }
 };
 
-// What an input of a model holds, and so where its values come from.
-enum class InputRole : uint8_t {
-  token_ids,  // of a data file
-  features,   // made from the seed
-  labels,     // of a data file the tokens that follow; else made from the features
-};
-std::string_view name_of(InputRole role);  // "token ids"
-
-// An input of a model. Its shape is that of a sample.
+// An input of a model. Its shape is that of a sample. A family has at most one input of each role, and the role's dtype.
 struct ModelInput {
   std::string_view name;
   InputRole role = InputRole::features;
@@ -58,14 +51,15 @@ struct ModelFamily {
   std::string_view type;           // dstrain.model.type
   std::string_view title;          // in sentences: "GPT-lite"
   std::vector<ModelKey> keys;      // in the order of the documentation and of resolved_config.json
-  std::vector<ModelInput> inputs;  // what comes in first, labels last
+  std::vector<ModelInput> inputs;  // in the order in which `build` declares them
   // The names of keys that have a meaning for the runtime: the number of numbered layers, and the width of a layer.
   std::string_view layers_key, width_key;
   // The name of the key of attention heads, with which --largest lets layers, width and heads grow together; empty: it
   // does not search this family.
   std::string_view heads_key = {};
   std::optional<KeyProblem> (*problem)(const ModelConfig&) = nullptr;  // null: there is none
-  // Emits the forward pass for one micro-batch. The vocabulary must be known. Sequences have the length of the builder's
+  // Emits the forward pass for one micro-batch; build_model() (runtime/plan/build_model.h) calls it. It declares all
+  // `inputs`, labels only if there is a loss. The vocabulary must be known. Sequences have the length of the builder's
   // options, or else the model's context.
   void (*build)(Builder&, const ModelConfig&) = nullptr;
   // Returns the sizes of what `build` emits: measure_model (models/measure.h).
@@ -74,17 +68,18 @@ struct ModelFamily {
   // Returns the input with this role, or null.
   const ModelInput* input(InputRole role) const;
   bool reads_tokens() const { return input(InputRole::token_ids) != nullptr; }
-  // Returns whether the model gives the probabilities of the next token, so that it can generate.
+  // Returns whether the model gives the probabilities of the next token.
   bool predicts_tokens() const;
+  // Returns why the model cannot continue a text: "has no text to generate"; empty if it can.
+  std::string why_no_text() const;
   // Return the name of the key of a sample's tokens and of the vocabulary; empty if the model reads no tokens.
   std::string_view context_key() const;
   std::string_view vocabulary_key() const;
 };
 
-// Emits the forward pass of `model` for one micro-batch into the builder's program.
-inline void build_model(Builder& builder, const ModelConfig& model) {
-  model.family().build(builder, model);
-}
+// Throws InternalError if the inputs of a family are none that data can be read for: an unknown key, a role that comes
+// twice or has another dtype, more dimensions than a tensor has, labels that nothing gives.
+void check_inputs(const ModelFamily& family);
 
 // Returns "dstrain.model.n_layer" for "n_layer".
 std::string model_path(std::string_view name);

@@ -108,9 +108,11 @@ void ModelConfig::set_vocabulary(int64_t size) {
   set(family().vocabulary_key(), size);
 }
 
-int64_t ModelConfig::elements_of(const ModelInput& input) const {
+int64_t ModelConfig::elements_of(InputRole role) const {
+  const ModelInput* input = family().input(role);
+  check(input, "a {} has no {}", family().title, name_of(role));
   int64_t elements = 1;
-  for (const std::string_view key : input.shape) elements *= integer(key);
+  for (const std::string_view key : input->shape) elements *= integer(key);
   return elements;
 }
 

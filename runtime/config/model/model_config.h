@@ -7,10 +7,11 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/core/input_role.h"
+
 namespace dstrain {
 
 struct ModelFamily;
-struct ModelInput;
 struct ModelMeasures;
 
 class ModelConfig {
@@ -42,8 +43,8 @@ class ModelConfig {
   void set_layers(int64_t layers);
   // Sets the number of token ids. The model must have tokens.
   void set_vocabulary(int64_t size);
-  // Returns the elements of one sample of an input.
-  int64_t elements_of(const ModelInput& input) const;
+  // Returns the elements that a sample of the input with this role has. Throws InternalError if there is none.
+  int64_t elements_of(InputRole role) const;
   // Returns the sizes of the program that the family builds. Where the vocabulary is not known, it counts as one token.
   ModelMeasures measures() const;
 

@@ -12,6 +12,7 @@ namespace dstrain {
 ModelRegistry::ModelRegistry(std::vector<const ModelFamily*> families)
     : families_(std::move(families)) {
   check(!families_.empty(), "a program without models");
+  for (const ModelFamily* family : families_) check_inputs(*family);
   default_type_ = fmt::format("\"{}\"", families_.front()->type);
   choices_ = types("|");
   keys_ = common_keys();

@@ -12,7 +12,8 @@ namespace dstrain {
 
 class ModelRegistry {
  public:
-  // The first family is the default of dstrain.model.type. The caller keeps all alive.
+  // The first family is the default of dstrain.model.type. The caller keeps all alive. Throws InternalError as
+  // check_inputs() does.
   explicit ModelRegistry(std::vector<const ModelFamily*> families);
   ModelRegistry(const ModelRegistry&) = delete;  // rows of the key table refer to its members
   ModelRegistry& operator=(const ModelRegistry&) = delete;

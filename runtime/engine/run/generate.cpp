@@ -141,9 +141,9 @@ double uniform(uint64_t seed, int64_t index) {
 void generate(const Job& trained, const GenerateRequest& request,
               const Implementations& implementations,
               const std::function<void(int32_t)>& on_token) {
-  if (!trained.model.family().predicts_tokens())
-    fail_user("generate: the run in {} trained a {}, which has no text", request.run_dir,
-              trained.model.family().title);
+  if (const std::string why = trained.model.family().why_no_text(); !why.empty())
+    fail_user("generate: the run in {} trained a {}, which {}", request.run_dir,
+              trained.model.family().title, why);
   if (request.prompt.empty()) fail_user("generate: the prompt is empty; give at least one token");
   for (int32_t id : request.prompt)
     if (id < 0 || id >= trained.model.vocabulary())

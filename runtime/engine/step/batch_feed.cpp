@@ -1,6 +1,7 @@
 #include "runtime/engine/step/batch_feed.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/core/error.h"
 
@@ -18,26 +19,24 @@ int64_t aligned(int64_t bytes) {
 
 BatchFeed::BatchFeed(const Plan& plan, const Arenas& arenas, const Backend& backend)
     : plan_(plan), backend_(backend), sent_(backend.device->make_event()) {
-  const Program& program = plan.program;
   int64_t bytes = 0;
   for (int m = 0; m < static_cast<int>(plan.micro_batches); ++m) {
     Micro micro;
-    micro.inputs = micro.host_inputs = arenas.tensor(plan, program.inputs, m);
-    bytes += aligned(micro.inputs.bytes());
-    if (program.targets != kNone) {
-      micro.targets = micro.host_targets = arenas.tensor(plan, program.targets, m);
-      bytes += aligned(micro.targets.bytes());
+    for (const ProgramInput& input : plan.program.inputs) {
+      const Tensor tensor = arenas.tensor(plan, input.buffer, m);
+      micro.device.push_back(tensor);
+      micro.host.push_back({input.name, input.role, tensor});
+      bytes += aligned(tensor.bytes());
     }
-    micros_.push_back(micro);
+    micros_.push_back(std::move(micro));
   }
   if (backend.device->is_host()) return;
   staging_ = backend.device->pinned(bytes, "batches");
   std::byte* at = staging_.data();
   for (Micro& micro : micros_)
-    for (Tensor* t : {&micro.host_inputs, &micro.host_targets}) {
-      if (!*t) continue;
-      t->data = at;
-      at += aligned(t->bytes());
+    for (InputTensor& input : micro.host) {
+      input.tensor.data = at;
+      at += aligned(input.tensor.bytes());
     }
 }
 
@@ -49,11 +48,14 @@ int64_t BatchFeed::load(const BatchRequest& request) {
 }
 
 void BatchFeed::load_ids(std::span<const int32_t> ids) {
-  const Tensor& inputs = micros_[0].host_inputs;
-  check(ids.size() == static_cast<size_t>(inputs.elements()), "decoding needs {} ids, got {}",
-        inputs.elements(), ids.size());
+  const std::vector<InputTensor>& inputs = micros_[0].host;
+  check(inputs.size() == 1 && inputs[0].role == InputRole::token_ids,
+        "ids alone are no batch of a plan with {} inputs", inputs.size());
+  const Tensor& to = inputs[0].tensor;
+  check(ids.size() == static_cast<size_t>(to.elements()), "decoding needs {} ids, got {}",
+        to.elements(), ids.size());
   sent_->synchronize();
-  std::copy(ids.begin(), ids.end(), inputs.as<int32_t>());
+  std::copy(ids.begin(), ids.end(), to.as<int32_t>());
   send();
 }
 
@@ -66,27 +68,29 @@ void BatchFeed::read(const BatchRequest& request) {
   read_ = {};
   targets_ = 0;
   for (size_t m = 0; m < micros_.size(); ++m) {
-    const Micro& micro = micros_[m];
-    const int64_t count = micro.inputs.shape[0];
+    const std::vector<InputTensor>& inputs = micros_[m].host;
+    const int64_t count = inputs[0].tensor.shape[0];
     const int64_t place = (static_cast<int64_t>(m) * plan_.place.ranks + plan_.place.rank) * count;
-    request.dataset->read(request.split, request.first + place, count, micro.host_inputs,
-                          micro.host_targets);
-    auto* ids = micro.host_targets.as<int32_t>();
+    request.dataset->read(request.split, request.first + place, count, inputs);
     const int64_t counted = std::clamp(request.end - request.first - place, int64_t{0}, count);
-    std::fill(ids + counted * (micro.host_targets.elements() / count),
-              ids + micro.host_targets.elements(), kIgnoredTarget);
-    targets_ +=
-        std::count_if(ids, ids + micro.host_targets.elements(), [](int32_t id) { return id >= 0; });
+    for (const InputTensor& input : inputs)
+      if (input.role == InputRole::labels) targets_ += count_targets(input.tensor, counted);
   }
   read_ = request;
 }
 
+int64_t BatchFeed::count_targets(const Tensor& labels, int64_t counted) {
+  auto* ids = labels.as<int32_t>();
+  const int64_t all = labels.elements();
+  std::fill(ids + counted * (all / labels.shape[0]), ids + all, kIgnoredTarget);
+  return std::count_if(ids, ids + all, [](int32_t id) { return id >= 0; });
+}
+
 void BatchFeed::send() {
-  for (const Micro& micro : micros_) {
-    backend_.copies->copy(micro.inputs.data, micro.host_inputs.data, micro.inputs.bytes());
-    if (micro.targets)
-      backend_.copies->copy(micro.targets.data, micro.host_targets.data, micro.targets.bytes());
-  }
+  for (const Micro& micro : micros_)
+    for (size_t i = 0; i < micro.device.size(); ++i)
+      backend_.copies->copy(micro.device[i].data, micro.host[i].tensor.data,
+                            micro.device[i].bytes());
   sent_->record(*backend_.copies);
   backend_.compute->wait(*sent_);
 }

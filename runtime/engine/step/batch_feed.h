@@ -30,16 +30,19 @@ class BatchFeed {
   // Loads the samples of all micro-batches. Work that is given to the compute stream afterwards sees them.
   // Returns the number of targets that are not ignored.
   int64_t load(const BatchRequest& request);
-  // Loads the inputs of one micro-batch from ids.
+  // Loads the token ids of one micro-batch. The plan must have no other input.
   void load_ids(std::span<const int32_t> ids);
   // Reads the samples of the next load() into the staging buffer; does nothing if there is none.
   void read_ahead(const BatchRequest& request);
 
  private:
+  // The inputs of a micro-batch, in the order of the program.
   struct Micro {
-    Tensor inputs, targets;            // on the device; targets may be absent
-    Tensor host_inputs, host_targets;  // where the dataset writes them
+    std::vector<Tensor> device;
+    std::vector<InputTensor> host;  // where the dataset writes them
   };
+  // Makes the samples from `counted` on ignored ones. Returns the number of targets that are not ignored.
+  static int64_t count_targets(const Tensor& labels, int64_t counted);
   void read(const BatchRequest& request);
   void send();
 

@@ -14,8 +14,10 @@ inline constexpr OpRule load_batch{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(0, 0, 2, 2);
-          if (o.has_out(1)) o.expect(o.out(1).dtype == DType::i32, "targets are i32");
+          o.count(0, 0, 1, SIZE_MAX);
+          for (size_t i = 0; i < op.writes.size(); ++i)
+            o.expect(o.out(i).dtype == DType::i32 || o.out(i).dtype == DType::f32,
+                     "inputs are loaded as i32 or f32");
         },
 };
 

@@ -131,9 +131,8 @@ class Cut {
       std::ranges::for_each(op.reads, use);
       std::ranges::for_each(op.writes, use);
     }
-    // Every stage counts the targets of its samples.
-    use(program_.inputs);
-    use(program_.targets);
+    // Every stage counts the targets of its samples, and labels may follow from features.
+    for (const ProgramInput& input : program_.inputs) use(input.buffer);
     for (size_t b = 0; b < used.size(); ++b)
       if (used[b]) moved[b] = result.add_buffer(program_.buffers[b]);
     for (const Message& m : messages_)
@@ -147,10 +146,10 @@ class Cut {
     }
     result.instructions = std::move(kept);
     result.inputs = program_.inputs;
-    result.targets = program_.targets;
     result.logits = program_.logits;
     result.loss = program_.loss;
-    for (BufferId* id : {&result.inputs, &result.targets, &result.logits, &result.loss}) move(*id);
+    for (ProgramInput& input : result.inputs) move(input.buffer);
+    for (BufferId* id : {&result.logits, &result.loss}) move(*id);
     keep_units(result, move);
     return result;
   }

@@ -360,15 +360,14 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer) {
 void begin_step(Program& program) {
   const int32_t group = program.add_group("step");
   std::vector<Instruction> list;
-  list.push_back({.op = OpKind::load_batch,
-                  .when = When::step_begin,
-                  .writes = {program.inputs, program.targets},
-                  .group = group});
+  Instruction load{.op = OpKind::load_batch, .when = When::step_begin, .group = group};
+  for (const ProgramInput& input : program.inputs) load.writes.push_back(input.buffer);
+  list.push_back(std::move(load));
   const bool training = program.instructions.back().when == When::step_end;
   if (training)
     list.push_back({.op = OpKind::reduce_counts,
                     .when = When::step_begin,
-                    .reads = {program.targets},
+                    .reads = {program.input(InputRole::labels)},
                     .group = group});
   program.instructions.insert(program.instructions.begin(), list.begin(), list.end());
 }

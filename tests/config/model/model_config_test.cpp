@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "models/sizes.h"
 #include "runtime/core/error.h"
 #include "tests/support/models.h"
 
@@ -44,4 +45,60 @@ TEST_CASE("model: the registry's first family is the default") {
   CHECK(models.find("gptlite") == models.families().front());
   CHECK(models.find("") == nullptr);
   CHECK(models.find("gpt") == nullptr);
+}
+
+TEST_CASE("model: a registry refuses inputs that no data are read for") {
+  using enum InputRole;
+  using models::size_key;
+  const auto refusal = [](std::vector<ModelInput> inputs) {
+    const ModelFamily family{.type = "f",
+                             .title = "F",
+                             .keys = {{size_key("dstrain.model.length", "8", "")},
+                                      {size_key("dstrain.model.width", "8", "")},
+                                      {size_key("dstrain.model.ids", "", "")},
+                                      {{.key = "dstrain.model.on", .fallback = "false"}}},
+                             .inputs = std::move(inputs),
+                             .layers_key = "length",
+                             .width_key = "width"};
+    try {
+      const ModelRegistry registry({&family});
+    } catch (const InternalError& e) {
+      return std::string(e.what());
+    }
+    return std::string("none");
+  };
+  const ModelInput ids{"ids", token_ids, DType::i32, {"length"}, "ids"};
+  const ModelInput notes{"notes", features, DType::f32, {"length", "width", "width"}};
+  const ModelInput next{"next", labels, DType::i32, {"length"}, "ids"};
+  const ModelInput label{"label", labels, DType::i32, {}, "ids"};
+  const auto with = [](ModelInput input, auto change) {
+    change(input);
+    return input;
+  };
+  CHECK(refusal({ids, next}) == "none");
+  CHECK(refusal({ids, notes, next}) == "none");
+  CHECK(refusal({notes, label}) == "none");
+
+  CHECK(refusal({ids, notes}) == "the F has no labels");
+  CHECK(refusal({label}) == "the F has neither token ids nor features");
+  CHECK(refusal({notes, next}) == "the F has more than one label for the features of a sample");
+  CHECK(refusal({ids, label}) ==
+        "the labels of the F are the tokens that follow: their shape and classes are those of the "
+        "token ids");
+  CHECK(refusal({with(ids, [](ModelInput& i) { i.shape = {}; }), label}) ==
+        "the token ids of the F are no sequence");
+  CHECK(refusal({ids, with(ids, [](ModelInput& i) { i.name = "more"; }), next}) ==
+        "input ids of the F is not the only one of token ids");
+  CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.name = "ids"; }), next}) ==
+        "input ids of the F has the name of another one, or none");
+  CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.dtype = DType::bf16; }), next}) ==
+        "input notes of the F is bf16: features are f32");
+  CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.shape.push_back("width"); }), next}) ==
+        "input notes of the F has 4 dimensions: a tensor has 4, and the first is the samples");
+  CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.shape = {"on"}; }), next}) ==
+        "input notes of the F: dimension on is no integer key");
+  CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.classes = "ids"; }), next}) ==
+        "input notes of the F: features have no classes");
+  CHECK(refusal({with(ids, [](ModelInput& i) { i.classes = "many"; }), next}) ==
+        "input ids of the F: its classes 'many' are no integer key");
 }

@@ -68,9 +68,9 @@ class ShareOf : public Dataset {
  public:
   ShareOf(const Dataset& all, int64_t first) : all_(all), first_(first) {}
   int64_t samples(Split split) const override { return all_.samples(split); }
-  void read(Split split, int64_t first, int64_t count, Tensor inputs,
-            Tensor targets) const override {
-    all_.read(split, first_ + first, count, inputs, targets);
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override {
+    all_.read(split, first_ + first, count, inputs);
   }
   const Vocabulary& vocabulary() const override { return all_.vocabulary(); }
 

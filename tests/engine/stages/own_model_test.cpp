@@ -1,19 +1,20 @@
-// A model that the program does not know: this file is all of it (docs/models.md). mpirun starts this program.
+// A model that the program does not know trains as its own do. mpirun starts this program.
+#include "tests/models/own_model.h"
+
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "models/measure.h"
-#include "models/registry.h"
-#include "models/sizes.h"
 #include "runtime/config/load.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/builder.h"
+#include "runtime/plan/build_model.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/temp_dir.h"
@@ -21,59 +22,23 @@
 namespace dstrain {
 namespace {
 
-void build_bigram(Builder& b, const ModelConfig& c) {
-  const int64_t width = c.integer("width"), ids = c.integer("vocab_size");
-  const int64_t length = b.options().seq_len > 0 ? b.options().seq_len : c.integer("length");
-  b.unit("embedding");
-  const BufferId table = b.vocabulary("embedding.weight", {ids, width}, Init::normal, 0.02f);
-  BufferId x = b.embed(b.ids(length), table, kNone, length);
-  for (int64_t i = 0; i < c.integer("depth"); ++i) {
-    const std::string name = fmt::format("hidden.{}", i);
-    b.unit(name);
-    const BufferId w = b.parameter(name + ".weight", {width, width}, Init::normal, 0.02f);
-    x = b.linear(x, w, b.parameter(name + ".bias", {width}, Init::zeros), Activation::relu);
-  }
-  b.unit("head");
-  const BufferId head = b.vocabulary("head.weight", {ids, width}, Init::normal, 0.02f);
-  const BufferId logits = b.linear(x, head, kNone, Activation::none);
-  if (b.options().with_loss)
-    b.cross_entropy(logits, b.targets(b.options().batch * length), ids);
-  else
-    b.output(logits);
-}
-
-const ModelFamily& bigram() {
-  using models::size_key;
-  static const ModelFamily family{
-      .type = "bigram",
-      .title = "bigram model",
-      .keys = {{size_key("dstrain.model.depth", "1", "hidden layers", models::kMostLayers)},
-               {size_key("dstrain.model.width", "64", "of a hidden layer")},
-               {size_key("dstrain.model.length", "32", "tokens of a sample")},
-               {size_key("dstrain.model.vocab_size", "", "unset: the data's")}},
-      .inputs = {{"ids", InputRole::token_ids, DType::i32, {"length"}, "vocab_size"},
-                 {"targets", InputRole::labels, DType::i32, {"length"}, "vocab_size"}},
-      .layers_key = "depth",
-      .width_key = "width",
-      .build = build_bigram,
-      .measure = measure_model};
-  return family;
-}
-
 // One whose loss is not computed in pieces: the slope of relu follows from the logits.
 const ModelFamily& blunt() {
   static const ModelFamily family = [] {
-    ModelFamily f = bigram();
+    ModelFamily f = bigram_with_notes();
     f.type = "blunt";
     f.title = "blunt model";
+    std::erase_if(f.inputs, [](const ModelInput& i) { return i.role == InputRole::features; });
     f.build = [](Builder& b, const ModelConfig& c) {
       const int64_t width = c.integer("width"), length = c.integer("length");
       b.unit("all");
       const BufferId table =
           b.vocabulary("table", {c.integer("vocab_size"), width}, Init::normal, 0.02f);
-      const BufferId x = b.embed(b.ids(length), table, kNone, length);
-      const BufferId logits = b.linear(x, table, kNone, Activation::relu);
-      b.cross_entropy(logits, b.targets(b.options().batch * length), c.integer("vocab_size"));
+      const BufferId ids = b.input("ids", InputRole::token_ids, DType::i32, {length});
+      const BufferId logits =
+          b.linear(b.embed(ids, table, kNone, length), table, kNone, Activation::relu);
+      b.cross_entropy(logits, b.input("targets", InputRole::labels, DType::i32, {length}),
+                      c.integer("vocab_size"));
     };
     return f;
   }();
@@ -81,7 +46,8 @@ const ModelFamily& blunt() {
 }
 
 const ModelRegistry& registry() {
-  static const ModelRegistry models({model_registry().families().front(), &bigram(), &blunt()});
+  static const ModelRegistry models(
+      {own_models().families().front(), &bigram_with_notes(), &blunt()});
   return models;
 }
 
@@ -112,7 +78,7 @@ TEST_CASE("its keys are those of the configuration") {
   const LoadedConfig loaded = checked(R"("depth": 3, "vocab_size": 11)");
   REQUIRE_FALSE(has_errors(loaded.verdicts));
   const ModelConfig& model = loaded.job.model;
-  CHECK(&model.family() == &bigram());
+  CHECK(&model.family() == &bigram_with_notes());
   CHECK(model.layers() == 3);
   CHECK(model.width() == 64);
   CHECK(model.context() == 32);
@@ -124,16 +90,16 @@ TEST_CASE("its keys are those of the configuration") {
         "belongs to gptlite, not to bigram");
   CHECK(message_on(checked(R"("dept": 2)"), "dstrain.model.dept") ==
         "unknown key (did you mean dstrain.model.depth?)");
-  CHECK(message_on(checked("", R"("pipeline": {"stages": 4},)", 4), "pipeline.stages") ==
-        "4 stages are more than the 3 layers of the model, embedding and head included");
+  CHECK(message_on(checked("", R"("pipeline": {"stages": 5},)", 5), "pipeline.stages") ==
+        "5 stages are more than the 4 layers of the model, embedding and head included");
 }
 
 TEST_CASE("its sizes are those of its program") {
   const ModelMeasures m =
       checked(R"("depth": 7, "width": 10, "vocab_size": 11)").job.model.measures();
-  CHECK(m.layers == 9);
-  CHECK(m.parameters == 2 * 11 * 10 + 7 * (10 * 10 + 10));
-  CHECK(m.matrix_elements == 2 * 11 * 10 + 7 * 10 * 10);
+  CHECK(m.layers == 10);
+  CHECK(m.parameters == 2 * 11 * 10 + 7 * (10 * 10 + 10) + 10 * 4);
+  CHECK(m.matrix_elements == 2 * 11 * 10 + 7 * 10 * 10 + 10 * 4);
   CHECK(m.rows == 32);
   CHECK(m.logits == 32 * 11);
   CHECK(m.divides_loss);
@@ -154,19 +120,46 @@ TEST_CASE("a loss that cannot be divided is computed whole, and check says so") 
         "the loss of the blunt model cannot be computed in pieces");
 }
 
+TEST_CASE("a program must declare the inputs that its family has") {
+  const auto problem = [](auto build) {
+    ModelFamily family = bigram_with_notes();
+    family.build = build;
+    ModelConfig model(family);
+    model.set_vocabulary(11);
+    Program program;
+    Builder builder(program, {.batch = 2});
+    try {
+      build_model(builder, model);
+    } catch (const InternalError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no problem");
+  };
+  CHECK(problem(bigram_with_notes().build) == "no problem");
+  const std::string has =
+      ", and the family has [ids: token ids i32 (32); notes: features f32 (32, 4); targets: labels "
+      "i32 (32)]";
+  CHECK(problem([](Builder& b, const ModelConfig&) {
+          b.input("ids", InputRole::token_ids, DType::i32, {31});
+        }) ==
+        "the program of the bigram with notes declares the inputs [ids: token ids i32 (31)]" + has);
+  CHECK(problem([](Builder& b, const ModelConfig&) {
+          b.input("ids", InputRole::token_ids, DType::i32, {32});
+          b.input("hints", InputRole::features, DType::f32, {32, 4});
+          b.input("targets", InputRole::labels, DType::i32, {32});
+        }) ==
+        "the program of the bigram with notes declares the inputs [ids: token ids i32 (32); "
+        "hints: features f32 (32, 4); targets: labels i32 (32)]" +
+            has);
+}
+
 TEST_CASE(
     "it trains with the same bits at every stage, in a pipeline, with recompute and offload") {
   const auto comm = make_communicator();
   Communicator& world = *comm;
+  const TempDir drive;
   const RandomDataset data(11, 0.1);
   constexpr int kSteps = 3;
-  Job job =
-      checked(R"("depth": 3, "width": 10, "length": 5, "vocab_size": 11)", "", world.size()).job;
-  job.batch = {4 * world.size(), 2, 2};
-  job.device = "cpu";
-  job.steps = kSteps;
-  const RunResult expected = run_steps(job, data, world, kSteps);
-  CHECK(expected.norm.back() > 0);
   const std::vector<std::function<void(Job&)>> changes{
       [](Job& j) { j.zero_stage = 1; },
       [](Job& j) { j.zero_stage = 2; },
@@ -177,21 +170,39 @@ TEST_CASE(
       [](Job& j) {
         j.recompute = {RecomputeMode::interval, 1};
       },
+      [](Job& j) { j.recompute.mode = RecomputeMode::selective; },
       [](Job& j) { j.loss_chunks = 2; },
+      [](Job& j) { j.offload.activations = OffloadTo::cpu; },
       [](Job& j) {
         j.zero_stage = 3;
         j.offload.optimizer = j.offload.parameters = OffloadTo::cpu;
         j.offload.optimizer_on = UpdateOn::host;
       },
+      [&drive](Job& j) {
+        j.zero_stage = 3;
+        j.offload.optimizer = j.offload.parameters = j.offload.activations = OffloadTo::nvme;
+        j.offload.optimizer_on = UpdateOn::host;
+        j.offload.nvme_paths = {drive.path()};
+      },
   };
-  for (const auto& change : changes) {
-    Job changed = job;
-    change(changed);
-    INFO(describe(changed));
-    CHECK(difference(expected, run_steps(changed, data, world, kSteps), world) == "");
-  }
-  if (world.size() == 2) {
-    // One data-parallel rank, whose stages compute what one rank alone does.
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Job job = checked(R"("depth": 3, "width": 10, "length": 5, "notes": 3, "vocab_size": 11)", "",
+                      world.size())
+                  .job;
+    job.batch = {4 * world.size(), 2, 2};
+    job.device = "cpu";
+    job.steps = kSteps;
+    job.dtype = job.wire_dtype = dtype;
+    const RunResult expected = run_steps(job, data, world, kSteps);
+    CHECK(expected.norm.back() > 0);
+    for (const auto& change : changes) {
+      Job changed = job;
+      change(changed);
+      INFO(describe(changed));
+      CHECK(difference(expected, run_steps(changed, data, world, kSteps), world) == "");
+    }
+    if (world.size() != 2) continue;
+    // One data-parallel rank, whose stages compute what one rank alone does. The second stage reads the notes.
     Job whole = job;
     whole.pipeline.stages = 2;
     whole.batch = {4, 2, 2};
@@ -199,9 +210,36 @@ TEST_CASE(
     Job alone = whole;
     alone.pipeline = {};
     alone.ranks = 1;
-    const RunResult by_one = run_steps(alone, data, self, kSteps);
-    CHECK(run_steps(whole, data, world, kSteps).loss == by_one.loss);
+    RunResult by_one = run_steps(alone, data, self, kSteps);
+    if (world.rank() != 0) by_one.weights.clear();
+    for (const auto& change : changes) {
+      Job changed = whole;
+      change(changed);
+      INFO(describe(changed));
+      CHECK(difference(by_one, run_steps(changed, data, world, kSteps), world) == "");
+    }
   }
+}
+
+TEST_CASE("its features count: others give another loss") {
+  // A dataset whose features are all 0.
+  class Blank : public RandomDataset {
+   public:
+    Blank() : RandomDataset(11, 0.1) {}
+    void read(Split split, int64_t first, int64_t count,
+              std::span<const InputTensor> inputs) const override {
+      RandomDataset::read(split, first, count, inputs);
+      for (const InputTensor& input : inputs)
+        if (input.role == InputRole::features)
+          std::fill_n(input.tensor.as<float>(), input.tensor.elements(), 0.0f);
+    }
+  };
+  const auto comm = make_communicator();
+  Job job = checked(R"("width": 10, "length": 5, "vocab_size": 11)", "", comm->size()).job;
+  job.batch = {2 * comm->size(), 2, 1};
+  job.device = "cpu";
+  CHECK(run_steps(job, RandomDataset(11, 0.1), *comm, 1).loss !=
+        run_steps(job, Blank(), *comm, 1).loss);
 }
 
 }  // namespace dstrain

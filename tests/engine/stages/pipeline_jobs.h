@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/model/family.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/data/generated_dataset.h"
+#include "runtime/plan/build_model.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/divide.h"
 #include "tests/engine/stages/part_world.h"

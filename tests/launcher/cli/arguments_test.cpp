@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
+#include "models/registry.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -13,7 +14,7 @@ Arguments parse(const std::string& line) {
   std::istringstream in(line);
   std::vector<std::string> words;
   for (std::string word; in >> word;) words.push_back(word);
-  return parse_arguments(words);
+  return parse_arguments(words, model_registry());
 }
 
 std::string error_of(const std::string& line) {
@@ -84,8 +85,8 @@ TEST_CASE("DeepSpeed's spellings work") {
 }
 
 TEST_CASE("a --set value may hold blanks, commas, dashes and equal signs") {
-  const auto a = std::get<TrainArguments>(
-      parse_arguments({"--config", "c.json", "--set", "a=[1, 2]", "--set", "b=-x=y"}));
+  const auto a = std::get<TrainArguments>(parse_arguments(
+      {"--config", "c.json", "--set", "a=[1, 2]", "--set", "b=-x=y"}, model_registry()));
   CHECK(a.request.sets == std::vector<std::string>{"a=[1, 2]", "b=-x=y"});
 }
 
@@ -128,7 +129,8 @@ TEST_CASE("estimate") {
 TEST_CASE("generate") {
   const auto a = std::get<GenerateArguments>(parse_arguments(
       {"generate", "--run", "r", "--prompt", "To be", "--tokens", "9", "--temperature", "0.5",
-       "--top_k", "3", "--top_p", "0.9", "--seed", "18446744073709551615"}));
+       "--top_k", "3", "--top_p", "0.9", "--seed", "18446744073709551615"},
+      model_registry()));
   CHECK(a.run_dir == "r");
   CHECK(a.prompt == "To be");
   CHECK_FALSE(a.prompt_ids.has_value());
@@ -160,7 +162,8 @@ TEST_CASE("help is the overview, or a command's") {
 TEST_CASE("what begins like an option is a value where it cannot be one") {
   const auto a =
       std::get<TrainArguments>(parse_arguments({"--config", "c", "--launcher_args", "--mca x y",
-                                                "--resume=--steps", "--output", "--strange"}));
+                                                "--resume=--steps", "--output", "--strange"},
+                                               model_registry()));
   CHECK(a.launch.launcher_args == std::vector<std::string>{"--mca", "x", "y"});
   CHECK(a.request.resume == "--steps");
   CHECK(a.request.output == "--strange");

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/cli/arguments.h"
+#include "models/registry.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -12,7 +13,7 @@ using Words = std::vector<std::string>;
 
 TrainArguments parse_train(Words words) {
   words.insert(words.begin(), {"--config", "c.json"});
-  return std::get<TrainArguments>(parse_arguments(words));
+  return std::get<TrainArguments>(parse_arguments(words, model_registry()));
 }
 
 std::string error_of(const Words& words) {
@@ -124,7 +125,8 @@ TEST_CASE("what is not given of the start is absent") {
 
 TEST_CASE("hosts takes what chooses hosts and slots") {
   const auto a = std::get<HostsArguments>(parse_arguments(
-      {"hosts", "-H", "f", "-i", "a", "-e", "b", "--num_nodes", "2", "--num_gpus=3", "--json"}));
+      {"hosts", "-H", "f", "-i", "a", "-e", "b", "--num_nodes", "2", "--num_gpus=3", "--json"},
+      model_registry()));
   CHECK(a.hosts.hostfile == "f");
   CHECK(a.hosts.include == "a");
   CHECK(a.hosts.exclude == "b");

@@ -106,7 +106,7 @@ TEST_CASE("token rows: the table's gradient is made of the rows of all ranks, in
     CHECK(in_root(program, rows.reads[0]).begin == rank * tokens * c);
     const Instruction& ids = op_at(plan, adds[0] - 2);
     REQUIRE(ids.op == OpKind::all_gather);
-    CHECK(ids.reads[0] == program.inputs);
+    CHECK(ids.reads[0] == program.input(InputRole::token_ids));
     CHECK(ids.writes[0] == add.reads[1]);
     CHECK(comm_work(plan) == comm_work(plan_of(job, 0).train));
   }

@@ -120,7 +120,7 @@ TEST_CASE("a residual that is changed or read between stays an operation of its 
   Program program;
   Builder builder(program, {.dtype = DType::bf16, .batch = 2});
   builder.unit("a");
-  const BufferId ids = builder.ids(4);
+  const BufferId ids = builder.input("ids", InputRole::token_ids, DType::i32, {4});
   const BufferId table = builder.parameter("table", {11, 16}, Init::normal, 1);
   const BufferId weight = builder.parameter("w.weight", {16, 16}, Init::normal, 1);
   const BufferId x = builder.embed(ids, table, kNone, 4);

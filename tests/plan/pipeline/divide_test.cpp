@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "runtime/config/model/family.h"
+#include "runtime/plan/build_model.h"
 #include "runtime/plan/passes/passes.h"
 #include "tests/plan/stage_plans.h"
 

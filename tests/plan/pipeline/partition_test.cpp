@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
+#include "runtime/plan/build_model.h"
 #include "tests/support/models.h"
 
 using namespace dstrain;

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "runtime/config/model/family.h"
+#include "runtime/plan/build_model.h"
 #include "tests/support/models.h"
 
 using namespace dstrain;

@@ -1,0 +1,56 @@
+#include "runtime/plan/build_model.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/model/family.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+Shape sample_of(const ModelInput& input, const ModelConfig& model, const ForwardOptions& options) {
+  Shape shape;
+  for (const std::string_view key : input.shape)
+    shape.append(options.seq_len > 0 && key == model.family().context_key() ? options.seq_len
+                                                                            : model.integer(key));
+  return shape;
+}
+
+std::string text_of(std::string_view name, InputRole role, DType dtype, const Shape& sample) {
+  return fmt::format("{}: {} {} {}", name, name_of(role), name_of(dtype), to_string(sample));
+}
+
+// Returns the inputs that the family says there are, a text each.
+std::vector<std::string> expected_inputs(const ModelConfig& model, const ForwardOptions& options) {
+  std::vector<std::string> list;
+  for (const ModelInput& input : model.family().inputs)
+    if (options.with_loss || input.role != InputRole::labels)
+      list.push_back(
+          text_of(input.name, input.role, input.dtype, sample_of(input, model, options)));
+  return list;
+}
+
+std::vector<std::string> declared_inputs(const Program& program) {
+  std::vector<std::string> list;
+  for (const ProgramInput& input : program.inputs)
+    list.push_back(text_of(input.name, input.role, program.at(input.buffer).dtype, input.sample));
+  return list;
+}
+
+}  // namespace
+
+void build_model(Builder& builder, const ModelConfig& model) {
+  const ModelFamily& family = model.family();
+  family.build(builder, model);
+  const std::vector<std::string> expected = expected_inputs(model, builder.options()),
+                                 declared = declared_inputs(builder.program());
+  check(declared == expected,
+        "the program of the {} declares the inputs [{}], and the family has [{}]", family.title,
+        fmt::join(declared, "; "), fmt::join(expected, "; "));
+}
+
+}  // namespace dstrain

@@ -1,0 +1,106 @@
+// A model that the program does not know, from the shell's side: every command answers for it as for its own.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/launcher/support/run_folder.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kConfig = R"({
+  "train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "steps_per_print": 1,
+  "dstrain": {
+    "model": {"type": "bigram", "depth": 2, "width": 16, "length": 8, "notes": 3},
+    "data": {"path": "text.txt"}, "steps": 4, "eval_interval": 2, "eval_samples": 3
+  }
+})";
+
+struct OwnFolder : RunFolder {
+  OwnFolder() { write("c.json", kConfig); }
+
+  // Runs a command of the program, which must end with `status`; returns what it said.
+  std::string said(const std::string& words, int status = 0) const {
+    RunningProgram program = start(std::string(DSTRAIN_OWN_PROGRAM) + " " + words);
+    const int ended = program.wait();
+    CAPTURE(words, program.text());
+    CHECK(ended == status);
+    return program.text();
+  }
+  // Trains into a directory; returns the weights.
+  std::string weights_of(const std::string& output, const std::string& options) const {
+    said("--config c.json --output " + output + " " + options);
+    return read(output + "/model.safetensors");
+  }
+};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("own model: models, check, plan and estimate answer for it") {
+  const OwnFolder folder;
+  const json models = json::parse(folder.said("models --json"));
+  REQUIRE(models.size() == 2);
+  CHECK(models[1]["type"] == "bigram");
+  CHECK(models[1]["keys"] == json{"depth", "width", "length", "notes", "vocab_size"});
+  CHECK(models[1]["inputs"] ==
+        json{{{"name", "ids"}, {"dtype", "i32"}, {"shape", {"length"}}},
+             {{"name", "notes"}, {"dtype", "f32"}, {"shape", {"length", "notes"}}},
+             {{"name", "targets"}, {"dtype", "i32"}, {"shape", {"length"}}}});
+  CHECK(has(folder.said("check --config c.json"), ". This file trains.\n"));
+  CHECK(has(folder.said("check --config c.json --set dstrain.model.n_head=2", 1),
+            "belongs to gptlite, not to bigram"));
+  CHECK(has(folder.said("--config c.json --model benchmark", 1), "gptlite, bigram"));
+  CHECK(has(folder.said("--config c.json --dstrain.model.depth=3", 1),
+            "--set dstrain.model.depth=3"));
+
+  CHECK(has(folder.said("plan --config c.json"), "ids, notes, targets"));
+  const json stage = json::parse(
+      folder.said("plan --json --config c.json --num_gpus 2 --pipeline_num_stages 2 2>err"));
+  CHECK(stage["memory"]["total"] > 0);
+  CHECK(has(folder.said("estimate --config c.json"), "DeepSpeed's estimate"));
+  CHECK(has(folder.said("plan --config c.json --largest --device_memory 1MB", 1),
+            "a bigram with notes has no heads"));
+}
+
+TEST_CASE("own model: a run and its resumed one, in a pipeline and with state on disk") {
+  const OwnFolder folder;
+  const std::string weights = folder.weights_of("one", "--save_interval 2");
+  REQUIRE(weights.size() > 1000);
+  const std::string first = folder.read("one/metrics.jsonl");
+  CHECK(has(first, "\"val_perplexity\""));
+  CHECK(has(folder.said("--config c.json --output other --seed 5"),
+            "; 24 made-up features beside each"));
+  CHECK(folder.read("other/model.safetensors") != weights);
+
+  fs::remove_all(folder.root / "one/checkpoints/step_4");
+  fs::remove(folder.root / "one/model.safetensors");
+  CHECK(folder.weights_of("one", "--resume one") == weights);
+
+  CHECK(folder.weights_of("pipeline", "--num_gpus 2 --pipeline_num_stages 2") == weights);
+  fs::create_directory(folder.root / "drive");
+  const std::string nvme =
+      "--set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=nvme "
+      "--set zero_optimization.offload_optimizer.nvme_path=drive "
+      "--set zero_optimization.offload_param.device=nvme "
+      "--set zero_optimization.offload_param.nvme_path=drive";
+  CHECK(folder.weights_of("disk", nvme) == weights);
+  CHECK(fs::is_empty(folder.root / "drive"));
+  CHECK(folder.weights_of("more", "--num_gpus 2 --save_interval 2 " + nvme) ==
+        folder.weights_of("two", "--num_gpus 2"));
+  fs::remove_all(folder.root / "more/checkpoints/step_4");
+  const std::string two = folder.read("two/model.safetensors");
+  CHECK(folder.weights_of("more", "--num_gpus 2 --resume more") == two);
+
+  CHECK(only_error(folder.said("generate --run one --prompt the", 1)) ==
+        "one holds a bigram with notes, which reads notes beside the tokens, which a text does not "
+        "have");
+}
+
+}  // namespace
+}  // namespace dstrain
