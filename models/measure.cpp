@@ -1,7 +1,6 @@
 #include "models/measure.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "runtime/ir/builder.h"
 
@@ -45,10 +44,9 @@ bool divides_loss(const Program& program, const Instruction& loss) {
 
 ModelMeasures measure(const Program& program) {
   ModelMeasures m;
-  m.layers = static_cast<int64_t>(program.units.size());
-  for (const Unit& unit : program.units)
-    if (std::isdigit(static_cast<unsigned char>(unit.name.back())) == 0)
-      m.named_layers.push_back(unit.name);
+  m.layers = static_cast<int64_t>(program.layers.size());
+  for (const Layer& layer : program.layers)
+    if (layer.number < 0) m.named_layers.push_back(layer.name);
   for (const Parameter& p : program.parameters) {
     m.parameters += elements_of(p.shape);
     if (p.shape.rank > 1) m.matrix_elements += elements_of(p.shape);
@@ -78,8 +76,7 @@ ModelMeasures measure_layers(ModelConfig model, int64_t layers) {
 }  // namespace
 
 ModelMeasures measure_model(const ModelConfig& asked) {
-  ModelConfig model = asked;
-  if (model.family().reads_tokens()) model.set_vocabulary(std::max<int64_t>(model.vocabulary(), 1));
+  const ModelConfig model = asked.with_any_vocabulary();
   const int64_t layers = model.layers();
   if (layers <= 3) return measure_layers(model, layers);
   ModelMeasures m = measure_layers(model, 2);

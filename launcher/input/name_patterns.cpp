@@ -19,38 +19,20 @@ constexpr const char* kExclude = "dstrain.weight_decay_exclude";
 constexpr const char* kPartition = "pipeline.partition";
 
 // Returns the model's forward pass, with any vocabulary where its size is unknown.
-Program forward_of(ModelConfig model) {
-  if (model.family().reads_tokens()) model.set_vocabulary(std::max<int64_t>(model.vocabulary(), 1));
+Program forward_of(const ModelConfig& model) {
   Program program;
   Builder builder(program, {});
-  build_model(builder, model);
+  build_model(builder, model.with_any_vocabulary());
   return program;
-}
-
-// Returns whether `pattern` matches a weight of the model. All layers after the third are like it.
-bool names_a_weight(const std::string& pattern, const StateRegister& three_layers, int64_t layers) {
-  const auto matches = [&pattern](const std::string& name) {
-    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-  };
-  for (int64_t layer = 2; layer < std::max<int64_t>(layers, 3); ++layer)
-    for (const StateEntry& weight : three_layers) {
-      const size_t number = weight.name.find(".2.");
-      if (layer == 2 ? matches(weight.name)
-                     : number != std::string::npos &&
-                           matches(fmt::format("{}.{}.{}", weight.name.substr(0, number), layer,
-                                               weight.name.substr(number + 3))))
-        return true;
-    }
-  return false;
 }
 
 std::optional<WrongPattern> wrong_exclusion(const Job& job) {
   if (job.weight_decay_exclude.empty()) return {};
-  ModelConfig model = job.model;
-  model.set_layers(std::min<int64_t>(model.layers(), 3));
-  const StateRegister weights = weights_of(model);
+  const StateRegister weights = weights_of(job.model);
   for (const std::string& pattern : job.weight_decay_exclude)
-    if (!names_a_weight(pattern, weights, job.model.layers()))
+    if (std::ranges::none_of(weights, [&pattern](const StateEntry& weight) {
+          return ::fnmatch(pattern.c_str(), weight.name.c_str(), 0) == 0;
+        }))
       return WrongPattern{
           kExclude,
           fmt::format("no weight has a name like \"{}\" (there are {}, {}, ...; \"*.bias\" "

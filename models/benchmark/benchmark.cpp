@@ -1,7 +1,5 @@
 #include "models/benchmark/benchmark.h"
 
-#include <fmt/core.h>
-
 #include <cmath>
 
 #include "models/measure.h"
@@ -14,11 +12,10 @@ namespace {
 void build_benchmark(Builder& b, const ModelConfig& c) {
   const int64_t layers = c.integer("n_layer"), inputs = c.integer("in_size"),
                 width = c.integer("hidden_size"), classes = c.integer("out_size");
-  b.unit("layers.0");
+  std::string name = b.layer("layers", 0);
   BufferId x = b.input("samples", InputRole::features, DType::f32, {inputs});
   for (int64_t i = 0; i < layers; ++i) {
-    const std::string name = fmt::format("layers.{}", i);
-    if (i > 0) b.unit(name);
+    if (i > 0) name = b.layer("layers", i);
     const int64_t in = i == 0 ? inputs : width;
     const int64_t out = i + 1 == layers ? classes : width;
     const float bound = 1.0f / static_cast<float>(std::sqrt(static_cast<double>(in)));

@@ -40,7 +40,7 @@ class GptLite {
     const BufferId position =
         b_.parameter("position_embedding_table.weight", {context_, width_}, Init::normal, kInitStd);
     BufferId x = b_.embed(ids, token, position, seq_len_);
-    for (int64_t i = 0; i < layers_; ++i) x = block(x, fmt::format("blocks.{}", i));
+    for (int64_t i = 0; i < layers_; ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "ln");
     const BufferId head = tied_head_ ? token : vocabulary("lm_head.weight");
@@ -53,8 +53,8 @@ class GptLite {
   }
 
  private:
-  BufferId block(BufferId x, const std::string& name) {
-    b_.unit(name, "attn");
+  BufferId block(BufferId x, int64_t number) {
+    const std::string name = b_.layer("blocks", number, "attn");
     const int64_t c = width_, t = seq_len_;
     BufferId y = linear(norm(x, name + ".ln1"), name + ".attn.qkv", c, 3 * c, qkv_bias_);
     y = b_.attention(y, heads_, t, dropout_);

@@ -23,11 +23,22 @@ Builder::Builder(Program& program, const ForwardOptions& options)
 }
 
 void Builder::unit(const std::string& name, const std::string& first_sublayer) {
-  unit_name_ = name;
-  group_ = program_.add_group(name);
+  add_layer({.name = name}, first_sublayer);
+}
+
+std::string Builder::layer(const std::string& stack, int64_t number,
+                           const std::string& first_sublayer) {
+  add_layer({.name = fmt::format("{}.{}", stack, number), .number = number}, first_sublayer);
+  return unit_name_;
+}
+
+void Builder::add_layer(Layer layer, const std::string& first_sublayer) {
+  unit_name_ = layer.name;
+  group_ = program_.add_group(layer.name);
   unit_index_ = static_cast<int>(program_.units.size());
   program_.units.push_back(
-      {.name = name, .first_sublayer = sublayer_ + 1, .sublayers = 0, .parameters = {}});
+      {.name = layer.name, .first_sublayer = sublayer_ + 1, .sublayers = 0, .parameters = {}});
+  program_.layers.push_back(std::move(layer));
   add_sublayer(first_sublayer);
 }
 

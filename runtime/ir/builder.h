@@ -29,9 +29,13 @@ class Builder {
   const ForwardOptions& options() const { return options_; }
   const Program& program() const { return program_; }
 
-  // Starts a layer: parameters declared from now on form one unit, and instructions are printed under
-  // `name`. `first_sublayer` is the name of its first sublayer, if sublayer() will begin others.
+  // Starts a layer that has no number: parameters declared from now on form one unit, and instructions are printed
+  // under `name`. `first_sublayer` is the name of its first sublayer, if sublayer() will begin others.
   void unit(const std::string& name, const std::string& first_sublayer = "");
+  // The same for one of the layers that the family's key of layers counts. Its name, which is returned, is
+  // "STACK.NUMBER"; recompute, pipelines and counts ask for its number alone.
+  std::string layer(const std::string& stack, int64_t number,
+                    const std::string& first_sublayer = "");
   // Starts the next sublayer of the layer: a pipeline may be cut here. Throws InternalError if the layer's first
   // sublayer has no name.
   void sublayer(const std::string& name);
@@ -62,6 +66,7 @@ class Builder {
   void output(BufferId logits);
 
  private:
+  void add_layer(Layer layer, const std::string& first_sublayer);
   void add_sublayer(const std::string& name);
   const ProgramInput& declare_input(const std::string& name, InputRole role, DType dtype,
                                     const Shape& sample);

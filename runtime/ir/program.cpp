@@ -30,8 +30,8 @@ BufferId Program::input(InputRole role) const {
   return found == inputs.end() ? kNone : found->buffer;
 }
 
-int32_t Program::add_group(const std::string& name) {
-  if (groups.back() != name) groups.push_back(name);
+int32_t Program::add_group(const std::string& name, int unit) {
+  if (groups.back().name != name || groups.back().unit != unit) groups.push_back({name, unit});
   return static_cast<int32_t>(groups.size()) - 1;
 }
 

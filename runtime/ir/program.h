@@ -130,7 +130,7 @@ struct Instruction {
   OpAttrs attrs{};
   std::vector<BufferId> reads{};   // in the order of op.h
   std::vector<BufferId> writes{};  // updated in place where op.h says so
-  int32_t group = 0;               // index into Program::groups: the layer it is printed under
+  int32_t group = 0;               // index into Program::groups: what it is printed under
   Phase phase = Phase::forward;    // of what is issued for every micro-batch
   int32_t chunk = 0;               // of the pipeline stage's parts of the model: which one
   int32_t sublayer = 0;            // number of the sublayer in the whole model that it belongs to
@@ -166,10 +166,16 @@ struct Unit {
   int64_t elements = 0;  // padded to a multiple of the world size (set by the layout)
 };
 
+// A layer of the model.
+struct Layer {
+  std::string name{};
+  int64_t number = -1;  // among those that the model's key of layers counts; -1: it is none of them
+};
+
 // A run of a layer's operations. A pipeline may be cut in front of it: of the activations that are written before it,
 // the operations in it and after it read only one.
 struct Sublayer {
-  int64_t layer = 0;   // number of the layer in the whole model
+  int64_t layer = 0;   // index into Program::layers
   std::string name{};  // within its layer; empty if the layer has no other
 };
 
@@ -181,13 +187,20 @@ struct ProgramInput {
   BufferId buffer = kNone;  // (B, sample)
 };
 
+// Instructions that are printed together.
+struct Group {
+  std::string name{};  // of a layer, or of what is done
+  int unit = -1;       // whose update they are: an index into Program::units; -1: none
+};
+
 struct Program {
   DType dtype = DType::f32;  // the run's dtype: parameters, activations and their gradients
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
-  std::vector<std::string> groups{""};
+  std::vector<Group> groups{Group{}};
   std::vector<Parameter> parameters;
   std::vector<Unit> units;
+  std::vector<Layer> layers;        // of the whole model, in order
   std::vector<Sublayer> sublayers;  // of the whole model, in order
   // The parameters of the whole model, without buffers, if the program is the part of a pipeline stage.
   std::vector<Parameter> model;
@@ -206,8 +219,12 @@ struct Program {
   Buffer& at(BufferId id) { return buffers[static_cast<size_t>(id)]; }
   // Returns the buffer of the input with this role, or kNone. A program has at most one of each.
   BufferId input(InputRole role) const;
-  // Returns the index of a group with this name: the newest group, or a new one.
-  int32_t add_group(const std::string& name);
+  // Returns the index of a group with this name and unit: the newest group, or a new one.
+  int32_t add_group(const std::string& name, int unit = -1);
+  // Returns the name of the group that an instruction is printed under.
+  const std::string& group_name(const Instruction& op) const {
+    return groups[static_cast<size_t>(op.group)].name;
+  }
   BufferId find(const std::string& name) const;  // kNone if no buffer has the name
   BufferId root(BufferId id) const;              // the buffer that a view is a part of
   Space space_of(BufferId id) const { return at(root(id)).space; }

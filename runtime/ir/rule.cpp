@@ -71,7 +71,7 @@ void check_spaces(const Program& program, const Instruction& op, const OpRule& r
   const bool host = runs_on_host(program, op);
   for_spaces(program, op, [&](Space space) {
     check(space == (host ? Space::host : Space::device), "{} of {} has an operand in {} memory",
-          rule.name, program.groups[static_cast<size_t>(op.group)], name_of(space));
+          rule.name, program.group_name(op), name_of(space));
   });
 }
 

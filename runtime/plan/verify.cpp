@@ -158,8 +158,7 @@ class Replay {
     for (size_t c = 0; c < complete.size(); ++c) {
       const bool mine = collective && c == static_cast<size_t>(op.channel);
       check(complete[c] <= state_.started[c] - (mine ? 1 : 0),
-            "{} of {} waits for a collective to come", name_of(op.op),
-            program_.groups[static_cast<size_t>(op.group)]);
+            "{} of {} waits for a collective to come", name_of(op.op), program_.group_name(op));
       state_.complete[c] = std::max(state_.complete[c], complete[c]);
     }
     if (!collective && state_.complete == state_.started) return;
@@ -204,8 +203,8 @@ class Replay {
         if (number <= state_.complete[c]) continue;
         throw InternalError(fmt::format(
             "{} of {}, micro-batch {}, {} {} while collective {} of the step may be {} it",
-            name_of(op.op), program_.groups[static_cast<size_t>(op.group)], issue.micro,
-            use.write ? "writes" : "reads", use.name, number, writes ? "writing" : "reading"));
+            name_of(op.op), program_.group_name(op), issue.micro, use.write ? "writes" : "reads",
+            use.name, number, writes ? "writing" : "reading"));
       }
     }
   }
@@ -214,8 +213,8 @@ class Replay {
     const auto index = static_cast<size_t>(issue.instruction);
     const Instruction& op = program_.instructions[index];
     const auto where = [&] {
-      return fmt::format("{} of {}, micro-batch {}", name_of(op.op),
-                         program_.groups[static_cast<size_t>(op.group)], issue.micro);
+      return fmt::format("{} of {}, micro-batch {}", name_of(op.op), program_.group_name(op),
+                         issue.micro);
     };
     const bool all_micros = op.when == When::step_begin || op.when == When::step_end;
     for (BufferId id : op.reads) {

@@ -42,7 +42,7 @@ std::vector<Stay> find_stays(const Plan& plan) {
       if (continues_gather(plan, i)) continue;
       const auto use = last_use.find(gathered);
       check(use != last_use.end(), "{} is gathered for {} and never used",
-            program.at(gathered).name, program.groups[static_cast<size_t>(op.group)]);
+            program.at(gathered).name, program.group_name(op));
       stays.push_back({i, use->second, gathered});
       last_use.erase(use);
     }

@@ -185,9 +185,9 @@ class Together {
     const size_t at = ranks_[r].next;
     if (at < plan.order.size()) {
       const Instruction& op = op_at(plan, at);
-      throw InternalError(
-          fmt::format("{} waits for ever at {} of {}, micro-batch {}", text_of(r), name_of(op.op),
-                      plan.program.groups[static_cast<size_t>(op.group)], plan.order[at].micro));
+      throw InternalError(fmt::format("{} waits for ever at {} of {}, micro-batch {}", text_of(r),
+                                      name_of(op.op), plan.program.group_name(op),
+                                      plan.order[at].micro));
     }
     for (int32_t c = 0; c < plan.comm_channels; ++c)
       if (const size_t over = complete(r, c); over < posted(r, c).size())

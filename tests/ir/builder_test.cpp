@@ -20,6 +20,26 @@ TEST_CASE("a parameter is declared once and its shape is binding") {
                     Catch::Contains("declared as (3, 4) and used as (4, 3)"));
 }
 
+TEST_CASE("a layer has the number that the model gives it, whatever its name ends in") {
+  Program program;
+  Builder b(program, {});
+  b.unit("stem.1");
+  CHECK(b.layer("blocks", 0, "attn") == "blocks.0");
+  b.sublayer("mlp");
+  CHECK(b.layer("blocks", 1) == "blocks.1");
+  b.unit("head");
+  std::vector<std::string> names;
+  std::vector<int64_t> numbers, layers;
+  for (const Layer& layer : program.layers) {
+    names.push_back(layer.name);
+    numbers.push_back(layer.number);
+  }
+  for (const Sublayer& sublayer : program.sublayers) layers.push_back(sublayer.layer);
+  CHECK(names == std::vector<std::string>{"stem.1", "blocks.0", "blocks.1", "head"});
+  CHECK(numbers == std::vector<int64_t>{-1, 0, 1, -1});
+  CHECK(layers == std::vector<int64_t>{0, 1, 1, 2, 3});
+}
+
 TEST_CASE("results are named after weights, whose names need no dot") {
   Program program;
   Builder b(program, {.batch = 2});

@@ -1,7 +1,5 @@
 #include "tests/models/own_model.h"
 
-#include <fmt/core.h>
-
 #include "models/measure.h"
 #include "models/registry.h"
 #include "models/sizes.h"
@@ -21,8 +19,7 @@ void build_bigram(Builder& b, const ModelConfig& c) {
   const BufferId tokens = b.input("ids", InputRole::token_ids, DType::i32, {length});
   BufferId x = b.embed(tokens, table, kNone, length);
   for (int64_t i = 0; i < c.integer("depth"); ++i) {
-    const std::string name = fmt::format("hidden.{}", i);
-    b.unit(name);
+    const std::string name = b.layer("hidden", i);
     const BufferId bias = b.parameter(name + ".bias", {width}, Init::zeros);
     x = b.linear(x, weight(name, {width, width}), bias, Activation::relu);
   }

@@ -59,7 +59,7 @@ inline Plan train_plan(const Job& job, Place place = {0, 1}) {
 }
 
 inline std::string group_of(const Plan& plan, const Instruction& op) {
-  return plan.program.groups[static_cast<size_t>(op.group)];
+  return plan.program.group_name(op);
 }
 
 // The instruction of the i-th issue of a step.

@@ -100,6 +100,12 @@ int64_t ModelConfig::vocabulary() const {
   return key.empty() ? 0 : integer(key);
 }
 
+ModelConfig ModelConfig::with_any_vocabulary() const {
+  ModelConfig model = *this;
+  if (family().reads_tokens()) model.set_vocabulary(std::max<int64_t>(vocabulary(), 1));
+  return model;
+}
+
 void ModelConfig::set_layers(int64_t layers) {
   set(family().layers_key, layers);
 }

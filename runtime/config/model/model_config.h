@@ -40,6 +40,8 @@ class ModelConfig {
   int64_t context() const;  // tokens of a sample; 1 where a sample has no tokens
   // Returns the number of token ids; 0: it is not known yet, or the model has no tokens.
   int64_t vocabulary() const;
+  // Returns this model, with a vocabulary of one token where the size is not known yet: for shapes and names.
+  ModelConfig with_any_vocabulary() const;
   void set_layers(int64_t layers);
   // Sets the number of token ids. The model must have tokens.
   void set_vocabulary(int64_t size);

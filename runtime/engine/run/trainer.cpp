@@ -47,8 +47,7 @@ int64_t add_names(RankSlot* slot, const Plan& plan, const std::string& prefix) {
   if (slot == nullptr) return 0;
   std::vector<std::string> names;
   for (const Instruction& op : plan.program.instructions)
-    names.push_back(fmt::format("{}{} {}", prefix, name_of(op.op),
-                                plan.program.groups[static_cast<size_t>(op.group)]));
+    names.push_back(fmt::format("{}{} {}", prefix, name_of(op.op), plan.program.group_name(op)));
   return slot->add_names(names);
 }
 
@@ -241,7 +240,7 @@ void Trainer::step() {
   }
   if (job_.comms_logger.enabled && root())
     context.on_collective = [this, &plan](const CommRecord& record, const Instruction& op) {
-      log_collective(record, plan.program.groups[static_cast<size_t>(op.group)]);
+      log_collective(record, plan.program.group_name(op));
     };
   train_[index]->run(context);
   if (ctx_.slot) ctx_.slot->leave_instruction();

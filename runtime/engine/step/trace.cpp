@@ -66,10 +66,9 @@ std::string events_of(const std::vector<StepTrace>& steps, int rank) {
                            split.compute * 1e3, split.exposed_comm * 1e3, split.other * 1e3));
     for (size_t i = 0; i < step.issues.size(); ++i) {
       const Instruction& op = instruction_of(plan, i);
-      events.add(
-          track_of(queue_of(plan.program, op)),
-          fmt::format("{} {}", name_of(op.op), plan.program.groups[static_cast<size_t>(op.group)]),
-          step.issues[i], fmt::format(R"("micro_batch":{})", plan.order[i].micro));
+      events.add(track_of(queue_of(plan.program, op)),
+                 fmt::format("{} {}", name_of(op.op), plan.program.group_name(op)), step.issues[i],
+                 fmt::format(R"("micro_batch":{})", plan.order[i].micro));
     }
     for (const TimeSpan& wait : step.waits) events.add(kWaitTrack, "wait", wait, "");
   }

@@ -163,6 +163,7 @@ class Cut {
         if (here(part_of(first))) keep_unit(result, unit, first, last, move);
       }
     }
+    result.layers = program_.layers;
     result.sublayers = program_.sublayers;
     result.model = program_.parameters;
     for (Parameter& p : result.model) p.value = p.gradient = kNone;

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -74,9 +73,7 @@ class OffloadPass {
         separate_masters_(offloaded_updates_in_ == Space::host &&
                           job.offload.parameters == OffloadTo::none && own_masters_),
         offloaded_(offloaded_units(program, job.offload)),
-        early_(program, job) {
-    for (size_t u = 0; u < program.units.size(); ++u) number_of_[program.units[u].name] = u;
-  }
+        early_(program, job) {}
 
   void run() {
     std::vector<Instruction>& list = program_.instructions;
@@ -149,8 +146,8 @@ class OffloadPass {
 
   // Returns whether an instruction belongs to a unit whose state is offloaded. Others work on the device's own.
   bool is_offloaded(const Instruction& op) const {
-    const auto found = number_of_.find(program_.groups[static_cast<size_t>(op.group)]);
-    return found != number_of_.end() && offloaded_[found->second];
+    const int unit = program_.groups[static_cast<size_t>(op.group)].unit;
+    return unit >= 0 && offloaded_[static_cast<size_t>(unit)];
   }
 
   void move_state() {
@@ -383,11 +380,10 @@ class OffloadPass {
   bool separate_masters_;  // such masters get buffers of their own beside the device's parameters
   std::vector<bool> offloaded_;  // of every unit: its optimizer state
   EarlyReads early_;
-  std::unordered_map<std::string, size_t> number_of_;  // of units, by name
-  Space updates_in_ = Space::device;                   // of the unit at hand: where its update runs
-  std::vector<Instruction> update_;                    // what follows finish_gradients
-  std::map<BufferId, Part> published_;                 // separate masters, and their parameters
-  std::set<BufferId> on_disk_;                         // what transfers have been made for
+  Space updates_in_ = Space::device;    // of the unit at hand: where its update runs
+  std::vector<Instruction> update_;     // what follows finish_gradients
+  std::map<BufferId, Part> published_;  // separate masters, and their parameters
+  std::set<BufferId> on_disk_;          // what transfers have been made for
 };
 
 }  // namespace

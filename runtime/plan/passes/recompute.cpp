@@ -53,23 +53,21 @@ std::vector<char> find_repeatable(const Program& program, size_t forward) {
 }
 
 // Returns the segment number of every instruction, -1 for instructions outside. A segment is `interval`
-// consecutive layers of a chunk. Layers are the groups that models number ("blocks.0", "blocks.1", ...); each chunk
-// has its own part of a layer that lies in two. The loss is in no segment.
+// consecutive layers of a chunk, of those that have a number; each chunk has its own part of a layer that lies in two.
+// The loss is in no segment.
 std::vector<int64_t> find_segments(const Program& program, int64_t interval) {
-  const auto numbered = [](const std::string& name) {
-    const size_t dot = name.rfind('.');
-    return dot != std::string::npos && dot + 1 < name.size() &&
-           name.find_first_not_of("0123456789", dot + 1) == std::string::npos;
-  };
-  std::map<std::pair<int32_t, int32_t>, int64_t> layer_of;  // a chunk's instructions of a group
+  std::map<std::pair<int64_t, int32_t>, int64_t>
+      layer_of;  // a chunk's part of a layer of the model
   int64_t layers = 0;
   int32_t chunk = 0;
   std::vector<int64_t> segments;
   for (const Instruction& op : program.instructions) {
     if (std::exchange(chunk, op.chunk) != chunk)
       layers = (layers + interval - 1) / interval * interval;
-    const auto [layer, fresh] = layer_of.try_emplace({op.group, op.chunk}, -1);
-    if (fresh && numbered(program.groups[static_cast<size_t>(op.group)])) layer->second = layers++;
+    const int64_t of_model = program.sublayers[static_cast<size_t>(op.sublayer)].layer;
+    const auto [layer, fresh] = layer_of.try_emplace({of_model, op.chunk}, -1);
+    if (fresh && program.layers[static_cast<size_t>(of_model)].number >= 0)
+      layer->second = layers++;
     const bool outside = op.op == OpKind::cross_entropy || layer->second < 0;
     segments.push_back(outside ? -1 : layer->second / interval);
   }
@@ -186,7 +184,7 @@ Program with_clones(const Program& program, const Places& places) {
       id = clone[static_cast<size_t>(id)];
     }
     again.phase = Phase::backward;
-    again.group = result.add_group("re:" + program.groups[static_cast<size_t>(again.group)]);
+    again.group = result.add_group("re:" + program.group_name(again));
     in_front[places[i]].push_back(std::move(again));
   }
   result.instructions.clear();

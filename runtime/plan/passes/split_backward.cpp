@@ -17,7 +17,7 @@ void split_backward(Program& program) {
   for (Instruction& op : program.instructions) {
     for (const BufferId id : op.writes)
       check(!read_later.contains(id), "{} of {} overwrites {}, which a weight gradient reads later",
-            name_of(op.op), program.groups[static_cast<size_t>(op.group)], program.at(id).name);
+            name_of(op.op), program.group_name(op), program.at(id).name);
     const auto is_gradient = [&](BufferId id) { return gradients.contains(id); };
     if (op.phase == Phase::forward || !std::ranges::any_of(op.writes, is_gradient)) continue;
     op.phase = Phase::weight_grad;

@@ -343,7 +343,8 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
   for (size_t u = 0; u < program.units.size(); ++u) {
     const Unit& unit = program.units[u];
     const Range updated = sliced ? owned_slice(unit, place) : Range{0, unit.elements};
-    updates.emplace_back(program, job, place, unit, updated, program.add_group(unit.name));
+    updates.emplace_back(program, job, place, unit, updated,
+                         program.add_group(unit.name, static_cast<int>(u)));
     updates[u].begin();
     if (std::exchange(waiting, false)) finish(u - 1);
     waiting = ahead && updates[u].has_matrices();

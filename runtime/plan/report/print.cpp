@@ -154,7 +154,7 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
       {"queue", "when", "instruction", "group", "reads", "writes", "bytes", "GFLOP"}};
   for (const Instruction& op : p.instructions) {
     const Cost cost = cost_of(p, op);
-    const std::string& group = p.groups[static_cast<size_t>(op.group)];
+    const std::string& group = p.group_name(op);
     rows.push_back({std::string(name_of(queue_of(p, op))), std::string(when_text(op.when)),
                     fmt::format("{}{}", name_of(op.op), where_text(op)), group,
                     operand_list(p, op.reads, group), operand_list(p, op.writes, group),
@@ -171,7 +171,7 @@ nlohmann::ordered_json instructions_json(const Plan& plan) {
   for (const Instruction& op : plan.program.instructions) {
     const Cost cost = cost_of(plan.program, op);
     rows.push_back({{"op", name_of(op.op)},
-                    {"group", plan.program.groups[static_cast<size_t>(op.group)]},
+                    {"group", plan.program.group_name(op)},
                     {"queue", name_of(queue_of(plan.program, op))},
                     {"bytes", static_cast<int64_t>(cost.bytes)},
                     {"flops", cost.flops}});

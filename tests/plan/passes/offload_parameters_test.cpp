@@ -42,8 +42,7 @@ TEST_CASE("parameters on disk come by way of the host, each hop a visit before t
       find(OpKind::copy, ranks > 1 ? "brought:" : "gathered:");
       if (ranks > 1) find(OpKind::all_gather, "gathered:");
       const auto use = std::ranges::find_if(program.instructions, [&](const Instruction& op) {
-        return op.op == OpKind::layer_norm &&
-               program.groups[static_cast<size_t>(op.group)] == layer;
+        return op.op == OpKind::layer_norm && program.group_name(op) == layer;
       });
       hops.push_back(static_cast<size_t>(use - program.instructions.begin()));
       for (size_t i = 1; i < hops.size(); ++i) {

@@ -1,8 +1,12 @@
 // The recompute pass: what is cloned, where it stands, and what it saves. That the numbers of a run do
 // not change is tests/engine/recompute_test.cpp's.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "models/measure.h"
+#include "models/sizes.h"
+#include "runtime/ir/builder.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/report/print.h"
 #include "tests/plan/plans.h"
@@ -44,6 +48,35 @@ std::vector<std::string> clone_groups(const Plan& plan) {
 }
 
 using Names = std::vector<std::string>;
+
+// A model with a layer that is none of the numbered ones, and whose name ends in a digit.
+void build_stem(Builder& b, const ModelConfig& c) {
+  constexpr int64_t kWidth = 16;
+  b.unit("stem.1");
+  BufferId x = b.samples(kWidth);
+  const auto product = [&](const std::string& layer) {
+    const BufferId w = b.parameter(layer + ".weight", {kWidth, kWidth}, Init::normal, 0.02f);
+    x = b.linear(x, w, kNone, Activation::gelu);
+  };
+  product("stem.1");
+  for (int64_t i = 0; i < c.layers(); ++i) product(b.layer("layers", i));
+  b.unit("head");
+  const BufferId w = b.parameter("head.weight", {kWidth, kWidth}, Init::normal, 0.02f);
+  b.cross_entropy(b.linear(x, w, kNone, Activation::none), b.targets(b.options().batch));
+}
+
+const ModelFamily& stem() {
+  static const ModelFamily family{.type = "stem",
+                                  .title = "model with a stem",
+                                  .keys = {{models::size_key("dstrain.model.depth", "3", "")}},
+                                  .inputs = {{"samples", InputRole::features, DType::f32, {}},
+                                             {"targets", InputRole::labels, DType::i32, {}}},
+                                  .layers_key = "depth",
+                                  .build = build_stem,
+                                  .measure = measure_model};
+  return family;
+}
+
 const Names kBlock = {"layer_norm",  "linear",     "attention", "linear",
                       "add_dropout", "layer_norm", "linear"};
 
@@ -181,4 +214,12 @@ TEST_CASE("plans with recompute are proven for every shape of job") {
             job.ranks = ranks;
             CHECK_NOTHROW(make_rank_plan(job, {0, ranks}, fake_inputs(300, true)));
           }
+}
+
+TEST_CASE("segments are of layers that have a number, not of those whose name ends in one") {
+  Job job = gpt_job(every(1));
+  job.model = ModelConfig(stem());
+  CHECK(clone_groups(train_plan(job)) == Names{"re:layers.1", "re:layers.0"});
+  CHECK(job.model.measures().named_layers == Names{"stem.1", "head"});
+  CHECK(job.model.measures().layers == 5);
 }
