@@ -37,6 +37,9 @@ struct OpRule {
   std::string_view name;
   Queue queue = Queue::compute;
   DoneBy done_by = DoneBy::kernel;
+  // It may run once more in the same micro-batch, over the same operands and into other outputs: it gives the same bits,
+  // and has no effect beyond its outputs. Recompute keeps the results of every other op.
+  bool repeatable = false;
   // The host does it before the rest of the step, which a device may replay as a graph.
   bool begins_step = false;
   size_t attrs = 0;  // which alternative of OpAttrs the op reads: kAttrs<LayerNormAttrs>; 0: none
@@ -53,6 +56,7 @@ struct OpRule {
 };
 
 const OpRule& rule_of(OpKind op);
+using RuleOf = const OpRule& (*)(OpKind op);
 inline bool has_kernel(OpKind op) {
   return rule_of(op).done_by == DoneBy::kernel;
 }

@@ -30,6 +30,20 @@ TEST_CASE("an op with a kernel is on the compute queue; collectives but messages
   }
 }
 
+TEST_CASE("what may be repeated is computed by a kernel that keeps its inputs") {
+  int repeatable = 0;
+  for (int i = 0; i < kOpKinds; ++i) {
+    const OpRule& rule = rule_of(static_cast<OpKind>(i));
+    CAPTURE(rule.name);
+    repeatable += rule.repeatable;
+    if (rule.repeatable) CHECK(rule.done_by == DoneBy::kernel);
+  }
+  CHECK(repeatable > 0);
+  for (const OpKind op : {OpKind::recv, OpKind::load_batch, OpKind::accumulate, OpKind::adam,
+                          OpKind::commit_state, OpKind::finish_gradients})
+    CHECK_FALSE(rule_of(op).repeatable);
+}
+
 TEST_CASE("an op refuses the attributes of another one") {
   OneOp t;
   const BufferId a = t.run({4}), b = t.run({4}), sum = t.run({4});

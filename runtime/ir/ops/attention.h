@@ -22,6 +22,7 @@ inline void check_shapes(const Operands& o, const AttentionAttrs& attrs, const B
 
 inline constexpr OpRule attention{
     .kind = OpKind::attention,
+    .repeatable = true,
     .name = "attention",
     .attrs = kAttrs<AttentionAttrs>,
     .check =

@@ -22,6 +22,7 @@ inline void expect_second_moment(const Operands& o, const Buffer& buffer, int64_
 inline constexpr OpRule cast{
     .kind = OpKind::cast,
     .name = "cast",
+    .repeatable = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

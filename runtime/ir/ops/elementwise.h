@@ -14,6 +14,7 @@ inline void same_run_elements(const Operands& o, size_t inputs) {
 inline constexpr OpRule activation{
     .kind = OpKind::activation,
     .name = "activation",
+    .repeatable = true,
     .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -52,6 +53,7 @@ inline constexpr OpRule activation_grad{
 inline constexpr OpRule add_dropout{
     .kind = OpKind::add_dropout,
     .name = "add_dropout",
+    .repeatable = true,
     .attrs = kAttrs<DropoutAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -94,6 +96,7 @@ inline constexpr OpRule dropout_grad{
 inline constexpr OpRule add{
     .kind = OpKind::add,
     .name = "add",
+    .repeatable = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

@@ -8,6 +8,7 @@ namespace dstrain::ops {
 inline constexpr OpRule embed{
     .kind = OpKind::embed,
     .name = "embed",
+    .repeatable = true,
     .attrs = kAttrs<EmbedAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {

@@ -8,6 +8,7 @@ namespace dstrain::ops {
 inline constexpr OpRule layer_norm{
     .kind = OpKind::layer_norm,
     .name = "layer_norm",
+    .repeatable = true,
     .attrs = kAttrs<LayerNormAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -98,6 +99,7 @@ inline constexpr OpRule add_layer_norm{
     .attrs = kAttrs<AddLayerNormAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
+    .repeatable = true,
           const Operands o(p, op);
           o.count(4, 4, 4, 4);
           const int64_t r = rows(o.in(0)), c = columns(o.in(0));

@@ -13,6 +13,7 @@ inline double product_flops(const Buffer& a, int64_t n) {
 inline constexpr OpRule linear{
     .kind = OpKind::linear,
     .name = "linear",
+    .repeatable = true,
     .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {

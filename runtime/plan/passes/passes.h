@@ -11,6 +11,7 @@
 #include "runtime/config/job.h"
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/program.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/residency.h"
 
 namespace dstrain {
@@ -38,8 +39,9 @@ void chunk_loss(Program& program, int64_t chunks, const KernelLibrary& library, 
 
 // Activation checkpointing (job.recompute), after fuse() and keep_stage(): clones forward instructions in front of the
 // backward instructions that read their results, so that the results need not be kept. Clones are printed
-// under groups "re:GROUP" and write buffers "re:NAME". The numbers of a step do not change.
-void recompute(Program& program, const Job& job);
+// under groups "re:GROUP" and write buffers "re:NAME". Only ops that `rule` calls repeatable are cloned; the results of
+// others are kept. The numbers of a step do not change.
+void recompute(Program& program, const Job& job, RuleOf rule = rule_of);
 
 // Gives the last stage of a pipeline copies of the parameters that it shares with the first: the value comes from
 // there at the beginning of a step. Its gradient is summed over the step's micro-batches by itself, and added to that

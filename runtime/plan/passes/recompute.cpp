@@ -34,9 +34,9 @@ size_t forward_count(const Program& program) {
   return static_cast<size_t>(it - program.instructions.begin());
 }
 
-// Returns which forward instructions may run a second time: those whose results have no other writer and do
-// not outlive the micro-batch. A message arrives once.
-std::vector<char> find_repeatable(const Program& program, size_t forward) {
+// Returns which forward instructions may run a second time: those whose rule allows it and that add to nothing, whose
+// results have no other writer and do not outlive the micro-batch.
+std::vector<char> find_repeatable(const Program& program, size_t forward, RuleOf rule) {
   std::vector<int> writers(program.buffers.size());
   for (const Instruction& op : program.instructions)
     for (BufferId id : op.writes)
@@ -44,10 +44,12 @@ std::vector<char> find_repeatable(const Program& program, size_t forward) {
   std::vector<char> repeatable;
   for (size_t i = 0; i < forward; ++i) {
     const Instruction& op = program.instructions[i];
-    repeatable.push_back(!is_collective(op.op) && std::ranges::all_of(op.writes, [&](BufferId id) {
-      return id != kNone && writers[static_cast<size_t>(id)] == 1 &&
-             program.at(id).lifetime == Lifetime::micro && program.at(id).parent == kNone;
-    }));
+    repeatable.push_back(rule(op.op).repeatable && op.accumulate == Accumulate::never &&
+                         std::ranges::all_of(op.writes, [&](BufferId id) {
+                           return id != kNone && writers[static_cast<size_t>(id)] == 1 &&
+                                  program.at(id).lifetime == Lifetime::micro &&
+                                  program.at(id).parent == kNone;
+                         }));
   }
   return repeatable;
 }
@@ -76,10 +78,10 @@ std::vector<int64_t> find_segments(const Program& program, int64_t interval) {
 
 // Keeps what a segment reads from outside and what others read of it. Everything else that its backward pass
 // reads is computed again where the backward pass begins.
-Places by_interval(const Program& program, int64_t interval, bool with_last_segment) {
+Places by_interval(const Program& program, int64_t interval, bool with_last_segment, RuleOf rule) {
   const size_t forward = forward_count(program);
   const std::vector<int64_t> segment = find_segments(program, interval);
-  const std::vector<char> repeatable = find_repeatable(program, forward);
+  const std::vector<char> repeatable = find_repeatable(program, forward, rule);
   const int64_t last = *std::ranges::max_element(segment);
   // The segment in which a value can be dropped, else -1.
   std::vector<int64_t> home(program.buffers.size(), -1);
@@ -120,9 +122,9 @@ Places by_interval(const Program& program, int64_t interval, bool with_last_segm
 // Computes again what is cheap, in front of its first reader in the backward pass. An op runs again
 // only within its own layer and chunk, whose parameters are at hand there, and only where the backward pass
 // still needs every operand at that place anyway: nothing is kept longer for it.
-Places selective(const Program& program) {
+Places selective(const Program& program, RuleOf rule) {
   const size_t forward = forward_count(program);
-  const std::vector<char> repeatable = find_repeatable(program, forward);
+  const std::vector<char> repeatable = find_repeatable(program, forward, rule);
   std::vector<size_t> first(program.buffers.size(), kNowhere), last(program.buffers.size(), 0);
   for (size_t i = forward; i < program.instructions.size(); ++i)
     for (BufferId id : program.instructions[i].reads) {
@@ -219,23 +221,23 @@ int64_t peak_bytes(const Program& program) {
 
 }  // namespace
 
-void recompute(Program& program, const Job& job) {
+void recompute(Program& program, const Job& job, RuleOf rule) {
   switch (job.recompute.mode) {
     case RecomputeMode::none:
       return;
     case RecomputeMode::selective:
-      program = with_clones(program, selective(program));
+      program = with_clones(program, selective(program, rule));
       return;
     case RecomputeMode::interval: {
       const int64_t interval = job.recompute.interval;
       // The backward pass of the last segment follows almost at once, so its values are computed
       // again only where the head in between (a large vocabulary) would make the peak with them.
-      Program all = with_clones(program, by_interval(program, interval, true));
+      Program all = with_clones(program, by_interval(program, interval, true, rule));
       if (program.loss == kNone) {  // a stage of a pipeline works on other micro-batches in between
         program = std::move(all);
         return;
       }
-      Program but_last = with_clones(program, by_interval(program, interval, false));
+      Program but_last = with_clones(program, by_interval(program, interval, false, rule));
       program = std::move(peak_bytes(but_last) <= peak_bytes(all) ? but_last : all);
       return;
     }

@@ -7,6 +7,7 @@
 #include "models/measure.h"
 #include "models/sizes.h"
 #include "runtime/ir/builder.h"
+#include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/report/print.h"
 #include "tests/plan/plans.h"
@@ -75,6 +76,23 @@ const ModelFamily& stem() {
                                   .build = build_stem,
                                   .measure = measure_model};
   return family;
+}
+
+// Returns how many clones of an op a program has.
+int clones_of(const Program& program, OpKind op) {
+  return static_cast<int>(std::ranges::count_if(program.instructions, [&](const Instruction& i) {
+    return i.op == op && program.group_name(i).starts_with("re:");
+  }));
+}
+
+// The program's rules, but that norms may not be repeated.
+const OpRule& norms_once(OpKind op) {
+  static const OpRule once = [] {
+    OpRule rule = rule_of(OpKind::layer_norm);
+    rule.repeatable = false;
+    return rule;
+  }();
+  return op == OpKind::layer_norm ? once : rule_of(op);
 }
 
 const Names kBlock = {"layer_norm",  "linear",     "attention", "linear",
@@ -222,4 +240,24 @@ TEST_CASE("segments are of layers that have a number, not of those whose name en
   CHECK(clone_groups(train_plan(job)) == Names{"re:layers.1", "re:layers.0"});
   CHECK(job.model.measures().named_layers == Names{"stem.1", "head"});
   CHECK(job.model.measures().layers == 5);
+}
+
+TEST_CASE("what an op computes that may not be repeated, or that adds to its output, is kept") {
+  Program program;
+  Builder b(program, {.batch = 2});
+  build_model(b, gpt_job({}).model);
+  backward(program);
+  for (const RecomputeConfig recompute_by : {kSelective, every(1)}) {
+    const Job job = gpt_job(recompute_by);
+    Program usual = program, once = program, adding = program;
+    recompute(usual, job);
+    CHECK(clones_of(usual, OpKind::layer_norm) > 0);
+    recompute(once, job, norms_once);
+    CHECK(clones_of(once, OpKind::layer_norm) == 0);
+    CHECK(clones_of(once, OpKind::linear) == clones_of(usual, OpKind::linear));
+    for (Instruction& op : adding.instructions)
+      if (op.op == OpKind::layer_norm) op.accumulate = Accumulate::always;
+    recompute(adding, job);
+    CHECK(clones_of(adding, OpKind::layer_norm) == 0);
+  }
 }
