@@ -99,7 +99,9 @@ BufferId Builder::input(const std::string& name, InputRole role, DType dtype, co
   const BufferId loaded = declare_input(name, role, dtype, sample).buffer;
   // Floats are loaded in f32; a 16-bit run rounds them before anything reads them.
   if (dtype != DType::f32 || options_.dtype == DType::f32) return loaded;
-  return emit(OpKind::cast, {}, {loaded}, activation_buffer(name, program_.at(loaded).shape));
+  return emit(
+      OpKind::cast, {}, {loaded},
+      {.name = fresh(name), .shape = program_.at(loaded).shape, .dtype = options_.dtype});
 }
 
 const ProgramInput& Builder::declare_input(const std::string& name, InputRole role, DType dtype,
@@ -129,14 +131,14 @@ const ProgramInput& Builder::declare_input(const std::string& name, InputRole ro
 BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len) {
   const Shape shape{program_.at(ids).shape.elements(), program_.at(token).shape[1]};
   return emit(OpKind::embed, EmbedAttrs{seq_len}, {ids, token, position},
-              activation_buffer("x", shape));
+              activation_buffer("x", shape, token));
 }
 
 BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float eps) {
   const Shape shape = program_.at(x).shape;
   const Shape rows{rows_of(shape)};
   return emit(OpKind::layer_norm, LayerNormAttrs{eps}, {x, weight, bias},
-              activation_buffer(stem(weight), shape),
+              activation_buffer(stem(weight), shape, x),
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
 }
 
@@ -144,13 +146,13 @@ BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation 
   const Shape shape{rows_of(program_.at(x).shape), program_.at(weight).shape[0]};
   const Activation fused = activation == Activation::relu ? activation : Activation::none;
   const BufferId y = emit(OpKind::linear, ActivationAttrs{fused}, {x, weight, bias},
-                          activation_buffer(stem(weight), shape));
+                          activation_buffer(stem(weight), shape, x));
   return activation == fused ? y : this->activation(y, activation);
 }
 
 BufferId Builder::activation(BufferId x, Activation kind) {
   return emit(OpKind::activation, ActivationAttrs{kind}, {x},
-              activation_buffer("act", program_.at(x).shape));
+              activation_buffer("act", program_.at(x).shape, x));
 }
 
 BufferId Builder::attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout) {
@@ -159,7 +161,7 @@ BufferId Builder::attention(BufferId qkv, int64_t heads, int64_t seq_len, double
                              .site = next_site_++,
                              .heads = heads,
                              .seq_len = seq_len};
-  return emit(OpKind::attention, attrs, {qkv}, activation_buffer("att", {in[0], in[1] / 3}),
+  return emit(OpKind::attention, attrs, {qkv}, activation_buffer("att", {in[0], in[1] / 3}, qkv),
               {{.name = fresh("lse"), .shape = {in[0] / seq_len, heads, seq_len}}});
 }
 
@@ -167,7 +169,7 @@ BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dr
   const DropoutAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
                            .site = next_site_++,
                            .seq_len = seq_len};
-  return emit(OpKind::add_dropout, attrs, {x, h}, activation_buffer("x", program_.at(x).shape));
+  return emit(OpKind::add_dropout, attrs, {x, h}, activation_buffer("x", program_.at(x).shape, x));
 }
 
 void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes) {
@@ -194,7 +196,7 @@ BufferId Builder::gradient_place(BufferId logits) {
   for (const Instruction& op : program_.instructions) {
     const auto* attrs = std::get_if<ActivationAttrs>(&op.attrs);
     if (op.writes[0] == logits && attrs && attrs->activation != Activation::none)
-      return program_.add_buffer(activation_buffer("d_logits", program_.at(logits).shape));
+      return program_.add_buffer(activation_buffer("d_logits", program_.at(logits).shape, logits));
   }
   return logits;
 }

@@ -81,8 +81,9 @@ class Builder {
   BufferId gradient_place(BufferId logits);
   std::string fresh(std::string_view what);
   std::string stem(BufferId weight) const;  // "param:blocks.0.attn.qkv.weight" -> "qkv"
-  Buffer activation_buffer(std::string_view what, Shape shape) {
-    return {.name = fresh(what), .shape = shape, .dtype = options_.dtype};
+  // Returns a buffer for a result of values of the dtype of `like`.
+  Buffer activation_buffer(std::string_view what, Shape shape, BufferId like) {
+    return {.name = fresh(what), .shape = shape, .dtype = program_.at(like).dtype};
   }
 
   Program& program_;

@@ -2,9 +2,9 @@
 // cost, backward pass) and the kernels (kernels/*) both rely on the order of operands given here.
 //
 // Letters: B samples of a micro-batch, T tokens of a sample, R = B*T rows, C channels, H heads,
-// K and N input and output features, V vocabulary. "run" is the run's dtype (f32, bf16 or f16). An
-// operand marked ? may be absent. d_x is the gradient of x. Running sums, statistics and weight
-// gradients are f32.
+// K and N input and output features, V vocabulary. The values of a forward or backward op have one dtype (f32, bf16 or
+// f16); "run" is the run's dtype, which parameters have. An operand marked ? may be absent. d_x is the gradient
+// of x. Running sums, statistics and weight gradients are f32.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,17 @@ TEST_CASE("layer_norm writes y and f32 statistics of every row") {
   CHECK_THAT(t.refusal(with_write(op, 2, t.buffer({6}))), Contains("10 elements of f32"));
 }
 
+TEST_CASE("an op's values have one floating dtype, which need not be the run's") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::layer_norm,
+                       .reads = {t.buffer({10, 6}), t.buffer({6}), t.buffer({6})},
+                       .writes = {t.buffer({10, 6}), t.buffer({10}), t.buffer({10})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 1, t.run({6}))), Contains("6 elements of f32"));
+  CHECK_THAT(t.refusal(with_read(op, 0, t.buffer({10, 6}, DType::i32))),
+             Contains("must have values of f32, bf16 or f16"));
+}
+
 TEST_CASE("layer_norm's backward takes along the gradient that its input already has") {
   OneOp t;
   const BufferId x = t.parameter({10, 6});

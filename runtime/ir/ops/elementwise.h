@@ -5,10 +5,10 @@
 
 namespace dstrain::ops {
 
-inline void same_run_elements(const Operands& o, size_t inputs) {
+inline void same_elements(const Operands& o, size_t inputs) {
   const int64_t n = o.out(0).shape.elements();
-  for (size_t i = 0; i < inputs; ++i) o.expect(o.in(i), n, o.run());
-  o.expect(o.out(0), n, o.run());
+  const DType t = o.values(o.out(0));
+  for (size_t i = 0; i < inputs; ++i) o.expect(o.in(i), n, t);
 }
 
 inline constexpr OpRule activation{
@@ -20,7 +20,7 @@ inline constexpr OpRule activation{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
-          same_run_elements(o, 1);
+          same_elements(o, 1);
           o.expect(attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none,
                    "no activation is named");
           o.no_alias();
@@ -45,7 +45,7 @@ inline constexpr OpRule activation_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
-          same_run_elements(o, 2);
+          same_elements(o, 2);
           o.no_alias(0, 0);
         },
 };
@@ -59,7 +59,7 @@ inline constexpr OpRule add_dropout{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
-          same_run_elements(o, 2);
+          same_elements(o, 2);
           const int64_t seq_len = attrs_as<DropoutAttrs>(op.attrs).seq_len;
           o.expect(seq_len > 0 && rows(o.in(0)) % seq_len == 0, "rows must divide into samples");
           o.no_alias();
@@ -88,7 +88,7 @@ inline constexpr OpRule dropout_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
-          same_run_elements(o, 1);
+          same_elements(o, 1);
           o.no_alias();
         },
 };
@@ -101,7 +101,7 @@ inline constexpr OpRule add{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
-          same_run_elements(o, 2);
+          same_elements(o, 2);
           o.no_alias();
         },
 };

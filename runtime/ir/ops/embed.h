@@ -14,15 +14,16 @@ inline constexpr OpRule embed{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 3, 1, 1);
+          const DType t = o.values(o.in(1));
           const int64_t r = o.in(0).shape.elements(), c = columns(o.in(1));
           const int64_t seq_len = attrs_as<EmbedAttrs>(op.attrs).seq_len;
           o.expect(o.in(0), r, DType::i32);
-          o.expect(o.in(1), rows(o.in(1)) * c, o.run());
+          o.expect(o.in(1), rows(o.in(1)) * c, t);
           if (o.has_in(2))
-            o.expect(rows(o.in(2)) >= seq_len && columns(o.in(2)) == c && o.in(2).dtype == o.run(),
+            o.expect(rows(o.in(2)) >= seq_len && columns(o.in(2)) == c && o.in(2).dtype == t,
                      "too few positions");
           o.expect(seq_len > 0 && r % seq_len == 0, "rows must divide into samples");
-          o.expect(o.out(0), r * c, o.run());
+          o.expect(o.out(0), r * c, t);
         },
     .backward =
         [](const Instruction& op, Gradients& g) {
@@ -40,7 +41,7 @@ inline constexpr OpRule embed_token_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
-          o.expect(o.in(0), o.in(1).shape.elements() * columns(o.out(0)), o.run());
+          o.expect(o.in(0), o.in(1).shape.elements() * columns(o.out(0)), o.values(o.in(0)));
           o.expect(o.in(1).dtype == DType::i32, "ids are i32");
           o.expect(o.out(0).dtype == DType::f32, "weight gradients are f32");
         },
@@ -55,7 +56,7 @@ inline constexpr OpRule embed_position_grad{
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
           const int64_t c = columns(o.out(0));
-          o.expect(o.in(0), rows(o.in(0)) * c, o.run());
+          o.expect(o.in(0), rows(o.in(0)) * c, o.values(o.in(0)));
           o.expect(o.out(0), attrs_as<EmbedAttrs>(op.attrs).seq_len * c, DType::f32);
         },
 };

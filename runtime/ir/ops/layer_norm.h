@@ -14,11 +14,12 @@ inline constexpr OpRule layer_norm{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(3, 3, 3, 3);
+          const DType t = o.values(o.in(0));
           const int64_t r = rows(o.in(0)), c = columns(o.in(0));
-          o.expect(o.in(0), r * c, o.run());
-          o.expect(o.in(1), c, o.run());
-          o.expect(o.in(2), c, o.run());
-          o.expect(o.out(0), r * c, o.run());
+          o.expect(o.in(0), r * c, t);
+          o.expect(o.in(1), c, t);
+          o.expect(o.in(2), c, t);
+          o.expect(o.out(0), r * c, t);
           o.expect(o.out(1), r, DType::f32);
           o.expect(o.out(2), r, DType::f32);
           o.no_alias();
@@ -40,13 +41,14 @@ inline constexpr OpRule layer_norm{
 // gradient to add, and d_x, which is written. Returns C.
 inline int64_t expect_norm_grad(const Operands& o) {
   const int64_t r = rows(o.in(1)), c = columns(o.in(1));
-  o.expect(o.in(0), r * c, o.run());
-  o.expect(o.in(1), r * c, o.run());
-  o.expect(o.in(2), c, o.run());
+  const DType t = o.values(o.in(0));
+  o.expect(o.in(0), r * c, t);
+  o.expect(o.in(1), r * c, t);
+  o.expect(o.in(2), c, t);
   o.expect(o.in(3), r, DType::f32);
   o.expect(o.in(4), r, DType::f32);
-  if (o.has_in(5)) o.expect(o.in(5), r * c, o.run());
-  o.expect(o.out(0), r * c, o.run());
+  if (o.has_in(5)) o.expect(o.in(5), r * c, t);
+  o.expect(o.out(0), r * c, t);
   o.no_alias();
   return c;
 }
@@ -69,9 +71,10 @@ inline constexpr OpRule layer_norm_weight_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(4, 4, 2, 2);
+          const DType t = o.values(o.in(0));
           const int64_t r = rows(o.in(1)), c = columns(o.in(1));
-          o.expect(o.in(0), r * c, o.run());
-          o.expect(o.in(1), r * c, o.run());
+          o.expect(o.in(0), r * c, t);
+          o.expect(o.in(1), r * c, t);
           o.expect(o.in(2), r, DType::f32);
           o.expect(o.in(3), r, DType::f32);
           o.expect(o.out(0), c, DType::f32);
@@ -96,19 +99,20 @@ inline constexpr OpRule layer_norm_grad{
 inline constexpr OpRule add_layer_norm{
     .kind = OpKind::add_layer_norm,
     .name = "add_layer_norm",
+    .repeatable = true,
     .attrs = kAttrs<AddLayerNormAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
-    .repeatable = true,
           const Operands o(p, op);
           o.count(4, 4, 4, 4);
+          const DType t = o.values(o.in(0));
           const int64_t r = rows(o.in(0)), c = columns(o.in(0));
-          o.expect(o.in(0), r * c, o.run());
-          o.expect(o.in(1), r * c, o.run());
-          o.expect(o.in(2), c, o.run());
-          o.expect(o.in(3), c, o.run());
-          o.expect(o.out(0), r * c, o.run());
-          o.expect(o.out(1), r * c, o.run());
+          o.expect(o.in(0), r * c, t);
+          o.expect(o.in(1), r * c, t);
+          o.expect(o.in(2), c, t);
+          o.expect(o.in(3), c, t);
+          o.expect(o.out(0), r * c, t);
+          o.expect(o.out(1), r * c, t);
           o.expect(o.out(2), r, DType::f32);
           o.expect(o.out(3), r, DType::f32);
           const int64_t seq_len = attrs_as<AddLayerNormAttrs>(op.attrs).add.seq_len;

@@ -20,15 +20,16 @@ inline constexpr OpRule linear{
           const Operands o(p, op);
           const bool gelu = attrs_as<ActivationAttrs>(op.attrs).activation == Activation::gelu;
           o.count(2, 5, 1, gelu ? 2 : 1);
+          const DType t = o.values(o.in(0));
           const int64_t r = rows(o.in(0)), k = columns(o.in(0)), n = o.in(1).shape[0];
-          o.expect(o.in(0), r * k, o.run());
-          o.expect(o.in(1), n * k, o.run());
-          if (o.has_in(2)) o.expect(o.in(2), n, o.run());
-          o.expect(o.out(0), r * n, o.run());
+          o.expect(o.in(0), r * k, t);
+          o.expect(o.in(1), n * k, t);
+          if (o.has_in(2)) o.expect(o.in(2), n, t);
+          o.expect(o.out(0), r * n, t);
           o.expect(columns(o.out(0)) == n, "y has the wrong number of columns");
-          if (o.has_out(1)) o.expect(o.out(1), r * n, o.run());
+          if (o.has_out(1)) o.expect(o.out(1), r * n, t);
           if (o.has_in(4)) {
-            o.expect(o.in(4), r * n, o.run());
+            o.expect(o.in(4), r * n, t);
             o.expect(attrs_as<ActivationAttrs>(op.attrs).activation == Activation::none,
                      "a residual is not added to an activation");
           }
@@ -70,11 +71,12 @@ inline constexpr OpRule linear_input_grad{
           const Operands o(p, op);
           const bool gelu = attrs_as<ActivationAttrs>(op.attrs).activation == Activation::gelu;
           o.count(2, gelu ? 4 : 3, 1, 1);
+          const DType t = o.values(o.in(0));
           const int64_t r = rows(o.in(0)), n = columns(o.in(0)), k = o.in(1).shape[1];
-          if (gelu) o.expect(o.in(3), r * k, o.run());
-          o.expect(o.in(0), r * n, o.run());
-          o.expect(o.in(1), n * k, o.run());
-          o.expect(o.out(0), r * k, o.run());
+          if (gelu) o.expect(o.in(3), r * k, t);
+          o.expect(o.in(0), r * n, t);
+          o.expect(o.in(1), n * k, t);
+          o.expect(o.out(0), r * k, t);
           o.no_alias();
         },
     .flops =
@@ -90,9 +92,10 @@ inline constexpr OpRule linear_weight_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
+          const DType t = o.values(o.in(0));
           const int64_t r = rows(o.in(0)), n = columns(o.in(0)), k = columns(o.in(1));
-          o.expect(o.in(0), r * n, o.run());
-          o.expect(o.in(1), r * k, o.run());
+          o.expect(o.in(0), r * n, t);
+          o.expect(o.in(1), r * k, t);
           o.expect(o.out(0), n * k, DType::f32);
           o.no_alias();
         },
@@ -109,7 +112,7 @@ inline constexpr OpRule sum_rows{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
-          o.expect(o.in(0), rows(o.in(0)) * columns(o.in(0)), o.run());
+          o.expect(o.in(0), rows(o.in(0)) * columns(o.in(0)), o.values(o.in(0)));
           o.expect(o.out(0), columns(o.in(0)), DType::f32);
         },
 };
@@ -122,7 +125,7 @@ inline constexpr OpRule pack_weight{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
-          o.expect(o.in(0), o.in(0).shape.elements(), o.run());
+          o.expect(o.in(0), o.in(0).shape.elements(), o.values(o.in(0)));
           o.expect(o.out(0).dtype == DType::u8, "a packed weight is bytes");
         },
 };

@@ -41,6 +41,12 @@ void Operands::expect(const Buffer& buffer, int64_t elements, DType dtype) const
          fmt::format("{} must have {} elements of {}", buffer.name, elements, name_of(dtype)));
 }
 
+DType Operands::values(const Buffer& values) const {
+  expect(values.dtype == DType::f32 || is_16bit(values.dtype),
+         fmt::format("{} must have values of f32, bf16 or f16", values.name));
+  return values.dtype;
+}
+
 void Operands::no_alias(int allowed_in, int allowed_out) const {
   for (size_t o = 0; o < op_.writes.size(); ++o)
     for (size_t i = 0; i < op_.reads.size(); ++i) {

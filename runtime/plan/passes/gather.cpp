@@ -204,10 +204,11 @@ class GatherPass {
   std::vector<std::vector<Instruction>> emit(const Window& window, bool whole_step) {
     const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
     const int count = ++windows_of_[window.unit];
+    BufferId held = program_.find("params:" + unit.name);
     const BufferId gathered = program_.add_buffer(
         {.name = "gathered:" + unit.name + (count > 1 ? fmt::format("#{}", count) : ""),
          .shape = {unit.elements},
-         .dtype = program_.dtype,
+         .dtype = program_.at(held).dtype,
          .memory = MemoryClass::communication,
          .lifetime = whole_step ? Lifetime::step : Lifetime::micro});
     std::unordered_map<BufferId, BufferId> moved;
@@ -233,13 +234,11 @@ class GatherPass {
                    .chunk = program_.instructions[first].chunk,
                    .channel = held_ == Held::shard ? shard_group : data_group};
     std::vector<std::vector<Instruction>> parts;
-    // A block is the slices of one replica's ranks.
-    BufferId held = program_.find("params:" + unit.name);
     if (program_.at(held).space != Space::device) {
       // What a rank holds alone is brought to where it is used, else to where its peers read it.
       Buffer brought{.name = "brought:" + unit.name,
                      .shape = program_.at(held).shape,
-                     .dtype = program_.dtype,
+                     .dtype = program_.at(held).dtype,
                      .memory = MemoryClass::communication,
                      .lifetime = whole_step ? Lifetime::step : Lifetime::micro,
                      .shared = place_.ranks > 1};
@@ -249,6 +248,7 @@ class GatherPass {
       if (held_ == Held::whole) return parts;
     }
     std::vector<Instruction> gathers;
+    // A block is the slices of one replica's ranks.
     const int64_t blocks = held_ == Held::shard ? place_.replicas() : 1;
     const int64_t mine = program_.at(held).shape.elements() / blocks;
     const int64_t block = unit.elements / blocks;

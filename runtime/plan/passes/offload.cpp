@@ -124,7 +124,7 @@ class OffloadPass {
       const int64_t begin = position_of(program_.at(params), unit, place_, updated.begin);
       const BufferId master = program_.add_buffer({.name = "master:" + unit.name,
                                                    .shape = {updated.size()},
-                                                   .dtype = program_.dtype,
+                                                   .dtype = program_.at(params).dtype,
                                                    .memory = MemoryClass::optimizer,
                                                    .lifetime = Lifetime::persistent});
       master_of[params] = {master, begin};
