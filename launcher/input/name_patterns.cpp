@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/pipeline/partition.h"
+#include "runtime/storage/weight_layout.h"
 
 namespace dstrain {
 namespace {
@@ -60,7 +61,7 @@ StateRegister weights_of(const ModelConfig& model) {
   StateRegister list;
   for (const Parameter& p : forward_of(model).parameters)
     list.push_back({.name = p.name, .slot = "master", .global_shape = p.shape});
-  return list;
+  return mapped(std::move(list), weight_map_of(model));
 }
 
 std::optional<WrongPattern> find_wrong_pattern(const Job& job) {

@@ -9,7 +9,7 @@
 
 namespace dstrain {
 
-// Returns names and shapes of the model's weights.
+// Returns names and shapes of the model's weights, and what they are in weight files.
 StateRegister weights_of(const ModelConfig& model);
 
 // A pattern that matches no name: its key in the configuration, and what is wrong.

@@ -123,15 +123,23 @@ void check_overwriting(const Job& job) {
 }
 
 // Checks the file of --init_weights. Its vocabulary may be that of another text.
+// Returns what a weight file has of a parameter first.
+WeightPart first_part(const ModelConfig& model, const std::string& parameter) {
+  for (const WeightEntry& entry : weight_map_of(model))
+    if (entry.parameter == parameter) return entry.parts.front();
+  return {.tensor = parameter};
+}
+
 void check_initial_weights(const Job& job) try {
   check_weights(job.init_weights, weights_of(job.model));
 } catch (const UserError& e) {
   const SafetensorsHeader header =
       read_safetensors_header(InputFile(job.init_weights, "the weights file"));
   const std::optional<TokenTable> own = job.model.measures().token_table;
-  const SafetensorsTensor* table = own ? header.find(own->name) : nullptr;
-  if (table == nullptr || table->shape.empty() || table->shape[0] == own->rows ||
-      !job.data.vocab.empty())
+  const WeightPart part = own ? first_part(job.model, own->name) : WeightPart{};
+  const SafetensorsTensor* table = own ? header.find(part.tensor) : nullptr;
+  if (table == nullptr || table->shape.size() != 2 ||
+      table->shape[part.transposed ? 1 : 0] == own->rows || !job.data.vocab.empty())
     throw;
   fail_user(
       "{}\n  --vocab RUN reads the text with the vocabulary of the run that has these weights",

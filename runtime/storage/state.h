@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/model/weight_map.h"
 #include "runtime/core/devices/device.h"
 #include "runtime/core/tensor.h"
 
@@ -32,8 +33,9 @@ struct StateEntry {
   // Groups of ranks have values of their own: the checkpoint's tensor has a first dimension of `copies`, of which this
   // entry is row `copy`. A checkpoint without that dimension is loaded too; of another number of rows their mean is.
   int64_t copies = 1, copy = 0;
-  bool owner = true;               // this rank writes the slice to files; false for replicas
-  RemoteMemory* device = nullptr;  // that has the memory of `local`; null: the host
+  bool owner = true;                   // this rank writes the slice to files; false for replicas
+  RemoteMemory* device = nullptr;      // that has the memory of `local`; null: the host
+  std::vector<WeightPart> parts = {};  // what it is in weight files; empty: the tensor of its name
 };
 
 // Returns the shape of an entry's tensor in a checkpoint.

@@ -31,22 +31,21 @@ bool loadable(std::string_view type) {
   return type == "F32" || type == "F16" || type == "BF16";
 }
 
-void check_header(const SafetensorsHeader& header, const StateRegister& want,
+void check_header(const SafetensorsHeader& header, const std::vector<FileTensor>& want,
                   const std::string& path) {
   std::vector<std::string> mismatches;
   std::unordered_set<std::string_view> known;
-  for (const StateEntry& entry : want) {
-    known.insert(entry.name);
-    const SafetensorsTensor* t = header.find(entry.name);
+  for (const FileTensor& wanted : want) {
+    known.insert(wanted.name);
+    const SafetensorsTensor* t = header.find(wanted.name);
     if (!t)
-      mismatches.push_back(
-          fmt::format("{} {} is missing", entry.name, to_string(entry.global_shape)));
-    else if (t->shape != dims_of(entry.global_shape))
-      mismatches.push_back(fmt::format("{} has shape ({}), expected {}", entry.name,
-                                       fmt::join(t->shape, ", "), to_string(entry.global_shape)));
+      mismatches.push_back(fmt::format("{} {} is missing", wanted.name, to_string(wanted.shape)));
+    else if (t->shape != dims_of(wanted.shape))
+      mismatches.push_back(fmt::format("{} has shape ({}), expected {}", wanted.name,
+                                       fmt::join(t->shape, ", "), to_string(wanted.shape)));
     else if (!loadable(t->type.name))
       mismatches.push_back(
-          fmt::format("{} is {}, expected F32, F16 or BF16", entry.name, t->type.name));
+          fmt::format("{} is {}, expected F32, F16 or BF16", wanted.name, t->type.name));
   }
   for (const SafetensorsTensor& t : header.tensors)
     if (!known.contains(t.name))
@@ -72,6 +71,46 @@ void read_widened(const InputFile& file, bool is_bf16, int64_t at, float* to, in
     }
   }
 }
+
+// Reads tensors of a weight file, which have been checked.
+class TensorReader {
+ public:
+  TensorReader(const InputFile& file, const SafetensorsHeader& header, const WeightLayout& layout)
+      : file_(file), layout_(layout) {
+    for (const FileTensor& tensor : layout.tensors()) tensors_.push_back(header.find(tensor.name));
+  }
+
+  // Reads elements [begin, begin + count) of a weight to `to` as f32; `weight`: its index in the layout.
+  void read(size_t weight, int64_t begin, int64_t count, float* to) {
+    for (const FileRun& run : layout_.runs(weight, begin, count)) {
+      float* const first = to + (run.begin - begin);
+      if (run.stride == 1) {
+        read_run(run, first);
+        continue;
+      }
+      together_.resize(static_cast<size_t>(run.count));
+      read_run(run, together_.data());
+      for (int64_t i = 0; i < run.count; ++i)
+        first[i * run.stride] = together_[static_cast<size_t>(i)];
+    }
+  }
+
+ private:
+  void read_run(const FileRun& run, float* to) {
+    const SafetensorsTensor& t = *tensors_[run.tensor];
+    const int64_t at = t.begin + run.at * t.type.bytes;
+    if (t.type.bytes == 4)
+      file_.read_at(to, 4 * run.count, at);
+    else
+      read_widened(file_, t.type.name == "BF16", at, to, run.count, scratch_);
+  }
+
+  const InputFile& file_;
+  const WeightLayout& layout_;
+  std::vector<const SafetensorsTensor*> tensors_;
+  std::vector<uint16_t> scratch_;
+  std::vector<float> together_;  // a run of elements that are apart in the weight
+};
 
 // Throws UserError if a weight is not finite: the run would fail in its first step, with a misleading message.
 void check_numbers(const float* values, int64_t count, int64_t first, const std::string& name,
@@ -104,11 +143,12 @@ std::string weights_file(const std::string& path) {
 void load_weights(const std::string& path, const StateRegister& want) {
   const InputFile file(path, "the weights file");
   const SafetensorsHeader header = read_safetensors_header(file);
-  check_header(header, want, path);
-  std::vector<uint16_t> scratch;
+  const WeightLayout layout(want);
+  check_header(header, layout.tensors(), path);
+  TensorReader tensors(file, header, layout);
   std::vector<float> wide;
-  for (const StateEntry& entry : want) {
-    const SafetensorsTensor& t = *header.find(entry.name);
+  for (size_t weight = 0; weight < want.size(); ++weight) {
+    const StateEntry& entry = want[weight];
     const int64_t count = entry.local.elements();
     const DType dtype = entry.local.dtype;
     check(is_convertible(dtype), "weights are loaded as floats, and {} asks for {}", entry.name,
@@ -116,11 +156,7 @@ void load_weights(const std::string& path, const StateRegister& want) {
     check(entry.begin >= 0 && entry.begin + count <= entry.global_shape.elements(),
           "slice [{}, {}) of {} is outside of it", entry.begin, entry.begin + count, entry.name);
     const auto read = [&](int64_t from, int64_t elements, float* to) {
-      const int64_t at = t.begin + (entry.begin + from) * t.type.bytes;
-      if (t.type.bytes == 4)
-        file.read_at(to, 4 * elements, at);
-      else
-        read_widened(file, t.type.name == "BF16", at, to, elements, scratch);
+      tensors.read(weight, entry.begin + from, elements, to);
       check_numbers(to, elements, entry.begin + from, entry.name, path);
     };
     const int64_t element = size_of(dtype);
@@ -143,37 +179,46 @@ void load_weights(const std::string& path, const StateRegister& want) {
 }
 
 void check_weights(const std::string& path, const StateRegister& want) {
-  check_header(read_safetensors_header(InputFile(path, "the weights file")), want, path);
+  check_header(read_safetensors_header(InputFile(path, "the weights file")),
+               WeightLayout(want).tensors(), path);
 }
 
-WeightsWriter::WeightsWriter(const std::string& path, const StateRegister& tensors) : file_(path) {
-  for (const StateEntry& entry : tensors) {
-    header_.tensors.push_back(
-        {.name = entry.name, .type = {"F32", 4}, .shape = dims_of(entry.global_shape)});
-    slots_.push_back({.elements = entry.global_shape.elements()});
-  }
-  const std::string head = make_safetensors_header(header_.tensors);
-  header_.index();
+WeightsWriter::WeightsWriter(const std::string& path, const StateRegister& weights)
+    : file_(path), layout_(weights) {
+  for (const FileTensor& tensor : layout_.tensors())
+    tensors_.push_back({.name = tensor.name, .type = {"F32", 4}, .shape = dims_of(tensor.shape)});
+  for (size_t i = 0; i < weights.size(); ++i)
+    slots_[weights[i].name] = {.index = i, .elements = weights[i].global_shape.elements()};
+  const std::string head = make_safetensors_header(tensors_);
   file_.write_at(head.data(), static_cast<int64_t>(head.size()), 0);
 }
 
 void WeightsWriter::write(std::string_view name, int64_t begin, const Tensor& values) {
-  const SafetensorsTensor* t = header_.find(name);
-  check(t, "the weight file {} has no tensor {}", file_.path(), name);
-  Slot& slot = slots_[static_cast<size_t>(t - header_.tensors.data())];
+  const auto found = slots_.find(name);
+  check(found != slots_.end(), "the weight file {} has no tensor {}", file_.path(), name);
+  Slot& slot = found->second;
   const int64_t count = values.elements();
   check(values.dtype == DType::f32, "{} is written as {}, expected f32", name,
         name_of(values.dtype));
   check(begin >= 0 && begin + count <= slot.elements, "slice [{}, {}) of {} is outside of it",
         begin, begin + count, name);
-  file_.write_at(values.data, values.bytes(), t->begin + 4 * begin);
+  for (const FileRun& run : layout_.runs(slot.index, begin, count)) {
+    const float* from = values.as<const float>() + (run.begin - begin);
+    if (run.stride > 1) {
+      together_.resize(static_cast<size_t>(run.count));
+      for (int64_t i = 0; i < run.count; ++i)
+        together_[static_cast<size_t>(i)] = from[i * run.stride];
+      from = together_.data();
+    }
+    file_.write_at(from, 4 * run.count, tensors_[run.tensor].begin + 4 * run.at);
+  }
   slot.written += count;
 }
 
 void WeightsWriter::finish() {
-  for (size_t i = 0; i < slots_.size(); ++i)
-    check(slots_[i].written == slots_[i].elements, "{} of {} elements of {} were written to {}",
-          slots_[i].written, slots_[i].elements, header_.tensors[i].name, file_.path());
+  for (const auto& [name, slot] : slots_)
+    check(slot.written == slot.elements, "{} of {} elements of {} were written to {}", slot.written,
+          slot.elements, name, file_.path());
   file_.commit();
 }
 

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/safetensors.h"
 #include "runtime/storage/state.h"
+#include "runtime/storage/weight_layout.h"
 
 namespace dstrain {
 
@@ -16,8 +19,9 @@ namespace dstrain {
 // if it is a directory without that file.
 std::string weights_file(const std::string& path);
 
-// Fills every slice of `want` (f32) from the file's tensor of that name, which is F32, F16 or BF16. Slots are
-// ignored. Throws one UserError that lists all missing and superfluous tensors and all wrong shapes.
+// Fills every slice of `want` from the file's tensors that have it, which are F32, F16 or BF16: that of its name, or
+// its parts (mapped()). Slots are ignored. Throws one UserError that lists all missing and superfluous tensors and all
+// wrong shapes.
 void load_weights(const std::string& path, const StateRegister& want);
 
 // Does only the checks of load_weights, for the launching process; `want` needs no local tensors.
@@ -26,10 +30,10 @@ void check_weights(const std::string& path, const StateRegister& want);
 // Writes a weight file slice by slice, in any order.
 class WeightsWriter {
  public:
-  // The file gets the names and global shapes of `tensors`; local tensors are ignored.
-  WeightsWriter(const std::string& path, const StateRegister& tensors);
+  // The file gets the tensors of `weights`, by their names or parts and global shapes; local tensors are ignored.
+  WeightsWriter(const std::string& path, const StateRegister& weights);
 
-  // Writes elements [begin, begin + values.elements()) of the tensor `name`; `values` is f32. Throws RunError.
+  // Writes elements [begin, begin + values.elements()) of the weight `name`; `values` is f32. Throws RunError.
   void write(std::string_view name, int64_t begin, const Tensor& values);
 
   // Completes the file. The caller must have written every element. Without finish() no file remains.
@@ -37,11 +41,14 @@ class WeightsWriter {
 
  private:
   struct Slot {
+    size_t index = 0;  // in the layout
     int64_t elements = 0, written = 0;
   };
   NewFile file_;
-  SafetensorsHeader header_;
-  std::vector<Slot> slots_;  // as header_.tensors
+  WeightLayout layout_;
+  std::vector<SafetensorsTensor> tensors_;          // as layout_.tensors()
+  std::map<std::string, Slot, std::less<>> slots_;  // of every weight
+  std::vector<float> together_;  // a run of elements that are apart in the weight
 };
 
 }  // namespace dstrain

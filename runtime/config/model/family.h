@@ -12,6 +12,7 @@
 #include "runtime/config/model/fact_change.h"
 #include "runtime/config/model/measures.h"
 #include "runtime/config/model/model_config.h"
+#include "runtime/config/model/weight_map.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/input_role.h"
 
@@ -64,6 +65,8 @@ struct ModelFamily {
   void (*build)(Builder&, const ModelConfig&) = nullptr;
   // Returns the sizes of what `build` emits: measure_model (models/measure.h).
   ModelMeasures (*measure)(const ModelConfig&) = nullptr;
+  // Returns how weight files have the parameters; null: each is the tensor of its name. The vocabulary may be unknown.
+  WeightMap (*weight_map)(const ModelConfig&) = nullptr;
 
   // Returns the input with this role, or null.
   const ModelInput* input(InputRole role) const;
@@ -80,6 +83,12 @@ struct ModelFamily {
 // Throws InternalError if the inputs of a family are none that data can be read for: an unknown key, a role that comes
 // twice or has another dtype, more dimensions than a tensor has, labels that nothing gives.
 void check_inputs(const ModelFamily& family);
+
+// Returns how weight files have the model's parameters.
+inline WeightMap weight_map_of(const ModelConfig& model) {
+  const auto map = model.family().weight_map;
+  return map ? map(model) : WeightMap{};
+}
 
 // Returns "dstrain.model.n_layer" for "n_layer".
 std::string model_path(std::string_view name);

@@ -76,7 +76,8 @@ class Decoder {
           name_of(job.dtype));
     StateRegister weights = ModelState(plan, arenas_, mesh_, request.threads).weights();
     if (request.checkpoint.empty())
-      load_weights(request.run_dir + "/model.safetensors", weights);
+      load_weights(request.run_dir + "/model.safetensors",
+                   mapped(std::move(weights), weight_map_of(job.model)));
     else
       load_checkpoint_weights(request.checkpoint, weights);
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runtime/comm/devices/device_comm.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -171,7 +172,7 @@ void Trainer::load() {
   if (!job_.resume.empty()) {
     load_from_checkpoint();
   } else if (!job_.init_weights.empty()) {
-    load_weights(job_.init_weights, model_.weights());
+    load_weights(job_.init_weights, mapped(model_.weights(), weight_map_of(job_.model)));
     model_.publish_masters();
   } else {
     model_.initialize(job_.seed, ctx_.implementations);

@@ -192,7 +192,10 @@ std::optional<AgreedFailure> Trainer::write_weights() {
     }
   };
   if (root()) output_->require();
-  attempt([&] { writer.emplace(job_.output + "/model.safetensors", model_.weights()); });
+  attempt([&] {
+    writer.emplace(job_.output + "/model.safetensors",
+                   mapped(model_.weights(), weight_map_of(job_.model)));
+  });
   const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     attempt([&] { writer->write(p.name, begin, values); });
   };

@@ -1,0 +1,29 @@
+// WeightMap: how the weights of a model are called and laid out in weight files, where that is not how its program has
+// them. Data of a family (model/family.h); files are read and written by it (runtime/storage/weight_layout.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dstrain {
+
+// Rows of a tensor in a weight file. Rows are the first dimension. A tensor that several parts have is split; the parts
+// must cover it.
+struct WeightPart {
+  std::string tensor;       // its name in the file
+  int64_t rows = 0;         // how many; 0: all of the parameter's that are left
+  int64_t first = 0;        // the tensor's row where they begin
+  bool transposed = false;  // the file has the tensor's columns as rows (two dimensions)
+};
+
+// A parameter in weight files: the rows of its parts, one part after the other. More than one part: it is joined.
+struct WeightEntry {
+  std::string parameter;
+  std::vector<WeightPart> parts;
+};
+
+// A parameter without an entry is the tensor of its name.
+using WeightMap = std::vector<WeightEntry>;
+
+}  // namespace dstrain
