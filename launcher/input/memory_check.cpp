@@ -5,11 +5,10 @@
 #include "launcher/implementations.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/process_memory.h"
-#include "runtime/config/model/measures.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
-#include "runtime/plan/report/fit.h"
 #include "runtime/plan/residency.h"
 
 namespace dstrain {
@@ -42,9 +41,8 @@ RankProcesses local_ranks(const Job& job) {
   return job.device == "cuda" ? RankProcesses::programs : RankProcesses::forks;
 }
 
-HostMemoryNeed memory_need(const Job& job, const PlanInputs& inputs, int ranks,
-                           RankProcesses processes) {
-  const PlannedMemory plan = planned_memory(job, inputs);
+HostMemoryNeed memory_need(const Job& job, const PlannedMemory& plan, const PlanInputs& inputs,
+                           int ranks, RankProcesses processes) {
   HostMemoryNeed need{.ranks = ranks};
   int64_t pages = 0;
   if (job.device != "cuda") {
@@ -66,10 +64,11 @@ HostMemoryNeed memory_need(const Job& job, const PlanInputs& inputs, int ranks,
   return need;
 }
 
-std::string machine_line(const Job& job, const PlanInputs& inputs, int ranks) {
+std::string machine_line(const Job& job, const PlannedMemory& plan, const PlanInputs& inputs,
+                         int ranks) {
   return fmt::format("on one machine the ranks need {}{}\n",
                      job.device == "cuda" ? "of the host's memory " : "",
-                     sum_text(memory_need(job, inputs, ranks, local_ranks(job))));
+                     sum_text(memory_need(job, plan, inputs, ranks, local_ranks(job))));
 }
 
 std::string sum_text(const HostMemoryNeed& need) {
@@ -88,8 +87,13 @@ void check_memory(const HostMemoryNeed& need, int64_t offered, const std::string
   if (need.total() <= static_cast<double>(offered)) return;
   fail_user(
       "the run needs {}, and this machine offers {} ({}): {}; 'dstrain plan' shows what takes it",
-      sum_text(need), bytes_text(static_cast<double>(offered)), source,
-      advice.empty() ? "use fewer ranks, a smaller micro-batch, block_size or model" : advice);
+      sum_text(need), bytes_text(static_cast<double>(offered)), source, advice);
+}
+
+std::string ways_to_need_less(const Job& job) {
+  const std::string_view context = job.model.family().context_key();
+  return fmt::format("use fewer ranks, a smaller micro-batch{}{} or model",
+                     context.empty() ? "" : ", ", context);
 }
 
 void check_memory_here(const Job& asked, int ranks_here, RankProcesses processes) {
@@ -100,18 +104,21 @@ void check_memory_here(const Job& asked, int ranks_here, RankProcesses processes
     check_memory({.ranks = ranks_here,
                   .planned = static_cast<int64_t>(std::min(least_bytes(job), 1e18)),
                   .lower_bound = true},
-                 offer.bytes, offer.source);
-    if (const std::string lack = lack_of_device_memory(job, plan_inputs(job, ranks_here));
-        !lack.empty())
-      fail_user("{}", lack);
+                 offer.bytes, offer.source, ways_to_need_less(job));
   }
   const PlanInputs inputs = plan_inputs(job, ranks_here);
-  const HostMemoryNeed need = memory_need(job, inputs, ranks_here, processes);
+  const PlannedMemory plan = planned_memory(job, inputs);
+  if (job.device != "cuda") {
+    if (const std::string lack = lack_of_device_memory(job, plan, inputs); !lack.empty())
+      fail_user("{}", lack);
+  }
+  const HostMemoryNeed need = memory_need(job, plan, inputs, ranks_here, processes);
   Job whole = job;
   whole.device_memory = 0;
   const bool advises = job.device != "cuda" && need.total() > static_cast<double>(offer.bytes);
   check_memory(need, offer.bytes, offer.source,
-               advises ? advice_to_fit(whole, need.most_planned(offer.bytes), inputs) : "");
+               advises ? advice_to_fit(whole, need.most_planned(offer.bytes), inputs)
+                       : ways_to_need_less(job));
 }
 
 double least_bytes(const Job& job) {

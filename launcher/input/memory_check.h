@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/plan/plan.h"
+#include "runtime/plan/report/fit.h"
 
 namespace dstrain {
 
@@ -36,21 +36,25 @@ struct HostMemoryNeed {
 };
 
 // Returns what `ranks` ranks of the job need on one machine; with GPUs of its host's memory. The part of a process is
-// measured for forks: that of the calling process, which must have planned the job, and what a rank adds at its start.
+// measured for forks: that of the calling process, which has planned the job (`plan`), and what a rank adds at its start.
 // For programs it is kProcessOverheadBytes.
-HostMemoryNeed memory_need(const Job& job, const PlanInputs& inputs, int ranks,
-                           RankProcesses processes);
+HostMemoryNeed memory_need(const Job& job, const PlannedMemory& plan, const PlanInputs& inputs,
+                           int ranks, RankProcesses processes);
 
 // Returns the sum as text: "25.6 MB (4 ranks x (238 kB planned + 3.31 MB of a process) + 11.4 MB that they share)".
 std::string sum_text(const HostMemoryNeed& need);
 
-// Returns a line about what `ranks` ranks need that a launching process starts on one machine.
-std::string machine_line(const Job& job, const PlanInputs& inputs, int ranks);
+// Returns a line about what `ranks` ranks with these plans need that a launching process starts on one machine.
+std::string machine_line(const Job& job, const PlannedMemory& plan, const PlanInputs& inputs,
+                         int ranks);
 
-// Throws UserError, with the sum, `offered`, its source and what to do, if the need is larger than `offered` bytes.
-// `advice`: what to do; a general text if it is empty.
+// Throws UserError, with the sum, `offered`, its source and what to do (`advice`), if the need is larger than `offered`
+// bytes.
 void check_memory(const HostMemoryNeed& need, int64_t offered, const std::string& source,
-                  const std::string& advice = "");
+                  const std::string& advice);
+
+// Returns what makes any run of the job's model need less: "use fewer ranks, ...".
+std::string ways_to_need_less(const Job& job);
 
 // Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here, RankProcesses processes);

@@ -53,8 +53,9 @@ void halve_to_fit(Job& job, const RankMemory& offered) {
   if (least_bytes(job) * offered.ranks > all) return;
   const PlanInputs inputs = plan_inputs(job, offered.ranks);
   const auto fits = [&] {
-    return memory_need(job, inputs, offered.ranks, offered.processes).total() <= all &&
-           (job.device_memory == 0 || planned_memory(job, inputs).device <= job.device_memory);
+    const PlannedMemory plan = planned_memory(job, inputs);
+    return memory_need(job, plan, inputs, offered.ranks, offered.processes).total() <= all &&
+           (job.device_memory == 0 || plan.device <= job.device_memory);
   };
   const int64_t own = job.batch.micro_batch;
   bool fitting = fits();
@@ -122,7 +123,6 @@ void check_overwriting(const Job& job) {
         job.output, *newest);
 }
 
-// Checks the file of --init_weights. Its vocabulary may be that of another text.
 // Returns what a weight file has of a parameter first.
 WeightPart first_part(const ModelConfig& model, const std::string& parameter) {
   for (const WeightEntry& entry : weight_map_of(model))
@@ -130,6 +130,7 @@ WeightPart first_part(const ModelConfig& model, const std::string& parameter) {
   return {.tensor = parameter};
 }
 
+// Checks the file of --init_weights. Its vocabulary may be that of another text.
 void check_initial_weights(const Job& job) try {
   check_weights(job.init_weights, weights_of(job.model));
 } catch (const UserError& e) {

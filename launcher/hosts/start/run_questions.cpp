@@ -85,9 +85,12 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   questions.check_memory = [job = input.job(), needed = std::map<int, HostMemoryNeed>()](
                                int ranks, int64_t bytes, const std::string& source) mutable {
     const auto [known, is_new] = needed.try_emplace(ranks);
-    if (is_new)
-      known->second = memory_need(job, plan_inputs(job, ranks), ranks, RankProcesses::programs);
-    check_memory(known->second, bytes, source);
+    if (is_new) {
+      const PlanInputs inputs = plan_inputs(job, ranks);
+      known->second =
+          memory_need(job, planned_memory(job, inputs), inputs, ranks, RankProcesses::programs);
+    }
+    check_memory(known->second, bytes, source, ways_to_need_less(job));
   };
   return questions;
 }

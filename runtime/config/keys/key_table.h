@@ -1,6 +1,6 @@
-// The key table: every key of a DeepSpeed configuration, and of dstrain's own section, with its type,
-// default, range and state. Those of models come from their families (model/registry.h). Invariant: a key that is not in the table is unknown, and defaults are
-// written in the table alone.
+// The key table: every key of a DeepSpeed configuration, and of dstrain's own section, with its type, default, range
+// and state. Those of models come from their families (model/registry.h). Invariant: a key that is not in the table is
+// unknown, and defaults are written in the table alone.
 #pragma once
 
 #include <cstdint>
@@ -81,8 +81,8 @@ bool is_comment(std::string_view name);
 // key that would refuse the value is no help.
 std::string suggestion(const Facts& facts, std::string_view key, const Node& value);
 
-// Returns the key that means what other programs call `name`: "dstrain.seed" for "seed", "--seed" and "random-seed"; empty:
-// none.
+// Returns the key that means what other programs call `name`: "dstrain.seed" for "seed", "--seed" and "random-seed";
+// empty: none.
 std::string_view key_called(const ModelRegistry& models, std::string_view name);
 
 // Returns the ZeRO stage of one of FSDP's sharding strategies; nothing for another text.

@@ -41,7 +41,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   // Calls function(context, part) once for each part of [0, parts), part 0 on this thread, and returns when all are
-  // complete. Part i is offered to thread i while no thread is left out. If a part throws, one of the exceptions is thrown again at the end.
+  // complete. Part i is offered to thread i while no thread is left out. Throws what a part has thrown, at the end.
   void run(int64_t parts, Function function, const void* context);
 
  private:

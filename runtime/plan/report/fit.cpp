@@ -178,8 +178,12 @@ void cheapest_first(std::vector<Variant>& variants) {
 }  // namespace
 
 PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs) {
+  return planned_memory(draft_stage_plans(job, 0, inputs));
+}
+
+PlannedMemory planned_memory(const std::vector<RankPlan>& stages) {
   PlannedMemory most;
-  for (const RankPlan& stage : draft_stage_plans(job, 0, inputs)) {
+  for (const RankPlan& stage : stages) {
     most.device = std::max(most.device, stage.memory.total());
     most.host = std::max(most.host, stage.memory.total(Space::host));
     most.disk = std::max(most.disk, stage.memory.total(Space::disk));
@@ -242,20 +246,26 @@ std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inp
   const size_t most = limits_device(job) ? 4 : 3;  // with offload
   for (const Variant& v : ways_to_fit(job, offered, inputs, most))
     ways.push_back(fmt::format("{} ({})", v.settings, bytes_text(static_cast<double>(v.bytes))));
+  const std::string_view context = job.model.family().context_key();
   if (ways.empty())
     return fmt::format(
-        "no ZeRO stage, recompute{} or smaller micro-batch makes it fit: use a smaller model or "
-        "block_size, or more machines",
-        limits_device(job) ? ", offload of the optimizer" : "");
+        "no ZeRO stage, recompute{} or smaller micro-batch makes it fit: use a smaller model{}{}, "
+        "or more machines",
+        limits_device(job) ? ", offload of the optimizer" : "", context.empty() ? "" : " or ",
+        context);
   return fmt::format("to fit, add {}", fmt::join(ways, ", or "));
 }
 
 std::string lack_of_device_memory(const Job& job, const PlanInputs& inputs) {
   if (job.device_memory == 0) return {};
-  const int64_t needed = planned_memory(job, inputs).device;
-  if (needed <= job.device_memory) return {};
+  return lack_of_device_memory(job, planned_memory(job, inputs), inputs);
+}
+
+std::string lack_of_device_memory(const Job& job, const PlannedMemory& planned,
+                                  const PlanInputs& inputs) {
+  if (job.device_memory == 0 || planned.device <= job.device_memory) return {};
   return fmt::format("a rank needs {} of its device, and --device_memory allows {}: {}",
-                     bytes_text(static_cast<double>(needed)),
+                     bytes_text(static_cast<double>(planned.device)),
                      bytes_text(static_cast<double>(job.device_memory)),
                      advice_to_fit(job, job.device_memory, inputs));
 }

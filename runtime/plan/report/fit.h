@@ -20,6 +20,8 @@ struct PlannedMemory {
   int64_t device_pages = 0, host_pages = 0;  // of the whole pages that hold them
 };
 PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs);
+// The same of plans that are made: one rank's of each stage.
+PlannedMemory planned_memory(const std::vector<RankPlan>& stages);
 // Returns the sum of device and host.
 int64_t planned_bytes(const Job& job, const PlanInputs& inputs);
 
@@ -50,6 +52,9 @@ std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inp
 
 // Returns what is wrong, with advice, if the plan of one rank needs more of its device than job.device_memory; else "".
 std::string lack_of_device_memory(const Job& job, const PlanInputs& inputs);
+// The same of a job whose plans are made.
+std::string lack_of_device_memory(const Job& job, const PlannedMemory& planned,
+                                  const PlanInputs& inputs);
 
 // Returns single_changes() as a table.
 std::string changes_text(const Job& job, const PlanInputs& inputs);

@@ -18,21 +18,21 @@ namespace {
 
 TEST_CASE("a run that fits is no error, one byte more is") {
   const HostMemoryNeed need{.ranks = 2, .planned = 300, .process = 150, .shared = 101};
-  CHECK_NOTHROW(check_memory(need, 1001, "a test"));
-  CHECK_THROWS_AS(check_memory(need, 1000, "a test"), UserError);
+  CHECK_NOTHROW(check_memory(need, 1001, "a test", ""));
+  CHECK_THROWS_AS(check_memory(need, 1000, "a test", ""), UserError);
   CHECK(need.most_planned(1001) == 300);
   CHECK(need.most_planned(1000) == 299);
   CHECK_THROWS_WITH(
       check_memory(
           {.ranks = 2, .planned = 3'000'000'000, .process = 4'000'000, .shared = 10'000'000},
-          4'000'000'000, "MemAvailable in /proc/meminfo"),
+          4'000'000'000, "MemAvailable in /proc/meminfo", ways_to_need_less(job_of())),
       "the run needs 6.02 GB (2 ranks x (3.00 GB planned + 4.00 MB of a process) + 10.0 MB that "
       "they share), and this machine offers 4.00 GB (MemAvailable in /proc/meminfo): use fewer "
       "ranks, a smaller micro-batch, block_size or model; 'dstrain plan' shows what takes it");
-  CHECK_THROWS_WITH(check_memory({.planned = 2000, .lower_bound = true}, 1000, "x"),
+  CHECK_THROWS_WITH(check_memory({.planned = 2000, .lower_bound = true}, 1000, "x", ""),
                     Catch::StartsWith("the run needs at least 2.00 kB (1 rank x 2.00 kB), and "));
   CHECK_THROWS_AS(
-      check_memory({.ranks = 65536, .planned = int64_t{1} << 62}, int64_t{1} << 40, "x"),
+      check_memory({.ranks = 65536, .planned = int64_t{1} << 62}, int64_t{1} << 40, "x", ""),
       UserError);
 }
 
@@ -119,7 +119,9 @@ TEST_CASE("on a GPU a rank needs the host's memory only for what is offloaded") 
   job.model = GptLite{.n_layer = 2, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
   job.batch = {4, 1, 1};
   const PlanInputs inputs = plan_inputs(job);
-  const auto need = [&] { return memory_need(job, inputs, 1, RankProcesses::programs); };
+  const auto need = [&] {
+    return memory_need(job, planned_memory(job, inputs), inputs, 1, RankProcesses::programs);
+  };
   CHECK(need().planned == planned_bytes(job, inputs));
   CHECK(need().process >= kProcessOverheadBytes);
   CHECK(need().shared == 0);
@@ -139,13 +141,13 @@ TEST_CASE("forks need what this process has of its own each, and its program onc
   job.batch = {4, 1, 1};
   const PlanInputs inputs = plan_inputs(job);
   const ProcessMemory here = process_memory();
-  const HostMemoryNeed need = memory_need(job, inputs, 1, RankProcesses::forks);
+  const PlannedMemory planned = planned_memory(job, inputs);
+  const HostMemoryNeed need = memory_need(job, planned, inputs, 1, RankProcesses::forks);
   CHECK(need.process >= here.own);
   CHECK(need.shared >= here.program);
-  const PlannedMemory planned = planned_memory(job, inputs);
   CHECK(planned.device_pages > planned.device);  // whole huge pages
   CHECK(need.planned == planned.device + planned.host);
-  const HostMemoryNeed more = memory_need(job, inputs, 128, RankProcesses::forks);
+  const HostMemoryNeed more = memory_need(job, planned, inputs, 128, RankProcesses::forks);
   CHECK(more.planned == need.planned);
   CHECK(more.total() < 128 * need.total());
 }

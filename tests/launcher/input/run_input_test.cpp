@@ -24,7 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 int64_t bytes_of_rank(const Job& job) {
-  const HostMemoryNeed need = memory_need(job, plan_inputs(job), 1, RankProcesses::programs);
+  const PlanInputs inputs = plan_inputs(job);
+  const HostMemoryNeed need =
+      memory_need(job, planned_memory(job, inputs), inputs, 1, RankProcesses::programs);
   return need.planned + need.process;
 }
 

@@ -92,6 +92,26 @@ TEST_CASE("offload is a way to fit where the device's memory is what is short") 
   CHECK(offers(single_changes(job, plan_inputs(job)), all));
 }
 
+TEST_CASE("plans that are made say what planning the job says, and what its device lacks") {
+  Job job = some_job();
+  job.pipeline.stages = 2;
+  job.zero_stage = 1;
+  job.offload.optimizer = OffloadTo::cpu;
+  const PlanInputs inputs = plan_inputs(job);
+  const PlannedMemory made = planned_memory(make_stage_plans(job, 3, inputs));
+  const PlannedMemory planned = planned_memory(job, inputs);
+  CHECK(made.device == planned.device);
+  CHECK(made.host == planned.host);
+  CHECK(made.host > 0);
+  CHECK(made.device_pages == planned.device_pages);
+  CHECK(made.host_pages == planned.host_pages);
+  job.device_memory = made.device;
+  CHECK(lack_of_device_memory(job, made, inputs).empty());
+  --job.device_memory;
+  CHECK_FALSE(lack_of_device_memory(job, made, inputs).empty());
+  CHECK(lack_of_device_memory(job, made, inputs) == lack_of_device_memory(job, inputs));
+}
+
 TEST_CASE("an optimizer that every rank needs whole is neither sharded nor offloaded") {
   Job job = some_job();
   job.optimizer.kind = OptimizerKind::zero_one_adam;
