@@ -1,4 +1,4 @@
-// GPT-2's gelu and its derivative, for one element.
+// gelu in its tanh form and its derivative, for one element.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"

@@ -14,7 +14,7 @@
 namespace dstrain {
 namespace {
 
-constexpr const char* kOverview = R"(dstrain: trains a GPT from a DeepSpeed ds_config.json.
+constexpr const char* kOverview = R"(dstrain: trains a model from a DeepSpeed ds_config.json.
 
   dstrain [train]  --config FILE --num_gpus N    train on N ranks of this machine
   dstrain plan     --config FILE --num_gpus N    print the plan of a step and its memory

@@ -18,7 +18,7 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kAssumedOfText = 256;      // as many as bytes
-constexpr int64_t kAssumedOfTokens = 50257;  // GPT-2's
+constexpr int64_t kAssumedOfTokens = 50257;  // of a common tokenizer
 
 bool is_there(const std::string& path) {
   std::error_code error;

@@ -41,7 +41,7 @@ struct ConfigRequest {
   std::optional<int64_t> tensor_parallel;  // ranks that share each layer
   bool overwrite = false, resume_with_changes = false;
   bool need_data = false;  // a missing dstrain.data.path is an error (training)
-  // Data of format bin without dstrain.model.vocab_size are no error (planning).
+  // Data of format bin without the size of the vocabulary are no error (planning).
   bool assume_vocabulary = false;
 };
 

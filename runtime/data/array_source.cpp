@@ -39,20 +39,20 @@ class ArraySource : public TokenSource {
     for (int64_t i = 0; i < count; ++i) targets[i] = static_cast<int32_t>(ids[i + 1]);
   }
 
-  void check_ids(int64_t begin, int64_t end, int64_t vocab_size) override {
+  void check_ids(int64_t begin, int64_t end, const VocabularyKey& given) override {
     if (begin >= end || vocabulary_.format == DataFormat::bytes) return;
     const int64_t largest = largest_id(begin, end);
     vocabulary_.size = std::max(vocabulary_.size, largest + 1);
-    if (largest < vocab_size) return;
-    const Id* bad = std::find_if(ids_ + begin, ids_ + end, [vocab_size](Id id) {
-      return static_cast<int64_t>(id) >= vocab_size;
+    if (largest < given.size) return;
+    const Id* bad = std::find_if(ids_ + begin, ids_ + end, [&given](Id id) {
+      return static_cast<int64_t>(id) >= given.size;
     });
     const int64_t position = bad - ids_;
     fail_user(
         "the data file {} has token id {} at byte {} (token {}), outside of the vocabulary: "
-        "dstrain.model.vocab_size is {}, and the largest id is {}; give at least {}",
+        "{} is {}, and the largest id is {}; give at least {}",
         file_->path(), *bad, offset_ + position * static_cast<int64_t>(sizeof(Id)), position,
-        vocab_size, largest, largest + 1);
+        given.key, given.size, largest, largest + 1);
   }
 
  private:

@@ -59,7 +59,8 @@ class TextSource : public TokenSource {
     }
   }
 
-  void check_ids(int64_t, int64_t, int64_t) override {}  // all ids are positions in the vocabulary
+  void check_ids(int64_t, int64_t, const VocabularyKey&) override {
+  }  // all ids are positions in the vocabulary
 
  private:
   // Throws UserError if the text has characters that are not in the vocabulary.

@@ -61,13 +61,14 @@ void TokenDataset::check_vocabulary(const Job& job) {
   if (vocabulary().format == DataFormat::tokens && vocab_size <= 0)
     fail_user(
         "the data file {} holds token ids, which needs {}: give the size of the tokenizer's "
-        "vocabulary (GPT-2: 50257)",
+        "vocabulary",
         path, key);
   if (vocab_size > 0 && vocab_size < vocabulary().size)
     fail_user("{} is {}, and the data file {} needs {}: give at least that, or leave it out", key,
               vocab_size, path, vocabulary().size);
   const auto check_used = [&](const Part& part, int64_t samples) {
-    if (samples > 0) source_->check_ids(part.begin, part.begin + samples * block_ + 1, vocab_size);
+    if (samples > 0)
+      source_->check_ids(part.begin, part.begin + samples * block_ + 1, {vocab_size, key});
   };
   check_used(parts_[0], parts_[0].samples);
   check_used(parts_[1], std::min(parts_[1].samples, job.eval_samples));

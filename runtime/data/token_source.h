@@ -2,12 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "runtime/data/file/data_file.h"
 #include "runtime/data/vocabulary.h"
 
 namespace dstrain {
+
+// The number of token ids that the model has, and the key of the configuration that says it.
+struct VocabularyKey {
+  int64_t size = 0;  // 0: unknown
+  std::string key;
+};
 
 class TokenSource {
  public:
@@ -22,8 +29,8 @@ class TokenSource {
   virtual void read(int64_t begin, int64_t count, int32_t* inputs, int32_t* targets) const = 0;
 
   // Checks the ids of [begin, end), which a run will read. Throws UserError if one is not below
-  // `vocab_size`. Enlarges the vocabulary to the largest id.
-  virtual void check_ids(int64_t begin, int64_t end, int64_t vocab_size) = 0;
+  // `given.size`. Enlarges the vocabulary to the largest id.
+  virtual void check_ids(int64_t begin, int64_t end, const VocabularyKey& given) = 0;
 };
 
 }  // namespace dstrain

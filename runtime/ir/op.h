@@ -119,7 +119,7 @@ inline constexpr int kOpKinds = static_cast<int>(OpKind::finish_gradients) + 1;
 std::string_view name_of(OpKind op);  // as printed: "linear_input_grad"
 
 // The activation function that an op applies to each element.
-enum class Activation : uint8_t { none, relu, gelu };  // gelu: GPT-2's tanh form
+enum class Activation : uint8_t { none, relu, gelu };  // gelu: its tanh form
 
 // Attributes are the constant arguments of an op. Each op reads the attributes of one type, which its rule
 // names; an op without any, or one that keeps their defaults, may come with std::monostate.

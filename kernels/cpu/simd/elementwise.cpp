@@ -15,7 +15,7 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// GPT-2's gelu(x) = x (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)). Computes -2 u and its slope -2 u'.
+// gelu(x) = x (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)). Computes -2 u and its slope -2 u'.
 constexpr float kTwiceRoot = 1.5957691216057308f;  // 2 sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 

@@ -7,7 +7,7 @@
 //   linear_weight_grad  d_w^T (K,N) = x^T (K,R)             op_T(d_y^T: (N,R))
 // It adds a bias along the rows of its result, which are our columns.
 //
-// gelu (GPT-2's tanh form in cuBLASLt too) and its derivative are epilogues if the plan fused them with a product;
+// gelu (the tanh form in cuBLASLt too) and its derivative are epilogues if the plan fused them with a product;
 // the auxiliary matrix is gelu's operand. A residual is cuBLASLt's C. Bias gradients are separate ops, although
 // the epilogue BGRADB would write them in f32 beside an f32 weight gradient: docs/kernels.md says why.
 //
@@ -15,8 +15,8 @@
 #include "kernels/cuda/products/cublaslt_state.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/tiled_product.cuh"
-#include "runtime/core/error.h"
 #include "kernels/operands.h"
+#include "runtime/core/error.h"
 
 namespace dstrain::cuda {
 namespace {

@@ -112,7 +112,7 @@ std::vector<KeySpec> others() {
       fixed("compile.keep_all_input_tensors", Type::boolean, "false", compile),
 
       off_section("curriculum_learning",
-                  "was removed from DeepSpeed (0.19.8); here all samples have block_size tokens: "
+                  "was removed from DeepSpeed (0.19.8); here all samples have as many tokens: "
                   "remove it"),
       against("curriculum_learning.enabled", Type::boolean, "false"),
       against("curriculum_learning.curriculum_type", Type::string, "\"seqlen\""),

@@ -173,7 +173,7 @@ std::vector<KeySpec> training() {
       {.key = "vocabulary_size",
        .type = Type::integer,
        .state = State::no_effect,
-       .note = "the vocabulary is dstrain.model.vocab_size or the data's",
+       .note = "the vocabulary is that of dstrain.model or the data's",
        .min = 1},
       {.key = "sequence_parallel_size",
        .type = Type::integer,

@@ -144,8 +144,9 @@ std::vector<KeySpec> zero() {
       {.key = "zero_optimization.reduce_bucket_size",
        .type = Type::integer,
        .fallback = "500000000",
-       .note = "gradient elements under way at a time, one layer at least; auto: n_embd * n_embd; "
-               "no_effect where gradients travel once a step in the type that they are held in",
+       .note = "gradient elements under way at a time, one layer at least; auto: the model's width "
+               "squared; no_effect where gradients travel once a step in the type that they are "
+               "held in",
        .min = 0},
       {.key = "zero_optimization.allgather_bucket_size",
        .type = Type::integer,
@@ -191,10 +192,13 @@ std::vector<KeySpec> zero() {
        .note = "DeepSpeed refuses it too: use false",
        .rule = &kLegacy},
 
-      stage3_count("zero_optimization.stage3_prefetch_bucket_size", "50000000",
-                   "the largest layer gathered ahead, in elements; auto: 0.9 * n_embd * n_embd"),
+      stage3_count(
+          "zero_optimization.stage3_prefetch_bucket_size", "50000000",
+          "the largest layer gathered ahead, in elements; auto: 0.9 times the model's width "
+          "squared"),
       stage3_count("zero_optimization.stage3_param_persistence_threshold", "100000",
-                   "a layer of smaller parameters alone stays gathered; auto: 10 * n_embd"),
+                   "a layer of smaller parameters alone stays gathered; auto: 10 times the model's "
+                   "width"),
       stage3_count("zero_optimization.stage3_model_persistence_threshold", "9223372036854775807",
                    "elements that stay gathered for that reason"),
       stage3_count("zero_optimization.stage3_max_live_parameters", "1000000000",

@@ -50,7 +50,7 @@ struct KeyProblem {
 
 struct ModelFamily {
   std::string_view type;           // dstrain.model.type
-  std::string_view title;          // in sentences: "GPT-lite"
+  std::string_view title;          // in sentences: "bigram model"
   std::vector<ModelKey> keys;      // in the order of the documentation and of resolved_config.json
   std::vector<ModelInput> inputs;  // in the order in which `build` declares them
   // The names of keys that have a meaning for the runtime: the number of numbered layers, and the width of a layer.
@@ -90,7 +90,7 @@ inline WeightMap weight_map_of(const ModelConfig& model) {
   return map ? map(model) : WeightMap{};
 }
 
-// Returns "dstrain.model.n_layer" for "n_layer".
+// Returns "dstrain.model.depth" for "depth".
 std::string model_path(std::string_view name);
 
 }  // namespace dstrain

@@ -24,7 +24,7 @@ class ModelConfig {
 
   const ModelFamily& family() const;
 
-  // Return the value of a key, which has its name inside dstrain.model: "n_layer". Throw InternalError if the family has
+  // Return the value of a key, which has its name inside dstrain.model: "depth". Throw InternalError if the family has
   // no such key, or if its values are of another type.
   int64_t integer(std::string_view key) const;
   double real(std::string_view key) const;

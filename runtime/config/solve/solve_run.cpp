@@ -72,7 +72,9 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
   const std::string vocabulary_key = model_path(job.model.family().vocabulary_key());
   if (d.format == DataFormat::tokens && ids == 0 && !request.assume_vocabulary &&
       !diagnostics.stopped(vocabulary_key))
-    diagnostics.error(vocabulary_key, "missing: data of format bin does not say it (GPT-2: 50257)");
+    diagnostics.error(vocabulary_key,
+                      "missing: data of format bin does not say it; give the tokenizer's number of "
+                      "tokens");
   if (d.format == DataFormat::bytes && ids > 0 && ids < 256)
     diagnostics.error(vocabulary_key,
                       fmt::format("{} is less than the 256 of data of format byte", ids));

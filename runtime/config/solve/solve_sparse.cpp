@@ -35,8 +35,8 @@ void judge_others(const Job& job, Values& v, Diagnostics& diagnostics) {
 void explain_bytes(const Job& job, Diagnostics& diagnostics, bool ranks_known) {
   const auto text = [](int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   if (job.model.measures().token_table->shared)
-    return diagnostics.no_effect(kSparseGradients,
-                                 "tied_head: the head's gradient makes that of the table dense");
+    return diagnostics.no_effect(
+        kSparseGradients, "the head is tied to the token embedding, whose gradient is dense then");
   if (ranks_known && job.data_ranks() == 1)
     return diagnostics.no_effect(kSparseGradients, "one rank: there are no gradients to send");
   if (!ranks_known || job.model.vocabulary() == 0)

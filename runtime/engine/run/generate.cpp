@@ -1,4 +1,4 @@
-// Generation: one forward pass per new token over the last tokens, at most block_size. There is a plan per
+// Generation: one forward pass per new token over the last tokens, at most the model's context. There is a plan per
 // power-of-two context length, so that short contexts do not cost as much as long ones. Attention is causal,
 // so the padding after the last token changes nothing.
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Tied parameters across the stages of a pipeline (GPT-2: the head is the token embedding). The stage of a
+// Tied parameters across the stages of a pipeline (a head that is the token embedding). The stage of a
 // parameter's own layer has its gradient, its optimizer state and what is saved. The other stage has a copy of the
 // value, which it receives at the beginning of every step, and a gradient of its own, which it sends back at the end.
 #include <algorithm>

@@ -154,7 +154,7 @@ TEST_CASE("run: what is said of values that cannot be used") {
        "dstrain.model.out_size",
        "error: the benchmark model needs it: add --set dstrain.model.out_size=64, for example"},
       {ours(R"("data": {"format": "bin"})"), "dstrain.model.vocab_size",
-       "error: missing: data of format bin does not say it (GPT-2: 50257)"},
+       "error: missing: data of format bin does not say it; give the tokenizer's number of tokens"},
       {ours(R"("data": {"format": "byte"}, "model": {"vocab_size": 65})"),
        "dstrain.model.vocab_size", "error: 65 is less than the 256 of data of format byte"},
       {ours(R"("data": {"path": ""})"), "dstrain.data.path",

@@ -79,7 +79,7 @@ TEST_CASE("sparse_gradients: the verdict says what travels and why") {
   CHECK(verdict_of(sparse(kLarge), 0) == open);
   CHECK(verdict_of(sparse(""), 2) == open);
   CHECK(verdict_of(sparse(kLarge, "", R"(, "tied_head": true)"), 2) ==
-        "no_effect: tied_head: the head's gradient makes that of the table dense");
+        "no_effect: the head is tied to the token embedding, whose gradient is dense then");
   CHECK(verdict_of(trains_with(R"("sparse_gradients": true, "dstrain": {"model": {"type": )"
                                R"("benchmark", "in_size": 8, "hidden_size": 8, "out_size": 4}})"),
                    2) == "no_effect: the model has no token embedding");

@@ -78,7 +78,7 @@ TEST_CASE("plan, estimate and --largest need no data file, a run does") {
   CHECK_FALSE(json::parse(said(folder, "plan --json --config c.json 2>err")).contains("assumed"));
   CHECK(has(said(folder, "--config c.json --data no.txt", 1), "no.txt"));
   CHECK(has(said(folder, "check --config c.json --set dstrain.data.format=bin", 1),
-            "missing: data of format bin does not say it (GPT-2: 50257)"));
+            "missing: data of format bin does not say it; give the tokenizer's number of tokens"));
 }
 
 // A file as a new user writes it: nothing about validation or checkpoints.
