@@ -26,8 +26,11 @@ std::optional<TokenTable> token_table(const Program& program) {
   const Parameter& table = program.parameters[static_cast<size_t>(program.at(id).parameter)];
   const auto readers = std::ranges::count_if(program.instructions,
                                              [id](const Instruction& op) { return reads(op, id); });
-  return TokenTable{
-      .name = table.name, .rows = table.shape[0], .width = table.shape[1], .shared = readers > 1};
+  return TokenTable{.name = table.name,
+                    .rows = table.shape[0],
+                    .width = table.shape[1],
+                    .shared = readers > 1,
+                    .frozen = table.frozen};
 }
 
 // Returns whether a product alone makes the logits, and nothing but the loss reads them.
@@ -49,6 +52,7 @@ ModelMeasures measure(const Program& program) {
     if (layer.number < 0) m.named_layers.push_back(layer.name);
   for (const Parameter& p : program.parameters) {
     m.parameters += elements_of(p.shape);
+    if (p.frozen) m.frozen += elements_of(p.shape);
     if (p.shape.rank > 1) m.matrix_elements += elements_of(p.shape);
   }
   for (const Buffer& b : program.buffers)
@@ -86,6 +90,7 @@ ModelMeasures measure_model(const ModelConfig& asked) {
   };
   grow(m.layers, three.layers);
   grow(m.parameters, three.parameters);
+  grow(m.frozen, three.frozen);
   grow(m.matrix_elements, three.matrix_elements);
   grow(m.activations, three.activations);
   return m;

@@ -43,11 +43,15 @@ bool only_zenflow_is_wrong(const std::vector<Verdict>& verdicts) {
 std::string stages_text(const std::vector<RankPlan>& stages, const RankPlan& largest) {
   if (stages.size() == 1) return {};
   std::string text;
-  for (const RankPlan& plan : stages)
-    text += fmt::format("  stage {}: {} to {}, {}{}\n", plan.train.place.stage,
-                        plan.train.program.units.front().name, plan.train.program.units.back().name,
-                        bytes_text(static_cast<double>(plan.memory.total())),
+  for (const RankPlan& plan : stages) {
+    // The first one of those of a layer: its frozen parameters are a unit behind it.
+    const std::vector<Unit>& units = plan.train.program.units;
+    const auto first = std::ranges::min_element(units, {}, &Unit::first_sublayer);
+    const auto last = std::ranges::max_element(units, {}, &Unit::first_sublayer);
+    text += fmt::format("  stage {}: {} to {}, {}{}\n", plan.train.place.stage, first->name,
+                        last->name, bytes_text(static_cast<double>(plan.memory.total())),
                         &plan == &largest ? ", the most, as follows" : "");
+  }
   return text;
 }
 

@@ -122,16 +122,19 @@ void check_memory_here(const Job& asked, int ranks_here, RankProcesses processes
 }
 
 double least_bytes(const Job& job) {
-  // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state. On nvme none of them
-  // takes memory.
+  // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state, which frozen ones do
+  // not have. On nvme none of them takes memory.
   const auto value = static_cast<double>(size_of(job.dtype));
   const Place place = place_of(job, 0);
   const Residency where = residency_of(job, place);
   const OffloadConfig& offload = job.offload;
   const double values = offload.parameters == OffloadTo::nvme ? 0 : value;
   const double state = offload.optimizer == OffloadTo::nvme ? 0 : 8 - value;
-  return job.model.measures().parameters / job.pipeline.stages *
-         (values / divisor(where.parameters, place) + state / divisor(where.optimizer, place));
+  const ModelMeasures model = job.model.measures();
+  const double of_parameters = values / divisor(where.parameters, place),
+               of_trained = of_parameters + state / divisor(where.optimizer, place);
+  return ((model.parameters - model.frozen) * of_trained + model.frozen * of_parameters) /
+         job.pipeline.stages;
 }
 
 }  // namespace dstrain

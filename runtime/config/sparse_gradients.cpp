@@ -19,7 +19,8 @@ bool sends_token_rows(const Job& job) {
   if (!job.sparse_gradients || job.zero_stage > 0 || job.pipeline.stages > 1 ||
       job.data_ranks() == 1)
     return false;
-  if (const auto table = job.model.measures().token_table; !table || table->shared) return false;
+  if (const auto table = job.model.measures().token_table; !table || table->shared || table->frozen)
+    return false;
   const SparseGradientBytes bytes = sparse_gradient_bytes(job);
   return bytes.rows < bytes.table;
 }

@@ -17,7 +17,7 @@ struct SparseGradientBytes {
 SparseGradientBytes sparse_gradient_bytes(const Job& job);
 
 // Returns whether the gradient travels as rows: the job asks for it, several ranks add their gradients, the head does
-// not share the table, and rows are fewer bytes.
+// not share the table, the table is not frozen, and rows are fewer bytes.
 bool sends_token_rows(const Job& job);
 
 }  // namespace dstrain

@@ -54,22 +54,26 @@ void Builder::add_sublayer(const std::string& name) {
   ++program_.units.back().sublayers;
 }
 
-BufferId Builder::parameter(const std::string& name, Shape shape, Init init, float scale) {
-  return declare(name, shape, shape[0], init, scale);
+BufferId Builder::parameter(const std::string& name, Shape shape, Init init, float scale,
+                            Trainable trainable) {
+  return declare(name, shape, shape[0], init, scale, trainable);
 }
 
-BufferId Builder::vocabulary(const std::string& name, Shape shape, Init init, float scale) {
+BufferId Builder::vocabulary(const std::string& name, Shape shape, Init init, float scale,
+                             Trainable trainable) {
   const int64_t m = options_.row_multiple;
-  return declare(name, shape, (shape[0] + m - 1) / m * m, init, scale);
+  return declare(name, shape, (shape[0] + m - 1) / m * m, init, scale, trainable);
 }
 
 BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, Init init,
-                          float scale) {
+                          float scale, Trainable trainable) {
+  const bool frozen = trainable == Trainable::no;
   if (const BufferId known = program_.find("param:" + name); known != kNone) {
     const auto index = static_cast<size_t>(program_.at(known).parameter);
     const Parameter& p = program_.parameters[index];
     check(p.shape == shape, "parameter {} is declared as {} and used as {}", name,
           to_string(p.shape), to_string(shape));
+    check(p.frozen == frozen, "parameter {} is declared both as frozen and as trained", name);
     return known;
   }
   check(unit_index_ >= 0, "parameter {} is declared outside a unit", name);
@@ -89,6 +93,7 @@ BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, In
                                  .shape = shape,
                                  .init = init,
                                  .init_scale = scale,
+                                 .frozen = frozen,
                                  .unit = unit_index_,
                                  .sublayer = sublayer_,
                                  .value = value});
@@ -99,9 +104,8 @@ BufferId Builder::input(const std::string& name, InputRole role, DType dtype, co
   const BufferId loaded = declare_input(name, role, dtype, sample).buffer;
   // Floats are loaded in f32; a 16-bit run rounds them before anything reads them.
   if (dtype != DType::f32 || options_.dtype == DType::f32) return loaded;
-  return emit(
-      OpKind::cast, {}, {loaded},
-      {.name = fresh(name), .shape = program_.at(loaded).shape, .dtype = options_.dtype});
+  return emit(OpKind::cast, {}, {loaded},
+              {.name = fresh(name), .shape = program_.at(loaded).shape, .dtype = options_.dtype});
 }
 
 const ProgramInput& Builder::declare_input(const std::string& name, InputRole role, DType dtype,
@@ -137,6 +141,12 @@ BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t
 BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float eps) {
   const Shape shape = program_.at(x).shape;
   const Shape rows{rows_of(shape)};
+  const auto frozen = [this](BufferId id) {
+    const int index = program_.at(id).parameter;
+    return index >= 0 && program_.parameters[static_cast<size_t>(index)].frozen;
+  };
+  check(frozen(weight) == frozen(bias), "{} and {}: a norm is frozen as a whole or not at all",
+        program_.at(weight).name, program_.at(bias).name);
   return emit(OpKind::layer_norm, LayerNormAttrs{eps}, {x, weight, bias},
               activation_buffer(stem(weight), shape, x),
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});

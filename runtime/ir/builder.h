@@ -22,6 +22,9 @@ struct ForwardOptions {
       true;  // false: for shapes alone, whose numbers of elements may not fit into 63 bits
 };
 
+// Whether training changes a parameter. What is frozen has its initial values, or those of --init_weights, all the time.
+enum class Trainable : uint8_t { yes, no };
+
 class Builder {
  public:
   Builder(Program& program, const ForwardOptions& options);
@@ -41,11 +44,13 @@ class Builder {
   void sublayer(const std::string& name);
   // Returns a parameter of the current unit. A name that was declared before returns the same parameter
   // (a tied use) and must have the same shape.
-  BufferId parameter(const std::string& name, Shape shape, Init init, float scale = 0);
+  BufferId parameter(const std::string& name, Shape shape, Init init, float scale = 0,
+                     Trainable trainable = Trainable::yes);
 
   // The same for weights with a row for each token of the vocabulary. In memory they have more rows, up to a multiple
   // of options().row_multiple, which nothing outside the plan sees: their values and their gradients stay 0.
-  BufferId vocabulary(const std::string& name, Shape shape, Init init, float scale = 0);
+  BufferId vocabulary(const std::string& name, Shape shape, Init init, float scale = 0,
+                      Trainable trainable = Trainable::yes);
 
   // Declares an input of every micro-batch, with the shape of a sample, as the model's family has it. Returns
   // (B, sample), which are floats of the run's dtype, or i32. A name that was declared before returns the same input, for
@@ -54,6 +59,7 @@ class Builder {
   BufferId input(const std::string& name, InputRole role, DType dtype, const Shape& sample);
 
   BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len);
+  // Throws InternalError if one of weight and bias is frozen and the other is not: their gradients come together.
   BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);
   BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
   BufferId activation(BufferId x, Activation kind);
@@ -71,7 +77,8 @@ class Builder {
   const ProgramInput& declare_input(const std::string& name, InputRole role, DType dtype,
                                     const Shape& sample);
   // `rows`: those in memory.
-  BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale);
+  BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale,
+                   Trainable trainable);
   // Appends an op, which is checked.
   void append(Instruction op);
   BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,

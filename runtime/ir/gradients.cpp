@@ -11,7 +11,8 @@ BufferId Gradients::of(BufferId value) const {
 
 bool Gradients::needs(BufferId value) const {
   if (value == kNone) return false;
-  if (program_.at(value).parameter >= 0) return true;
+  if (const int index = program_.at(value).parameter; index >= 0)
+    return !program_.parameters[static_cast<size_t>(index)].frozen;
   return static_cast<size_t>(value) < needs_.size() && needs_[static_cast<size_t>(value)];
 }
 
@@ -90,7 +91,7 @@ void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> read
                           .sublayer = sublayer_};
   bool any = false;
   for (BufferId value : values) {
-    if (value == kNone) {
+    if (!needs(value)) {
       instruction.writes.push_back(kNone);
       continue;
     }

@@ -18,7 +18,7 @@ class Gradients {
 
   // Returns the gradient of `value`, or kNone if nothing has contributed to it yet.
   BufferId of(BufferId value) const;
-  // Returns whether a gradient of `value` is needed, because it depends on a parameter.
+  // Returns whether a gradient of `value` is needed, because it depends on a parameter that is not frozen.
   bool needs(BufferId value) const;
   // Marks what `op` writes as needing gradients if one of its operands does. Call in forward order.
   void mark(const Instruction& op);
@@ -35,7 +35,7 @@ class Gradients {
   // Appends an activation-gradient instruction.
   void emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, std::vector<BufferId> writes);
   // Appends an instruction that writes the gradients of `values`, which are parameters, and adds to
-  // them from the second micro-batch on. Does nothing if all of them are kNone.
+  // them from the second micro-batch on. Does nothing if none of them needs one: where all are frozen or kNone.
   void emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                    std::vector<BufferId> values);
 

@@ -30,6 +30,10 @@ BufferId Program::input(InputRole role) const {
   return found == inputs.end() ? kNone : found->buffer;
 }
 
+std::span<const Unit> Program::trained_units() const {
+  return {units.begin(), std::ranges::find(units, true, &Unit::frozen)};
+}
+
 int32_t Program::add_group(const std::string& name, int unit) {
   if (groups.back().name != name || groups.back().unit != unit) groups.push_back({name, unit});
   return static_cast<int32_t>(groups.size()) - 1;

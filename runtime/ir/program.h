@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -141,7 +142,7 @@ struct Instruction {
   bool unless_skipped = false;
 };
 
-// A tensor of the model that training changes. Its elements are part of a unit.
+// A tensor of the model that training changes, unless it is frozen. Its elements are part of a unit.
 struct Parameter {
   std::string name{};
   int index = 0;  // in the whole model
@@ -150,20 +151,22 @@ struct Parameter {
   Init init = Init::zeros;
   float init_scale = 0;    // normal: standard deviation; uniform: bound
   bool as_matrix = false;  // the optimizer updates it as a whole matrix (Muon)
+  bool frozen = false;     // training leaves it as it is: no gradient, no optimizer state
   int unit = 0;
   int sublayer = 0;    // number in the whole model
   int64_t offset = 0;  // elements from the start of the unit (set by the layout)
   BufferId value = kNone;
-  BufferId gradient = kNone;  // f32; set by the backward pass
+  BufferId gradient = kNone;  // f32; set by the backward pass; none if it is frozen
 };
 
 // The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole. Of a layer
-// that a pipeline cuts, each part has a unit.
+// that a pipeline cuts, each part has a unit. Frozen parameters of a layer are a unit of their own (separate_frozen()).
 struct Unit {
   std::string name{};
   int first_sublayer = 0, sublayers = 1;  // in the whole model
   std::vector<int> parameters{};
   int64_t elements = 0;  // padded to a multiple of the world size (set by the layout)
+  bool frozen = false;   // all parameters are: they are held and gathered, nothing else
 };
 
 // A layer of the model.
@@ -212,6 +215,8 @@ struct Program {
   BufferId loss = kNone;  // f64 (1): unscaled sum over the targets of this rank
 
   BufferId add_buffer(Buffer buffer);
+  // Returns the units that training changes. Frozen units come behind them.
+  std::span<const Unit> trained_units() const;
   const std::vector<Parameter>& model_parameters() const {
     return model.empty() ? parameters : model;
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/config/job.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel.h"
@@ -78,6 +79,7 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
   add_channel(DoneBy::copies, plan.copy_channel);
   add_channel(DoneBy::drives, plan.io_channel);
   plan.threads = threads;
+  plan.master_dtype = job.master_dtype;
   plan.max_live_elements = job.gather.max_live_elements;
   return plan;
 }
@@ -96,6 +98,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   recompute(program, job);
   if (place.stages > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
   offload_activations(program, job);
+  separate_frozen(program);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   offload_parameters(program, job);
@@ -134,6 +137,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
 
 // `program`: the forward pass of a stage.
 Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs& inputs) {
+  separate_frozen(program);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   offload_parameters(program, job);
@@ -218,6 +222,9 @@ WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
   };
   build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   mark_matrices(whole.train, job.optimizer);
+  if (std::ranges::all_of(whole.train.parameters, &Parameter::frozen))
+    fail_user("dstrain.model: every parameter of the {} is frozen, so there is nothing to train",
+              job.model.family().title);
   backward(whole.train);
   fuse(whole.train, *inputs.library, inputs.threads);
   build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});

@@ -84,6 +84,7 @@ struct Plan {
   // The rank among those with which it adds its gradients: in its data-parallel group, or in its shard group.
   Place gradients;
   int threads = 1;
+  DType master_dtype = DType::f32;  // of the weights that the optimizer updates
   bool rank_order_sums = true;  // sums over ranks are in rank order, in f32, whatever the transport
   int64_t max_live_elements =
       INT64_MAX;  // limit on gathered parameters; one unit is always allowed

@@ -1,5 +1,6 @@
 #include "runtime/plan/verify_gathers.h"
 
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -52,24 +53,42 @@ std::vector<Stay> find_stays(const Plan& plan) {
   return stays;
 }
 
+// Returns for each buffer that parameters are gathered in the first sublayer of their unit.
+std::unordered_map<BufferId, int> sublayers_of_gathered(const Program& program) {
+  std::unordered_map<BufferId, int> sublayers;
+  for (const Buffer& b : program.buffers) {
+    if (b.parameter < 0 || b.parent == kNone) continue;
+    const Parameter& p = program.parameters[static_cast<size_t>(b.parameter)];
+    sublayers[program.root(b.parent)] = program.units[static_cast<size_t>(p.unit)].first_sublayer;
+  }
+  return sublayers;
+}
+
 }  // namespace
 
 void verify_gathers(const Plan& plan) {
   const std::vector<Stay> stays = find_stays(plan);
-  std::vector<int64_t> elements(plan.order.size() + 1), units(plan.order.size() + 1);
+  std::vector<int64_t> elements(plan.order.size() + 1);
+  // The layers whose parameters come and go at a position: one layer may exceed the limit, its frozen unit included.
+  std::vector<std::vector<int>> come(plan.order.size() + 1), go(plan.order.size() + 1);
+  const std::unordered_map<BufferId, int> sublayer_of = sublayers_of_gathered(plan.program);
   for (const Stay& stay : stays) {
     const int64_t n = plan.program.at(stay.buffer).shape.elements();
     elements[stay.begin] += n;
     elements[stay.end + 1] -= n;
-    ++units[stay.begin];
-    --units[stay.end + 1];
+    const int layer = sublayer_of.at(stay.buffer);
+    come[stay.begin].push_back(layer);
+    go[stay.end + 1].push_back(layer);
   }
-  int64_t live = 0, count = 0;
+  int64_t live = 0;
+  std::map<int, int> layers;  // that are there, with the number of their units
   for (size_t i = 0; i < plan.order.size(); ++i) {
     live += elements[i];
-    count += units[i];
-    check(live <= plan.max_live_elements || count <= 1,
-          "{} elements of {} units are gathered at once, {} are allowed", live, count,
+    for (const int layer : go[i])
+      if (--layers[layer] == 0) layers.erase(layer);
+    for (const int layer : come[i]) ++layers[layer];
+    check(live <= plan.max_live_elements || layers.size() <= 1,
+          "{} elements of {} units are gathered at once, {} are allowed", live, layers.size(),
           plan.max_live_elements);
   }
 }

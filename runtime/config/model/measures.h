@@ -14,12 +14,14 @@ struct TokenTable {
   std::string name;  // of the parameter
   int64_t rows = 0, width = 0;
   bool shared = false;  // another operation reads it, so its gradient is dense
+  bool frozen = false;  // it has no gradient
 };
 
 struct ModelMeasures {
   int64_t layers = 0;                     // all, also those without a number
   std::vector<std::string> named_layers;  // those without a number, in order: "embedding", "head"
   double parameters = 0;
+  double frozen = 0;           // of the parameters, those that training leaves as they are
   double matrix_elements = 0;  // of the parameters, those of matrices: without biases and norms
   double activations = 0;      // of a sample: all results of the forward pass, inputs included
   int64_t rows = 1;            // of a sample's loss: its predictions

@@ -34,7 +34,11 @@ void judge_others(const Job& job, Values& v, Diagnostics& diagnostics) {
 // Says what travels, as far as the configuration alone decides it.
 void explain_bytes(const Job& job, Diagnostics& diagnostics, bool ranks_known) {
   const auto text = [](int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
-  if (job.model.measures().token_table->shared)
+  const TokenTable table = job.model.measures().token_table.value();
+  if (table.frozen)
+    return diagnostics.no_effect(kSparseGradients,
+                                 "the token embedding is frozen: it has no gradient");
+  if (table.shared)
     return diagnostics.no_effect(
         kSparseGradients, "the head is tied to the token embedding, whose gradient is dense then");
   if (ranks_known && job.data_ranks() == 1)

@@ -49,7 +49,7 @@ void ModelState::copy_values(BufferId from, BufferId to) const {
 
 void ModelState::use_average() const {
   const Program& program = plan_.program;
-  for (const Unit& unit : program.units) {
+  for (const Unit& unit : program.trained_units()) {
     const BufferId params = program.find("params:" + unit.name);
     if (buffer_of("master", unit) == params)
       copy_values(params, program.find("grads:" + unit.name));
@@ -65,7 +65,7 @@ void ModelState::use_average() const {
 
 void ModelState::restore_own_weights() const {
   const Program& program = plan_.program;
-  for (const Unit& unit : program.units) {
+  for (const Unit& unit : program.trained_units()) {
     const BufferId params = program.find("params:" + unit.name);
     if (buffer_of("master", unit) == params)
       copy_values(program.find("grads:" + unit.name), params);

@@ -191,21 +191,28 @@ void ModelState::round_masters(BufferId masters_id, const Tensor& to, RemoteMemo
 void ModelState::append(std::string_view slot, StateRegister& list, bool differs) const {
   const Program& program = plan_.program;
   const Place& place = plan_.place;
-  const BufferId first = buffer_of(slot, program.units.front());
-  if (first == kNone) return;
-  const bool partial = program.at(first).partial.has_value();
+  const bool masters = slot == kMaster;
+  const std::span<const Unit> trained = program.trained_units();
+  const BufferId first = trained.empty() ? kNone : buffer_of(slot, trained.front());
+  // A stage whose parameters are all frozen lists no optimizer state: the others do.
+  if (first == kNone && !masters) return;
+  const bool partial = first != kNone && program.at(first).partial.has_value();
   auto mine = program.parameters.begin();
   for (const Parameter& any : program.model_parameters()) {
-    if (partial && any.as_matrix) {
-      if (mine != program.parameters.end() && mine->index == any.index) ++mine;
+    const bool here = mine != program.parameters.end() && mine->index == any.index;
+    if ((partial && any.as_matrix) || (any.frozen && !masters)) {
+      if (here) ++mine;
       continue;
     }
-    if (mine == program.parameters.end() || mine->index != any.index) {  // another stage's
+    if (!here) {  // another stage's
+      const DType dtype = any.frozen       ? program.dtype
+                          : first != kNone ? program.at(first).dtype
+                                           : plan_.master_dtype;
       list.push_back({.name = any.name,
                       .slot = std::string(slot),
                       .global_shape = any.shape,
-                      .dtype = program.at(first).dtype,
-                      .local = {nullptr, {0}, program.at(first).dtype},
+                      .dtype = dtype,
+                      .local = {nullptr, {0}, dtype},
                       .owner = false});
       continue;
     }
@@ -213,6 +220,7 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
     const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
     const BufferId id = buffer_of(slot, unit);
     const bool whole = held_in(program.at(id), unit, plan_.place) == Held::whole;
+    const bool apart = differs && !p.frozen;  // groups have values of their own
     const auto [begin, values, owner] = piece(slot, p);
     list.push_back({.name = p.name,
                     .slot = std::string(slot),
@@ -220,9 +228,9 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
                     .dtype = program.at(id).dtype,
                     .begin = begin,
                     .local = values ? values : Tensor{nullptr, {0}, program.at(id).dtype},
-                    .copies = differs ? place.replicas() : 1,
-                    .copy = differs ? place.replica() : 0,
-                    .owner = !whole || (differs ? place.shard_rank() : place.rank) == 0,
+                    .copies = apart ? place.replicas() : 1,
+                    .copy = apart ? place.replica() : 0,
+                    .owner = !whole || (apart ? place.shard_rank() : place.rank) == 0,
                     .device = owner});
   }
 }

@@ -1,6 +1,7 @@
 // ModelState: a rank's weights and optimizer state in the arenas, on any device. It makes fresh weights and
 // the StateRegister that weight files and checkpoints read and write. Transfers through the host use a
-// buffer of bounded size. Masters are f32, of which a 16-bit run keeps a rounded copy, or a 16-bit run's parameters.
+// buffer of bounded size. Masters are f32, of which a 16-bit run keeps a rounded copy, or a 16-bit run's parameters: if
+// the configuration asks for it, and those of frozen parameters.
 #pragma once
 
 #include <array>

@@ -98,7 +98,7 @@ void ModelState::collect_stage(const TakePiece& take, bool average) const {
   Device& device = arenas_.device();
   Memory buffer;
   for (const Unit& unit : program.units) {
-    if (average) {
+    if (average && !unit.frozen) {
       for_average(unit, [&](int64_t begin, const Tensor& values) {
         if (root) take_parameters(unit, begin, values);
       });

@@ -23,11 +23,15 @@ std::string count_text(double n) {
   return fmt::format("{:.0f}", n);
 }
 
-double parameters_of(const Program& program) {
-  double sum = 0;
-  for (const Parameter& p : program.model_parameters())
-    sum += static_cast<double>(p.shape.elements());
-  return sum;
+// Returns "124M parameters", and how many of them are frozen if any are.
+std::string parameters_text(const Program& program) {
+  double all = 0, frozen = 0;
+  for (const Parameter& p : program.model_parameters()) {
+    all += static_cast<double>(p.shape.elements());
+    if (p.frozen) frozen += static_cast<double>(p.shape.elements());
+  }
+  const std::string text = count_text(all) + " parameters";
+  return frozen > 0 ? fmt::format("{} ({} frozen)", text, count_text(frozen)) : text;
 }
 
 // Returns the floating-point operations of one rank in one step.
@@ -65,10 +69,9 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
   const bool pipeline = job.pipeline.stages > 1;
   const Place& place = train.place;
   std::string line = fmt::format(
-      "{} of {} parameters, {}, ZeRO stage {}{}, {}{}; batch {} = micro-batch {} x accumulation {} "
+      "{} of {}, {}, ZeRO stage {}{}, {}{}; batch {} = micro-batch {} x accumulation {} "
       "x {}; {}",
-      job.model.family().title, count_text(parameters_of(train.program)), name_of(job.dtype),
-      job.zero_stage,
+      job.model.family().title, parameters_text(train.program), name_of(job.dtype), job.zero_stage,
       place.shard_ranks > 0 && place.replicas_hold && place.ranks > 1
           ? fmt::format(" in {} of {}", counted(place.replicas(), "replica"),
                         counted(place.shard_size(), "rank"))

@@ -31,7 +31,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   Communicator& comm = mesh.data();
   const bool pipeline = plan.place.stages > 1;
   gathered_.resize(kFinishValues * static_cast<size_t>(mesh.world().size()));
-  sums_.resize(plan.program.units.size());
+  sums_.resize(plan.program.trained_units().size());
   for (size_t i = 0; i < plan.program.instructions.size(); ++i)
     bind(plan.program.instructions[i], i);
   if (!backend.device->is_host())
@@ -74,7 +74,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
                     {kFinishValues},
                     DType::f64};
   } else {
-    finish_values_.emplace(mesh, plan.place, plan.program.units);
+    finish_values_.emplace(mesh, plan.place, plan.program.trained_units());
   }
   if (mesh.world().size() > 1) check_communication();
   settle_graph();

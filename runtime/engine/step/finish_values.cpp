@@ -12,7 +12,7 @@ constexpr size_t kLoss = 0, kStop = 1, kSums = 2;  // of what a rank of a pipeli
 
 }  // namespace
 
-FinishValues::FinishValues(MeshComm& mesh, Place place, const std::vector<Unit>& units)
+FinishValues::FinishValues(MeshComm& mesh, Place place, std::span<const Unit> units)
     : mesh_(mesh), place_(place), mine_(kFinishValues) {
   const auto ranks = static_cast<size_t>(mesh.world().size());
   if (place.stages > 1) {
@@ -22,7 +22,7 @@ FinishValues::FinishValues(MeshComm& mesh, Place place, const std::vector<Unit>&
   all_.resize(mine_.size() * ranks);
 }
 
-void FinishValues::find_order(const std::vector<Unit>& units) {
+void FinishValues::find_order(std::span<const Unit> units) {
   std::vector<double> counts(static_cast<size_t>(mesh_.world().size()));
   const auto count = static_cast<double>(units.size());
   mesh_.world().gather_values({&count, 1}, counts);

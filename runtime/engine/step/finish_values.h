@@ -13,8 +13,8 @@ namespace dstrain {
 
 class FinishValues {
  public:
-  // Collective over the world of `mesh`, which outlives this object. `units`: of this rank's program.
-  FinishValues(MeshComm& mesh, Place place, const std::vector<Unit>& units);
+  // Collective over the world of `mesh`, which outlives this object. `units`: the trained ones of this rank's program.
+  FinishValues(MeshComm& mesh, Place place, std::span<const Unit> units);
 
   // Collective. Adds the contributions of all ranks to the step state: square sums in the order of the model's
   // units, then of the ranks of a data-parallel group, so that the norm does not depend on the number of stages.
@@ -27,7 +27,7 @@ class FinishValues {
                        const FinishRule& rule);
 
   // Finds where the units of the whole model are. Collective.
-  void find_order(const std::vector<Unit>& units);
+  void find_order(std::span<const Unit> units);
 
   struct StageUnit {
     int stage = 0;

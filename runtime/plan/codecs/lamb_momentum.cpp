@@ -257,11 +257,11 @@ class LambUpdate {
 std::vector<LambEnd> ends_of_units(const Program& program, const OptimizerRule& rule,
                                    const std::vector<Instruction>& instructions) {
   std::unordered_map<BufferId, size_t> of_directions, of_parameters;  // units
-  for (size_t u = 0; u < program.units.size(); ++u) {
+  std::vector<LambEnd> ends(program.trained_units().size());
+  for (size_t u = 0; u < ends.size(); ++u) {
     of_directions[program.find("direction:" + program.units[u].name)] = u;
     of_parameters[program.find("params:" + program.units[u].name)] = u;
   }
-  std::vector<LambEnd> ends(program.units.size());
   const auto add = [&](const std::unordered_map<BufferId, size_t>& unit_of, BufferId buffer,
                        std::vector<Instruction> LambEnd::*list, const Instruction& op) {
     if (const auto found = unit_of.find(program.root(buffer)); found != unit_of.end())
@@ -285,7 +285,7 @@ void send_lamb_momenta(Program& program, const Job& job, Place place, StepKind k
   program.instructions.erase(norm + 1, program.instructions.end());
   const std::vector<LambEnd> ends = ends_of_units(program, rule, old);
   std::vector<LambUpdate> units;
-  units.reserve(program.units.size());
+  units.reserve(ends.size());
   for (size_t u = 0; u < ends.size(); ++u)
     if (!ends[u].directions.empty()) units.emplace_back(program, job, place, u, kind, ends[u]);
   exchange_units(units, job.overlap_comm);

@@ -71,7 +71,7 @@ void send_in_groups(Program& program, const Job& job, Place place, StepKind kind
   if (kind != StepKind::regular) return;
   WeightsAverage average(program, place);
   // A unit's weights travel while those of the unit before are replaced.
-  const size_t apart = job.overlap_comm ? 1 : 0, count = program.units.size();
+  const size_t apart = job.overlap_comm ? 1 : 0, count = program.trained_units().size();
   for (size_t i = 0; i < count + apart; ++i) {
     if (i < count) average.send(program.units[i]);
     if (i >= apart) average.commit(program.units[i - apart]);

@@ -41,7 +41,7 @@ class PowerSgd {
   }
 
   void run() {
-    for (const Unit& unit : program_.units)
+    for (const Unit& unit : program_.trained_units())
       hook_.kind == HookKind::batched_power_sgd ? take_whole(unit) : take_parameters(unit);
     make_state();
     const BufferId whole = pack_whole();

@@ -188,10 +188,10 @@ SignUpdate update_of(const Job& job, StepKind kind) {
 
 // Takes what ends the step of each unit out of the program.
 std::vector<UnitEnd> take_ends(Program& program, OpKind update) {
-  std::vector<UnitEnd> ends(program.units.size());
+  std::vector<UnitEnd> ends(program.trained_units().size());
   // Returns the end of the unit whose buffer this is.
   const auto end_of = [&](std::string_view what, BufferId buffer) -> UnitEnd& {
-    for (size_t u = 0; u < program.units.size(); ++u)
+    for (size_t u = 0; u < ends.size(); ++u)
       if (program.root(buffer) == program.find(fmt::format("{}:{}", what, program.units[u].name)))
         return ends[u];
     throw InternalError(fmt::format("{} is not that of a unit", program.at(buffer).name));
@@ -250,7 +250,7 @@ void send_signs(Program& program, const Job& job, Place place, StepKind kind) {
 void use_synchronised_weights(Program& program, const Job& job) {
   if (!optimizer_rule(job.optimizer.kind).local_steps) return;
   std::vector<Instruction> begin;
-  for (const Unit& unit : program.units) {
+  for (const Unit& unit : program.trained_units()) {
     const BufferId master = program.add_buffer({.name = "master:" + unit.name,
                                                 .shape = {unit.elements},
                                                 .memory = MemoryClass::optimizer,

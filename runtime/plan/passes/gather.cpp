@@ -16,7 +16,8 @@
 namespace dstrain {
 namespace {
 
-// A run of instructions that use one unit and no other.
+// A run of instructions that use one unit and no other, but for the one with the other parameters of its layer: where a
+// layer is frozen in part, their visits overlap.
 struct Visit {
   int unit = 0;
   size_t first = 0, last = 0;  // positions in the instruction list
@@ -38,6 +39,15 @@ class GatherPass {
         limits_(job.gather),
         in_turns_(job.pipeline.stages > 1) {
     for (const Parameter& p : program.parameters) unit_of_value_[p.value] = p.unit;
+    sibling_.assign(program.units.size(), -1);
+    std::unordered_map<int, int> trained;  // units, by their first sublayer
+    for (size_t u = 0; u < program.units.size(); ++u) {
+      const Unit& unit = program.units[u];
+      const auto [other, first] = trained.try_emplace(unit.first_sublayer, static_cast<int>(u));
+      if (first) continue;
+      sibling_[u] = other->second;
+      sibling_[static_cast<size_t>(other->second)] = static_cast<int>(u);
+    }
   }
 
   void run() {
@@ -87,12 +97,29 @@ class GatherPass {
       for (const BufferId id : program_.instructions[i].reads) {
         const auto it = unit_of_value_.find(id);
         if (it == unit_of_value_.end()) continue;
-        if (visits_.empty() || visits_.back().unit != it->second ||
-            !in_one_turn(program_.instructions[visits_.back().first], program_.instructions[i]))
-          visits_.push_back({it->second, i, i});
-        visits_.back().last = i;
+        Visit* visit = visit_of(it->second, i);
+        if (!visit) visit = &visits_.emplace_back(Visit{it->second, i, i});
+        visit->last = i;
       }
     for (size_t v = 0; v < visits_.size(); ++v) live_.push_back(elements_of_visit(v));
+    for (size_t v = 0; v + 1 < visits_.size(); ++v) {
+      if (visits_[v + 1].first > visits_[v].last) continue;
+      live_[v] += elements_of_visit(v + 1);
+      live_[v + 1] += elements_of_visit(v);
+    }
+  }
+
+  // Returns the visit of the unit that instruction `i` goes on with; null: it begins one.
+  Visit* visit_of(int unit, size_t i) {
+    for (size_t v = visits_.size(); v-- > 0;) {
+      Visit& visit = visits_[v];
+      const bool mine = visit.unit == unit;
+      if (!mine && visit.unit != sibling_[static_cast<size_t>(unit)]) return nullptr;
+      if (!in_one_turn(program_.instructions[visit.first], program_.instructions[i]))
+        return nullptr;
+      if (mine) return &visit;
+    }
+    return nullptr;
   }
 
   // Returns whether `unit` fits beside what is gathered in visits [begin, end).
@@ -268,6 +295,8 @@ class GatherPass {
   const GatherLimits& limits_;
   const bool in_turns_;  // phases of different micro-batches follow one another
   std::unordered_map<BufferId, int> unit_of_value_;
+  std::vector<int>
+      sibling_;  // of every unit: the one with the other parameters of its layer, or -1
   std::vector<Visit> visits_;  // in the order of the list
   std::vector<int64_t> live_;  // elements gathered during each visit
   std::vector<bool> kept_;     // units that stay gathered for the whole step

@@ -24,14 +24,16 @@ void layout(Program& program, Place place, const Residency& residency) {
       sent = sent || program.at(p.value).shared;
     }
     unit.elements = round_up(at, kAlign * place.ranks);
-    // Peers read the buffers that parameters are gathered from.
+    // Peers read the buffers that parameters are gathered from. Those of a frozen unit are gathered where they are used,
+    // never after an update.
+    const bool gathered = (unit.frozen ? residency.parameters : residency.optimizer) != Held::whole;
     const BufferId values =
         program.add_buffer({.name = "params:" + unit.name,
                             .shape = {unit.elements / divisor(residency.parameters, place)},
                             .dtype = program.dtype,
                             .memory = MemoryClass::parameters,
                             .lifetime = Lifetime::persistent,
-                            .shared = sent || residency.optimizer != Held::whole});
+                            .shared = sent || gathered});
     const BufferId gradients =
         trained
             ? program.add_buffer({.name = "grads:" + unit.name,

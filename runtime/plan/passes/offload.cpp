@@ -115,7 +115,7 @@ class OffloadPass {
   // Gives masters that are the parameters themselves, as in f32 runs, a buffer of their own.
   void separate_masters() {
     std::map<BufferId, std::pair<BufferId, int64_t>> master_of;  // and its first element there
-    for (size_t u = 0; u < program_.units.size(); ++u) {
+    for (size_t u = 0; u < offloaded_.size(); ++u) {
       if (!offloaded_[u]) continue;
       const Unit& unit = program_.units[u];
       const BufferId params = program_.find("params:" + unit.name);

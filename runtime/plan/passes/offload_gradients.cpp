@@ -55,7 +55,7 @@ class GradientOffload {
         in_parts.insert(program_.root(op.writes[0]));
       if (op.op == OpKind::sum_squares) squares_of_[program_.root(op.reads[0])] = op;
     }
-    for (size_t u = 0; u < program_.units.size(); ++u) {
+    for (size_t u = 0; u < leave_.size(); ++u) {
       if (!leave_[u]) continue;
       const BufferId id = program_.find("grads:" + program_.units[u].name);
       Buffer& grads = program_.at(id);

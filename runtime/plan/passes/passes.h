@@ -1,6 +1,6 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> split_backward
-//   -> offload_activations -> layout -> offload_parameters -> reduce -> codecs (codecs.h) -> update
+//   -> offload_activations -> separate_frozen -> layout -> offload_parameters -> reduce -> codecs (codecs.h) -> update
 //   -> offload_gradients -> offload_optimizer -> gather -> codecs (codecs.h) -> join_norms -> pack
 //   -> place -> verify.
 #pragma once
@@ -64,6 +64,11 @@ void offload_activations(Program& program, const Job& job);
 // Makes the instructions that compute weight gradients a phase of their own, after the others. Throws InternalError
 // if another instruction would overwrite what one of them reads.
 void split_backward(Program& program);
+
+// Moves the frozen parameters of each unit to a unit of their own, "U:frozen", behind all that are trained; a unit of
+// frozen parameters alone keeps its name. Such a unit is held and gathered as the others are, and has neither gradients
+// nor optimizer state.
+void separate_frozen(Program& program);
 
 // Lays the parameters of each unit out as one flat range, padded so that rank r owns the r-th of equal
 // slices. Adds the buffers "params:U" in the run's dtype and "grads:U" in the residency's, whole or the owned

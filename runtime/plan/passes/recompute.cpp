@@ -30,7 +30,6 @@ using Places = std::vector<size_t>;
 // Returns the number of instructions of the forward phase, which come first.
 size_t forward_count(const Program& program) {
   const auto it = std::ranges::find(program.instructions, Phase::backward, &Instruction::phase);
-  check(it != program.instructions.end(), "a program without gradients has nothing to recompute");
   return static_cast<size_t>(it - program.instructions.begin());
 }
 
@@ -222,6 +221,7 @@ int64_t peak_bytes(const Program& program) {
 }  // namespace
 
 void recompute(Program& program, const Job& job, RuleOf rule) {
+  if (forward_count(program) == program.instructions.size()) return;  // all that it has is frozen
   switch (job.recompute.mode) {
     case RecomputeMode::none:
       return;

@@ -12,10 +12,10 @@ Space update_space(const OffloadConfig& offload) {
 
 std::vector<bool> offloaded_units(const Program& program, const OffloadConfig& offload) {
   double room = 0;  // elements of units whose state stays on the device
-  for (const Unit& unit : program.units) room += static_cast<double>(unit.elements);
+  for (const Unit& unit : program.trained_units()) room += static_cast<double>(unit.elements);
   room *= offload.optimizer == OffloadTo::none ? 0 : 1 - offload.ratio;
   std::vector<bool> offloaded;
-  for (const Unit& unit : program.units) {
+  for (const Unit& unit : program.trained_units()) {
     const auto elements = static_cast<double>(unit.elements);
     offloaded.push_back(elements > room);
     if (!offloaded.back()) room -= elements;

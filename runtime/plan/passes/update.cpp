@@ -299,7 +299,7 @@ class UnitUpdate {
 }  // namespace
 
 void update(Program& program, const Job& job, Place place, const Residency& residency) {
-  const auto units = static_cast<int64_t>(program.units.size());
+  const auto units = static_cast<int64_t>(program.trained_units().size());
   const BufferId norms = program.add_buffer(
       {.name = "square_sums", .shape = {units}, .dtype = DType::f64, .lifetime = Lifetime::step});
   const int32_t group = program.add_group("step");
@@ -340,7 +340,7 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
   const bool sliced = residency.optimizer != Held::whole;
   const bool ahead = job.overlap_comm && sliced && job.offload.optimizer == OffloadTo::none &&
                      job.offload.parameters != OffloadTo::nvme;
-  for (size_t u = 0; u < program.units.size(); ++u) {
+  for (size_t u = 0; u < static_cast<size_t>(units); ++u) {
     const Unit& unit = program.units[u];
     const Range updated = sliced ? owned_slice(unit, place) : Range{0, unit.elements};
     updates.emplace_back(program, job, place, unit, updated,
@@ -350,12 +350,13 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
     waiting = ahead && updates[u].has_matrices();
     if (!waiting) finish(u);
   }
-  if (waiting) finish(program.units.size() - 1);
+  if (waiting) finish(static_cast<size_t>(units) - 1);
 }
 
 void mark_matrices(Program& program, const OptimizerConfig& optimizer) {
   const MatrixRule* rule = optimizer_rule(optimizer.kind).matrices;
-  for (Parameter& p : program.parameters) p.as_matrix = rule && rule->takes(p.name, p.shape);
+  for (Parameter& p : program.parameters)
+    p.as_matrix = rule && !p.frozen && rule->takes(p.name, p.shape);
 }
 
 void begin_step(Program& program) {

@@ -32,21 +32,23 @@ bool leaves_device(const Job& job) {
 }
 
 // The bytes of model state that a rank's device holds for one element of a parameter.
-double state_bytes(const Job& job, bool of_matrix) {
+double state_bytes(const Job& job, const Parameter& p) {
   const Place place = place_of(job, 0);
   const Residency held = residency_of(job, place);
   const auto value = static_cast<double>(size_of(job.dtype));
-  const auto moment = static_cast<double>(size_of(job.state_dtype));
-  const double moments =
-      moment * (of_matrix ? 1 : static_cast<double>(state_slots(job.optimizer).size()));
-  const double master = job.master_dtype != job.dtype ? 4 : 0;
   // What is offloaded is not the device's.
   const double parameters = job.offload.parameters == OffloadTo::none ? 1 : 0;
+  const double held_value = parameters * value / divisor(held.parameters, place);
+  if (p.frozen) return held_value;
+  const auto moment = static_cast<double>(size_of(job.state_dtype));
+  const double moments =
+      moment * (p.as_matrix ? 1 : static_cast<double>(state_slots(job.optimizer).size()));
+  const double master = job.master_dtype != job.dtype ? 4 : 0;
   const double optimizer = job.offload.optimizer == OffloadTo::none ? 1 : 1 - job.offload.ratio;
   const bool gradients_leave =
       update_space(job.offload) == Space::host && job.reduce == ReduceMode::micro_batch;
   const double gradients = gradients_leave ? optimizer : 1;
-  return parameters * value / divisor(held.parameters, place) +
+  return held_value +
          gradients * static_cast<double>(size_of(job.grad_dtype)) / divisor(held.gradients, place) +
          optimizer * (moments + master) / divisor(held.optimizer, place);
 }
@@ -163,7 +165,7 @@ PartBytes part_bytes(const Program& program, const Job& job, const std::vector<i
   std::vector<double> state(program.sublayers.size()), states{0}, kept{0};
   for (const Parameter& p : program.parameters)
     state[static_cast<size_t>(p.sublayer)] +=
-        state_bytes(job, p.as_matrix) * static_cast<double>(p.shape.elements());
+        state_bytes(job, p) * static_cast<double>(p.shape.elements());
   const auto copy = static_cast<double>(size_of(job.dtype) + size_of(DType::f32));
   const Activations activations = activations_of(program);
   // Bytes of one micro-batch while a sublayer runs, with those that all sublayers before it keep.
@@ -256,13 +258,15 @@ std::vector<int64_t> divide_model(const Program& fused, const Job& job, const St
 }
 
 std::vector<SublayerRun> runs_of(const Program& program) {
-  std::vector<SublayerRun> runs;
-  for (const Unit& unit : program.units) {
-    const int last = unit.first_sublayer + unit.sublayers - 1;
-    if (!runs.empty() && runs.back().last + 1 == unit.first_sublayer)
-      runs.back().last = last;
+  std::vector<SublayerRun> units, runs;
+  for (const Unit& unit : program.units)
+    units.push_back({unit.first_sublayer, unit.first_sublayer + unit.sublayers - 1});
+  std::ranges::stable_sort(units, {}, &SublayerRun::first);  // frozen units are the last ones
+  for (const SublayerRun& unit : units) {
+    if (!runs.empty() && unit.first <= runs.back().last + 1)
+      runs.back().last = std::max(runs.back().last, unit.last);
     else
-      runs.push_back({unit.first_sublayer, last});
+      runs.push_back(unit);
   }
   return runs;
 }

@@ -88,8 +88,10 @@ std::string factors_text(const Job& job, const Plan& plan) {
 // Returns how the gradient of the token embedding travels, and why.
 std::string rows_text(const Job& job, const Plan& plan) {
   const SparseGradientBytes bytes = sparse_gradient_bytes(job);
+  const TokenTable table = job.model.measures().token_table.value();
+  if (table.frozen) return "sparse_gradients: the token embedding is frozen and has no gradient";
   std::string line = "sparse_gradients: the token embedding's gradient travels ";
-  if (job.model.measures().token_table->shared)
+  if (table.shared)
     return line + "as the whole table, because the head is tied to it and its gradient is dense";
   line += sends_token_rows(job) ? "as rows of tokens" : "as the whole table";
   return line + fmt::format(": rows take {} a step, the table {}; rank {} sends {} a step in all",

@@ -1,0 +1,215 @@
+// A model whose layers are frozen, trained, and frozen in part. mpirun starts this program.
+#include "tests/support/mixed_model.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "runtime/config/load.h"
+#include "runtime/engine/run/run.h"
+#include "runtime/storage/safetensors.h"
+#include "tests/engine/stages/run_steps.h"
+#include "tests/engine/test_rank.h"
+#include "tests/support/skip.h"
+#include "tests/support/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int kMixedSteps = 6;
+
+// Two micro-batches a step. fp16 begins with a loss scale that is too large, so the first steps are skipped.
+Job mixed_job(DType dtype, int ranks, int stages = 1) {
+  Job job;
+  job.model = MixedModel{};
+  job.ranks = ranks;
+  job.pipeline.stages = stages;
+  job.batch = {4 * ranks / stages, 2, 2};
+  job.dtype = job.wire_dtype = dtype;
+  job.device = "cpu";
+  job.steps = kMixedSteps;
+  job.optimizer.weight_decay = 0.1;
+  job.gradient_clipping = 0.5;
+  if (dtype == DType::f16) {
+    job.skip_on_overflow = true;
+    job.loss_scale = {.dynamic = true, .initial = 0x1p23, .hysteresis = 1};
+  }
+  return job;
+}
+
+// Settings that change no bit. `drive`: a folder.
+std::vector<std::function<void(Job&)>> harmless_changes(const std::string& drive) {
+  const auto sharded = [](Job& j) {
+    j.zero_stage = 3;
+    j.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+  };
+  const auto offload = [=](OffloadTo to, UpdateOn on) {
+    return [=](Job& j) {
+      sharded(j);
+      j.offload.optimizer = j.offload.parameters = to;
+      j.offload.optimizer_on = on;
+      j.offload.nvme_paths = {drive};
+    };
+  };
+  return {[](Job& j) { j.zero_stage = 1; },
+          [](Job& j) { j.zero_stage = 2; },
+          sharded,
+          [=](Job& j) {
+            sharded(j);
+            j.gather.max_live_elements = 1;
+          },
+          [](Job& j) { j.zero_stage = 3; },
+          [=](Job& j) {
+            sharded(j);
+            j.overlap_comm = true;
+          },
+          [](Job& j) {
+            j.recompute = {RecomputeMode::interval, 1};
+          },
+          [](Job& j) {
+            j.recompute = {RecomputeMode::selective, 1};
+          },
+          offload(OffloadTo::cpu, UpdateOn::host),
+          offload(OffloadTo::cpu, UpdateOn::device),
+          offload(OffloadTo::nvme, UpdateOn::host),
+          [](Job& j) {
+            j.zero_stage = 1;
+            j.offload.optimizer = OffloadTo::cpu;
+            j.offload.optimizer_on = UpdateOn::host;
+            j.offload.ratio = 0.5;
+          }};
+}
+
+// Returns the path of rank 0. Collective.
+std::string path_of_root(const TempDir& folder, Communicator& comm) {
+  const std::string path = folder.path();
+  const std::vector<double> mine(path.begin(), path.end());
+  std::vector<double> all(mine.size() * static_cast<size_t>(comm.size()));
+  comm.gather_values(mine, all);
+  std::string root;
+  for (size_t i = 0; i < path.size(); ++i) root += static_cast<char>(all[i]);
+  return root;
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Trains with files. Collective.
+void train_in(const std::string& folder, Job job, const Dataset& data, Communicator& comm,
+              int steps, bool resume) {
+  RunContext context{implementations()};
+  context.comm = &comm;
+  job.output = folder;
+  job.steps = steps;
+  if (resume) job.resume = folder;
+  job.eval_samples = 4;
+  train(job, data, context);
+}
+
+}  // namespace
+
+TEST_CASE("it trains with the same bits at every stage, with recompute and offload") {
+  const auto comm = make_communicator();
+  Communicator& world = *comm;
+  const RandomDataset data(11, 0.1);
+  const TempDir drive;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const Job job = mixed_job(dtype, world.size());
+    const RunResult expected = run_steps(job, data, world, kMixedSteps);
+    CHECK(expected.skipped.front() == (dtype == DType::f16));
+    for (const auto& change : harmless_changes(drive.path())) {
+      Job changed = job;
+      change(changed);
+      INFO(describe(changed));
+      CHECK(difference(expected, run_steps(changed, data, world, kMixedSteps), world) == "");
+    }
+  }
+}
+
+TEST_CASE("shards of parameters have the bits of whole ones") {
+  const auto comm = make_communicator();
+  SKIP_UNLESS(comm->size() == 4, "shards of two of four ranks");
+  const RandomDataset data(11, 0.1);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Job job = mixed_job(dtype, 4);
+    Job shards = job;
+    shards.zero_stage = 3;
+    shards.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+    shards.shards = {.ranks = 2, .parameters = true};
+    CHECK(difference(run_steps(job, data, *comm, kMixedSteps),
+                     run_steps(shards, data, *comm, kMixedSteps), *comm) == "");
+  }
+}
+
+TEST_CASE("a pipeline has the bits of one rank, where its first stage is frozen too") {
+  const auto comm = make_communicator();
+  SKIP_UNLESS(comm->size() == 2, "two stages");
+  const RandomDataset data(11, 0.1);
+  SelfComm self;
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const int64_t second : {1, 2, 3, 5})  // the first layer of the second stage
+      for (const auto& recompute : {RecomputeMode::none, RecomputeMode::interval}) {
+        CAPTURE(name_of(dtype), second, static_cast<int>(recompute));
+        Job job = mixed_job(dtype, 2, 2);
+        job.pipeline.first_layers = {0, second};
+        job.recompute = {recompute, 1};
+        Job alone = mixed_job(dtype, 1);
+        const RunResult by_one = run_steps(alone, data, self, kMixedSteps);
+        const RunResult by_two = run_steps(job, data, *comm, kMixedSteps);
+        CHECK(by_two.loss == by_one.loss);
+        CHECK(by_two.norm == by_one.norm);
+        if (comm->rank() == 0) CHECK(by_two.weights == by_one.weights);
+      }
+}
+
+TEST_CASE("training leaves what is frozen as it was, in files too, and a resumed run goes on") {
+  const auto comm = make_communicator();
+  const RandomDataset data(11, 0.1);
+  std::vector<Job> jobs;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int stage : {0, 3}) {
+      jobs.push_back(mixed_job(dtype, comm->size()));
+      jobs.back().zero_stage = stage;
+    }
+  if (comm->size() == 2) {
+    jobs.push_back(mixed_job(DType::bf16, 2, 2));
+    jobs.back().pipeline.first_layers = {0, 1};
+  }
+  for (const Job& job : jobs) {
+    INFO(describe(job));
+    const TempDir own;
+    const std::string root = path_of_root(own, *comm);
+    train_in(root + "/start", job, data, *comm, 0, false);
+    train_in(root + "/whole", job, data, *comm, kMixedSteps, false);
+    train_in(root + "/parts", job, data, *comm, 2, false);
+    train_in(root + "/parts", job, data, *comm, kMixedSteps, true);
+    Job loaded = job;
+    loaded.init_weights = root + "/whole/model.safetensors";
+    train_in(root + "/loaded", loaded, data, *comm, 0, false);
+    comm->barrier();
+    if (comm->rank() != 0) continue;
+    const auto weights = [&](const char* run) {
+      return bytes_of(fmt::format("{}/{}/model.safetensors", root, run));
+    };
+    const std::string start = weights("start"), whole = weights("whole");
+    REQUIRE(!whole.empty());
+    CHECK(weights("parts") == whole);
+    CHECK(weights("loaded") == whole);
+    const InputFile file(root + "/whole/model.safetensors", "the weights");
+    for (const SafetensorsTensor& t : read_safetensors_header(file).tensors) {
+      const auto at = static_cast<size_t>(t.begin), n = static_cast<size_t>(t.end - t.begin);
+      const bool frozen =
+          t.name != "hidden.1.weight" && t.name != "head.weight" &&
+          (!t.name.ends_with(".bias") || t.name == "hidden.2.bias" || t.name == "head.norm.bias");
+      CAPTURE(t.name);
+      CHECK((start.substr(at, n) == whole.substr(at, n)) == frozen);
+    }
+  }
+}
+
+}  // namespace dstrain

@@ -1,0 +1,73 @@
+// A model for tests whose layers are trained, frozen, and frozen in part: an embedding that is frozen, hidden layers of
+// which every third one is frozen and every third one has a frozen weight and a bias that is trained, and a head.
+#pragma once
+
+#include "models/measure.h"
+#include "models/sizes.h"
+#include "runtime/config/model/family.h"
+#include "runtime/ir/builder.h"
+
+namespace dstrain {
+
+inline void build_mixed(Builder& b, const ModelConfig& c) {
+  const int64_t width = c.integer("width"), ids = c.integer("vocab_size"),
+                length = c.integer("length");
+  const auto unless = [&c](bool frozen) {
+    return c.flag("frozen") && frozen ? Trainable::no : Trainable::yes;
+  };
+  b.unit("embedding");
+  const BufferId table =
+      b.vocabulary("embedding.weight", {ids, width}, Init::normal, 0.5f, unless(true));
+  const BufferId tokens = b.input("ids", InputRole::token_ids, DType::i32, {length});
+  BufferId x = b.embed(tokens, table, kNone, length);
+  for (int64_t i = 0; i < c.integer("depth"); ++i) {
+    const std::string name = b.layer("hidden", i);
+    const Trainable weight = unless(i % 3 != 1), bias = unless(i % 3 == 2);
+    const BufferId w = b.parameter(name + ".weight", {width, width}, Init::normal, 0.5f, weight);
+    x = b.linear(x, w, b.parameter(name + ".bias", {width}, Init::zeros, 0, bias),
+                 Activation::relu);
+  }
+  b.unit("head");
+  const BufferId scale = b.parameter("head.norm.weight", {width}, Init::ones, 0, unless(true));
+  const BufferId shift = b.parameter("head.norm.bias", {width}, Init::zeros, 0, unless(true));
+  const BufferId head = b.vocabulary("head.weight", {ids, width}, Init::normal, 0.02f);
+  const BufferId logits =
+      b.linear(b.layer_norm(x, scale, shift, 1e-5f), head, kNone, Activation::none);
+  b.cross_entropy(logits, b.input("targets", InputRole::labels, DType::i32, {length}), ids);
+}
+
+inline const ModelFamily& mixed() {
+  using models::size_key;
+  static const ModelFamily family{
+      .type = "mixed",
+      .title = "mixed model",
+      .keys = {{size_key("dstrain.model.depth", "4", "hidden layers", models::kMostLayers)},
+               {size_key("dstrain.model.width", "10", "of a hidden layer")},
+               {size_key("dstrain.model.length", "5", "tokens of a sample")},
+               {{.key = "dstrain.model.frozen", .fallback = "true"}},
+               {size_key("dstrain.model.vocab_size", "", "unset: the data's")}},
+      .inputs = {{"ids", InputRole::token_ids, DType::i32, {"length"}, "vocab_size"},
+                 {"targets", InputRole::labels, DType::i32, {"length"}, "vocab_size"}},
+      .layers_key = "depth",
+      .width_key = "width",
+      .build = build_mixed,
+      .measure = measure_model};
+  return family;
+}
+
+struct MixedModel {
+  int64_t depth = 4, width = 10, length = 5, vocab_size = 11;
+  bool frozen = true;
+
+  operator ModelConfig() const {
+    ModelConfig model(mixed());
+    model.set("depth", depth);
+    model.set("width", width);
+    model.set("length", length);
+    model.set("frozen", frozen);
+    model.set("vocab_size", vocab_size);
+    return model;
+  }
+};
+
+}  // namespace dstrain
