@@ -20,14 +20,14 @@ Job notes_job(const std::string& path) {
   return job;
 }
 
-struct Batch {
+struct Mixed {
   std::vector<int32_t> ids, labels;
   std::vector<float> notes;
 };
 
-Batch read_batch(const Dataset& data, Split split, int64_t first, int64_t count) {
+Mixed read_batch(const Dataset& data, Split split, int64_t first, int64_t count) {
   const auto tokens = static_cast<size_t>(count * kLength);
-  Batch b{std::vector<int32_t>(tokens), std::vector<int32_t>(tokens),
+  Mixed b{std::vector<int32_t>(tokens), std::vector<int32_t>(tokens),
           std::vector<float>(tokens * kNotes)};
   const InputTensor batch[] = {
       {"ids", InputRole::token_ids, {b.ids.data(), {count, kLength}, DType::i32}},
@@ -56,7 +56,7 @@ TEST_CASE("features of a sample lie beside its tokens, in every epoch and batch"
   job.data.val_fraction = 0;
   const auto data = open_dataset(job);
   REQUIRE(data->samples(Split::train) == 10);
-  const Batch epochs = read_batch(*data, Split::train, 0, 30);
+  const Mixed epochs = read_batch(*data, Split::train, 0, 30);
   std::vector<int32_t> order;
   for (int64_t place = 0; place < 30; ++place) {
     const int32_t sample = epochs.ids[static_cast<size_t>(place * kLength)] - 1;  // 0 is "."
@@ -78,7 +78,7 @@ TEST_CASE("features of the validation part are not those of the training part") 
   const TempDir folder;
   const auto data = open_dataset(notes_job(folder.write("t.txt", numbered_text(20))));
   REQUIRE(data->samples(Split::validation) == 3);
-  const Batch first = read_batch(*data, Split::validation, 1, 1);
+  const Mixed first = read_batch(*data, Split::validation, 1, 1);
   CHECK(first.notes == features_of(Split::validation, 1));
   CHECK(first.notes != features_of(Split::train, 1));
 }

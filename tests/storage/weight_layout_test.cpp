@@ -16,7 +16,7 @@ using Floats = std::vector<float>;
 
 constexpr int64_t kWidth = 5;
 
-Tensor view(Floats& values) {
+Tensor view_of(Floats& values) {
   return {values.data(), {static_cast<int64_t>(values.size())}, DType::f32};
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("a file has the same bytes whatever pieces it is written in, and any s
         const int64_t n = elements_of(want[w]), begin = n * part / parts;
         want[w].begin = begin;
         read[w].resize(static_cast<size_t>(n * (part + 1) / parts - begin), -1);
-        want[w].local = view(read[w]);
+        want[w].local = view_of(read[w]);
       }
       load_weights(dir / "whole", want);
       for (size_t w = 0; w < want.size(); ++w) {

@@ -47,7 +47,7 @@ float error_of(int rank, int64_t i) {
 }
 
 // Saves a checkpoint whose rank r has the errors error_of(r, i).
-void save(const std::string& dir, int ranks, bool codec = true) {
+void save_codecs(const std::string& dir, int ranks, bool codec = true) {
   const Errors errors = run_ranks(ranks, [&](Communicator& comm) {
     Rank rank(comm.rank(), ranks, codec);
     rank.weight = {1, 2, 3};
@@ -76,7 +76,7 @@ void load(const std::string& dir, int ranks, const Check& check_rank, bool codec
 TEST_CASE("as many ranks as saved it get their own errors, bit for bit") {
   for (const int ranks : {1, 3}) {
     TempDir dir;
-    save(dir.path(), ranks);
+    save_codecs(dir.path(), ranks);
     load(dir.path(), ranks, [](const Rank& rank, int r, const CheckpointInfo& info) {
       CHECK(info.codec_remarks.empty());
       CHECK(rank.factor == std::vector<float>{4, 5, 6, 7});
@@ -91,7 +91,7 @@ TEST_CASE("other numbers of ranks share out the errors: their sum stays") {
     for (const int to : {1, 2, 3, 8}) {
       if (from == to) continue;
       TempDir dir;
-      save(dir.path(), from);
+      save_codecs(dir.path(), from);
       CAPTURE(from, to);
       load(dir.path(), to, [&](const Rank& rank, int r, const CheckpointInfo& info) {
         CHECK(info.codec_remarks ==
@@ -110,8 +110,8 @@ TEST_CASE("other numbers of ranks share out the errors: their sum stays") {
 
 TEST_CASE("codec state that is missing, has another shape or no use is no mismatch, and is told") {
   TempDir with, without;
-  save(with.path(), 2);
-  save(without.path(), 2, false);
+  save_codecs(with.path(), 2);
+  save_codecs(without.path(), 2, false);
   load(without.path(), 2, [](const Rank& rank, int, const CheckpointInfo& info) {
     REQUIRE(info.codec_remarks.size() == 1);
     CHECK(info.codec_remarks[0].ends_with("starts anew"));
