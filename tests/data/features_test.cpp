@@ -20,15 +20,15 @@ Job notes_job(const std::string& path) {
   return job;
 }
 
-struct Mixed {
+struct NotesBatch {
   std::vector<int32_t> ids, labels;
   std::vector<float> notes;
 };
 
-Mixed read_batch(const Dataset& data, Split split, int64_t first, int64_t count) {
+NotesBatch read_notes(const Dataset& data, Split split, int64_t first, int64_t count) {
   const auto tokens = static_cast<size_t>(count * kLength);
-  Mixed b{std::vector<int32_t>(tokens), std::vector<int32_t>(tokens),
-          std::vector<float>(tokens * kNotes)};
+  NotesBatch b{std::vector<int32_t>(tokens), std::vector<int32_t>(tokens),
+               std::vector<float>(tokens * kNotes)};
   const InputTensor batch[] = {
       {"ids", InputRole::token_ids, {b.ids.data(), {count, kLength}, DType::i32}},
       {"notes", InputRole::features, {b.notes.data(), {count, kLength, kNotes}, DType::f32}},
@@ -56,7 +56,7 @@ TEST_CASE("features of a sample lie beside its tokens, in every epoch and batch"
   job.data.val_fraction = 0;
   const auto data = open_dataset(job);
   REQUIRE(data->samples(Split::train) == 10);
-  const Mixed epochs = read_batch(*data, Split::train, 0, 30);
+  const NotesBatch epochs = read_notes(*data, Split::train, 0, 30);
   std::vector<int32_t> order;
   for (int64_t place = 0; place < 30; ++place) {
     const int32_t sample = epochs.ids[static_cast<size_t>(place * kLength)] - 1;  // 0 is "."
@@ -64,7 +64,7 @@ TEST_CASE("features of a sample lie beside its tokens, in every epoch and batch"
     const std::vector<float> expected = features_of(Split::train, sample);
     CHECK(std::equal(expected.begin(), expected.end(),
                      epochs.notes.begin() + place * kLength * kNotes));
-    CHECK(read_batch(*data, Split::train, place, 1).notes == expected);
+    CHECK(read_notes(*data, Split::train, place, 1).notes == expected);
   }
   CHECK(order != std::vector<int32_t>(order.rbegin(), order.rend()));
   CHECK(epochs.labels[0] == epochs.ids[1]);
@@ -78,7 +78,7 @@ TEST_CASE("features of the validation part are not those of the training part") 
   const TempDir folder;
   const auto data = open_dataset(notes_job(folder.write("t.txt", numbered_text(20))));
   REQUIRE(data->samples(Split::validation) == 3);
-  const Mixed first = read_batch(*data, Split::validation, 1, 1);
+  const NotesBatch first = read_notes(*data, Split::validation, 1, 1);
   CHECK(first.notes == features_of(Split::validation, 1));
   CHECK(first.notes != features_of(Split::train, 1));
 }

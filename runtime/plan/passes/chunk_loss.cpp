@@ -67,18 +67,21 @@ class ChunkLoss {
     SpecStorage storage(program_, at(weight_grad_), threads_);
     KernelSpec spec = storage.get();
     std::vector<TensorSpec> in(spec.in.begin(), spec.in.end());
-    for (TensorSpec& operand : in) operand.shape.dims[0] = rows;
+    for (TensorSpec& operand : in) operand.shape = {rows, operand.shape[-1]};
     spec.in = in;
     return library_.sum_rows_part(spec);
   }
 
-  // Returns rows [first, first + count) of a buffer.
-  BufferId rows_of(BufferId whole, int64_t first, int64_t count) {
+  // Returns rows [first, first + count) of a buffer that has `rows`: its first dimension, or its first ones together.
+  BufferId rows_of(BufferId whole, int64_t rows, int64_t first, int64_t count) {
     Buffer piece = program_.at(whole);
-    const int64_t of_row = piece.shape.elements() / piece.shape[0];
-    piece.shape.dims[0] = count;
+    const Shape shape = piece.shape;
+    int leading = 1;
+    for (int64_t n = shape[0]; n < rows; ++leading) n *= shape[leading];
+    piece.shape = {count};
+    for (int i = leading; i < shape.rank; ++i) piece.shape.append(shape[i]);
     piece.parent = whole;
-    piece.parent_offset = first * of_row;
+    piece.parent_offset = first * (shape.elements() / rows);
     piece.name += fmt::format("[{}:{}]", first, first + count);
     return program_.add_buffer(std::move(piece));
   }
@@ -103,24 +106,25 @@ class ChunkLoss {
   }
 
   void add_piece(BufferId logits, BufferId losses, int64_t first, int64_t count, int64_t rows) {
-    const BufferId x = rows_of(at(head_).reads[0], first, count);
-    if (count < program_.at(logits).shape[0]) logits = rows_of(logits, 0, count);
+    const BufferId x = rows_of(at(head_).reads[0], rows, first, count);
+    const int64_t held = program_.at(logits).shape[0];
+    if (count < held) logits = rows_of(logits, held, 0, count);
     Instruction head = at(head_);
     head.reads[0] = x;
     head.writes[0] = logits;
     pieces_.push_back(std::move(head));
 
     Instruction loss = at(loss_);
-    loss.reads = {logits, rows_of(loss.reads[1], first, count)};
+    loss.reads = {logits, rows_of(loss.reads[1], rows, first, count)};
     if (loss.writes.size() > 1) loss.writes[1] = logits;
     if (first + count < rows) {
       auto attrs = attrs_as<CrossEntropyAttrs>(loss.attrs);
       attrs.by_row = true;
       loss.attrs = attrs;
       loss.accumulate = Accumulate::never;
-      loss.writes[0] = rows_of(losses, first, count);
+      loss.writes[0] = rows_of(losses, rows, first, count);
     } else {
-      loss.reads.push_back(rows_of(losses, 0, first));
+      loss.reads.push_back(rows_of(losses, rows, 0, first));
     }
     pieces_.push_back(std::move(loss));
 
@@ -135,7 +139,7 @@ class ChunkLoss {
       Instruction grad = at(input_grad_);
       grad.phase = Phase::forward;
       grad.reads[0] = logits;
-      grad.writes[0] = rows_of(grad.writes[0], first, count);
+      grad.writes[0] = rows_of(grad.writes[0], rows, first, count);
       pieces_.push_back(std::move(grad));
     }
   }

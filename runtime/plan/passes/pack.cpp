@@ -22,6 +22,7 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
       const BufferId weight = op.reads[1];
       BufferId& buffer = packed.try_emplace({weight, backward}, kNone).first->second;
       if (buffer == kNone) {
+        const Shape x = program.at(op.reads[0]).shape;
         // A weight that is gathered within a micro-batch is packed after each gather.
         const bool gathered = program.at(program.root(weight)).lifetime == Lifetime::micro;
         buffer = program.add_buffer(
@@ -33,7 +34,7 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
         (gathered ? body : at_start)
             .push_back({.op = OpKind::pack_weight,
                         .when = gathered ? op.when : When::step_begin,
-                        .attrs = PackAttrs{program.at(op.reads[0]).shape[0], backward},
+                        .attrs = PackAttrs{x.elements() / x[-1], backward},
                         .reads = {weight},
                         .writes = {buffer},
                         .group = op.group,
