@@ -237,6 +237,7 @@ class List {
     add("random_factor rank 4", OpKind::random_factor, RandomFactorAttrs{}, {}, {p});
     add("add_error", OpKind::add_error, {}, {m}, {updated(m)});
     add("commit_state", OpKind::commit_state, CommitAttrs{}, {m}, {m});
+    add("update_buffer", OpKind::update_buffer, UpdateBufferAttrs{}, {m}, {updated(m)});
   }
 
   // Momenta of so many ranks that travel as signs, and what makes and uses them.

@@ -264,6 +264,7 @@ void bench_factors(const Options& options) {
   }
   bench_op(options, "add_error", OpKind::add_error, {}, {matrix}, {matrix}, 1);
   bench_op(options, "commit_state", OpKind::commit_state, {}, {matrix}, {matrix});
+  bench_op(options, "update_buffer", OpKind::update_buffer, {}, {matrix}, {matrix}, 1);
 }
 
 void bench_all(const Options& options) {

@@ -29,7 +29,8 @@ Program forward_of(const ModelConfig& model) {
 
 std::optional<WrongPattern> wrong_exclusion(const Job& job) {
   if (job.weight_decay_exclude.empty()) return {};
-  const StateRegister weights = weights_of(job.model);
+  StateRegister weights = weights_of(job.model);
+  std::erase_if(weights, [](const StateEntry& entry) { return entry.slot == "buffer"; });
   for (const std::string& pattern : job.weight_decay_exclude)
     if (std::ranges::none_of(weights, [&pattern](const StateEntry& weight) {
           return ::fnmatch(pattern.c_str(), weight.name.c_str(), 0) == 0;
@@ -59,8 +60,11 @@ std::optional<WrongPattern> wrong_partition(const Job& job) {
 
 StateRegister weights_of(const ModelConfig& model) {
   StateRegister list;
-  for (const Parameter& p : forward_of(model).parameters)
+  const Program program = forward_of(model);
+  for (const Parameter& p : program.parameters)
     list.push_back({.name = p.name, .slot = "master", .global_shape = p.shape});
+  for (const RegisteredBuffer& b : program.registered)
+    list.push_back({.name = b.name, .slot = "buffer", .global_shape = b.shape});
   return mapped(std::move(list), weight_map_of(model));
 }
 

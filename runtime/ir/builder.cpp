@@ -77,6 +77,7 @@ BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, In
     return known;
   }
   check(unit_index_ >= 0, "parameter {} is declared outside a unit", name);
+  check(program_.find("buffer:" + name) == kNone, "parameter {} has the name of a buffer", name);
   Shape held = shape;
   held.dims[0] = rows;
   const BufferId value =
@@ -130,6 +131,52 @@ const ProgramInput& Builder::declare_input(const std::string& name, InputRole ro
                                                .per_micro = true});
   program_.inputs.push_back({name, role, sample, buffer});
   return program_.inputs.back();
+}
+
+BufferId Builder::registered_buffer(const std::string& name, Shape shape, Init init) {
+  check(unit_index_ >= 0, "buffer {} is declared outside a unit", name);
+  check(init == Init::zeros || init == Init::ones, "buffer {} begins with zeros or ones", name);
+  check(program_.find("param:" + name) == kNone && program_.find("buffer:" + name) == kNone,
+        "buffer {} has the name of another buffer or of a parameter", name);
+  const BufferId values = program_.add_buffer({.name = "buffer:" + name,
+                                               .shape = shape,
+                                               .memory = MemoryClass::parameters,
+                                               .lifetime = Lifetime::persistent});
+  program_.registered.push_back(
+      {.name = name, .shape = shape, .init = init, .sublayer = sublayer_, .values = values});
+  return values;
+}
+
+void Builder::update_buffer(BufferId buffer, BufferId value, BufferUpdate update) {
+  if (!options_.training) return;
+  const auto found = std::ranges::find(program_.registered, buffer, &RegisteredBuffer::values);
+  check(found != program_.registered.end(), "{} is no registered buffer", program_.at(buffer).name);
+  check(found->sum == kNone && found->sublayer == sublayer_,
+        "{} is updated once, by the sublayer that declares it", found->name);
+  found->keep = update.keep;
+  found->share = update.share;
+  found->per_sample = update.per_sample;
+  found->sum = program_.add_buffer({.name = "buffer_sum:" + found->name,
+                                    .shape = found->shape,
+                                    .memory = MemoryClass::communication,
+                                    .lifetime = Lifetime::step});
+  append({.op = OpKind::accumulate,
+          .accumulate = Accumulate::after_first_micro,
+          .reads = {value},
+          .writes = {found->sum},
+          .group = group_,
+          .sublayer = sublayer_});
+}
+
+BufferId Builder::cast(BufferId x) {
+  if (program_.at(x).dtype == options_.dtype) return x;
+  return emit(OpKind::cast, {}, {x},
+              {.name = fresh("cast"), .shape = program_.at(x).shape, .dtype = options_.dtype});
+}
+
+BufferId Builder::column_sums(BufferId x) {
+  return emit(OpKind::sum_rows, {}, {x},
+              {.name = fresh("sums"), .shape = {program_.at(x).shape[-1]}});
 }
 
 BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len) {

@@ -57,7 +57,24 @@ class Builder {
   // the current layer to read, and must come with the same role, dtype and shape. Throws InternalError if the role has
   // another dtype or another input.
   BufferId input(const std::string& name, InputRole role, DType dtype, const Shape& sample);
+  // Returns state of the model that is no parameter (RegisteredBuffer), with zeros or ones at the beginning. It is f32;
+  // an operation reads it through cast(). In a pipeline, the sublayer that declares it alone may use it.
+  BufferId registered_buffer(const std::string& name, Shape shape, Init init);
+  // How a registered buffer changes: buffer = keep * buffer + share * sum.
+  struct BufferUpdate {
+    float keep = 1, share = 1;
+    bool per_sample =
+        false;  // of the sum over the samples of the global batch, divided by their number
+  };
+  // Lets every step change a registered buffer, at its end, by the sum of `value` over the step's micro-batches and
+  // ranks. `value`: f32, computed by this sublayer, with as many elements. Does nothing unless the options are for
+  // training; column_sums() and the like are best left out then, too.
+  void update_buffer(BufferId buffer, BufferId value, BufferUpdate update);
 
+  // Returns x in the run's dtype, which may be x itself.
+  BufferId cast(BufferId x);
+  // Returns the sums of the columns of x (R,N) in f32 (N). They have no gradient.
+  BufferId column_sums(BufferId x);
   BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len);
   // Throws InternalError if one of weight and bias is frozen and the other is not: their gradients come together.
   BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);

@@ -76,6 +76,7 @@ enum class OpKind : uint8_t {
   add_error,  // error f32 (n) -> x f32 (n) in place: x += error * the step's loss scale
   // x f32 or u8 (n) -> y (n) = x, or f32 x / divisor, or f32 x / the step's loss scale; y stays if the step is skipped
   commit_state,
+  update_buffer,  // sum f32 (n) -> y f32 (n) in place: y = keep * y + share * sum; y stays if the step is skipped
   // x f32 or run (n), equal parts -> packed u8 (parts, bytes of one), error f32 (n), in place: the signs of
   // factor * x + error
   quantize_signs,
@@ -270,6 +271,11 @@ struct CommitAttrs {
   int64_t divisor = 1;   // else divide by this
   bool operator==(const CommitAttrs&) const = default;
 };
+// The attributes of update_buffer.
+struct UpdateBufferAttrs {
+  float keep = 1, share = 1;
+  bool operator==(const UpdateBufferAttrs&) const = default;
+};
 // The attributes of quantize_signs.
 struct SignAttrs {
   bool gradient = false;  // x is a gradient, which is multiplied by the step's grad_scale
@@ -312,7 +318,8 @@ using OpAttrs =
                  AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
                  MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
                  RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
-                 FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs>;
+                 FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,
+                 UpdateBufferAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

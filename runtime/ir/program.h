@@ -109,6 +109,23 @@ struct StateCommit {
   bool unscale = false;  // `next` is of the scaled gradient, `state` of the unscaled one
 };
 
+// State of a model that is no parameter: f32 values that the forward pass reads, and that change once in every step
+// that is not skipped:
+//   values = keep * values + share * sum
+// `sum` is what the forward pass has computed for it, added over the step's micro-batches and then over data-parallel
+// ranks.
+struct RegisteredBuffer {
+  std::string name{};
+  Shape shape{};
+  Init init = Init::zeros;  // zeros or ones
+  int sublayer = 0;         // number in the whole model
+  float keep = 1, share = 0;
+  bool per_sample = false;  // `share` is divided by the samples of the global batch
+  BufferId values = kNone;  // kNone: another stage of a pipeline has them
+  BufferId sum =
+      kNone;  // this rank's, and behind it that of all ranks; kNone: the values stay as they are
+};
+
 // When an instruction is issued. A step issues step_begin; then, for every micro-batch, every_micro and
 // (in the last one) last_micro in list order; then step_end.
 enum class When : uint8_t { step_begin, every_micro, last_micro, step_end };
@@ -212,7 +229,8 @@ struct Program {
   // What codecs keep from step to step.
   std::vector<CodecState> codec_state;
   std::vector<StateCommit> commits;
-  BufferId loss = kNone;  // f64 (1): unscaled sum over the targets of this rank
+  std::vector<RegisteredBuffer> registered;  // of the whole model
+  BufferId loss = kNone;                     // f64 (1): unscaled sum over the targets of this rank
 
   BufferId add_buffer(Buffer buffer);
   // Returns the units that training changes. Frozen units come behind them.

@@ -118,6 +118,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   if (keeps) send_signs(program, job, place, kind);
   offload_gradients(program, job);
   offload_optimizer(program, job, place, residency);
+  update_buffers(program, job, place);
   gather(program, job, place, residency);
   quantize_gathers(program, job, place, residency);
   measure_codecs(program, job, place);

@@ -146,3 +146,15 @@ TEST_CASE("error_squares writes two f64, of operands of equally many elements") 
   CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({1}, DType::f64))),
              Contains("2 elements of f64"));
 }
+
+TEST_CASE("a registered buffer is updated by an f32 sum of its size") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::update_buffer,
+                       .attrs = UpdateBufferAttrs{0.9f, 0.1f},
+                       .reads = {t.buffer({12})},
+                       .writes = {t.buffer({3, 4})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 0, t.buffer({11}))), Contains("12 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.run({12}))), Contains("f32"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
+}

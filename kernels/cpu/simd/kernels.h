@@ -62,6 +62,7 @@ std::unique_ptr<Kernel> make_project_columns(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_expand_factors(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_add_error(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_commit_state(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_update_buffer(const KernelSpec& spec);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t cross_entropy_workspace(const KernelSpec& spec);

@@ -55,6 +55,7 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::expand_factors, simd::make_expand_factors},
     {OpKind::add_error, simd::make_add_error},
     {OpKind::commit_state, simd::make_commit_state},
+    {OpKind::update_buffer, simd::make_update_buffer},
     {OpKind::quantize_signs, simd::make_quantize_signs},
     {OpKind::requantize_signs, simd::make_requantize_signs},
     {OpKind::dequantize_signs, simd::make_dequantize_signs},

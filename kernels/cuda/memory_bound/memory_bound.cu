@@ -46,6 +46,7 @@ constexpr Maker kOps[] = {
     {OpKind::expand_factors, make_expand_factors},
     {OpKind::add_error, make_add_error},
     {OpKind::commit_state, make_commit_state},
+    {OpKind::update_buffer, make_update_buffer},
     {OpKind::quantize_signs, make_quantize_signs},
     {OpKind::requantize_signs, make_requantize_signs},
     {OpKind::dequantize_signs, make_dequantize_signs},

@@ -88,6 +88,7 @@ std::unique_ptr<Kernel> make_project_columns(const KernelSpec& spec, const Launc
 std::unique_ptr<Kernel> make_expand_factors(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_add_error(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_commit_state(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_update_buffer(const KernelSpec& spec, const LaunchContext& context);
 
 // Returns the kernel of the first specs of `specs`, all of them adam, that one launch takes; `count`: how many. Null
 // if the first two differ in more than elements and weight decay.

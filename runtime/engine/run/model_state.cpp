@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kScalarNames = {
     "step",       "applied_steps", "first_sample",    "loss_scale",
     "hysteresis", "last_overflow", "scaler_iteration"};
-constexpr std::string_view kMaster = "master";
+constexpr std::string_view kMaster = "master", kBuffer = "buffer";
 
 }  // namespace
 
@@ -105,6 +105,13 @@ void ModelState::initialize(uint64_t seed, const Implementations& implementation
       }
     });
   }
+  for (const RegisteredBuffer& b : plan_.program.registered)
+    if (b.values != kNone)
+      on_host(arenas_.owner_of(plan_, b.values), arenas_.tensor(plan_, b.values), HostAccess::write,
+              [&](int64_t, const Tensor& values) {
+                std::fill_n(values.as<float>(), values.elements(),
+                            b.init == Init::ones ? 1.0f : 0.0f);
+              });
   publish_masters();
 }
 
@@ -238,15 +245,31 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
 StateRegister ModelState::weights() const {
   StateRegister list;
   append(kMaster, list, false);
+  append_buffers(list);
   return list;
 }
 
 StateRegister ModelState::everything(GroupsDiffer differ) const {
   StateRegister list;
   append(kMaster, list, differ.weights);
+  append_buffers(list);
   for (const std::string_view slot : all_state_slots()) append(slot, list, differ.state);
   append_codec_state(list);
   return list;
+}
+
+void ModelState::append_buffers(StateRegister& list) const {
+  for (const RegisteredBuffer& b : plan_.program.registered) {
+    const bool here = b.values != kNone;
+    Tensor values = here ? arenas_.tensor(plan_, b.values) : Tensor{nullptr, {0}, DType::f32};
+    values.shape = {values.elements()};
+    list.push_back({.name = b.name,
+                    .slot = std::string(kBuffer),
+                    .global_shape = b.shape,
+                    .local = values,
+                    .owner = here && plan_.place.rank == 0,
+                    .device = here ? arenas_.owner_of(plan_, b.values) : nullptr});
+  }
 }
 
 void ModelState::begin_codecs(const Implementations& implementations) const {

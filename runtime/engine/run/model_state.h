@@ -50,9 +50,9 @@ class ModelState {
   // Returns the masters of `p` that this rank holds.
   Piece master(const Parameter& p) const { return piece("master", p); }
 
-  // Returns the masters that this rank holds, as named weights in the order of the model.
+  // Returns the masters that this rank holds, as named weights in the order of the model, and the registered buffers.
   StateRegister weights() const;
-  // Returns masters, optimizer state and codec state, `differ` of which the shard groups have values of their own.
+  // Returns masters, registered buffers, optimizer state and codec state, `differ` of which the shard groups have values of their own.
   StateRegister everything(GroupsDiffer differ = {}) const;
 
   // Receives elements [begin, begin + values.elements()) of a parameter.
@@ -61,6 +61,11 @@ class ModelState {
   // particular order. The pieces pass through small buffers, so no rank ever holds the whole model. `average`: shard
   // groups have weights of their own, and their mean is taken. Collective over the world.
   void collect_weights(MeshComm& mesh, const TakePiece& take, bool average = false) const;
+
+  // Receives the values of a registered buffer, f32 on the host.
+  using TakeBuffer = std::function<void(const RegisteredBuffer& b, const Tensor& values)>;
+  // Calls `take` on rank 0 of the world for all registered buffers of all stages. Collective over the world.
+  void collect_buffers(MeshComm& mesh, const TakeBuffer& take) const;
 
   // Makes the parameters that kernels read the mean over the shard groups, until restore_own_weights(). Where they are
   // the masters, these are kept in the gradients meanwhile, which no step may use. Collective.
@@ -73,6 +78,7 @@ class ModelState {
   BufferId buffer_of(std::string_view slot, const Unit& unit) const;
   // Returns what this rank holds of `p` there.
   Piece piece(std::string_view slot, const Parameter& p) const;
+  void append_buffers(StateRegister& list) const;
   void append_codec_state(StateRegister& list) const;
   void append_sharded(const CodecState& state, StateRegister& list) const;
   void append(std::string_view slot, StateRegister& list, bool differs) const;
@@ -89,6 +95,11 @@ class ModelState {
   // Calls `take` on the first rank of the data-parallel group for all masters of this stage; null: the rank only
   // helps the others. Collective over the group.
   void collect_stage(const TakePiece& take, bool average) const;
+  // Returns the link between rank 0 of the world and the first rank of another stage; on other ranks it has no peer.
+  // Collective over the world.
+  std::unique_ptr<Communicator> link_to(MeshComm& mesh, int stage) const;
+  // Calls `take` for the registered buffers of this stage.
+  void take_buffers(const TakeBuffer& take) const;
   void receive_stage(Communicator& link, const TakePiece& take) const;
   void send_stage(Communicator* link) const;
   // Calls `take` with pieces of the mean of a unit's masters over the shard groups: the first element in the unit, and

@@ -42,11 +42,59 @@ void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take, bool ave
   // The first rank of every other stage sends what its group has to rank 0.
   for (int stage = 1; stage < place.stages; ++stage) {
     const bool sends = place.stage == stage && place.rank == 0;
-    std::vector<int> pair{mesh.world().rank()};
-    if (root || sends) pair = {0, world_rank(place, stage, 0)};
-    const std::unique_ptr<Communicator> link = mesh.host().split(pair);
+    const std::unique_ptr<Communicator> link = link_to(mesh, stage);
     if (root) receive_stage(*link, take);
     if (place.stage == stage) send_stage(sends ? link.get() : nullptr);
+  }
+}
+
+std::unique_ptr<Communicator> ModelState::link_to(MeshComm& mesh, int stage) const {
+  const Place& place = plan_.place;
+  const int own = mesh.world().rank(), other = world_rank(place, stage, 0);
+  std::vector<int> pair{own};
+  if (own == 0 || own == other) pair = {0, other};
+  return mesh.host().split(pair);
+}
+
+void ModelState::collect_buffers(MeshComm& mesh, const TakeBuffer& take) const {
+  const std::vector<RegisteredBuffer>& buffers = plan_.program.registered;
+  if (buffers.empty()) return;
+  const Place place = plan_.place;
+  const bool root = mesh.world().rank() == 0;
+  if (root) take_buffers(take);
+  for (int stage = 1; stage < place.stages; ++stage) {
+    const std::unique_ptr<Communicator> link = link_to(mesh, stage);
+    PieceHeader header;  // of a buffer: `parameter` is its index, or -1 behind the last one
+    if (place.stage == stage && place.rank == 0) {
+      take_buffers([&](const RegisteredBuffer& b, const Tensor& values) {
+        header.parameter = &b - buffers.data();
+        link->send(header.tensor()).wait();
+        link->send(values).wait();
+      });
+      header.parameter = -1;
+      link->send(header.tensor()).wait();
+    }
+    while (root) {
+      link->recv(header.tensor()).wait();
+      if (header.parameter < 0) break;
+      const RegisteredBuffer& b = buffers[static_cast<size_t>(header.parameter)];
+      std::vector<float> values(static_cast<size_t>(b.shape.elements()));
+      const Tensor all{values.data(), {b.shape.elements()}, DType::f32};
+      link->recv(all).wait();
+      take(b, all);
+    }
+  }
+}
+
+void ModelState::take_buffers(const TakeBuffer& take) const {
+  for (const RegisteredBuffer& b : plan_.program.registered) {
+    if (b.values == kNone) continue;
+    std::vector<float> all(static_cast<size_t>(b.shape.elements()));
+    on_host(arenas_.owner_of(plan_, b.values), arenas_.tensor(plan_, b.values), HostAccess::read,
+            [&](int64_t first, const Tensor& values) {
+              std::copy_n(values.as<const float>(), values.elements(), all.begin() + first);
+            });
+    take(b, {all.data(), {b.shape.elements()}, DType::f32});
   }
 }
 

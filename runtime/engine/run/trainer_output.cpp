@@ -200,6 +200,9 @@ std::optional<AgreedFailure> Trainer::write_weights() {
     attempt([&] { writer->write(p.name, begin, values); });
   };
   model_.collect_weights(mesh_, write, groups_differ(job_, state_.applied_steps).weights);
+  model_.collect_buffers(mesh_, [&](const RegisteredBuffer& b, const Tensor& values) {
+    attempt([&] { writer->write(b.name, 0, values); });
+  });
   attempt([&] { writer->finish(); });
   return failure_on_any_rank(*ctx_.comm, "write the weights", [&] {
     if (error) std::rethrow_exception(error);

@@ -210,8 +210,22 @@ inline constexpr OpRule error_squares{
         },
 };
 
-inline constexpr std::array kBoundaryRules{cast,     accumulate,   round_wire,    sum_squares,
-                                           quantize, dequantize,   quantize_int4, requantize_int4,
-                                           sum_int4, error_squares};
+inline constexpr OpRule update_buffer{
+    .kind = OpKind::update_buffer,
+    .name = "update_buffer",
+    .attrs = kAttrs<UpdateBufferAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          o.expect(o.in(0), o.out(0).shape.elements(), DType::f32);
+          o.expect(o.out(0).dtype == DType::f32, "registered buffers are f32");
+          o.no_alias();
+        },
+};
+
+inline constexpr std::array kBoundaryRules{cast,     accumulate,    round_wire,    sum_squares,
+                                           quantize, dequantize,    quantize_int4, requantize_int4,
+                                           sum_int4, error_squares, update_buffer};
 
 }  // namespace dstrain::ops

@@ -133,6 +133,8 @@ class Cut {
     }
     // Every stage counts the targets of its samples, and labels may follow from features.
     for (const ProgramInput& input : program_.inputs) use(input.buffer);
+    for (const RegisteredBuffer& b : program_.registered)
+      if (here(part_of(b.sublayer))) use(b.values);
     for (size_t b = 0; b < used.size(); ++b)
       if (used[b]) moved[b] = result.add_buffer(program_.buffers[b]);
     for (const Message& m : messages_)
@@ -150,6 +152,13 @@ class Cut {
     result.loss = program_.loss;
     for (ProgramInput& input : result.inputs) move(input.buffer);
     for (BufferId* id : {&result.logits, &result.loss}) move(*id);
+    result.registered = program_.registered;
+    for (RegisteredBuffer& b : result.registered) {
+      move(b.values);
+      move(b.sum);
+      check(b.values == kNone || here(part_of(b.sublayer)),
+            "buffer {} is used by another stage than its own", b.name);
+    }
     keep_units(result, move);
     return result;
   }

@@ -1,7 +1,7 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> split_backward
 //   -> offload_activations -> separate_frozen -> layout -> offload_parameters -> reduce -> codecs (codecs.h) -> update
-//   -> offload_gradients -> offload_optimizer -> gather -> codecs (codecs.h) -> join_norms -> pack
+//   -> offload_gradients -> offload_optimizer -> update_buffers -> gather -> codecs (codecs.h) -> join_norms -> pack
 //   -> place -> verify.
 #pragma once
 
@@ -93,6 +93,10 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 // slice of a buffer "whole_exp_avg:U". Where ranks hold more of the parameters
 // than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group.
 void update(Program& program, const Job& job, Place place, const Residency& residency);
+
+// Adds the updates of registered buffers to the end of the step: their sums are added over data-parallel ranks, also
+// where groups of them update weights of their own, so that all ranks have the same values.
+void update_buffers(Program& program, const Job& job, Place place);
 
 // Moves the parameters to the host's memory or to disk, if the job offloads them. gather() brings them to the device
 // where they are used, also where a rank holds them whole.

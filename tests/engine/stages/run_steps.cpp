@@ -61,6 +61,11 @@ RunResult run_steps(const Job& job, const Dataset& data, Communicator& comm, int
       });
   for (const auto& [name, values] : weights)
     result.weights.insert(result.weights.end(), values.begin(), values.end());
+  trainer.model().collect_buffers(
+      trainer.mesh(), [&](const RegisteredBuffer&, const Tensor& values) {
+        const auto* const first = values.as<const float>();
+        result.buffers.insert(result.buffers.end(), first, first + values.elements());
+      });
   return result;
 }
 
@@ -70,6 +75,7 @@ std::string difference(const RunResult& a, const RunResult& b, Communicator& com
   if (text.empty()) text = first_difference("skip of step", a.skipped, b.skipped);
   if (text.empty()) text = first_difference("scale of step", a.scale, b.scale);
   if (text.empty()) text = first_difference("weight", a.weights, b.weights);
+  if (text.empty()) text = first_difference("buffer element", a.buffers, b.buffers);
   const double mine = text.empty() ? 0 : 1;
   std::vector<double> all(static_cast<size_t>(comm.size()));
   comm.gather_values({&mine, 1}, all);

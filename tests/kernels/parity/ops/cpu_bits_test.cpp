@@ -258,6 +258,7 @@ TEST_CASE("low-rank factors have the processor's bits") {
     require_processor_bits(o.with(OpKind::gram_schmidt), {p}, {{p.shape, DType::f32, {}, 0}});
     require_processor_bits(o.with(OpKind::add_error), {m}, {m});
     require_processor_bits(o.with(OpKind::commit_state, CommitAttrs{.unscale = true}), {m}, {m});
+    require_processor_bits(o.with(OpKind::update_buffer, UpdateBufferAttrs{0.9f, 0.1f}), {m}, {m});
   }
 }
 

@@ -1,0 +1,57 @@
+// The end of a step for registered buffers: their sums are added over data-parallel ranks in one message, and change
+// the buffers once it is known that the step is not skipped.
+#include <algorithm>
+#include <iterator>
+
+#include "runtime/core/error.h"
+#include "runtime/plan/passes/passes.h"
+
+namespace dstrain {
+
+void update_buffers(Program& program, const Job& job, Place place) {
+  std::vector<RegisteredBuffer> updated;
+  int64_t elements = 0;
+  for (const RegisteredBuffer& b : program.registered) {
+    if (b.sum == kNone) continue;
+    updated.push_back(b);
+    elements += b.shape.elements();
+  }
+  if (updated.empty()) return;
+  const BufferId sums = program.add_buffer({.name = "buffer_sums",
+                                            .shape = {elements},
+                                            .memory = MemoryClass::communication,
+                                            .lifetime = Lifetime::step,
+                                            .shared = place.ranks > 1});
+  int64_t at = 0;
+  for (const RegisteredBuffer& b : updated) {
+    program.at(b.sum).parent = sums;
+    program.at(b.sum).parent_offset = at;
+    at += b.shape.elements();
+  }
+  const int32_t group = program.add_group("buffers");
+  std::vector<Instruction>& list = program.instructions;
+  auto finish = std::ranges::find(list, OpKind::finish_gradients, &Instruction::op);
+  check(finish != list.end(), "a step that updates buffers has no end");
+  if (place.ranks > 1) {
+    finish = list.insert(finish, {.op = OpKind::all_reduce,
+                                  .when = When::step_end,
+                                  .reads = {sums},
+                                  .writes = {sums},
+                                  .group = group,
+                                  .channel = data_group});
+    ++finish;
+  }
+  std::vector<Instruction> updates;
+  for (const RegisteredBuffer& b : updated) {
+    const auto samples = static_cast<float>(b.per_sample ? job.batch.train_batch : 1);
+    updates.push_back({.op = OpKind::update_buffer,
+                       .when = When::step_end,
+                       .attrs = UpdateBufferAttrs{.keep = b.keep, .share = b.share / samples},
+                       .reads = {b.sum},
+                       .writes = {b.values},
+                       .group = group});
+  }
+  list.insert(finish + 1, updates.begin(), updates.end());
+}
+
+}  // namespace dstrain
