@@ -57,13 +57,12 @@ ModelMeasures measure(const Program& program) {
   }
   for (const Buffer& b : program.buffers)
     if (b.parameter < 0) m.activations += elements_of(b.shape);
-  const auto loss =
-      std::ranges::find(program.instructions, OpKind::cross_entropy, &Instruction::op);
-  if (loss != program.instructions.end()) {
-    const Shape& logits = program.at(loss->reads[0]).shape;
+  for (const Instruction& op : program.instructions) {
+    if (op.op != OpKind::cross_entropy) continue;
+    const Shape& logits = program.at(op.reads[0]).shape;
     m.rows = logits[0];
-    m.logits = elements_of(logits);
-    m.divides_loss = divides_loss(program, *loss);
+    m.logits += elements_of(logits);
+    m.divides_loss = program.losses.size() == 1 && divides_loss(program, op);
   }
   m.token_table = token_table(program);
   return m;

@@ -229,22 +229,37 @@ BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dr
   return emit(OpKind::add_dropout, attrs, {x, h}, activation_buffer("x", program_.at(x).shape, x));
 }
 
-void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes) {
+void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
+                            const std::string& name, float weight) {
+  check(std::ranges::find(program_.losses, name, &Loss::name) == program_.losses.end(),
+        "two losses have the name {}", name);
+  check(program_.losses.size() < kMostLosses, "a model has at most {} losses", kMostLosses);
   program_.logits = logits;
-  program_.loss = program_.add_buffer(
-      {.name = "loss", .shape = {1}, .dtype = DType::f64, .lifetime = Lifetime::step});
+  const BufferId sum = program_.add_buffer({.name = name == "loss" ? name : "loss:" + name,
+                                            .shape = {1},
+                                            .dtype = DType::f64,
+                                            .lifetime = Lifetime::step});
+  program_.losses.push_back({.name = name, .weight = weight, .sum = sum});
+  const CrossEntropyAttrs attrs{.classes = classes == program_.at(logits).shape[-1] ? 0 : classes,
+                                .weight = weight};
   Instruction op{.op = OpKind::cross_entropy,
                  .accumulate = Accumulate::after_first_micro,
-                 .attrs = CrossEntropyAttrs{classes == program_.at(logits).shape[-1] ? 0 : classes},
+                 .attrs = attrs,
                  .reads = {logits, targets},
-                 .writes = {program_.loss},
+                 .writes = {sum},
                  .group = group_,
                  .sublayer = sublayer_};
   if (options_.training) op.writes.push_back(gradient_place(logits));
+  const bool in_place = op.writes.back() == logits;
   append(std::move(op));
+  if (in_place) overwritten_.push_back(logits);
 }
 
 void Builder::append(Instruction op) {
+  for (const BufferId id : op.reads)
+    check(std::ranges::find(overwritten_, id) == overwritten_.end(),
+          "{} reads {}, which a loss has overwritten: use it before", name_of(op.op),
+          program_.at(id).name);
   program_.instructions.push_back(std::move(op));
   if (options_.checked) check_op(program_, program_.instructions.back());
 }

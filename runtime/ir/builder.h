@@ -82,9 +82,12 @@ class Builder {
   BufferId activation(BufferId x, Activation kind);
   BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout);
   BufferId add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout);
-  // Ends the model: the loss (and in training the logits' gradient, in place). `classes`: columns of the logits that
-  // count; 0: all.
-  void cross_entropy(BufferId logits, BufferId targets, int64_t classes = 0);
+  // Adds a loss (and in training the logits' gradient, in place). `classes`: columns of the logits that count; 0: all.
+  // A model with several losses names each: what is differentiated is their sum, each times its `weight`. The last one
+  // ends the model. Throws InternalError at a name that another loss has, and at more than kMostLosses of them.
+  void cross_entropy(BufferId logits, BufferId targets, int64_t classes = 0,
+                     const std::string& name = "loss", float weight = 1);
+  static constexpr size_t kMostLosses = 6;
   // Ends a model without a loss: the logits live to the step's end, for the host to read.
   void output(BufferId logits);
 
@@ -117,6 +120,7 @@ class Builder {
   int unit_index_ = -1, sublayer_ = -1;
   uint32_t next_site_ = 0;  // counts dropout sites in forward order, whether dropout is on or not
   std::map<std::string, int> names_;
+  std::vector<BufferId> overwritten_;  // logits that are their gradients by now
 };
 
 }  // namespace dstrain

@@ -135,6 +135,7 @@ struct CrossEntropyAttrs {
   int64_t classes =
       0;  // columns of the logits that count; 0: all. The gradient of the others is 0.
   bool by_row = false;  // one loss for each row, instead of their sum
+  float weight = 1;     // of the gradient, not of the loss
   bool operator==(const CrossEntropyAttrs&) const = default;
 };
 // The attributes of layer_norm.

@@ -126,6 +126,15 @@ struct RegisteredBuffer {
       kNone;  // this rank's, and behind it that of all ranks; kNone: the values stay as they are
 };
 
+// A loss of the model. What is differentiated is the sum of all losses, each times its weight.
+struct Loss {
+  std::string name{};
+  float weight = 1;
+  BufferId sum =
+      kNone;  // f64 (1): over the targets of this rank, unscaled and without the weight; kNone: another
+              // stage of a pipeline has it
+};
+
 // When an instruction is issued. A step issues step_begin; then, for every micro-batch, every_micro and
 // (in the last one) last_micro in list order; then step_end.
 enum class When : uint8_t { step_begin, every_micro, last_micro, step_end };
@@ -230,9 +239,15 @@ struct Program {
   std::vector<CodecState> codec_state;
   std::vector<StateCommit> commits;
   std::vector<RegisteredBuffer> registered;  // of the whole model
-  BufferId loss = kNone;                     // f64 (1): unscaled sum over the targets of this rank
+  std::vector<Loss> losses;                  // of the whole model
 
   BufferId add_buffer(Buffer buffer);
+  // Returns the sum of the last loss; kNone if the program has none, or its stage has not that one.
+  BufferId last_loss() const { return losses.empty() ? kNone : losses.back().sum; }
+  // Returns whether what is differentiated is something else than one loss as it is.
+  bool weighs_losses() const {
+    return losses.size() > 1 || (losses.size() == 1 && losses[0].weight != 1);
+  }
   // Returns the units that training changes. Frozen units come behind them.
   std::span<const Unit> trained_units() const;
   const std::vector<Parameter>& model_parameters() const {

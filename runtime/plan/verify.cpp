@@ -44,8 +44,9 @@ class Replay {
       beside_collectives(issue, waits(i));
       step(issue);
     }
-    if (program_.loss != kNone)
-      require(program_.loss, 0, [] { return std::string("the end of the step"); });
+    for (const Loss& loss : program_.losses)
+      if (loss.sum != kNone)
+        require(loss.sum, 0, [] { return std::string("the end of the step"); });
   }
 
  private:

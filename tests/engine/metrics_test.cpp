@@ -82,6 +82,13 @@ TEST_CASE("a step is one JSON line in the contract's order") {
         R"("comm_bytes":4096})"
         "\n");
   CHECK(validation_json(9, 1.75) == "{\"step\":9,\"val_loss\":1.75}\n");
+  CHECK(validation_json(9, 1.75, {{"a", 1.5}, {"b", 0.25}}) ==
+        "{\"step\":9,\"val_loss\":1.75,\"val_losses\":{\"a\":1.5,\"b\":0.25}}\n");
+  StepMetrics several = example();
+  several.losses = {{"early", 0.5}, {"loss", 0.25}};
+  CHECK(nlohmann::json::parse(to_json(several))["losses"] ==
+        nlohmann::json{{"early", 0.5}, {"loss", 0.25}});
+  CHECK_FALSE(nlohmann::json::parse(to_json(example())).contains("losses"));
 }
 
 TEST_CASE("numbers read back as the same bits") {

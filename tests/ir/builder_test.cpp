@@ -1,5 +1,7 @@
 #include "runtime/ir/builder.h"
 
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"
@@ -53,6 +55,61 @@ TEST_CASE("a parameter is frozen or not, and a norm as a whole") {
   CHECK_THROWS_WITH(
       b.layer_norm(b.input("samples", InputRole::features, DType::f32, {4}), w, trained, 1e-5f),
       Catch::Contains("a norm is frozen as a whole or not at all"));
+}
+
+TEST_CASE("a registered buffer is f32 and is updated once, in training, where it is declared") {
+  Program program;
+  Builder b(program, {.dtype = DType::bf16, .batch = 2});
+  b.unit("u", "first");
+  const BufferId buffer = b.registered_buffer("mean", {4}, Init::ones), x = b.samples(4);
+  CHECK(program.at(buffer).dtype == DType::f32);
+  CHECK(program.at(b.cast(buffer)).dtype == DType::bf16);
+  CHECK(program.parameters.empty());
+  const BufferId sums = b.column_sums(x);
+  CHECK(program.at(sums).dtype == DType::f32);
+  b.update_buffer(buffer, sums, {.keep = 0.5f, .share = 2});
+  CHECK(program.registered[0].keep == 0.5f);
+  CHECK(program.registered[0].sum != kNone);
+  CHECK_THROWS_WITH(b.update_buffer(buffer, sums, {}), Catch::Contains("updated once"));
+  const BufferId other = b.registered_buffer("other", {4}, Init::zeros);
+  b.sublayer("second");
+  CHECK_THROWS_WITH(b.update_buffer(other, sums, {}), Catch::Contains("that declares it"));
+  CHECK_THROWS_WITH(b.update_buffer(x, sums, {}), Catch::Contains("no registered buffer"));
+  CHECK_THROWS_WITH(b.registered_buffer("mean", {4}, Init::ones), Catch::Contains("the name"));
+  CHECK_THROWS_WITH(b.parameter("mean", {4}, Init::ones), Catch::Contains("the name of a buffer"));
+  CHECK_THROWS_WITH(b.registered_buffer("n", {4}, Init::normal), Catch::Contains("zeros or ones"));
+
+  Program validation;
+  Builder v(validation, {.batch = 2, .training = false});
+  v.unit("u");
+  const BufferId kept = v.registered_buffer("mean", {4}, Init::ones);
+  v.update_buffer(kept, v.column_sums(v.samples(4)), {});
+  CHECK(validation.registered[0].sum == kNone);
+}
+
+TEST_CASE("losses have names and weights, and what one has overwritten is not read again") {
+  Program program;
+  Builder b(program, {.batch = 2});
+  b.unit("u");
+  const BufferId x = b.samples(4), targets = b.targets(2);
+  const auto logits = [&](const std::string& name) {
+    return b.linear(x, b.parameter(name, {3, 4}, Init::normal), kNone, Activation::none);
+  };
+  const BufferId first = logits("first");
+  b.cross_entropy(first, targets, 0, "early", 0.5f);
+  CHECK(program.weighs_losses());
+  CHECK_THROWS_WITH(b.activation(first, Activation::relu), Catch::Contains("has overwritten"));
+  CHECK_THROWS_WITH(b.cross_entropy(logits("w"), targets, 0, "early"),
+                    Catch::Contains("two losses have the name early"));
+  b.cross_entropy(logits("last"), targets);
+  REQUIRE(program.losses.size() == 2);
+  CHECK(program.losses[0].weight == 0.5f);
+  CHECK(program.at(program.losses[0].sum).name == "loss:early");
+  CHECK(program.last_loss() == program.find("loss"));
+  for (int i = 0; i < 4; ++i)
+    b.cross_entropy(logits(fmt::format("w{}", i)), targets, 0, fmt::format("{}", i));
+  CHECK_THROWS_WITH(b.cross_entropy(logits("seventh"), targets, 0, "seventh"),
+                    Catch::Contains("at most 6 losses"));
 }
 
 TEST_CASE("results are named after weights, whose names need no dot") {

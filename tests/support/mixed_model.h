@@ -1,5 +1,6 @@
-// A model for tests whose layers are trained, frozen, and frozen in part: an embedding that is frozen, hidden layers of
-// which every third one is frozen and every third one has a frozen weight and a bias that is trained, and a head.
+// A model for tests that has what models may have: an embedding that is frozen, hidden layers of which every third one is
+// frozen and every third one has a frozen weight and a bias that is trained, a registered buffer in place of the bias of
+// the others, a loss beside the first, and a head.
 #pragma once
 
 #include "models/measure.h"
@@ -15,17 +16,32 @@ inline void build_mixed(Builder& b, const ModelConfig& c) {
   const auto unless = [&c](bool frozen) {
     return c.flag("frozen") && frozen ? Trainable::no : Trainable::yes;
   };
+  const bool with_loss = b.options().with_loss, buffers = c.flag("buffers");
   b.unit("embedding");
   const BufferId table =
       b.vocabulary("embedding.weight", {ids, width}, Init::normal, 0.5f, unless(true));
   const BufferId tokens = b.input("ids", InputRole::token_ids, DType::i32, {length});
   BufferId x = b.embed(tokens, table, kNone, length);
+  const BufferId targets =
+      with_loss ? b.input("targets", InputRole::labels, DType::i32, {length}) : kNone;
   for (int64_t i = 0; i < c.integer("depth"); ++i) {
     const std::string name = b.layer("hidden", i);
     const Trainable weight = unless(i % 3 != 1), bias = unless(i % 3 == 2);
     const BufferId w = b.parameter(name + ".weight", {width, width}, Init::normal, 0.5f, weight);
-    x = b.linear(x, w, b.parameter(name + ".bias", {width}, Init::zeros, 0, bias),
-                 Activation::relu);
+    if (i % 3 == 1 && buffers) {  // minus the running mean of what comes in
+      const BufferId mean = b.registered_buffer(name + ".mean", {width}, Init::ones);
+      if (b.options().training)
+        b.update_buffer(mean, b.column_sums(x),
+                        {.keep = 0.75f, .share = -0.05f, .per_sample = true});
+      x = b.linear(x, w, b.cast(mean), Activation::relu);
+    } else {
+      x = b.linear(x, w, b.parameter(name + ".bias", {width}, Init::zeros, 0, bias),
+                   Activation::relu);
+    }
+    if (i == 1 && with_loss && c.flag("two_losses")) {
+      const BufferId early = b.vocabulary("early.weight", {ids, width}, Init::normal, 0.02f);
+      b.cross_entropy(b.linear(x, early, kNone, Activation::none), targets, ids, "early", 0.3f);
+    }
   }
   b.unit("head");
   const BufferId scale = b.parameter("head.norm.weight", {width}, Init::ones, 0, unless(true));
@@ -33,7 +49,10 @@ inline void build_mixed(Builder& b, const ModelConfig& c) {
   const BufferId head = b.vocabulary("head.weight", {ids, width}, Init::normal, 0.02f);
   const BufferId logits =
       b.linear(b.layer_norm(x, scale, shift, 1e-5f), head, kNone, Activation::none);
-  b.cross_entropy(logits, b.input("targets", InputRole::labels, DType::i32, {length}), ids);
+  if (with_loss)
+    b.cross_entropy(logits, targets, ids);
+  else
+    b.output(logits);
 }
 
 inline const ModelFamily& mixed() {
@@ -45,6 +64,8 @@ inline const ModelFamily& mixed() {
                {size_key("dstrain.model.width", "10", "of a hidden layer")},
                {size_key("dstrain.model.length", "5", "tokens of a sample")},
                {{.key = "dstrain.model.frozen", .fallback = "true"}},
+               {{.key = "dstrain.model.buffers", .fallback = "true"}},
+               {{.key = "dstrain.model.two_losses", .fallback = "true"}},
                {size_key("dstrain.model.vocab_size", "", "unset: the data's")}},
       .inputs = {{"ids", InputRole::token_ids, DType::i32, {"length"}, "vocab_size"},
                  {"targets", InputRole::labels, DType::i32, {"length"}, "vocab_size"}},
@@ -57,7 +78,7 @@ inline const ModelFamily& mixed() {
 
 struct MixedModel {
   int64_t depth = 4, width = 10, length = 5, vocab_size = 11;
-  bool frozen = true;
+  bool frozen = true, buffers = true, two_losses = true;
 
   operator ModelConfig() const {
     ModelConfig model(mixed());
@@ -65,6 +86,8 @@ struct MixedModel {
     model.set("width", width);
     model.set("length", length);
     model.set("frozen", frozen);
+    model.set("buffers", buffers);
+    model.set("two_losses", two_losses);
     model.set("vocab_size", vocab_size);
     return model;
   }

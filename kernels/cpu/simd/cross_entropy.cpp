@@ -103,11 +103,11 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
   const auto attrs = attrs_as<CrossEntropyAttrs>(spec.attrs);
   return kernel_of([threads = spec.threads, r = rows(spec.in[0]), width,
                     v = attrs.classes > 0 ? attrs.classes : width, by_row = attrs.by_row,
-                    earlier = present(spec.in, 2) ? elements(spec.in[2]) : 0,
+                    weight = attrs.weight, earlier = present(spec.in, 2) ? elements(spec.in[2]) : 0,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     auto* losses = by_row ? data<double>(call.out, 0) : workspace<double>(call, r);
     void* d_logits = data(call.out, 1);
-    const float d_loss = d_logits ? call.state->d_loss : 0.0f;
+    const float d_loss = d_logits ? call.state->d_loss * weight : 0.0f;
     parallel_ranges(threads, r, row_grain(8 * v), [&](int64_t begin, int64_t end) {
       DSTRAIN_BEST(cross_entropy_rows)
       (dtype, v, width, data(call.in, 0), data<const int32_t>(call.in, 1), d_loss, losses, d_logits,

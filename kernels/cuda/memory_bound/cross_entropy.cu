@@ -91,7 +91,7 @@ struct RowOfBlock {
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(kMostThreads, 2)
     cross_entropy_kernel(const T* logits, const int32_t* targets, int64_t v, int64_t width,
-                         const StepState* state, double* losses, T* d_logits) {
+                         const StepState* state, float weight, double* losses, T* d_logits) {
   constexpr int kN = pack_of(sizeof(T));
   constexpr int kAhead = kAligned ? 4 : 2;  // packs that a thread loads at a time
   const int64_t r = blockIdx.x;
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kMostThreads, 2)
   for (int64_t i = v + threadIdx.x; i < width; i += blockDim.x) row.d[i] = narrow<T>(0.0f);
   row.shift = shift_of(peak.top);
   row.scale = 1.0f / peak.sum;
-  row.d_loss = state->d_loss;
+  row.d_loss = state->d_loss * weight;
   // Packs of the row are aligned. Those of the gradient are too if it is in place.
   const bool whole = kAligned || aligned<kN>(row.d + pack_start<kN>(row.x));
   const auto masked = [&] {
@@ -212,7 +212,7 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchC
   const int64_t earlier = present(spec.in, 2) ? elements(spec.in[2]) : 0;
   const auto warps = static_cast<unsigned>(std::clamp<int64_t>(v / 256, 1, kMostThreads / 32));
   return kernel_of([context, r, v, width, warps, earlier, by_row = attrs.by_row,
-                    dtype = spec.in[0].dtype](const KernelCall& call) {
+                    weight = attrs.weight, dtype = spec.in[0].dtype](const KernelCall& call) {
     auto* losses = by_row ? data<double>(call.out, 0) : workspace<double>(call, r);
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
@@ -222,7 +222,7 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchC
       with_flag(whole_packs<pack_of(sizeof(T))>(width, logits, d_logits), [&](auto aligned) {
         launch(context.stream, "cross_entropy", Grid{static_cast<unsigned>(r), 32 * warps},
                cross_entropy_kernel<T, decltype(aligned)::value>, logits,
-               data<const int32_t>(call.in, 1), v, width, call.state, losses, d_logits);
+               data<const int32_t>(call.in, 1), v, width, call.state, weight, losses, d_logits);
       });
     });
     if (by_row) return;

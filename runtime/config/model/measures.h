@@ -24,8 +24,8 @@ struct ModelMeasures {
   double frozen = 0;           // of the parameters, those that training leaves as they are
   double matrix_elements = 0;  // of the parameters, those of matrices: without biases and norms
   double activations = 0;      // of a sample: all results of the forward pass, inputs included
-  int64_t rows = 1;            // of a sample's loss: its predictions
-  double logits = 0;           // of a sample
+  int64_t rows = 1;            // of a sample's last loss: its predictions
+  double logits = 0;           // of a sample, of all losses
   bool divides_loss = false;   // logits and losses can be computed in pieces of rows
   std::optional<TokenTable> token_table;
 };

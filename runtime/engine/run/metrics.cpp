@@ -72,27 +72,34 @@ std::string memory_text(int64_t bytes) {
   return value < 1e9 ? fmt::format("{:.3g}MB", value / 1e6) : fmt::format("{:.2f}GB", value / 1e9);
 }
 
+// Returns `,"NAME":{...}`; empty if there are no values.
+std::string members(std::string_view name,
+                    const std::vector<std::pair<std::string, double>>& values) {
+  std::string text;
+  for (const auto& [of, value] : values)
+    text += fmt::format(R"({}"{}":{})", text.empty() ? "" : ",", of, number(value));
+  return text.empty() ? text : fmt::format(R"(,"{}":{{{}}})", name, text);
+}
+
 }  // namespace
 
 std::string to_json(const StepMetrics& m) {
   const auto unless_zero = [](std::string_view name, int64_t bytes) {
     return bytes == 0 ? "" : fmt::format(R"(,"{}":{})", name, bytes);
   };
-  std::string errors;
-  for (const auto& [of, error] : m.codec_error)
-    errors += fmt::format(R"({}"{}":{})", errors.empty() ? "" : ",", of, number(error));
-  if (!errors.empty()) errors = R"(,"codec_error":{)" + errors + "}";
   return fmt::format(
       R"({{"step":{},"loss":{},"lr":{},"grad_norm":{},"loss_scale":{},"skipped":{},"tokens":{},)"
-      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}{}{}{}}})"
+      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}{}{}{}{}}})"
       "\n",
       m.step, number(m.loss), number(m.lr), number(m.grad_norm), number(m.loss_scale), m.skipped,
       m.tokens, number(m.samples_per_second), number(m.step_ms), m.peak_bytes, m.comm_bytes,
-      unless_zero("host_bytes", m.host_bytes), unless_zero("disk_bytes", m.disk_bytes), errors);
+      unless_zero("host_bytes", m.host_bytes), unless_zero("disk_bytes", m.disk_bytes),
+      members("codec_error", m.codec_error), members("losses", m.losses));
 }
 
-std::string validation_json(int64_t step, double val_loss) {
-  return fmt::format("{{\"step\":{},\"val_loss\":{}}}\n", step, number(val_loss));
+std::string validation_json(int64_t step, double val_loss, const NamedLosses& val_losses) {
+  return fmt::format("{{\"step\":{},\"val_loss\":{}{}}}\n", step, number(val_loss),
+                     members("val_losses", val_losses));
 }
 
 std::string log_line(const StepMetrics& m) {
@@ -170,9 +177,9 @@ void MetricsWriter::step(const StepMetrics& metrics) {
                             duration_text(static_cast<double>(left) * times_.median() / 1e3)));
 }
 
-void MetricsWriter::validation(int64_t step, double val_loss) {
+void MetricsWriter::validation(int64_t step, double val_loss, const NamedLosses& val_losses) {
   if (step != options_.resumed_step || !resumed_validated_)
-    append(step, validation_json(step, val_loss));
+    append(step, validation_json(step, val_loss, val_losses));
   clear_progress();
   log::info("step {}: {}", step, validation_text(val_loss, options_.perplexity));
 }

@@ -15,6 +15,9 @@
 
 namespace dstrain {
 
+// Means of losses, by name.
+using NamedLosses = std::vector<std::pair<std::string, double>>;
+
 // The metrics of one step: the members of an object in metrics.jsonl, in the order of the file
 // (docs/formats.md).
 struct StepMetrics {
@@ -33,12 +36,14 @@ struct StepMetrics {
           disk_bytes = 0;  // like peak_bytes, of offloaded tensors; 0: not in the file
   // Relative errors of what travels quantized, by class; empty: not measured in this step, not in the file.
   std::vector<std::pair<std::string, double>> codec_error{};
+  // The mean of each loss of a model that has several, by name; empty: it has one, not in the file.
+  NamedLosses losses{};
 };
 
 // Return one line of metrics.jsonl with its line break. Numbers have their shortest round-trip form;
 // non-finite numbers are null.
 std::string to_json(const StepMetrics& metrics);
-std::string validation_json(int64_t step, double val_loss);
+std::string validation_json(int64_t step, double val_loss, const NamedLosses& val_losses = {});
 
 // Returns the log line of a step, with step=, loss=, lr=, grad_norm=, samples/s= and mem=.
 std::string log_line(const StepMetrics& metrics);
@@ -86,7 +91,7 @@ class MetricsWriter {
   // example because the disk is full, is left out: a warning names the file and the reason, and another one says when
   // lines are written again. A validation of the resumed step that the file has already is only logged.
   void step(const StepMetrics& metrics);
-  void validation(int64_t step, double val_loss);
+  void validation(int64_t step, double val_loss, const NamedLosses& val_losses = {});
 
   // Draw the progress bar, if the output is a terminal: before the first step and during validation.
   void begin() { draw_progress(options_.resumed_step, "first step"); }

@@ -59,6 +59,14 @@ std::string device_text(const Backend& backend) {
   return fmt::format("{} on {}", kernels, backend.device->name());
 }
 
+// Returns the means of a model's losses, if it has several.
+NamedLosses mean_losses(const Program& program, std::span<const double> sums, double targets) {
+  NamedLosses means;
+  for (size_t l = 0; l < sums.size() && program.losses.size() > 1; ++l)
+    means.emplace_back(program.losses[l].name, sums[l] / targets);
+  return means;
+}
+
 PlanInputs plan_inputs_of(const Backend& backend, const RunContext& ctx) {
   return {backend.library, ctx.threads, backend.host_library};
 }
@@ -337,7 +345,9 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
                   .comm_bytes = comm_bytes,
                   .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
                   .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)],
-                  .codec_error = std::move(errors)});
+                  .codec_error = std::move(errors),
+                  .losses = mean_losses(plan.program, train_[ran_]->losses(),
+                                        static_cast<double>(s.targets))});
 }
 
 void Trainer::validate() {
@@ -351,29 +361,35 @@ void Trainer::validate() {
   StepState state = state_;
   // The sums of all batches are added in the order of the samples, so that the result does not depend on
   // the number of ranks.
-  double loss = 0, targets = 0;
-  std::vector<double> all(2 * static_cast<size_t>(comm_.size()));
+  const std::vector<Loss>& losses = plan.program.losses;
+  double targets = 0;
+  std::vector<double> sums(losses.size()), mine(losses.size() + 1),
+      all(mine.size() * static_cast<size_t>(comm_.size()));
   for (int64_t first = 0; first < samples; first += micro * place_.ranks) {
-    std::array<double, 2> mine{};  // loss, targets: of the last stage
+    std::ranges::fill(mine, 0.0);  // the losses of this stage, and on the last one the targets
     // A rank without samples in its batch runs too if others need its parameters or messages.
     if (first + place_.rank * micro < samples || needed) {
       StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
       validate_->run(context);
-      if (plan.program.loss != kNone)
-        mine = {first_value<double>(*backend_.device, arenas_.tensor(plan, plan.program.loss)),
-                static_cast<double>(state.targets)};
+      for (size_t l = 0; l < losses.size(); ++l)
+        if (losses[l].sum != kNone)
+          mine[l] = first_value<double>(*backend_.device, arenas_.tensor(plan, losses[l].sum));
+      if (plan.program.last_loss() != kNone) mine.back() = static_cast<double>(state.targets);
     }
     comm_.gather_values(mine, all);
-    for (size_t i = 0; i < all.size(); i += 2) {
-      loss += all[i];
-      targets += all[i + 1];
+    for (size_t i = 0; i < all.size(); i += mine.size()) {
+      for (size_t l = 0; l < sums.size(); ++l) sums[l] += all[i + l];
+      targets += all[i + sums.size()];
     }
     if (metrics_) metrics_->validating(state_.step, first, samples);
   }
   if (ctx_.slot) ctx_.slot->leave_instruction();
   if (average) model_.restore_own_weights();
+  double loss = 0;
+  for (size_t l = 0; l < sums.size(); ++l) loss += static_cast<double>(losses[l].weight) * sums[l];
   validation_loss_ = loss / targets;
-  if (metrics_) metrics_->validation(state_.step, *validation_loss_);
+  if (metrics_)
+    metrics_->validation(state_.step, *validation_loss_, mean_losses(plan.program, sums, targets));
 }
 
 }  // namespace dstrain

@@ -32,6 +32,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   const bool pipeline = plan.place.stages > 1;
   gathered_.resize(kFinishValues * static_cast<size_t>(mesh.world().size()));
   sums_.resize(plan.program.trained_units().size());
+  losses_.resize(plan.program.losses.size());
   for (size_t i = 0; i < plan.program.instructions.size(); ++i)
     bind(plan.program.instructions[i], i);
   if (!backend.device->is_host())
@@ -64,7 +65,8 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   const bool host_ends =
       std::ranges::any_of(bound_, &Bound::on_host) ||
       std::ranges::any_of(plan.program.instructions, &Instruction::unless_skipped);
-  if (!pipeline && !host_ends && (comm.size() == 1 || comm.on_stream()))
+  if (!pipeline && !host_ends && !plan.program.weighs_losses() &&
+      (comm.size() == 1 || comm.on_stream()))
     finish_ = backend.library->make_finish(finish_rule());
   if (finish_) {
     const int64_t mine = kFinishValues * static_cast<int64_t>(sizeof(double));
@@ -74,7 +76,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
                     {kFinishValues},
                     DType::f64};
   } else {
-    finish_values_.emplace(mesh, plan.place, plan.program.trained_units());
+    finish_values_.emplace(mesh, plan.place, plan.program.trained_units(), plan.program.losses);
   }
   if (mesh.world().size() > 1) check_communication();
   settle_graph();
@@ -329,11 +331,10 @@ void Executor::reduce_counts(StepContext& context) {
 }
 
 void Executor::finish_gradients(const Bound& bound, StepContext& context) {
-  const Tensor units = operand(bound, 0, 0),
-               loss = operand(bound, 1, 0);  // no loss: not the last stage
+  const Tensor units = operand(bound, 0, 0);
   StepState* const there = device_state_.address(context.state);
   if (finish_) {
-    finish_->collect(units, loss, there, finish_mine_);
+    finish_->collect(units, operand(bound, 1, 0), there, finish_mine_);
     if (mesh_.data().size() > 1)
       mesh_.data().on_stream()->all_gather(finish_mine_, finish_all_, *backend_.compute);
     return finish_->finish(finish_all_, there);
@@ -343,7 +344,11 @@ void Executor::finish_gradients(const Bound& bound, StepContext& context) {
   backend_.compute->synchronize();
   device.download(sums_.data(), units.data, units.bytes());
   const FinishRule rule = finish_rule();
-  finish_values_->exchange(s, sums_, loss ? first_value<double>(device, loss) : 0, rule);
+  for (size_t l = 0; l < losses_.size(); ++l) {
+    const Tensor loss = operand(bound, 1 + l, 0);  // none: it is another stage's
+    losses_[l] = loss ? first_value<double>(device, loss) : 0;
+  }
+  finish_values_->exchange(s, sums_, losses_, rule);
   finish_step(s, rule);
   check_finish(s);
   device_state_.upload(s);

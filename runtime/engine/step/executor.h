@@ -56,6 +56,13 @@ class Executor {
   // does not skip such steps (with the name of the first such tensor).
   void run(StepContext& context);
 
+  // Returns the sums of the newest step over all targets, without weights, of each loss of a model that has several;
+  // empty if it has one.
+  std::span<const double> losses() const {
+    return losses_.size() > 1 ? std::span<const double>(finish_values_->losses())
+                              : std::span<const double>();
+  }
+
   // The graphs of a step, and the pieces of work (kernels, copies) in them; 0 before the first step that is replayed.
   struct GraphSize {
     int64_t graphs = 0, nodes = 0, launches = 0;  // launches: of a step
@@ -135,6 +142,7 @@ class Executor {
   std::vector<StepPiece> pieces_;              // of the body; empty: no step is a graph
   std::vector<double> gathered_;               // results of gather_values, sized once
   std::vector<double> sums_;                   // square sums of the units, on the host
+  std::vector<double> losses_;                 // of this rank, by the losses of the model
   std::optional<FinishValues> finish_values_;  // if the host does finish_gradients
 };
 

@@ -8,18 +8,21 @@
 namespace dstrain {
 namespace {
 
-constexpr size_t kLoss = 0, kStop = 1, kSums = 2;  // of what a rank of a pipeline contributes
+constexpr size_t kStop = 0,
+                 kLosses = 1;  // of what a rank contributes; behind the losses, square sums
 
 }  // namespace
 
-FinishValues::FinishValues(MeshComm& mesh, Place place, std::span<const Unit> units)
-    : mesh_(mesh), place_(place), mine_(kFinishValues) {
-  const auto ranks = static_cast<size_t>(mesh.world().size());
-  if (place.stages > 1) {
-    find_order(units);
-    mine_.resize(kSums + most_units_);
-  }
-  all_.resize(mine_.size() * ranks);
+FinishValues::FinishValues(MeshComm& mesh, Place place, std::span<const Unit> units,
+                           std::span<const Loss> losses)
+    : mesh_(mesh),
+      place_(place),
+      losses_(losses.size()),
+      whole_(kFinishValues * static_cast<size_t>(place.ranks)) {
+  for (const Loss& loss : losses) weights_.push_back(static_cast<double>(loss.weight));
+  if (place.stages > 1) find_order(units);
+  mine_.resize(kLosses + losses.size() + (place.stages > 1 ? most_units_ : 1));
+  all_.resize(mine_.size() * static_cast<size_t>(mesh.world().size()));
 }
 
 void FinishValues::find_order(std::span<const Unit> units) {
@@ -44,39 +47,45 @@ void FinishValues::find_order(std::span<const Unit> units) {
   for (const auto& [sublayer, unit] : by_sublayer) order_.push_back(unit);
 }
 
-void FinishValues::exchange(StepState& state, std::span<const double> square_sums, double loss,
-                            const FinishRule& rule) {
-  if (place_.stages > 1) return exchange_stages(state, square_sums, loss, rule);
-  std::ranges::fill(mine_, 0.0);
-  for (const double sum : square_sums) mine_[0] += sum;
-  mine_[1] = loss;
-  mine_[2] = state.stop;
-  mesh_.world().gather_values(mine_, all_);
-  add_finish_values(state, all_.data(), place_.ranks, rule);
-}
-
-void FinishValues::exchange_stages(StepState& state, std::span<const double> square_sums,
-                                   double loss, const FinishRule& rule) {
-  mine_[kLoss] = loss;
+void FinishValues::exchange(StepState& state, std::span<const double> square_sums,
+                            std::span<const double> losses, const FinishRule& rule) {
+  const size_t sums = kLosses + weights_.size();  // where square sums begin
+  const bool pipeline = place_.stages > 1;
   mine_[kStop] = state.stop;
-  std::ranges::copy(square_sums, mine_.begin() + kSums);
-  const auto width = static_cast<int64_t>(mine_.size());
-  mesh_.host()
-      .all_gather({mine_.data(), {width}, DType::f64},
-                  {all_.data(), {width * mesh_.world().size()}, DType::f64})
-      .wait();
-  // What each rank of one data-parallel group would contribute if it had the whole model.
-  std::vector<double> whole(kFinishValues * static_cast<size_t>(place_.ranks));
-  for (int r = 0; r < place_.ranks; ++r) {
-    double* const values = whole.data() + kFinishValues * r;
-    const auto from = [&](int stage) { return all_.data() + width * world_rank(place_, stage, r); };
-    for (const auto& [stage, unit] : order_) values[0] += from(stage)[kSums + unit];
-    for (int s = 0; s < place_.stages; ++s) {
-      values[1] += from(s)[kLoss];
-      if (from(s)[kStop] != 0) values[2] = 1;
-    }
+  std::ranges::copy(losses, mine_.begin() + kLosses);
+  if (pipeline) {
+    std::ranges::copy(square_sums, mine_.begin() + static_cast<ptrdiff_t>(sums));
+  } else {
+    mine_[sums] = 0;
+    for (const double sum : square_sums) mine_[sums] += sum;
   }
-  add_finish_values(state, whole.data(), place_.ranks, rule);
+  const auto width = static_cast<int64_t>(mine_.size());
+  if (pipeline)
+    mesh_.host()
+        .all_gather({mine_.data(), {width}, DType::f64},
+                    {all_.data(), {width * mesh_.world().size()}, DType::f64})
+        .wait();
+  else
+    mesh_.world().gather_values(mine_, all_);
+  std::ranges::fill(losses_, 0.0);
+  for (int r = 0; r < place_.ranks; ++r) {
+    double* const values = whole_.data() + kFinishValues * r;
+    const auto from = [&](int stage) { return all_.data() + width * world_rank(place_, stage, r); };
+    values[0] = values[1] = values[2] = 0;
+    if (pipeline)
+      for (const auto& [stage, unit] : order_) values[0] += from(stage)[sums + unit];
+    else
+      values[0] = from(0)[sums];
+    for (size_t l = 0; l < weights_.size(); ++l) {
+      double loss = 0;
+      for (int s = 0; s < place_.stages; ++s) loss += from(s)[kLosses + l];
+      values[1] += weights_[l] * loss;
+      losses_[l] += loss;
+    }
+    for (int s = 0; s < place_.stages; ++s)
+      if (from(s)[kStop] != 0) values[2] = 1;
+  }
+  add_finish_values(state, whole_.data(), place_.ranks, rule);
 }
 
 }  // namespace dstrain

@@ -1,5 +1,5 @@
 // FinishValues: what the ranks contribute to the end of a step, exchanged through the host: the square sums of
-// their gradients, their losses and stop flags.
+// their gradients, their losses and stop flags. It also weighs the losses of a model that has several.
 #pragma once
 
 #include <span>
@@ -14,18 +14,20 @@ namespace dstrain {
 class FinishValues {
  public:
   // Collective over the world of `mesh`, which outlives this object. `units`: the trained ones of this rank's program.
-  FinishValues(MeshComm& mesh, Place place, std::span<const Unit> units);
+  // `losses`: of the whole model.
+  FinishValues(MeshComm& mesh, Place place, std::span<const Unit> units,
+               std::span<const Loss> losses);
 
   // Collective. Adds the contributions of all ranks to the step state: square sums in the order of the model's
   // units, then of the ranks of a data-parallel group, so that the norm does not depend on the number of stages.
-  // `loss`: 0 on a stage without one.
-  void exchange(StepState& state, std::span<const double> square_sums, double loss,
-                const FinishRule& rule);
+  // `losses`: the sum of each loss of the model; 0 for those of other stages.
+  void exchange(StepState& state, std::span<const double> square_sums,
+                std::span<const double> losses, const FinishRule& rule);
+
+  // Returns the sums of the newest step over all ranks, without weights, of each loss of the model.
+  const std::vector<double>& losses() const { return losses_; }
 
  private:
-  void exchange_stages(StepState& state, std::span<const double> square_sums, double loss,
-                       const FinishRule& rule);
-
   // Finds where the units of the whole model are. Collective.
   void find_order(std::span<const Unit> units);
 
@@ -36,9 +38,12 @@ class FinishValues {
 
   MeshComm& mesh_;
   Place place_;
-  std::vector<StageUnit> order_;  // of the model's units, if there are several stages
-  size_t most_units_ = 0;         // of a stage
+  std::vector<StageUnit> order_;          // of the model's units, if there are several stages
+  size_t most_units_ = 0;                 // of a stage
+  std::vector<double> weights_, losses_;  // of each loss
   std::vector<double> mine_, all_;
+  std::vector<double>
+      whole_;  // what each rank of a data-parallel group would contribute if it had the whole model
 };
 
 }  // namespace dstrain

@@ -15,6 +15,8 @@ void Executor::settle_graph() {
         "gradients travel through the host: it needs one rank, or a GPU for each rank and NCCL";
   else if (copies_)
     reason = "offloaded state moves between the GPU and the host";
+  else if (plan_.program.weighs_losses())
+    reason = "the host adds the weighted losses of the model";
   else if (!finish_)
     reason = fmt::format("{} ends a step on the host", backend_.library->description());
   use_graph_ = reason.empty();

@@ -21,6 +21,8 @@ class ChunkLoss {
     const std::vector<Instruction>& list = program_.instructions;
     const auto loss = std::ranges::find(list, OpKind::cross_entropy, &Instruction::op);
     if (loss == list.end()) return;  // a stage of a pipeline that is not the last
+    check(std::ranges::count(list, OpKind::cross_entropy, &Instruction::op) == 1,
+          "several losses cannot be computed in pieces");
     loss_ = static_cast<size_t>(loss - list.begin());
     find_users();
     const int64_t rows = program_.at(at(loss_).reads[1]).shape.elements();

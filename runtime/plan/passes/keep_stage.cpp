@@ -149,9 +149,10 @@ class Cut {
     result.instructions = std::move(kept);
     result.inputs = program_.inputs;
     result.logits = program_.logits;
-    result.loss = program_.loss;
+    result.losses = program_.losses;
+    for (Loss& loss : result.losses) move(loss.sum);
     for (ProgramInput& input : result.inputs) move(input.buffer);
-    for (BufferId* id : {&result.logits, &result.loss}) move(*id);
+    move(result.logits);
     result.registered = program_.registered;
     for (RegisteredBuffer& b : result.registered) {
       move(b.values);

@@ -233,7 +233,8 @@ void recompute(Program& program, const Job& job, RuleOf rule) {
       // The backward pass of the last segment follows almost at once, so its values are computed
       // again only where the head in between (a large vocabulary) would make the peak with them.
       Program all = with_clones(program, by_interval(program, interval, true, rule));
-      if (program.loss == kNone) {  // a stage of a pipeline works on other micro-batches in between
+      // A stage of a pipeline works on other micro-batches in between.
+      if (program.last_loss() == kNone) {
         program = std::move(all);
         return;
       }

@@ -314,9 +314,11 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
                                     .writes = {program.view(norms, u, 1)},
                                     .group = group});
   }
+  std::vector<BufferId> reads{norms};
+  for (const Loss& loss : program.losses) reads.push_back(loss.sum);
   program.instructions.push_back({.op = OpKind::finish_gradients,
                                   .when = When::step_end,
-                                  .reads = {norms, program.loss},
+                                  .reads = std::move(reads),
                                   .group = group});
   std::vector<UnitUpdate> updates;
   const auto finish = [&](size_t u) {

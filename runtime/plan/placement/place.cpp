@@ -71,7 +71,8 @@ class Lives {
         item.end = std::max(item.end, body_end);
       }
       const bool for_host =
-          static_cast<BufferId>(b) == p.loss || static_cast<BufferId>(b) == p.logits;
+          static_cast<BufferId>(b) == p.logits ||
+          std::ranges::find(p.losses, static_cast<BufferId>(b), &Loss::sum) != p.losses.end();
       if (for_host && buffer.lifetime == Lifetime::step)
         item.end = static_cast<int>(p.instructions.size());
     }

@@ -1,10 +1,12 @@
-// A model whose layers are frozen, trained, and frozen in part. mpirun starts this program.
+// A model with frozen layers, registered buffers and two losses. mpirun starts this program.
 #include "tests/support/mixed_model.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,7 @@
 namespace dstrain {
 namespace {
 
-constexpr int kMixedSteps = 6;
+constexpr int kMixedSteps = 8;
 
 // Two micro-batches a step. fp16 begins with a loss scale that is too large, so the first steps are skipped.
 Job mixed_job(DType dtype, int ranks, int stages = 1) {
@@ -99,6 +101,46 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The losses of a run's steps and validations.
+std::vector<nlohmann::json> lines_of(const std::string& run) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(run + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json all = nlohmann::json::parse(line);
+    nlohmann::json& kept = lines.emplace_back();
+    for (const char* key : {"step", "loss", "losses", "val_loss", "val_losses", "skipped"})
+      if (all.contains(key)) kept[key] = all[key];
+  }
+  return lines;
+}
+
+// A model of ones, which counts the rows that it has seen.
+const ModelFamily& counting() {
+  static const ModelFamily family = [] {
+    ModelFamily f = mixed();
+    f.type = "counting";
+    f.build = [](Builder& b, const ModelConfig& c) {
+      const int64_t width = c.integer("width"), ids = c.integer("vocab_size"),
+                    length = c.integer("length");
+      b.unit("all");
+      const BufferId table = b.vocabulary("table", {ids, width}, Init::ones, 0, Trainable::no);
+      const BufferId x = b.embed(b.ids(length), table, kNone, length);
+      const BufferId rows = b.registered_buffer("rows", {width}, Init::zeros),
+                     mean = b.registered_buffer("mean", {width}, Init::ones);
+      if (b.options().training) {
+        const BufferId sums = b.column_sums(x);
+        b.update_buffer(rows, sums, {.keep = 1, .share = 1});
+        b.update_buffer(mean, sums, {.keep = 0.5f, .share = 0.25f, .per_sample = true});
+      }
+      const BufferId head = b.vocabulary("head", {ids, width}, Init::normal, 0.02f);
+      b.cross_entropy(b.linear(x, head, kNone, Activation::none),
+                      b.targets(b.options().batch * length), ids);
+    };
+    return f;
+  }();
+  return family;
+}
+
 // Trains with files. Collective.
 void train_in(const std::string& folder, Job job, const Dataset& data, Communicator& comm,
               int steps, bool resume) {
@@ -108,6 +150,7 @@ void train_in(const std::string& folder, Job job, const Dataset& data, Communica
   job.steps = steps;
   if (resume) job.resume = folder;
   job.eval_samples = 4;
+  job.eval_interval = 2;
   train(job, data, context);
 }
 
@@ -122,6 +165,7 @@ TEST_CASE("it trains with the same bits at every stage, with recompute and offlo
     const Job job = mixed_job(dtype, world.size());
     const RunResult expected = run_steps(job, data, world, kMixedSteps);
     CHECK(expected.skipped.front() == (dtype == DType::f16));
+    CHECK(expected.skipped.back() == 0);
     for (const auto& change : harmless_changes(drive.path())) {
       Job changed = job;
       change(changed);
@@ -129,6 +173,59 @@ TEST_CASE("it trains with the same bits at every stage, with recompute and offlo
       CHECK(difference(expected, run_steps(changed, data, world, kMixedSteps), world) == "");
     }
   }
+}
+
+TEST_CASE("a registered buffer adds up all micro-batches of all ranks, in steps that count") {
+  const auto comm = make_communicator();
+  const RandomDataset data(11);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int stage : {0, 3}) {
+      Job job = mixed_job(dtype, comm->size());
+      job.zero_stage = stage;
+      job.model = ModelConfig(counting());
+      for (const char* key : {"width", "length", "vocab_size"})
+        job.model.set(key, ModelConfig(MixedModel{}).integer(key));
+      const RunResult run = run_steps(job, data, *comm, kMixedSteps);
+      if (comm->rank() != 0) continue;
+      float rows = 0, mean = 1;
+      for (const int skipped : run.skipped) {
+        if (skipped) continue;
+        rows += static_cast<float>(5 * job.batch.train_batch);
+        mean = 0.5f * mean + 0.25f * 5;
+      }
+      CHECK(rows > 0);
+      std::vector<float> expected(10, rows);
+      expected.resize(20, mean);
+      CHECK(run.buffers == expected);
+    }
+}
+
+TEST_CASE("the loss is the weighted sum of all, and the file has each of them") {
+  const auto comm = make_communicator();
+  const RandomDataset data(11, 0.1);
+  const TempDir own;
+  const std::string root = path_of_root(own, *comm);
+  Job job = mixed_job(DType::f32, comm->size());
+  train_in(root + "/two", job, data, *comm, 2, false);
+  job.model.set("two_losses", false);
+  train_in(root + "/one", job, data, *comm, 2, false);
+  comm->barrier();
+  if (comm->rank() != 0) return;
+  const auto check_sum = [](const nlohmann::json& line, const char* sum, const char* parts) {
+    REQUIRE(line.contains(parts));
+    CHECK(line[parts].size() == 2);
+    const double early = line[parts]["early"], last = line[parts]["loss"];
+    CHECK(early > 0);
+    CHECK(line[sum].get<double>() == Approx(static_cast<double>(0.3f) * early + last));
+  };
+  const std::vector<nlohmann::json> two = lines_of(root + "/two"), one = lines_of(root + "/one");
+  REQUIRE(two.size() == 3);
+  check_sum(two[0], "loss", "losses");
+  check_sum(two[2], "val_loss", "val_losses");
+  // The last loss of the first step is that of the model without the other one.
+  CHECK(two[0]["losses"]["loss"] == one[0]["loss"]);
+  CHECK_FALSE(one[0].contains("losses"));
+  CHECK_FALSE(one[2].contains("val_losses"));
 }
 
 TEST_CASE("shards of parameters have the bits of whole ones") {
@@ -163,7 +260,9 @@ TEST_CASE("a pipeline has the bits of one rank, where its first stage is frozen 
         const RunResult by_two = run_steps(job, data, *comm, kMixedSteps);
         CHECK(by_two.loss == by_one.loss);
         CHECK(by_two.norm == by_one.norm);
-        if (comm->rank() == 0) CHECK(by_two.weights == by_one.weights);
+        if (comm->rank() != 0) continue;
+        CHECK(by_two.weights == by_one.weights);
+        CHECK(by_two.buffers == by_one.buffers);
       }
 }
 
@@ -200,12 +299,13 @@ TEST_CASE("training leaves what is frozen as it was, in files too, and a resumed
     REQUIRE(!whole.empty());
     CHECK(weights("parts") == whole);
     CHECK(weights("loaded") == whole);
+    CHECK(lines_of(root + "/parts") == lines_of(root + "/whole"));
     const InputFile file(root + "/whole/model.safetensors", "the weights");
     for (const SafetensorsTensor& t : read_safetensors_header(file).tensors) {
       const auto at = static_cast<size_t>(t.begin), n = static_cast<size_t>(t.end - t.begin);
-      const bool frozen =
-          t.name != "hidden.1.weight" && t.name != "head.weight" &&
-          (!t.name.ends_with(".bias") || t.name == "hidden.2.bias" || t.name == "head.norm.bias");
+      const std::set<std::string> trained{"hidden.0.bias", "hidden.1.weight", "hidden.3.bias",
+                                          "early.weight",  "head.weight",     "hidden.1.mean"};
+      const bool frozen = !trained.contains(t.name);
       CAPTURE(t.name);
       CHECK((start.substr(at, n) == whole.substr(at, n)) == frozen);
     }

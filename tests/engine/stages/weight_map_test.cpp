@@ -27,7 +27,8 @@ constexpr int64_t kWidth = 6, kLength = 4, kIds = 11;
 void build_small(Builder& b, const ModelConfig& c) {
   b.unit("embedding");
   const BufferId table = b.vocabulary("wte.weight", {c.vocabulary(), kWidth}, Init::normal, 0.2f);
-  BufferId x = b.embed(b.ids(kLength), table, kNone, kLength);
+  BufferId x = b.embed(b.input("ids", InputRole::token_ids, DType::i32, {c.context()}), table,
+                       kNone, kLength);
   for (int64_t i = 0; i < c.layers(); ++i) {
     const std::string name = b.layer("h", i);
     const auto product = [&](const std::string& of, BufferId in, Shape shape,
@@ -44,7 +45,7 @@ void build_small(Builder& b, const ModelConfig& c) {
   b.unit("head");
   const BufferId head = b.vocabulary("head.weight", {c.vocabulary(), kWidth}, Init::normal, 0.2f);
   b.cross_entropy(b.linear(x, head, kNone, Activation::none),
-                  b.targets(b.options().batch * kLength), c.vocabulary());
+                  b.input("targets", InputRole::labels, DType::i32, {c.context()}), c.vocabulary());
 }
 
 // Files have the queries, keys and values of a layer in tensors of their own, and its product transposed.

@@ -88,7 +88,7 @@ TEST_CASE("only the last piece writes the loss, and later pieces add to the weig
     for (size_t i = 0; i < 4; ++i) {
       const bool last = i == 3;
       CHECK(attrs_as<CrossEntropyAttrs>(losses[i]->attrs).by_row == !last);
-      CHECK((losses[i]->writes[0] == program.loss) == last);
+      CHECK((losses[i]->writes[0] == program.last_loss()) == last);
       CHECK((losses[i]->reads.size() == 3) == last);
       CHECK(grads[i]->accumulate == (i == 0 ? Accumulate::after_first_micro : Accumulate::always));
       if (i == 0) head = grads[i]->writes[0];

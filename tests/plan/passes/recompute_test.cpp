@@ -52,29 +52,33 @@ using Names = std::vector<std::string>;
 
 // A model with a layer that is none of the numbered ones, and whose name ends in a digit.
 void build_stem(Builder& b, const ModelConfig& c) {
-  constexpr int64_t kWidth = 16;
+  const int64_t width = c.width();
   b.unit("stem.1");
-  BufferId x = b.samples(kWidth);
+  BufferId x = b.input("samples", InputRole::features, DType::f32, {width});
   const auto product = [&](const std::string& layer) {
-    const BufferId w = b.parameter(layer + ".weight", {kWidth, kWidth}, Init::normal, 0.02f);
+    const BufferId w = b.parameter(layer + ".weight", {width, width}, Init::normal, 0.02f);
     x = b.linear(x, w, kNone, Activation::gelu);
   };
   product("stem.1");
   for (int64_t i = 0; i < c.layers(); ++i) product(b.layer("layers", i));
   b.unit("head");
-  const BufferId w = b.parameter("head.weight", {kWidth, kWidth}, Init::normal, 0.02f);
-  b.cross_entropy(b.linear(x, w, kNone, Activation::none), b.targets(b.options().batch));
+  const BufferId w = b.parameter("head.weight", {width, width}, Init::normal, 0.02f);
+  b.cross_entropy(b.linear(x, w, kNone, Activation::none),
+                  b.input("targets", InputRole::labels, DType::i32, {}));
 }
 
 const ModelFamily& stem() {
-  static const ModelFamily family{.type = "stem",
-                                  .title = "model with a stem",
-                                  .keys = {{models::size_key("dstrain.model.depth", "3", "")}},
-                                  .inputs = {{"samples", InputRole::features, DType::f32, {}},
-                                             {"targets", InputRole::labels, DType::i32, {}}},
-                                  .layers_key = "depth",
-                                  .build = build_stem,
-                                  .measure = measure_model};
+  static const ModelFamily family{
+      .type = "stem",
+      .title = "model with a stem",
+      .keys = {{models::size_key("dstrain.model.depth", "3", "")},
+               {models::size_key("dstrain.model.width", "16", "")}},
+      .inputs = {{"samples", InputRole::features, DType::f32, {"width"}},
+                 {"targets", InputRole::labels, DType::i32, {}}},
+      .layers_key = "depth",
+      .width_key = "width",
+      .build = build_stem,
+      .measure = measure_model};
   return family;
 }
 

@@ -79,6 +79,25 @@ Values targets_of(const Shapes& s) {
   return targets;
 }
 
+TEST_CASE("the weight of a loss is that of its gradient alone") {
+  StepState state;
+  state.d_loss = 0.25f;
+  const Operand logits{Shape{5, 65}, DType::f32, rounded(normal_values(5 * 65, 1, 3), DType::f32)};
+  const Operand targets{Shape{5}, DType::i32, targets_of({5, 65})};
+  const std::vector<Operand> out{{Shape{1}, DType::f64}, {logits.shape, DType::f32}};
+  Call call{OpKind::cross_entropy};
+  call.state = &state;
+  call.attrs = CrossEntropyAttrs{.weight = 3};
+  const auto weighted = run_everywhere(call, {logits, targets}, out);
+  call.attrs = CrossEntropyAttrs{};
+  const auto plain = run_everywhere(call, {logits, targets}, out);
+  state.d_loss = 0.75f;
+  const auto larger = run_everywhere(call, {logits, targets}, out);
+  CHECK(weighted[0].values() == plain[0].values());
+  CHECK(weighted[1].values() == larger[1].values());
+  CHECK(weighted[1].values() != plain[1].values());
+}
+
 TEST_CASE("cross_entropy returns the summed loss and its gradient, in place or beside") {
   Sample sample = Sample::if_sanitized(4);
   StepState state;
