@@ -231,7 +231,7 @@ BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dr
 
 void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
                             const std::string& name, float weight) {
-  check(std::ranges::find(program_.losses, name, &Loss::name) == program_.losses.end(),
+  check(std::ranges::find(program_.losses, name, &ProgramLoss::name) == program_.losses.end(),
         "two losses have the name {}", name);
   check(program_.losses.size() < kMostLosses, "a model has at most {} losses", kMostLosses);
   program_.logits = logits;

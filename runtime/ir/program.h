@@ -127,7 +127,7 @@ struct RegisteredBuffer {
 };
 
 // A loss of the model. What is differentiated is the sum of all losses, each times its weight.
-struct Loss {
+struct ProgramLoss {
   std::string name{};
   float weight = 1;
   BufferId sum =
@@ -239,7 +239,7 @@ struct Program {
   std::vector<CodecState> codec_state;
   std::vector<StateCommit> commits;
   std::vector<RegisteredBuffer> registered;  // of the whole model
-  std::vector<Loss> losses;                  // of the whole model
+  std::vector<ProgramLoss> losses;           // of the whole model
 
   BufferId add_buffer(Buffer buffer);
   // Returns the sum of the last loss; kNone if the program has none, or its stage has not that one.

@@ -44,7 +44,7 @@ class Replay {
       beside_collectives(issue, waits(i));
       step(issue);
     }
-    for (const Loss& loss : program_.losses)
+    for (const ProgramLoss& loss : program_.losses)
       if (loss.sum != kNone)
         require(loss.sum, 0, [] { return std::string("the end of the step"); });
   }

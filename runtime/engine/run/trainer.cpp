@@ -361,7 +361,7 @@ void Trainer::validate() {
   StepState state = state_;
   // The sums of all batches are added in the order of the samples, so that the result does not depend on
   // the number of ranks.
-  const std::vector<Loss>& losses = plan.program.losses;
+  const std::vector<ProgramLoss>& losses = plan.program.losses;
   double targets = 0;
   std::vector<double> sums(losses.size()), mine(losses.size() + 1),
       all(mine.size() * static_cast<size_t>(comm_.size()));

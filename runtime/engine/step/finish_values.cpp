@@ -14,12 +14,12 @@ constexpr size_t kStop = 0,
 }  // namespace
 
 FinishValues::FinishValues(MeshComm& mesh, Place place, std::span<const Unit> units,
-                           std::span<const Loss> losses)
+                           std::span<const ProgramLoss> losses)
     : mesh_(mesh),
       place_(place),
       losses_(losses.size()),
       whole_(kFinishValues * static_cast<size_t>(place.ranks)) {
-  for (const Loss& loss : losses) weights_.push_back(static_cast<double>(loss.weight));
+  for (const ProgramLoss& loss : losses) weights_.push_back(static_cast<double>(loss.weight));
   if (place.stages > 1) find_order(units);
   mine_.resize(kLosses + losses.size() + (place.stages > 1 ? most_units_ : 1));
   all_.resize(mine_.size() * static_cast<size_t>(mesh.world().size()));

@@ -16,7 +16,7 @@ class FinishValues {
   // Collective over the world of `mesh`, which outlives this object. `units`: the trained ones of this rank's program.
   // `losses`: of the whole model.
   FinishValues(MeshComm& mesh, Place place, std::span<const Unit> units,
-               std::span<const Loss> losses);
+               std::span<const ProgramLoss> losses);
 
   // Collective. Adds the contributions of all ranks to the step state: square sums in the order of the model's
   // units, then of the ranks of a data-parallel group, so that the norm does not depend on the number of stages.

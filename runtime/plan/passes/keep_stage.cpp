@@ -150,7 +150,7 @@ class Cut {
     result.inputs = program_.inputs;
     result.logits = program_.logits;
     result.losses = program_.losses;
-    for (Loss& loss : result.losses) move(loss.sum);
+    for (ProgramLoss& loss : result.losses) move(loss.sum);
     for (ProgramInput& input : result.inputs) move(input.buffer);
     move(result.logits);
     result.registered = program_.registered;

@@ -315,7 +315,7 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
                                     .group = group});
   }
   std::vector<BufferId> reads{norms};
-  for (const Loss& loss : program.losses) reads.push_back(loss.sum);
+  for (const ProgramLoss& loss : program.losses) reads.push_back(loss.sum);
   program.instructions.push_back({.op = OpKind::finish_gradients,
                                   .when = When::step_end,
                                   .reads = std::move(reads),

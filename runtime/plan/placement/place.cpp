@@ -70,9 +70,9 @@ class Lives {
         item.begin = std::min(item.begin, body_begin);
         item.end = std::max(item.end, body_end);
       }
-      const bool for_host =
-          static_cast<BufferId>(b) == p.logits ||
-          std::ranges::find(p.losses, static_cast<BufferId>(b), &Loss::sum) != p.losses.end();
+      const bool for_host = static_cast<BufferId>(b) == p.logits ||
+                            std::ranges::find(p.losses, static_cast<BufferId>(b),
+                                              &ProgramLoss::sum) != p.losses.end();
       if (for_host && buffer.lifetime == Lifetime::step)
         item.end = static_cast<int>(p.instructions.size());
     }
