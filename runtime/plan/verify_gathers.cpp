@@ -76,7 +76,9 @@ void verify_gathers(const Plan& plan) {
     const int64_t n = plan.program.at(stay.buffer).shape.elements();
     elements[stay.begin] += n;
     elements[stay.end + 1] -= n;
-    const int layer = sublayer_of.at(stay.buffer);
+    const auto found = sublayer_of.find(stay.buffer);
+    // What is gathered without being a parameter, such as rows of tokens, counts as a layer of its own.
+    const int layer = found == sublayer_of.end() ? -1 - stay.buffer : found->second;
     come[stay.begin].push_back(layer);
     go[stay.end + 1].push_back(layer);
   }

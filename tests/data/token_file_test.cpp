@@ -71,8 +71,7 @@ TEST_CASE("a header that its file does not bear out is an error with both number
 TEST_CASE("token files need a vocabulary size") {
   TempDir dir;
   const std::string path = dir.write("x.bin", packed(std::vector<uint16_t>{1, 2, 3}));
-  CHECK_THAT(open_error(token_job(path, 2, 0)),
-             Contains("dstrain.model.vocab_size") && Contains("50257"));
+  CHECK_THAT(open_error(token_job(path, 2, 0)), Contains("dstrain.model.vocab_size"));
 }
 
 TEST_CASE("an id outside the vocabulary names file, byte and the size that is needed") {

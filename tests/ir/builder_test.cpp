@@ -61,7 +61,8 @@ TEST_CASE("a registered buffer is f32 and is updated once, in training, where it
   Program program;
   Builder b(program, {.dtype = DType::bf16, .batch = 2});
   b.unit("u", "first");
-  const BufferId buffer = b.registered_buffer("mean", {4}, Init::ones), x = b.samples(4);
+  const BufferId buffer = b.registered_buffer("mean", {4}, Init::ones),
+                 x = b.input("samples", InputRole::features, DType::f32, {4});
   CHECK(program.at(buffer).dtype == DType::f32);
   CHECK(program.at(b.cast(buffer)).dtype == DType::bf16);
   CHECK(program.parameters.empty());
@@ -83,7 +84,8 @@ TEST_CASE("a registered buffer is f32 and is updated once, in training, where it
   Builder v(validation, {.batch = 2, .training = false});
   v.unit("u");
   const BufferId kept = v.registered_buffer("mean", {4}, Init::ones);
-  v.update_buffer(kept, v.column_sums(v.samples(4)), {});
+  v.update_buffer(kept, v.column_sums(v.input("samples", InputRole::features, DType::f32, {4})),
+                  {});
   CHECK(validation.registered[0].sum == kNone);
 }
 
@@ -91,7 +93,8 @@ TEST_CASE("losses have names and weights, and what one has overwritten is not re
   Program program;
   Builder b(program, {.batch = 2});
   b.unit("u");
-  const BufferId x = b.samples(4), targets = b.targets(2);
+  const BufferId x = b.input("samples", InputRole::features, DType::f32, {4}),
+                 targets = b.input("targets", InputRole::labels, DType::i32, {});
   const auto logits = [&](const std::string& name) {
     return b.linear(x, b.parameter(name, {3, 4}, Init::normal), kNone, Activation::none);
   };

@@ -14,8 +14,7 @@ namespace dstrain::meta {
 namespace {
 
 // Keys of models that are keys of nothing else.
-constexpr std::array<std::string_view, 5> kKeys{"n_layer", "n_embd", "n_head", "qkv_bias",
-                                                "tied_head"};
+constexpr std::array<std::string_view, 4> kKeys{"n_layer", "n_embd", "qkv_bias", "tied_head"};
 // Files in which block_size is a key of section aio.
 constexpr std::array<std::string_view, 6> kDisks{"runtime/config/job.h",
                                                  "runtime/config/keys/offload.cpp",

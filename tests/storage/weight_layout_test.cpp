@@ -142,7 +142,7 @@ TEST_CASE("messages name the tensors of the file") {
   CHECK_THROWS_WITH(check_weights(dir / "plain", weights()),
                     Contains("q (2, 5) is missing") &&
                         Contains("k has shape (3, 5), expected (5, 3)") &&
-                        Contains("h.up_bias (6) is missing"));
+                        Contains("h.up (5, 6) is missing"));
 }
 
 TEST_CASE("a map that is not the model's, or whose parts leave holes, is an error of the program") {

@@ -14,6 +14,14 @@
 namespace dstrain {
 namespace {
 
+// Returns ", embedding, notes and head included".
+std::string included_text(const std::vector<std::string>& layers) {
+  if (layers.empty()) return "";
+  const auto last = layers.end() - 1;
+  const std::string first = fmt::format("{}", fmt::join(layers.begin(), last, ", "));
+  return fmt::format(", {}{}{} included", first, first.empty() ? "" : " and ", *last);
+}
+
 constexpr std::string_view kStages = "pipeline.stages", kSchedule = "pipeline.schedule",
                            kVirtual = "pipeline.virtual_stages", kPartition = "pipeline.partition";
 
@@ -128,10 +136,7 @@ void check_pipeline(const Job& job, Diagnostics& diagnostics) {
                       {kVirtual});
   const ModelMeasures model = job.model.measures();
   const int64_t layers = model.layers;
-  const std::string included =
-      model.named_layers.empty()
-          ? ""
-          : fmt::format(", {} included", fmt::join(model.named_layers, " and "));
+  const std::string included = included_text(model.named_layers);
   const std::string layers_key = model_path(job.model.family().layers_key);
   const int chunks = chunks_of(p);
   if (int64_t{p.stages} * chunks > layers)

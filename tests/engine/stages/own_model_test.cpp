@@ -91,7 +91,7 @@ TEST_CASE("its keys are those of the configuration") {
   CHECK(message_on(checked(R"("dept": 2)"), "dstrain.model.dept") ==
         "unknown key (did you mean dstrain.model.depth?)");
   CHECK(message_on(checked("", R"("pipeline": {"stages": 5},)", 5), "pipeline.stages") ==
-        "5 stages are more than the 4 layers of the model, embedding and head included");
+        "5 stages are more than the 4 layers of the model, embedding, notes and head included");
 }
 
 TEST_CASE("its sizes are those of its program") {

@@ -14,6 +14,7 @@
 #include "models/sizes.h"
 #include "runtime/engine/run/run.h"
 #include "runtime/ir/builder.h"
+#include "runtime/plan/build_model.h"
 #include "runtime/storage/weights.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/temp_dir.h"

@@ -7,6 +7,7 @@
 #include "models/measure.h"
 #include "models/sizes.h"
 #include "runtime/ir/builder.h"
+#include "runtime/plan/build_model.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/report/print.h"
@@ -241,7 +242,7 @@ TEST_CASE("plans with recompute are proven for every shape of job") {
 TEST_CASE("segments are of layers that have a number, not of those whose name ends in one") {
   Job job = gpt_job(every(1));
   job.model = ModelConfig(stem());
-  CHECK(clone_groups(train_plan(job)) == Names{"re:layers.1", "re:layers.0"});
+  CHECK(clone_groups(train_plan(job)) == Names{"re:layers.2", "re:layers.1", "re:layers.0"});
   CHECK(job.model.measures().named_layers == Names{"stem.1", "head"});
   CHECK(job.model.measures().layers == 5);
 }
