@@ -1,6 +1,6 @@
 #include "runtime/config/solve/solve_pipeline.h"
 
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <regex>
@@ -14,12 +14,12 @@
 namespace dstrain {
 namespace {
 
-// Returns ", embedding, notes and head included".
-std::string included_text(const std::vector<std::string>& layers) {
-  if (layers.empty()) return "";
-  const auto last = layers.end() - 1;
-  const std::string first = fmt::format("{}", fmt::join(layers.begin(), last, ", "));
-  return fmt::format(", {}{}{} included", first, first.empty() ? "" : " and ", *last);
+// Returns "embedding, notes and head".
+std::string layer_names(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 < names.size() ? ", " : " and ", names[i]);
+  return text;
 }
 
 constexpr std::string_view kStages = "pipeline.stages", kSchedule = "pipeline.schedule",
@@ -136,7 +136,9 @@ void check_pipeline(const Job& job, Diagnostics& diagnostics) {
                       {kVirtual});
   const ModelMeasures model = job.model.measures();
   const int64_t layers = model.layers;
-  const std::string included = included_text(model.named_layers);
+  const std::string included = model.named_layers.empty()
+                                   ? ""
+                                   : fmt::format(", {} included", layer_names(model.named_layers));
   const std::string layers_key = model_path(job.model.family().layers_key);
   const int chunks = chunks_of(p);
   if (int64_t{p.stages} * chunks > layers)
