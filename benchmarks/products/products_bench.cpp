@@ -3,7 +3,8 @@
 //
 //   products_bench [threads] [repetitions] [bf16|f32] [rows]
 //
-// With one thread it measures the thread's CPU time, which other programs disturb less.
+// With one thread it measures the thread's CPU time, which other programs disturb less. With two and more it wants
+// OMP_WAIT_POLICY=passive, without which the library's threads spin on the cores of ours.
 #include <fmt/core.h>
 #include <omp.h>
 #include <time.h>
