@@ -4,6 +4,7 @@
 #include "models/registry.h"
 #include "models/sizes.h"
 #include "runtime/ir/builder.h"
+#include "tests/support/mixed_model.h"
 
 namespace dstrain {
 namespace {
@@ -56,7 +57,8 @@ const ModelFamily& bigram_with_notes() {
 }
 
 const ModelRegistry& own_models() {
-  static const ModelRegistry models({model_registry().families().front(), &bigram_with_notes()});
+  static const ModelRegistry models(
+      {model_registry().families().front(), &bigram_with_notes(), &mixed()});
   return models;
 }
 

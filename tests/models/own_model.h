@@ -8,7 +8,7 @@ namespace dstrain {
 // A bigram with notes beside the tokens: its inputs are token ids, float features and labels.
 const ModelFamily& bigram_with_notes();
 
-// Returns the program's default model and this one.
+// Returns the program's default model, this one, and the model of tests/support/mixed_model.h.
 const ModelRegistry& own_models();
 
 }  // namespace dstrain

@@ -1,6 +1,6 @@
-// A model for tests that has what models may have: an embedding that is frozen, hidden layers of which every third one is
-// frozen and every third one has a frozen weight and a bias that is trained, a registered buffer in place of the bias of
-// the others, a loss beside the first, and a head.
+// A model for tests that has what models may have: token ids and features as inputs, an embedding that is frozen, hidden
+// layers of which every third one is frozen and every third one has a frozen weight and a bias that is trained, a
+// registered buffer in place of the bias of the others, a loss beside the first, and a head.
 #pragma once
 
 #include "models/measure.h"
@@ -21,7 +21,13 @@ inline void build_mixed(Builder& b, const ModelConfig& c) {
   const BufferId table =
       b.vocabulary("embedding.weight", {ids, width}, Init::normal, 0.5f, unless(true));
   const BufferId tokens = b.input("ids", InputRole::token_ids, DType::i32, {length});
-  BufferId x = b.embed(tokens, table, kNone, length);
+  const BufferId notes =
+      b.input("notes", InputRole::features, DType::f32, {length, c.integer("notes")});
+  const BufferId said = b.linear(
+      notes,
+      b.parameter("embedding.notes", {width, c.integer("notes")}, Init::normal, 0.5f, unless(true)),
+      kNone, Activation::none);
+  BufferId x = b.add_dropout(b.embed(tokens, table, kNone, length), said, length, 0);
   const BufferId targets =
       with_loss ? b.input("targets", InputRole::labels, DType::i32, {length}) : kNone;
   for (int64_t i = 0; i < c.integer("depth"); ++i) {
@@ -63,16 +69,28 @@ inline const ModelFamily& mixed() {
       .keys = {{size_key("dstrain.model.depth", "4", "hidden layers", models::kMostLayers)},
                {size_key("dstrain.model.width", "10", "of a hidden layer")},
                {size_key("dstrain.model.length", "5", "tokens of a sample")},
+               {size_key("dstrain.model.notes", "3", "features beside a token")},
                {{.key = "dstrain.model.frozen", .fallback = "true"}},
                {{.key = "dstrain.model.buffers", .fallback = "true"}},
                {{.key = "dstrain.model.two_losses", .fallback = "true"}},
                {size_key("dstrain.model.vocab_size", "", "unset: the data's")}},
       .inputs = {{"ids", InputRole::token_ids, DType::i32, {"length"}, "vocab_size"},
+                 {"notes", InputRole::features, DType::f32, {"length", "notes"}},
                  {"targets", InputRole::labels, DType::i32, {"length"}, "vocab_size"}},
       .layers_key = "depth",
       .width_key = "width",
       .build = build_mixed,
       .measure = measure_model};
+  return family;
+}
+
+// Returns the family with another forward pass, over tokens alone.
+inline ModelFamily mixed_over_tokens(std::string_view type,
+                                     void (*build)(Builder&, const ModelConfig&)) {
+  ModelFamily family = mixed();
+  family.type = type;
+  family.build = build;
+  std::erase_if(family.inputs, [](const ModelInput& i) { return i.role == InputRole::features; });
   return family;
 }
 

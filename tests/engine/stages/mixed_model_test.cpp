@@ -119,29 +119,25 @@ std::vector<nlohmann::json> lines_of(const std::string& run) {
 
 // A model of ones, which counts the rows that it has seen.
 const ModelFamily& counting() {
-  static const ModelFamily family = [] {
-    ModelFamily f = mixed();
-    f.type = "counting";
-    f.build = [](Builder& b, const ModelConfig& c) {
-      const int64_t width = c.integer("width"), ids = c.integer("vocab_size"),
-                    length = c.integer("length");
-      b.unit("all");
-      const BufferId table = b.vocabulary("table", {ids, width}, Init::ones, 0, Trainable::no);
-      const BufferId x =
-          b.embed(b.input("ids", InputRole::token_ids, DType::i32, {length}), table, kNone, length);
-      const BufferId rows = b.registered_buffer("rows", {width}, Init::zeros),
-                     mean = b.registered_buffer("mean", {width}, Init::ones);
-      if (b.options().training) {
-        const BufferId sums = b.column_sums(x);
-        b.update_buffer(rows, sums, {.keep = 1, .share = 1});
-        b.update_buffer(mean, sums, {.keep = 0.5f, .share = 0.25f, .per_sample = true});
-      }
-      const BufferId head = b.vocabulary("head", {ids, width}, Init::normal, 0.02f);
-      b.cross_entropy(b.linear(x, head, kNone, Activation::none),
-                      b.input("targets", InputRole::labels, DType::i32, {length}), ids);
-    };
-    return f;
-  }();
+  static const ModelFamily family =
+      mixed_over_tokens("counting", [](Builder& b, const ModelConfig& c) {
+        const int64_t width = c.integer("width"), ids = c.integer("vocab_size"),
+                      length = c.integer("length");
+        b.unit("all");
+        const BufferId table = b.vocabulary("table", {ids, width}, Init::ones, 0, Trainable::no);
+        const BufferId x = b.embed(b.input("ids", InputRole::token_ids, DType::i32, {length}),
+                                   table, kNone, length);
+        const BufferId rows = b.registered_buffer("rows", {width}, Init::zeros),
+                       mean = b.registered_buffer("mean", {width}, Init::ones);
+        if (b.options().training) {
+          const BufferId sums = b.column_sums(x);
+          b.update_buffer(rows, sums, {.keep = 1, .share = 1});
+          b.update_buffer(mean, sums, {.keep = 0.5f, .share = 0.25f, .per_sample = true});
+        }
+        const BufferId head = b.vocabulary("head", {ids, width}, Init::normal, 0.02f);
+        b.cross_entropy(b.linear(x, head, kNone, Activation::none),
+                        b.input("targets", InputRole::labels, DType::i32, {length}), ids);
+      });
   return family;
 }
 

@@ -20,8 +20,17 @@ constexpr const char* kConfig = R"({
   }
 })";
 
+// With frozen layers, a registered buffer and a loss beside the first.
+constexpr const char* kMixed = R"({
+  "train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "steps_per_print": 1,
+  "dstrain": {
+    "model": {"type": "mixed", "depth": 3, "width": 16, "length": 8},
+    "data": {"path": "text.txt"}, "steps": 4, "eval_interval": 2, "eval_samples": 3
+  }
+})";
+
 struct OwnFolder : RunFolder {
-  OwnFolder() { write("c.json", kConfig); }
+  explicit OwnFolder(const char* config = kConfig) { write("c.json", config); }
 
   // Runs a command of the program, which must end with `status`; returns what it said.
   std::string said(const std::string& words, int status = 0) const {
@@ -45,7 +54,7 @@ bool has(const std::string& text, const std::string& part) {
 TEST_CASE("own model: models, check, plan and estimate answer for it") {
   const OwnFolder folder;
   const json models = json::parse(folder.said("models --json"));
-  REQUIRE(models.size() == 2);
+  REQUIRE(models.size() == 3);
   CHECK(models[1]["type"] == "bigram");
   CHECK(models[1]["keys"] == json{"depth", "width", "length", "notes", "vocab_size"});
   CHECK(models[1]["inputs"] ==
@@ -55,7 +64,7 @@ TEST_CASE("own model: models, check, plan and estimate answer for it") {
   CHECK(has(folder.said("check --config c.json"), ". This file trains.\n"));
   CHECK(has(folder.said("check --config c.json --set dstrain.model.n_head=2", 1),
             "belongs to gptlite, not to bigram"));
-  CHECK(has(folder.said("--config c.json --model benchmark", 1), "gptlite, bigram"));
+  CHECK(has(folder.said("--config c.json --model benchmark", 1), "gptlite, bigram, mixed"));
   CHECK(has(folder.said("--config c.json --dstrain.model.depth=3", 1),
             "--set dstrain.model.depth=3"));
 
@@ -101,6 +110,42 @@ TEST_CASE("own model: a run and its resumed one, in a pipeline and with state on
   CHECK(only_error(folder.said("generate --run one --prompt the", 1)) ==
         "one holds a bigram with notes, which reads notes beside the tokens, which a text does not "
         "have");
+}
+
+TEST_CASE("mixed model: plan and check answer for it, and a run and its resumed one are equal") {
+  const OwnFolder folder(kMixed);
+  CHECK(has(folder.said("check --config c.json"), ". This file trains.\n"));
+  CHECK(has(folder.said("plan --config c.json"), "hidden.1.mean"));
+  CHECK(json::parse(folder.said("plan --json --config c.json 2>err"))["memory"]["total"] > 0);
+  CHECK(has(folder.said("estimate --config c.json"), "DeepSpeed's estimate"));
+  CHECK(has(folder.said("plan --config c.json --largest --device_memory 1MB", 1),
+            "a mixed model has no heads"));
+
+  const std::string weights = folder.weights_of("one", "--save_interval 2");
+  CHECK(has(weights, "\"hidden.1.mean\""));
+  const std::string metrics = folder.read("one/metrics.jsonl");
+  CHECK(has(metrics, "\"losses\":{\"early\":"));
+  CHECK(has(metrics, "\"val_losses\":{\"early\":"));
+  const auto resumed = [&](const std::string& output, const std::string& options) {
+    fs::remove_all(folder.root / output / "checkpoints/step_4");
+    fs::remove(folder.root / output / "model.safetensors");
+    return folder.weights_of(output, options + " --resume " + output);
+  };
+  CHECK((resumed("one", "") == weights));
+  CHECK((folder.weights_of("pipeline", "--num_gpus 2 --pipeline_num_stages 2") == weights));
+
+  fs::create_directory(folder.root / "drive");
+  const std::string stage = "--num_gpus 2 --set zero_optimization.stage=3";
+  const std::string sharded = folder.weights_of("sharded", stage);
+  const std::string nvme = stage +
+                           " --set zero_optimization.offload_optimizer.device=nvme "
+                           "--set zero_optimization.offload_optimizer.nvme_path=drive "
+                           "--set zero_optimization.offload_param.device=nvme "
+                           "--set zero_optimization.offload_param.nvme_path=drive";
+  CHECK((folder.weights_of("disk", nvme + " --save_interval 2") == sharded));
+  CHECK((resumed("disk", nvme) == sharded));
+  CHECK(only_error(folder.said("generate --run one --prompt the", 1)) ==
+        "one holds a mixed model, which reads notes beside the tokens, which a text does not have");
 }
 
 }  // namespace
