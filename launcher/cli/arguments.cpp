@@ -10,6 +10,7 @@
 #include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/engine/verify/seeded_fault.h"
 
 namespace dstrain {
 namespace {
@@ -18,6 +19,7 @@ constexpr const char* kOverview = R"(dstrain: trains a model from a DeepSpeed ds
 
   dstrain [train]  --config FILE --num_gpus N    train on N ranks of this machine
   dstrain plan     --config FILE --num_gpus N    print the plan of a step and its memory
+  dstrain verify   --config FILE                 does it compute what plain training would?
   dstrain check    --config FILE                 a verdict for every key of the file
   dstrain estimate --config FILE --num_gpus N    what DeepSpeed's memory estimators say, and the plan
   dstrain generate --run DIR --prompt TEXT       text from a trained model
@@ -167,6 +169,28 @@ Arguments parse_plan(const std::vector<std::string>& words, const ModelRegistry&
   if (a.largest && a.timeline) fail_user("dstrain plan takes one of --largest and --timeline");
   if (!a.largest && (a.host_memory || a.disk > 0))
     fail_user("dstrain plan takes --host_memory and --disk with --largest");
+  return a;
+}
+
+Arguments parse_verify(const std::vector<std::string>& words, const ModelRegistry& models) {
+  VerifyArguments a;
+  std::string text_of_help =
+      "Trains a few steps of a small model of the configuration's kind, as configured, on plain "
+      "data parallelism and on one rank, and says where the numbers part. Writes no files.\n\n"
+      "Faults for --seed_fault:\n";
+  for (const FaultName& fault : seeded_faults())
+    text_of_help += fmt::format("  {:<20} {}\n", fault.name, fault.does);
+  CommandLine line("verify", text_of_help);
+  add_config(line, a.request, models);
+  add_run(line, a.request);
+  line.flag("--deep", "20 steps, with a checkpoint and a resume in the middle", a.deep);
+  line.option("--seed_fault", "NAME", "put a fault into the configured run", text(a.seed_fault));
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("verify", "--config FILE", !a.request.path.empty());
+  if (!a.seed_fault.empty()) fault_of(a.seed_fault);
+  if (a.request.steps && *a.request.steps < 2)
+    fail_user("--steps: dstrain verify takes two steps or more, got {}", *a.request.steps);
   return a;
 }
 
@@ -332,6 +356,7 @@ Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegi
                         : parse_arguments({rest.front(), "--help"}, models);
   if (command == "train") return parse_train(rest, models, false);
   if (command == "plan") return parse_plan(rest, models);
+  if (command == "verify") return parse_verify(rest, models);
   if (command == "check") return parse_check(rest, models);
   if (command == "estimate") return parse_estimate(rest, models);
   if (command == "generate") return parse_generate(rest);
@@ -348,11 +373,12 @@ Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegi
   if (command == kHostWatchCommand && rest.empty()) return HostWatchArguments{};
   if (command == kRelayCommand) return RelayArguments{rest};
   if (command == kRelayEndCommand && rest.empty()) return RelayEndArguments{};
-  const std::string near = nearest(command, {"train", "plan", "check", "estimate", "generate",
-                                             "models", "hosts", "doctor", "bench-io", "help"});
+  const std::string near =
+      nearest(command, {"train", "plan", "verify", "check", "estimate", "generate", "models",
+                        "hosts", "doctor", "bench-io", "help"});
   fail_user(
-      "unknown command '{}'{} (train, plan, check, estimate, generate, models, hosts, doctor, "
-      "bench-io or help)",
+      "unknown command '{}'{} (train, plan, verify, check, estimate, generate, models, hosts, "
+      "doctor, bench-io or help)",
       printable(command), near.empty() ? "" : "; did you mean " + near + "?");
 }
 

@@ -34,6 +34,15 @@ struct PlanArguments {
   int64_t disk = 0;
 };
 
+// The arguments of `dstrain verify`, which compares a few steps of a small job with plain training. request.steps: how
+// many.
+struct VerifyArguments {
+  ConfigRequest request;
+  bool json = false;
+  bool deep = false;       // more steps, and a resume in the middle
+  std::string seed_fault;  // the name of a fault to put in; empty: none
+};
+
 // The arguments of `dstrain check`, which prints a verdict for every key of a configuration.
 struct CheckArguments {
   ConfigRequest request;
@@ -115,7 +124,7 @@ struct PrintArguments {
 };
 
 using Arguments =
-    std::variant<TrainArguments, PlanArguments, CheckArguments, EstimateArguments,
+    std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
                  GenerateArguments, ModelsArguments, HostsArguments, DoctorArguments,
                  BenchIoArguments, HostAgentArguments, HostWatchArguments, RelayArguments,
                  RelayEndArguments, RankStarterArguments, PrintArguments>;

@@ -14,6 +14,9 @@
 
 namespace dstrain {
 
+class StepObserver;
+class Trainer;
+
 // What a rank's run needs besides the job and the data. The caller must keep what it refers to alive.
 struct RunContext {
   const Implementations& implementations;
@@ -25,8 +28,11 @@ struct RunContext {
   // Who has the lock of the output directory (OutputLock::holder()), which then must be there; empty: nobody, and a
   // directory that is not there is made.
   std::string output_holder{};
-  int threads = 1;  // threads of this rank
-  int gpu = 0;      // which of this process's GPUs, where the job runs on them
+  int threads = 1;                   // threads of this rank
+  int gpu = 0;                       // which of this process's GPUs, where the job runs on them
+  StepObserver* observer = nullptr;  // told of every instruction of the training steps; may be null
+  std::function<void(const Trainer&)>
+      after_step{};  // called after every training step; may be empty
 };
 
 // The result of train(): how many steps were done, and whether a signal ended the run early.

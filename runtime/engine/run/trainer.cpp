@@ -239,7 +239,8 @@ void Trainer::step() {
   const Plan& plan = plan_of(index);
   const bool has_momentum = has_momentum_ || plan.kind == StepKind::whole_momentum;
   if (ctx_.slot) ctx_.slot->begin_step(state_.step);
-  StepContext context{.state = &state_, .batch = batch_at(state_.first_sample)};
+  StepContext context{
+      .state = &state_, .batch = batch_at(state_.first_sample), .observer = ctx_.observer};
   if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1, has_momentum))
     context.next = batch_at(next_sample_);
   if (!job_.trace.empty() && traces_.size() < kTracedSteps) {
@@ -261,6 +262,7 @@ void Trainer::step() {
   }
   // Only the ranks that received the signal know its number; -1 until run() exchanges it.
   if (state_.stop) stop_signal_ = -1;
+  if (ctx_.after_step) ctx_.after_step(*this);
 }
 
 bool Trainer::ends_epoch() const {

@@ -149,8 +149,10 @@ void Executor::check_communication() {
 }
 
 void Executor::run(StepContext& context) {
-  const bool timed = !context.seconds.empty() || context.trace;
+  const bool timed = context.by_instruction();
   const int64_t begin = timed ? monotonic_ns() : 0;
+  observed_.reset();
+  if (context.observer) observed_.emplace(*context.observer, plan_, arenas_, *context.state);
   run_issues(0, body_, context);
   device_state_.upload(*context.state);
   if (!use_graph_ || timed || !warm_)
@@ -160,6 +162,7 @@ void Executor::run(StepContext& context) {
   if (context.next.dataset) feed_.read_ahead(context.next);
   const int64_t before = context.trace ? monotonic_ns() : 0;
   wait_for(posts_, false);
+  if (observed_) report_completed(posts_);
   if (context.trace) context.trace->waits[plan_.order.size()] = {before, monotonic_ns()};
   device_state_.download(*context.state);
   if (context.trace) record(*context.trace, begin);
@@ -172,7 +175,7 @@ void Executor::run(StepContext& context) {
 }
 
 void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
-  const bool timed = !context.seconds.empty() || context.trace;
+  const bool timed = context.by_instruction();
   for (size_t i = begin; i < end; ++i) {
     const Issue& issue = plan_.order[i];
     const auto index = static_cast<size_t>(issue.instruction);
@@ -188,7 +191,10 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
              bound_[index].on_host);
     const int64_t before = timed ? monotonic_ns() : 0;
     if (context.trace) context.trace->waits[i] = {start, before};
-    run_one(bound_[index], issue, context);
+    if (observed_)
+      run_observed(i, context);
+    else
+      run_one(bound_[index], issue, context);
     if (!timed) continue;
     backend_.compute->synchronize();
     const int64_t after = monotonic_ns();
@@ -196,6 +202,26 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
     if (!context.seconds.empty())
       context.seconds[index] += static_cast<double>(after - before) * 1e-9;
   }
+}
+
+void Executor::report_completed(std::span<const int32_t> counts) {
+  backend_.compute->synchronize();  // which waits for them
+  observed_->completed(counts);
+}
+
+// Runs issue `index` of the order, which has waited, and tells the observer.
+void Executor::run_observed(size_t index, StepContext& context) {
+  const Issue& issue = plan_.order[index];
+  report_completed(std::span(plan_.waits).subspan(index * posts_.size(), posts_.size()));
+  const IssueChange change = observed_->before(index);
+  sample_shift_ = change.sample_shift;
+  const bool posted = is_posted(op_of(issue));
+  if (posted || !change.skip)
+    run_one(bound_[static_cast<size_t>(issue.instruction)], issue, context);
+  sample_shift_ = 0;
+  if (posted) return;
+  backend_.compute->synchronize();
+  observed_->after(index);
 }
 
 // Waits for what the instructions of a group need, and launches them.
@@ -291,7 +317,7 @@ void Executor::run_kernel(const Bound& bound, const Issue& issue,
        .out = {out.data(), bound.writes},
        .workspace = bound.workspace,
        .state = bound.on_host ? context.state : device_state_.address(context.state),
-       .sample_offset = place * job_.batch.micro_batch,
+       .sample_offset = place * job_.batch.micro_batch + sample_shift_,
        .accumulate = op.accumulate == Accumulate::always ||
                      (op.accumulate == Accumulate::after_first_micro && issue.micro > 0)});
 }

@@ -19,6 +19,7 @@
 #include "runtime/engine/step/guarded_workspace.h"
 #include "runtime/engine/step/issue_groups.h"
 #include "runtime/engine/step/mesh_comm.h"
+#include "runtime/engine/step/observer/step_observer.h"
 #include "runtime/engine/step/queues/comm_queue.h"
 #include "runtime/engine/step/queues/copy_queue.h"
 #include "runtime/engine/step/queues/drive_queue.h"
@@ -38,6 +39,10 @@ struct StepContext {
   StepTrace* trace = nullptr;  // if not null: filled; must have been prepared for the plan
   // If set: called with every collective of the step and its instruction, in the order of issue, after the step.
   std::function<void(const CommRecord&, const Instruction&)> on_collective{};
+  StepObserver* observer = nullptr;  // if not null: told of every instruction
+
+  // Returns whether the step waits for every instruction, and so is no graph.
+  bool by_instruction() const { return !seconds.empty() || trace || observer; }
 };
 
 class Executor {
@@ -51,8 +56,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   ~Executor();  // waits until the device no longer uses the arenas
 
-  // Runs one step; it is complete on return. Steps that are timed or traced synchronize after every
-  // instruction and use no graph. Throws RunError if a rank is lost, or if a gradient is not finite and the job
+  // Runs one step; it is complete on return. Steps that are timed, traced or observed synchronize
+  // after every instruction and use no graph. Throws RunError if a rank is lost, or if a gradient is not finite and the job
   // does not skip such steps (with the name of the first such tensor).
   void run(StepContext& context);
 
@@ -101,6 +106,8 @@ class Executor {
   void capture(StepPiece& piece, StepContext& context);
   void move_to_graph(const StepPiece& piece, int64_t launch, const StepState& state);
   void run_one(const Bound& bound, const Issue& issue, StepContext& context);
+  void run_observed(size_t index, StepContext& context);
+  void report_completed(std::span<const int32_t> counts);
   void run_kernel(const Bound& bound, const Issue& issue, const StepContext& context) const;
   void load_batch(StepContext& context);
   void reduce_counts(StepContext& context);
@@ -144,6 +151,8 @@ class Executor {
   std::vector<double> sums_;                   // square sums of the units, on the host
   std::vector<double> losses_;                 // of this rank, by the losses of the model
   std::optional<FinishValues> finish_values_;  // if the host does finish_gradients
+  std::optional<ObservedStep> observed_;       // of a step with an observer
+  int64_t sample_shift_ = 0;                   // of the instruction that an observer changes
 };
 
 }  // namespace dstrain

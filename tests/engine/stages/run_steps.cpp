@@ -2,29 +2,13 @@
 
 #include <fmt/core.h>
 
-#include <cstring>
-#include <map>
+#include <utility>
 
 #include "launcher/implementations.h"
 #include "runtime/config/model/family.h"
-#include "runtime/engine/run/trainer.h"
 #include "runtime/optim/optimizer_rule.h"
 
 namespace dstrain {
-namespace {
-
-template <class T>
-std::string first_difference(std::string_view what, const std::vector<T>& a,
-                             const std::vector<T>& b) {
-  if (a.size() != b.size()) return fmt::format("{}: {} and {} values", what, a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0)
-      return fmt::format("{} {}: {} and {}", what, i, a[i], b[i]);
-  return {};
-}
-
-}  // namespace
-
 RunResult run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps,
                     int threads) {
   return run_steps(job, data, comm, steps, threads, make_backend(implementations(), job.device));
@@ -35,53 +19,7 @@ RunResult run_steps(const Job& job, const Dataset& data, Communicator& comm, int
   RunContext context{implementations()};
   context.comm = &comm;
   context.threads = threads;
-  Trainer trainer(job, data, context, std::move(backend));
-  trainer.load();
-  RunResult result;
-  result.planned_bytes = trainer.memory().total();
-  result.planned_host_bytes = trainer.memory().total(Space::host);
-  result.planned_disk_bytes = trainer.memory().total(Space::disk);
-  result.planned_to_send = wire_bytes(trainer.plan());
-  for (int i = 0; i < steps; ++i) {
-    const int64_t before = trainer.communicator().wire_bytes();
-    trainer.step();
-    const StepState& s = trainer.state();
-    result.loss.push_back(s.loss_sum);
-    result.norm.push_back(s.grad_norm);
-    result.skipped.push_back(s.skip);
-    result.scale.push_back(s.loss_scale);
-    result.sent_per_step = trainer.communicator().wire_bytes() - before;
-  }
-  std::map<std::string, std::vector<float>> weights;  // the pieces come in no particular order
-  trainer.model().collect_weights(
-      trainer.mesh(), [&](const Parameter& p, int64_t begin, const Tensor& values) {
-        std::vector<float>& all = weights[p.name];
-        all.resize(static_cast<size_t>(p.shape.elements()));
-        std::copy_n(values.as<float>(), values.elements(), all.begin() + begin);
-      });
-  for (const auto& [name, values] : weights)
-    result.weights.insert(result.weights.end(), values.begin(), values.end());
-  trainer.model().collect_buffers(
-      trainer.mesh(), [&](const RegisteredBuffer&, const Tensor& values) {
-        const auto* const first = values.as<const float>();
-        result.buffers.insert(result.buffers.end(), first, first + values.elements());
-      });
-  return result;
-}
-
-std::string difference(const RunResult& a, const RunResult& b, Communicator& comm) {
-  std::string text = first_difference("loss of step", a.loss, b.loss);
-  if (text.empty()) text = first_difference("norm of step", a.norm, b.norm);
-  if (text.empty()) text = first_difference("skip of step", a.skipped, b.skipped);
-  if (text.empty()) text = first_difference("scale of step", a.scale, b.scale);
-  if (text.empty()) text = first_difference("weight", a.weights, b.weights);
-  if (text.empty()) text = first_difference("buffer element", a.buffers, b.buffers);
-  const double mine = text.empty() ? 0 : 1;
-  std::vector<double> all(static_cast<size_t>(comm.size()));
-  comm.gather_values({&mine, 1}, all);
-  for (size_t r = 0; r < all.size() && text.empty(); ++r)
-    if (all[r] != 0) text = fmt::format("a difference on rank {}", r);
-  return text;
+  return run_steps(job, data, context, steps, std::move(backend));
 }
 
 std::string describe(const Job& job) {

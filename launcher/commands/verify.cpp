@@ -1,0 +1,92 @@
+// dstrain verify: compares a few steps of a small job with plain training.
+#include <filesystem>
+
+#include "launcher/commands/commands.h"
+#include "launcher/input/defaults.h"
+#include "launcher/input/name_patterns.h"
+#include "launcher/placement/process_limits.h"
+#include "launcher/process/failure.h"
+#include "launcher/verify/gathered_ranks.h"
+#include "launcher/verify/verified_runs.h"
+#include "runtime/config/model/family.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/data/open_dataset.h"
+#include "runtime/engine/verify/small_job.h"
+#include "runtime/engine/verify/verified_rank.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kMostTriedRanks = 1024, kDeepSteps = 20;
+
+// Loads the configuration for the ranks that are given, else for the smallest number that its batch sizes and axes allow
+// and that has two ranks on each axis.
+LoadedConfig load(ConfigRequest& request) {
+  if (request.ranks) return load_config(request);
+  const Job asked = check_config(request).job;
+  const int64_t stages = std::max(asked.pipeline.stages, 1);
+  const int64_t shards = asked.shards.by_host ? 2 : std::max(asked.shards.ranks, 1);
+  request.ranks_origin = "the ranks that verify tries";
+  const int64_t least = 2 * stages * shards;
+  for (int64_t ranks = least; ranks <= kMostTriedRanks; ranks *= 2) {
+    request.ranks = ranks;
+    if (!has_errors(check_config(request).verdicts)) return load_config(request);
+  }
+  request.ranks = least;
+  return load_config(request);
+}
+
+struct Samples {
+  std::unique_ptr<Dataset> data;
+  std::string note;  // where they are from
+};
+
+// Returns the data that the job names, with ids of the small vocabulary; without data made-up samples.
+Samples samples_for(const Job& job, Job& small) {
+  if (!job.model.family().reads_tokens())
+    return {made_up_samples(small), fmt::format("samples: made up from seed {}", small.seed)};
+  if (job.data.path.empty() || !std::filesystem::exists(job.data.path))
+    return {made_up_samples(small),
+            fmt::format("samples: no data, random token ids of seed {}", small.seed)};
+  Job reading = small;
+  if (job.model.vocabulary() > 0) reading.model.set_vocabulary(job.model.vocabulary());
+  reading.data.val_fraction = 0;
+  std::unique_ptr<Dataset> data = open_dataset(reading);
+  const std::string note =
+      fmt::format("samples: {}, ids modulo {}", data->summary(), small.model.vocabulary());
+  return {folded_samples(std::move(data), small), note};
+}
+
+}  // namespace
+
+int run_verify(const VerifyArguments& arguments) {
+  ConfigRequest request = arguments.request;
+  request.assume_vocabulary = true;
+  if (request.data && !std::filesystem::exists(*request.data))
+    fail_user("--data: {} is not there", printable(*request.data));
+  LoadedConfig loaded = load(request);
+  Job& job = loaded.job;
+  settle_device_for_forks(job);
+  check_name_patterns(loaded);
+  SmallJob small = small_job(job);
+  if (arguments.deep) small.steps = kDeepSteps;
+  if (arguments.request.steps) small.steps = *arguments.request.steps;
+  small.job.steps = small.steps;
+  check_process_limits(small.job.ranks);
+  const Samples samples = samples_for(job, small.job);
+  VerifyOptions options{.steps = small.steps, .deep = arguments.deep};
+  if (!arguments.seed_fault.empty()) options.fault = fault_of(arguments.seed_fault);
+  const Comparison comparison = verify_small_job(small.job, *samples.data, options);
+  if (arguments.json)
+    print_result(comparison_json(comparison));
+  else
+    print_result(fmt::format("{}\n{}\n{}{}\n\n{}", sizes_text(job, small.job), samples.note,
+                             counted(small.steps, "step"),
+                             arguments.deep ? ", stopped and resumed in the middle" : "",
+                             comparison_text(comparison)));
+  return comparison.equal ? 0 : 1;
+}
+
+}  // namespace dstrain

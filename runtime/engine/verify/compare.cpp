@@ -1,0 +1,181 @@
+#include "runtime/engine/verify/compare.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+namespace dstrain {
+namespace {
+
+// The values of tensors, whole: by name, in the order in which the first rank that has them does.
+struct Tensors {
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<float>> values;
+
+  // Takes the pieces of `slot` in `step` of all ranks. Ranks that hold the same elements must agree: where they do not,
+  // the last rank's are taken, and `agree` is false for the tensor.
+  std::map<std::string, bool> agree;
+
+  Tensors(const std::vector<const RankRecord*>& ranks, std::string_view slot, int64_t step) {
+    std::map<std::string, std::vector<char>> known;
+    for (const RankRecord* record : ranks)
+      for (const RecordedPiece& piece : record->pieces) {
+        if (piece.step != step || record->name(piece.slot) != slot) continue;
+        const std::string& name = record->name(piece.name);
+        if (!values.contains(name)) {
+          names.push_back(name);
+          agree[name] = true;
+        }
+        std::vector<float>& all = values[name];
+        std::vector<char>& there = known[name];
+        const auto end = static_cast<size_t>(piece.begin + piece.count);
+        if (all.size() < end) all.resize(end);
+        if (there.size() < end) there.resize(end);
+        for (int64_t i = 0; i < piece.count; ++i) {
+          const float value = record->floats[static_cast<size_t>(piece.first + i)];
+          const auto at = static_cast<size_t>(piece.begin + i);
+          if (there[at] != 0 && std::memcmp(&all[at], &value, sizeof value) != 0)
+            agree[name] = false;
+          all[at] = value;
+          there[at] = 1;
+        }
+      }
+  }
+};
+
+std::vector<const RankRecord*> pointers(const std::vector<RankRecord>& records) {
+  std::vector<const RankRecord*> list;
+  for (const RankRecord& record : records) list.push_back(&record);
+  return list;
+}
+
+double relative_error(const std::vector<float>& expected, const std::vector<float>& values) {
+  if (expected.size() != values.size()) return INFINITY;
+  double largest = 0, error = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+    const double e = std::abs(static_cast<double>(values[i]) - static_cast<double>(expected[i]));
+    if (!(e <= error)) error = std::isfinite(e) ? e : INFINITY;
+  }
+  if (error == 0) return 0;
+  return largest > 0 ? error / largest : INFINITY;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+const RecordedStep* step_of(const RankRecord& record, int64_t step) {
+  const auto found = std::ranges::find(record.steps, step, &RecordedStep::step);
+  return found == record.steps.end() ? nullptr : &*found;
+}
+
+bool within(double expected, double value, double share) {
+  return std::abs(value - expected) <= share * std::abs(expected) + 1e-12;
+}
+
+class Comparing {
+ public:
+  Comparing(const Job& job, const VerifiedRuns& runs) : runs_(runs), data_ranks_(job.data_ranks()) {
+    result_.promised = promises_bits(job);
+    result_.tolerance = tolerance_of(job);
+  }
+
+  Comparison run() {
+    for (const RankRecord& record : runs_.configured) {
+      if (!record.error.empty() && result_.problems.empty()) problem("{}", record.error);
+      if (!record.fault.empty()) result_.faults.push_back(record.fault);
+    }
+    compare_steps();
+    compare_tensors();
+    if (!result_.equal) result_.first = find_first();
+    return std::move(result_);
+  }
+
+ private:
+  template <class... Args>
+  void problem(fmt::format_string<Args...> format, Args&&... args) {
+    result_.equal = false;
+    result_.problems.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void compare_steps() {
+    const Tolerance& t = result_.tolerance;
+    for (const RecordedStep& naive : runs_.naive.steps) {
+      const RecordedStep* const plain = step_of(runs_.plain.front(), naive.step);
+      const RecordedStep* const mine = step_of(runs_.configured.front(), naive.step);
+      if (plain == nullptr || mine == nullptr) {
+        if (runs_.configured.front().error.empty())
+          problem("step {} is missing in the configured run", naive.step);
+        continue;
+      }
+      result_.steps.push_back(
+          {naive.step, naive.loss, plain->loss, mine->loss, naive.norm, plain->norm, mine->norm});
+      const double share = naive.step == 1 ? t.first_loss : t.loss;
+      if (!within(naive.loss, mine->loss, share))
+        problem("step {}: loss {:.9g}, {:.9g} in the naive run (tolerance {:.1g})", naive.step,
+                mine->loss, naive.loss, share);
+      if (naive.skipped == 0 && !within(naive.norm, mine->norm, t.norm))
+        problem("step {}: gradient norm {:.7g}, {:.7g} in the naive run (tolerance {:.1g})",
+                naive.step, mine->norm, naive.norm, t.norm);
+      if (!result_.promised) continue;
+      if (plain->loss != mine->loss)
+        problem("step {}: loss {:.17g}, {:.17g} in plain data parallelism (the same bits)",
+                naive.step, mine->loss, plain->loss);
+      if (plain->norm != mine->norm)
+        problem("step {}: gradient norm {:.9g}, {:.9g} in plain data parallelism (the same bits)",
+                naive.step, mine->norm, plain->norm);
+    }
+  }
+
+  void compare_tensors() {
+    const int64_t last =
+        runs_.plain.front().steps.empty() ? 0 : runs_.plain.front().steps.back().step;
+    const auto configured = pointers(runs_.configured);
+    const Tensors naive({&runs_.naive}, kGradientSlot, 1);
+    const Tensors gradients(configured, kGradientSlot, 1);
+    const Tensors expected(pointers(runs_.plain), "master", last);
+    const Tensors weights(configured, "master", last);
+    for (const std::string& name : naive.names) {
+      ComparedTensor tensor{.name = name};
+      const auto gradient = gradients.values.find(name);
+      tensor.gradient_error = gradient == gradients.values.end()
+                                  ? INFINITY
+                                  : relative_error(naive.values.at(name), gradient->second);
+      const auto mine = weights.values.find(name), plain = expected.values.find(name);
+      tensor.bitwise = mine != weights.values.end() && plain != expected.values.end() &&
+                       same_bits(mine->second, plain->second) &&
+                       weights.agree.at(name) == expected.agree.at(name);
+      if (!(tensor.gradient_error <= result_.tolerance.gradient))
+        problem("{}: its gradient differs by {:.2g} of its largest element (tolerance {:.1g})",
+                name, tensor.gradient_error, result_.tolerance.gradient);
+      if (result_.promised && !tensor.bitwise)
+        problem("{}: its weights after step {} have other bits than in plain data parallelism",
+                name, last);
+      result_.tensors.push_back(std::move(tensor));
+    }
+  }
+
+  std::optional<FirstDifference> find_first() const {
+    const ConfiguredRun run{runs_.configured, data_ranks_};
+    if (result_.promised)
+      if (auto found = first_difference(runs_.plain, run)) return found;
+    return first_difference_of_micro_batches(runs_.naive, run);
+  }
+
+  const VerifiedRuns& runs_;
+  int data_ranks_;
+  Comparison result_;
+};
+
+}  // namespace
+
+Comparison compare_runs(const Job& job, const VerifiedRuns& runs) {
+  return Comparing(job, runs).run();
+}
+
+}  // namespace dstrain

@@ -1,0 +1,112 @@
+// The names of seeded faults, and what each needs of a job.
+#include <fmt/core.h>
+
+#include <array>
+
+#include "runtime/core/error.h"
+#include "runtime/engine/verify/seeded_fault.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::array<FaultName, 12> kFaults{{
+    {Fault::dropped_gather, "dropped_gather", "a gather of parameters brings nothing"},
+    {Fault::doubled_gradient, "doubled_gradient", "a weight's gradient is added twice"},
+    {Fault::mask_offset, "mask_offset", "a dropout mask is that of the next sample"},
+    {Fault::stale_weight, "stale_weight", "a layer's weights stay those of the step before"},
+    {Fault::unclipped_unit, "unclipped_unit", "a layer's gradient is not clipped"},
+    {Fault::missed_micro_batch, "missed_micro_batch",
+     "a micro-batch's gradient of a weight is not added"},
+    {Fault::wrong_beta, "wrong_beta", "the optimizer averages with another beta or momentum"},
+    {Fault::repeated_data, "repeated_data", "a rank reads the samples of the rank before it"},
+    {Fault::flipped_bit, "flipped_bit", "a bit of the optimizer's state flips"},
+    {Fault::extra_rounding, "extra_rounding", "a layer's state is rounded to bf16 once"},
+    {Fault::wrong_message, "wrong_message",
+     "a stage receives the activations of another micro-batch"},
+    {Fault::lost_residual, "lost_residual", "what a codec has lost is forgotten"},
+}};
+
+bool keeps_residual(const Job& job) {
+  if (job.data_ranks() == 1) return false;
+  const HookKind hook = job.hook.kind;
+  const bool factors = hook == HookKind::power_sgd || hook == HookKind::batched_power_sgd;
+  return job.quantize.feedback || (factors && job.hook.error_feedback) ||
+         is_one_bit(job.optimizer.kind);
+}
+
+// Returns what the job lacks for a fault; empty: nothing that it says.
+std::string lack(Fault fault, const Job& job) {
+  const OptimizerConfig& o = job.optimizer;
+  const bool momentum = o.kind != OptimizerKind::sgd || o.momentum > 0;
+  switch (fault) {
+    case Fault::dropped_gather:
+      return job.data_ranks() > 1 && job.zero_stage > 0
+                 ? ""
+                 : "it gathers no parameters: ZeRO stage 1 to 3 on two data-parallel ranks does";
+    case Fault::unclipped_unit:
+      return job.gradient_clipping > 0 ? "" : "gradient_clipping is 0";
+    case Fault::missed_micro_batch:
+      return job.batch.accumulation > 1 ? "" : "a step has one micro-batch";
+    case Fault::wrong_beta:
+      return momentum && o.kind != OptimizerKind::adagrad
+                 ? ""
+                 : "its optimizer has neither betas nor a momentum";
+    case Fault::repeated_data:
+      return job.data_ranks() > 1 ? "" : "it has one data-parallel rank";
+    case Fault::flipped_bit:
+      return momentum ? "" : "its optimizer keeps no state";
+    case Fault::wrong_message:
+      return job.pipeline.stages > 1 && job.batch.accumulation > 1
+                 ? ""
+                 : "it has no pipeline of two stages with two micro-batches";
+    case Fault::lost_residual:
+      return keeps_residual(job)
+                 ? ""
+                 : "no codec of it keeps what it loses: zeropp_loco_param, powerSGD "
+                   "and the 1-bit optimizers do, on two data-parallel ranks";
+    case Fault::doubled_gradient:
+    case Fault::mask_offset:  // the model tells
+    case Fault::stale_weight:
+    case Fault::extra_rounding:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::span<const FaultName> seeded_faults() {
+  return kFaults;
+}
+
+Fault fault_of(const std::string& name) {
+  std::string names;
+  for (const FaultName& known : kFaults) {
+    if (known.name == name) return known.fault;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+  }
+  fail_user("--seed_fault: there is no fault '{}': expected one of {}", name, names);
+}
+
+std::string_view name_of(Fault fault) {
+  return kFaults[static_cast<size_t>(fault)].name;
+}
+
+void check_fault(Fault fault, const Job& job) {
+  if (const std::string missing = lack(fault, job); !missing.empty())
+    fail_user("--seed_fault {}: the configuration has nothing that it could change: {}",
+              name_of(fault), missing);
+}
+
+Job with_fault(Fault fault, const Job& job) {
+  Job faulty = job;
+  if (fault != Fault::wrong_beta) return faulty;
+  OptimizerConfig& o = faulty.optimizer;
+  const bool by_momentum = o.kind == OptimizerKind::sgd || o.kind == OptimizerKind::muon;
+  double& beta = by_momentum ? o.momentum : o.beta2;
+  beta = 1 - 2 * (1 - beta);
+  if (beta <= 0) beta = 0.5;
+  return faulty;
+}
+
+}  // namespace dstrain

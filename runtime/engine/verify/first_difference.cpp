@@ -1,0 +1,280 @@
+#include "runtime/engine/verify/first_difference.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <unordered_map>
+
+namespace dstrain {
+namespace {
+
+// Names of copies of a value begin so: computed again, or back from the host.
+constexpr std::string_view kCopies[] = {"re:", "back:"};
+
+std::string_view original_name(std::string_view name) {
+  for (const std::string_view prefix : kCopies)
+    if (name.starts_with(prefix)) return original_name(name.substr(prefix.size()));
+  return name;
+}
+
+// Returns whether a buffer holds gradients of weights, which are sums over micro-batches.
+bool is_weight_gradient(std::string_view name) {
+  return name.starts_with("grad:") || name.starts_with("grads:") ||
+         name.starts_with("micro_grads:");
+}
+
+std::string key_of(int64_t step, int64_t micro, std::string_view name) {
+  std::string key(original_name(name));
+  key += ' ';
+  key += std::to_string(step);
+  key += ' ';
+  key += std::to_string(micro);
+  return key;
+}
+
+// A value that an instruction wrote.
+struct Written {
+  size_t issue = 0;
+  const RecordedValue* value = nullptr;
+};
+
+// The newest values that a rank's instructions computed, by name, step and micro-batch.
+class Computed {
+ public:
+  explicit Computed(const RankRecord& record) : record_(record) {
+    for (size_t i = 0; i < record.issues.size(); ++i) {
+      const RecordedIssue& issue = record.issues[i];
+      if (!issue.computes) continue;
+      for (int32_t o = 0; o < issue.outputs; ++o) {
+        const RecordedValue& value =
+            record.values[static_cast<size_t>(issue.first + issue.inputs + o)];
+        const std::string& name = record.name(value.name);
+        newest_[key_of(issue.step, issue.micro, name)] = {i, &value};
+      }
+    }
+  }
+
+  const RankRecord& record() const { return record_; }
+  const Written* find(int64_t step, int64_t micro, std::string_view name) const {
+    const auto found = newest_.find(key_of(step, micro, name));
+    return found == newest_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  const RankRecord& record_;
+  std::unordered_map<std::string, Written> newest_;
+};
+
+const RecordedValue* input_of(const RankRecord& record, const RecordedIssue& issue,
+                              std::string_view name) {
+  for (int32_t i = 0; i < issue.inputs; ++i) {
+    const RecordedValue& value = record.values[static_cast<size_t>(issue.first + i)];
+    if (original_name(record.name(value.name)) == original_name(name)) return &value;
+  }
+  return nullptr;
+}
+
+bool comparable(const RecordedValue& a, const RecordedValue& b) {
+  return a.elements > 0 && a.elements == b.elements;
+}
+
+FirstDifference difference_at(const RankRecord& record, int rank, size_t issue,
+                              const std::string& buffer) {
+  const RecordedIssue& at = record.issues[issue];
+  return {at.step, rank, at.micro, record.name(at.title), buffer};
+}
+
+// Returns the newest issue before `end` that wrote the buffer `root`. One that only brought equal values passes on to
+// the one that made them. Nothing if there is none.
+std::optional<size_t> producer(const RankRecord& record, size_t end, std::string root) {
+  for (size_t i = end; i-- > 0;) {
+    const RecordedIssue& issue = record.issues[i];
+    for (int32_t o = 0; o < issue.outputs; ++o) {
+      const RecordedValue& out = record.values[static_cast<size_t>(issue.first + issue.inputs + o)];
+      if (record.name(out.root) != root) continue;
+      if (!issue.moves || issue.inputs != 1) return i;
+      const RecordedValue& in = record.values[static_cast<size_t>(issue.first)];
+      const bool same =
+          in.elements == 0 || out.elements == 0 ||
+          (in.elements == out.elements && in.checksum == out.checksum && in.root != out.root);
+      if (!same) return i;
+      root = record.name(in.root);
+      break;
+    }
+  }
+  return std::nullopt;
+}
+
+// A configured rank with the values that it has computed.
+struct Rank {
+  int number = 0;
+  Computed computed;
+};
+
+// Says what is to blame for a value that differs: the instruction that wrote it, or what brought one of its inputs.
+FirstDifference blame(const RankRecord& reference, const RecordedIssue& there, const Rank& rank,
+                      const Written& written) {
+  const RankRecord& mine = rank.computed.record();
+  const RecordedIssue& here = mine.issues[written.issue];
+  for (int32_t i = 0; i < here.inputs; ++i) {
+    const RecordedValue& input = mine.values[static_cast<size_t>(here.first + i)];
+    const RecordedValue* const other = input_of(reference, there, mine.name(input.name));
+    if (other == nullptr || !comparable(input, *other) || input.checksum == other->checksum)
+      continue;
+    const std::string& name = mine.name(input.name);
+    if (const auto source = producer(mine, written.issue, mine.name(input.root)))
+      return difference_at(mine, rank.number, *source, name);
+    return difference_at(mine, rank.number, written.issue, name);
+  }
+  return difference_at(mine, rank.number, written.issue, mine.name(written.value->name));
+}
+
+// Looks at the computed values of one step in the order of the reference. `find_rank` returns which of `ranks` may have
+// the reference's micro-batch, and its number there.
+struct Counterpart {
+  std::vector<const Rank*> ranks;
+  int64_t micro = 0;
+};
+template <class FindRank, class Skip>
+std::optional<FirstDifference> compare_values(const Computed& reference, int64_t step, bool at_end,
+                                              const FindRank& find_rank, const Skip& skip) {
+  const RankRecord& record = reference.record();
+  for (size_t i = 0; i < record.issues.size(); ++i) {
+    const RecordedIssue& issue = record.issues[i];
+    if (issue.step != step || !issue.computes || (issue.at_end != 0) != at_end) continue;
+    const Counterpart counterpart = find_rank(issue.micro);
+    for (int32_t o = 0; o < issue.outputs; ++o) {
+      const RecordedValue& value =
+          record.values[static_cast<size_t>(issue.first + issue.inputs + o)];
+      const std::string& name = record.name(value.name);
+      if (reference.find(step, issue.micro, name)->value != &value || skip(name)) continue;
+      for (const Rank* rank : counterpart.ranks) {
+        const Written* const other = rank->computed.find(step, counterpart.micro, name);
+        if (other == nullptr || !comparable(*other->value, value) ||
+            other->value->checksum == value.checksum)
+          continue;
+        return blame(record, issue, *rank, *other);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// The pieces of a run's ranks.
+class Pieces {
+ public:
+  explicit Pieces(const RankRecord& record) : record_(record) {
+    for (const RecordedPiece& piece : record.pieces)
+      by_name_[record.name(piece.name) + ' ' + record.name(piece.slot) + ' ' +
+               std::to_string(piece.step)]
+          .push_back(&piece);
+  }
+  // Returns the values of elements [begin, begin + count) of a tensor, or null if the rank does not have all.
+  const float* find(const std::string& name, const std::string& slot, int64_t step, int64_t begin,
+                    int64_t count) const {
+    const auto found = by_name_.find(name + ' ' + slot + ' ' + std::to_string(step));
+    if (found == by_name_.end()) return nullptr;
+    for (const RecordedPiece* piece : found->second)
+      if (piece->begin <= begin && begin + count <= piece->begin + piece->count)
+        return record_.floats.data() + piece->first + (begin - piece->begin);
+    return nullptr;
+  }
+
+ private:
+  const RankRecord& record_;
+  std::unordered_map<std::string, std::vector<const RecordedPiece*>> by_name_;
+};
+
+// Compares the gradients of a step, or the state after it.
+std::optional<FirstDifference> compare_pieces(const std::vector<Pieces>& plain,
+                                              const ConfiguredRun& run, int64_t step,
+                                              bool gradients) {
+  for (size_t r = 0; r < run.ranks.size(); ++r) {
+    const RankRecord& mine = run.ranks[r];
+    for (const RecordedPiece& piece : mine.pieces) {
+      const std::string& name = mine.name(piece.name);
+      const std::string& slot = mine.name(piece.slot);
+      if (piece.step != step || (slot == kGradientSlot) != gradients) continue;
+      const size_t data_rank = r % static_cast<size_t>(run.data_ranks);
+      // All ranks have the same values, but for those that are a rank's own: its counterpart's come first.
+      const float* expected = plain[data_rank].find(name, slot, step, piece.begin, piece.count);
+      for (size_t other = 0; other < plain.size() && expected == nullptr; ++other)
+        expected = plain[other].find(name, slot, step, piece.begin, piece.count);
+      if (expected == nullptr) continue;
+      const float* const values = mine.floats.data() + piece.first;
+      if (std::memcmp(values, expected, static_cast<size_t>(piece.count) * sizeof(float)) == 0)
+        continue;
+      const auto source = producer(mine, static_cast<size_t>(piece.at), mine.name(piece.root));
+      const std::string what = slot + " of " + name;
+      if (source) return difference_at(mine, static_cast<int>(r), *source, what);
+      return FirstDifference{step, static_cast<int>(r), 0, "", what};
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Rank> ranks_of(const ConfiguredRun& run) {
+  std::vector<Rank> ranks;
+  for (size_t r = 0; r < run.ranks.size(); ++r)
+    ranks.push_back({static_cast<int>(r), Computed(run.ranks[r])});
+  return ranks;
+}
+
+int64_t last_step(const RankRecord& record) {
+  int64_t last = 0;
+  for (const RecordedIssue& issue : record.issues) last = std::max<int64_t>(last, issue.step);
+  for (const RecordedPiece& piece : record.pieces) last = std::max<int64_t>(last, piece.step);
+  return last;
+}
+
+// Returns the ranks of all stages that have a data-parallel rank's micro-batches.
+std::vector<const Rank*> with_data_of(const std::vector<Rank>& ranks, const ConfiguredRun& run,
+                                      size_t data_rank) {
+  std::vector<const Rank*> list;
+  for (int s = 0; s < run.stages(); ++s)
+    list.push_back(&ranks[static_cast<size_t>(s * run.data_ranks) + data_rank]);
+  return list;
+}
+
+}  // namespace
+
+std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& plain,
+                                                const ConfiguredRun& run) {
+  const std::vector<Rank> ranks = ranks_of(run);
+  std::vector<Computed> references;
+  std::vector<Pieces> pieces;
+  for (const RankRecord& record : plain) {
+    references.emplace_back(record);
+    pieces.emplace_back(record);
+  }
+  const auto values = [&](int64_t step, bool at_end) -> std::optional<FirstDifference> {
+    for (size_t r = 0; r < references.size(); ++r) {
+      const auto find_rank = [&](int64_t micro) {
+        return Counterpart{with_data_of(ranks, run, r), micro};
+      };
+      if (auto found = compare_values(references[r], step, at_end, find_rank,
+                                      [](std::string_view) { return false; }))
+        return found;
+    }
+    return std::nullopt;
+  };
+  for (int64_t step = 1; step <= last_step(plain.front()); ++step) {
+    if (auto found = values(step, false)) return found;
+    if (auto found = compare_pieces(pieces, run, step, true)) return found;
+    if (auto found = values(step, true)) return found;
+    if (auto found = compare_pieces(pieces, run, step, false)) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecord& naive,
+                                                                 const ConfiguredRun& run) {
+  const std::vector<Rank> ranks = ranks_of(run);
+  const auto find_rank = [&](int64_t micro) {
+    return Counterpart{with_data_of(ranks, run, static_cast<size_t>(micro % run.data_ranks)),
+                       micro / run.data_ranks};
+  };
+  return compare_values(Computed(naive), 1, false, find_rank, is_weight_gradient);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,41 @@
+// Finds the instruction of a run at which its numbers part from those of a reference.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/verify/rank_record.h"
+
+namespace dstrain {
+
+// The instruction whose result differs although what it reads does not; or, where what it reads was brought to it, the
+// one that brought it.
+struct FirstDifference {
+  int64_t step = 0;
+  int rank = 0;  // of the configured run
+  int64_t micro_batch = 0;
+  std::string instruction;  // "linear blocks.0"
+  std::string buffer;       // what differs
+};
+
+// The ranks of the configured run and their stages: rank r of stage s of N data-parallel ranks is s * N + r.
+struct ConfiguredRun {
+  const std::vector<RankRecord>& ranks;
+  int data_ranks = 1;
+  int stages() const { return static_cast<int>(ranks.size()) / data_ranks; }
+};
+
+// Compares with a run that has the same micro-batches on the same data-parallel ranks (plain_job()), step by step: what
+// the micro-batches compute, the summed gradients, the updates, the state. Returns the first difference, or nothing.
+std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& plain,
+                                                const ConfiguredRun& run);
+
+// Compares what the micro-batches of the first step compute, but for sums over several of them, with the run on one rank
+// that has them one after the other (naive_job()).
+std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecord& naive,
+                                                                 const ConfiguredRun& run);
+
+}  // namespace dstrain

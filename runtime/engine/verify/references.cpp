@@ -1,0 +1,105 @@
+#include "runtime/engine/verify/references.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/config/model/measures.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+bool quantizes(const Job& job) {
+  return job.quantize.weights || job.quantize.gradients;
+}
+
+// The largest relative error of a value that is rounded to a type.
+double rounding(DType type) {
+  return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
+
+}  // namespace
+
+Job plain_job(const Job& job) {
+  Job plain = job;
+  plain.ranks = job.data_ranks();
+  plain.pipeline = {};
+  plain.overlap_comm = false;
+  plain.recompute = {};
+  plain.loss_chunks = 1;
+  plain.offload = {};
+  plain.gather = {};
+  plain.reduce_bucket_elements = Job{}.reduce_bucket_elements;
+  plain.zero_stage = quantizes(job) ? job.zero_stage : 0;
+  // Groups of ranks tell what a codec approximates; otherwise they only say where values are held.
+  if (!quantizes(job) && job.hook.kind != HookKind::post_local_sgd) plain.shards = {};
+  return plain;
+}
+
+Job naive_job(const Job& job) {
+  Job naive = plain_job(job);
+  naive.ranks = 1;
+  naive.batch.accumulation *= job.data_ranks();
+  naive.zero_stage = 0;
+  naive.shards = {};
+  naive.quantize = {};
+  naive.hook = {};
+  naive.sparse_gradients = false;
+  naive.reduce = ReduceMode::boundary;
+  naive.wire_dtype = naive.grad_dtype = DType::f32;
+  if (is_one_bit(job.optimizer.kind)) {  // it never freezes a moment
+    naive.optimizer.freeze_step = INT64_MAX / 4;
+    naive.optimizer.zero_one.var_freeze_step = INT64_MAX / 4;
+    naive.optimizer.zero_one.var_update_scaler = INT64_MAX / 4;
+  }
+  return naive;
+}
+
+bool promises_bits(const Job& job) {
+  const PipelineConfig& pipeline = job.pipeline;
+  if (pipeline.stages == 1 || pipeline.schedule == PipelineSchedule::zb_v) return true;
+  const std::optional<TokenTable> table = job.model.measures().token_table;
+  return !table || !table->shared;
+}
+
+bool approximates(const Job& job) {
+  return quantizes(job) || job.hook.kind != HookKind::none || is_one_bit(job.optimizer.kind);
+}
+
+// A tensor's gradient is a sum over all micro-batches, of which each term is about as large as the sum, times the root of
+// their number; kTerms covers that and the errors of the terms' own order.
+Tolerance tolerance_of(const Job& job) {
+  constexpr double kTerms = 8;
+  const auto micro_batches = static_cast<double>(job.batch.accumulation * job.data_ranks());
+  Tolerance t;
+  t.gradient = kTerms * micro_batches * 0x1p-24;
+  t.reason = fmt::format("{} added in fp32",
+                         counted(static_cast<int64_t>(micro_batches), "micro-batch", "es"));
+  if (job.wire_dtype != DType::f32) {
+    t.gradient += kTerms * 2 * rounding(job.wire_dtype);
+    t.reason += fmt::format(", rounded to {} to be sent", name_of(job.wire_dtype));
+  }
+  if (is_16bit(job.grad_dtype)) {
+    t.gradient += kTerms * micro_batches * rounding(job.grad_dtype);
+    t.reason += fmt::format(", sums held in {}", name_of(job.grad_dtype));
+  }
+  t.first_loss = 1e-6;
+  if (job.quantize
+          .gradients) {  // two hops of a seventh of a block's largest value each, and more where terms cancel
+    t.gradient += 0.6;
+    t.reason += ", packed as int4";
+  }
+  if (job.quantize.weights) {  // a 254th of a block's largest weight in every layer
+    t.gradient += 0.3;
+    t.first_loss = 2e-2;
+    t.reason += ", of weights packed as int8";
+  }
+  // Later losses are of weights that an optimizer has moved by gradients which differ so much.
+  t.loss = approximates(job) ? 0.25 : std::max(1e-3, is_16bit(job.dtype) ? 3e-2 : 0.0);
+  t.norm = approximates(job) ? 1.0 : std::max(1e-2, is_16bit(job.dtype) ? 0.1 : 0.0);
+  return t;
+}
+
+}  // namespace dstrain

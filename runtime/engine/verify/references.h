@@ -1,0 +1,36 @@
+// The runs with which a configuration is compared: the same training done plainly.
+#pragma once
+
+#include <string>
+
+#include "runtime/config/job.h"
+
+namespace dstrain {
+
+// Returns the job as plain data parallelism on as many data-parallel ranks: stage 0, no pipeline, no overlap, no
+// recompute, no offload, the loss in one piece. Where ranks add is kept, and what changes the numbers (codecs, sparse
+// gradients) at the lowest stage that has it. So the weights are those of the job, bit for bit, wherever
+// promises_bits().
+Job plain_job(const Job& job);
+
+// Returns the job on one rank, which takes the micro-batches of all ranks one after the other, without codecs and
+// without rounding what ranks would send: micro-batch m of rank r of N is its micro-batch m * N + r.
+Job naive_job(const Job& job);
+
+// Returns whether the weights of plain_job() have the same bits. They have not where a pipeline's first and last stage
+// share a parameter, whose gradients it adds in another order.
+bool promises_bits(const Job& job);
+
+// Returns whether what ranks send is approximated: quantized, factored or summed by some ranks alone.
+bool approximates(const Job& job);
+
+// How far the numbers of the configured run may be from those of naive_job(), as shares of the largest value.
+struct Tolerance {
+  double gradient = 0;        // of a tensor's gradient in the first step
+  double first_loss = 0;      // of the first step
+  double loss = 0, norm = 0;  // of all steps
+  std::string reason;         // "12 micro-batches added in fp32"
+};
+Tolerance tolerance_of(const Job& job);
+
+}  // namespace dstrain

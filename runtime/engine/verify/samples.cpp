@@ -1,0 +1,102 @@
+// The samples of a verification.
+#include <span>
+#include <utility>
+
+#include "runtime/config/model/family.h"
+#include "runtime/data/generated_dataset.h"
+#include "runtime/engine/verify/verified_rank.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kSamples = int64_t{1} << 40;
+
+// Returns a number that looks random (splitmix64).
+uint64_t mixed(uint64_t x) {
+  x += 0x9E3779B97F4A7C15;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+// Token ids of the seed; the targets are the ids that follow.
+class RandomTokens final : public Dataset {
+ public:
+  explicit RandomTokens(const Job& job) : seed_(mixed(job.seed)) {
+    vocabulary_.size = job.model.vocabulary();
+  }
+  int64_t samples(Split split) const override { return split == Split::train ? kSamples : 0; }
+  void read(Split, int64_t first, int64_t count, Tensor inputs, Tensor targets) const override {
+    const int64_t tokens = inputs.elements() / count;
+    for (int64_t i = 0; i < inputs.elements(); ++i)
+      inputs.as<int32_t>()[i] = id(first + i / tokens, i % tokens);
+    if (!targets) return;
+    for (int64_t i = 0; i < targets.elements(); ++i)
+      targets.as<int32_t>()[i] = id(first + i / tokens, i % tokens + 1);
+  }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  int32_t id(int64_t sample, int64_t token) const {
+    const uint64_t number = mixed(seed_ + mixed(static_cast<uint64_t>(sample << 20 | token)));
+    return static_cast<int32_t>(number % static_cast<uint64_t>(vocabulary_.size));
+  }
+
+  uint64_t seed_;
+  Vocabulary vocabulary_;
+};
+
+// The features of the model's family, without a validation.
+class Features final : public Dataset {
+ public:
+  explicit Features(const Job& job) : data_(job) {}
+  int64_t samples(Split split) const override {
+    return split == Split::train ? data_.samples(split) : 0;
+  }
+  void read(Split split, int64_t first, int64_t count, Tensor inputs,
+            Tensor targets) const override {
+    data_.read(split, first, count, inputs, targets);
+  }
+  const Vocabulary& vocabulary() const override { return data_.vocabulary(); }
+
+ private:
+  GeneratedDataset data_;
+};
+
+class FoldedSamples final : public Dataset {
+ public:
+  FoldedSamples(std::unique_ptr<Dataset> data, const Job& job) : data_(std::move(data)) {
+    vocabulary_.size = job.model.vocabulary();
+  }
+  int64_t samples(Split split) const override {
+    return split == Split::train ? data_->samples(split) : 0;
+  }
+  void read(Split split, int64_t first, int64_t count, Tensor inputs,
+            Tensor targets) const override {
+    data_->read(split, first, count, inputs, targets);
+    for (const Tensor& ids : {inputs, targets}) {
+      if (!ids) continue;
+      for (int32_t& id : std::span(ids.as<int32_t>(), static_cast<size_t>(ids.elements())))
+        if (id >= 0) id %= static_cast<int32_t>(vocabulary_.size);
+    }
+  }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+  uint64_t fingerprint() const override { return data_->fingerprint(); }
+
+ private:
+  std::unique_ptr<Dataset> data_;
+  Vocabulary vocabulary_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> made_up_samples(const Job& job) {
+  if (job.model.family().reads_tokens()) return std::make_unique<RandomTokens>(job);
+  return std::make_unique<Features>(job);
+}
+
+std::unique_ptr<Dataset> folded_samples(std::unique_ptr<Dataset> data, const Job& job) {
+  return std::make_unique<FoldedSamples>(std::move(data), job);
+}
+
+}  // namespace dstrain

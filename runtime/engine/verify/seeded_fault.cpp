@@ -1,0 +1,311 @@
+#include "runtime/engine/verify/seeded_fault.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+#include "runtime/optim/optimizer_rule.h"
+
+namespace dstrain {
+namespace {
+
+// Returns the name of the buffer that has the operand's memory, without what copies of state begin with.
+std::string_view state_name(const ObservedIssue& issue, BufferId id) {
+  const Program& program = issue.plan.program;
+  std::string_view name = program.at(program.root(id)).name;
+  for (const std::string_view prefix : {"staged:", "host:", "passing:"})
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  return name;
+}
+
+bool begins(std::string_view name, std::initializer_list<std::string_view> prefixes) {
+  return std::ranges::any_of(prefixes,
+                             [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+bool is_optimizer_state(std::string_view name) {
+  return std::ranges::any_of(all_state_slots(), [name](std::string_view slot) {
+    return name.starts_with(slot) && name.substr(slot.size()).starts_with(':');
+  });
+}
+
+// Returns whether the instruction moves weights.
+bool updates_weights(const Instruction& op) {
+  constexpr std::array kOps{OpKind::adam,        OpKind::adagrad,     OpKind::lion,
+                            OpKind::lamb,        OpKind::sgd,         OpKind::muon,
+                            OpKind::frozen_adam, OpKind::frozen_lamb, OpKind::end_local_steps};
+  return std::ranges::find(kOps, op.op) != kOps.end();
+}
+
+// Returns whether the instruction reads the step's gradient first and multiplies it by the clipping factor.
+bool clips_gradient(const Instruction& op) {
+  constexpr std::array kOps{
+      OpKind::adam,      OpKind::adagrad,       OpKind::lion,           OpKind::lamb_direction,
+      OpKind::sgd,       OpKind::muon_momentum, OpKind::local_momentum, OpKind::scaled_momentum,
+      OpKind::local_step};
+  return op.when == When::step_end && std::ranges::find(kOps, op.op) != kOps.end();
+}
+
+bool adds_weight_gradient(const Instruction& op) {
+  constexpr std::array kOps{OpKind::linear_weight_grad, OpKind::sum_rows, OpKind::embed_token_grad,
+                            OpKind::embed_position_grad, OpKind::layer_norm_weight_grad};
+  return std::ranges::find(kOps, op.op) != kOps.end();
+}
+
+bool has_dropout(const Instruction& op) {
+  if (op.phase != Phase::forward) return false;
+  switch (op.op) {
+    case OpKind::attention:
+      return attrs_as<AttentionAttrs>(op.attrs).dropout > 0;
+    case OpKind::add_dropout:
+      return attrs_as<DropoutAttrs>(op.attrs).dropout > 0;
+    case OpKind::add_layer_norm:
+      return attrs_as<AddLayerNormAttrs>(op.attrs).add.dropout > 0;
+    default:
+      return false;
+  }
+}
+
+// Calls `change` with the operand's values as bytes on the host, and writes back what it makes of them if it returns
+// true. Returns what it returns.
+template <class Change>
+bool change_values(const ObservedIssue& issue, BufferId id, Change change) {
+  const Tensor tensor = issue.tensor(id);
+  std::vector<std::byte> bytes(static_cast<size_t>(tensor.bytes()));
+  RemoteMemory* const owner = issue.arenas.owner_of(issue.plan, id);
+  if (owner)
+    owner->download(bytes.data(), tensor.data, tensor.bytes());
+  else
+    std::memcpy(bytes.data(), tensor.data, bytes.size());
+  if (!change(bytes)) return false;
+  if (owner)
+    owner->upload(tensor.data, bytes.data(), tensor.bytes());
+  else
+    std::memcpy(tensor.data, bytes.data(), bytes.size());
+  return true;
+}
+
+// Replaces each value x of an operand by f(x), rounded to its type. Returns whether that changes any bit.
+template <class F>
+bool map_values(const ObservedIssue& issue, BufferId id, F f) {
+  const DType dtype = issue.plan.program.at(id).dtype;
+  return change_values(issue, id, [&](std::vector<std::byte>& bytes) {
+    const std::vector<std::byte> before = bytes;
+    const auto each = [&](auto type, auto round) {
+      using T = decltype(type);
+      T* const values = reinterpret_cast<T*>(bytes.data());
+      for (size_t i = 0; i < bytes.size() / sizeof(T); ++i)
+        values[i] = round(f(to_float(values[i])));
+    };
+    if (dtype == DType::f32) each(float{}, [](float x) { return x; });
+    if (dtype == DType::bf16) each(bf16{}, [](float x) { return to_bf16(x); });
+    if (dtype == DType::f16) each(f16{}, [](float x) { return to_f16(x); });
+    return bytes != before;
+  });
+}
+
+// The data of rank r are those of rank r - 1.
+class RepeatedData final : public Dataset {
+ public:
+  RepeatedData(const Dataset& data, int64_t shift) : data_(data), shift_(shift) {}
+  int64_t samples(Split split) const override { return data_.samples(split); }
+  void read(Split split, int64_t first, int64_t count, Tensor inputs,
+            Tensor targets) const override {
+    data_.read(split, first - shift_, count, inputs, targets);
+  }
+  const Vocabulary& vocabulary() const override { return data_.vocabulary(); }
+
+ private:
+  const Dataset& data_;
+  int64_t shift_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> data_with_fault(Fault fault, const Dataset& data, const Job& job,
+                                         int data_rank) {
+  if (fault != Fault::repeated_data || data_rank != job.data_ranks() - 1) return nullptr;
+  return std::make_unique<RepeatedData>(data, job.batch.micro_batch);
+}
+
+void SeededFault::note(const ObservedIssue& issue, const std::string& what) {
+  const Instruction& op = issue.instruction();
+  done_ = fmt::format("{} on rank {} in step {}, micro-batch {}: {} {}", what, rank_,
+                      issue.state.step, issue.issue.micro, name_of(op.op),
+                      issue.plan.program.groups[static_cast<size_t>(op.group)]);
+}
+
+// Keeps the values of an operand until put_back().
+void SeededFault::keep(const ObservedIssue& issue, BufferId id) {
+  Bytes& kept = values_[{issue.issue.instruction, issue.issue.micro}];
+  change_values(issue, id, [&](const Bytes& bytes) {
+    kept = bytes;
+    return false;
+  });
+  kept_ = id;
+}
+
+// Returns whether the values had changed meanwhile.
+bool SeededFault::put_back(const ObservedIssue& issue, BufferId id) {
+  const auto kept = values_.find({issue.issue.instruction, issue.issue.micro});
+  if (kept == values_.end()) return false;
+  return change_values(issue, id, [&](Bytes& bytes) {
+    const bool changed = bytes != kept->second;
+    bytes = kept->second;
+    return changed;
+  });
+}
+
+IssueChange SeededFault::before(const ObservedIssue& issue) {
+  if (!acts_ || !done_.empty()) return {};
+  const Instruction& op = issue.instruction();
+  switch (fault_) {
+    case Fault::dropped_gather:
+      if (op.op == OpKind::all_gather &&
+          begins(state_name(issue, op.writes[0]), {"params:", "gathered:", "shard:", "quantized:"}))
+        keep(issue, op.writes[0]);
+      return {};
+    case Fault::stale_weight:
+      // The copy in the run's dtype, which the forward pass reads, comes last.
+      if (updates_weights(op))
+        keep(issue, is_16bit(issue.plan.program.at(op.writes.back()).dtype) ? op.writes.back()
+                                                                            : op.writes[0]);
+      return {};
+    case Fault::unclipped_unit:
+      if (clips_gradient(op)) scale_gradient(issue);
+      return {};
+    case Fault::mask_offset:
+      if (!has_dropout(op)) return {};
+      note(issue, "the dropout mask of the next sample");
+      return {.sample_shift = 1};
+    case Fault::missed_micro_batch:
+      if (op.accumulate != Accumulate::after_first_micro || issue.issue.micro == 0 ||
+          !has_kernel(op.op))
+        return {};
+      note(issue, "a gradient that is not added");
+      return {.skip = true};
+    default:
+      return {};
+  }
+}
+
+// Makes the gradient that the instruction reads so much larger as clipping makes it smaller.
+void SeededFault::scale_gradient(const ObservedIssue& issue) {
+  const StepState& s = issue.state;
+  const float factor = 1 / (s.grad_scale * s.loss_scale);
+  if (!(factor > 1.01F) || s.skip != 0) return;
+  const BufferId gradient = issue.instruction().reads[0];
+  keep(issue, gradient);
+  restores_ = map_values(issue, gradient, [factor](float x) { return x * factor; });
+}
+
+void SeededFault::after(const ObservedIssue& issue) {
+  if (!acts_ || !done_.empty()) return;
+  const Instruction& op = issue.instruction();
+  switch (fault_) {
+    case Fault::dropped_gather:
+      if (op.op == OpKind::all_gather && put_back(issue, op.writes[0]))
+        note(issue, "a gather that brings nothing");
+      return;
+    case Fault::stale_weight:
+      if (updates_weights(op) && kept_ != kNone && put_back(issue, kept_))
+        note(issue, "weights that stay as they were");
+      return;
+    case Fault::unclipped_unit:
+      if (!restores_) return;
+      put_back(issue, kept_);
+      return note(issue, "a gradient that is not clipped");
+    case Fault::doubled_gradient:
+      if (double_gradient(issue)) note(issue, "a gradient that is added twice");
+      return;
+    case Fault::flipped_bit:
+      if (flip_bit(issue)) note(issue, "a flipped bit");
+      return;
+    case Fault::extra_rounding:
+      if (round_once_more(issue)) note(issue, "values rounded to bf16");
+      return;
+    case Fault::lost_residual:
+      if (lose_residual(issue)) note(issue, "a residual that is forgotten");
+      return;
+    case Fault::wrong_message:
+      if (mix_messages(issue)) note(issue, "the message of micro-batch 0");
+      return;
+    default:
+      return;
+  }
+}
+
+bool SeededFault::double_gradient(const ObservedIssue& issue) const {
+  const Instruction& op = issue.instruction();
+  return adds_weight_gradient(op) && issue.issue.micro == 0 &&
+         map_values(issue, op.writes[0], [](float x) { return 2 * x; });
+}
+
+bool SeededFault::flip_bit(const ObservedIssue& issue) const {
+  const Instruction& op = issue.instruction();
+  if (op.when != When::step_end || !has_kernel(op.op)) return false;
+  for (const BufferId id : op.writes) {
+    if (id == kNone || !is_optimizer_state(state_name(issue, id))) continue;
+    const int64_t size = size_of(issue.plan.program.at(id).dtype);
+    return change_values(issue, id, [size](Bytes& bytes) {
+      // The highest byte of the mantissa of an element in the middle.
+      const auto element = static_cast<int64_t>(bytes.size()) / size / 2;
+      bytes[static_cast<size_t>(element * size + (size == 4 ? 2 : 0))] ^= std::byte{0x10};
+      return true;
+    });
+  }
+  return false;
+}
+
+bool SeededFault::round_once_more(const ObservedIssue& issue) const {
+  const Instruction& op = issue.instruction();
+  if (op.when != When::step_end || !has_kernel(op.op)) return false;
+  for (const BufferId id : op.writes) {
+    if (id == kNone || issue.plan.program.at(id).dtype != DType::f32) continue;
+    const std::string_view name = state_name(issue, id);
+    if (!is_optimizer_state(name) && !begins(name, {"master:", "params:"})) continue;
+    if (map_values(issue, id, [](float x) { return to_float(to_bf16(x)); })) return true;
+  }
+  return false;
+}
+
+bool SeededFault::lose_residual(const ObservedIssue& issue) const {
+  const Program& program = issue.plan.program;
+  const Instruction& op = issue.instruction();
+  if (!has_kernel(op.op)) return false;
+  for (const BufferId id : op.writes) {
+    if (id == kNone) continue;
+    const bool residual = std::ranges::any_of(program.codec_state, [&](const CodecState& state) {
+      return state.values != kNone && program.root(state.values) == program.root(id) &&
+             state.slot.find("error") != std::string::npos;
+    });
+    if (residual && change_values(issue, id, [](Bytes& bytes) {
+          const bool any = std::ranges::any_of(bytes, [](std::byte b) { return b != std::byte{}; });
+          std::ranges::fill(bytes, std::byte{});
+          return any;
+        }))
+      return true;
+  }
+  return false;
+}
+
+bool SeededFault::mix_messages(const ObservedIssue& issue) {
+  const Instruction& op = issue.instruction();
+  if (op.op != OpKind::recv) return false;
+  if (issue.issue.micro == 0) {
+    keep(issue, op.writes[0]);
+    return false;
+  }
+  const auto first = values_.find({issue.issue.instruction, 0});
+  return first != values_.end() && change_values(issue, op.writes[0], [&](Bytes& bytes) {
+           const bool other = bytes != first->second;
+           bytes = first->second;
+           return other;
+         });
+}
+
+}  // namespace dstrain

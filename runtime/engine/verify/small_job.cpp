@@ -1,0 +1,211 @@
+#include "runtime/engine/verify/small_job.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "runtime/config/model/family.h"
+#include "runtime/config/pipeline_schedule.h"
+#include "runtime/config/sparse_gradients.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+#include "runtime/engine/verify/small_model.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kSteps = 4, kMicroBatch = 2, kAccumulation = 3, kStageAccumulation = 4;
+constexpr double kLossScale = 256;      // small models have small gradients: no step overflows
+constexpr double kClip = 0.1;           // their norm is larger
+constexpr double kLearningRate = 5e-3;  // a step moves 16-bit weights
+
+int small_degree(int degree) {
+  return std::min(degree, 2);
+}
+
+// Every axis has two ranks at most.
+void shrink_ranks(Job& job) {
+  const int data = job.data_ranks();
+  ShardConfig& shards = job.shards;
+  PipelineConfig& pipeline = job.pipeline;
+  int ranks = small_degree(data);
+  if (shards.by_host) {
+    shards.by_host = false;
+    ranks = std::min(data, 4);
+    if (ranks % 2 != 0) ranks = small_degree(data);
+    shards.ranks = ranks == 4 ? 2 : job.hook.kind == HookKind::post_local_sgd ? 1 : 0;
+  } else if (shards.ranks > 0) {
+    const int replicas = small_degree(data / shards.ranks);
+    shards.ranks = small_degree(shards.ranks);
+    ranks = shards.ranks * replicas;
+  }
+  pipeline.stages = small_degree(pipeline.stages);
+  job.ranks = ranks * pipeline.stages;
+}
+
+void shrink_batch(Job& job) {
+  BatchConfig& batch = job.batch;
+  const int stages = job.pipeline.stages;
+  batch.micro_batch = std::min(batch.micro_batch, kMicroBatch);
+  batch.accumulation =
+      std::min(batch.accumulation, stages > 1 ? kStageAccumulation : kAccumulation);
+  if (batch.accumulation > stages) batch.accumulation -= batch.accumulation % stages;
+  batch.train_batch = batch.micro_batch * batch.accumulation * job.data_ranks();
+}
+
+// Returns how many numbered layers the job's features need.
+int64_t layers_of(Job& job) {
+  PipelineConfig& pipeline = job.pipeline;
+  job.recompute.interval = std::min<int64_t>(job.recompute.interval, 2);
+  int64_t layers = 1 + 2 * std::max<int64_t>(job.recompute.interval, 1);
+  if (pipeline.stages > 1) {
+    pipeline.virtual_stages = std::min(pipeline.virtual_stages, 2);
+    layers = std::max<int64_t>(layers, 1 + pipeline.stages * chunks_of(pipeline));
+  }
+  return layers;
+}
+
+// A list of the parts' first layers becomes an even one.
+void shrink_list(Job& job) {
+  PipelineConfig& pipeline = job.pipeline;
+  if (pipeline.first_layers.empty()) return;
+  const int64_t parts = pipeline.stages * chunks_of(pipeline), layers = job.model.measures().layers;
+  pipeline.first_layers.clear();
+  for (int64_t i = 0; i < parts; ++i) pipeline.first_layers.push_back(i * layers / parts);
+}
+
+// A gradient travels as rows in the small job if it does in the job.
+void keep_token_rows(Job& small, bool rows) {
+  for (const int64_t vocabulary : {211, 1009, 4001, 16001}) {
+    if (!small.sparse_gradients || sends_token_rows(small) == rows) return;
+    small.model.set_vocabulary(vocabulary);
+  }
+}
+
+void shrink_limits(Job& job, const Shrinking& sizes) {
+  GatherLimits& g = job.gather;
+  job.reduce_bucket_elements = sizes.units(job.reduce_bucket_elements);
+  g.prefetch_elements = sizes.units(g.prefetch_elements);
+  g.param_persistence = sizes.parameters(g.param_persistence);
+  g.model_persistence = sizes.share(g.model_persistence);
+  g.max_live_elements = sizes.share(g.max_live_elements);
+  g.max_reuse_distance = sizes.share(g.max_reuse_distance);
+  job.offload.max_in_cpu = sizes.share(job.offload.max_in_cpu);
+  job.offload.read_ahead = sizes.share(job.offload.read_ahead);
+  job.hook.rank = std::min<int64_t>(job.hook.rank, 2);
+  job.device_memory = 0;
+}
+
+// Numbers of steps until something changes become so small that it does. Returns how many steps that takes.
+int64_t shrink_step_counts(Job& job) {
+  OptimizerConfig& o = job.optimizer;
+  HookConfig& hook = job.hook;
+  int64_t steps = kSteps;
+  if (o.kind == OptimizerKind::one_bit_adam || o.kind == OptimizerKind::one_bit_lamb) {
+    o.freeze_step = std::clamp<int64_t>(o.freeze_step, 1, 2);
+    steps = o.freeze_step + 3;
+  }
+  if (o.kind == OptimizerKind::zero_one_adam) {
+    o.zero_one = {.var_freeze_step = std::clamp<int64_t>(o.zero_one.var_freeze_step, 1, 3),
+                  .var_update_scaler = 1,
+                  .local_step_scaler = 1,
+                  .local_step_clipper = std::min<int64_t>(o.zero_one.local_step_clipper, 2)};
+    steps = o.zero_one.var_freeze_step + 4;
+  }
+  if (hook.kind != HookKind::none) {
+    hook.start = 1;  // the first step adds gradients as they are
+    hook.period = std::min<int64_t>(hook.period, 2);
+    steps = 5;
+  }
+  if (job.quantize.feedback)
+    job.quantize.error_steps = std::min<int64_t>(job.quantize.error_steps, 3);
+  ScheduleConfig& s = job.schedule;
+  s.warmup_num_steps = std::min<int64_t>(s.warmup_num_steps, 2);
+  s.total_num_steps = std::min(s.total_num_steps, 2 * steps);
+  s.range_step_size = std::min<int64_t>(s.range_step_size, 2);
+  s.cycle_first_step_size = std::min<int64_t>(s.cycle_first_step_size, 2);
+  s.cycle_second_step_size = std::min<int64_t>(s.cycle_second_step_size, 2);
+  s.cycle_first_stair_count = std::min<int64_t>(s.cycle_first_stair_count, 2);
+  s.cycle_second_stair_count = std::min<int64_t>(s.cycle_second_stair_count, 2);
+  s.decay_step_size = std::min<int64_t>(s.decay_step_size, 2);
+  return steps;
+}
+
+// Returns the largest learning rate of the job's schedule.
+double largest_rate(const Job& job) {
+  const ScheduleConfig& s = job.schedule;
+  switch (s.kind) {
+    case ScheduleKind::constant:
+    case ScheduleKind::warmup_cosine:
+      return job.optimizer.lr;
+    case ScheduleKind::lr_range_test:
+      return s.range_min_lr;
+    case ScheduleKind::one_cycle:
+      return s.cycle_max_lr;
+    case ScheduleKind::warmup:
+    case ScheduleKind::warmup_decay:
+      return s.warmup_max_lr;
+  }
+  return job.optimizer.lr;
+}
+
+// So few steps are to move the weights: a lower learning rate rises, and the shape of its schedule stays.
+void raise_rates(Job& job) {
+  const double largest = largest_rate(job);
+  if (largest <= 0 || largest >= kLearningRate) return;
+  const double factor = kLearningRate / largest;
+  ScheduleConfig& s = job.schedule;
+  for (double* rate : {&job.optimizer.lr, &job.optimizer.adam_lr, &s.warmup_min_lr,
+                       &s.warmup_max_lr, &s.range_min_lr, &s.cycle_min_lr, &s.cycle_max_lr})
+    *rate *= factor;
+}
+
+// Leaves out what a run reads, writes and waits for.
+void leave_out_files(Job& job) {
+  job.output = job.trace = job.init_weights = job.resume = "";
+  job.comms_logger = {};
+  job.eval_interval = job.save_interval = job.steps_per_print = 0;
+  job.save_last = job.overwrite = job.resume_with_changes = false;
+}
+
+}  // namespace
+
+SmallJob small_job(const Job& job) {
+  SmallJob result{job, 0};
+  Job& small = result.job;
+  leave_out_files(small);
+  shrink_ranks(small);
+  shrink_batch(small);
+  const int64_t layers = layers_of(small);
+  small.model = small_model(job.model, layers);
+  shrink_list(small);
+  shrink_limits(small, {job.model, small.model});
+  if (job.sparse_gradients) keep_token_rows(small, sends_token_rows(job));
+  result.steps = shrink_step_counts(small);
+  raise_rates(small);
+  if (small.gradient_clipping > 0)
+    small.gradient_clipping = std::min(small.gradient_clipping, kClip);
+  LossScaleConfig& scale = small.loss_scale;
+  if (scale.initial > 1) scale.initial = std::min(scale.initial, kLossScale);
+  scale.minimum = std::min(scale.minimum, scale.initial);
+  scale.window = std::min<int64_t>(scale.window, 2);
+  if (const auto wrong = small.pipeline.stages > 1
+                             ? schedule_error(small.pipeline.schedule, small.pipeline.stages,
+                                              small.pipeline.virtual_stages,
+                                              static_cast<int>(small.batch.accumulation))
+                             : std::nullopt)
+    fail_user("verify: the small job has {}", *wrong);
+  small.steps = result.steps;
+  return result;
+}
+
+std::string sizes_text(const Job& job, const Job& small) {
+  const auto sizes = [](const Job& j) {
+    return fmt::format("{} of {} channels, {}, {} x {} a rank", counted(j.model.layers(), "layer"),
+                       j.model.width(), counted(j.ranks, "rank"), j.batch.accumulation,
+                       counted(j.batch.micro_batch, "sample"));
+  };
+  return fmt::format("{} (for {})", sizes(small), sizes(job));
+}
+
+}  // namespace dstrain

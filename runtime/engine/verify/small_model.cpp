@@ -1,0 +1,124 @@
+#include "runtime/engine/verify/small_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/config/model/family.h"
+#include "runtime/core/error.h"
+#include "runtime/ir/builder.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kHeads = 2, kChannelsOfHead = 16, kWidth = 24, kContext = 16, kVocabulary = 97;
+
+bool is_legal(const ModelConfig& model) {
+  const ModelFamily& family = model.family();
+  return family.problem == nullptr || !family.problem(model);
+}
+
+// Returns whether a key is a size that the runtime gives no meaning.
+bool is_other_size(const ModelFamily& family, const ModelKey& key) {
+  const std::string_view name = key.name();
+  return key.spec.type == Type::integer && key.spec.min >= 1 && name != family.layers_key &&
+         name != family.width_key && name != family.heads_key && name != family.context_key() &&
+         name != family.vocabulary_key();
+}
+
+// Returns a size that stands to the small width or heads as it stood to the large ones.
+int64_t in_proportion(int64_t size, const ModelConfig& large, const ModelConfig& small) {
+  const ModelFamily& family = large.family();
+  if (size >= large.width()) return std::max<int64_t>(size * small.width() / large.width(), 1);
+  if (!family.heads_key.empty() && size <= large.integer(family.heads_key))
+    return std::max<int64_t>(
+        size * small.integer(family.heads_key) / large.integer(family.heads_key), 1);
+  return std::min(size, small.width());
+}
+
+// Returns the elements of the parameters of a model with one numbered layer, by name, and of its units.
+struct Sizes {
+  std::map<std::string, double> parameters;
+  double largest_unit = 1;
+  explicit Sizes(ModelConfig model) {
+    if (model.family().reads_tokens() && model.vocabulary() == 0) model.set_vocabulary(kVocabulary);
+    model.set_layers(std::min<int64_t>(model.layers(), 2));
+    Program program;
+    Builder builder(program, {.training = false, .checked = false});
+    build_model(builder, model);
+    std::vector<double> units(program.units.size());
+    for (const Parameter& p : program.parameters) {
+      double elements = 1;
+      for (int i = 0; i < p.shape.rank; ++i) elements *= static_cast<double>(p.shape[i]);
+      parameters[p.name] = elements;
+      units[static_cast<size_t>(p.unit)] += elements;
+    }
+    for (const double unit : units) largest_unit = std::max(largest_unit, unit);
+  }
+};
+
+int64_t scaled(int64_t limit, double factor) {
+  if (limit == INT64_MAX) return limit;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(limit) * factor));
+}
+
+}  // namespace
+
+ModelConfig small_model(const ModelConfig& model, int64_t layers) {
+  const ModelFamily& family = model.family();
+  ModelConfig small = model;
+  small.set_layers(std::min(model.layers(), layers));
+  if (family.reads_tokens()) {
+    small.set(family.context_key(), std::min(model.context(), kContext));
+    const int64_t known = model.vocabulary();
+    small.set_vocabulary(known > 0 ? std::min(known, kVocabulary) : kVocabulary);
+  }
+  // With the other sizes in proportion, else as they are; a width that fits them, else the model's own.
+  for (const bool in_proportion_too : {true, false})
+    for (int64_t times = 1; times <= 8; ++times) {
+      ModelConfig tried = small;
+      int64_t width = kWidth * times;
+      if (!family.heads_key.empty()) {
+        const int64_t heads = std::min(model.integer(family.heads_key), kHeads);
+        tried.set(family.heads_key, heads);
+        width = heads * kChannelsOfHead * times;
+      }
+      tried.set(family.width_key, std::min(model.width(), width));
+      if (in_proportion_too)
+        for (const ModelKey& key : family.keys)
+          if (is_other_size(family, key))
+            tried.set(key.name(), in_proportion(model.integer(key.name()), model, tried));
+      if (is_legal(tried)) return tried;
+    }
+  return small;
+}
+
+Shrinking::Shrinking(ModelConfig large_model, ModelConfig small_model)
+    : large(std::move(large_model)), small(std::move(small_model)) {
+  layer = Sizes(small).largest_unit / Sizes(large).largest_unit;
+  model = small.measures().parameters / large.measures().parameters;
+}
+
+int64_t Shrinking::units(int64_t limit) const {
+  return scaled(limit, layer);
+}
+
+int64_t Shrinking::share(int64_t limit) const {
+  return scaled(limit, model);
+}
+
+int64_t Shrinking::parameters(int64_t limit) const {
+  const Sizes before(large), after(small);
+  double result = 0;
+  for (const auto& [name, elements] : before.parameters) {
+    const auto counterpart = after.parameters.find(name);
+    if (elements <= static_cast<double>(limit) && counterpart != after.parameters.end())
+      result = std::max(result, counterpart->second);
+  }
+  return static_cast<int64_t>(result);
+}
+
+}  // namespace dstrain

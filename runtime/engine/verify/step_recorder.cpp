@@ -1,0 +1,206 @@
+#include "runtime/engine/verify/step_recorder.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "runtime/core/checksum.h"
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
+#include "runtime/plan/residency.h"
+#include "runtime/plan/step_kinds.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::string_view kSquareSums = "square_sums";
+
+// Returns whether the instruction adds the squares of a unit's whole gradient, and of which unit.
+const Unit* unit_of_norm(const Program& program, const Instruction& op) {
+  if (op.op != OpKind::sum_squares) return nullptr;
+  const Buffer& sum = program.at(op.writes[0]);
+  if (program.at(program.root(op.writes[0])).name != kSquareSums) return nullptr;
+  return &program.units[static_cast<size_t>(sum.parent == kNone ? 0 : sum.parent_offset)];
+}
+
+// Returns the buffer of the unit's `slot`: the parameters where they are the masters.
+std::string root_of(const Program& program, std::string_view slot, const std::string& unit) {
+  std::string name = fmt::format("{}:{}", slot, unit);
+  return program.find(name) == kNone && slot == "master" ? "params:" + unit : name;
+}
+
+}  // namespace
+
+std::vector<float> values_of(const Tensor& tensor, RemoteMemory* owner) {
+  std::vector<float> result(static_cast<size_t>(tensor.elements()));
+  on_host(owner, tensor, HostAccess::read, [&](int64_t at, const Tensor& part) {
+    float* const to = result.data() + at;
+    const int64_t n = part.elements();
+    const auto widen = [&](const auto* from) {
+      for (int64_t i = 0; i < n; ++i) to[i] = to_float(from[i]);
+    };
+    switch (part.dtype) {
+      case DType::f32:
+        return widen(part.as<float>());
+      case DType::bf16:
+        return widen(part.as<bf16>());
+      case DType::f16:
+        return widen(part.as<f16>());
+      case DType::u8:
+        for (int64_t i = 0; i < n; ++i)
+          to[i] = static_cast<float>(static_cast<uint8_t>(part.as<std::byte>()[i]));
+        return;
+      case DType::f64:
+      case DType::i32:
+        throw InternalError(fmt::format("values of type {} are not compared", name_of(part.dtype)));
+    }
+  });
+  return result;
+}
+
+StepRecorder::StepRecorder(int64_t observed, int64_t last, StepObserver* fault)
+    : observed_(observed), last_(last), fault_(fault) {}
+
+int32_t StepRecorder::index_of(const std::string& name) {
+  const auto [found, added] = index_.try_emplace(name, static_cast<int32_t>(record_.names.size()));
+  if (added) record_.names.push_back(name);
+  return found->second;
+}
+
+RecordedValue StepRecorder::value_of(const ObservedIssue& issue, BufferId id,
+                                     const Tensor& tensor) {
+  const Program& program = issue.plan.program;
+  RecordedValue value{.name = index_of(program.at(id).name),
+                      .root = index_of(program.at(program.root(id)).name)};
+  if (program.space_of(id) == Space::disk) return value;
+  value.elements = tensor.elements();
+  RemoteMemory* const owner = issue.arenas.owner_of(issue.plan, id);
+  if (owner == nullptr) {
+    value.checksum = checksum_of(tensor.data, tensor.bytes());
+    return value;
+  }
+  std::vector<std::byte> copy(static_cast<size_t>(tensor.bytes()));
+  owner->download(copy.data(), tensor.data, tensor.bytes());
+  value.checksum = checksum_of(copy.data(), tensor.bytes());
+  return value;
+}
+
+void StepRecorder::add(const ObservedIssue& issue, int32_t micro,
+                       const std::vector<RecordedValue>& inputs,
+                       const std::vector<RecordedValue>& outputs) {
+  const Instruction& op = issue.instruction();
+  const std::string& group = issue.plan.program.groups[static_cast<size_t>(op.group)];
+  const bool moves =
+      is_posted(op.op) && op.op != OpKind::all_reduce && op.op != OpKind::reduce_scatter;
+  record_.issues.push_back(
+      {.step = static_cast<int32_t>(issue.state.step),
+       .title = index_of(group.empty() ? std::string(name_of(op.op))
+                                       : fmt::format("{} {}", name_of(op.op), group)),
+       .micro = micro,
+       .at_end = op.when == When::step_end,
+       .moves = moves,
+       .computes = has_kernel(op.op) || op.op == OpKind::load_batch,
+       .inputs = static_cast<int32_t>(inputs.size()),
+       .outputs = static_cast<int32_t>(outputs.size()),
+       .first = static_cast<int64_t>(record_.values.size())});
+  for (const auto* list : {&inputs, &outputs})
+    record_.values.insert(record_.values.end(), list->begin(), list->end());
+}
+
+IssueChange StepRecorder::before(const ObservedIssue& issue) {
+  const bool observed = issue.state.step <= observed_;
+  const Instruction& op = issue.instruction();
+  if (observed || issue.state.step == last_) add_gradient(issue);
+  if (observed) {
+    std::vector<RecordedValue>& inputs = inputs_[{issue.issue.instruction, issue.issue.micro}];
+    inputs.clear();
+    for (const BufferId id : op.reads)
+      if (id != kNone) inputs.push_back(value_of(issue, id));
+  }
+  return fault_ ? fault_->before(issue) : IssueChange{};
+}
+
+void StepRecorder::after(const ObservedIssue& issue) {
+  if (fault_) fault_->after(issue);
+  if (issue.state.step > observed_) return;
+  const Instruction& op = issue.instruction();
+  if (op.op == OpKind::load_batch) return add_batch(issue);
+  std::vector<RecordedValue> outputs;
+  for (const BufferId id : op.writes)
+    if (id != kNone) outputs.push_back(value_of(issue, id));
+  add(issue, issue.issue.micro, inputs_[{issue.issue.instruction, issue.issue.micro}], outputs);
+}
+
+// One instruction loads the batches of all micro-batches.
+void StepRecorder::add_batch(const ObservedIssue& issue) {
+  for (int m = 0; m < static_cast<int>(issue.plan.micro_batches); ++m) {
+    std::vector<RecordedValue> outputs;
+    for (const BufferId id : issue.instruction().writes)
+      if (id != kNone)
+        outputs.push_back(value_of(issue, id, issue.arenas.tensor(issue.plan, id, m)));
+    add(issue, m, {}, outputs);
+  }
+}
+
+void StepRecorder::add_gradient(const ObservedIssue& issue) {
+  const Program& program = issue.plan.program;
+  const Instruction& op = issue.instruction();
+  const Unit* const unit = unit_of_norm(program, op);
+  if (unit == nullptr) return;
+  const Tensor read = issue.tensor(op.reads[0]);
+  Range range = owned_slice(*unit, issue.plan.gradients);
+  if (read.elements() == unit->elements) range = {0, unit->elements};
+  if (read.elements() != range.size()) return;
+  std::vector<float> values = values_of(read, issue.arenas.owner_of(issue.plan, op.reads[0]));
+  for (float& value : values) value /= issue.state.loss_scale;
+  const std::string& root = program.at(program.root(op.reads[0])).name;
+  for (const int index : unit->parameters) {
+    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    const Range part = common(range, elements_of(p));
+    if (part.size() <= 0) continue;
+    add_piece(issue.state.step, p.name, kGradientSlot, root, part.begin - p.offset,
+              {values.data() + (part.begin - range.begin), {part.size()}, DType::f32}, nullptr);
+  }
+}
+
+void StepRecorder::add_piece(int64_t step, const std::string& name, std::string_view slot,
+                             const std::string& root, int64_t begin, const Tensor& values,
+                             RemoteMemory* owner) {
+  if (values.elements() == 0) return;
+  const std::vector<float> floats = values_of(values, owner);
+  record_.pieces.push_back({.step = static_cast<int32_t>(step),
+                            .name = index_of(name),
+                            .slot = index_of(std::string(slot)),
+                            .root = index_of(root),
+                            .begin = begin,
+                            .count = static_cast<int64_t>(floats.size()),
+                            .first = static_cast<int64_t>(record_.floats.size()),
+                            .at = static_cast<int64_t>(record_.issues.size())});
+  record_.floats.insert(record_.floats.end(), floats.begin(), floats.end());
+}
+
+void StepRecorder::add_state(const Trainer& trainer) {
+  const Program& program = trainer.plan().program;
+  std::unordered_map<std::string, std::string> unit_of;
+  for (const Parameter& p : program.parameters)
+    unit_of[p.name] = program.units[static_cast<size_t>(p.unit)].name;
+  for (const StateEntry& entry : trainer.model().everything()) {
+    const auto unit = unit_of.find(entry.name);
+    const std::string& owner = unit == unit_of.end() ? entry.name : unit->second;
+    std::string_view slot = entry.slot;
+    if (slot.starts_with(kCodecSlots)) slot.remove_prefix(kCodecSlots.size());
+    add_piece(trainer.state().step, entry.name, entry.slot, root_of(program, slot, owner),
+              entry.begin, entry.local, entry.device);
+  }
+}
+
+void StepRecorder::after_step(const Trainer& trainer) {
+  const StepState& s = trainer.state();
+  record_.steps.push_back({.step = s.step,
+                           .loss = s.loss_sum / static_cast<double>(s.targets),
+                           .norm = s.grad_norm,
+                           .skipped = s.skip});
+  if (s.step <= observed_ || s.step == last_) add_state(trainer);
+}
+
+}  // namespace dstrain

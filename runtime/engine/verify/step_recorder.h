@@ -1,0 +1,52 @@
+// StepRecorder: records what a rank's steps compute, and lets a seeded fault change it.
+#pragma once
+
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/engine/run/trainer.h"
+#include "runtime/engine/step/observer/step_observer.h"
+#include "runtime/engine/verify/rank_record.h"
+
+namespace dstrain {
+
+class StepRecorder final : public StepObserver {
+ public:
+  // Instructions and state are recorded up to step `observed`, and the state after step `last` too. `fault` changes what
+  // instructions do; null: none. The caller keeps it alive.
+  StepRecorder(int64_t observed, int64_t last, StepObserver* fault);
+
+  IssueChange before(const ObservedIssue& issue) override;
+  void after(const ObservedIssue& issue) override;
+  // To be called after each step.
+  void after_step(const Trainer& trainer);
+
+  RankRecord& record() { return record_; }
+
+ private:
+  int32_t index_of(const std::string& name);
+  RecordedValue value_of(const ObservedIssue& issue, BufferId id, const Tensor& tensor);
+  RecordedValue value_of(const ObservedIssue& issue, BufferId id) {
+    return value_of(issue, id, issue.tensor(id));
+  }
+  void add(const ObservedIssue& issue, int32_t micro, const std::vector<RecordedValue>& inputs,
+           const std::vector<RecordedValue>& outputs);
+  void add_batch(const ObservedIssue& issue);
+  void add_gradient(const ObservedIssue& issue);
+  void add_state(const Trainer& trainer);
+  void add_piece(int64_t step, const std::string& name, std::string_view slot,
+                 const std::string& root, int64_t begin, const Tensor& values, RemoteMemory* owner);
+
+  int64_t observed_, last_;
+  StepObserver* fault_;
+  RankRecord record_;
+  std::unordered_map<std::string, int32_t> index_;
+  // By instruction and micro-batch: the inputs of what has begun.
+  std::map<std::pair<int32_t, int32_t>, std::vector<RecordedValue>> inputs_;
+};
+
+// Returns the values of a tensor as f32 (u8 as their numbers). `owner`: of its memory; null: the host.
+std::vector<float> values_of(const Tensor& tensor, RemoteMemory* owner);
+
+}  // namespace dstrain

@@ -1,0 +1,195 @@
+#include "runtime/engine/verify/small_job.h"
+
+#include <catch2/catch.hpp>
+
+#include "runtime/config/model/family.h"
+#include "runtime/config/sparse_gradients.h"
+#include "runtime/core/error.h"
+#include "runtime/engine/verify/references.h"
+#include "runtime/engine/verify/small_model.h"
+#include "tests/support/models.h"
+
+namespace dstrain {
+namespace {
+
+// A GPT of 1.3B parameters on 16 ranks.
+Job large_job() {
+  Job job = job_of(GptLite{.n_layer = 24,
+                           .n_embd = 2048,
+                           .n_head = 16,
+                           .block_size = 1024,
+                           .gelu = true,
+                           .qkv_bias = true,
+                           .tied_head = true,
+                           .vocab_size = 50257});
+  job.ranks = 16;
+  job.batch = {.train_batch = 1024, .micro_batch = 4, .accumulation = 16};
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("small job: sizes shrink and the rest of the model stays") {
+  const Job small = small_job(large_job()).job;
+  CHECK(small.model.layers() == 3);
+  CHECK(small.model.width() == 32);
+  CHECK(small.model.integer("n_head") == 2);
+  CHECK(small.model.context() == 16);
+  CHECK(small.model.vocabulary() == 97);
+  CHECK(small.model.flag("tied_head"));
+  CHECK(small.model.text("activation") == "gelu");
+  CHECK(small.ranks == 2);
+  CHECK(small.batch == BatchConfig{12, 2, 3});
+}
+
+TEST_CASE("small job: a model without heads and one that is small already") {
+  Job job =
+      job_of(BenchmarkModel{.n_layer = 2048, .in_size = 256, .hidden_size = 256, .out_size = 128});
+  job.batch = {.train_batch = 1, .micro_batch = 1, .accumulation = 1};
+  const ModelConfig model = small_job(job).job.model;
+  CHECK(model.layers() == 3);
+  CHECK(model.width() == 24);
+  CHECK(model.integer("in_size") == 24);
+  CHECK(model.integer("out_size") == 24);
+  job.model = BenchmarkModel{.n_layer = 1, .in_size = 3, .hidden_size = 5, .out_size = 2};
+  CHECK(small_job(job).job.model == job.model);
+}
+
+TEST_CASE("small job: every axis has two ranks at most, and a pipeline layers for all its parts") {
+  Job job = large_job();
+  job.ranks = 32;
+  job.pipeline = {.stages = 4, .schedule = PipelineSchedule::interleaved, .virtual_stages = 3};
+  job.batch = {.train_batch = 8 * 8 * 4, .micro_batch = 4, .accumulation = 8};
+  const Job small = small_job(job).job;
+  CHECK(small.pipeline.stages == 2);
+  CHECK(small.pipeline.virtual_stages == 2);
+  CHECK(small.ranks == 4);
+  CHECK(small.batch.accumulation == 4);
+  CHECK(small.model.layers() == 5);
+}
+
+TEST_CASE("small job: shards keep replicas and ranks within them") {
+  Job job = large_job();
+  job.zero_stage = 3;
+  job.shards.ranks = 8;
+  CHECK(small_job(job).job.shards.ranks == 2);
+  CHECK(small_job(job).job.ranks == 4);
+  job.shards = {.ranks = 0, .by_host = true};
+  CHECK(small_job(job).job.shards == ShardConfig{.ranks = 2});
+  CHECK(small_job(job).job.ranks == 4);
+}
+
+TEST_CASE("small job: a persistence threshold keeps the same parameters") {
+  Job job = large_job();
+  job.zero_stage = 3;
+  job.gather.param_persistence = 100'000;  // biases and norms, and nothing else
+  CHECK(small_job(job).job.gather.param_persistence == 4 * 32);
+  job.gather.param_persistence = 0;
+  CHECK(small_job(job).job.gather.param_persistence == 0);
+  job.gather.max_live_elements = INT64_MAX;
+  CHECK(small_job(job).job.gather.max_live_elements == INT64_MAX);
+  // Half of the model stays half of it.
+  job.gather.max_live_elements = static_cast<int64_t>(job.model.measures().parameters / 2);
+  const SmallJob small = small_job(job);
+  CHECK(static_cast<double>(small.job.gather.max_live_elements) ==
+        Approx(small.job.model.measures().parameters / 2).margin(1));
+}
+
+TEST_CASE("small job: all kinds of steps come in its few steps") {
+  Job job = large_job();
+  job.optimizer.kind = OptimizerKind::one_bit_adam;
+  job.optimizer.freeze_step = 100'000;
+  SmallJob small = small_job(job);
+  CHECK(small.job.optimizer.freeze_step == 2);
+  CHECK(small.steps == 5);
+  job.optimizer = {};
+  job.hook = {.kind = HookKind::power_sgd, .start = 1000, .rank = 32};
+  small = small_job(job);
+  CHECK(small.job.hook.start == 1);
+  CHECK(small.job.hook.rank == 2);
+  CHECK(small.steps == 5);
+}
+
+TEST_CASE("small job: a low learning rate rises with the shape of its schedule") {
+  Job job = large_job();
+  job.schedule = {.kind = ScheduleKind::warmup,
+                  .warmup_min_lr = 1e-6,
+                  .warmup_max_lr = 1e-5,
+                  .warmup_num_steps = 2000};
+  const ScheduleConfig s = small_job(job).job.schedule;
+  CHECK(s.warmup_max_lr == Approx(5e-3));
+  CHECK(s.warmup_min_lr == Approx(5e-4));
+  CHECK(s.warmup_num_steps == 2);
+}
+
+TEST_CASE("small job: the token embedding's gradient travels as it does in the job") {
+  Job job = large_job();
+  job.model.set("tied_head", false);
+  job.sparse_gradients = true;
+  job.batch = {.train_batch = 16, .micro_batch = 1, .accumulation = 1};
+  job.model.set("block_size", int64_t{64});
+  REQUIRE(sends_token_rows(job));
+  CHECK(sends_token_rows(small_job(job).job));
+}
+
+TEST_CASE("plain job: data parallelism on as many ranks, with what changes the numbers") {
+  Job job = large_job();
+  job.pipeline.stages = 2;
+  job.zero_stage = 3;
+  job.overlap_comm = true;
+  job.recompute = {RecomputeMode::interval, 1};
+  job.offload.optimizer = OffloadTo::cpu;
+  job.reduce = ReduceMode::micro_batch;
+  const Job plain = plain_job(job);
+  CHECK(plain.ranks == 8);
+  CHECK(plain.pipeline.stages == 1);
+  CHECK(plain.zero_stage == 0);
+  CHECK_FALSE(plain.overlap_comm);
+  CHECK(plain.recompute == RecomputeConfig{});
+  CHECK(plain.offload == OffloadConfig{});
+  CHECK(plain.reduce == ReduceMode::micro_batch);
+  CHECK(plain.batch == job.batch);
+  job.pipeline.stages = 1;
+  job.quantize.gradients = true;
+  job.shards = {2, false, false};
+  CHECK(plain_job(job).zero_stage == 3);
+  CHECK(plain_job(job).shards == job.shards);
+}
+
+TEST_CASE("naive job: one rank has the micro-batches of all, and no codec") {
+  Job job = large_job();
+  job.quantize.weights = true;
+  job.zero_stage = 3;
+  job.wire_dtype = DType::bf16;
+  job.optimizer.kind = OptimizerKind::one_bit_adam;
+  const Job naive = naive_job(job);
+  CHECK(naive.ranks == 1);
+  CHECK(naive.zero_stage == 0);
+  CHECK(naive.batch.accumulation == 16 * 16);
+  CHECK(naive.quantize == QuantizeConfig{});
+  CHECK(naive.wire_dtype == DType::f32);
+  CHECK(naive.optimizer.freeze_step > 1'000'000'000);
+}
+
+TEST_CASE("bits are promised but where a pipeline's ends share a parameter") {
+  Job job = large_job();
+  CHECK(promises_bits(job));
+  job.pipeline.stages = 2;
+  CHECK_FALSE(promises_bits(job));
+  job.pipeline.schedule = PipelineSchedule::zb_v;
+  CHECK(promises_bits(job));
+  job.pipeline.schedule = PipelineSchedule::gpipe;
+  job.model.set("tied_head", false);
+  CHECK(promises_bits(job));
+}
+
+TEST_CASE("the tolerance of gradients follows from micro-batches and types") {
+  Job job = large_job();
+  const double plain = tolerance_of(job).gradient;
+  CHECK(plain == Approx(8 * 256 * 0x1p-24));
+  job.wire_dtype = DType::bf16;
+  CHECK(tolerance_of(job).gradient == Approx(plain + 16 * 0x1p-8));
+  CHECK(tolerance_of(job).reason == "256 micro-batches added in fp32, rounded to bf16 to be sent");
+}
+
+}  // namespace dstrain
