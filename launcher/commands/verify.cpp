@@ -21,8 +21,8 @@ namespace {
 
 constexpr int64_t kMostTriedRanks = 1024, kDeepSteps = 20;
 
-// Loads the configuration for the ranks that are given, else for the smallest number that its batch sizes and axes allow
-// and that has two ranks on each axis.
+// Loads the configuration for the ranks that are given, else for the smallest number with two ranks on each axis that its
+// batch sizes allow, else for one data-parallel rank.
 LoadedConfig load(ConfigRequest& request) {
   if (request.ranks) return load_config(request);
   const Job asked = check_config(request).job;
@@ -30,7 +30,10 @@ LoadedConfig load(ConfigRequest& request) {
   const int64_t shards = asked.shards.by_host ? 2 : std::max(asked.shards.ranks, 1);
   request.ranks_origin = "the ranks that verify tries";
   const int64_t least = 2 * stages * shards;
-  for (int64_t ranks = least; ranks <= kMostTriedRanks; ranks *= 2) {
+  std::vector<int64_t> tried;
+  for (int64_t ranks = least; ranks <= kMostTriedRanks; ranks *= 2) tried.push_back(ranks);
+  tried.push_back(stages);  // a batch for one data-parallel rank
+  for (const int64_t ranks : tried) {
     request.ranks = ranks;
     if (!has_errors(check_config(request).verdicts)) return load_config(request);
   }

@@ -18,6 +18,7 @@ struct Tensors {
   // Takes the pieces of `slot` in `step` of all ranks. Ranks that hold the same elements must agree: where they do not,
   // the last rank's are taken, and `agree` is false for the tensor.
   std::map<std::string, bool> agree;
+  std::map<std::string, std::string> unit;  // the buffer that each is a part of
 
   Tensors(const std::vector<const RankRecord*>& ranks, std::string_view slot, int64_t step) {
     std::map<std::string, std::vector<char>> known;
@@ -28,6 +29,7 @@ struct Tensors {
         if (!values.contains(name)) {
           names.push_back(name);
           agree[name] = true;
+          unit[name] = record->name(piece.root);
         }
         std::vector<float>& all = values[name];
         std::vector<char>& there = known[name];
@@ -52,11 +54,18 @@ std::vector<const RankRecord*> pointers(const std::vector<RankRecord>& records) 
   return list;
 }
 
-double relative_error(const std::vector<float>& expected, const std::vector<float>& values) {
+double largest_of(const std::vector<float>& values) {
+  double largest = 0;
+  for (const float value : values)
+    largest = std::max(largest, std::abs(static_cast<double>(value)));
+  return largest;
+}
+
+double relative_error(const std::vector<float>& expected, const std::vector<float>& values,
+                      double largest) {
   if (expected.size() != values.size()) return INFINITY;
-  double largest = 0, error = 0;
+  double error = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
     const double e = std::abs(static_cast<double>(values[i]) - static_cast<double>(expected[i]));
     if (!(e <= error)) error = std::isfinite(e) ? e : INFINITY;
   }
@@ -116,10 +125,11 @@ class Comparing {
       result_.steps.push_back(
           {naive.step, naive.loss, plain->loss, mine->loss, naive.norm, plain->norm, mine->norm});
       const double share = naive.step == 1 ? t.first_loss : t.loss;
-      if (!within(naive.loss, mine->loss, share))
+      const bool exact = naive.step <= t.steps;
+      if (exact && !within(naive.loss, mine->loss, share))
         problem("step {}: loss {:.9g}, {:.9g} in the naive run (tolerance {:.1g})", naive.step,
                 mine->loss, naive.loss, share);
-      if (naive.skipped == 0 && !within(naive.norm, mine->norm, t.norm))
+      if (exact && naive.skipped == 0 && !within(naive.norm, mine->norm, t.norm))
         problem("step {}: gradient norm {:.7g}, {:.7g} in the naive run (tolerance {:.1g})",
                 naive.step, mine->norm, naive.norm, t.norm);
       if (!result_.promised) continue;
@@ -145,7 +155,8 @@ class Comparing {
       const auto gradient = gradients.values.find(name);
       tensor.gradient_error = gradient == gradients.values.end()
                                   ? INFINITY
-                                  : relative_error(naive.values.at(name), gradient->second);
+                                  : relative_error(naive.values.at(name), gradient->second,
+                                                   largest_beside(naive, name));
       const auto mine = weights.values.find(name), plain = expected.values.find(name);
       tensor.bitwise = mine != weights.values.end() && plain != expected.values.end() &&
                        same_bits(mine->second, plain->second) &&
@@ -158,6 +169,16 @@ class Comparing {
                 name, last);
       result_.tensors.push_back(std::move(tensor));
     }
+  }
+
+  // Returns the largest element of the tensor's gradient, or of those of its layer.
+  double largest_beside(const Tensors& gradients, const std::string& name) const {
+    if (!result_.tolerance.of_unit) return largest_of(gradients.values.at(name));
+    double largest = 0;
+    for (const auto& [other, values] : gradients.values)
+      if (gradients.unit.at(other) == gradients.unit.at(name))
+        largest = std::max(largest, largest_of(values));
+    return largest;
   }
 
   std::optional<FirstDifference> find_first() const {

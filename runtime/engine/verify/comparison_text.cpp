@@ -41,8 +41,14 @@ std::string comparison_text(const Comparison& c) {
   for (const ComparedStep& s : c.steps)
     text += fmt::format("{:>4}  {:>14.9g}  {:>14.9g}  {:>14.9g}  {:>12.6g}  {:>12.6g}\n", s.step,
                         s.naive_loss, s.plain_loss, s.loss, s.naive_norm, s.norm);
-  text += fmt::format("\ngradients agree within {:.1g} of a tensor's largest element ({})\n",
-                      c.tolerance.gradient, c.tolerance.reason);
+  text += fmt::format("\ntolerance of gradients: {:.1g} of the largest element of a {} ({})\n",
+                      c.tolerance.gradient, c.tolerance.of_unit ? "layer" : "tensor",
+                      c.tolerance.reason);
+  if (!c.steps.empty() && c.steps.back().step > c.tolerance.steps)
+    text += fmt::format(
+        "from step {} on gradients are approximated: what follows is compared with plain data "
+        "parallelism that approximates them too\n",
+        c.tolerance.steps + 1);
   for (const std::string& fault : c.faults) text += fmt::format("seeded fault: {}\n", fault);
   if (c.equal)
     return text + (c.promised ? "equal: the configuration computes what plain training would, and "

@@ -17,9 +17,9 @@ std::string_view original_name(std::string_view name) {
   return name;
 }
 
-// Returns whether a buffer holds gradients of weights, which are sums over micro-batches.
-bool is_weight_gradient(std::string_view name) {
-  return name.starts_with("grad:") || name.starts_with("grads:") ||
+// Returns whether a buffer holds a sum over micro-batches: the loss, or gradients of weights.
+bool is_sum(std::string_view name) {
+  return name == "loss" || name.starts_with("grad:") || name.starts_with("grads:") ||
          name.starts_with("micro_grads:");
 }
 
@@ -274,7 +274,7 @@ std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecor
     return Counterpart{with_data_of(ranks, run, static_cast<size_t>(micro % run.data_ranks)),
                        micro / run.data_ranks};
   };
-  return compare_values(Computed(naive), 1, false, find_rank, is_weight_gradient);
+  return compare_values(Computed(naive), 1, false, find_rank, is_sum);
 }
 
 }  // namespace dstrain

@@ -20,6 +20,15 @@ double rounding(DType type) {
   return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : 0x1p-24;
 }
 
+// Returns after how many steps a job begins to send signs, factors, or nothing to some ranks.
+int64_t exact_steps(const Job& job) {
+  if (job.data_ranks() > 1 && job.hook.kind != HookKind::none) return job.hook.start;
+  if (job.optimizer.kind == OptimizerKind::zero_one_adam)
+    return std::min(job.optimizer.zero_one.var_freeze_step,
+                    job.optimizer.zero_one.var_update_scaler);
+  return is_one_bit(job.optimizer.kind) ? job.optimizer.freeze_step : INT64_MAX;
+}
+
 }  // namespace
 
 Job plain_job(const Job& job) {
@@ -58,14 +67,9 @@ Job naive_job(const Job& job) {
 }
 
 bool promises_bits(const Job& job) {
-  const PipelineConfig& pipeline = job.pipeline;
-  if (pipeline.stages == 1 || pipeline.schedule == PipelineSchedule::zb_v) return true;
+  if (job.pipeline.stages == 1) return true;
   const std::optional<TokenTable> table = job.model.measures().token_table;
   return !table || !table->shared;
-}
-
-bool approximates(const Job& job) {
-  return quantizes(job) || job.hook.kind != HookKind::none || is_one_bit(job.optimizer.kind);
 }
 
 // A tensor's gradient is a sum over all micro-batches, of which each term is about as large as the sum, times the root of
@@ -86,19 +90,21 @@ Tolerance tolerance_of(const Job& job) {
     t.reason += fmt::format(", sums held in {}", name_of(job.grad_dtype));
   }
   t.first_loss = 1e-6;
-  if (job.quantize
-          .gradients) {  // two hops of a seventh of a block's largest value each, and more where terms cancel
-    t.gradient += 0.6;
+  if (job.quantize.gradients) {
+    // A block has one scale. Each hop loses up to a 14th of a block's largest value for each of its terms.
+    t.gradient += 0.5;
+    t.of_unit = true;
     t.reason += ", packed as int4";
   }
-  if (job.quantize.weights) {  // a 254th of a block's largest weight in every layer
+  if (job.quantize.weights) {  // up to a 254th of a block's largest weight, in every layer
     t.gradient += 0.3;
     t.first_loss = 2e-2;
     t.reason += ", of weights packed as int8";
   }
   // Later losses are of weights that an optimizer has moved by gradients which differ so much.
-  t.loss = approximates(job) ? 0.25 : std::max(1e-3, is_16bit(job.dtype) ? 3e-2 : 0.0);
-  t.norm = approximates(job) ? 1.0 : std::max(1e-2, is_16bit(job.dtype) ? 0.1 : 0.0);
+  t.loss = quantizes(job) ? 0.1 : is_16bit(job.dtype) ? 3e-2 : 1e-3;
+  t.norm = quantizes(job) ? 0.5 : is_16bit(job.dtype) ? 0.1 : 1e-2;
+  t.steps = exact_steps(job);
   return t;
 }
 

@@ -1,6 +1,7 @@
 // The runs with which a configuration is compared: the same training done plainly.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/config/job.h"
@@ -17,7 +18,7 @@ Job plain_job(const Job& job);
 // without rounding what ranks would send: micro-batch m of rank r of N is its micro-batch m * N + r.
 Job naive_job(const Job& job);
 
-// Returns whether the weights of plain_job() have the same bits. They have not where a pipeline's first and last stage
+// Returns whether the weights of plain_job() have the same bits. They have not where a pipeline's first and last part
 // share a parameter, whose gradients it adds in another order.
 bool promises_bits(const Job& job);
 

@@ -184,7 +184,7 @@ IssueChange SeededFault::before(const ObservedIssue& issue) {
       return {.sample_shift = 1};
     case Fault::missed_micro_batch:
       if (op.accumulate != Accumulate::after_first_micro || issue.issue.micro == 0 ||
-          !has_kernel(op.op))
+          (op.op != OpKind::accumulate && !adds_weight_gradient(op)))
         return {};
       note(issue, "a gradient that is not added");
       return {.skip = true};

@@ -152,8 +152,10 @@ double largest_rate(const Job& job) {
 // So few steps are to move the weights: a lower learning rate rises, and the shape of its schedule stays.
 void raise_rates(Job& job) {
   const double largest = largest_rate(job);
-  if (largest <= 0 || largest >= kLearningRate) return;
-  const double factor = kLearningRate / largest;
+  // A second moment that is frozen after two steps makes large steps.
+  const double wanted = is_one_bit(job.optimizer.kind) ? kLearningRate / 10 : kLearningRate;
+  if (largest <= 0 || largest >= wanted) return;
+  const double factor = wanted / largest;
   ScheduleConfig& s = job.schedule;
   for (double* rate : {&job.optimizer.lr, &job.optimizer.adam_lr, &s.warmup_min_lr,
                        &s.warmup_max_lr, &s.range_min_lr, &s.cycle_min_lr, &s.cycle_max_lr})

@@ -13,13 +13,14 @@
 namespace dstrain {
 namespace {
 
+// The sums of the units' squares; those on the host have a prefix.
 constexpr std::string_view kSquareSums = "square_sums";
 
 // Returns whether the instruction adds the squares of a unit's whole gradient, and of which unit.
 const Unit* unit_of_norm(const Program& program, const Instruction& op) {
   if (op.op != OpKind::sum_squares) return nullptr;
   const Buffer& sum = program.at(op.writes[0]);
-  if (program.at(program.root(op.writes[0])).name != kSquareSums) return nullptr;
+  if (!program.at(program.root(op.writes[0])).name.ends_with(kSquareSums)) return nullptr;
   return &program.units[static_cast<size_t>(sum.parent == kNone ? 0 : sum.parent_offset)];
 }
 

@@ -1,0 +1,237 @@
+// dstrain verify from the shell's side: configurations that compute what plain training does, and seeded faults that it
+// finds.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/launcher/support/run_folder.h"
+#include "tests/support/sample.h"
+#include "tests/support/skip.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = R"({
+  "train_batch_size": 12, "train_micro_batch_size_per_gpu": 1,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+  "dstrain": {
+    "model": {"n_layer": 4, "n_embd": 64, "n_head": 4, "block_size": 32, "vocab_size": 1000},
+    "data": {"path": ""}
+  }
+})";
+
+struct Verified {
+  int status = -1;
+  std::string text;
+};
+
+// Runs verify in the folder and checks that it leaves nothing there.
+Verified verify(const RunFolder& folder, const std::string& options) {
+  folder.write("v.json", kConfig);
+  const auto entries = [&] {
+    return std::distance(fs::recursive_directory_iterator(folder.root),
+                         fs::recursive_directory_iterator());
+  };
+  const auto before = entries();
+  RunningProgram program =
+      folder.start(std::string(DSTRAIN_PROGRAM) + " verify --config v.json " + options);
+  Verified result;
+  result.status = program.wait();
+  result.text = program.text();
+  CHECK(entries() == before);
+  return result;
+}
+
+constexpr const char* kStage1 = "--set zero_optimization.stage=1 ";
+constexpr const char* kStage2 = "--set zero_optimization.stage=2 --set bf16.enabled=true ";
+constexpr const char* kStage3 =
+    "--set zero_optimization.stage=3 --set dstrain.recompute=1 --set dstrain.reduce=boundary ";
+constexpr const char* k1F1B = "--pipeline_num_stages 2 --set zero_optimization.stage=1 ";
+constexpr const char* kGPipe =
+    "--pipeline_num_stages 2 --pipeline_schedule gpipe --set bf16.enabled=true ";
+constexpr const char* kZeroBubble = "--pipeline_num_stages 2 --pipeline_schedule zb-h1 ";
+constexpr const char* kSigns = "--set optimizer.type=OneBitAdam --set zero_optimization.stage=1 ";
+constexpr const char* kFactors = "--set dstrain.comm_hook.type=powerSGD ";
+constexpr const char* kInt4 =
+    "--set bf16.enabled=true --set zero_optimization.stage=3 "
+    "--set zero_optimization.zero_quantized_gradients=true "
+    "--set zero_optimization.zeropp_loco_param.err_beta=0.8 ";
+constexpr const char* kHost =
+    "--set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu "
+    "--set zero_optimization.offload_param.device=cpu ";
+
+struct SeededCase {
+  const char* fault;
+  const char* options;
+  const char* instruction;  // a part of the one that is named
+};
+
+// Three configurations that hold the feature, for each fault.
+const SeededCase kCases[] = {
+    {"dropped_gather", kStage1, "all_gather"},
+    {"dropped_gather", kStage2, "all_gather"},
+    {"dropped_gather", kStage3, "all_gather"},
+    {"doubled_gradient", kStage2, "linear_weight_grad"},
+    {"doubled_gradient", kStage3, "linear_weight_grad"},
+    {"doubled_gradient", kZeroBubble, "linear_weight_grad"},
+    {"mask_offset", kStage2, "attention"},
+    {"mask_offset", kHost, "attention"},
+    {"mask_offset", kGPipe, "attention"},
+    {"stale_weight", kStage1, "adam"},
+    {"stale_weight", kHost, "adam"},
+    {"stale_weight", k1F1B, "adam"},
+    {"unclipped_unit", kStage1, "adam"},
+    {"unclipped_unit", kHost, "adam"},
+    {"unclipped_unit", kGPipe, "adam"},
+    {"missed_micro_batch", kStage1, "_grad"},
+    {"missed_micro_batch", kStage3, "_grad"},
+    {"missed_micro_batch", k1F1B, "_grad"},
+    {"wrong_beta", kStage2, "adam"},
+    {"wrong_beta", kHost, "adam"},
+    {"wrong_beta", kGPipe, "adam"},
+    {"repeated_data", kStage1, "load_batch"},
+    {"repeated_data", kStage3, "load_batch"},
+    {"repeated_data", k1F1B, "load_batch"},
+    {"flipped_bit", kStage1, "adam"},
+    {"flipped_bit", kHost, "adam"},
+    {"flipped_bit", kZeroBubble, "adam"},
+    {"extra_rounding", kStage1, "adam"},
+    {"extra_rounding", kStage2, "adam"},
+    {"extra_rounding", kGPipe, "adam"},
+    {"wrong_message", k1F1B, "recv"},
+    {"wrong_message", kGPipe, "recv"},
+    {"wrong_message", kZeroBubble, "recv"},
+    {"lost_residual", kSigns, "signs"},
+    {"lost_residual", kFactors, "commit_state"},
+    {"lost_residual", kInt4, "commit_state"},
+};
+
+}  // namespace
+
+TEST_CASE("verify: every seeded fault is found, and its instruction named") {
+  const RunFolder folder;
+  Sample sample(3);
+  for (const SeededCase& seeded : kCases) {
+    if (!sample.takes()) continue;
+    CAPTURE(seeded.fault, seeded.options);
+    const Verified v = verify(folder, std::string(seeded.options) + "--seed_fault " + seeded.fault);
+    CAPTURE(v.text);
+    CHECK(v.status == 1);
+    CHECK(v.text.find("seeded fault: ") != std::string::npos);
+    const size_t first = v.text.find("different, first at: ");
+    REQUIRE(first != std::string::npos);
+    const std::string line = v.text.substr(first, v.text.find('(', first) - first);
+    CHECK(line.find(seeded.instruction) != std::string::npos);
+  }
+}
+
+TEST_CASE("verify: configurations of every feature compute what plain training does") {
+  const RunFolder folder;
+  Sample sample(2);
+  for (const char* options :
+       {kStage1,
+        kStage2,
+        kStage3,
+        k1F1B,
+        kGPipe,
+        kZeroBubble,
+        kSigns,
+        kFactors,
+        kInt4,
+        kHost,
+        "--set optimizer.type=ZeroOneAdam",
+        "--set optimizer.type=OneBitLamb",
+        "--set dstrain.comm_hook.type=post_localSGD --set dstrain.comm_hook.start_localSGD_iter=9",
+        "--set zero_optimization.stage=3 --set dstrain.sharding=HYBRID_SHARD",
+        "--pipeline_num_stages 2 --set dstrain.model.tied_head=true",
+        "--pipeline_num_stages 2 --pipeline_schedule zb-v --set dstrain.model.tied_head=true",
+        "--set optimizer.type=Muon --set zero_optimization.stage=2",
+        "--set optimizer.type=Lamb --set fp16.enabled=true --set zero_optimization.stage=1",
+        "--set sparse_gradients=true --set dstrain.model.vocab_size=50000 --set train_batch_size=2",
+        "--set bf16.enabled=true --set zero_optimization.stage=3 "
+        "--set zero_optimization.offload_param.device=nvme "
+        "--set zero_optimization.offload_param.nvme_path=tmp "
+        "--set zero_optimization.offload_optimizer.device=nvme "
+        "--set zero_optimization.offload_optimizer.nvme_path=tmp",
+        "--deep --set zero_optimization.stage=2",
+        "--deep --set bf16.enabled=true --num_gpus 1",
+        "--data text.txt --set zero_optimization.stage=1"}) {
+    if (!sample.takes()) continue;
+    CAPTURE(options);
+    const Verified v = verify(folder, options);
+    CAPTURE(v.text);
+    CHECK(v.status == 0);
+  }
+}
+
+TEST_CASE("verify: the configurations that come with the program, and where it reads no data") {
+  const RunFolder folder;
+  for (const auto& entry : fs::directory_iterator(DSTRAIN_SOURCE_DIR "/configs")) {
+    if (entry.path().extension() != ".json") continue;
+    CAPTURE(entry.path());
+    RunningProgram program =
+        folder.start(std::string(DSTRAIN_PROGRAM) + " verify --config " + entry.path().string());
+    CHECK(program.wait() == 0);
+    CAPTURE(program.text());
+    CHECK(program.wrote("equal: "));
+  }
+}
+
+TEST_CASE("verify: the configurations of other projects that train") {
+  const std::string corpus = DSTRAIN_SOURCE_DIR "/../shared/corpus/ds_configs";
+  SKIP_UNLESS(fs::is_directory(corpus), "there is no " + corpus);
+  const RunFolder folder;
+  Sample sample(10);
+  int trained = 0;
+  for (const auto& entry : fs::directory_iterator(corpus)) {
+    if (entry.path().extension() != ".json" || !sample.takes()) continue;
+    CAPTURE(entry.path());
+    RunningProgram program =
+        folder.start(std::string(DSTRAIN_PROGRAM) + " verify --config " + entry.path().string());
+    const int status = program.wait();
+    CAPTURE(program.text());
+    const bool refused = program.wrote(entry.path().string() + ":");  // it does not train either
+    CHECK((status == 0 || refused));
+    if (status == 0) ++trained;
+  }
+  CHECK(trained > 0);
+}
+
+TEST_CASE("verify: the JSON names the first difference") {
+  const RunFolder folder;
+  const auto clean = nlohmann::json::parse(verify(folder, "--json").text);
+  CHECK(clean["equal"] == true);
+  CHECK(clean["steps"] == 4);
+  CHECK(clean["first"].is_null());
+  CHECK(clean["tensors"].size() == 2 + 3 * 11 + 3);
+  for (const auto& tensor : clean["tensors"]) {
+    CHECK(tensor["bitwise"] == true);
+    CHECK(tensor["gradient_error"].get<double>() <= clean["tolerance"].get<double>());
+  }
+  const auto found =
+      nlohmann::json::parse(verify(folder, "--json --steps 3 --seed_fault mask_offset").text);
+  CHECK(found["equal"] == false);
+  CHECK(found["steps"] == 3);
+  CHECK(found["first"]["rank"] == 1);
+  CHECK(found["first"]["micro_batch"] == 0);
+  CHECK(found["first"]["instruction"] == "attention blocks.0");
+}
+
+TEST_CASE("verify: what it cannot do it refuses before it trains") {
+  const RunFolder folder;
+  const auto error = [&](const std::string& options) {
+    const Verified v = verify(folder, options);
+    CHECK(v.status == 1);
+    return only_error(v.text);
+  };
+  CHECK(error("--seed_fault wrong_message").find("it has no pipeline") != std::string::npos);
+  CHECK(error("--seed_fault dropped").find("expected one of dropped_gather") != std::string::npos);
+  CHECK(error("--set dstrain.model.dropout=0 --seed_fault mask_offset")
+            .find("has nothing that it could change") != std::string::npos);
+  CHECK(error("--steps 1").find("two steps or more") != std::string::npos);
+  CHECK(error("--data nowhere.txt").find("nowhere.txt is not there") != std::string::npos);
+}
+
+}  // namespace dstrain
