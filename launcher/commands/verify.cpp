@@ -81,7 +81,12 @@ int run_verify(const VerifyArguments& arguments) {
   const Samples samples = samples_for(job, small.job);
   VerifyOptions options{.steps = small.steps, .deep = arguments.deep};
   if (!arguments.seed_fault.empty()) options.fault = fault_of(arguments.seed_fault);
-  const Comparison comparison = verify_small_job(small.job, *samples.data, options);
+  Comparison comparison;
+  try {
+    comparison = verify_small_job(small.job, *samples.data, options);
+  } catch (const StoppedBySignal& stopped) {
+    return 128 + stopped.signal;
+  }
   if (arguments.json)
     print_result(comparison_json(comparison));
   else

@@ -90,7 +90,7 @@ std::vector<std::string> gather_from_ranks(const Job& job, const RankWork& work)
         job.ranks, [&] { return run_rank(job, work, files); }, &board);
   };
   const RunReport report = Supervisor(std::move(run)).run();
-  if (report.exit_status > 128) throw RunError("stopped by a signal");
+  if (const int signal = board.stop_request(); signal != 0) throw StoppedBySignal{signal};
   if (report.exit_status == 1) throw UserError(report.error);
   if (report.exit_status != 0) throw RunError(report.error);
   std::vector<std::string> found;

@@ -100,6 +100,7 @@ class Comparing {
       if (!record.fault.empty()) result_.faults.push_back(record.fault);
     }
     compare_steps();
+    compare_bytes();
     compare_tensors();
     if (!result_.equal) result_.first = find_first();
     return std::move(result_);
@@ -142,6 +143,15 @@ class Comparing {
     }
   }
 
+  // A step sends what its plan says.
+  void compare_bytes() {
+    for (size_t r = 0; r < runs_.configured.size(); ++r)
+      for (const RecordedStep& step : runs_.configured[r].steps)
+        if (step.sent != step.planned)
+          return problem("step {}: rank {} sent {} bytes, and its plan says {}", step.step, r,
+                         step.sent, step.planned);
+  }
+
   void compare_tensors() {
     const int64_t last =
         runs_.plain.front().steps.empty() ? 0 : runs_.plain.front().steps.back().step;
@@ -168,6 +178,15 @@ class Comparing {
         problem("{}: its weights after step {} have other bits than in plain data parallelism",
                 name, last);
       result_.tensors.push_back(std::move(tensor));
+    }
+    for (const std::string& name : weights.names) {  // frozen ones have no gradient
+      if (naive.values.contains(name)) continue;
+      const auto plain = expected.values.find(name);
+      result_.tensors.push_back({.name = name,
+                                 .bitwise = plain != expected.values.end() &&
+                                            same_bits(weights.values.at(name), plain->second)});
+      if (result_.promised && !result_.tensors.back().bitwise)
+        problem("{}: its frozen values differ after step {}", name, last);
     }
   }
 

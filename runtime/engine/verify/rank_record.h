@@ -45,6 +45,7 @@ struct RecordedStep {
   double loss = 0;  // mean over the targets
   double norm = 0;
   int64_t skipped = 0;
+  int64_t sent = 0, planned = 0;  // bytes by ring algorithms: counted, and by the plan
 };
 
 inline constexpr std::string_view kGradientSlot = "gradient";

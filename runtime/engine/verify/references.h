@@ -22,15 +22,16 @@ Job naive_job(const Job& job);
 // share a parameter, whose gradients it adds in another order.
 bool promises_bits(const Job& job);
 
-// Returns whether what ranks send is approximated: quantized, factored or summed by some ranks alone.
-bool approximates(const Job& job);
-
 // How far the numbers of the configured run may be from those of naive_job(), as shares of the largest value.
 struct Tolerance {
   double gradient = 0;        // of a tensor's gradient in the first step
+  bool of_unit = false;       // as a share of the largest element of the tensor's layer
   double first_loss = 0;      // of the first step
-  double loss = 0, norm = 0;  // of all steps
-  std::string reason;         // "12 micro-batches added in fp32"
+  double loss = 0, norm = 0;  // of the steps up to `steps`
+  // After so many steps the job sends what approximates gradients, and its numbers are those of plain_job(), which does
+  // so too, and no longer those of naive_job().
+  int64_t steps = INT64_MAX;
+  std::string reason;  // "12 micro-batches added in fp32"
 };
 Tolerance tolerance_of(const Job& job);
 

@@ -1,9 +1,11 @@
 // The samples of a verification.
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "runtime/config/model/family.h"
 #include "runtime/data/generated_dataset.h"
+#include "runtime/data/generated_features.h"
 #include "runtime/engine/verify/verified_rank.h"
 
 namespace dstrain {
@@ -19,30 +21,39 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Token ids of the seed; the targets are the ids that follow.
+// Token ids of the seed; labels are the ids that follow. A model that wants features too gets generated ones.
 class RandomTokens final : public Dataset {
  public:
   explicit RandomTokens(const Job& job) : seed_(mixed(job.seed)) {
     vocabulary_.size = job.model.vocabulary();
+    if (job.model.family().input(InputRole::features) != nullptr)
+      features_.emplace(job.seed, job.model.elements_of(InputRole::features));
   }
   int64_t samples(Split split) const override { return split == Split::train ? kSamples : 0; }
-  void read(Split, int64_t first, int64_t count, Tensor inputs, Tensor targets) const override {
-    const int64_t tokens = inputs.elements() / count;
-    for (int64_t i = 0; i < inputs.elements(); ++i)
-      inputs.as<int32_t>()[i] = id(first + i / tokens, i % tokens);
-    if (!targets) return;
-    for (int64_t i = 0; i < targets.elements(); ++i)
-      targets.as<int32_t>()[i] = id(first + i / tokens, i % tokens + 1);
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override {
+    for (const InputTensor& input : inputs)
+      for (int64_t s = 0; s < count; ++s) read(split, first + s, s, count, input);
   }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
  private:
+  // Reads sample `sample` to place `s` of `count`.
+  void read(Split split, int64_t sample, int64_t s, int64_t count, const InputTensor& input) const {
+    const int64_t elements = input.tensor.elements() / count;
+    if (input.role == InputRole::features)
+      return features_->fill(split, sample, input.tensor.as<float>() + s * elements);
+    const int64_t behind = input.role == InputRole::labels ? 1 : 0;
+    for (int64_t i = 0; i < elements; ++i)
+      input.tensor.as<int32_t>()[s * elements + i] = id(sample, i + behind);
+  }
   int32_t id(int64_t sample, int64_t token) const {
     const uint64_t number = mixed(seed_ + mixed(static_cast<uint64_t>(sample << 20 | token)));
     return static_cast<int32_t>(number % static_cast<uint64_t>(vocabulary_.size));
   }
 
   uint64_t seed_;
+  std::optional<GeneratedFeatures> features_;
   Vocabulary vocabulary_;
 };
 
@@ -53,9 +64,9 @@ class Features final : public Dataset {
   int64_t samples(Split split) const override {
     return split == Split::train ? data_.samples(split) : 0;
   }
-  void read(Split split, int64_t first, int64_t count, Tensor inputs,
-            Tensor targets) const override {
-    data_.read(split, first, count, inputs, targets);
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override {
+    data_.read(split, first, count, inputs);
   }
   const Vocabulary& vocabulary() const override { return data_.vocabulary(); }
 
@@ -71,11 +82,12 @@ class FoldedSamples final : public Dataset {
   int64_t samples(Split split) const override {
     return split == Split::train ? data_->samples(split) : 0;
   }
-  void read(Split split, int64_t first, int64_t count, Tensor inputs,
-            Tensor targets) const override {
-    data_->read(split, first, count, inputs, targets);
-    for (const Tensor& ids : {inputs, targets}) {
-      if (!ids) continue;
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override {
+    data_->read(split, first, count, inputs);
+    for (const InputTensor& input : inputs) {
+      if (input.role == InputRole::features) continue;
+      const Tensor& ids = input.tensor;
       for (int32_t& id : std::span(ids.as<int32_t>(), static_cast<size_t>(ids.elements())))
         if (id >= 0) id %= static_cast<int32_t>(vocabulary_.size);
     }

@@ -113,9 +113,9 @@ class RepeatedData final : public Dataset {
  public:
   RepeatedData(const Dataset& data, int64_t shift) : data_(data), shift_(shift) {}
   int64_t samples(Split split) const override { return data_.samples(split); }
-  void read(Split split, int64_t first, int64_t count, Tensor inputs,
-            Tensor targets) const override {
-    data_.read(split, first - shift_, count, inputs, targets);
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override {
+    data_.read(split, first - shift_, count, inputs);
   }
   const Vocabulary& vocabulary() const override { return data_.vocabulary(); }
 
@@ -134,9 +134,9 @@ std::unique_ptr<Dataset> data_with_fault(Fault fault, const Dataset& data, const
 
 void SeededFault::note(const ObservedIssue& issue, const std::string& what) {
   const Instruction& op = issue.instruction();
-  done_ = fmt::format("{} on rank {} in step {}, micro-batch {}: {} {}", what, rank_,
-                      issue.state.step, issue.issue.micro, name_of(op.op),
-                      issue.plan.program.groups[static_cast<size_t>(op.group)]);
+  done_ =
+      fmt::format("{} on rank {} in step {}, micro-batch {}: {} {}", what, rank_, issue.state.step,
+                  issue.issue.micro, name_of(op.op), issue.plan.program.group_name(op));
 }
 
 // Keeps the values of an operand until put_back().

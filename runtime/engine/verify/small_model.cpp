@@ -10,6 +10,7 @@
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/builder.h"
+#include "runtime/plan/build_model.h"
 
 namespace dstrain {
 namespace {
@@ -44,7 +45,7 @@ struct Sizes {
   std::map<std::string, double> parameters;
   double largest_unit = 1;
   explicit Sizes(ModelConfig model) {
-    if (model.family().reads_tokens() && model.vocabulary() == 0) model.set_vocabulary(kVocabulary);
+    model = model.with_any_vocabulary();
     model.set_layers(std::min<int64_t>(model.layers(), 2));
     Program program;
     Builder builder(program, {.training = false, .checked = false});

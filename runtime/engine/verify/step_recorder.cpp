@@ -90,7 +90,7 @@ void StepRecorder::add(const ObservedIssue& issue, int32_t micro,
                        const std::vector<RecordedValue>& inputs,
                        const std::vector<RecordedValue>& outputs) {
   const Instruction& op = issue.instruction();
-  const std::string& group = issue.plan.program.groups[static_cast<size_t>(op.group)];
+  const std::string& group = issue.plan.program.group_name(op);
   const bool moves =
       is_posted(op.op) && op.op != OpKind::all_reduce && op.op != OpKind::reduce_scatter;
   record_.issues.push_back(
@@ -197,10 +197,14 @@ void StepRecorder::add_state(const Trainer& trainer) {
 
 void StepRecorder::after_step(const Trainer& trainer) {
   const StepState& s = trainer.state();
+  const int64_t sent = trainer.communicator().wire_bytes();
   record_.steps.push_back({.step = s.step,
                            .loss = s.loss_sum / static_cast<double>(s.targets),
                            .norm = s.grad_norm,
-                           .skipped = s.skip});
+                           .skipped = s.skip,
+                           .sent = sent - sent_before_,
+                           .planned = wire_bytes(trainer.newest_plan())});
+  sent_before_ = sent;
   if (s.step <= observed_ || s.step == last_) add_state(trainer);
 }
 

@@ -19,7 +19,8 @@ class StepRecorder final : public StepObserver {
 
   IssueChange before(const ObservedIssue& issue) override;
   void after(const ObservedIssue& issue) override;
-  // To be called after each step.
+  // To be called before the first step and after each one.
+  void begin(const Trainer& trainer) { sent_before_ = trainer.communicator().wire_bytes(); }
   void after_step(const Trainer& trainer);
 
   RankRecord& record() { return record_; }
@@ -40,6 +41,7 @@ class StepRecorder final : public StepObserver {
 
   int64_t observed_, last_;
   StepObserver* fault_;
+  int64_t sent_before_ = 0;  // bytes, up to the newest step
   RankRecord record_;
   std::unordered_map<std::string, int32_t> index_;
   // By instruction and micro-batch: the inputs of what has begun.

@@ -25,10 +25,11 @@ RankRecord run_verified_steps(const Job& job, const Dataset& data, RunContext& c
   try {
     Trainer trainer(own, other_data ? *other_data : data, ctx);
     trainer.load();
+    recorder.begin(trainer);
     if (own.save_last)
       trainer.run();
     else
-      while (trainer.state().step < request.steps) trainer.step();
+      while (trainer.state().step < request.steps && trainer.state().stop == 0) trainer.step();
   } catch (const RunError& e) {
     recorder.record().error = e.what();
     ctx.comm->abort(e.what());

@@ -47,7 +47,7 @@ class Record {
     return *this;
   }
   Record& step(int64_t number, double loss, double norm) {
-    record.steps.push_back({number, loss, norm, 0});
+    record.steps.push_back({.step = number, .loss = loss, .norm = norm});
     return *this;
   }
 
@@ -193,6 +193,15 @@ TEST_CASE("comparison: a failure of the configured run is a difference") {
   const Comparison c = compared(a, a, failed);
   CHECK_FALSE(c.equal);
   CHECK(c.problems.front() == failed.error);
+}
+
+TEST_CASE("comparison: a step that sends other bytes than its plan says is a difference") {
+  const RankRecord a = trained({1, 2}, {3, 4});
+  RankRecord more = trained({1, 2}, {3, 4});
+  more.steps[0].sent = 8;
+  const Comparison c = compared(a, a, more);
+  CHECK_FALSE(c.equal);
+  CHECK(c.problems.front() == "step 1: rank 0 sent 8 bytes, and its plan says 0");
 }
 
 TEST_CASE("comparison: the JSON has the members of its format") {

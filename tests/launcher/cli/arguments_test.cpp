@@ -58,6 +58,27 @@ TEST_CASE("train is the default command and knows every option of the contract")
   }
 }
 
+TEST_CASE("verify takes a configuration, steps and the name of a fault") {
+  const auto a = std::get<VerifyArguments>(
+      parse("verify --config c --num_gpus 4 --steps 6 --deep --json --seed_fault flipped_bit "
+            "--data d.txt --set a.b=1"));
+  CHECK(a.request.path == "c");
+  CHECK(a.request.ranks == 4);
+  CHECK(a.request.steps == 6);
+  CHECK(a.request.data == "d.txt");
+  CHECK_FALSE(a.request.need_data);
+  CHECK((a.deep && a.json));
+  CHECK(a.seed_fault == "flipped_bit");
+  CHECK(error_of("verify").starts_with("dstrain verify needs --config FILE"));
+  CHECK(error_of("verify --config c --steps 1") ==
+        "--steps: dstrain verify takes two steps or more, got 1");
+  CHECK(error_of("verify --config c --seed_fault flip")
+            .starts_with("--seed_fault: there is no fault 'flip': expected one of "));
+  const std::string help = std::get<PrintArguments>(parse("verify --help")).text;
+  for (const char* name : {"dropped_gather", "wrong_beta", "lost_residual"})
+    CHECK(help.find(name) != std::string::npos);
+}
+
 TEST_CASE("a run begins with the weights of a file or of a checkpoint") {
   CHECK(std::get<TrainArguments>(parse("--config c --init_weights w.safetensors"))
             .request.init_weights == "w.safetensors");
