@@ -23,6 +23,19 @@ bool is_sum(std::string_view name) {
          name.starts_with("micro_grads:");
 }
 
+// Returns whether a buffer has a value for each unit of the program, whose numbers differ from stage to stage.
+bool is_numbered_by_unit(std::string_view name) {
+  return name.find("square_sums") != std::string_view::npos ||
+         name.find("codec_error") != std::string_view::npos;
+}
+
+// Returns whether an instruction adds over ranks.
+bool is_rank_sum(std::string_view instruction) {
+  for (const std::string_view op : {"all_reduce", "reduce_scatter", "all_to_all"})
+    if (instruction.starts_with(op)) return true;
+  return false;
+}
+
 std::string key_of(int64_t step, int64_t micro, std::string_view name) {
   std::string key(original_name(name));
   key += ' ';
@@ -85,8 +98,9 @@ FirstDifference difference_at(const RankRecord& record, int rank, size_t issue,
 }
 
 // Returns the newest issue before `end` that wrote the buffer `root`. One that only brought equal values passes on to
-// the one that made them. Nothing if there is none.
-std::optional<size_t> producer(const RankRecord& record, size_t end, std::string root) {
+// the one that made them. `own`: what the rank itself writes there, which gathers in place leave as it is. Nothing if
+// there is none.
+std::optional<size_t> producer(const RankRecord& record, size_t end, std::string root, bool own) {
   for (size_t i = end; i-- > 0;) {
     const RecordedIssue& issue = record.issues[i];
     for (int32_t o = 0; o < issue.outputs; ++o) {
@@ -94,6 +108,7 @@ std::optional<size_t> producer(const RankRecord& record, size_t end, std::string
       if (record.name(out.root) != root) continue;
       if (!issue.moves || issue.inputs != 1) return i;
       const RecordedValue& in = record.values[static_cast<size_t>(issue.first)];
+      if (own && in.root == out.root) break;
       const bool same =
           in.elements == 0 || out.elements == 0 ||
           (in.elements == out.elements && in.checksum == out.checksum && in.root != out.root);
@@ -122,7 +137,7 @@ FirstDifference blame(const RankRecord& reference, const RecordedIssue& there, c
     if (other == nullptr || !comparable(input, *other) || input.checksum == other->checksum)
       continue;
     const std::string& name = mine.name(input.name);
-    if (const auto source = producer(mine, written.issue, mine.name(input.root)))
+    if (const auto source = producer(mine, written.issue, mine.name(input.root), false))
       return difference_at(mine, rank.number, *source, name);
     return difference_at(mine, rank.number, written.issue, name);
   }
@@ -185,8 +200,21 @@ class Pieces {
   std::unordered_map<std::string, std::vector<const RecordedPiece*>> by_name_;
 };
 
+// Returns whether another rank of rank r's stage has the bits of `expected` for an element.
+bool is_right_elsewhere(const std::vector<Pieces>& configured, const ConfiguredRun& run, size_t r,
+                        const std::string& name, const std::string& slot, int64_t step,
+                        int64_t element, float expected) {
+  const auto ranks = static_cast<size_t>(run.data_ranks);
+  for (size_t other = r / ranks * ranks; other < (r / ranks + 1) * ranks; ++other) {
+    const float* const value = configured[other].find(name, slot, step, element, 1);
+    if (value != nullptr && std::memcmp(value, &expected, sizeof expected) == 0) return true;
+  }
+  return false;
+}
+
 // Compares the gradients of a step, or the state after it.
 std::optional<FirstDifference> compare_pieces(const std::vector<Pieces>& plain,
+                                              const std::vector<Pieces>& configured,
                                               const ConfiguredRun& run, int64_t step,
                                               bool gradients) {
   for (size_t r = 0; r < run.ranks.size(); ++r) {
@@ -204,7 +232,12 @@ std::optional<FirstDifference> compare_pieces(const std::vector<Pieces>& plain,
       const float* const values = mine.floats.data() + piece.first;
       if (std::memcmp(values, expected, static_cast<size_t>(piece.count) * sizeof(float)) == 0)
         continue;
-      const auto source = producer(mine, static_cast<size_t>(piece.at), mine.name(piece.root));
+      int64_t element = 0;
+      while (std::memcmp(values + element, expected + element, sizeof(float)) == 0) ++element;
+      // Where another rank of the stage has the value, this one has not been brought it.
+      const bool own = !gradients && !is_right_elsewhere(configured, run, r, name, slot, step,
+                                                         piece.begin + element, expected[element]);
+      const auto source = producer(mine, static_cast<size_t>(piece.at), mine.name(piece.root), own);
       const std::string what = slot + " of " + name;
       if (source) return difference_at(mine, static_cast<int>(r), *source, what);
       return FirstDifference{step, static_cast<int>(r), 0, "", what};
@@ -242,27 +275,32 @@ std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& p
                                                 const ConfiguredRun& run) {
   const std::vector<Rank> ranks = ranks_of(run);
   std::vector<Computed> references;
-  std::vector<Pieces> pieces;
+  std::vector<Pieces> pieces, configured;
+  for (const RankRecord& record : run.ranks) configured.emplace_back(record);
   for (const RankRecord& record : plain) {
     references.emplace_back(record);
     pieces.emplace_back(record);
   }
-  const auto values = [&](int64_t step, bool at_end) -> std::optional<FirstDifference> {
+  // A sum over ranks differs on all of them where one has added something else: that comes first.
+  const auto values = [&](int64_t step, bool at_end) {
+    std::optional<FirstDifference> of_sum;
     for (size_t r = 0; r < references.size(); ++r) {
       const auto find_rank = [&](int64_t micro) {
         return Counterpart{with_data_of(ranks, run, r), micro};
       };
-      if (auto found = compare_values(references[r], step, at_end, find_rank,
-                                      [](std::string_view) { return false; }))
-        return found;
+      if (auto found =
+              compare_values(references[r], step, at_end, find_rank, is_numbered_by_unit)) {
+        if (!is_rank_sum(found->instruction)) return found;
+        if (!of_sum) of_sum = found;
+      }
     }
-    return std::nullopt;
+    return of_sum;
   };
   for (int64_t step = 1; step <= last_step(plain.front()); ++step) {
     if (auto found = values(step, false)) return found;
-    if (auto found = compare_pieces(pieces, run, step, true)) return found;
+    if (auto found = compare_pieces(pieces, configured, run, step, true)) return found;
     if (auto found = values(step, true)) return found;
-    if (auto found = compare_pieces(pieces, run, step, false)) return found;
+    if (auto found = compare_pieces(pieces, configured, run, step, false)) return found;
   }
   return std::nullopt;
 }

@@ -17,8 +17,7 @@ constexpr const char* kConfig = R"({
   "train_batch_size": 12, "train_micro_batch_size_per_gpu": 1,
   "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
   "dstrain": {
-    "model": {"n_layer": 4, "n_embd": 64, "n_head": 4, "block_size": 32, "vocab_size": 1000},
-    "data": {"path": ""}
+    "model": {"n_layer": 4, "n_embd": 64, "n_head": 4, "block_size": 32, "vocab_size": 1000}
   }
 })";
 

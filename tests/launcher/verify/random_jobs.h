@@ -20,6 +20,8 @@ class RandomJobs {
   // A job on one to four ranks.
   Job next() {
     job_ = {};
+    job_.save_last = false;
+    job_.steps_per_print = 0;
     choose_model();
     choose_ranks();
     choose_types();
