@@ -19,8 +19,8 @@ std::string_view original_name(std::string_view name) {
 
 // Returns whether a buffer holds a sum over micro-batches: the loss, or gradients of weights.
 bool is_sum(std::string_view name) {
-  return name == "loss" || name.starts_with("grad:") || name.starts_with("grads:") ||
-         name.starts_with("micro_grads:");
+  return name == "loss" || name.starts_with("loss:") || name.starts_with("grad:") ||
+         name.starts_with("grads:") || name.starts_with("micro_grads:");
 }
 
 // Returns whether a buffer has a value for each unit of the program, whose numbers differ from stage to stage.
