@@ -24,7 +24,7 @@ struct RunEnd {
   int64_t first_step = 0, steps = 0;  // steps done before this run, and by it
   bool stopped = false;               // a signal stopped the run
   bool saved = true;                  // there is a checkpoint of the last step
-  int64_t skipped = 0;  // of these steps, those whose update was not applied
+  int64_t skipped = 0;                // of these steps, those whose update was not applied
   double seconds = 0;
   std::optional<double> loss = {}, validation_loss = {};  // the newest
 };

@@ -110,7 +110,7 @@ class Trainer {
   // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
   std::optional<int64_t> saved_step_, tried_step_;
   int stop_signal_ = 0;
-  int64_t skipped_ = 0;  // steps of this run whose update was not applied
+  int64_t skipped_ = 0;                           // steps of this run whose update was not applied
   std::optional<double> loss_, validation_loss_;  // on rank 0: the newest
 };
 

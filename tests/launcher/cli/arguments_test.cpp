@@ -258,10 +258,11 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"--config c more",
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
-       "unknown command 'genrate'; did you mean generate? (train, plan, check, estimate, "
+       "unknown command 'genrate'; did you mean generate? (train, plan, verify, check, estimate, "
        "generate, models, hosts, doctor, bench-io or help)"},
       {"fly",
-       "unknown command 'fly' (train, plan, check, estimate, generate, models, hosts, doctor, "
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, models, hosts, "
+       "doctor, "
        "bench-io "
        "or help)"},
       {"bench-io", "dstrain bench-io needs PATH (see dstrain bench-io --help)"},
@@ -310,7 +311,8 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
       {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
       {"help fly",
-       "unknown command 'fly' (train, plan, check, estimate, generate, models, hosts, doctor, "
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, models, hosts, "
+       "doctor, "
        "bench-io "
        "or help)"},
       {"generate --run r --tokens 1 --prompt_ids 1,,2",
