@@ -57,15 +57,20 @@ void add_config(CommandLine& line, ConfigRequest& request, const ModelRegistry& 
                 });
 }
 
-// The options of train, plan and estimate that describe the run. add_config() goes before.
-void add_run(CommandLine& line, ConfigRequest& request) {
-  line.option("--device", "auto|cpu|cuda", "where to run (auto: on GPUs where there are any)",
-              text(request.device));
+// The options that name the model and the data. add_config() goes before.
+void add_sources(CommandLine& line, ConfigRequest& request) {
   line.option("--model", "NAME|FILE",
               fmt::format("{} or a model file", request.models->types(", ")), text(request.model));
   line.option("--data", "PATH", "the training text or token file", text(request.data));
   line.option("--vocab", "RUN", "read the text with the vocabulary of this run",
               text(request.vocab));
+}
+
+// The options of train, plan and estimate that describe the run. add_config() goes before.
+void add_run(CommandLine& line, ConfigRequest& request) {
+  line.option("--device", "auto|cpu|cuda", "where to run (auto: on GPUs where there are any)",
+              text(request.device));
+  add_sources(line, request);
   line.option("--steps", "N", "optimizer steps", integer(request.steps, 0));
   line.option("--seed", "N", "seed of weights, order and dropout", integer(request.seed, 0));
   line.option("--activation_checkpoint_interval", "K|selective",
@@ -198,6 +203,7 @@ Arguments parse_check(const std::vector<std::string>& words, const ModelRegistry
   CheckArguments a;
   CommandLine line("check", "Prints a verdict for every key of a configuration.");
   add_config(line, a.request, models);
+  add_sources(line, a.request);
   line.option("--device", "auto|cpu|cuda", "judge for runs on it (auto: what holds on both)",
               text(a.request.device));
   line.flag("--json", "print JSON", a.json);

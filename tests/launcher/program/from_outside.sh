@@ -215,6 +215,8 @@ says 'dstrain.data.path: missing'
 echo '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2}' >four.json
 run 0 dstrain check --config four.json
 says 'This file trains on 4 ranks once --data names a file.'
+run 0 dstrain check --config four.json --data in.txt
+says 'This file trains on 4 ranks.'
 run 0 dstrain check --config four.json --num_gpus 4
 says 'This file trains once --data names a file.'
 run 0 dstrain check $base
