@@ -73,12 +73,12 @@ void verify_gathers(const Plan& plan) {
   std::vector<std::vector<int>> come(plan.order.size() + 1), go(plan.order.size() + 1);
   const std::unordered_map<BufferId, int> sublayer_of = sublayers_of_gathered(plan.program);
   for (const Stay& stay : stays) {
+    const auto found = sublayer_of.find(stay.buffer);
+    if (found == sublayer_of.end()) continue;  // rows of tokens: the limit is one of parameters
     const int64_t n = plan.program.at(stay.buffer).shape.elements();
     elements[stay.begin] += n;
     elements[stay.end + 1] -= n;
-    const auto found = sublayer_of.find(stay.buffer);
-    // What is gathered without being a parameter, such as rows of tokens, counts as a layer of its own.
-    const int layer = found == sublayer_of.end() ? -1 - stay.buffer : found->second;
+    const int layer = found->second;
     come[stay.begin].push_back(layer);
     go[stay.end + 1].push_back(layer);
   }

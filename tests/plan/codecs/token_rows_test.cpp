@@ -130,6 +130,12 @@ TEST_CASE("token rows: a job whose table travels has the plan of one without the
   CHECK(same(job));
 }
 
+TEST_CASE("token rows: the limit on gathered parameters does not count them") {
+  Job job = sparse_job(2);
+  job.gather.max_live_elements = 1;
+  CHECK_NOTHROW(plan_of(job, 0));
+}
+
 TEST_CASE("token rows: one line says what travels, and the bytes of both") {
   const auto line = [](const Job& job) {
     return codec_line(job, plan_of(job, 0).train,
