@@ -21,7 +21,7 @@ struct VerifiedRuns {
 struct ComparedTensor {
   std::string name;
   // The largest difference of an element of its gradient in the first step from the naive run's, as a share of the
-  // largest element there.
+  // largest elements of the terms there, added.
   double gradient_error = 0;
   bool bitwise = false;  // its weights after the last step have the bits of the plain run's
 };

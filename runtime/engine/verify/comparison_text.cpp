@@ -41,7 +41,7 @@ std::string comparison_text(const Comparison& c) {
   for (const ComparedStep& s : c.steps)
     text += fmt::format("{:>4}  {:>14.9g}  {:>14.9g}  {:>14.9g}  {:>12.6g}  {:>12.6g}\n", s.step,
                         s.naive_loss, s.plain_loss, s.loss, s.naive_norm, s.norm);
-  text += fmt::format("\ntolerance of gradients: {:.1g} of the largest element of a {} ({})\n",
+  text += fmt::format("\ntolerance of gradients: {:.1g} of the terms of a {} ({})\n",
                       c.tolerance.gradient, c.tolerance.of_unit ? "layer" : "tensor",
                       c.tolerance.reason);
   if (!c.steps.empty() && c.steps.back().step > c.tolerance.steps)

@@ -78,6 +78,10 @@ void RankRecord::append(const RankRecord& later) {
   }
   floats.insert(floats.end(), later.floats.begin(), later.floats.end());
   steps.insert(steps.end(), later.steps.begin(), later.steps.end());
+  for (RecordedTerm t : later.terms) {
+    t.name += name;
+    terms.push_back(t);
+  }
   if (error.empty()) error = later.error;
   if (fault.empty()) fault = later.fault;
 }
@@ -91,6 +95,7 @@ std::string RankRecord::to_bytes() const {
   put(bytes, pieces);
   put(bytes, floats);
   put(bytes, steps);
+  put(bytes, terms);
   put(bytes, error.data(), error.size());
   put(bytes, fault.data(), fault.size());
   return bytes;
@@ -110,6 +115,7 @@ RankRecord RankRecord::from_bytes(std::string_view bytes) {
   record.pieces = reader.list<RecordedPiece>();
   record.floats = reader.list<float>();
   record.steps = reader.list<RecordedStep>();
+  record.terms = reader.list<RecordedTerm>();
   record.error = reader.text();
   record.fault = reader.text();
   return record;

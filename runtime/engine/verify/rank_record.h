@@ -48,6 +48,13 @@ struct RecordedStep {
   int64_t sent = 0, planned = 0;  // bytes by ring algorithms: counted, and by the plan
 };
 
+// The largest element of what an instruction has added to a parameter's gradient in the first step.
+struct RecordedTerm {
+  int32_t name = 0;  // of the parameter
+  int32_t unused = 0;
+  double largest = 0;
+};
+
 inline constexpr std::string_view kGradientSlot = "gradient";
 
 struct RankRecord {
@@ -57,6 +64,7 @@ struct RankRecord {
   std::vector<RecordedPiece> pieces;
   std::vector<float> floats;
   std::vector<RecordedStep> steps;
+  std::vector<RecordedTerm> terms;
   std::string error;  // why the steps ended early; empty: they did not
   std::string fault;  // what a seeded fault did on this rank; empty: nothing
 

@@ -72,23 +72,26 @@ bool promises_bits(const Job& job) {
   return !table || !table->shared;
 }
 
-// A tensor's gradient is a sum over all micro-batches, of which each term is about as large as the sum, times the root of
-// their number; kTerms covers that and the errors of the terms' own order.
+// A tensor's gradient is a sum of terms, one or more for each micro-batch, that all runs compute alike, and add in another
+// order. Each addition and each rounding is off by at most a rounding of the terms' sum without signs.
 Tolerance tolerance_of(const Job& job) {
-  constexpr double kTerms = 8;
+  constexpr double kOrders = 4;  // two orders, and two roundings of each sum
   const auto micro_batches = static_cast<double>(job.batch.accumulation * job.data_ranks());
   Tolerance t;
-  t.gradient = kTerms * micro_batches * 0x1p-24;
+  t.gradient = kOrders * micro_batches * 0x1p-24;
   t.reason = fmt::format("{} added in fp32",
                          counted(static_cast<int64_t>(micro_batches), "micro-batch", "es"));
   if (job.wire_dtype != DType::f32) {
-    t.gradient += kTerms * 2 * rounding(job.wire_dtype);
+    t.gradient += kOrders * rounding(job.wire_dtype);
     t.reason += fmt::format(", rounded to {} to be sent", name_of(job.wire_dtype));
   }
   if (is_16bit(job.grad_dtype)) {
-    t.gradient += kTerms * micro_batches * rounding(job.grad_dtype);
+    t.gradient += kOrders * micro_batches * rounding(job.grad_dtype);
     t.reason += fmt::format(", sums held in {}", name_of(job.grad_dtype));
   }
+  if (job.wire_dtype == DType::f16 || job.grad_dtype == DType::f16)
+    t.least =
+        kOrders * micro_batches * 0x1p-25 / (job.dtype == DType::f16 ? job.loss_scale.initial : 1);
   t.first_loss = 1e-6;
   if (job.quantize.gradients) {
     // A block has one scale. Each hop loses up to a 14th of a block's largest value for each of its terms.
@@ -102,8 +105,9 @@ Tolerance tolerance_of(const Job& job) {
     t.reason += ", of weights packed as int8";
   }
   // Later losses are of weights that an optimizer has moved by gradients which differ so much.
-  t.loss = quantizes(job) ? 0.1 : is_16bit(job.dtype) ? 3e-2 : 1e-3;
-  t.norm = quantizes(job) ? 0.5 : is_16bit(job.dtype) ? 0.1 : 1e-2;
+  const bool rounded = is_16bit(job.dtype) || is_16bit(job.wire_dtype) || is_16bit(job.grad_dtype);
+  t.loss = quantizes(job) ? 0.1 : rounded ? 3e-2 : 1e-3;
+  t.norm = quantizes(job) ? 0.5 : rounded ? 0.2 : 1e-2;
   t.steps = exact_steps(job);
   return t;
 }

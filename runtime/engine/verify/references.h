@@ -22,10 +22,12 @@ Job naive_job(const Job& job);
 // share a parameter, whose gradients it adds in another order.
 bool promises_bits(const Job& job);
 
-// How far the numbers of the configured run may be from those of naive_job(), as shares of the largest value.
+// How far the numbers of the configured run may be from those of naive_job(), as shares of these.
 struct Tolerance {
-  double gradient = 0;        // of a tensor's gradient in the first step
-  bool of_unit = false;       // as a share of the largest element of the tensor's layer
+  double gradient =
+      0;  // of a tensor's gradient in the first step: of its terms' largest elements, added
+  bool of_unit = false;       // as a share of those of the tensor's layer
+  double least = 0;           // of a gradient's element besides: what f16 cannot hold
   double first_loss = 0;      // of the first step
   double loss = 0, norm = 0;  // of the steps up to `steps`
   // After so many steps the job sends what approximates gradients, and its numbers are those of plain_job(), which does

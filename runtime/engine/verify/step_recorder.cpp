@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
@@ -59,8 +60,8 @@ std::vector<float> values_of(const Tensor& tensor, RemoteMemory* owner) {
   return result;
 }
 
-StepRecorder::StepRecorder(int64_t observed, int64_t last, StepObserver* fault)
-    : observed_(observed), last_(last), fault_(fault) {}
+StepRecorder::StepRecorder(int64_t observed, int64_t last, bool terms, StepObserver* fault)
+    : observed_(observed), last_(last), terms_(terms), fault_(fault) {}
 
 int32_t StepRecorder::index_of(const std::string& name) {
   const auto [found, added] = index_.try_emplace(name, static_cast<int32_t>(record_.names.size()));
@@ -126,6 +127,7 @@ void StepRecorder::after(const ObservedIssue& issue) {
   if (issue.state.step > observed_) return;
   const Instruction& op = issue.instruction();
   if (op.op == OpKind::load_batch) return add_batch(issue);
+  if (terms_ && issue.state.step == 1) add_terms(issue);
   std::vector<RecordedValue> outputs;
   for (const BufferId id : op.writes)
     if (id != kNone) outputs.push_back(value_of(issue, id));
@@ -161,6 +163,28 @@ void StepRecorder::add_gradient(const ObservedIssue& issue) {
     if (part.size() <= 0) continue;
     add_piece(issue.state.step, p.name, kGradientSlot, root, part.begin - p.offset,
               {values.data() + (part.begin - range.begin), {part.size()}, DType::f32}, nullptr);
+  }
+}
+
+void StepRecorder::add_terms(const ObservedIssue& issue) {
+  const Program& program = issue.plan.program;
+  const Instruction& op = issue.instruction();
+  const bool adds = op.accumulate == Accumulate::always ||
+                    (op.accumulate == Accumulate::after_first_micro && issue.issue.micro > 0);
+  for (const BufferId id : op.writes) {
+    if (id == kNone) continue;
+    const auto parameter = std::ranges::find(program.parameters, id, &Parameter::gradient);
+    if (parameter == program.parameters.end()) continue;
+    std::vector<float>& sum = sums_[id];
+    std::vector<float> values = values_of(issue.tensor(id), issue.arenas.owner_of(issue.plan, id));
+    double largest = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double before = adds && i < sum.size() ? static_cast<double>(sum[i]) : 0;
+      largest = std::max(largest, std::abs(static_cast<double>(values[i]) - before));
+    }
+    record_.terms.push_back({.name = index_of(parameter->name),
+                             .largest = largest / static_cast<double>(issue.state.loss_scale)});
+    sum = std::move(values);
   }
 }
 

@@ -13,9 +13,9 @@ namespace dstrain {
 
 class StepRecorder final : public StepObserver {
  public:
-  // Instructions and state are recorded up to step `observed`, and the state after step `last` too. `fault` changes what
-  // instructions do; null: none. The caller keeps it alive.
-  StepRecorder(int64_t observed, int64_t last, StepObserver* fault);
+  // Instructions and state are recorded up to step `observed`, and the state after step `last` too; with `terms` what the
+  // first step adds to gradients. `fault` changes what instructions do; null: none. The caller keeps it alive.
+  StepRecorder(int64_t observed, int64_t last, bool terms, StepObserver* fault);
 
   IssueChange before(const ObservedIssue& issue) override;
   void after(const ObservedIssue& issue) override;
@@ -35,15 +35,18 @@ class StepRecorder final : public StepObserver {
            const std::vector<RecordedValue>& outputs);
   void add_batch(const ObservedIssue& issue);
   void add_gradient(const ObservedIssue& issue);
+  void add_terms(const ObservedIssue& issue);
   void add_state(const Trainer& trainer);
   void add_piece(int64_t step, const std::string& name, std::string_view slot,
                  const std::string& root, int64_t begin, const Tensor& values, RemoteMemory* owner);
 
   int64_t observed_, last_;
+  bool terms_;
   StepObserver* fault_;
   int64_t sent_before_ = 0;  // bytes, up to the newest step
   RankRecord record_;
   std::unordered_map<std::string, int32_t> index_;
+  std::unordered_map<BufferId, std::vector<float>> sums_;  // gradients, as far as they are added
   // By instruction and micro-batch: the inputs of what has begun.
   std::map<std::pair<int32_t, int32_t>, std::vector<RecordedValue>> inputs_;
 };

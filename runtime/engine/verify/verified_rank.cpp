@@ -19,7 +19,7 @@ RankRecord run_verified_steps(const Job& job, const Dataset& data, RunContext& c
     other_data = data_with_fault(*request.fault, data, job, rank % job.data_ranks());
     own = with_fault(*request.fault, own);
   }
-  StepRecorder recorder(request.observed, request.steps, fault ? &*fault : nullptr);
+  StepRecorder recorder(request.observed, request.steps, request.terms, fault ? &*fault : nullptr);
   ctx.observer = &recorder;
   ctx.after_step = [&recorder](const Trainer& trainer) { recorder.after_step(trainer); };
   try {

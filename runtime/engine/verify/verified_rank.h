@@ -15,6 +15,7 @@ struct VerifiedSteps {
   int64_t steps = 0;     // the last step; a resumed run begins behind its checkpoint's
   int64_t observed = 0;  // steps whose instructions and state are recorded
   std::optional<Fault> fault{};
+  bool terms = false;  // those of gradients are recorded
 };
 
 // Trains this rank's part of a job and returns what it computed. A job that saves its last step runs as a training run

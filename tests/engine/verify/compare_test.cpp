@@ -209,7 +209,7 @@ TEST_CASE("comparison: the JSON has the members of its format") {
   const auto json = nlohmann::json::parse(comparison_json(compared(a, a, trained({1, 2}, {3, 5}))));
   CHECK(json["equal"] == false);
   CHECK(json["steps"] == 1);
-  CHECK(json["tolerance"].get<double>() == Approx(8 * 0x1p-24));
+  CHECK(json["tolerance"].get<double>() == Approx(4 * 0x1p-24));
   CHECK(json["tensors"][0]["name"] == "w");
   CHECK(json["tensors"][0]["gradient_error"] == 0);
   CHECK(json["tensors"][0]["bitwise"] == false);

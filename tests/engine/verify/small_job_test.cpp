@@ -187,9 +187,9 @@ TEST_CASE("bits are promised but where a pipeline's ends share a parameter") {
 TEST_CASE("the tolerance of gradients follows from micro-batches and types") {
   Job job = large_job();
   const double plain = tolerance_of(job).gradient;
-  CHECK(plain == Approx(8 * 256 * 0x1p-24));
+  CHECK(plain == Approx(4 * 256 * 0x1p-24));
   job.wire_dtype = DType::bf16;
-  CHECK(tolerance_of(job).gradient == Approx(plain + 16 * 0x1p-8));
+  CHECK(tolerance_of(job).gradient == Approx(plain + 4 * 0x1p-8));
   CHECK(tolerance_of(job).reason == "256 micro-batches added in fp32, rounded to bf16 to be sent");
 }
 
