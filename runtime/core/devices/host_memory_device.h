@@ -21,10 +21,10 @@ class HostMemoryDevice : public Device {
     memory.populate(threads, "the plan");
   }
   void download(void* host, const void* from, int64_t bytes) override {
-    std::memcpy(host, from, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(host, from, static_cast<size_t>(bytes));
   }
   void upload(void* to, const void* host, int64_t bytes) override {
-    std::memcpy(to, host, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(to, host, static_cast<size_t>(bytes));
   }
   void attach_thread() override {}
 };

@@ -83,6 +83,11 @@ const RecordedStep* step_of(const RankRecord& record, int64_t step) {
   return found == record.steps.end() ? nullptr : &*found;
 }
 
+// Returns whether two numbers are the same; so are two that are none.
+bool same_number(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
 bool within(double expected, double value, double share) {
   return std::abs(value - expected) <= share * std::abs(expected) + 1e-12;
 }
@@ -138,10 +143,10 @@ class Comparing {
         problem("step {}: gradient norm {:.7g}, {:.7g} in the naive run (tolerance {:.1g})",
                 naive.step, mine->norm, naive.norm, t.norm);
       if (!result_.promised) continue;
-      if (plain->loss != mine->loss)
+      if (!same_number(plain->loss, mine->loss))
         problem("step {}: loss {:.17g}, {:.17g} in plain data parallelism (the same bits)",
                 naive.step, mine->loss, plain->loss);
-      if (plain->norm != mine->norm)
+      if (!same_number(plain->norm, mine->norm))
         problem("step {}: gradient norm {:.9g}, {:.9g} in plain data parallelism (the same bits)",
                 naive.step, mine->norm, plain->norm);
     }
