@@ -30,6 +30,7 @@ struct Tolerance {
   double least = 0;           // of a gradient's element besides: what f16 cannot hold
   double first_loss = 0;      // of the first step
   double loss = 0, norm = 0;  // of the steps up to `steps`
+  bool later_norms = true;    // are compared; else only that of the first step
   // After so many steps the job sends what approximates gradients, and its numbers are those of plain_job(), which does
   // so too, and no longer those of naive_job().
   int64_t steps = INT64_MAX;
