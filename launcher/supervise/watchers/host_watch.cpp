@@ -65,6 +65,7 @@ std::unique_ptr<BoardView> view_of(const RankBoard& board, const WatchTask& task
 // The rank that started this process waits until it hears from here.
 class WaitingRank {
  public:
+  bool waits() const { return !released_; }
   // Lets the rank continue.
   void release() {
     if (std::exchange(released_, true)) return;
@@ -140,14 +141,13 @@ class LeaderWatcher {
 
   // Lets the rank continue if all watchers have come, if the run is over, or if the time is.
   void await_watchers() {
-    if (met_) return;
+    if (!rank_.waits()) return;
     const bool late = monotonic_ns() - begin_ns_ > kToMeet;
     for (const auto& [host, peer] : peers_) {
       if (peer->connected() || over_ns_ != 0) continue;
       if (!late) return;
       log::warn("the watcher on {} has not come: failures of that host are not told", peer->name());
     }
-    met_ = true;
     rank_.release();
   }
 
@@ -199,7 +199,7 @@ class LeaderWatcher {
   RankWatch watch_;                               // owns the views
   const int64_t begin_ns_ = monotonic_ns();
   int64_t fault_ns_ = 0, over_ns_ = 0, stop_requested_ns_ = 0;
-  bool killed_ = false, met_ = false;
+  bool killed_ = false;
 };
 
 // The watcher of any other host. It reports to the leader and follows its orders.

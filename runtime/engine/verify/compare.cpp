@@ -137,7 +137,7 @@ class Comparing {
       if (exact && !within(naive.loss, mine->loss, share))
         problem("step {}: loss {:.9g}, {:.9g} in the naive run (tolerance {:.1g})", naive.step,
                 mine->loss, naive.loss, share);
-      // Of a norm that is almost 0 even a small error is a large share.
+      // A small error is a large share of a norm that is almost 0, so it counts against the largest one.
       if (exact && naive.skipped == 0 && (naive.step == 1 || t.later_norms) &&
           !(std::abs(mine->norm - naive.norm) <= t.norm * largest_norm + 1e-12))
         problem("step {}: gradient norm {:.7g}, {:.7g} in the naive run (tolerance {:.1g})",

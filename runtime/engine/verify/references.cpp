@@ -107,7 +107,7 @@ Tolerance tolerance_of(const Job& job) {
   // Later losses are of weights that an optimizer has moved by gradients which differ so much.
   const bool rounded = is_16bit(job.dtype) || is_16bit(job.wire_dtype) || is_16bit(job.grad_dtype);
   t.loss = quantizes(job) ? 0.1 : rounded ? 3e-2 : 1e-3;
-  t.norm = quantizes(job) ? 0.5 : rounded ? 0.2 : 1e-2;
+  t.norm = quantizes(job) ? 0.5 : rounded ? 0.1 : 1e-2;
   // Rounded gradients lead the weights of small models apart within few steps.
   t.later_norms = !rounded && !quantizes(job);
   t.steps = exact_steps(job);
