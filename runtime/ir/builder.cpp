@@ -257,9 +257,10 @@ void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
 
 void Builder::append(Instruction op) {
   for (const BufferId id : op.reads)
-    check(std::ranges::find(overwritten_, id) == overwritten_.end(),
-          "{} reads {}, which a loss has overwritten: use it before", name_of(op.op),
-          program_.at(id).name);
+    if (id != kNone)
+      check(std::ranges::find(overwritten_, id) == overwritten_.end(),
+            "{} reads {}, which a loss has overwritten: use it before", name_of(op.op),
+            program_.at(id).name);
   program_.instructions.push_back(std::move(op));
   if (options_.checked) check_op(program_, program_.instructions.back());
 }
