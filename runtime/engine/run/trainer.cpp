@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "runtime/comm/devices/device_comm.h"
@@ -27,8 +28,6 @@
 
 namespace dstrain {
 namespace {
-
-constexpr size_t kTracedSteps = 6;
 
 using Clock = std::chrono::steady_clock;
 
@@ -99,7 +98,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       plans_(plan_that_fits(job, backend_, ctx)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads, job.offload.pin_memory),
       model_(plans_.train, arenas_, mesh_, ctx.threads),
-      comm_log_(job.comms_logger) {
+      output_(job_, dataset_, ctx_, model_, mesh_) {
   if (device_comm_) device_comm_->set_deadline(static_cast<double>(job.timeout_s));
   make_executors();
   arenas_.open_disk(plans_.train, job);
@@ -193,11 +192,11 @@ void Trainer::load_from_checkpoint() {
   TrainerScalars scalars;
   scalars.add_to(everything);
   resumed_ = load_checkpoint(job_.resume, everything, *ctx_.comm, [this](const CheckpointInfo& c) {
-    if (root()) changes_since(c, job_, facts());
+    if (root()) changes_since(c, job_, output_.facts());
   });
   scalars.load(state_);
   next_sample_ = samples_before(resumed_->label, job_);
-  check_frozen_state(*resumed_, job_, facts(), state_.applied_steps);
+  check_frozen_state(*resumed_, job_, output_.facts(), state_.applied_steps);
   if (resumed_->groups > 1 && !groups_differ(job_, state_.applied_steps).state)
     fail_user(
         "--resume: {} groups of ranks have weights or optimizer state of their own after {} "
@@ -243,20 +242,14 @@ void Trainer::step() {
       .state = &state_, .batch = batch_at(state_.first_sample), .observer = ctx_.observer};
   if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1, has_momentum))
     context.next = batch_at(next_sample_);
-  if (!job_.trace.empty() && traces_.size() < kTracedSteps) {
-    traces_.emplace_back().step = state_.step;
-    traces_.back().prepare(plan);
-    context.trace = &traces_.back();
-  }
+  context.trace = output_.new_trace(state_.step, plan);
   if (job_.comms_logger.enabled && root())
     context.on_collective = [this, &plan](const CommRecord& record, const Instruction& op) {
-      log_collective(record, plan.program.group_name(op));
+      output_.add_collective(record, plan.program.group_name(op), state_.step);
     };
   train_[index]->run(context);
   if (ctx_.slot) ctx_.slot->leave_instruction();
-  if (state_.skip) {
-    ++skipped_;
-  } else {
+  if (!state_.skip) {
     ++state_.applied_steps;
     has_momentum_ = has_momentum;
   }
@@ -275,8 +268,7 @@ RunOutcome Trainer::run() {
   const auto begin = Clock::now();
   const int64_t first_step = state_.step;
   if (root()) log::info("{}", first_line(job_, plans_.train, first_step, ctx_.threads));
-  open_output();
-  if (metrics_) metrics_->begin();
+  output_.open(progress(), resumed_);
   while (state_.step < job_.steps && stop_signal_ == 0) {
     const auto start = Clock::now();
     const int64_t sent = comm_.wire_bytes();
@@ -286,40 +278,17 @@ RunOutcome Trainer::run() {
     if (validate_ && (due(job_.eval_interval) || last)) validate();
     const bool saves = due(job_.save_interval) || stop_signal_ != 0;
     if (last || saves || ends_epoch()) dataset_.check_unchanged();
-    if (saves) save_checkpoint(false, job_.save_required);
+    if (saves) output_.save_checkpoint(progress());
   }
   if (validate_ && state_.step == first_step) validate();
-  write_results();
-  if (!job_.trace.empty()) write_traces();
+  output_.finish(progress());
   if (stop_signal_ != 0)
     stop_signal_ =
         static_cast<int>(max_over_ranks(*ctx_.comm, ctx_.stop_signal ? ctx_.stop_signal() : 0));
-  log_end(first_step, seconds_since(begin));
-  return {.steps = state_.step, .stop_signal = stop_signal_};
-}
-
-void Trainer::log_collective(const CommRecord& record, const std::string& group) {
-  comm_log_.add(record);
-  if (job_.comms_logger.verbose && state_.step % job_.steps_per_print == 0 &&
-      comm_log_.counts(record.op))
-    log::info("{}", comm_line(record, group));
-}
-
-void Trainer::log_end(int64_t first_step, double seconds) const {
-  if (!root()) return;
-  if (const std::string table = comm_log_.table(); !table.empty())
-    log::info("collectives of rank 0, in {}:\n{}", counted(state_.step - first_step, "step"),
-              table);
-  if (const Executor::GraphSize size = train_[0]->graph_size(); size.graphs > 0)
+  if (const Executor::GraphSize size = train_[0]->graph_size(); root() && size.graphs > 0)
     log::info("{}", graph_line(size.graphs, size.nodes, size.launches));
-  log::info("{}", last_line(job_, {.first_step = first_step,
-                                   .steps = state_.step - first_step,
-                                   .stopped = stop_signal_ != 0,
-                                   .saved = saved_step_ == state_.step,
-                                   .skipped = skipped_,
-                                   .seconds = seconds,
-                                   .loss = loss_,
-                                   .validation_loss = validation_loss_}));
+  output_.log_end(progress(), first_step, seconds_since(begin));
+  return {.steps = state_.step, .stop_signal = stop_signal_};
 }
 
 void Trainer::record(double seconds, int64_t comm_bytes) {
@@ -331,25 +300,23 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
                         (sends_signs(job_, place_, plan.kind) && s.skip == 0);
   if (measured && job_.steps_per_print > 0 && s.step % job_.steps_per_print == 0)
     errors = codec_errors(plan, arenas_, *backend_.device, *ctx_.comm);
-  if (!metrics_) return;
-  output_->require();
-  loss_ = s.loss_sum / static_cast<double>(s.targets);
-  metrics_->step({.step = s.step,
-                  .loss = *loss_,
-                  .lr = s.lr,
-                  .grad_norm = s.grad_norm,
-                  .loss_scale = s.loss_scale,
-                  .skipped = s.skip != 0,
-                  .tokens = s.targets,
-                  .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
-                  .step_ms = seconds * 1e3,
-                  .peak_bytes = peak_bytes_[static_cast<size_t>(Space::device)],
-                  .comm_bytes = comm_bytes,
-                  .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
-                  .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)],
-                  .codec_error = std::move(errors),
-                  .losses = mean_losses(plan.program, train_[ran_]->losses(),
-                                        static_cast<double>(s.targets))});
+  if (!output_.has_metrics()) return;
+  output_.add_step({.step = s.step,
+                    .loss = s.loss_sum / static_cast<double>(s.targets),
+                    .lr = s.lr,
+                    .grad_norm = s.grad_norm,
+                    .loss_scale = s.loss_scale,
+                    .skipped = s.skip != 0,
+                    .tokens = s.targets,
+                    .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
+                    .step_ms = seconds * 1e3,
+                    .peak_bytes = peak_bytes_[static_cast<size_t>(Space::device)],
+                    .comm_bytes = comm_bytes,
+                    .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
+                    .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)],
+                    .codec_error = std::move(errors),
+                    .losses = mean_losses(plan.program, train_[ran_]->losses(),
+                                          static_cast<double>(s.targets))});
 }
 
 void Trainer::validate() {
@@ -383,15 +350,13 @@ void Trainer::validate() {
       for (size_t l = 0; l < sums.size(); ++l) sums[l] += all[i + l];
       targets += all[i + sums.size()];
     }
-    if (metrics_) metrics_->validating(state_.step, first, samples);
+    output_.show_validation(state_.step, first, samples);
   }
   if (ctx_.slot) ctx_.slot->leave_instruction();
   if (average) model_.restore_own_weights();
   double loss = 0;
   for (size_t l = 0; l < sums.size(); ++l) loss += static_cast<double>(losses[l].weight) * sums[l];
-  validation_loss_ = loss / targets;
-  if (metrics_)
-    metrics_->validation(state_.step, *validation_loss_, mean_losses(plan.program, sums, targets));
+  output_.add_validation(state_.step, loss / targets, mean_losses(plan.program, sums, targets));
 }
 
 }  // namespace dstrain

@@ -1,22 +1,17 @@
-// Trainer: one rank's run. It allocates memory, loads weights, runs the steps and writes metrics, checkpoints
-// and weights. It sets the step state and reports results; the plan alone decides what a step does.
+// Trainer: one rank's run. It allocates memory, loads weights and runs the steps. It sets the step state and tells
+// RunOutput what happens; the plan alone decides what a step does.
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "runtime/engine/run/metrics.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/engine/run/run.h"
-#include "runtime/engine/run/run_facts.h"
+#include "runtime/engine/run/run_output.h"
 #include "runtime/engine/step/executor.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
-#include "runtime/storage/checkpoint/lineage.h"
-#include "runtime/storage/on_all_ranks.h"
-#include "runtime/storage/output_directory.h"
 
 namespace dstrain {
 
@@ -47,7 +42,6 @@ class Trainer {
   MeshComm& mesh() { return mesh_; }
 
  private:
-  void open_output();
   bool ends_epoch() const;  // the newest step contained the last training sample
   void make_executors();
   void prepare_state();
@@ -57,16 +51,7 @@ class Trainer {
     return index == 0 ? plans_.train : plans_.other[index - 1];
   }
   void record(double seconds, int64_t comm_bytes);
-  void log_end(int64_t first_step, double seconds) const;
-  void log_collective(const CommRecord& record, const std::string& group);
   void validate();
-  // Saves a checkpoint of this step. `at_end`: only because the run ends here. One that cannot be saved is left out with
-  // a warning, or throws if it is `required`. Collective.
-  void save_checkpoint(bool at_end, bool required);
-  void save_last(bool required);
-  std::optional<AgreedFailure> write_weights();
-  void write_results();
-  void write_traces();
   bool root() const { return ctx_.comm->rank() == 0; }
   void log_stages() const;
   void log_codecs() const;
@@ -74,13 +59,7 @@ class Trainer {
     return {&dataset_, Split::train, first_sample};
   }
   void load_from_checkpoint();
-  void begin_lineage();
-  int64_t weight_bytes() const;  // of the file of weights
-  void check_space(int64_t checkpoint) const;
-  void warn_of_space(int64_t checkpoint) const;
-  bool resumed_here() const;                    // from a checkpoint in the output directory itself
-  int64_t remove_old(int64_t keep_last) const;  // returns how many checkpoints
-  const RunFacts& facts();
+  RunProgress progress() const { return {state_, next_sample_, stop_signal_ != 0}; }
 
   const Job& job_;
   const Dataset& dataset_;
@@ -95,23 +74,14 @@ class Trainer {
   ModelState model_;
   std::vector<std::unique_ptr<Executor>> train_;  // of the training plans, in their order
   std::optional<Executor> validate_;
-  std::optional<OutputDirectory> output_;  // on rank 0, once it is open
-  std::optional<MetricsWriter> metrics_;   // on rank 0, once the output directory is open
-  size_t ran_ = 0;                         // which training plan the newest step ran
-  bool has_momentum_ = false;              // ranks have gathered it (gathers_momentum())
+  size_t ran_ = 0;             // which training plan the newest step ran
+  bool has_momentum_ = false;  // ranks have gathered it (gathers_momentum())
   StepState state_;
-  int64_t next_sample_ = 0;                    // first sample of the next step
-  std::optional<CheckpointInfo> resumed_;      // the checkpoint that the run resumed from
-  Lineage lineage_;                            // on rank 0: of this run's checkpoints
-  RunFacts facts_;                             // on rank 0: empty until facts() is called
-  CommLog comm_log_;                           // on rank 0
-  std::vector<StepTrace> traces_;              // of the first steps, if the job asks for a trace
+  int64_t next_sample_ = 0;                // first sample of the next step
+  std::optional<CheckpointInfo> resumed_;  // the checkpoint that the run resumed from
+  RunOutput output_;
   std::array<int64_t, kSpaces> peak_bytes_{};  // of the largest rank, by space
-  // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
-  std::optional<int64_t> saved_step_, tried_step_;
   int stop_signal_ = 0;
-  int64_t skipped_ = 0;                           // steps of this run whose update was not applied
-  std::optional<double> loss_, validation_loss_;  // on rank 0: the newest
 };
 
 }  // namespace dstrain

@@ -1,9 +1,10 @@
-// The part of Trainer that writes files: the output directory of a run.
+#include "runtime/engine/run/run_output.h"
+
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
@@ -11,18 +12,18 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/run/resume.h"
-#include "runtime/engine/run/trainer.h"
+#include "runtime/engine/run/run_text.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/checkpoint/checkpoint_save.h"
 #include "runtime/storage/free_space.h"
-#include "runtime/storage/on_all_ranks.h"
-#include "runtime/storage/output_directory.h"
 #include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
 namespace {
+
+constexpr size_t kTracedSteps = 6;
 
 // Returns whether a run that does not stop early leaves a checkpoint of its last step.
 bool saves_last(const Job& job) {
@@ -39,7 +40,18 @@ std::string text_of(const std::exception_ptr& error) {
 
 }  // namespace
 
-void Trainer::open_output() {
+RunOutput::RunOutput(const Job& job, const Dataset& dataset, RunContext& ctx, ModelState& model,
+                     MeshComm& mesh)
+    : job_(job),
+      dataset_(dataset),
+      ctx_(ctx),
+      model_(model),
+      mesh_(mesh),
+      comm_log_(job.comms_logger) {}
+
+void RunOutput::open(const RunProgress& progress, const std::optional<CheckpointInfo>& resumed) {
+  const int64_t step = progress.state.step;
+  resumed_ = resumed;
   const bool groups = local_groups(job_) > 1;
   const int64_t bytes =
       job_.save_interval > 0 || saves_last(job_)
@@ -52,9 +64,9 @@ void Trainer::open_output() {
       make_directory(job_.output);
     else if (!is_locked_by(job_.output, ctx_.output_holder))
       OutputDirectory::fail_removed(job_.output);
-    output_.emplace(job_.output);
+    directory_.emplace(job_.output);
     check_space(job_.save_interval > 0 ? bytes : 0);
-    begin_lineage();
+    begin_lineage(step);
     if (job_.save_interval == 0) warn_of_space(bytes);
     write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
     if (job_.model.family().reads_tokens())
@@ -62,13 +74,44 @@ void Trainer::open_output() {
     metrics_.emplace(MetricsOptions{.path = job_.output + "/metrics.jsonl",
                                     .steps = job_.steps,
                                     .steps_per_print = job_.steps_per_print,
-                                    .resumed_step = resumed_here() ? state_.step : 0,
+                                    .resumed_step = resumed_here() ? step : 0,
                                     .perplexity = job_.model.family().predicts_tokens()});
   });
-  if (resumed_here()) saved_step_ = state_.step;
+  if (metrics_) metrics_->begin();
+  if (resumed_here()) saved_step_ = step;
 }
 
-int64_t Trainer::weight_bytes() const {
+void RunOutput::add_step(const StepMetrics& metrics) {
+  directory_->require();
+  if (metrics.skipped) ++skipped_;
+  loss_ = metrics.loss;
+  metrics_->step(metrics);
+}
+
+void RunOutput::add_validation(int64_t step, double loss, const NamedLosses& losses) {
+  validation_loss_ = loss;
+  if (metrics_) metrics_->validation(step, loss, losses);
+}
+
+void RunOutput::show_validation(int64_t step, int64_t done, int64_t all) {
+  if (metrics_) metrics_->validating(step, done, all);
+}
+
+void RunOutput::add_collective(const CommRecord& record, const std::string& group, int64_t step) {
+  comm_log_.add(record);
+  if (job_.comms_logger.verbose && step % job_.steps_per_print == 0 && comm_log_.counts(record.op))
+    log::info("{}", comm_line(record, group));
+}
+
+StepTrace* RunOutput::new_trace(int64_t step, const Plan& plan) {
+  if (job_.trace.empty() || traces_.size() == kTracedSteps) return nullptr;
+  StepTrace& trace = traces_.emplace_back();
+  trace.step = step;
+  trace.prepare(plan);
+  return &trace;
+}
+
+int64_t RunOutput::weight_bytes() const {
   int64_t bytes = 0;
   for (const StateEntry& w : model_.weights())
     bytes += w.global_shape.elements() * size_of(DType::f32);
@@ -76,7 +119,7 @@ int64_t Trainer::weight_bytes() const {
 }
 
 // Throws UserError if one checkpoint and the weights do not fit on the disk: the run would lose its work.
-void Trainer::check_space(int64_t checkpoint) const {
+void RunOutput::check_space(int64_t checkpoint) const {
   const std::string lack =
       lack_of_space(checkpoint > 0 ? "a checkpoint with the weights" : "the file of the weights",
                     checkpoint + weight_bytes(), free_bytes(job_.output), job_.output);
@@ -85,7 +128,7 @@ void Trainer::check_space(int64_t checkpoint) const {
 }
 
 // Warns if the checkpoint of the run's end does not fit beside the weights; nothing is lost before that.
-void Trainer::warn_of_space(int64_t checkpoint) const {
+void RunOutput::warn_of_space(int64_t checkpoint) const {
   const std::string lack = lack_of_space("the checkpoint at the end, with the weights",
                                          checkpoint > 0 ? checkpoint + weight_bytes() : 0,
                                          free_bytes(job_.output), job_.output);
@@ -94,7 +137,7 @@ void Trainer::warn_of_space(int64_t checkpoint) const {
               lack);
 }
 
-bool Trainer::resumed_here() const {
+bool RunOutput::resumed_here() const {
   if (!resumed_) return false;
   std::error_code error;
   const std::filesystem::path root = std::filesystem::path(resumed_->dir + "/").parent_path();
@@ -102,36 +145,40 @@ bool Trainer::resumed_here() const {
          !error;
 }
 
-const RunFacts& Trainer::facts() {
+const RunFacts& RunOutput::facts() {
   if (facts_.empty()) facts_ = run_facts(job_, dataset_);
   return facts_;
 }
 
 // Makes the checkpoints in the output directory those of this run's lineage; sets others aside.
-void Trainer::begin_lineage() {
-  lineage_ =
-      resumed_ ? branch_of(resumed_->label.lineage, state_.step, ctx_.job) : new_lineage(ctx_.job);
+void RunOutput::begin_lineage(int64_t step) {
+  lineage_ = resumed_ ? branch_of(resumed_->label.lineage, step, ctx_.job) : new_lineage(ctx_.job);
   if (!resumed_here()) {
     if (job_.overwrite) remove_checkpoints(job_.output);
     remove_end_checkpoints(job_.output);
   }
   const std::vector<std::string> aside =
-      continue_lineage(job_.output, lineage_, state_.step, resumed_ ? resumed_->dir : "");
+      continue_lineage(job_.output, lineage_, step, resumed_ ? resumed_->dir : "");
   if (!aside.empty())
     log::info("set aside, as this run does not go on from {}: {}{}",
               aside.size() == 1 ? "it" : "them", aside.front(),
               aside.size() == 1 ? "" : fmt::format(" and {} more", aside.size() - 1));
 }
 
-void Trainer::save_checkpoint(bool at_end, bool required) {
+void RunOutput::save_checkpoint(const RunProgress& progress) {
+  save(progress, false, job_.save_required);
+}
+
+void RunOutput::save(const RunProgress& progress, bool at_end, bool required) {
+  const StepState& state = progress.state;
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
-  if (root()) output_->require();
-  tried_step_ = state_.step;
-  StateRegister everything = model_.everything(groups_differ(job_, state_.applied_steps));
+  if (root()) directory_->require();
+  tried_step_ = state.step;
+  StateRegister everything = model_.everything(groups_differ(job_, state.applied_steps));
   TrainerScalars scalars;
-  scalars.store(state_);
+  scalars.store(state);
   scalars.add_to(everything);
-  CheckpointLabel label{.step = state_.step, .samples = next_sample_, .lineage = lineage_};
+  CheckpointLabel label{.step = state.step, .samples = progress.next_sample, .lineage = lineage_};
   label.end = at_end;
   if (root()) label.facts = kept_facts(facts());
   // The newest checkpoint stays until there is another one.
@@ -141,14 +188,14 @@ void Trainer::save_checkpoint(bool at_end, bool required) {
   const std::optional<AgreedFailure> failure =
       try_save_checkpoint(job_.output, label, everything, *ctx_.comm, make_room);
   if (!failure) {
-    saved_step_ = state_.step;
+    saved_step_ = state.step;
     if (root()) remove_old(job_.keep_last);
   } else {
-    if (root()) output_->require();  // the reason, if the directory is gone
+    if (root()) directory_->require();  // the reason, if the directory is gone
     if (!failure->can_go_on || required) std::rethrow_exception(failure->error);
     const int64_t bytes = checkpoint_bytes(everything, *ctx_.comm);
     if (failure->own || root())
-      log::warn("the checkpoint of step {}, of {}, is left out: {}", state_.step,
+      log::warn("the checkpoint of step {}, of {}, is left out: {}", state.step,
                 bytes_text(static_cast<double>(bytes)), text_of(failure->error));
   }
   if (ctx_.slot) ctx_.slot->set_state(RankState::running);
@@ -156,19 +203,20 @@ void Trainer::save_checkpoint(bool at_end, bool required) {
 
 // Makes it possible to go on with a run that has ended: saves a checkpoint of its last step, unless there is one.
 // Removes those of earlier ends of the run.
-void Trainer::save_last(bool required) {
-  if (!saves_last(job_) || stop_signal_ != 0) return;
-  if (saved_step_ != state_.step && tried_step_ != state_.step) save_checkpoint(true, required);
-  if (!root() || saved_step_ != state_.step) return;
+void RunOutput::save_last(const RunProgress& progress, bool required) {
+  const int64_t step = progress.state.step;
+  if (!saves_last(job_) || progress.has_stopped) return;
+  if (saved_step_ != step && tried_step_ != step) save(progress, true, required);
+  if (!root() || saved_step_ != step) return;
   try {
-    remove_end_checkpoints(job_.output, lineage_, state_.step);
+    remove_end_checkpoints(job_.output, lineage_, step);
   } catch (const RunError& e) {
     log::warn("dstrain.save_last: {}", e.what());
   }
 }
 
 // A checkpoint that cannot be removed only uses disk space, so a failure is logged and the run continues.
-int64_t Trainer::remove_old(int64_t keep_last) const {
+int64_t RunOutput::remove_old(int64_t keep_last) const {
   try {
     return remove_old_checkpoints(job_.output, lineage_, keep_last, job_.keep_every);
   } catch (const RunError& e) {
@@ -178,7 +226,7 @@ int64_t Trainer::remove_old(int64_t keep_last) const {
 }
 
 // Writes the file of the weights. Returns how that failed. Collective.
-std::optional<AgreedFailure> Trainer::write_weights() {
+std::optional<AgreedFailure> RunOutput::write_weights(int64_t applied_steps) {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
   std::optional<WeightsWriter> writer;
   // After an error the other ranks send what is left, so that all take part in what follows.
@@ -191,7 +239,7 @@ std::optional<AgreedFailure> Trainer::write_weights() {
       error = std::current_exception();
     }
   };
-  if (root()) output_->require();
+  if (root()) directory_->require();
   attempt([&] {
     writer.emplace(job_.output + "/model.safetensors",
                    mapped(model_.weights(), weight_map_of(job_.model)));
@@ -199,7 +247,7 @@ std::optional<AgreedFailure> Trainer::write_weights() {
   const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     attempt([&] { writer->write(p.name, begin, values); });
   };
-  model_.collect_weights(mesh_, write, groups_differ(job_, state_.applied_steps).weights);
+  model_.collect_weights(mesh_, write, groups_differ(job_, applied_steps).weights);
   model_.collect_buffers(mesh_, [&](const RegisteredBuffer& b, const Tensor& values) {
     attempt([&] { writer->write(b.name, 0, values); });
   });
@@ -209,22 +257,37 @@ std::optional<AgreedFailure> Trainer::write_weights() {
   });
 }
 
-// Writes the weights and then the checkpoint of the run's end, which is tried where the weights could not be written,
-// too. Throws what kept the weights from being written.
-void Trainer::write_results() {
-  const std::optional<AgreedFailure> lost = write_weights();
+void RunOutput::finish(const RunProgress& progress) {
+  const std::optional<AgreedFailure> lost = write_weights(progress.state.applied_steps);
   if (lost && !lost->can_go_on) std::rethrow_exception(lost->error);
-  save_last(job_.save_required && !lost);
-  if (!lost) return;
-  if (root() && saved_step_ == state_.step)
-    log::warn(
-        "the weights of step {} are in its checkpoint alone: once there is room, --resume {} "
-        "writes model.safetensors",
-        state_.step, job_.output);
-  std::rethrow_exception(lost->error);
+  save_last(progress, job_.save_required && !lost);
+  if (lost) {
+    if (root() && saved_step_ == progress.state.step)
+      log::warn(
+          "the weights of step {} are in its checkpoint alone: once there is room, --resume {} "
+          "writes model.safetensors",
+          progress.state.step, job_.output);
+    std::rethrow_exception(lost->error);
+  }
+  if (!job_.trace.empty()) write_traces();
 }
 
-void Trainer::write_traces() {
+void RunOutput::log_end(const RunProgress& progress, int64_t first_step, double seconds) const {
+  if (!root()) return;
+  const int64_t steps = progress.state.step - first_step;
+  if (const std::string table = comm_log_.table(); !table.empty())
+    log::info("collectives of rank 0, in {}:\n{}", counted(steps, "step"), table);
+  log::info("{}", last_line(job_, {.first_step = first_step,
+                                   .steps = steps,
+                                   .stopped = progress.has_stopped,
+                                   .saved = saved_step_ == progress.state.step,
+                                   .skipped = skipped_,
+                                   .seconds = seconds,
+                                   .loss = loss_,
+                                   .validation_loss = validation_loss_}));
+}
+
+void RunOutput::write_traces() {
   write_trace(job_.trace, traces_, *ctx_.comm);
   if (!root() || traces_.size() < 2) return;
   StepSplit sum;  // without the first step, which also warms up

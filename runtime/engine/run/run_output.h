@@ -1,0 +1,96 @@
+// RunOutput: what a run writes. The output directory with metrics, checkpoints, weights and traces, and the log lines of
+// steps and of the end. The trainer tells it what has happened; it changes nothing of a run's numbers.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/run/metrics.h"
+#include "runtime/engine/run/model_state.h"
+#include "runtime/engine/run/run.h"
+#include "runtime/engine/run/run_facts.h"
+#include "runtime/engine/step/comm_log.h"
+#include "runtime/engine/step/mesh_comm.h"
+#include "runtime/engine/step/trace.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
+#include "runtime/storage/checkpoint/lineage.h"
+#include "runtime/storage/on_all_ranks.h"
+#include "runtime/storage/output_directory.h"
+
+namespace dstrain {
+
+// How far a run has come.
+struct RunProgress {
+  const StepState& state;
+  int64_t next_sample = 0;   // first sample of the next step
+  bool has_stopped = false;  // by a signal, before its last step
+};
+
+class RunOutput {
+ public:
+  // The caller must keep all of it alive.
+  RunOutput(const Job& job, const Dataset& dataset, RunContext& ctx, ModelState& model,
+            MeshComm& mesh);
+
+  // Makes or takes the output directory, and begins its files. `resumed`: the checkpoint that the run goes on from.
+  // Throws UserError if what the run writes does not fit there. Collective.
+  void open(const RunProgress& progress, const std::optional<CheckpointInfo>& resumed);
+  // Returns the facts of the run. Rank 0 alone may call it.
+  const RunFacts& facts();
+
+  // Whether steps are written: on rank 0, once the output is open.
+  bool has_metrics() const { return metrics_.has_value(); }
+  // Adds a step to the metrics. The caller must have asked has_metrics(). Throws RunError if the directory is gone.
+  void add_step(const StepMetrics& metrics);
+  // Adds a validation to the metrics, if there are any.
+  void add_validation(int64_t step, double loss, const NamedLosses& losses);
+  void show_validation(int64_t step, int64_t done, int64_t all);  // in the progress bar
+  // Takes a collective of rank 0.
+  void add_collective(const CommRecord& record, const std::string& group, int64_t step);
+  // Returns the trace that the step is to fill, or null if it needs none.
+  StepTrace* new_trace(int64_t step, const Plan& plan);
+
+  // Saves a checkpoint of this step. One that cannot be saved is left out with a warning, unless the job requires it.
+  // Collective.
+  void save_checkpoint(const RunProgress& progress);
+  // Writes the weights, then the checkpoint of the run's end, which is tried where the weights could not be written,
+  // too, and the traces. Throws what kept the weights from being written. Collective.
+  void finish(const RunProgress& progress);
+  // Logs the end of the run. `first_step`: steps that were done before it.
+  void log_end(const RunProgress& progress, int64_t first_step, double seconds) const;
+
+ private:
+  bool root() const { return ctx_.comm->rank() == 0; }
+  void begin_lineage(int64_t step);
+  int64_t weight_bytes() const;  // of the file of weights
+  void check_space(int64_t checkpoint) const;
+  void warn_of_space(int64_t checkpoint) const;
+  bool resumed_here() const;                    // from a checkpoint in the output directory itself
+  int64_t remove_old(int64_t keep_last) const;  // returns how many checkpoints
+  // `at_end`: only because the run ends here. Throws if it cannot be saved and is `required`.
+  void save(const RunProgress& progress, bool at_end, bool required);
+  void save_last(const RunProgress& progress, bool required);
+  std::optional<AgreedFailure> write_weights(int64_t applied_steps);
+  void write_traces();
+
+  const Job& job_;
+  const Dataset& dataset_;
+  RunContext& ctx_;
+  ModelState& model_;
+  MeshComm& mesh_;
+  std::optional<OutputDirectory> directory_;  // on rank 0, once it is open
+  std::optional<MetricsWriter> metrics_;      // on rank 0, once the directory is open
+  std::optional<CheckpointInfo> resumed_;
+  Lineage lineage_;                // on rank 0: of this run's checkpoints
+  RunFacts facts_;                 // on rank 0: empty until facts() is called
+  CommLog comm_log_;               // on rank 0
+  std::vector<StepTrace> traces_;  // of the first steps, if the job asks for a trace
+  // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
+  std::optional<int64_t> saved_step_, tried_step_;
+  int64_t skipped_ = 0;                           // steps of this run whose update was not applied
+  std::optional<double> loss_, validation_loss_;  // on rank 0: the newest
+};
+
+}  // namespace dstrain
