@@ -88,6 +88,11 @@ bool same_number(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
 
+// Returns whether a step has lost its numbers. A gradient that overflows in a step that is skipped for it has not.
+bool has_diverged(const RecordedStep& step) {
+  return !std::isfinite(step.loss) || (step.skipped == 0 && !std::isfinite(step.norm));
+}
+
 bool within(double expected, double value, double share) {
   return std::abs(value - expected) <= share * std::abs(expected) + 1e-12;
 }
@@ -131,6 +136,8 @@ class Comparing {
       }
       result_.steps.push_back(
           {naive.step, naive.loss, plain->loss, mine->loss, naive.norm, plain->norm, mine->norm});
+      if (!result_.diverged && has_diverged(*plain) && has_diverged(*mine))
+        result_.diverged = naive.step;
       const double share = naive.step == 1 ? t.first_loss : t.loss;
       const bool exact = naive.step <= t.steps;
       largest_norm = std::max(largest_norm, naive.norm);

@@ -39,6 +39,9 @@ struct Comparison {
   std::vector<ComparedTensor> tensors;  // in the order of the model
   std::vector<ComparedStep> steps;
   std::optional<FirstDifference> first;
+  // The first step whose loss, or gradient norm unless it is skipped, is no finite number in the plain run and as
+  // configured: both diverge, and what follows shows nothing.
+  std::optional<int64_t> diverged;
   std::vector<std::string> problems;  // what is not equal, a sentence each
   std::vector<std::string> faults;    // what seeded faults did
 };

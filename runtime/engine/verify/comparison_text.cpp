@@ -49,12 +49,18 @@ std::string comparison_text(const Comparison& c) {
         "from step {} on gradients are approximated: what follows is compared with plain data "
         "parallelism that approximates them too\n",
         c.tolerance.steps + 1);
+  if (c.diverged)
+    text += fmt::format(
+        "step {}: no finite loss or gradient norm, in plain data parallelism too: both diverge, "
+        "and what follows shows "
+        "nothing. --steps {} ends before it\n",
+        *c.diverged, *c.diverged - 1);
   for (const std::string& fault : c.faults) text += fmt::format("seeded fault: {}\n", fault);
   if (c.equal)
-    return text + (c.promised ? "equal: the configuration computes what plain training would, and "
-                                "has the bits of plain data parallelism\n"
-                              : "equal: the configuration computes what plain training would, to "
-                                "rounding\n");
+    return text +
+           fmt::format("equal: {}the configuration computes what plain training would, {}\n",
+                       c.diverged ? fmt::format("before step {} ", *c.diverged) : "",
+                       c.promised ? "and has the bits of plain data parallelism" : "to rounding");
   for (size_t i = 0; i < std::min(c.problems.size(), kMostProblems); ++i)
     text += c.problems[i] + "\n";
   if (c.problems.size() > kMostProblems)
@@ -69,6 +75,8 @@ std::string comparison_json(const Comparison& c) {
   json["equal"] = c.equal;
   json["tolerance"] = c.tolerance.gradient;
   json["steps"] = c.steps.size();
+  json["diverged"] = nullptr;
+  if (c.diverged) json["diverged"] = *c.diverged;
   json["tensors"] = nlohmann::ordered_json::array();
   for (const ComparedTensor& t : c.tensors) {
     nlohmann::ordered_json tensor;

@@ -1,6 +1,7 @@
 #include "runtime/engine/verify/compare.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
@@ -232,6 +233,26 @@ TEST_CASE("record: bytes bring it back, and cut ones are refused") {
   CHECK(back.fault == record.fault);
   CHECK(back.name(back.pieces[1].slot) == "master");
   CHECK_THROWS_AS(RankRecord::from_bytes(bytes.substr(0, bytes.size() / 2)), RunError);
+}
+
+TEST_CASE("compare: numbers that plain training loses too are said to be lost") {
+  const auto run = [](double loss, double norm) {
+    return Record()
+        .piece(1, "w", "gradient", "grads:u", 0, {1})
+        .piece(2, "w", "master", "params:u", 0, {1})
+        .step(1, 2, 1)
+        .step(2, loss, norm)
+        .record;
+  };
+  constexpr double lost = std::numeric_limits<double>::quiet_NaN();
+  CHECK_FALSE(compared(run(2, 1), run(2, 1), run(2, 1)).diverged);
+  const Comparison both = compared(run(lost, 1), run(lost, 1), run(lost, 1));
+  CHECK(both.diverged == 2);
+  CHECK_THAT(comparison_text(both), Catch::Contains("step 2: no finite loss or gradient norm"));
+  CHECK(nlohmann::json::parse(comparison_json(both)).at("diverged") == 2);
+  const Comparison alone = compared(run(2, 1), run(2, 1), run(lost, 1));
+  CHECK_FALSE(alone.equal);
+  CHECK_FALSE(alone.diverged);
 }
 
 }  // namespace dstrain
