@@ -32,6 +32,11 @@ class RandomJobs {
     return job_;
   }
 
+  // Returns which share of the labels does not count for the newest job, so that some certainly do.
+  double ignored_labels() {
+    return job_.batch.train_batch * job_.model.context() >= 20 && coin() ? 0.2 : 0;
+  }
+
  private:
   int64_t between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
@@ -51,19 +56,19 @@ class RandomJobs {
   void choose_model() {
     if (between(0, 3) == 0) {
       BenchmarkModel m;
-      m.n_layer = between(4, 9);
+      m.n_layer = between(1, 9);  // down to fewer parameters than ranks
       m.in_size = between(1, 17);
-      m.hidden_size = between(2, 33);
+      m.hidden_size = between(1, 33);
       m.out_size = between(2, 9);
       job_.model = m;
       return;
     }
     GptLite m;
-    m.n_layer = between(3, 5);
+    m.n_layer = between(1, 5);
     m.n_head = between(1, 3);
-    m.n_embd = m.n_head * between(2, 11);
-    m.block_size = between(2, 9);
-    m.vocab_size = between(3, 40);
+    m.n_embd = m.n_head * between(1, 11);
+    m.block_size = between(1, 9);
+    m.vocab_size = between(2, 40);
     m.dropout = coin() ? 0.1 : 0;
     m.gelu = coin();
     m.qkv_bias = coin();
@@ -76,7 +81,7 @@ class RandomJobs {
     BatchConfig& batch = job_.batch;
     batch.micro_batch = between(1, 3);
     batch.accumulation = between(1, 4);
-    if (job_.ranks % 2 == 0 && between(0, 2) == 0) {
+    if (job_.ranks % 2 == 0 && job_.model.layers() >= 4 && between(0, 2) == 0) {
       PipelineConfig& pipeline = job_.pipeline;
       pipeline.stages = 2;
       pipeline.schedule =
@@ -92,11 +97,13 @@ class RandomJobs {
 
   void choose_types() {
     job_.dtype = one_of({DType::f32, DType::f32, DType::bf16, DType::f16});
-    job_.wire_dtype = coin() ? job_.dtype : one_of({DType::f32, DType::bf16});
+    job_.wire_dtype = coin() ? job_.dtype : one_of({DType::f32, DType::bf16, DType::f16});
     job_.grad_dtype = coin() ? job_.dtype : DType::f32;
     if (job_.dtype == DType::f16) {
       job_.skip_on_overflow = true;
       job_.loss_scale = {.dynamic = coin(), .initial = 64, .window = 2, .hysteresis = 1};
+    } else {
+      job_.skip_on_overflow = job_.wire_dtype == DType::f16 || coin();
     }
     job_.gradient_clipping = one_of({0.0, 0.05, 1.0});
     job_.reduce = coin() ? ReduceMode::boundary : ReduceMode::micro_batch;
@@ -114,8 +121,11 @@ class RandomJobs {
       o.momentum = coin() ? 0.9 : 0;
       o.decoupled_decay = false;
     }
-    if (o.kind == OptimizerKind::muon) o.momentum = 0.95;
-    if (coin()) job_.weight_decay_exclude = {"*.bias"};
+    if (o.kind == OptimizerKind::muon) {
+      o.momentum = 0.95;
+      o.gram = coin();
+    }
+    if (coin()) job_.weight_decay_exclude = {"*.bias", "*ln*"};
   }
 
   void choose_codec() {
@@ -176,6 +186,7 @@ class RandomJobs {
       offload.parameters = one_of({OffloadTo::cpu, OffloadTo::nvme});
     offload.ratio = one_of({1.0, 0.5});
     offload.max_in_cpu = limit();
+    offload.read_ahead = coin() ? 0 : 16 * limit();
   }
 
   std::mt19937_64 random_;
