@@ -26,10 +26,12 @@ class TokenRows {
     const Parameter table = *std::ranges::find(program.parameters, gradient_,
                                                [](const Parameter& p) { return p.gradient; });
     const Unit& unit = program.units[static_cast<size_t>(table.unit)];
-    check(table.offset == 0 && unit.parameters.size() > 1,
-          "the token embedding is not the first of several parameters of its unit");
-    const auto next = static_cast<size_t>(unit.parameters[1]);
-    rest_ = {program.parameters[next].offset, unit.elements};
+    check(table.offset == 0, "the token embedding is not the first parameter of its unit");
+    // Without another parameter only padding follows, whose gradient is 0 on every rank.
+    const bool alone = unit.parameters.size() == 1;
+    rest_ = {
+        alone ? unit.elements : program.parameters[static_cast<size_t>(unit.parameters[1])].offset,
+        unit.elements};
     grads_ = program.find("grads:" + unit.name);
     micro_ = program.find("micro_grads:" + unit.name);
     wire_ = program.find("wire:" + unit.name);
@@ -40,10 +42,22 @@ class TokenRows {
     std::vector<Instruction> list;
     for (Instruction& op : program_.instructions) {
       if (op.op == OpKind::embed_token_grad) gather(op, list);
-      const bool sends = sends_unit(op);
-      if (sends) leave_table_out(op);
-      list.push_back(std::move(op));
-      if (sends) add_table(list);
+      if (!sends_unit(op)) {
+        list.push_back(std::move(op));
+        continue;
+      }
+      // Where a micro-batch's gradients reach the step's by the wire alone, those of the table are added beside them.
+      Instruction table = op;
+      const bool adds = op.op == OpKind::accumulate && op.when == When::every_micro;
+      if (rest_.size() > 0) {
+        leave_table_out(op);
+        list.push_back(std::move(op));
+      }
+      if (adds) {
+        table.reads = {program_.view(micro_, 0, rest_.begin)};
+        table.writes = {program_.view(grads_, 0, rest_.begin)};
+        list.push_back(std::move(table));
+      }
     }
     program_.instructions = std::move(list);
   }
@@ -95,16 +109,6 @@ class TokenRows {
     const bool in_place = op.reads[0] == op.writes[0];
     op.reads[0] = without_table(op.reads[0]);
     op.writes[0] = in_place ? op.reads[0] : without_table(op.writes[0]);
-  }
-
-  // Where a micro-batch's gradients reach the step's by the wire alone, those of the table are added beside them.
-  void add_table(std::vector<Instruction>& list) {
-    const Instruction& received = list.back();
-    if (received.op != OpKind::accumulate || received.when != When::every_micro) return;
-    Instruction op = received;
-    op.reads = {program_.view(micro_, 0, rest_.begin)};
-    op.writes = {program_.view(grads_, 0, rest_.begin)};
-    list.push_back(std::move(op));
   }
 
   Program& program_;

@@ -221,6 +221,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("its embedding is alone in its layer, and sparse gradients have the same bits") {
+  const auto comm = make_communicator();
+  Job job = checked(R"("width": 10, "length": 5, "vocab_size": 400)", "", comm->size()).job;
+  job.batch = {4 * comm->size(), 2, 2};
+  job.device = "cpu";
+  job.steps = 3;
+  const RandomDataset data(400);
+  for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
+    job.reduce = reduce;
+    job.sparse_gradients = false;
+    const RunResult whole = run_steps(job, data, *comm, 3);
+    job.sparse_gradients = true;
+    const RunResult rows = run_steps(job, data, *comm, 3);
+    CHECK(difference(whole, rows, *comm) == "");
+    CHECK(rows.sent_per_step == rows.planned_to_send);
+    if (comm->size() > 1) CHECK(rows.sent_per_step < whole.sent_per_step);
+  }
+}
+
 TEST_CASE("its features count: others give another loss") {
   // A dataset whose features are all 0.
   class Blank : public RandomDataset {
