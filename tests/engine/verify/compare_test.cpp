@@ -1,6 +1,7 @@
 #include "runtime/engine/verify/compare.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -78,10 +79,12 @@ std::optional<FirstDifference> first(const RankRecord& plain, const RankRecord& 
 // Records of one rank with a weight of two elements, whose gradient is `gradient`.
 RankRecord trained(const std::vector<float>& gradient, const std::vector<float>& weight,
                    double loss = 2) {
+  double squares = 0;
+  for (const float g : gradient) squares += static_cast<double>(g) * static_cast<double>(g);
   return Record()
       .piece(1, "w", "gradient", "grads:u", 0, gradient)
       .piece(1, "w", "master", "params:u", 0, weight)
-      .step(1, loss, 1)
+      .step(1, loss, std::sqrt(squares))
       .record;
 }
 
@@ -177,6 +180,17 @@ TEST_CASE("comparison: equal runs, and what is not") {
   CHECK_FALSE(compared(a, a, trained({1, NAN}, {3, 4})).equal);
 }
 
+TEST_CASE("comparison: a gradient may be a small sum of large terms, and its norm is its own") {
+  RankRecord naive = trained({0.001F}, {3});
+  naive.terms.push_back({.name = naive.pieces[0].name, .largest = 1e4});
+  RankRecord mine = trained({0.002F}, {3});
+  CHECK(compared(naive, mine, mine).equal);
+  mine.steps[0].norm = 0.003;
+  const Comparison c = compared(naive, mine, mine);
+  CHECK_FALSE(c.equal);
+  CHECK_THAT(c.problems.front(), Catch::Contains("step 1: gradient norm 0.003"));
+}
+
 TEST_CASE("comparison: ranks that hold the same elements must agree") {
   const RankRecord a = trained({1, 2}, {3, 4}), b = trained({1, 2}, {3, 5});
   Job job = job_of(BenchmarkModel{});
@@ -235,7 +249,7 @@ TEST_CASE("record: bytes bring it back, and cut ones are refused") {
   CHECK_THROWS_AS(RankRecord::from_bytes(bytes.substr(0, bytes.size() / 2)), RunError);
 }
 
-TEST_CASE("compare: numbers that plain training loses too are said to be lost") {
+TEST_CASE("comparison: numbers that plain training loses too are said to be lost") {
   const auto run = [](double loss, double norm) {
     return Record()
         .piece(1, "w", "gradient", "grads:u", 0, {1})
