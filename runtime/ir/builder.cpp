@@ -199,6 +199,26 @@ BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float e
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
 }
 
+BufferId Builder::rms_norm(BufferId x, BufferId weight, float eps) {
+  const Shape shape = program_.at(x).shape;
+  const int64_t group = std::max<int64_t>(1, program_.at(weight).shape.elements());
+  return emit(OpKind::rms_norm, LayerNormAttrs{eps}, {x, weight},
+              activation_buffer(stem(weight), shape, x),
+              {{.name = fresh("rstd"), .shape = {rows_of(shape), shape[-1] / group}}});
+}
+
+BufferId Builder::rotary(BufferId x, int64_t seq_len, const RotaryAttrs& attrs) {
+  RotaryAttrs with_length = attrs;
+  with_length.seq_len = seq_len;
+  return emit(OpKind::rotary, with_length, {x},
+              activation_buffer("rotated", program_.at(x).shape, x));
+}
+
+BufferId Builder::gated(BufferId gate, BufferId up, Activation kind) {
+  return emit(OpKind::gated, ActivationAttrs{kind}, {gate, up},
+              activation_buffer("gated", program_.at(gate).shape, gate));
+}
+
 BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation activation) {
   const Shape shape{rows_of(program_.at(x).shape), program_.at(weight).shape[0]};
   const Activation fused = activation == Activation::relu ? activation : Activation::none;

@@ -78,6 +78,14 @@ class Builder {
   BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len);
   // Throws InternalError if one of weight and bias is frozen and the other is not: their gradients come together.
   BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);
+  // x (R,C), weight (G): normalises each run of G columns by itself, so C is a multiple of G. The normalised values are
+  // rounded to x's dtype before they are multiplied by the weights.
+  BufferId rms_norm(BufferId x, BufferId weight, float eps);
+  // x (R, heads * head size), whose rows are positions 0 to seq_len - 1 of each sample. `attrs.seq_len` is set here.
+  // Throws InternalError where rotary_problem() finds something.
+  BufferId rotary(BufferId x, int64_t seq_len, const RotaryAttrs& attrs);
+  // Returns kind(gate) * up. `kind`: silu.
+  BufferId gated(BufferId gate, BufferId up, Activation kind);
   BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
   BufferId activation(BufferId x, Activation kind);
   BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout);

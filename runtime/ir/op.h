@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "runtime/core/dtype.h"
+#include "runtime/ir/rotary.h"
 
 namespace dstrain {
 
@@ -26,6 +27,10 @@ enum class OpKind : uint8_t {
   add_layer_norm,  // x (R,C), h (R,C), weight (C), bias (C) -> sum (R,C) = x + dropout(h), and of it y (R,C), mean, rstd
   attention,       // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
   add_dropout,     // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
+  // x (R,C), weight (G) -> y (R,C), rstd f32 (R,C/G): each run of G columns by itself, y = weight * round(x * rstd)
+  rms_norm,
+  rotary,  // x (R,C) -> y (R,C): pairs of columns of each head, rotated by the row's place in its sample (rotary.h)
+  gated,   // gate (R,N), up (R,N) -> y (R,N) = act(gate) * up
   cross_entropy,  // logits (R,V), targets i32 (R), before? f64 (M) -> loss f64 (1), d_logits? (may be logits);
                   //   V may be padded; by_row: loss f64 (R), which a later one adds: its `before`
   // backward: the input gradient and the weight gradient of an op are two instructions, until the pass `join_norms`
@@ -35,6 +40,14 @@ enum class OpKind : uint8_t {
   layer_norm_weight_grad,  // d_y (R,C), x (R,C), mean, rstd -> d_weight f32 (C), d_bias f32 (C)
   // d_y (R,C), x (R,C), weight, mean, rstd, add? (R,C) -> d_x (R,C) (+ add), d_weight f32 (C), d_bias f32 (C)
   layer_norm_grad,
+  // d_y (R,C), x (R,C), weight (G), rstd, add? (R,C) -> d_x (R,C) (+ add)
+  rms_norm_input_grad,
+  // d_y (R,C), x (R,C), rstd -> d_weight f32 (G)
+  rms_norm_weight_grad,
+  // d_y (R,C) -> d_x (R,C), may be d_y: rotated back
+  rotary_grad,
+  // d_y (R,N), gate, up -> d_gate (R,N), may be d_y, d_up (R,N)
+  gated_grad,
   linear_input_grad,   // d_y (R,N), weight (N,K), packed?, with gelu pre (R,K) -> d_x (R,K)
                        //   (with gelu times its slope at pre)
   linear_weight_grad,  // d_y (R,N), x (R,K) -> d_weight f32 (N,K)
@@ -119,8 +132,8 @@ enum class OpKind : uint8_t {
 inline constexpr int kOpKinds = static_cast<int>(OpKind::finish_gradients) + 1;
 std::string_view name_of(OpKind op);  // as printed: "linear_input_grad"
 
-// The activation function that an op applies to each element.
-enum class Activation : uint8_t { none, relu, gelu };  // gelu: its tanh form
+// The activation function that an op applies to each element. gelu: its tanh form; silu: of gated alone.
+enum class Activation : uint8_t { none, relu, gelu, silu };
 
 // Attributes are the constant arguments of an op. Each op reads the attributes of one type, which its rule
 // names; an op without any, or one that keeps their defaults, may come with std::monostate.
@@ -138,12 +151,12 @@ struct CrossEntropyAttrs {
   float weight = 1;     // of the gradient, not of the loss
   bool operator==(const CrossEntropyAttrs&) const = default;
 };
-// The attributes of layer_norm.
+// The attributes of layer_norm and rms_norm.
 struct LayerNormAttrs {
   float eps = 1e-5f;
   bool operator==(const LayerNormAttrs&) const = default;
 };
-// The attributes of activation, activation_grad, linear and linear_input_grad.
+// The attributes of activation, gated, their gradients, linear and linear_input_grad.
 struct ActivationAttrs {
   Activation activation = Activation::none;  // gelu in a product only by the pass `fuse`
   bool operator==(const ActivationAttrs&) const = default;
@@ -320,7 +333,7 @@ using OpAttrs =
                  MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
                  RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
                  FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,
-                 UpdateBufferAttrs>;
+                 UpdateBufferAttrs, RotaryAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

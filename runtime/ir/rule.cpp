@@ -11,6 +11,8 @@
 #include "runtime/ir/ops/linear.h"
 #include "runtime/ir/ops/low_rank.h"
 #include "runtime/ir/ops/optimizer.h"
+#include "runtime/ir/ops/rms_norm.h"
+#include "runtime/ir/ops/rotary.h"
 #include "runtime/ir/ops/signs.h"
 #include "runtime/ir/ops/step.h"
 #include "runtime/ir/ops/transfer.h"
@@ -34,11 +36,11 @@ constexpr std::array<OpRule, kOpKinds> by_kind(const std::array<OpRule, N>&... f
   return table;
 }
 
-constexpr std::array<OpRule, kOpKinds> kRules =
-    by_kind(ops::kAttentionRules, ops::kBoundaryRules, ops::kCollectiveRules,
-            ops::kCrossEntropyRules, ops::kElementwiseRules, ops::kEmbedRules,
-            ops::kFrozenLambRules, ops::kLayerNormRules, ops::kLinearRules, ops::kLowRankRules,
-            ops::kOptimizerRules, ops::kSignRules, ops::kStepRules, ops::kTransferRules);
+constexpr std::array<OpRule, kOpKinds> kRules = by_kind(
+    ops::kAttentionRules, ops::kBoundaryRules, ops::kCollectiveRules, ops::kCrossEntropyRules,
+    ops::kElementwiseRules, ops::kEmbedRules, ops::kFrozenLambRules, ops::kLayerNormRules,
+    ops::kLinearRules, ops::kLowRankRules, ops::kOptimizerRules, ops::kRmsNormRules,
+    ops::kRotaryRules, ops::kSignRules, ops::kStepRules, ops::kTransferRules);
 
 }  // namespace
 

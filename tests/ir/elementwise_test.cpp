@@ -93,3 +93,46 @@ TEST_CASE("dropout_grad and add keep shape and dtype") {
   CHECK_THAT(t.refusal(with_read(add, 1, t.buffer({10, 6}))), Contains("60 elements of f16"));
   CHECK_THAT(t.refusal(with_write(add, 0, a)), Contains("overlaps"));
 }
+
+TEST_CASE("gated takes two operands of one shape, and silu") {
+  OneOp t(DType::bf16);
+  const ActivationAttrs silu{Activation::silu};
+  const Instruction op{.op = OpKind::gated,
+                       .attrs = silu,
+                       .reads = {t.run({10, 6}), t.run({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, kGelu)), Contains("the gate's activation is silu"));
+  CHECK_THAT(t.refusal(with_attrs(op, {})), Contains("the gate's activation is silu"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.run({10, 5}))), Contains("60 elements of bf16"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[1])), Contains("overlaps"));
+  CHECK_THAT(t.refusal({.op = OpKind::activation,
+                        .attrs = silu,
+                        .reads = {op.reads[0]},
+                        .writes = {op.writes[0]}}),
+             Contains("silu is computed by gated"));
+}
+
+TEST_CASE("gated_grad has both gradients, and may overwrite d_y with the gate's") {
+  OneOp t;
+  const Instruction op{.op = OpKind::gated,
+                       .attrs = ActivationAttrs{Activation::silu},
+                       .reads = {t.parameter({10, 6}), t.parameter({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"gated_grad"});
+  const Instruction back = t.program.instructions[0];
+  CHECK(back.attrs == op.attrs);
+  CHECK(back.writes[0] == back.reads[0]);
+  CHECK_THAT(t.refusal(with_write(back, 0, back.reads[1])), Contains("overlaps input 1"));
+  CHECK_THAT(t.refusal(with_write(back, 1, back.reads[0])), Contains("overlaps input 0"));
+  CHECK_THAT(t.refusal(with_write(back, 1, t.run({10, 5}))), Contains("60 elements of f32"));
+  CHECK_THAT(t.refusal(with_attrs(back, kRelu)), Contains("the gate's activation is silu"));
+
+  Gradients g(t.program);
+  const BufferId d_y = g.like(op.writes[0]);
+  g.contribute(op.writes[0], d_y);
+  rule_of(op.op).backward(op, g);
+  CHECK(g.of(op.reads[0]) == d_y);
+  CHECK(g.of(op.reads[1]) == t.program.instructions.back().writes[1]);
+  CHECK(t.backward_ops(with_read(with_read(op, 0, t.run({10, 6})), 1, t.run({10, 6}))).empty());
+}

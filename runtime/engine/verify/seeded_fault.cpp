@@ -51,8 +51,9 @@ bool clips_gradient(const Instruction& op) {
 }
 
 bool adds_weight_gradient(const Instruction& op) {
-  constexpr std::array kOps{OpKind::linear_weight_grad, OpKind::sum_rows, OpKind::embed_token_grad,
-                            OpKind::embed_position_grad, OpKind::layer_norm_weight_grad};
+  constexpr std::array kOps{OpKind::linear_weight_grad,     OpKind::sum_rows,
+                            OpKind::embed_token_grad,       OpKind::embed_position_grad,
+                            OpKind::layer_norm_weight_grad, OpKind::rms_norm_weight_grad};
   return std::ranges::find(kOps, op.op) != kOps.end();
 }
 

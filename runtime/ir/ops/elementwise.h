@@ -1,4 +1,4 @@
-// Ops on activations, element by element: activation functions, residual plus dropout, addition.
+// Ops on activations, element by element: activation functions, gates, residual plus dropout, addition.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -22,8 +22,9 @@ inline constexpr OpRule activation{
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
           same_elements(o, 1);
-          o.expect(attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none,
-                   "no activation is named");
+          const Activation kind = attrs_as<ActivationAttrs>(op.attrs).activation;
+          o.expect(kind != Activation::none, "no activation is named");
+          o.expect(kind != Activation::silu, "silu is computed by gated");
           o.no_alias();
         },
     .backward =
@@ -107,7 +108,51 @@ inline constexpr OpRule add{
         },
 };
 
-inline constexpr std::array kElementwiseRules{activation, activation_grad, add_dropout,
-                                              dropout_grad, add};
+inline void expect_gate(const Operands& o) {
+  o.expect(attrs_as<ActivationAttrs>(o.attrs()).activation == Activation::silu,
+           "the gate's activation is silu");
+}
+
+inline constexpr OpRule gated{
+    .kind = OpKind::gated,
+    .name = "gated",
+    .repeatable = true,
+    .attrs = kAttrs<ActivationAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          same_elements(o, 2);
+          expect_gate(o);
+          o.no_alias();
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId gate = op.reads[0], up = op.reads[1], d_y = g.of(op.writes[0]);
+          if (!g.needs(gate) && !g.needs(up)) return;
+          const BufferId d_gate = g.exclusive(d_y) ? d_y : g.like(gate), d_up = g.like(up);
+          g.emit(OpKind::gated_grad, op.attrs, {d_y, gate, up}, {d_gate, d_up});
+          if (g.needs(gate)) g.contribute(gate, d_gate);
+          if (g.needs(up)) g.contribute(up, d_up);
+        },
+};
+
+inline constexpr OpRule gated_grad{
+    .kind = OpKind::gated_grad,
+    .name = "gated_grad",
+    .attrs = kAttrs<ActivationAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(3, 3, 2, 2);
+          same_elements(o, 3);
+          o.expect(o.out(1), o.out(0).shape.elements(), o.values(o.in(0)));
+          expect_gate(o);
+          o.no_alias(0, 0);
+        },
+};
+
+inline constexpr std::array kElementwiseRules{
+    activation, activation_grad, add_dropout, dropout_grad, add, gated, gated_grad};
 
 }  // namespace dstrain::ops

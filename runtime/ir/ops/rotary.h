@@ -1,0 +1,56 @@
+// Rotary position embedding (runtime/ir/rotary.h). Angles follow from the attributes alone, so the backward pass, which
+// rotates the other way, needs nothing of the forward pass.
+#pragma once
+
+#include "runtime/ir/ops/operands.h"
+#include "runtime/ir/rotary.h"
+
+namespace dstrain::ops {
+
+inline void expect_rotation(const Operands& o) {
+  o.count(1, 1, 1, 1);
+  const auto attrs = attrs_as<RotaryAttrs>(o.attrs());
+  const Buffer& x = o.in(0);
+  o.expect(x, x.shape.elements(), o.values(x));
+  o.expect(o.out(0), x.shape.elements(), x.dtype);
+  o.expect(rotary_problem(attrs).empty(), rotary_problem(attrs));
+  o.expect(columns(x) % attrs.head_size == 0, "columns must divide into heads");
+  o.expect(attrs.seq_len > 0 && rows(x) % attrs.seq_len == 0, "rows must divide into samples");
+}
+
+inline constexpr OpRule rotary{
+    .kind = OpKind::rotary,
+    .name = "rotary",
+    .repeatable = true,
+    .attrs = kAttrs<RotaryAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          expect_rotation(o);
+          o.no_alias();
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId x = op.reads[0], d_y = g.of(op.writes[0]);
+          if (!g.needs(x)) return;
+          const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
+          g.emit(OpKind::rotary_grad, op.attrs, {d_y}, {d_x});
+          g.contribute(x, d_x);
+        },
+};
+
+inline constexpr OpRule rotary_grad{
+    .kind = OpKind::rotary_grad,
+    .name = "rotary_grad",
+    .attrs = kAttrs<RotaryAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          expect_rotation(o);
+          o.no_alias(0, 0);
+        },
+};
+
+inline constexpr std::array kRotaryRules{rotary, rotary_grad};
+
+}  // namespace dstrain::ops
