@@ -73,6 +73,15 @@ class List {
         {f32({c}), f32({c})});
     add("layer_norm_grad" + at, OpKind::layer_norm_grad, {}, {x, x, row, stat, stat, x},
         {x, f32({c}), f32({c})});
+    add("rms_norm" + at, OpKind::rms_norm, {}, {x, row}, {x, stat});
+    add("rms_norm_input_grad" + at, OpKind::rms_norm_input_grad, {}, {x, x, row, stat, x}, {x});
+    add("rms_norm_weight_grad" + at, OpKind::rms_norm_weight_grad, {}, {x, x, stat}, {f32({c})});
+    const RotaryAttrs rotary{.head_size = c / w.heads, .seq_len = t};
+    add("rotary" + at, OpKind::rotary, rotary, {x}, {x});
+    add("rotary_grad" + at, OpKind::rotary_grad, rotary, {x}, {in_place(x, 0)});
+    const ActivationAttrs silu{Activation::silu};
+    add("gated" + at, OpKind::gated, silu, {wide, wide}, {wide});
+    add("gated_grad" + at, OpKind::gated_grad, silu, {wide, wide, wide}, {wide, wide});
     add("gelu" + at, OpKind::activation, ActivationAttrs{Activation::gelu}, {wide}, {wide});
     add("gelu_grad" + at, OpKind::activation_grad, ActivationAttrs{Activation::gelu}, {wide, wide},
         {wide});

@@ -288,6 +288,13 @@ void bench_all(const Options& options) {
           {x});
     bench("layer_norm_weight_grad", OpKind::layer_norm_weight_grad, {}, {x, x, stat, stat},
           {grad, grad});
+    bench("rms_norm", OpKind::rms_norm, {}, {x, row}, {x, stat});
+    bench("rms_norm_input_grad", OpKind::rms_norm_input_grad, {}, {x, x, row, stat, x}, {x});
+    bench("rms_norm_weight_grad", OpKind::rms_norm_weight_grad, {}, {x, x, stat}, {grad});
+    bench("rotary", OpKind::rotary, RotaryAttrs{.head_size = 64, .seq_len = 512}, {x}, {x});
+    bench("gated", OpKind::gated, ActivationAttrs{Activation::silu}, {wide, wide}, {wide});
+    bench("gated_grad", OpKind::gated_grad, ActivationAttrs{Activation::silu}, {wide, wide, wide},
+          {wide, wide});
     bench("relu", OpKind::activation, ActivationAttrs{Activation::relu}, {wide}, {wide});
     bench("gelu", OpKind::activation, ActivationAttrs{Activation::gelu}, {wide}, {wide});
     bench("gelu grad", OpKind::activation_grad, ActivationAttrs{Activation::gelu}, {wide, wide},

@@ -53,6 +53,9 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("layer_norm C=768") == 2 * 2 * rows * c + 2 * 2 * c + 2 * 4 * rows);
   CHECK(bytes("layer_norm_grad C=768") == 4 * 2 * rows * c + 2 * c + 2 * 4 * rows + 2 * 4 * c);
   CHECK(bytes("add_layer_norm 0.1 C=768") == 4 * 2 * rows * c + 2 * 2 * c + 2 * 4 * rows);
+  CHECK(bytes("rms_norm C=768") == 2 * 2 * rows * c + 2 * c + 4 * rows);
+  CHECK(bytes("rotary C=768") == 2 * 2 * rows * c);
+  CHECK(bytes("gated_grad C=768") == 5 * 2 * rows * 4 * c);
   CHECK(bytes("gelu C=768") == 2 * 2 * rows * 4 * c);
   CHECK(bytes("gelu_grad C=768") == 3 * 2 * rows * 4 * c);
   CHECK(bytes("add C=768") == 3 * 2 * rows * c);

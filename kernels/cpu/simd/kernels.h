@@ -16,6 +16,12 @@ std::unique_ptr<Kernel> make_layer_norm_weight_grad(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_add(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_rms_norm(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_rms_norm_input_grad(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_rms_norm_weight_grad(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec);  // rotary_grad too
+std::unique_ptr<Kernel> make_gated(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_gated_grad(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_add_dropout(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_dropout_grad(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec);
@@ -67,6 +73,7 @@ std::unique_ptr<Kernel> make_update_buffer(const KernelSpec& spec);
 // Bytes of scratch memory, for the kernels that need it.
 int64_t cross_entropy_workspace(const KernelSpec& spec);
 int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
+int64_t rms_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);
 int64_t sum_squares_workspace(const KernelSpec& spec);
 int64_t error_squares_workspace(const KernelSpec& spec);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numbers>
 #include <type_traits>
 
 #include "kernels/cuda/emulation/grid.h"
@@ -203,6 +204,10 @@ inline float __expf(float x) {
 }
 inline float __logf(float x) {
   return std::log(x);
+}
+inline void sincospi(double x, double* sine, double* cosine) {
+  *sine = std::sin(std::numbers::pi * x);
+  *cosine = std::cos(std::numbers::pi * x);
 }
 inline float __fdividef(float x, float y) {
   return x / y;

@@ -37,6 +37,15 @@ std::unique_ptr<Kernel> make_add_layer_norm(const KernelSpec& spec, const Launch
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_add(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_rms_norm(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_rms_norm_input_grad(const KernelSpec& spec,
+                                                 const LaunchContext& context);
+std::unique_ptr<Kernel> make_rms_norm_weight_grad(const KernelSpec& spec,
+                                                  const LaunchContext& context);
+// rotary_grad too
+std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_gated(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_gated_grad(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_add_dropout(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_dropout_grad(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchContext& context);
@@ -104,6 +113,7 @@ bool add_layer_norm_fuses(const KernelSpec& spec);
 int64_t embed_token_grad_workspace(const KernelSpec& spec);
 int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t layer_norm_grad_workspace(const KernelSpec& spec);
+int64_t rms_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t cross_entropy_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);
 int64_t sum_squares_workspace(const KernelSpec& spec);

@@ -87,6 +87,24 @@ std::vector<std::string> results() {
     add(call, {y, x, w, statistic, statistic, x}, {run});
     call.op = OpKind::layer_norm_weight_grad;
     add(call, {y, x, statistic, statistic}, {weight, weight});
+    call.op = OpKind::rms_norm;
+    add(call, {x, w}, {run, f});
+    call.op = OpKind::rms_norm_input_grad;
+    add(call, {y, x, w, statistic, x}, {run});
+    call.op = OpKind::rms_norm_weight_grad;
+    add(call, {y, x, statistic}, {weight});
+    call.op = OpKind::gated;
+    call.attrs = ActivationAttrs{Activation::silu};
+    add(call, {x, y}, {run});
+    call.op = OpKind::gated_grad;
+    add(call, {y, x, y}, {run, run});
+    const Operand heads{Shape{r, 4 * 50}, dtype, normal_values(r * 200, 7)};
+    for (const OpKind op : {OpKind::rotary, OpKind::rotary_grad}) {
+      call.op = op;
+      call.attrs = RotaryAttrs{.head_size = 50, .seq_len = 3};
+      add(call, {heads}, {{heads.shape, dtype}});
+    }
+    call.attrs = {};
     call.op = OpKind::sum_rows;
     add(call, {x}, {weight});
     call.op = OpKind::cross_entropy;

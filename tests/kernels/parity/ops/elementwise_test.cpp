@@ -91,6 +91,79 @@ TEST_CASE("relu and gelu let NaN and infinity through") {
     }
 }
 
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+double silu(double x) {
+  return x * sigmoid(x);
+}
+double silu_slope(double x) {
+  return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+}
+const ActivationAttrs kSilu{Activation::silu};
+
+TEST_CASE("gated is silu of the gate times the other operand") {
+  for (DType dtype : kRunTypes)
+    for (int64_t n : {1, 15, 16, 97, 768, 40000}) {
+      const auto gate = rounded(normal_values(n, 1, 3), dtype),
+                 up = rounded(normal_values(n, 2), dtype);
+      const auto y =
+          run_everywhere({OpKind::gated, kSilu}, {{Shape{n}, dtype, gate}, {Shape{n}, dtype, up}},
+                         {{Shape{n}, dtype}});
+      std::vector<double> expected = map(gate, silu);
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] *= up[i];
+      require_close("y", y[0].values(), expected, tolerance_of(dtype));
+    }
+}
+
+TEST_CASE("gated_grad matches the formula, in place too, and agrees with differences") {
+  for (DType dtype : kRunTypes)
+    for (int64_t n : {1, 16, 97, 40000}) {
+      const auto d_y = rounded(normal_values(n, 1), dtype),
+                 gate = rounded(normal_values(n, 2, 3), dtype),
+                 up = rounded(normal_values(n, 3), dtype);
+      const Call call{OpKind::gated_grad, kSilu};
+      const std::vector<Operand> in{
+          {Shape{n}, dtype, d_y}, {Shape{n}, dtype, gate}, {Shape{n}, dtype, up}};
+      const Operand out{Shape{n}, dtype};
+      const auto grads = run_everywhere(call, in, {out, out});
+      std::vector<double> d_gate = map(gate, silu_slope), d_up = map(gate, silu);
+      for (size_t i = 0; i < d_y.size(); ++i) d_gate[i] *= d_y[i] * up[i], d_up[i] *= d_y[i];
+      require_close("d_gate", grads[0].values(), d_gate, tolerance_of(dtype, 4));
+      require_close("d_up", grads[1].values(), d_up, tolerance_of(dtype, 2));
+      const auto in_place = run_everywhere(call, in, {{Shape{n}, dtype, {}, 0}, out});
+      require_same_bits("d_gate in place", in_place[0], grads[0]);
+      require_same_bits("d_up beside it", in_place[1], grads[1]);
+      if (dtype != DType::f32) continue;
+      const auto to_gate = normal_values(n, 4), to_up = normal_values(n, 5);
+      const auto loss = [&](double step) {
+        double sum = 0;
+        for (size_t i = 0; i < gate.size(); ++i)
+          sum += d_y[i] * silu(gate[i] + step * to_gate[i]) * (up[i] + step * to_up[i]);
+        return sum;
+      };
+      const double slope = (loss(1e-5) - loss(-1e-5)) / 2e-5;
+      CHECK(dot(grads[0].values(), to_gate) + dot(grads[1].values(), to_up) ==
+            Approx(slope).epsilon(1e-4).margin(1e-4));
+    }
+}
+
+TEST_CASE("a gate that is closed or open wide has silu's limits") {
+  const std::vector<double> gate{-300, -95, 95, 300, std::nan("")};
+  const Operand in{Shape{5}, DType::f32, gate}, ones{Shape{5}, DType::f32, {1, 1, 1, 1, 1}},
+      out{Shape{5}, DType::f32};
+  const auto y = run_at_offset({OpKind::gated, kSilu}, {in, ones}, {out}, 1)[0].values();
+  const auto grads = run_at_offset({OpKind::gated_grad, kSilu}, {ones, in, ones}, {out, out}, 1);
+  const auto slope = grads[0].values(), value = grads[1].values();
+  for (size_t i = 0; i < 4; ++i) {
+    const double limit = gate[i] < 0 ? 0 : gate[i];
+    CHECK(y[i] == Approx(limit).margin(1e-35));
+    CHECK(value[i] == Approx(limit).margin(1e-35));
+    CHECK(slope[i] == Approx(gate[i] < 0 ? 0 : 1).margin(1e-35));
+  }
+  CHECK((std::isnan(y[4]) && std::isnan(value[4]) && std::isnan(slope[4])));
+}
+
 TEST_CASE("add adds") {
   for (DType dtype : kRunTypes)
     for (int64_t n : {1, 17, 97, 40000}) {
@@ -117,6 +190,8 @@ TEST_CASE("an element of an element by element op has the same bits in every sli
       call.op = OpKind::activation_grad;
       require_slices_agree(call, two, out);
     }
+    require_slices_agree({OpKind::gated, kSilu}, two, out);
+    require_slices_agree({OpKind::gated_grad, kSilu}, {two[0], two[1], two[0]}, {out[0], out[0]});
   }
 }
 
